@@ -1,0 +1,31 @@
+"""Text files by fresh file and rename: a reader sees all of a file or nothing, never a half.
+
+In: a path and its text. Out: the file, or an `ExporterError` that says why there is none.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from exporter.errors import ExitCode, ExporterError
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes `text` as UTF-8, newlines as they are; a link at `path` is replaced, not followed.
+
+    Raises:
+        ExporterError: ENVIRONMENT, where the file cannot be written; the old one is then unharmed.
+    """
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.fresh")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh.unlink(missing_ok=True)
+        # "x" refuses whatever lies there, a planted link too.
+        with fresh.open("x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        fresh.replace(path)
+    except OSError as error:
+        fresh.unlink(missing_ok=True)
+        message = f"{path}: cannot be written: {error.strerror}"
+        raise ExporterError(ExitCode.ENVIRONMENT, message) from error

@@ -1,0 +1,155 @@
+"""The contract between the parent and a worker: JSON in, JSON out, by atomic rename.
+
+In: a `ModelSpec` and the cells to prove. Out: `Job`, `Announcement`, `Reference`, and `JobFolder`,
+which says where each file of a job lies.
+
+A worker announces what it is about to do before it does it. When it dies, the cells of the last
+announcement are the ones at work: their records do not count, all earlier ones do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from exporter.files import write_text
+from exporter.manifest import Device, ModelSpec
+from exporter.record import CellId, Record, Route, Stage
+from exporter.values import Items, Value
+
+
+class OpsetJob(Value):
+    """One file to make, and the devices to check it on."""
+
+    opset: int
+    route: Route
+    devices: Items[Device]
+
+
+class Job(Value):
+    """One model with its opsets and devices."""
+
+    spec: ModelSpec
+    root: str
+    """The project's root, absolute."""
+    build: str
+    """The build folder, absolute; paths in records are relative to it."""
+    folder: str
+    """The private folder of this job, absolute; renamed to `build/<model>` at the end."""
+    opsets: Items[OpsetJob]
+    fingerprint: dict[str, str] = Field(default_factory=dict)
+    """Goes into every record; see `fingerprint.py`."""
+
+    def cells(self) -> tuple[CellId, ...]:
+        """Every cell of the job, opset by opset."""
+        return tuple(cell for opset in self.opsets for cell in self.cells_of(opset))
+
+    def cells_of(self, opset: OpsetJob) -> tuple[CellId, ...]:
+        """The cells that share the file of `opset`."""
+        return tuple(
+            CellId(model=self.spec.id, opset=opset.opset, device=device.name)
+            for device in opset.devices
+        )
+
+
+class Announcement(Value):
+    """What the worker is about to do, and which cells it would take down with it."""
+
+    stage: Stage
+    cells: Items[CellId]
+    log: str
+    """Where the worker's output goes meanwhile, relative to the build folder."""
+
+
+class Sample(Value):
+    """One input set: PyTorch's inputs and outputs lie in `test_data_set_<index>`."""
+
+    index: int
+    name: str
+    """`declared`, `batch=7`, `batch=7 sequence=11`, or the name of a case."""
+    kind: Literal["declared", "axis", "case"]
+    axes: dict[str, int]
+    """Size of every axis that the inputs have."""
+    error: str = ""
+    """Why PyTorch itself does not run on it; then there are no outputs."""
+    scales: Items[float] = ()
+    """Largest finite magnitude of each output in PyTorch; 0 for outputs that are not floats."""
+
+
+class Reference(Value):
+    """What PyTorch says: the samples, and how exact its own float32 is."""
+
+    samples: Items[Sample]
+    noise: Items[float | None]
+    """For each output, the largest |float32 - float64| over all samples, as a share of the
+    output's scale. None where float64 cannot say (the output is no float, or did not run)."""
+    float64: str = ""
+    """Why there is no float64 reference; empty where there is one."""
+    unstable: str = ""
+    """How PyTorch differs from itself on the declared inputs; empty where it does not."""
+    spread: Items[float | None]
+    """For each float output, how far outputs move between inputs of two seeds, as a share of
+    the scale; None where no input is random or the output is no float."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobFolder:
+    """Where the files of a job lie."""
+
+    path: Path
+
+    @property
+    def job(self) -> Path:
+        """The job itself."""
+        return self.path / "job.json"
+
+    @property
+    def announcement(self) -> Path:
+        """The last announcement."""
+        return self.path / "at_work.json"
+
+    @property
+    def reference(self) -> Path:
+        """What PyTorch says."""
+        return self.path / "reference.json"
+
+    @property
+    def records(self) -> Path:
+        """One file per finished cell."""
+        return self.path / "records"
+
+    def record(self, cell: CellId) -> Path:
+        """The record of `cell`."""
+        return self.records / f"{cell.opset}.{cell.device}.json"
+
+    def model(self, opset: int) -> Path:
+        """The exported file."""
+        return self.path / f"{opset}.onnx"
+
+    def sample(self, index: int) -> Path:
+        """Inputs and outputs in ONNX's own test format."""
+        return self.path / f"test_data_set_{index}"
+
+    def log(self, opset: int | None) -> Path:
+        """What was printed while `opset` was at work; None: what all opsets share."""
+        return self.path / "logs" / ("model.log" if opset is None else f"{opset}.log")
+
+    def read_records(self) -> dict[str, Record]:
+        """Every whole record, by the text of its cell; a damaged file is no record."""
+        found = {}
+        for path in sorted(self.records.glob("*.json")):
+            try:
+                record = Record.model_validate_json(path.read_bytes())
+            except (OSError, ValidationError):
+                continue
+            found[str(record.cell)] = record
+        return found
+
+
+def write_value(path: Path, value: Value) -> None:
+    """Writes `value` as JSON by fresh file and rename: readers see all of it or nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, value.to_json())

@@ -1,0 +1,232 @@
+"""The resolved manifest: what every later module works with.
+
+In: nothing. Out: `Manifest` with its `Project` and one `ModelSpec` per model, in which every
+default is filled in, every axis has its example size, and every name has been checked.
+
+The format that users write is `entry.py`; `resolve.py` turns the one into the other.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+from typing_extensions import TypeAliasType
+
+from exporter.values import Items, Plain, Value
+
+ExporterName = Literal["dynamo", "torchscript"]
+CaptureName = Literal["export", "strict", "trace", "script"]
+Mode = Literal["eval", "train", "keep"]
+Runtime = Literal["onnxruntime", "openvino", "reference", "backend"]
+#: A size, or the name of an axis.
+Dim = int | str
+#: A number, a truth value or a nested list of them: the value of an input in a case.
+Number = bool | int | float
+Tensor = TypeAliasType("Tensor", "Number | list[Tensor]")
+
+
+class Axis(Value):
+    """A dynamic axis: a symbolic dimension, the sizes that it promises and the one exported at."""
+
+    name: str
+    example: int | None
+    """The size in the declared inputs; None where only outputs have this axis."""
+    min: int = 1
+    max: int | None = None
+    multiple_of: int = 1
+    probe: Items[int] = ()
+    """Sizes that the user asked to be probed, besides the chosen ones."""
+
+    def allows(self, size: int) -> bool:
+        """Whether the contract covers `size`."""
+        inside = self.min <= size and (self.max is None or size <= self.max)
+        return inside and size % self.multiple_of == 0
+
+
+class Fill(Value):
+    """How an input gets its values. Only the fields of its kind are set."""
+
+    kind: Literal[
+        "normal", "zeros", "ones", "arange", "uniform", "randint", "bernoulli", "value", "python"
+    ]
+    low: float = 0.0
+    """`uniform`: lowest value; `randint`: lowest integer."""
+    high: float = 1.0
+    """`uniform`: upper end; `randint`: upper end, excluded."""
+    probability: float = 0.5
+    value: Tensor = 0
+    python: str = ""
+    """`file.py:function`, called as `function(shape, dtype, generator)`, returns the tensor."""
+
+    @property
+    def is_random(self) -> bool:
+        """Whether another seed gives other values."""
+        return self.kind in ("normal", "uniform", "randint", "bernoulli", "python")
+
+
+class Input(Value):
+    """One input of the graph, in the order of the exported file."""
+
+    name: str
+    shape: Items[Dim]
+    dtype: str = "float32"
+    at: str
+    """Where the value goes in the call: `args[0]`, `kwargs.mask`, `kwargs.past[0].key`."""
+    fill: Fill = Fill(kind="normal")
+
+
+class Bound(Value):
+    """How far a float output may be off: by hand (`atol`, `rtol`), or as a multiple of noise."""
+
+    atol: float | None = None
+    rtol: float | None = None
+    outside: float = 0.0
+    """The share of elements that may lie beyond `atol + rtol * |expected|`."""
+    noise: float | None = None
+    """Allowed error as a multiple of PyTorch's own float32 error against float64."""
+
+
+class Tolerance(Bound):
+    """A bound, and the bounds that replace it for a dtype (`float16`) or a device (`cuda`)."""
+
+    by_dtype: dict[str, Bound] = Field(default_factory=dict)
+    by_device: dict[str, Bound] = Field(default_factory=dict)
+
+
+class Output(Value):
+    """One output of the graph, in order."""
+
+    name: str
+    shape: Items[Dim]
+    dtype: str = "float32"
+    tolerance: Tolerance | None = None
+
+
+class Constant(Value):
+    """A fixed argument of the call that is no graph input."""
+
+    at: str
+    value: Plain
+
+
+class Case(Value):
+    """One more input set: other values for named inputs, other sizes for named axes."""
+
+    name: str
+    values: dict[str, Tensor] = Field(default_factory=dict)
+    axes: dict[str, int] = Field(default_factory=dict)
+
+
+class Condition(Value):
+    """Which cells of the model are meant."""
+
+    opsets: Items[int] | None = None
+    """None: every opset."""
+    device: str = "*"
+    """A glob over device names."""
+
+
+class Expectation(Condition):
+    """A foreseen failure. Strict: a pass, another stage or another message is red."""
+
+    stage: str | None = None
+    check: str | None = None
+    match: str = ""
+    """A part of the message, compared without regard to case."""
+    reason: str
+    issue: str = ""
+    until: str = ""
+    """The last day (ISO 8601) on which the failure is accepted; empty: no end."""
+
+
+class Skip(Condition):
+    """Cells that are not run; the report shows the reason."""
+
+    reason: str
+
+
+class ModelSpec(Value):
+    """The whole contract of one model, with nothing left to look up."""
+
+    id: str
+    manifest: str
+    """The manifest file, relative to the project's root, with forward slashes."""
+    line: int
+    """The line of the entry's header in that file."""
+    description: str = ""
+    owner: str = ""
+    tags: Items[str] = ()
+    source: str
+    """`file.py:attr` relative to the manifest, or `package.module:attr`."""
+    init: dict[str, Plain] = Field(default_factory=dict)
+    seed: int = 0
+    mode: Mode = "eval"
+    exporter: Literal["auto", "dynamo", "torchscript"] = "auto"
+    capture: CaptureName | None = None
+    """None: `export` under dynamo, `trace` under TorchScript."""
+    opsets: Items[int]
+    devices: Items[str]
+    ir_version: int | None = None
+    inputs: Items[Input]
+    outputs: Items[Output]
+    axes: Items[Axis] = ()
+    """Every axis name of the inputs and outputs, in order of first appearance."""
+    constants: Items[Constant] = ()
+    cases: Items[Case] = ()
+    tolerance: Tolerance = Tolerance()
+    options: dict[str, Plain] = Field(default_factory=dict)
+    expect: Items[Expectation] = ()
+    skip: Items[Skip] = ()
+    timeout: float
+    """Seconds that the model's job may take."""
+
+    def axis(self, name: str) -> Axis:
+        """The axis of that name. Raises KeyError where there is none."""
+        for axis in self.axes:
+            if axis.name == name:
+                return axis
+        raise KeyError(name)
+
+
+class Device(Value):
+    """A runtime and where it runs."""
+
+    name: str
+    runtime: Runtime
+    providers: Items[str] = ()
+    """ONNX Runtime execution providers, first choice first."""
+
+
+class Project(Value):
+    """`[tool.exporter]` of pyproject.toml, completed. Paths are relative to `root`."""
+
+    root: str
+    manifests: str = "manifests"
+    build: str = "build"
+    reports: str = "reports"
+    templates: str = "templates"
+    devices: Items[Device]
+    jobs: int | None = None
+    """Models at work at once; None: one per core."""
+
+    def device(self, name: str) -> Device:
+        """The device of that name. Raises KeyError where there is none."""
+        for device in self.devices:
+            if device.name == name:
+                return device
+        raise KeyError(name)
+
+
+class Manifest(Value):
+    """Every model of the project, in order of file and place."""
+
+    project: Project
+    models: Items[ModelSpec]
+
+    def model(self, id: str) -> ModelSpec:
+        """The model of that ID. Raises KeyError where there is none."""
+        for model in self.models:
+            if model.id == id:
+                return model
+        raise KeyError(id)

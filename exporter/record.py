@@ -1,0 +1,184 @@
+"""What was found: one `Record` per cell, one `RunRecord` per run, as versioned JSON.
+
+In: nothing. Out: `CellId`, `Status`, `Stage`, `CheckResult`, `Record`, `RunRecord`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from exporter.errors import ExitCode, ExporterError
+from exporter.values import Items, Value
+
+
+class Status(StrEnum):
+    """What became of a cell or of a check. Only `pass` and `xfail` are green."""
+
+    PASS = "pass"
+    XFAIL = "xfail"
+    """Failed as the manifest foresees."""
+    XPASS = "xpass"
+    """Passed although the manifest foresees a failure."""
+    FAIL = "fail"
+    """A check says no."""
+    ERROR = "error"
+    """A stage raised: unsupported operator, capture failed."""
+    CRASH = "crash"
+    TIMEOUT = "timeout"
+    KILLED = "killed"
+    """Ended by the kernel or a person, most often for its memory."""
+    INCONCLUSIVE = "inconclusive"
+    """The model differs from itself, or the comparison could not have failed."""
+    UNAVAILABLE = "unavailable"
+    """No such device or runtime on this machine."""
+    SKIP = "skip"
+    """The manifest says so."""
+
+    @property
+    def is_green(self) -> bool:
+        """Whether the promise was proved (or its failure foreseen)."""
+        return self in (Status.PASS, Status.XFAIL)
+
+    @property
+    def is_red(self) -> bool:
+        """Whether somebody must act; `skip` and `unavailable` are neither green nor red."""
+        return not self.is_green and self not in (Status.SKIP, Status.UNAVAILABLE)
+
+
+class Stage(StrEnum):
+    """What happens to a cell, in this order."""
+
+    SOURCE = "source"
+    """The model is built, its inputs are drawn, PyTorch runs on them."""
+    CAPTURE = "capture"
+    CONVERT = "convert"
+    STRUCTURE = "structure"
+    LOAD = "load"
+    PARITY = "parity"
+
+
+class CellId(Value):
+    """A model at an opset on a device; `str()` gives the key used everywhere."""
+
+    model: str
+    opset: int
+    device: str
+
+    def __str__(self) -> str:
+        return f"{self.model}/{self.opset}/{self.device}"
+
+    @property
+    def sort_key(self) -> tuple[str, int, str]:
+        """The order of tables and files."""
+        return (self.model, self.opset, self.device)
+
+
+class CheckResult(Value):
+    """One promise held against the file."""
+
+    check: str
+    status: Status
+    message: str = ""
+    """Empty where there is nothing to say."""
+    metrics: dict[str, int | float | str] = Field(default_factory=dict)
+
+
+class Artifact(Value):
+    """The file that ships, and what was read from it."""
+
+    file: str
+    """Relative to the build folder: `alexnet/18.onnx`."""
+    sha256: str
+    bytes: int
+    """The model file and its external data together."""
+    external_data: Items[str] = ()
+    """File names beside the model."""
+    ir_version: int
+    opset_imports: dict[str, int]
+    nodes: int
+    parameters: int
+    operators: dict[str, int]
+    """Count of nodes by operator; other domains as `domain::Op`."""
+
+
+class Route(Value):
+    """The exporter that made the file, and why that one."""
+
+    exporter: Literal["dynamo", "torchscript"]
+    capture: Literal["export", "strict", "trace", "script"]
+    why: str
+
+
+class Source(Value):
+    """A file that the model was made from, relative to the project's root."""
+
+    file: str
+    sha256: str
+
+
+class Record(Value):
+    """What is known of one cell."""
+
+    cell: CellId
+    status: Status
+    stage: Stage | None = None
+    """Where it went wrong; None where nothing did."""
+    check: str | None = None
+    """The check that said no."""
+    message: str = ""
+    """One line: what went wrong, or why it was not run."""
+    detail: str = ""
+    """More lines, such as the end of a traceback."""
+    foreseen: str = ""
+    """The reason of the expectation that this failure met."""
+    expectation: str = ""
+    """What the manifest expected, where the outcome was something else."""
+    route: Route | None = None
+    artifact: Artifact | None = None
+    checks: Items[CheckResult] = ()
+    notes: Items[str] = ()
+    log: str = ""
+    """What the worker printed, relative to the build folder."""
+    seconds: dict[str, float] = Field(default_factory=dict)
+    """Wall time by stage; shared stages stand with every cell that they served."""
+    fingerprint: dict[str, str] = Field(default_factory=dict)
+    """Digests by part (`entry`, `devices`, `tools`): what the record is valid for."""
+    sources: Items[Source] = ()
+    """The project's files that were loaded to make it."""
+
+
+class RunRecord(Value):
+    """All records of a project at one time: `build/results.json`."""
+
+    format: Literal[1] = 1
+    """Raised with every change that an older reader would misunderstand."""
+    tools: dict[str, str]
+    """Versions: python, platform, torch, onnx, onnxruntime, onnxscript, exporter."""
+    records: Items[Record]
+
+    def by_cell(self) -> dict[str, Record]:
+        """Records by the text of their cell."""
+        return {str(record.cell): record for record in self.records}
+
+
+def read_run(path: Path) -> RunRecord:
+    """Reads a `results.json`.
+
+    Raises:
+        ExporterError: UNREADABLE, where the file is missing, damaged or of another version.
+    """
+    try:
+        return RunRecord.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        message = f"{path}: no results yet; run `nox -s export` first"
+    except OSError as error:
+        message = f"{path}: cannot be read: {error.strerror}"
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        message = f"{path}: is no results file of this version: {where}: {first['msg']}"
+    raise ExporterError(ExitCode.UNREADABLE, message)

@@ -1,0 +1,133 @@
+"""Which cells there are and which a selection means."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.errors import ExitCode, ExporterError
+from exporter.manifest import Device, Input, Manifest, ModelSpec, Output, Project, Skip
+from exporter.plan import Selection, make_plan, pattern_matches, route_of
+from exporter.record import CellId
+
+
+def spec(id: str = "net", **changes: object) -> ModelSpec:
+    values: dict[str, object] = {
+        "id": id,
+        "manifest": "manifests/a.toml",
+        "line": 3,
+        "source": "net.py:Net",
+        "opsets": (17, 18),
+        "devices": ("cpu", "cuda"),
+        "inputs": (Input(name="x", shape=(2,), at="args[0]"),),
+        "outputs": (Output(name="y", shape=(2,)),),
+        "timeout": 60.0,
+    }
+    return ModelSpec.model_validate(values | changes)
+
+
+def manifest(*specs: ModelSpec) -> Manifest:
+    devices = tuple(Device(name=name, runtime="onnxruntime") for name in ("cpu", "cuda"))
+    return Manifest(project=Project(root="/project", devices=devices), models=specs)
+
+
+def ids(cells: object) -> list[str]:
+    return [str(cell.cell) for cell in cells]  # type: ignore[attr-defined]
+
+
+def test_the_plan_holds_every_promised_cell_in_order() -> None:
+    plan = make_plan(manifest(spec("b"), spec("a", opsets=(20,))))
+    assert ids(plan.cells) == [
+        "b/17/cpu",
+        "b/17/cuda",
+        "b/18/cpu",
+        "b/18/cuda",
+        "a/20/cpu",
+        "a/20/cuda",
+    ]
+    assert plan.selected == plan.cells
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [
+        (Selection(patterns=("a",)), ["a/17/cpu", "a/17/cuda", "a/18/cpu", "a/18/cuda"]),
+        (Selection(patterns=("a/*",), devices=("cpu",)), ["a/17/cpu", "a/18/cpu"]),
+        (Selection(patterns=("*/18/cuda",)), ["a/18/cuda", "b/18/cuda"]),
+        (Selection(patterns=("a/17/cpu", "b/18/*")), ["a/17/cpu", "b/18/cpu", "b/18/cuda"]),
+        (Selection(opsets=(17,), devices=("cuda",)), ["a/17/cuda", "b/17/cuda"]),
+        (Selection(tags=("big",), opsets=(18,)), ["b/18/cpu", "b/18/cuda"]),
+    ],
+)
+def test_each_part_of_a_selection_narrows_it(selection: Selection, expected: list[str]) -> None:
+    plan = make_plan(manifest(spec("a"), spec("b", tags=("big",))), selection)
+    assert ids(plan.selected) == expected
+    assert len(plan.cells) == 8
+
+
+@pytest.mark.parametrize(
+    ("selection", "message"),
+    [
+        (Selection(patterns=("alexnt/*",)), "no cell matches 'alexnt/*'; did you mean 'alexnet'?"),
+        # One good word beside a bad one: the bad one must not vanish.
+        (Selection(patterns=("alexnet", "vgg")), "no cell matches 'vgg'"),
+        (Selection(tags=("visoin",)), "no model has the tag 'visoin'; did you mean 'vision'?"),
+        (Selection(opsets=(25,)), "no model has opset 25"),
+        (Selection(devices=("tpu",)), "no model has the device 'tpu'; did you mean 'cpu'?"),
+        (
+            Selection(patterns=("alexnet/17",), opsets=(18,)),
+            "no cell is selected: each part of the selection matches some, "
+            + "together they match none",
+        ),
+    ],
+)
+def test_a_selection_that_means_nothing_is_refused(selection: Selection, message: str) -> None:
+    with pytest.raises(ExporterError) as caught:
+        make_plan(manifest(spec("alexnet", tags=("vision",))), selection)
+    assert caught.value.exit_code is ExitCode.NOTHING_SELECTED
+    assert str(caught.value) == message
+
+
+def test_a_skipped_cell_is_planned_and_not_run() -> None:
+    skips = (Skip(opsets=(17,), device="cu*", reason="no kernel"),)
+    plan = make_plan(manifest(spec(skip=skips)))
+    assert [cell.skip for cell in plan.cells] == ["", "no kernel", "", ""]
+    assert ids(plan.to_run) == ["net/17/cpu", "net/18/cpu", "net/18/cuda"]
+
+
+@pytest.mark.parametrize(
+    ("exporter", "capture", "opset", "expected"),
+    [
+        ("auto", None, 17, ("torchscript", "trace")),
+        ("auto", None, 18, ("dynamo", "export")),
+        ("auto", "script", 18, ("torchscript", "script")),
+        ("auto", "trace", 20, ("torchscript", "trace")),
+        ("auto", "strict", 18, ("dynamo", "strict")),
+        ("dynamo", None, 18, ("dynamo", "export")),
+        ("dynamo", "strict", 18, ("dynamo", "strict")),
+        ("torchscript", None, 19, ("torchscript", "trace")),
+        ("torchscript", "script", 9, ("torchscript", "script")),
+    ],
+)
+def test_the_route_is_decided_by_exporter_capture_and_opset(
+    exporter: str, capture: str | None, opset: int, expected: tuple[str, str]
+) -> None:
+    route = route_of(spec(exporter=exporter, capture=capture), opset)
+    assert (route.exporter, route.capture) == expected
+    assert route.why
+
+
+@given(
+    model=st.from_regex(r"[a-z0-9][a-z0-9_.-]{0,8}", fullmatch=True),
+    opset=st.integers(7, 26),
+    device=st.sampled_from(["cpu", "cuda"]),
+)
+def test_a_cell_is_meant_by_its_own_id_and_by_its_prefixes(
+    model: str, opset: int, device: str
+) -> None:
+    cell = CellId(model=model, opset=opset, device=device)
+    for pattern in (str(cell), f"{model}/{opset}", model, "*", "*/*/*", f"{model[:1]}*"):
+        assert pattern_matches(pattern, cell)
+    for pattern in (f"{cell}/more", f"{model}x", f"{model}/{opset + 1}", f"*/*/{device}x"):
+        assert not pattern_matches(pattern, cell)
