@@ -6,7 +6,11 @@ differs between two machines.
 
 from __future__ import annotations
 
+import os
 import re
+import sys
+from functools import cache
+from pathlib import Path
 
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours and cursor moves (ECMA-48 control sequences)
@@ -16,7 +20,15 @@ _ESCAPES = re.compile(
 #: C0 but for tab and newline, C1, and what turns the direction of writing.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
-_FOLDERS = re.compile(r"(?:/[\w.+-]+){2,}/(?=[\w.+-]+)")
+#: Date, time and process that torch's loggers put before a line.
+_STAMP = re.compile(r"\b([DIWEF])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ ")
+#: The folders before a file of this machine. Node names (`/layer1/conv1/Conv`) and addresses have
+#: slashes too: what ends in no suffix of a file stays, and so does what follows `:/`.
+_FOLDERS = re.compile(
+    r"(?:(?<![\w:/.])/|\b[A-Za-z]:\\)(?:[\w.+ -]+[/\\])*"
+    r"(?=[\w+-][\w.+-]*\.(?:py|pyc|so|dll|cc|cpp|c|h|hpp|cu|onnx|data|pt|pt2|pth|pb|npy|npz|json"
+    r"|safetensors|toml|log)\b)"
+)
 
 
 def printable(text: str) -> str:
@@ -29,7 +41,17 @@ def one_line(text: str) -> str:
     return " ".join(printable(text).split())
 
 
+@cache
+def _own_folders() -> tuple[str, ...]:
+    """Where Python and the project lie, deepest first."""
+    folders = {str(Path(sys.prefix)), str(Path.cwd())} - {Path.cwd().anchor}
+    return tuple(sorted((f"{folder}{os.sep}" for folder in folders), key=len, reverse=True))
+
+
 def neutral(text: str, *, limit: int) -> str:
-    """`text` printable, without absolute folders and addresses, cut to `limit` characters."""
-    text = _FOLDERS.sub("", _ADDRESS.sub("0x…", printable(text)))
+    """`text` printable, without folders, addresses and times, cut to `limit` characters."""
+    text = _STAMP.sub(r"\1 ", _ADDRESS.sub("0x…", printable(text)))
+    text = _FOLDERS.sub("", text)
+    for folder in _own_folders():
+        text = text.replace(folder, "")
     return text if len(text) <= limit else text[: limit - 1] + "…"

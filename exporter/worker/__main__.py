@@ -1,0 +1,46 @@
+"""Entry of a worker process: `python -m exporter.worker JOB.json`.
+
+In: the path of a job. Out: its records and files; exit code 0 when all of it was done, 4 where the
+environment cannot do it. Anything else is a crash, of the model or ours, and the log says which.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+from pathlib import Path
+
+from exporter.errors import ExitCode
+from exporter.job import Job
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> int:
+    """Reads the job named on the command line and does it."""
+    job = Job.model_validate_json(Path(sys.argv[1]).read_bytes())
+    _die_with_parent(os.getppid())
+    try:
+        from exporter.worker.drive import drive
+    except ImportError as missing:
+        sys.stderr.write(f"the worker cannot start: {missing}\n")
+        return int(ExitCode.ENVIRONMENT)
+    drive(job)
+    return int(ExitCode.OK)
+
+
+def _die_with_parent(parent: int) -> None:
+    """Linux: the kernel ends this process when its parent ends, however that ends."""
+    if sys.platform != "linux":
+        return
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before the line above
+        os._exit(int(ExitCode.BUG))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+"""From the exporter's graph to the files that ship.
+
+In: an `onnx_ir.Model`. Out: `<opset>.onnx` and, for all but small models, the weights beside it
+as `weights-<hash>.data`, once for all opsets that share them.
+
+The graph is given the contract's axis names and input order, loses torch's metadata (absolute
+paths of the sources) and gains provenance. Nothing that a check proves is repaired here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import onnx_ir as ir
+
+from exporter.job import JobFolder
+from exporter.manifest import ModelSpec
+from exporter.worker.naming import name_axes, order_inputs
+
+#: Models with more weights than this keep them outside, so that an opset more costs kilobytes.
+_INLINE_LIMIT = 1 << 20
+#: Smaller tensors stay inside the file: shape inference and optimisers read them.
+_TENSOR_LIMIT = 1 << 10
+_ALIGNMENT = 1 << 12
+_CHUNK = 1 << 24
+
+
+def write_artifact(
+    model: ir.Model, spec: ModelSpec, opset: int, folder: JobFolder, provenance: dict[str, str]
+) -> Path:
+    """Names, cleans and writes one model; the file appears whole or not at all.
+
+    Returns:
+        The `.onnx` file.
+    """
+    order_inputs(model, spec)
+    name_axes(model, spec)
+    _strip(model)
+    for key, value in sorted(provenance.items()):
+        model.metadata_props[f"exporter.{key}"] = value
+    if spec.ir_version is not None:
+        model.ir_version = min(model.ir_version, spec.ir_version)
+    if spec.options.get("keep_initializers_as_inputs"):
+        _list_initializers(model)
+    _move_weights_out(model, folder.path, spec.options.get("external_data"))
+    path = folder.model(opset)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.write_bytes(ir.serde.serialize_model(model).SerializeToString(deterministic=True))
+    fresh.replace(path)
+    return path
+
+
+def _strip(model: ir.Model) -> None:
+    """Removes torch's notes: they hold paths of this machine, and differ between checkouts."""
+    for holder in _holders(model):
+        for key in [key for key in holder.metadata_props if key.startswith("pkg.")]:
+            del holder.metadata_props[key]
+        holder.doc_string = None
+    model.doc_string = None
+
+
+def _holders(model: ir.Model) -> Iterator[ir.Model | ir.Graph | ir.Function | ir.Node | ir.Value]:
+    yield model
+    for graph in model.graphs():
+        yield graph
+        yield from graph.initializers.values()
+        yield from _parts(graph)
+    for function in model.functions.values():
+        yield function
+        yield from _parts(function)
+
+
+def _parts(graph: ir.Graph | ir.Function) -> Iterator[ir.Node | ir.Value]:
+    yield from graph.inputs
+    for node in graph:
+        yield node
+        yield from node.outputs
+
+
+def _list_initializers(model: ir.Model) -> None:
+    listed = {value.name for value in model.graph.inputs}
+    for name, value in model.graph.initializers.items():
+        if name not in listed:
+            model.graph.inputs.append(value)
+
+
+def _move_weights_out(model: ir.Model, folder: Path, wish: object) -> None:
+    """Moves large initializers into the shared file of their content.
+
+    Args:
+        model: Changed in place.
+        folder: Where the file goes, beside the model.
+        wish: The option `external_data`: True, False, or None for as the size asks.
+    """
+    values = [value for value in model.graph.initializers.values() if value.const_value is not None]
+    tensors = [value.const_value for value in values if value.const_value is not None]
+    total = sum(tensor.nbytes for tensor in tensors)
+    if wish is False or (wish is None and total <= _INLINE_LIMIT):
+        return
+    large = [value for value in values if _is_large(value)]
+    # By name, so that another order of the same weights is the same file.
+    large.sort(key=lambda value: str(value.name))
+    chosen = [value.const_value for value in large if value.const_value is not None]
+    if not chosen:
+        return
+    name, offsets = _store(chosen, folder)
+    for value, tensor, offset in zip(large, chosen, offsets, strict=True):
+        value.const_value = ir.ExternalTensor(
+            name,
+            offset,
+            tensor.nbytes,
+            tensor.dtype,
+            shape=ir.Shape(tensor.shape.numpy()),
+            name=str(value.name),
+            base_dir=folder,
+        )
+
+
+def _is_large(value: ir.Value) -> bool:
+    tensor = value.const_value
+    # Strings have no bytes that external data could hold.
+    return (
+        tensor is not None
+        and tensor.nbytes >= _TENSOR_LIMIT
+        and tensor.dtype is not ir.DataType.STRING
+    )
+
+
+def _store(tensors: Sequence[ir.TensorProtocol], folder: Path) -> tuple[str, list[int]]:
+    """Writes the tensors into `weights-<hash>.data` unless it is there."""
+    offsets: list[int] = []
+    end = 0
+    for tensor in tensors:
+        # Page alignment lets runtimes map each tensor instead of reading it.
+        start = -(-end // _ALIGNMENT) * _ALIGNMENT
+        offsets.append(start)
+        end = start + tensor.nbytes
+    digest = hashlib.sha256()
+    for block in _blocks(tensors, offsets):
+        digest.update(block)
+    name = f"weights-{digest.hexdigest()[:16]}.data"
+    path = folder / name
+    if not path.exists():
+        fresh = folder / f".{name}.{os.getpid()}"
+        with fresh.open("wb") as file:
+            for block in _blocks(tensors, offsets):
+                file.write(block)
+        fresh.replace(path)
+    return name, offsets
+
+
+def _blocks(tensors: Sequence[ir.TensorProtocol], offsets: Sequence[int]) -> Iterator[bytes]:
+    end = 0
+    for tensor, start in zip(tensors, offsets, strict=True):
+        if start > end:
+            yield bytes(start - end)
+        data = memoryview(tensor.tobytes())
+        for first in range(0, len(data), _CHUNK):
+            yield bytes(data[first : first + _CHUNK])
+        end = start + tensor.nbytes

@@ -1,0 +1,69 @@
+"""Capture under the dynamo exporter: once per model, for all its opsets.
+
+In: a model, its declared inputs and its axes. Out: a `torch.export.ExportedProgram`.
+
+The capture that the manifest asks for is the one that is done: no other is tried in silence.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from torch.export import Dim, ExportedProgram
+
+from exporter.manifest import Input, ModelSpec
+from exporter.record import Stage
+from exporter.worker.failure import Failure, stage_of
+from exporter.worker.inputs import Tensors, call_of, tensor_call
+from exporter.worker.source import Model
+from exporter.worker.torch_internals import capture_context
+
+
+def capture_program(model: Model, spec: ModelSpec, inputs: Tensors, *, strict: bool) -> Any:
+    """Captures the model with every axis of the contract dynamic.
+
+    Returns:
+        The exported program, before any decomposition.
+
+    Raises:
+        Failure: of stage `capture`, with what torch says.
+    """
+    if not isinstance(model, torch.nn.Module) or isinstance(model, torch.jit.ScriptModule):
+        raise Failure(
+            Stage.CAPTURE,
+            f"dynamo captures a torch.nn.Module, {spec.source} is a {type(model).__name__}; "
+            "set exporter = 'torchscript'",
+        )
+    call = tensor_call(spec, inputs)
+    is_dynamic = any(isinstance(dim, str) for item in spec.inputs for dim in item.shape)
+    with stage_of(Stage.CAPTURE), capture_context(dynamic=is_dynamic), torch.no_grad():
+        program: ExportedProgram = torch.export.export(
+            model,
+            call.args,
+            kwargs=call.kwargs,
+            dynamic_shapes=_dynamic_shapes(model, spec) if is_dynamic else None,
+            strict=strict,
+            prefer_deferred_runtime_asserts_over_guards=False,
+        )
+    return program
+
+
+def _dynamic_shapes(model: torch.nn.Module, spec: ModelSpec) -> dict[str, Any]:
+    """The axes in the shape of the call, by the name of each parameter of `forward`."""
+    hints = call_of(spec, {item.name: _hints(item, spec) for item in spec.inputs}, lambda _: None)
+    bound = inspect.signature(model.forward).bind(*hints.args, **hints.kwargs)
+    return dict(bound.arguments)
+
+
+def _hints(item: Input, spec: ModelSpec) -> dict[int, Any]:
+    """A hint per dynamic dimension. DYNAMIC refuses to be specialised, AUTO would not."""
+    return {index: _hint(spec, dim) for index, dim in enumerate(item.shape) if isinstance(dim, str)}
+
+
+def _hint(spec: ModelSpec, name: str) -> Any:
+    axis = spec.axis(name)
+    if axis.min <= 1 and axis.max is None:
+        return Dim.DYNAMIC
+    return Dim.DYNAMIC(min=axis.min if axis.min > 1 else None, max=axis.max)

@@ -1,0 +1,180 @@
+"""One opset of a model: from the captured program, or from the module, to an ONNX graph.
+
+In: the model, its capture and an opset. Out: an `onnx_ir.Model` as the exporter made it, and notes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from torch.jit._trace import TracerWarning
+from torch.utils import _pytree as pytree
+
+from exporter.manifest import ModelSpec
+from exporter.record import Stage
+from exporter.worker.failure import line_of, stage_of
+from exporter.worker.inputs import Call, Tensors, call_of, tensor_call
+from exporter.worker.naming import state_output_sizes
+from exporter.worker.positional import Positional, needs_wrapping, unwrap_names
+from exporter.worker.source import Model
+
+_DYNAMO_OPTIONS = ("optimize", "verbose", "report", "profile", "dump_exported_program")
+_TORCHSCRIPT_OPTIONS = (
+    "verbose",
+    "export_params",
+    "keep_initializers_as_inputs",
+    "do_constant_folding",
+    "custom_opsets",
+    "training",
+    "operator_export_type",
+    "autograd_inlining",
+    "export_modules_as_functions",
+)
+#: The mode of the module during a TorchScript export, which sets it itself.
+_TRAINING = {"eval": "EVAL", "train": "TRAINING", "keep": "PRESERVE"}
+
+
+def convert_program(program: Any, spec: ModelSpec, opset: int, artifacts: Path) -> ir.Model:
+    """Translates a captured program by the public dynamo exporter.
+
+    Raises:
+        Failure: of stage `convert`.
+    """
+    options: dict[str, Any] = {"verbose": False}
+    options |= {name: spec.options[name] for name in _DYNAMO_OPTIONS if name in spec.options}
+    with stage_of(Stage.CONVERT):
+        converted = torch.onnx.export(
+            program,
+            input_names=_names_in_call_order(spec, None),
+            output_names=[item.name for item in spec.outputs],
+            opset_version=opset,
+            dynamo=True,
+            artifacts_dir=artifacts,
+            **options,
+        )
+    if converted is None:
+        raise TypeError("torch.onnx.export returned no program under dynamo")
+    model: ir.Model = converted.model
+    return model
+
+
+def convert_module(
+    model: Model, spec: ModelSpec, inputs: Tensors, opset: int, scratch: Path
+) -> tuple[ir.Model, tuple[str, ...]]:
+    """Traces or scripts and converts by the TorchScript exporter.
+
+    Args:
+        model: The module, or what TorchScript compiled it to.
+        spec: The contract.
+        inputs: The declared inputs.
+        opset: The opset to convert to.
+        scratch: A file name to export to; it and any external data beside it are temporary.
+
+    Returns:
+        The graph, and what the tracer warned of or shape inference did not know.
+
+    Raises:
+        Failure: of stage `convert`.
+    """
+    wraps = spec.capture != "script" and needs_wrapping(spec)
+    if wraps and isinstance(model, torch.nn.Module):
+        model = Positional(model, spec)
+        call = Call(args=tuple(tensor.clone() for tensor in inputs.values()), kwargs={})
+        names = [item.name for item in spec.inputs]
+    else:
+        call = tensor_call(spec, inputs)
+        names = _names_in_call_order(spec, model)
+    scratch.parent.mkdir(parents=True, exist_ok=True)
+    with stage_of(Stage.CONVERT), _tracer_warnings() as notes:
+        torch.onnx.export(
+            model,
+            # torch.onnx takes a last dict for keyword arguments unless an empty one follows it.
+            call.args if call.kwargs else (*call.args, {}),
+            str(scratch),
+            kwargs=call.kwargs or None,
+            input_names=names,
+            output_names=[item.name for item in spec.outputs],
+            opset_version=opset,
+            dynamic_axes=_dynamic_axes(spec),
+            dynamo=False,
+            **_torchscript_options(spec),
+        )
+        graph = ir.load(scratch)
+    unwrap_names(graph)
+    return graph, (*dict.fromkeys(notes), *state_output_sizes(graph, spec))
+
+
+def _torchscript_options(spec: ModelSpec) -> dict[str, Any]:
+    options: dict[str, Any] = {"training": _TRAINING[spec.mode]}
+    options |= {name: spec.options[name] for name in _TORCHSCRIPT_OPTIONS if name in spec.options}
+    options["training"] = getattr(torch.onnx.TrainingMode, str(options["training"]))
+    if "operator_export_type" in options:
+        kind = str(options["operator_export_type"])
+        options["operator_export_type"] = getattr(torch.onnx.OperatorExportTypes, kind)
+    return options
+
+
+def _dynamic_axes(spec: ModelSpec) -> dict[str, dict[int, str]]:
+    shapes = [(item.name, item.shape) for item in spec.inputs]
+    shapes += [(item.name, item.shape) for item in spec.outputs]
+    return {
+        name: named
+        for name, shape in shapes
+        if (named := {index: dim for index, dim in enumerate(shape) if isinstance(dim, str)})
+    }
+
+
+def _names_in_call_order(spec: ModelSpec, model: Model | None) -> list[str]:
+    """Input names in the order in which the exporter meets the inputs.
+
+    torch.onnx gives names by position. Dynamo flattens the call as it was made; TorchScript binds
+    it to the signature of `forward` first, so that keyword arguments come in its order.
+    """
+    call = call_of(spec, {item.name: _Named(item.name) for item in spec.inputs}, lambda _: None)
+    ordered: Any = (call.args, call.kwargs)
+    if call.kwargs and isinstance(model, torch.nn.Module):
+        ordered = _bound(model, call)
+    return [leaf.name for leaf in pytree.tree_leaves(ordered) if isinstance(leaf, _Named)]
+
+
+class _Named:
+    """Stands for the tensor of an input in a call that is only looked at."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def _bound(model: torch.nn.Module, call: Call) -> Mapping[str, Any]:
+    try:
+        return dict(inspect.signature(model.forward).bind(*call.args, **call.kwargs).arguments)
+    except (TypeError, ValueError):  # no readable signature: the order of the call it is
+        return {"args": call.args, "kwargs": call.kwargs}
+
+
+@contextmanager
+def _tracer_warnings() -> Iterator[list[str]]:
+    """Collects what the tracer says of values that it bakes in, with the model's source line."""
+    notes: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        warnings.simplefilter("always", TracerWarning)
+        try:
+            yield notes
+        finally:
+            for item in caught:
+                if issubclass(item.category, TracerWarning):
+                    first = str(item.message).strip().splitlines()[0]
+                    where = f"{Path(item.filename).name}:{item.lineno}"
+                    notes.append(line_of(f"{where}: {first}"))
+                # Everything stays in the cell's log, tracer warnings too.
+                sys.stderr.write(
+                    warnings.formatwarning(item.message, item.category, item.filename, item.lineno)
+                )

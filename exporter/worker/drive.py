@@ -1,0 +1,194 @@
+"""The order of the work on one model: what is done once, what per opset, what per device.
+
+In: a `Job`. Out: its files, one record per cell as soon as the cell is done, and before each step
+an announcement of the cells that it could take down.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import onnx_ir as ir
+import torch
+
+from exporter.checks.facts import artifact_facts
+from exporter.checks.protocol import Subject
+from exporter.fingerprint import tool_versions
+from exporter.job import Announcement, Job, JobFolder, OpsetJob, Reference, write_value
+from exporter.record import CellId, Record, Stage
+from exporter.worker.artifact import write_artifact
+from exporter.worker.capture import capture_program
+from exporter.worker.closure import loaded_sources
+from exporter.worker.console import log_to
+from exporter.worker.convert import convert_module, convert_program
+from exporter.worker.failure import Failure
+from exporter.worker.inputs import Tensors, draw
+from exporter.worker.prove import Common, Seconds, prove_on, prove_structure
+from exporter.worker.reference import State, compute_reference
+from exporter.worker.sizes import input_sets
+from exporter.worker.source import Model, load_model
+
+#: Stages whose work serves all opsets.
+_SHARED = (Stage.SOURCE, Stage.CAPTURE)
+
+
+class Drive:
+    """One job at work."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._spec = job.spec
+        self._root = Path(job.root)
+        self._folder = JobFolder(Path(job.folder))
+        self._shared = Seconds()
+
+    def run(self) -> None:
+        """Does the job; a failing model ends as records, never as an exception."""
+        opsets = self._job.opsets
+        try:
+            self._announce(Stage.SOURCE, opsets)
+            with self._shared.of(Stage.SOURCE):
+                model = load_model(self._spec, self._root)
+                reference = compute_reference(model, self._spec, self._root, self._folder)
+                write_value(self._folder.reference, reference)
+                inputs = draw(self._spec, input_sets(self._spec)[0], self._root)
+        except Failure as failure:
+            for opset in opsets:
+                self._fail(opset, failure, self._shared)
+            return
+        # TorchScript first: its opsets are cheap, and a crash in the capture costs them nothing.
+        self._torchscript(model, inputs, reference)
+        self._dynamo(model, inputs, reference)
+
+    def _torchscript(self, model: Model, inputs: Tensors, reference: Reference) -> None:
+        for opset in self._of("torchscript"):
+            self._announce(Stage.CONVERT, (opset,))
+            seconds = Seconds(self._shared)
+            state = State(model)
+            scratch = self._folder.path / ".scratch" / f"{opset.opset}.onnx"
+            try:
+                with seconds.of(Stage.CONVERT):
+                    graph, notes = convert_module(model, self._spec, inputs, opset.opset, scratch)
+                    self._write(graph, opset)
+            except Failure as failure:
+                self._fail(opset, failure, seconds)
+            else:
+                self._prove(opset, reference, seconds, notes)
+            finally:
+                state.restore()
+                shutil.rmtree(scratch.parent, ignore_errors=True)
+
+    def _dynamo(self, model: Model, inputs: Tensors, reference: Reference) -> None:
+        opsets = self._of("dynamo")
+        if not opsets:
+            return
+        self._announce(Stage.CAPTURE, opsets)
+        state = State(model)
+        try:
+            with self._shared.of(Stage.CAPTURE):
+                strict = opsets[0].route.capture == "strict"
+                program = capture_program(model, self._spec, inputs, strict=strict)
+        except Failure as failure:
+            for opset in opsets:
+                self._fail(opset, failure, self._shared)
+            return
+        finally:
+            state.restore()
+        for opset in opsets:
+            self._announce(Stage.CONVERT, (opset,))
+            seconds = Seconds(self._shared)
+            try:
+                with seconds.of(Stage.CONVERT):
+                    artifacts = self._folder.path / "logs" / str(opset.opset)
+                    graph = convert_program(program, self._spec, opset.opset, artifacts)
+                    self._write(graph, opset)
+            except Failure as failure:
+                self._fail(opset, failure, seconds)
+            else:
+                self._prove(opset, reference, seconds, ())
+
+    def _of(self, exporter: str) -> tuple[OpsetJob, ...]:
+        return tuple(opset for opset in self._job.opsets if opset.route.exporter == exporter)
+
+    def _write(self, graph: ir.Model, opset: OpsetJob) -> None:
+        tools = tool_versions()
+        provenance = {
+            "model": self._spec.id,
+            "fingerprint": self._job.fingerprint.get("entry", ""),
+            "route": f"{opset.route.exporter} {opset.route.capture}",
+            **{name: tools[name] for name in ("torch", "onnx", "onnxscript", "exporter")},
+        }
+        write_artifact(graph, self._spec, opset.opset, self._folder, provenance)
+
+    def _prove(
+        self, opset: OpsetJob, reference: Reference, seconds: Seconds, notes: tuple[str, ...]
+    ) -> None:
+        subject = Subject(
+            folder=self._folder, opset=opset.opset, spec=self._spec, reference=reference
+        )
+        self._announce(Stage.STRUCTURE, (opset,))
+        with seconds.of(Stage.STRUCTURE):
+            structure = prove_structure(subject)
+            facts = artifact_facts(subject.path, self._spec.id)
+        common = Common(
+            route=opset.route,
+            log=self._log(opset.opset),
+            notes=notes,
+            artifact=facts,
+            fingerprint=self._job.fingerprint,
+        )
+        for device in opset.devices:
+            cell = CellId(model=self._spec.id, opset=opset.opset, device=device.name)
+            self._announce(Stage.PARITY, (opset,), only=cell)
+            record = prove_on(device, subject, structure, common, Seconds(seconds))
+            self._record(record)
+
+    def _fail(self, opset: OpsetJob, failure: Failure, seconds: Seconds) -> None:
+        for cell in self._job.cells_of(opset):
+            self._record(
+                Record(
+                    cell=cell,
+                    status=failure.status,
+                    stage=failure.stage,
+                    message=failure.message,
+                    detail=failure.detail,
+                    route=opset.route,
+                    log=self._log(None if failure.stage in _SHARED else opset.opset),
+                    seconds=dict(seconds),
+                    fingerprint=self._job.fingerprint,
+                )
+            )
+
+    def _record(self, record: Record) -> None:
+        whole = record.model_copy(update={"sources": loaded_sources(self._root)})
+        write_value(self._folder.record(record.cell), whole)
+
+    def _announce(
+        self, stage: Stage, opsets: tuple[OpsetJob, ...], *, only: CellId | None = None
+    ) -> None:
+        """Says what comes next, and sends the output of it to the log it belongs to.
+
+        A device's check names its cell alone: the other devices' records of the same file are
+        written or still to come.
+        """
+        cells = tuple(cell for opset in opsets for cell in self._job.cells_of(opset))
+        one_opset = None if stage in _SHARED else opsets[0].opset
+        log_to(self._folder.log(one_opset))
+        announcement = Announcement(
+            stage=stage,
+            cells=(only,) if only is not None else cells,
+            log=self._log(one_opset),
+        )
+        write_value(self._folder.announcement, announcement)
+
+    def _log(self, opset: int | None) -> str:
+        """Where the log will lie once the folder is in place, relative to the build folder."""
+        inside = self._folder.log(opset).relative_to(self._folder.path)
+        return f"{self._spec.id}/{inside.as_posix()}"
+
+
+def drive(job: Job) -> None:
+    """Does one job with one thread: as many jobs run at once as there are cores."""
+    torch.set_num_threads(1)
+    Drive(job).run()

@@ -1,0 +1,179 @@
+"""From an input set to the tensors of a call.
+
+In: a `ModelSpec` and an `InputSet`. Out: named tensors, and `Call`: the positional and keyword
+arguments that they stand in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from exporter.manifest import Fill, Input, ModelSpec
+from exporter.manifest.calls import parse_at
+from exporter.record import Stage
+from exporter.worker.failure import Failure, stage_of
+from exporter.worker.sizes import InputSet
+from exporter.worker.source import load_attribute
+
+Tensors = dict[str, torch.Tensor]
+#: A nested container while it is built: index or key -> leaf or container.
+_Tree = dict[int | str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The arguments of one call of the model."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """The dtype of a manifest's name."""
+    found: torch.dtype = getattr(torch, name)
+    return found
+
+
+def draw(spec: ModelSpec, chosen: InputSet, root: Path, *, seed: int | None = None) -> Tensors:
+    """The inputs of one set, by name; the same seed gives the same values.
+
+    Raises:
+        Failure: of stage `source`, where a fill or a case does not fit its input.
+    """
+    values = chosen.case.values if chosen.case else {}
+    generator = torch.Generator().manual_seed(spec.seed if seed is None else seed)
+    python = _python_fills(spec, root)
+    tensors: Tensors = {}
+    with stage_of(Stage.SOURCE):
+        for item in spec.inputs:
+            shape = tuple(chosen.sizes[dim] if isinstance(dim, str) else dim for dim in item.shape)
+            fill = item.fill
+            if item.name in values:
+                fill = Fill(kind="value", value=values[item.name])
+            tensor = _filled(item, fill, shape, generator, python)
+            if tuple(tensor.shape) != shape or tensor.dtype != torch_dtype(item.dtype):
+                raise Failure(
+                    Stage.SOURCE,
+                    f"input '{item.name}' of set '{chosen.name}' came out as "
+                    f"{tensor.dtype} {list(tensor.shape)}, declared {item.dtype} {list(shape)}",
+                )
+            tensors[item.name] = tensor
+    return tensors
+
+
+def call_of(spec: ModelSpec, leaves: Mapping[str, Any], constant: Callable[[Any], Any]) -> Call:
+    """Puts one leaf per input where its `at` says, and the constants where theirs say.
+
+    Args:
+        spec: The contract.
+        leaves: By input name: its tensor, or whatever shall stand in the same place.
+        constant: Applied to each constant's value (to put something else in its place).
+    """
+    tree: _Tree = {}
+    for item in spec.inputs:
+        _place(tree, item.at, leaves[item.name])
+    for fixed in spec.constants:
+        _place(tree, fixed.at, constant(fixed.value))
+    args = _container(tree.get("args", {}))
+    return Call(args=tuple(args), kwargs=dict(tree.get("kwargs", {}) and _kwargs(tree)))
+
+
+def tensor_call(spec: ModelSpec, tensors: Tensors) -> Call:
+    """The call with these tensors; each is cloned, since models change their inputs in place."""
+    return call_of(spec, {name: t.clone() for name, t in tensors.items()}, lambda value: value)
+
+
+def _kwargs(tree: _Tree) -> dict[str, Any]:
+    return {str(key): _container(value) for key, value in tree["kwargs"].items()}
+
+
+def _place(tree: _Tree, at: str, leaf: Any) -> None:
+    root, steps = parse_at(at)
+    node: _Tree = tree.setdefault(root, {})
+    for step in steps[:-1]:
+        node = node.setdefault(step, {})
+    node[steps[-1]] = _Leaf(leaf)
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """Tells a leaf that is a dict from a container."""
+
+    value: Any
+
+
+def _container(node: Any) -> Any:
+    """Index keys make a tuple, names make a dict."""
+    if isinstance(node, _Leaf):
+        return node.value
+    if all(isinstance(key, int) for key in node):
+        return tuple(_container(node[index]) for index in sorted(node))
+    return {key: _container(value) for key, value in node.items()}
+
+
+def _python_fills(spec: ModelSpec, root: Path) -> dict[str, Callable[..., torch.Tensor]]:
+    folder = (root / spec.manifest).parent
+    return {
+        item.fill.python: load_attribute(item.fill.python, folder)
+        for item in spec.inputs
+        if item.fill.kind == "python"
+    }
+
+
+def _filled(
+    item: Input,
+    fill: Fill,
+    shape: Sequence[int],
+    generator: torch.Generator,
+    python: Mapping[str, Callable[..., torch.Tensor]],
+) -> torch.Tensor:
+    dtype = torch_dtype(item.dtype)
+    # Half precision has no generator of its own on every device: draw in float32 and round.
+    drawn = dtype if dtype in (torch.float64, torch.complex128) else torch.float32
+    if dtype.is_complex and dtype is not torch.complex128:
+        drawn = torch.complex64
+    if fill.kind == "python":
+        return python[fill.python](tuple(shape), dtype, generator)
+    if fill.is_random:
+        return _random(fill, shape, generator, drawn).to(dtype)
+    return _fixed(fill, shape, dtype)
+
+
+def _random(
+    fill: Fill, shape: Sequence[int], generator: torch.Generator, drawn: torch.dtype
+) -> torch.Tensor:
+    match fill.kind:
+        case "normal":
+            return torch.randn(shape, generator=generator, dtype=drawn)
+        case "uniform":
+            unit = torch.rand(shape, generator=generator, dtype=drawn)
+            return unit * (fill.high - fill.low) + fill.low
+        case "randint":
+            low, high = int(fill.low), int(fill.high)
+            return torch.randint(low, high, shape, generator=generator)
+        case "bernoulli":
+            chance = torch.rand(shape, generator=generator)
+            return chance < fill.probability
+        case _:
+            raise ValueError(f"the fill '{fill.kind}' draws nothing")
+
+
+def _fixed(fill: Fill, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    match fill.kind:
+        case "zeros":
+            return torch.zeros(shape, dtype=dtype)
+        case "ones":
+            return torch.ones(shape, dtype=dtype)
+        case "arange":
+            size = int(torch.Size(shape).numel())
+            return torch.arange(size).reshape(tuple(shape)).to(dtype)
+        case "value":
+            value = torch.tensor(fill.value, dtype=dtype)
+            return value.expand(tuple(shape)).clone() if value.ndim == 0 else value
+        case _:
+            raise ValueError(f"the fill '{fill.kind}' has no fixed values")

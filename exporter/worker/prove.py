@@ -1,0 +1,110 @@
+"""The checks of one file, and the record of each of its cells.
+
+In: a written file and its contract. Out: one `Record` per device.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from exporter.checks import PARITY_CHECKS, STRUCTURE_CHECKS
+from exporter.checks.protocol import Subject
+from exporter.manifest import Device
+from exporter.record import Artifact, CellId, CheckResult, Record, Route, Stage, Status
+from exporter.runtimes import LoadFailure, Unavailable, open_session
+
+
+class Seconds(dict[str, float]):
+    """Wall time by stage."""
+
+    @contextmanager
+    def of(self, stage: Stage) -> Iterator[None]:
+        """Adds the time spent inside to the stage."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            spent = time.perf_counter() - start
+            self[stage.value] = round(self.get(stage.value, 0.0) + spent, 3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Common:
+    """What the records of one file share."""
+
+    route: Route
+    log: str
+    notes: tuple[str, ...] = ()
+    artifact: Artifact | None = None
+    fingerprint: Mapping[str, str] = field(default_factory=dict)
+
+
+def prove_structure(subject: Subject) -> tuple[CheckResult, ...]:
+    """Every structure check of the file; all run, whatever the first says."""
+    return tuple(check(subject) for check in STRUCTURE_CHECKS)
+
+
+def prove_on(
+    device: Device,
+    subject: Subject,
+    structure: Sequence[CheckResult],
+    common: Common,
+    seconds: Seconds,
+) -> Record:
+    """Loads the file on one device and holds it against PyTorch."""
+    cell = CellId(model=subject.spec.id, opset=subject.opset, device=device.name)
+    outcome = _first_no(structure, Stage.STRUCTURE)
+    parity: tuple[CheckResult, ...] = ()
+    try:
+        with seconds.of(Stage.LOAD):
+            session = open_session(subject.path, device)
+    except Unavailable as missing:
+        outcome = outcome or _Outcome(Status.UNAVAILABLE, Stage.LOAD, None, str(missing))
+    except LoadFailure as refused:
+        outcome = outcome or _Outcome(Status.ERROR, Stage.LOAD, None, str(refused))
+    else:
+        with seconds.of(Stage.PARITY):
+            parity = tuple(
+                check(subject, session, device.name)
+                for check in PARITY_CHECKS
+                if check.applies(subject)
+            )
+        outcome = outcome or _first_no(parity, Stage.PARITY)
+    outcome = outcome or _Outcome(Status.PASS, None, None, "")
+    return Record(
+        cell=cell,
+        status=outcome.status,
+        stage=outcome.stage,
+        check=outcome.check,
+        message=outcome.message,
+        route=common.route,
+        artifact=common.artifact,
+        checks=(*structure, *parity),
+        notes=common.notes,
+        log=common.log,
+        seconds=dict(seconds),
+        fingerprint=dict(common.fingerprint),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    status: Status
+    stage: Stage | None
+    check: str | None
+    message: str
+
+
+def _first_no(results: Sequence[CheckResult], stage: Stage) -> _Outcome | None:
+    """The check that decides.
+
+    A model that differs from itself, or a comparison that could not have failed, comes before a
+    difference in numbers in the order of the checks: the file is not to blame for either.
+    """
+    for result in results:
+        if result.status is not Status.PASS:
+            return _Outcome(result.status, stage, result.check, result.message)
+    return None

@@ -1,0 +1,113 @@
+"""Which sizes prove that a dynamic axis is dynamic.
+
+In: the axes of a contract. Out: input sets by name, each with the size of every axis. No torch.
+
+Sizes are far from the exported ones and coprime to them: 4 and 5 look alike after a stride of 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from math import gcd
+from typing import Literal
+
+from exporter.manifest import Axis, Case, ModelSpec
+
+_SEARCH = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputSet:
+    """One set of inputs to run PyTorch and the file on."""
+
+    name: str
+    kind: Literal["declared", "axis", "case"]
+    sizes: Mapping[str, int]
+    case: Case | None = None
+
+
+def input_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
+    """The declared set, each axis alone, all axes together, then the manifest's cases."""
+    axes = [axis for axis in spec.axes if axis.example is not None]
+    declared = {axis.name: axis.example for axis in axes if axis.example is not None}
+    sets = [InputSet(name="declared", kind="declared", sizes=declared)]
+    for axis in axes:
+        for size in probes(axis):
+            sizes = {**declared, axis.name: size}
+            sets.append(InputSet(name=f"{axis.name}={size}", kind="axis", sizes=sizes))
+    if len(axes) > 1 and (together := _together(axes, declared)):
+        name = " ".join(f"{axis}={size}" for axis, size in together.items())
+        sets.append(InputSet(name=name, kind="axis", sizes=together))
+    for case in spec.cases:
+        sizes = {**declared, **case.axes}
+        sets.append(InputSet(name=case.name, kind="case", sizes=sizes, case=case))
+    return tuple(sets)
+
+
+def probes(axis: Axis) -> tuple[int, ...]:
+    """Sizes to prove one axis at: a far one, the smallest promised, and those asked for.
+
+    A size of 1 is where exporters specialise, and where models are served most often.
+    """
+    example = axis.example or 0
+    wanted = [far(axis, avoid=(example,)), _smallest(axis), *axis.probe]
+    return tuple(dict.fromkeys(size for size in wanted if size and size != example))
+
+
+def far(axis: Axis, *, avoid: Sequence[int]) -> int | None:
+    """A size well beyond all of `avoid` and coprime to them in units of `multiple_of`.
+
+    Falls back to the best that a narrow range allows; None where it allows no other size.
+    """
+    unit = axis.multiple_of
+    reach = max(avoid)
+    # Twice as far where that is cheap; a quarter where the axis is an image's width.
+    target = reach + (reach + 1 if reach <= 32 * unit else reach // 4 + 1)
+    upwards = (n * unit for n in count(-(-target // unit)))
+    for size in _within(upwards, axis):
+        if all(gcd(size // unit, max(other // unit, 1)) == 1 for other in avoid):
+            return size
+    # The range ends before that: from its top down, coprime first, then any other size.
+    top = min(axis.max or target, target)
+    downwards = [size for size in range(top - top % unit, axis.min - 1, -unit) if size > 0]
+    others = [size for size in downwards[:_SEARCH] if size not in avoid and axis.allows(size)]
+    coprime = [
+        size
+        for size in others
+        if size > unit and all(gcd(size // unit, max(o // unit, 1)) == 1 for o in avoid)
+    ]
+    return next(iter(coprime or others), None)
+
+
+def _smallest(axis: Axis) -> int | None:
+    return next(_within((n * axis.multiple_of for n in count(1)), axis), None)
+
+
+def _together(axes: Iterable[Axis], declared: Mapping[str, int]) -> dict[str, int]:
+    """Every axis at another size at once, all of them different where their ranges allow it."""
+    chosen: dict[str, int] = {}
+    for axis in axes:
+        alone = far(axis, avoid=(declared[axis.name],))
+        taken = (declared[axis.name], *chosen.values())
+        another = _beyond(axis, alone, taken) if alone else None
+        chosen[axis.name] = another or alone or declared[axis.name]
+    return {} if chosen == dict(declared) else chosen
+
+
+def _beyond(axis: Axis, alone: int, taken: tuple[int, ...]) -> int | None:
+    unit = axis.multiple_of
+    for size in _within((n * unit for n in count(alone // unit + 1)), axis):
+        if all(gcd(size // unit, max(other // unit, 1)) == 1 for other in taken):
+            return size
+    return None
+
+
+def _within(sizes: Iterable[int], axis: Axis) -> Iterator[int]:
+    """The sizes, in rising order, that the contract allows; ends where its range does."""
+    for tried, size in enumerate(sizes):
+        if tried > _SEARCH or (axis.max is not None and size > axis.max):
+            return
+        if size >= axis.min:
+            yield size

@@ -1,0 +1,45 @@
+"""Text from models and tools, made fit to be shown and kept."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.untrusted import neutral, one_line, printable
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("at 0x7f12ab34cd", "at 0x…"),
+        ('File "/home/me/project/net.py", line 3', 'File "net.py", line 3'),
+        ("/onnxruntime_src/core/reshape_helper.h:91 failed", "reshape_helper.h:91 failed"),
+        (r"C:\Users\me\net.py: no", "net.py: no"),
+        # What only looks like a path.
+        ("see https://example.org/a/b/issues/1", "see https://example.org/a/b/issues/1"),
+        ("https://example.org/docs/a.py", "https://example.org/docs/a.py"),
+        ("node /layer1/layer1.0/conv1/Conv", "node /layer1/layer1.0/conv1/Conv"),
+        ("shape [3, 4]/[5]", "shape [3, 4]/[5]"),
+        ("models/vision.py:12", "models/vision.py:12"),
+    ],
+)
+def test_what_differs_between_machines_is_left_out(text: str, expected: str) -> None:
+    assert neutral(text, limit=100) == expected
+
+
+def test_text_is_cut_to_its_limit() -> None:
+    assert neutral("x" * 50, limit=10) == "x" * 9 + "…"
+
+
+def test_escapes_and_control_characters_are_removed() -> None:
+    assert printable("\x1b[31mred\x1b[0m\x07 \x1b]0;title\x07end\u202e") == "red end"
+    assert one_line("two\r\n  lines") == "two lines"
+
+
+@given(st.text())
+def test_nothing_that_steers_a_terminal_is_left(text: str) -> None:
+    shown = printable(text)
+    assert not any(ord(c) < 32 and c not in "\t\n" for c in shown)
+    assert "\x1b" not in shown
+    assert not any(0x7F <= ord(c) < 0xA0 for c in shown)

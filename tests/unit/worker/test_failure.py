@@ -1,0 +1,79 @@
+"""What a model's exception becomes: one telling line, and no trace of this machine."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from exporter.record import Stage, Status
+from exporter.worker.failure import Failure, line_of, one_line, stage_of, tail
+
+
+def chain(*errors: Exception) -> Exception:
+    """The errors as Python links them by `raise … from …`, outermost first."""
+    for outer, inner in itertools.pairwise(errors):
+        outer.__cause__ = inner
+    return errors[0]
+
+
+def test_the_line_names_the_innermost_cause() -> None:
+    error = chain(
+        RuntimeError("Failed to convert the exported program to an ONNX model."),
+        ValueError("no kernel for 'aten::foo'\nand more"),
+    )
+    assert one_line(error) == "ValueError: no kernel for 'aten::foo'"
+
+
+def test_torchs_wrapper_is_not_the_message_even_at_the_bottom() -> None:
+    error = chain(
+        TypeError("bad argument"),
+        RuntimeError("Failed to export the model with torch.export. step 1/3"),
+    )
+    assert one_line(error) == "TypeError: bad argument"
+
+
+def test_an_exception_without_words_is_named() -> None:
+    assert one_line(KeyError()) == "KeyError"
+
+
+def test_folders_and_addresses_are_left_out() -> None:
+    text = "at 0x7f12ab34cd in /home/me/project/models/net.py:12 of shape [3, 4]/[5]"
+    assert line_of(text) == "at 0x… in net.py:12 of shape [3, 4]/[5]"
+    assert len(line_of("x" * 5000)) == 400
+
+
+def test_a_violated_constraint_is_given_with_its_reason() -> None:
+    error = ValueError(
+        "Constraints violated (L['x'].size()[0])! For more information, run with TORCH_LOGS\n"
+        "  - You marked L['x'].size()[0] as dynamic but your code specialized it (3).\n"
+    )
+    assert one_line(error) == (
+        "ValueError: Constraints violated (L['x'].size()[0]): "
+        "You marked L['x'].size()[0] as dynamic but your code specialized it (3)."
+    )
+
+
+def test_the_tail_keeps_the_last_frames_without_folders() -> None:
+    lines = tail(ValueError("late")).splitlines()
+    assert lines[-1] == "ValueError: late"
+    assert not any("/unit/" in line for line in lines)
+
+
+def test_any_exception_becomes_a_failure_of_its_stage() -> None:
+    with pytest.raises(Failure) as caught, stage_of(Stage.CAPTURE):
+        raise IndexError("3")
+    assert caught.value.stage is Stage.CAPTURE
+    assert caught.value.status is Status.ERROR
+    assert caught.value.message == "IndexError: 3"
+
+
+def test_a_failure_keeps_its_own_stage() -> None:
+    with pytest.raises(Failure) as caught, stage_of(Stage.CONVERT):
+        raise Failure(Stage.SOURCE, "no such thing")
+    assert caught.value.stage is Stage.SOURCE
+
+
+def test_the_end_of_memory_is_no_failure_of_the_model() -> None:
+    with pytest.raises(MemoryError), stage_of(Stage.CONVERT):
+        raise MemoryError

@@ -1,0 +1,109 @@
+"""The sizes that prove an axis are far, coprime and inside the contract."""
+
+from __future__ import annotations
+
+from math import gcd
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.manifest import Axis, Case, Input
+from exporter.worker.sizes import far, input_sets, probes
+from tests.unit.test_plan import spec
+
+
+def axis(name: str = "n", example: int = 3, **limits: object) -> Axis:
+    return Axis.model_validate({"name": name, "example": example, **limits})
+
+
+@pytest.mark.parametrize(
+    ("given_axis", "expected"),
+    [
+        (axis(example=3), (7, 1)),
+        (axis(example=5), (11, 1)),
+        (axis(example=224), (281, 1)),
+        (axis(example=3, min=2), (7, 2)),
+        (axis(example=3, min=3), (7,)),
+        (axis(example=3, probe=(64, 7)), (7, 1, 64)),
+        # A range too narrow to go twice as far: its top, or what lies below.
+        (axis(example=3, max=5), (5, 1)),
+        (axis(example=3, min=3, max=4), (4,)),
+        (axis(example=24, multiple_of=8), (56, 8)),
+        (axis(example=224, multiple_of=32, min=64, max=512), (480, 64)),
+    ],
+)
+def test_the_sizes_that_prove_one_axis(given_axis: Axis, expected: tuple[int, ...]) -> None:
+    assert probes(given_axis) == expected
+
+
+def test_an_axis_of_one_size_has_nothing_to_probe() -> None:
+    assert probes(axis(example=4, min=4, max=4)) == ()
+
+
+@given(
+    example=st.integers(2, 300),
+    unit=st.sampled_from([1, 2, 8, 32]),
+    below=st.integers(0, 50),
+    above=st.none() | st.integers(0, 400),
+)
+def test_probes_keep_the_contract_and_differ_from_the_example(
+    example: int, unit: int, below: int, above: int | None
+) -> None:
+    size = example * unit
+    tested = axis(
+        example=size,
+        multiple_of=unit,
+        min=max(size - below, 1),
+        max=None if above is None else size + above,
+    )
+    found = probes(tested)
+    assert size not in found
+    assert len(set(found)) == len(found)
+    assert all(tested.allows(probe) for probe in found)
+    if above is None:
+        distant = far(tested, avoid=(size,))
+        assert distant is not None
+        assert distant > size
+        assert gcd(distant // unit, example) == 1
+    others = [n for n in range(tested.min, (tested.max or size * 3) + 1) if tested.allows(n)]
+    if others != [size]:
+        assert found, "another size is allowed and none is probed"
+
+
+def two_axes(**changes: object) -> object:
+    inputs = (
+        Input(name="x", shape=("batch", "sequence"), at="args[0]"),
+        Input(name="y", shape=("batch", 4), at="args[1]"),
+    )
+    axes = (axis("batch", 3), axis("sequence", 5), Axis(name="found", example=None))
+    return spec(inputs=inputs, axes=axes, **changes)
+
+
+def test_each_axis_alone_then_all_together() -> None:
+    sets = input_sets(two_axes())  # type: ignore[arg-type]
+    assert [chosen.name for chosen in sets] == [
+        "declared",
+        "batch=7",
+        "batch=1",
+        "sequence=11",
+        "sequence=1",
+        "batch=8 sequence=13",
+    ]
+    assert dict(sets[1].sizes) == {"batch": 7, "sequence": 5}
+    together = dict(sets[-1].sizes)
+    assert together["batch"] != together["sequence"]
+    assert gcd(together["batch"], together["sequence"]) == 1
+
+
+def test_cases_come_last_and_keep_their_sizes() -> None:
+    case = Case(name="wide", axes={"sequence": 640}, values={"y": 1.0})
+    last = input_sets(two_axes(cases=(case,)))[-1]  # type: ignore[arg-type]
+    assert last.name == "wide"
+    assert last.kind == "case"
+    assert dict(last.sizes) == {"batch": 3, "sequence": 640}
+    assert last.case == case
+
+
+def test_a_model_without_axes_has_its_declared_inputs_alone() -> None:
+    assert [chosen.kind for chosen in input_sets(spec())] == ["declared"]

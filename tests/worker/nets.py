@@ -1,0 +1,151 @@
+"""Small models that behave in one particular way each."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class Affine(nn.Module):
+    """`x @ W + b`: sound in every way."""
+
+    def __init__(self, width: int = 4) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x)
+
+
+class Keywords(nn.Module):
+    """`left` and `right` have one shape and are not interchangeable."""
+
+    def forward(self, left: Tensor, right: Tensor, scale: float = 1.0) -> dict[str, Tensor]:
+        return {"difference": (left - right) * scale, "left": left * 2}
+
+
+class Nested(nn.Module):
+    """Takes `(x, (a, b))`."""
+
+    def forward(self, x: Tensor, pair: tuple[Tensor, Tensor]) -> Tensor:
+        return x + pair[0] - pair[1]
+
+
+class Words(nn.Module):
+    """Returns a str beside a tensor."""
+
+    def forward(self, x: Tensor) -> dict[str, object]:
+        return {"y": x + 1, "name": "words"}
+
+
+class Restless(nn.Module):
+    """Differs from itself."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.rand_like(x)
+
+
+class Counter(nn.Module):
+    """Changes a buffer in each call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return x * self.calls
+
+
+class InPlace(nn.Module):
+    """Changes its input."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.add_(1.0)
+
+
+class Large(nn.Module):
+    """Refuses batches above 5."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[0] > 5:
+            raise ValueError("at most 5 rows")
+        return x * 2
+
+
+class Stubborn(nn.Module):
+    """Computes in float32 whatever it is given."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(x.to(torch.float32) * 3)
+
+
+class Baked(nn.Module):
+    """Reads a size as a Python number: tracing bakes it in."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.reshape(int(x.shape[0]) * 4)
+
+
+class Weighty(nn.Module):
+    """Two million weights: 8 MB."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(1000, 2000)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x)
+
+
+class Attention(nn.Module):
+    """Needs opset 14."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.scaled_dot_product_attention(x, x, x)
+
+
+class Shuffle(nn.Module):
+    """A pixel shuffle: TorchScript loses the sizes of its output."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.pixel_shuffle(x, 2)
+
+
+class Found(nn.Module):
+    """An output whose size depends on values."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.nonzero(x > 0)
+
+
+def make(width: int = 4) -> nn.Module:
+    """A function that returns a module."""
+    return Affine(width)
+
+
+def not_a_model() -> str:
+    """Returns no module."""
+    return "nothing"
+
+
+def failing() -> nn.Module:
+    """Raises while it is built."""
+    raise RuntimeError("no weights here")
+
+
+@torch.jit.script
+def compiled(x: Tensor, count: int) -> Tensor:
+    """A function compiled by TorchScript."""
+    for _ in range(count):
+        x = x + 1
+    return x
+
+
+shared = Affine()
+text = "not a model"
+
+
+def drawn(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """A fill written in Python."""
+    return torch.full(shape, 7.0, dtype=dtype)

@@ -1,0 +1,114 @@
+"""From an input set to the tensors of a call."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from exporter.manifest import Axis, Case, Constant, ModelSpec
+from exporter.worker.failure import Failure
+from exporter.worker.inputs import call_of, draw, tensor_call
+from exporter.worker.sizes import InputSet, input_sets
+from tests.worker.contracts import ROOT, contract, fill, given
+
+
+def declared(spec: ModelSpec) -> InputSet:
+    return input_sets(spec)[0]
+
+
+def one(**changes: object) -> torch.Tensor:
+    spec = contract("Affine", inputs=(given("x", 200, **changes),), axes=())
+    return draw(spec, declared(spec), ROOT)["x"]
+
+
+def test_the_same_seed_draws_the_same_values() -> None:
+    spec = contract("Affine")
+    first = draw(spec, declared(spec), ROOT)["x"]
+    assert first.shape == (3, 4)
+    assert torch.equal(first, draw(spec, declared(spec), ROOT)["x"])
+    assert not torch.equal(first, draw(spec, declared(spec), ROOT, seed=1)["x"])
+
+
+def test_each_fill_puts_in_what_it_says() -> None:
+    assert 0.7 < one().std() < 1.3
+    uniform = one(fill=fill("uniform", low=2.0, high=3.0))
+    assert uniform.min() >= 2.0
+    assert uniform.max() <= 3.0
+    assert uniform.std() > 0.1
+    integers = one(dtype="int64", fill=fill("randint", low=5, high=8))
+    assert integers.dtype is torch.int64
+    assert set(integers.tolist()) == {5, 6, 7}
+    chances = one(dtype="bool", fill=fill("bernoulli", probability=0.25))
+    assert chances.dtype is torch.bool
+    assert 10 < int(chances.sum()) < 90
+    assert torch.equal(one(fill=fill("zeros")), torch.zeros(200))
+    assert torch.equal(one(fill=fill("ones")), torch.ones(200))
+    assert torch.equal(one(fill=fill("arange")), torch.arange(200.0))
+    assert torch.equal(one(fill=fill("value", value=5)), torch.full((200,), 5.0))
+    assert torch.equal(one(fill=fill("python", python="nets.py:drawn")), torch.full((200,), 7.0))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int8", "uint8", "bool"])
+def test_every_dtype_can_be_drawn(dtype: str) -> None:
+    kind = "normal" if "float" in dtype else "bernoulli"
+    tensor = one(dtype=dtype, fill=fill(kind))
+    assert tensor.dtype is getattr(torch, dtype)
+    assert len(tensor.unique()) > 1
+
+
+def test_a_case_sets_values_and_sizes() -> None:
+    spec = contract(
+        "Affine",
+        inputs=(given(), given("count", at="args[1]", dtype="int64", shape=())),
+        cases=(Case(name="nine", values={"count": 9}, axes={"batch": 8}),),
+    )
+    spec = spec.model_copy(
+        update={
+            "inputs": (
+                spec.inputs[0],
+                spec.inputs[1].model_copy(update={"fill": fill("value", value=5)}),
+            )
+        }
+    )
+    sets = input_sets(spec)
+    assert int(draw(spec, sets[0], ROOT)["count"]) == 5
+    nine = draw(spec, sets[-1], ROOT)
+    assert int(nine["count"]) == 9
+    assert nine["x"].shape == (8, 4)
+
+
+def test_a_value_of_another_shape_is_refused_with_both() -> None:
+    spec = contract("Affine", cases=(Case(name="odd", values={"x": [1.0, 2.0]}),))
+    with pytest.raises(Failure) as caught:
+        draw(spec, input_sets(spec)[-1], ROOT)
+    assert "input 'x' of set 'odd' came out as torch.float32 [2]" in caught.value.message
+    assert "declared float32 [3, 4]" in caught.value.message
+
+
+def test_places_build_tuples_dicts_and_keywords() -> None:
+    spec = contract(
+        "Affine",
+        inputs=(
+            given("a", 2, at="args[0]"),
+            given("b", 2, at="args[1][0]"),
+            given("c", 2, at="args[1][1]"),
+            given("d", 2, at="kwargs.past[0].key"),
+            given("e", 2, at="kwargs.mask"),
+        ),
+        axes=(),
+        constants=(
+            Constant(at="args[2]", value=True),
+            Constant(at="kwargs.past[0].size", value={"n": 3}),
+        ),
+    )
+    call = call_of(spec, {name: name.upper() for name in "abcde"}, lambda value: value)
+    assert call.args == ("A", ("B", "C"), True)
+    assert call.kwargs == {"past": ({"key": "D", "size": {"n": 3}},), "mask": "E"}
+
+
+def test_a_model_that_writes_into_its_input_does_not_reach_ours() -> None:
+    spec = contract("Affine", axes=(Axis(name="batch", example=3),))
+    tensors = draw(spec, declared(spec), ROOT)
+    before = tensors["x"].clone()
+    tensor_call(spec, tensors).args[0].zero_()
+    assert torch.equal(tensors["x"], before)

@@ -1,0 +1,138 @@
+"""What PyTorch says on every input set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from exporter.checks.samples import read_sample
+from exporter.job import JobFolder, Reference
+from exporter.manifest import Axis, ModelSpec
+from exporter.record import Stage, Status
+from exporter.worker.failure import Failure
+from exporter.worker.reference import State, compute_reference
+from exporter.worker.source import load_model
+from tests.worker.contracts import ROOT, contract, fill, given, put_out
+
+
+def refer(spec: ModelSpec, folder: Path) -> Reference:
+    return compute_reference(load_model(spec, ROOT), spec, ROOT, JobFolder(folder))
+
+
+def test_every_set_is_run_and_written(tmp_path: Path) -> None:
+    spec = contract("Affine")
+    reference = refer(spec, tmp_path)
+    assert [sample.name for sample in reference.samples] == ["declared", "batch=7", "batch=1"]
+    for sample in reference.samples:
+        folder = JobFolder(tmp_path).sample(sample.index)
+        assert sorted(path.name for path in folder.iterdir()) == [
+            "float64_0.pb",
+            "input_0.pb",
+            "output_0.pb",
+        ]
+        found = read_sample(folder, spec)
+        assert found.outputs[0].shape == (sample.axes["batch"], 3)
+        assert abs(found.outputs[0]).max() == pytest.approx(sample.scales[0])
+
+
+def test_the_noise_is_float32s_own(tmp_path: Path) -> None:
+    reference = refer(contract("Affine"), tmp_path)
+    assert reference.float64 == ""
+    noise = reference.noise[0]
+    assert noise is not None
+    assert 1e-9 < noise < 1e-6
+    assert reference.unstable == ""
+    assert reference.spread[0] is not None
+    assert reference.spread[0] > 0.1
+
+
+def test_a_model_that_casts_inside_has_no_float64_reference(tmp_path: Path) -> None:
+    spec = contract("Stubborn", outputs=(put_out("y", "batch", 4),))
+    reference = refer(spec, tmp_path)
+    assert reference.noise == (None,)
+    assert "in its declared dtype whatever the inputs are" in reference.float64
+
+
+def test_a_model_that_differs_from_itself_is_found_out(tmp_path: Path) -> None:
+    spec = contract("Restless", outputs=(put_out("y", "batch", 4),))
+    assert "output 'y' differs by" in refer(spec, tmp_path).unstable
+
+
+def test_a_model_that_keeps_count_is_put_back_before_each_run(tmp_path: Path) -> None:
+    spec = contract("Counter", outputs=(put_out("y", "batch", 4),))
+    reference = refer(spec, tmp_path)
+    assert reference.unstable == ""
+    sample = read_sample(JobFolder(tmp_path).sample(1), spec)
+    assert (sample.inputs["x"] == sample.outputs[0]).all()
+
+
+def test_a_model_that_changes_its_input_is_held_against_the_input_it_got(tmp_path: Path) -> None:
+    spec = contract("InPlace", outputs=(put_out("y", "batch", 4),))
+    refer(spec, tmp_path)
+    sample = read_sample(JobFolder(tmp_path).sample(0), spec)
+    assert (sample.inputs["x"] + 1 == sample.outputs[0]).all()
+
+
+def test_a_size_that_pytorch_refuses_is_kept_with_its_reason(tmp_path: Path) -> None:
+    spec = contract("Large", outputs=(put_out("y", "batch", 4),))
+    reference = refer(spec, tmp_path)
+    assert [sample.error for sample in reference.samples] == ["", "ValueError: at most 5 rows", ""]
+
+
+def test_fixed_inputs_say_nothing_of_the_spread(tmp_path: Path) -> None:
+    spec = contract(
+        "Affine", inputs=(given("x", 3, 4, fill=fill("ones")),), outputs=(put_out("y", 3, 3),)
+    )
+    assert refer(spec.model_copy(update={"axes": ()}), tmp_path).spread == (None,)
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "message"),
+    [
+        (
+            contract("Words", outputs=(put_out("y", "batch", 4),)),
+            Status.FAIL,
+            "the model returns 2 outputs (['y']: float32 [3, 4], ['name']: str); only tensors",
+        ),
+        (
+            contract("Affine", outputs=(put_out("y", "batch", 3), put_out("z", "batch", 3))),
+            Status.FAIL,
+            "the model returns 1 outputs (the result: float32 [3, 3]); declared are 2 (y, z)",
+        ),
+        (
+            contract("Affine", inputs=(given("x", "batch", 5),)),
+            Status.ERROR,
+            "mat1 and mat2 shapes cannot be multiplied",
+        ),
+    ],
+)
+def test_a_model_that_does_not_fit_its_contract_fails_at_source(
+    spec: ModelSpec, status: Status, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(Failure) as caught:
+        refer(spec, tmp_path)
+    assert (caught.value.stage, caught.value.status) == (Stage.SOURCE, status)
+    assert message in caught.value.message
+
+
+def test_buffers_come_back() -> None:
+    model = load_model(contract("Counter"), ROOT)
+    state = State(model)
+    assert isinstance(model, torch.nn.Module)
+    model(torch.ones(1, 4))
+    assert float(dict(model.named_buffers())["calls"]) == 1.0
+    state.restore()
+    assert float(dict(model.named_buffers())["calls"]) == 0.0
+
+
+def test_an_axis_of_outputs_alone_needs_no_size(tmp_path: Path) -> None:
+    spec = contract(
+        "Found",
+        outputs=(put_out("y", "found", 2, dtype="int64"),),
+        axes=(Axis(name="batch", example=3), Axis(name="found", example=None)),
+    )
+    reference = refer(spec, tmp_path)
+    assert reference.noise == (None,)
+    assert reference.samples[0].axes == {"batch": 3}

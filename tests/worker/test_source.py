@@ -1,0 +1,84 @@
+"""From the text of `source` to a model."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from exporter.record import Stage
+from exporter.worker.failure import Failure
+from exporter.worker.source import load_attribute, load_model
+from tests.worker.contracts import ROOT, contract
+
+
+@pytest.mark.parametrize("source", ["Affine", "make", "shared"])
+def test_a_class_a_function_and_an_object_give_a_module(source: str) -> None:
+    model = load_model(contract(source), ROOT)
+    assert isinstance(model, torch.nn.Module)
+    assert model(torch.zeros(2, 4)).shape == (2, 3)
+
+
+def test_the_module_form_needs_no_file() -> None:
+    model = load_model(
+        contract("", source="torch.nn:Linear", init={"in_features": 4, "out_features": 2}), ROOT
+    )
+    assert isinstance(model, torch.nn.Linear)
+
+
+def test_init_arguments_reach_the_class() -> None:
+    model = load_model(contract("Affine", init={"width": 6}), ROOT)
+    assert isinstance(model, torch.nn.Module)
+    assert model(torch.zeros(1, 6)).shape == (1, 3)
+
+
+def test_the_seed_decides_the_weights() -> None:
+    first, same, other = (
+        load_model(contract("Affine", seed=seed), ROOT).state_dict()["linear.weight"]  # type: ignore[union-attr]
+        for seed in (1, 1, 2)
+    )
+    assert torch.equal(first, same)
+    assert not torch.equal(first, other)
+
+
+@pytest.mark.parametrize(("mode", "training"), [("eval", False), ("train", True), ("keep", True)])
+def test_the_mode_is_set(mode: str, training: bool) -> None:
+    model = load_model(contract("Affine", mode=mode), ROOT)
+    assert isinstance(model, torch.nn.Module)
+    assert model.training is training
+
+
+def test_capture_script_compiles() -> None:
+    assert isinstance(
+        load_model(contract("Affine", capture="script"), ROOT), torch.jit.ScriptModule
+    )
+
+
+def test_a_compiled_function_is_a_model() -> None:
+    assert isinstance(load_model(contract("compiled"), ROOT), torch.jit.ScriptFunction)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"source": "nets.py:not_a_model"}, "gave a str, expected a torch.nn.Module"),
+        ({"source": "nets.py:text"}, "is a str, expected a class, a function or a module"),
+        ({"source": "nets.py:failing"}, "RuntimeError: no weights here"),
+        ({"source": "nets.py:Missing"}, "has no attribute 'Missing'"),
+        ({"source": "torch.nope:Net"}, "No module named 'torch.nope'"),
+        ({"source": "nets.py:Affine", "init": {"wdth": 1}}, "unexpected keyword argument 'wdth'"),
+        ({"source": "nets.py:shared", "init": {"width": 1}}, "takes no init arguments"),
+    ],
+)
+def test_what_is_no_model_fails_at_source(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(Failure) as caught:
+        load_model(contract("", **changes), ROOT)
+    assert caught.value.stage is Stage.SOURCE
+    assert message in caught.value.message
+
+
+def test_a_file_is_loaded_from_its_folder_even_if_its_name_is_taken(tmp_path: object) -> None:
+    # `json` is a package of Python: the file of that name beside the manifest must win.
+    folder = ROOT.__class__(str(tmp_path))
+    (folder / "json").mkdir()
+    (folder / "json" / "decoder.py").write_text("value = 'ours'\n")
+    assert load_attribute("json/decoder.py:value", folder) == "ours"
