@@ -6,6 +6,7 @@ In: a path and its text. Out: the file, or an `ExporterError` that says why ther
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from exporter.errors import ExitCode, ExporterError
@@ -26,6 +27,7 @@ def write_text(path: Path, text: str) -> None:
             file.write(text)
         fresh.replace(path)
     except OSError as error:
-        fresh.unlink(missing_ok=True)
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
         message = f"{path}: cannot be written: {error.strerror}"
         raise ExporterError(ExitCode.ENVIRONMENT, message) from error

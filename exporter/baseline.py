@@ -1,0 +1,188 @@
+"""The accepted outcome of every cell: `reports/baseline.json`, committed and reviewed like code.
+
+In: a `RunRecord`. Out: a `Baseline` as versioned JSON with one line per cell, sorted, so that two
+branches that accept different cells merge, and the same records give the same bytes.
+
+It holds no message, figure, path or time: what it says must hold on every machine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import AfterValidator, ValidationError, model_validator
+
+from exporter.errors import ExitCode, ExporterError
+from exporter.files import write_text
+from exporter.record import CellId, Record, RunRecord, Stage, Status
+from exporter.values import Items, Value
+
+#: Raised with every change that an older reader would misunderstand.
+FORMAT: Final = 1
+
+
+def parse_cell(text: str) -> CellId:
+    """The cell that `str(cell)` wrote.
+
+    Raises:
+        ValueError: where `text` is not `model/opset/device`.
+    """
+    model, _, rest = text.partition("/")
+    opset, _, device = rest.partition("/")
+    if not (model and device and opset.isascii() and opset.isdigit()):
+        raise ValueError(f"expected model/opset/device, got '{text}'")
+    return CellId(model=model, opset=int(opset), device=device)
+
+
+def _checked_cell(text: str) -> str:
+    if str(parse_cell(text)) != text:
+        raise ValueError(f"expected model/opset/device, got '{text}'")
+    return text
+
+
+class Outcome(Value):
+    """What became of one cell, as far as it is accepted."""
+
+    cell: Annotated[str, AfterValidator(_checked_cell)]
+    status: Status
+    stage: Stage | None = None
+    check: str | None = None
+    exporter: Literal["dynamo", "torchscript"] | None = None
+    """None where no file was made."""
+
+    @property
+    def id(self) -> CellId:
+        """The cell, taken apart."""
+        return parse_cell(self.cell)
+
+    def __str__(self) -> str:
+        """`pass`, `error at convert`, `fail at parity (axes)`."""
+        stage = f" at {self.stage}" if self.stage else ""
+        # A stage and its main check may share their name; once is enough.
+        check = f" ({self.check})" if self.check and self.check != self.stage else ""
+        return f"{self.status}{stage}{check}"
+
+
+class Baseline(Value):
+    """The accepted outcomes, and the tools that they were found with."""
+
+    format: Literal[1] = FORMAT
+    tools: dict[str, str]
+    cells: Items[Outcome]
+
+    @model_validator(mode="after")
+    def _each_cell_once(self) -> Self:
+        """A merge can leave a cell twice; taking the last would accept what nobody did."""
+        _by_cell(self.cells)
+        return self
+
+    def by_cell(self) -> dict[str, Outcome]:
+        """Outcomes by the text of their cell."""
+        return _by_cell(self.cells)
+
+    def to_json(self, *, indent: int | None = 2) -> str:
+        """Canonical JSON with a line for each tool and each cell, both in order."""
+        pad = " " * (indent or 0)
+        tools = (
+            f"{json.dumps(name)}: {json.dumps(version)}"
+            for name, version in sorted(self.tools.items())
+        )
+        cells = (
+            json.dumps(outcome.model_dump(mode="json", exclude_none=True))
+            for outcome in sorted(self.cells, key=lambda outcome: outcome.id.sort_key)
+        )
+        return (
+            "{\n"
+            f'{pad}"format": {self.format},\n'
+            f'{pad}"tools": {{{_lines(tools, pad)}}},\n'
+            f'{pad}"cells": [{_lines(cells, pad)}]\n'
+            "}\n"
+        )
+
+
+def outcome_of(record: Record) -> Outcome:
+    """The part of a record that is accepted or not."""
+    return Outcome(
+        cell=str(record.cell),
+        status=record.status,
+        stage=record.stage,
+        check=record.check,
+        exporter=record.route.exporter if record.route else None,
+    )
+
+
+def outcomes_of(run: RunRecord) -> dict[str, Outcome]:
+    """Every outcome of the run, by the text of its cell.
+
+    Raises:
+        ExporterError: UNREADABLE, where the run has two records for a cell: one could hide the
+            other.
+    """
+    try:
+        return _by_cell(outcome_of(record) for record in run.records)
+    except ValueError as error:
+        raise ExporterError(ExitCode.UNREADABLE, f"the results name {error}") from error
+
+
+def baseline_of(run: RunRecord) -> Baseline:
+    """Accepts every record of the run as it is.
+
+    Raises:
+        ExporterError: UNREADABLE, where the run has two records for a cell.
+    """
+    outcomes = outcomes_of(run).values()
+    cells = sorted(outcomes, key=lambda outcome: outcome.id.sort_key)
+    return Baseline(tools=dict(sorted(run.tools.items())), cells=tuple(cells))
+
+
+def read_baseline(path: Path) -> Baseline:
+    """Reads the committed baseline.
+
+    Raises:
+        ExporterError: RED, where there is none yet, so that a gate without a baseline stops and
+            says what to do; UNREADABLE, where it is damaged or of another format.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError as error:
+        message = f"{path}: no baseline yet: run `nox -s baseline` to accept today's results"
+        raise ExporterError(ExitCode.RED, message) from error
+    except OSError as error:
+        message = f"{path}: cannot be read: {error.strerror}"
+        raise ExporterError(ExitCode.UNREADABLE, message) from error
+    if any(line.startswith(b"<<<<<<< ") for line in content.splitlines()):
+        message = f"{path}: holds a merge conflict: resolve it, or delete the file and accept anew"
+        raise ExporterError(ExitCode.UNREADABLE, message)
+    try:
+        return Baseline.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        said = f"{where}: {first['msg']}" if where else first["msg"]
+        message = f"{path}: is no baseline of format {FORMAT}: {said}"
+        raise ExporterError(ExitCode.UNREADABLE, message) from error
+
+
+def write_baseline(path: Path, baseline: Baseline) -> None:
+    """Writes the baseline by fresh file and rename.
+
+    Raises:
+        ExporterError: ENVIRONMENT, where it cannot be written.
+    """
+    write_text(path, baseline.to_json())
+
+
+def _by_cell(outcomes: Iterable[Outcome]) -> dict[str, Outcome]:
+    found: dict[str, Outcome] = {}
+    for outcome in outcomes:
+        if outcome.cell in found:
+            raise ValueError(f"the cell {outcome.cell} twice")
+        found[outcome.cell] = outcome
+    return found
+
+
+def _lines(entries: Iterable[str], pad: str) -> str:
+    return ",".join(f"\n{2 * pad}{entry}" for entry in entries) + f"\n{pad}"

@@ -1,0 +1,19 @@
+"""Records in, markdown out: the compatibility table, a page per model, the findings of the gate."""
+
+from exporter.report.fold import Fold, fold_findings, fold_opsets
+from exporter.report.render import render_gate, render_reports
+from exporter.report.symbols import MARKS, NOT_RUN, Mark, mark_of
+from exporter.report.write import write_reports
+
+__all__ = [
+    "MARKS",
+    "NOT_RUN",
+    "Fold",
+    "Mark",
+    "fold_findings",
+    "fold_opsets",
+    "mark_of",
+    "render_gate",
+    "render_reports",
+    "write_reports",
+]

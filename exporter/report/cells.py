@@ -1,0 +1,84 @@
+"""Every promised cell with what is known of it.
+
+In: a `ModelSpec` and a `RunRecord`. Out: its `Cell`s; a promise without a record is a cell too, and
+a record without a promise is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from exporter.baseline import outcome_of
+from exporter.manifest import ModelSpec
+from exporter.record import CellId, Record, RunRecord
+from exporter.report import figures
+from exporter.report.fold import Fold, fold, likeness
+from exporter.report.symbols import Mark, mark_of
+from exporter.untrusted import one_line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """A promised cell."""
+
+    id: CellId
+    record: Record | None
+
+    @property
+    def mark(self) -> Mark:
+        """How it looks in a table."""
+        return mark_of(self.record)
+
+    @property
+    def outcome(self) -> str:
+        """`pass`, `error at convert`, `fail at parity (axes)`, `not run`."""
+        return str(outcome_of(self.record)) if self.record else self.mark.word
+
+    @property
+    def why(self) -> str:
+        """One line: what the record says; never empty, for a red row must say something."""
+        if self.record is None:
+            return self.mark.meaning
+        said = figures.message(self.record.message) or self.mark.meaning
+        expectation = one_line(self.record.expectation)
+        return f"{said} ({expectation})" if expectation else said
+
+    @property
+    def foreseen(self) -> str:
+        """The reason of the expectation that this failure met."""
+        return one_line(self.record.foreseen) if self.record else ""
+
+
+def cells_of(spec: ModelSpec, run: RunRecord) -> tuple[Cell, ...]:
+    """The cells of a model, opset by opset."""
+    records = {
+        (record.cell.opset, record.cell.device): record
+        for record in run.records
+        if record.cell.model == spec.id
+    }
+    return tuple(
+        Cell(
+            id=CellId(model=spec.id, opset=opset, device=device),
+            record=records.get((opset, device)),
+        )
+        for opset in sorted(set(spec.opsets))
+        for device in dict.fromkeys(spec.devices)
+    )
+
+
+def fold_cells(cells: Iterable[Cell]) -> tuple[Fold[Cell], ...]:
+    """Cells with the same outcome for the same reason, but for their opset."""
+    return fold(
+        cells,
+        lambda cell: cell.id,
+        lambda cell: (cell.outcome, likeness(cell.why), cell.foreseen),
+    )
+
+
+def why_of(same: Fold[Cell]) -> str:
+    """Why these cells are as they are; says whose figures it shows where theirs differ."""
+    said = same.first.why
+    if all(cell.why == said for cell in same.members):
+        return said
+    return f"{said} (figures of opset {same.first.id.opset})"

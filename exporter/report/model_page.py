@@ -1,0 +1,81 @@
+"""What a model's page shows: its contract, its cells, what each check said, and what was shipped.
+
+In: a `ModelSpec` and its `Cell`s. Out: a `ModelPage` of plain rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from exporter.manifest import ModelSpec
+from exporter.report.cells import Cell
+from exporter.report.checked import CheckTable, check_table
+from exporter.report.contract import Contract, contract
+from exporter.report.shipped import FileRow, Note, OperatorTable, files, notes, operators
+from exporter.report.symbols import LEGEND, Mark
+from exporter.report.troubles import Trouble, rerun, troubles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixRow:
+    """The model on one device."""
+
+    device: str
+    marks: tuple[Mark | None, ...]
+    """None where the model does not promise the opset on this device."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelPage:
+    """All that the template needs."""
+
+    spec: ModelSpec
+    contract: Contract
+    opsets: tuple[int, ...]
+    matrix: tuple[MatrixRow, ...]
+    legend: tuple[Mark, ...]
+    """The marks that the page uses."""
+    checks: tuple[CheckTable, ...]
+    troubles: tuple[Trouble, ...]
+    files: tuple[FileRow, ...]
+    operators: OperatorTable
+    notes: tuple[Note, ...]
+    rerun: str
+    """The shell command that makes the page anew."""
+
+
+def model_page(spec: ModelSpec, cells: Sequence[Cell], build: str) -> ModelPage:
+    """Lays out the page.
+
+    Args:
+        spec: The contract.
+        cells: The model's cells, opset by opset.
+        build: The build folder, relative to the project's root.
+    """
+    opsets = tuple(sorted({cell.id.opset for cell in cells}))
+    tables = tuple(check_table(device, of_device) for device, of_device in _by_device(cells))
+    used = {cell.mark for cell in cells}.union(*(table.marks for table in tables))
+    return ModelPage(
+        spec=spec,
+        contract=contract(spec),
+        opsets=opsets,
+        matrix=tuple(_matrix_row(*of_device, opsets) for of_device in _by_device(cells)),
+        legend=tuple(mark for mark in LEGEND if mark in used),
+        checks=tuple(table for table in tables if table.rows),
+        troubles=troubles(cells, build),
+        files=files(cells),
+        operators=operators(cells),
+        notes=notes(cells),
+        rerun=rerun(f"{spec.id}/*"),
+    )
+
+
+def _by_device(cells: Sequence[Cell]) -> Iterable[tuple[str, list[Cell]]]:
+    for device in dict.fromkeys(cell.id.device for cell in cells):
+        yield device, [cell for cell in cells if cell.id.device == device]
+
+
+def _matrix_row(device: str, cells: Iterable[Cell], opsets: Iterable[int]) -> MatrixRow:
+    marks = {cell.id.opset: cell.mark for cell in cells}
+    return MatrixRow(device=device, marks=tuple(marks.get(opset) for opset in opsets))

@@ -1,0 +1,185 @@
+"""What COMPATIBILITY.md shows: a table of models and opsets for each device, and why cells differ.
+
+In: a `Manifest`, a `RunRecord` and the findings of the gate. Out: an `Overview` of plain rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from exporter.gate import Finding
+from exporter.manifest import Manifest
+from exporter.record import Route, RunRecord, Status
+from exporter.report.cells import Cell, cells_of, fold_cells, why_of
+from exporter.report.fold import Fold, fold_findings, fold_opsets
+from exporter.report.symbols import LEGEND, Mark
+
+#: So many models are named in a row before only their number is.
+_NAMED_MODELS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """How many cells have a mark."""
+
+    mark: Mark
+    cells: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One model on one device; None where it does not promise the opset."""
+
+    model: str
+    marks: tuple[Mark | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Models by opsets on one device."""
+
+    device: str
+    opsets: tuple[int, ...]
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Cells of one outcome, and why."""
+
+    mark: Mark
+    label: str
+    outcome: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """Cells that need a word."""
+
+    cells: int
+    rows: tuple[Reason, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteRow:
+    """An exporter, and the opsets that it made."""
+
+    exporter: str
+    capture: str
+    opsets: str
+    models: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """All that the template needs."""
+
+    cells: int
+    models: int
+    green: int
+    counts: tuple[Count, ...]
+    """By mark, in the order of the legend; marks without a cell are left out."""
+    legend: tuple[Mark, ...]
+    tables: tuple[Table, ...]
+    red: Section
+    not_run: Section
+    foreseen: Section
+    unproved: Section
+    """Skipped and unavailable."""
+    routes: tuple[RouteRow, ...]
+    tools: tuple[tuple[str, str], ...]
+    findings: tuple[Fold[Finding], ...]
+
+
+def overview(
+    manifest: Manifest, run: RunRecord, findings: Sequence[Finding] | None = None
+) -> Overview:
+    """Lays out the page."""
+    by_model = {spec.id: cells_of(spec, run) for spec in manifest.models}
+    cells = [cell for of_model in by_model.values() for cell in of_model]
+    counted = Counter(cell.mark for cell in cells)
+    return Overview(
+        cells=len(cells),
+        models=len(by_model),
+        green=sum(cell.record is not None and cell.record.status.is_green for cell in cells),
+        counts=tuple(Count(mark=mark, cells=counted[mark]) for mark in LEGEND if counted[mark]),
+        legend=LEGEND,
+        tables=_tables(by_model),
+        red=_section(_with_status(cells, *(status for status in Status if status.is_red))),
+        not_run=_section(cell for cell in cells if cell.record is None),
+        foreseen=_section(_with_status(cells, Status.XFAIL)),
+        unproved=_section(_with_status(cells, Status.SKIP, Status.UNAVAILABLE)),
+        routes=_routes(cells),
+        tools=tuple(sorted(run.tools.items())),
+        findings=fold_findings(findings or ()),
+    )
+
+
+def _with_status(cells: Iterable[Cell], *statuses: Status) -> Iterable[Cell]:
+    return (cell for cell in cells if cell.record and cell.record.status in statuses)
+
+
+def _section(cells: Iterable[Cell]) -> Section:
+    folds = fold_cells(cells)
+    return Section(
+        cells=sum(len(same.members) for same in folds),
+        rows=tuple(
+            Reason(
+                mark=same.first.mark,
+                label=same.label,
+                outcome=same.first.outcome,
+                why=same.first.foreseen or why_of(same),
+            )
+            for same in folds
+        ),
+    )
+
+
+def _tables(by_model: Mapping[str, Sequence[Cell]]) -> tuple[Table, ...]:
+    devices = dict.fromkeys(cell.id.device for cells in by_model.values() for cell in cells)
+    return tuple(_table(device, by_model) for device in devices)
+
+
+def _table(device: str, by_model: Mapping[str, Sequence[Cell]]) -> Table:
+    marks = {
+        model: {cell.id.opset: cell.mark for cell in cells if cell.id.device == device}
+        for model, cells in by_model.items()
+    }
+    opsets = tuple(sorted({opset for of_model in marks.values() for opset in of_model}))
+    rows = tuple(
+        Row(model=model, marks=tuple(of_model.get(opset) for opset in opsets))
+        for model, of_model in marks.items()
+        if of_model
+    )
+    return Table(device=device, opsets=opsets, rows=rows)
+
+
+def _routes(cells: Iterable[Cell]) -> tuple[RouteRow, ...]:
+    made: dict[tuple[str, str, str], list[Cell]] = {}
+    for cell in cells:
+        if cell.record and cell.record.route:
+            made.setdefault(_route_key(cell.record.route), []).append(cell)
+    return tuple(
+        RouteRow(
+            exporter=exporter,
+            capture=capture,
+            opsets=fold_opsets(cell.id.opset for cell in of_route),
+            models=_names(list(dict.fromkeys(cell.id.model for cell in of_route))),
+            why=why,
+        )
+        for (exporter, capture, why), of_route in sorted(made.items())
+    )
+
+
+def _route_key(route: Route) -> tuple[str, str, str]:
+    return (route.exporter, route.capture, route.why)
+
+
+def _names(models: Sequence[str]) -> str:
+    if len(models) <= _NAMED_MODELS:
+        return ", ".join(models)
+    return f"{len(models)} models"

@@ -1,0 +1,75 @@
+"""The files of a report, as text; nothing is written here.
+
+In: a `Manifest`, a `RunRecord` and the findings of the gate. Out: relative file name -> text. The
+same in gives the same out, byte for byte, whatever the order of the records.
+
+jinja2 is imported when something is rendered: whoever only folds opsets does not wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from exporter.gate import Finding
+from exporter.manifest import Manifest
+from exporter.record import RunRecord
+from exporter.report.cells import cells_of
+from exporter.report.fold import fold_findings
+from exporter.report.model_page import model_page
+from exporter.report.overview import overview
+
+OVERVIEW = "COMPATIBILITY.md"
+#: The folder of the models' pages. Only files that begin with `MARK` are ours there.
+PAGES = "models"
+MARK = "<!-- Written by `nox -s report` from the results: what you change here will be lost. -->\n"
+
+
+def render_reports(
+    manifest: Manifest,
+    run: RunRecord,
+    findings: Sequence[Finding] | None = None,
+    templates: Path | None = None,
+) -> dict[str, str]:
+    """Every page of the report.
+
+    Args:
+        manifest: What is promised; promises without a record are shown as not run.
+        run: What was found; records of cells that are no longer promised are left out.
+        findings: What the gate found, to be listed in the overview; None or empty: no such list.
+        templates: The project's own templates; need not exist.
+
+    Returns:
+        Text by file name relative to the reports folder: `COMPATIBILITY.md`, `models/<id>.md`.
+
+    Raises:
+        ExporterError: MANIFEST, where a template is wrong.
+    """
+    from exporter.report.templates import render
+
+    page = overview(manifest, run, findings)
+    files = {OVERVIEW: MARK + "\n" + render("compatibility.md", templates, page=page)}
+    for spec in manifest.models:
+        cells = cells_of(spec, run)
+        view = model_page(spec, cells, manifest.project.build)
+        files[f"{PAGES}/{spec.id}.md"] = MARK + "\n" + render("model.md", templates, page=view)
+    return files
+
+
+def render_gate(findings: Sequence[Finding], templates: Path | None = None) -> str:
+    """The findings of the gate as markdown, the worst first; says so where there are none.
+
+    Raises:
+        ExporterError: MANIFEST, where a template is wrong.
+    """
+    from exporter.report.templates import render
+
+    news = [finding for finding in findings if finding.is_good_news]
+    losses = [finding for finding in findings if not finding.is_good_news]
+    return render(
+        "gate.md",
+        templates,
+        findings=len(findings),
+        losses=fold_findings(losses),
+        news=fold_findings(news),
+    )

@@ -1,0 +1,121 @@
+"""What was shipped: files, their operators, and what the exporter noted on the way.
+
+In: a model's `Cell`s. Out: rows; opsets with the same file figures, the same operators or the same
+note share one. All devices check the same file, so that an opset counts once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+from exporter.record import Artifact, Record
+from exporter.report import figures
+from exporter.report.cells import Cell
+from exporter.report.fold import fold_opsets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRow:
+    """Files that are alike."""
+
+    opsets: str
+    exporter: str
+    """The exporter and its capture; empty where the record names none."""
+    size: str
+    nodes: str
+    parameters: str
+    ir_version: int
+    external_data: str
+    """How many files lie beside the model: their names hold a hash."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorRow:
+    """One operator, and how often each range of opsets has it."""
+
+    operator: str
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorTable:
+    """Operators by ranges of opsets that have the same."""
+
+    opsets: tuple[str, ...]
+    rows: tuple[OperatorRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Something that was noted while a file was made."""
+
+    opsets: str
+    text: str
+
+
+def files(cells: Iterable[Cell]) -> tuple[FileRow, ...]:
+    """One row for opsets whose files are of the same make and size."""
+    opsets: dict[tuple[str, ...], list[int]] = {}
+    for opset, (record, artifact) in _files(cells).items():
+        opsets.setdefault(_make(record, artifact), []).append(opset)
+    return tuple(
+        FileRow(
+            opsets=fold_opsets(alike),
+            exporter=exporter,
+            size=size,
+            nodes=nodes,
+            parameters=parameters,
+            ir_version=int(ir_version),
+            external_data=external_data,
+        )
+        for (exporter, size, nodes, parameters, ir_version, external_data), alike in opsets.items()
+    )
+
+
+def operators(cells: Iterable[Cell]) -> OperatorTable:
+    """Every operator of every file."""
+    opsets: dict[Hashable, list[int]] = {}
+    counts: dict[Hashable, dict[str, int]] = {}
+    for opset, (_, artifact) in _files(cells).items():
+        key = frozenset(artifact.operators.items())
+        opsets.setdefault(key, []).append(opset)
+        counts[key] = artifact.operators
+    names = sorted({name for table in counts.values() for name in table})
+    return OperatorTable(
+        opsets=tuple(fold_opsets(alike) for alike in opsets.values()),
+        rows=tuple(
+            OperatorRow(operator=name, counts=tuple(counts[key].get(name, 0) for key in opsets))
+            for name in names
+        ),
+    )
+
+
+def notes(cells: Iterable[Cell]) -> tuple[Note, ...]:
+    """Every note once, with the opsets that it was made at."""
+    opsets: dict[str, list[int]] = {}
+    for cell in cells:
+        for note in cell.record.notes if cell.record else ():
+            opsets.setdefault(figures.message(note), []).append(cell.id.opset)
+    return tuple(Note(opsets=fold_opsets(alike), text=text) for text, alike in opsets.items())
+
+
+def _files(cells: Iterable[Cell]) -> dict[int, tuple[Record, Artifact]]:
+    found: dict[int, tuple[Record, Artifact]] = {}
+    for cell in cells:
+        if cell.record and cell.record.artifact:
+            found.setdefault(cell.id.opset, (cell.record, cell.record.artifact))
+    return found
+
+
+def _make(record: Record, artifact: Artifact) -> tuple[str, ...]:
+    route = record.route
+    beside: Sequence[str] = artifact.external_data
+    return (
+        f"{route.exporter} ({route.capture})" if route else "",
+        figures.size(artifact.bytes),
+        figures.count(artifact.nodes),
+        figures.count(artifact.parameters),
+        str(artifact.ir_version),
+        str(len(beside)) if beside else "",
+    )

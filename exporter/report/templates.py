@@ -1,0 +1,79 @@
+"""The jinja2 environment, and where templates are found.
+
+In: the project's own folder of templates, if it has one. Out: rendered text.
+
+A project overrides the packaged templates file by file. Templates are trusted like code; what they
+show is not, and goes through `markdown.inline` unless a filter made it harmless another way.
+"""
+
+from __future__ import annotations
+
+import traceback
+from functools import lru_cache
+from pathlib import Path
+
+import jinja2
+
+import exporter
+from exporter.errors import ExitCode, ExporterError, Location, Problem
+from exporter.report import markdown
+
+_SUFFIX = ".jinja"
+
+
+def packaged_templates() -> Path:
+    """The templates that come with us: inside the wheel, or beside the package in a checkout."""
+    package = Path(exporter.__path__[0])
+    inside = package / "templates"
+    return inside if inside.is_dir() else package.parent / "templates"
+
+
+def render(name: str, folder: Path | None, **values: object) -> str:
+    """Renders the template `name`, from `folder` if that has it.
+
+    Raises:
+        ExporterError: MANIFEST, where a template is wrong, with its file and line.
+    """
+    try:
+        return _environment(folder).get_template(name + _SUFFIX).render(values)
+    except (jinja2.TemplateError, TypeError, ValueError) as error:
+        place = _place(error, name + _SUFFIX)
+        if place is None:
+            raise
+        message = getattr(error, "message", None) or str(error)
+        problem = Problem(message=f"the template cannot be rendered: {message}", location=place)
+        raise ExporterError(ExitCode.MANIFEST, [problem]) from error
+
+
+@lru_cache(maxsize=4)
+def _environment(folder: Path | None) -> jinja2.Environment:
+    folders = [path for path in (folder, packaged_templates()) if path is not None]
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folders),
+        undefined=jinja2.StrictUndefined,
+        autoescape=True,
+        finalize=markdown.inline,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(
+        code=markdown.code,
+        fence=markdown.fence,
+        join=markdown.joined,
+        target=markdown.target,
+    )
+    return environment
+
+
+def _place(error: Exception, name: str) -> Location | None:
+    """The line of the template at which it went wrong; None where that is no template's."""
+    if isinstance(error, jinja2.TemplateSyntaxError):
+        return Location(file=error.filename or name, line=error.lineno)
+    if isinstance(error, jinja2.TemplateNotFound):
+        return Location(file=str(error.name))
+    if isinstance(error, UnicodeDecodeError):
+        return Location(file=name)
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame for frame in frames if frame.filename.endswith(_SUFFIX)]
+    return Location(file=lines[-1].filename, line=lines[-1].lineno) if lines else None

@@ -1,0 +1,86 @@
+"""Made-up records and contracts for tests: only what a test is about has to be said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from exporter.baseline import parse_cell
+from exporter.manifest import Axis, Device, Input, Manifest, ModelSpec, Output, Project
+from exporter.record import Artifact, CheckResult, Record, Route, RunRecord, Stage, Status
+
+TOOLS = {"exporter": "0.1.0", "onnx": "1.23.2", "python": "3.11.15", "torch": "2.13.0"}
+DYNAMO = Route(exporter="dynamo", capture="export", why="opset 18 and up are dynamo's own")
+TORCHSCRIPT = Route(
+    exporter="torchscript", capture="trace", why="dynamo is written for opset 18 and up"
+)
+#: A stage that fits each status that names one.
+_STAGES = {
+    Status.FAIL: Stage.PARITY,
+    Status.INCONCLUSIVE: Stage.PARITY,
+    Status.ERROR: Stage.CONVERT,
+    Status.CRASH: Stage.CONVERT,
+    Status.TIMEOUT: Stage.CAPTURE,
+    Status.KILLED: Stage.SOURCE,
+    Status.UNAVAILABLE: Stage.LOAD,
+    Status.XFAIL: Stage.CONVERT,
+}
+
+
+def make_record(cell: str, status: Status | str = Status.PASS, **fields: Any) -> Record:
+    """A record of `model/opset/device`, with a stage, route and artifact that fit the status."""
+    status, id = Status(status), parse_cell(cell)
+    ran = status is not Status.SKIP
+    defaults: dict[str, Any] = {
+        "cell": id,
+        "status": status,
+        "stage": _STAGES.get(status),
+        "route": (DYNAMO if id.opset >= 18 else TORCHSCRIPT) if ran else None,
+    }
+    if status in (Status.PASS, Status.FAIL, Status.XPASS):
+        defaults["artifact"] = make_artifact(id.model, id.opset)
+        defaults["checks"] = (CheckResult(check="opset", status=Status.PASS),)
+    return Record(**{**defaults, **fields})
+
+
+def make_artifact(model: str, opset: int, **fields: Any) -> Artifact:
+    """A small file."""
+    defaults: dict[str, Any] = {
+        "file": f"{model}/{opset}.onnx",
+        "sha256": "0" * 64,
+        "bytes": 1234,
+        "ir_version": 10,
+        "opset_imports": {"": opset},
+        "nodes": 2,
+        "parameters": 30,
+        "operators": {"Conv": 1, "Relu": 1},
+    }
+    return Artifact(**{**defaults, **fields})
+
+
+def make_run(*records: Record, tools: dict[str, str] | None = None) -> RunRecord:
+    """A run of these records."""
+    return RunRecord(tools=TOOLS if tools is None else tools, records=records)
+
+
+def make_spec(id: str = "alexnet", **fields: Any) -> ModelSpec:
+    """A contract with one input, one output and a dynamic axis."""
+    defaults: dict[str, Any] = {
+        "id": id,
+        "manifest": "manifests/vision.toml",
+        "line": 1,
+        "source": "models/vision.py:AlexNet",
+        "opsets": (17, 18),
+        "devices": ("cpu",),
+        "inputs": (Input(name="image", shape=("batch", 3, 224, 224), at="args[0]"),),
+        "outputs": (Output(name="logits", shape=("batch", 1000)),),
+        "axes": (Axis(name="batch", example=3),),
+        "timeout": 600.0,
+    }
+    return ModelSpec(**{**defaults, **fields})
+
+
+def make_manifest(*specs: ModelSpec, root: str = "/project") -> Manifest:
+    """A project with these models and a device of every name that they use."""
+    names = dict.fromkeys(name for spec in specs for name in spec.devices)
+    devices = tuple(Device(name=name, runtime="onnxruntime") for name in names)
+    return Manifest(project=Project(root=root, devices=devices), models=specs)

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+from exporter.record import CheckResult, Status
+from exporter.report.cells import cells_of
+from exporter.report.model_page import ModelPage, model_page
+from exporter.report.symbols import MARKS, NOT_RUN
+from tests.unit.factory import make_artifact, make_record, make_run, make_spec
+
+OPSETS = (9, 10, 11, 18)
+
+
+def page_of(*records: object, **fields: object) -> ModelPage:
+    spec = make_spec("dcgan", **{"opsets": OPSETS, **fields})
+    return model_page(spec, cells_of(spec, make_run(*records)), "build")
+
+
+def checks(**statuses: str) -> tuple[CheckResult, ...]:
+    return tuple(
+        CheckResult(check=check, status=Status(status)) for check, status in statuses.items()
+    )
+
+
+def test_the_matrix_shows_what_was_not_run() -> None:
+    page = page_of(make_record("dcgan/9/cpu"), devices=("cpu", "cuda"))
+    assert page.opsets == OPSETS
+    assert [row.device for row in page.matrix] == ["cpu", "cuda"]
+    assert page.matrix[0].marks == (MARKS[Status.PASS], NOT_RUN, NOT_RUN, NOT_RUN)
+    assert page.legend == (MARKS[Status.PASS], NOT_RUN)
+
+
+def test_opsets_with_the_same_checks_are_one_row() -> None:
+    page = page_of(
+        make_record("dcgan/9/cpu", checks=checks(opset="pass", parity="pass")),
+        make_record("dcgan/10/cpu", checks=checks(opset="pass", parity="pass")),
+        make_record("dcgan/11/cpu", "fail", checks=checks(opset="pass", parity="fail")),
+        make_record("dcgan/18/cpu", "error", checks=checks(opset="pass")),
+    )
+    (table,) = page.checks
+    assert table.checks == ("opset", "parity")
+    marks = [(row.opsets, [said and said.mark.word for said in row.said]) for row in table.rows]
+    assert marks == [
+        ("9-10", ["pass", "pass"]),
+        ("11", ["pass", "fail"]),
+        ("18", ["pass", None]),
+    ]
+
+
+def test_figures_of_a_check_are_those_that_machines_agree_on() -> None:
+    measured = [
+        CheckResult(
+            check="parity",
+            status=Status.PASS,
+            metrics={"max_abs": error, "of_limit": share, "sqnr_db": error, "samples": 3},
+        )
+        for error, share in ((1.7e-4, 0.21), (2.3e-4, 0.29))
+    ]
+    first, other = (page_of(make_record("dcgan/9/cpu", checks=(item,))) for item in measured)
+    assert first.checks == other.checks
+    (said,) = first.checks[0].rows[0].said
+    assert said is not None
+    assert said.figures == ("error ≤ 1e-3", "≤ 50% of its limit", "samples 3")
+
+
+def test_equal_outputs_need_no_share_of_a_limit() -> None:
+    for error, share, shown in ((0.0, 0.0, "error 0"), (3.0, float("inf"), "error ≤ 10")):
+        metrics = {"max_abs": error, "of_limit": share}
+        item = CheckResult(check="parity", status=Status.FAIL, metrics=metrics)
+        (said,) = page_of(make_record("dcgan/9/cpu", checks=(item,))).checks[0].rows[0].said
+        assert said is not None
+        assert said.figures == (shown,)
+
+
+def test_troubles_come_red_first_and_folded() -> None:
+    page = page_of(
+        make_record("dcgan/9/cpu", "xfail", message="no Foo", foreseen="too old"),
+        make_record("dcgan/10/cpu", "crash", message="died of SIGSEGV", log="dcgan/logs/10.log"),
+        make_record("dcgan/11/cpu", "crash", message="died of SIGSEGV", log="dcgan/logs/11.log"),
+        make_record("dcgan/18/cpu"),
+    )
+    red, foreseen = page.troubles
+    assert (red.label, red.outcome, red.why) == (
+        "dcgan/10-11/cpu",
+        "crash at convert",
+        "died of SIGSEGV",
+    )
+    assert (red.log, red.rerun) == (
+        "build/dcgan/logs/10.log",
+        "nox -s export -- 'dcgan/10/cpu'",
+    )
+    assert (foreseen.label, foreseen.foreseen, foreseen.log) == ("dcgan/9/cpu", "too old", "")
+
+
+def test_a_refusal_has_its_figures_and_the_detail_its_end() -> None:
+    no = CheckResult(
+        check="parity", status=Status.FAIL, message="off", metrics={"max_abs": 0.0123456, "n": 2}
+    )
+    page = page_of(
+        make_record(
+            "dcgan/9/cpu",
+            "fail",
+            checks=(*checks(opset="pass"), no),
+            detail="\n".join(f"line {number}" for number in range(100)) + "\n",
+        )
+    )
+    trouble = page.troubles[0]
+    assert [(item.check, item.message, item.figures) for item in trouble.refusals] == [
+        ("parity", "off", "max_abs 0.012, n 2")
+    ]
+    assert trouble.detail.splitlines() == [f"line {number}" for number in range(80, 100)]
+
+
+def test_every_cell_that_does_not_pass_is_a_trouble() -> None:
+    for status in Status:
+        troubles = page_of(make_record("dcgan/9/cpu", status), opsets=(9,)).troubles
+        assert len(troubles) == (status is not Status.PASS)
+    assert [trouble.outcome for trouble in page_of(opsets=(9,)).troubles] == ["not run"]
+
+
+def test_files_and_operators_by_ranges_of_opsets() -> None:
+    def record(opset: int, **fields: object) -> object:
+        return make_record(f"dcgan/{opset}/cpu", artifact=make_artifact("dcgan", opset, **fields))
+
+    page = page_of(
+        record(9),
+        record(10),
+        record(11, operators={"Conv": 1, "Gelu": 2}, external_data=("weights-abc.data",)),
+        make_record("dcgan/18/cpu", "error"),
+    )
+    assert [(row.opsets, row.exporter, row.size) for row in page.files] == [
+        ("9-10", "torchscript (trace)", "1.23 kB"),
+        ("11", "torchscript (trace)", "1.23 kB"),
+    ]
+    assert [row.external_data for row in page.files] == ["", "1"]
+    assert page.operators.opsets == ("9-10", "11")
+    assert [(row.operator, row.counts) for row in page.operators.rows] == [
+        ("Conv", (1, 1)),
+        ("Gelu", (0, 2)),
+        ("Relu", (1, 0)),
+    ]
+
+
+def test_notes_are_said_once() -> None:
+    page = page_of(
+        make_record("dcgan/9/cpu", notes=("baked", "other")),
+        make_record("dcgan/10/cpu", notes=("baked",)),
+    )
+    assert [(note.opsets, note.text) for note in page.notes] == [("9-10", "baked"), ("9", "other")]
+
+
+def test_a_pattern_is_quoted_for_the_shell() -> None:
+    assert page_of().rerun == "nox -s export -- 'dcgan/*'"

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from exporter.record import Status
+from exporter.report.overview import overview
+from exporter.report.symbols import MARKS, NOT_RUN
+from tests.unit.factory import make_manifest, make_record, make_run, make_spec
+
+MANIFEST = make_manifest(
+    make_spec("alexnet", opsets=(18, 17), devices=("cpu", "cuda")),
+    make_spec("bert", opsets=(17, 19)),
+)
+
+
+def test_a_table_per_device_with_every_promised_opset() -> None:
+    run = make_run(
+        make_record("alexnet/17/cpu"),
+        make_record("alexnet/18/cuda", "unavailable"),
+        make_record("bert/19/cpu", "fail"),
+    )
+    cpu, cuda = overview(MANIFEST, run).tables
+    done, red = MARKS[Status.PASS], MARKS[Status.FAIL]
+    assert (cpu.device, cpu.opsets) == ("cpu", (17, 18, 19))
+    assert [(row.model, row.marks) for row in cpu.rows] == [
+        ("alexnet", (done, NOT_RUN, None)),
+        ("bert", (NOT_RUN, None, red)),
+    ]
+    assert (cuda.device, cuda.opsets) == ("cuda", (17, 18))
+    assert [row.marks for row in cuda.rows] == [(NOT_RUN, MARKS[Status.UNAVAILABLE])]
+
+
+def test_every_promised_cell_counts_once_and_no_other() -> None:
+    run = make_run(
+        make_record("alexnet/17/cpu"),
+        make_record("alexnet/18/cpu", "xfail", foreseen="because"),
+        make_record("bert/17/cpu", "crash"),
+        make_record("bert/20/cpu"),
+        make_record("gone/17/cpu"),
+    )
+    page = overview(MANIFEST, run)
+    assert (page.cells, page.green, page.models) == (6, 2, 2)
+    assert [(count.mark.word, count.cells) for count in page.counts] == [
+        ("pass", 1),
+        ("xfail", 1),
+        ("crash", 1),
+        ("not run", 3),
+    ]
+    assert (page.red.cells, page.not_run.cells, page.foreseen.cells) == (1, 3, 1)
+
+
+def test_what_is_red_says_why() -> None:
+    spec = make_spec("dcgan", opsets=(9, 10, 11, 13))
+    run = make_run(
+        make_record("dcgan/9/cpu", "error", message="no Foo at opset 9"),
+        make_record("dcgan/10/cpu", "error", message="no Foo at opset 10"),
+        make_record("dcgan/11/cpu", "xpass", message=""),
+        make_record(
+            "dcgan/13/cpu", "fail", message="off", expectation="expected a failure at load"
+        ),
+    )
+    rows = overview(make_manifest(spec), run).red.rows
+    assert [(row.label, row.outcome, row.why) for row in rows] == [
+        ("dcgan/9-10/cpu", "error at convert", "no Foo at opset 9 (figures of opset 9)"),
+        ("dcgan/11/cpu", "xpass", MARKS[Status.XPASS].meaning),
+        ("dcgan/13/cpu", "fail at parity", "off (expected a failure at load)"),
+    ]
+
+
+def test_every_red_status_is_listed_as_red_and_no_other() -> None:
+    for status in Status:
+        spec = make_spec(opsets=(18,))
+        page = overview(make_manifest(spec), make_run(make_record("alexnet/18/cpu", status)))
+        assert page.red.cells == status.is_red
+        assert page.green == status.is_green
+
+
+def test_a_foreseen_failure_shows_its_reason_whole() -> None:
+    reason = "needs opset 14 (https://example.org/a/b/c/1)"
+    run = make_run(make_record("bert/17/cpu", "xfail", message="no Foo", foreseen=reason))
+    (row,) = overview(MANIFEST, run).foreseen.rows
+    assert row.why == reason
+
+
+def test_exporters_by_opset() -> None:
+    records = [make_record(f"bert/{opset}/cpu") for opset in (17, 19)]
+    records += [make_record(f"alexnet/{opset}/cpu") for opset in (17, 18)]
+    routes = overview(MANIFEST, make_run(*records)).routes
+    assert [(row.exporter, row.opsets, row.models) for row in routes] == [
+        ("dynamo", "18-19", "alexnet, bert"),
+        ("torchscript", "17", "alexnet, bert"),
+    ]
+    many = [make_spec(f"m{index}", opsets=(18,)) for index in range(9)]
+    run = make_run(*(make_record(f"m{index}/18/cpu") for index in range(9)))
+    assert overview(make_manifest(*many), run).routes[0].models == "9 models"

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import unicodedata
+
+from exporter.record import Status
+from exporter.report.symbols import LEGEND, MARKS, NOT_RUN, mark_of
+from tests.unit.factory import make_record
+
+
+def test_every_status_has_its_own_mark() -> None:
+    assert set(MARKS) == set(Status)
+    assert len({mark.symbol for mark in LEGEND}) == len({mark.word for mark in LEGEND})
+    assert len(LEGEND) == len(Status) + 1
+    assert all(MARKS[status].word == status for status in Status)
+
+
+def test_symbols_are_one_character_of_two_columns() -> None:
+    """So that a grid in the terminal stays a grid."""
+    for mark in LEGEND:
+        assert unicodedata.east_asian_width(mark.symbol) == "W"
+
+
+def test_a_cell_without_a_record_is_not_run() -> None:
+    assert mark_of(None) is NOT_RUN
+    assert mark_of(make_record("a/9/cpu", "crash")) is MARKS[Status.CRASH]

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter.errors import ExitCode, ExporterError
+from exporter.report import write_reports
+from exporter.report.render import MARK
+
+FILES = {"COMPATIBILITY.md": MARK + "table\n", "models/alexnet.md": MARK + "page\n"}
+
+
+def test_writes_every_page(tmp_path: Path) -> None:
+    write_reports(tmp_path / "reports", FILES)
+    for name, text in FILES.items():
+        assert (tmp_path / "reports" / name).read_text() == text
+    write_reports(tmp_path / "reports", FILES)
+    assert len(list((tmp_path / "reports").rglob("*"))) == 3
+
+
+def test_removes_pages_of_models_that_are_gone_and_nothing_else(tmp_path: Path) -> None:
+    write_reports(tmp_path, {**FILES, "models/gone.md": MARK + "old\n"})
+    kept = {
+        "models/README.md": "written by a person\n",
+        "models/notes.md": "# notes\n\n" + MARK,
+        "models/gone.txt": MARK,
+        "baseline.json": "{}",
+        "other/gone.md": MARK,
+    }
+    for name, text in kept.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "models" / "folder.md").mkdir()
+    (tmp_path / "models" / "link.md").symlink_to(tmp_path / "models" / "gone.txt")
+    write_reports(tmp_path, FILES)
+    assert not (tmp_path / "models" / "gone.md").exists()
+    for name, text in kept.items():
+        assert (tmp_path / name).read_text() == text
+    assert (tmp_path / "models" / "folder.md").is_dir()
+    assert (tmp_path / "models" / "link.md").is_symlink()
+
+
+@pytest.mark.parametrize(
+    "name", ["../x.md", "/x.md", "models/../x.md", "models/a/b.md", "models/.x.md", "x.md", ""]
+)
+def test_a_name_outside_the_folder_is_our_own_fault(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no names of pages"):
+        write_reports(tmp_path / "reports", {**FILES, name: "x"})
+    assert not list(tmp_path.iterdir())
+
+
+def test_pages_are_not_written_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "reports").mkdir()
+    (tmp_path / "reports" / "models").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ExporterError, match="is a link") as caught:
+        write_reports(tmp_path / "reports", FILES)
+    assert caught.value.exit_code is ExitCode.ENVIRONMENT
+    assert not list((tmp_path / "elsewhere").iterdir())

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.baseline import (
+    Baseline,
+    baseline_of,
+    outcome_of,
+    outcomes_of,
+    parse_cell,
+    read_baseline,
+    write_baseline,
+)
+from exporter.errors import ExitCode, ExporterError
+from exporter.record import CellId, Record, Status
+from tests.unit.factory import make_record, make_run
+
+RECORDS = [
+    make_record("alexnet/18/cpu"),
+    make_record("alexnet/9/cpu", "error", check=None, message="at 0x7f, 0.0001 off"),
+    make_record("alexnet/10/cpu", "fail", check="axes"),
+    make_record("bert/18/cuda", "unavailable", seconds={"load": 1.5}, log="bert/logs/18.log"),
+    make_record("bert/18/cpu", "skip"),
+]
+
+
+@given(st.permutations(RECORDS))
+def test_the_same_records_give_the_same_bytes(records: list[Record]) -> None:
+    assert baseline_of(make_run(*records)).to_json() == baseline_of(make_run(*RECORDS)).to_json()
+
+
+def test_a_line_per_cell_in_order_and_nothing_that_differs_between_machines() -> None:
+    lines = baseline_of(make_run(*RECORDS)).to_json().splitlines()
+    # Split at commas, for the lines are longer than ours may be.
+    cells = [line.strip().removesuffix(",").split(", ") for line in lines if '"cell"' in line]
+    assert [", ".join(cell[:2]) for cell in cells] == [
+        '{"cell": "alexnet/9/cpu", "status": "error"',
+        '{"cell": "alexnet/10/cpu", "status": "fail"',
+        '{"cell": "alexnet/18/cpu", "status": "pass"',
+        '{"cell": "bert/18/cpu", "status": "skip"}',
+        '{"cell": "bert/18/cuda", "status": "unavailable"',
+    ]
+    assert [", ".join(cell[2:]) for cell in cells] == [
+        '"stage": "convert", "exporter": "torchscript"}',
+        '"stage": "parity", "check": "axes", "exporter": "torchscript"}',
+        '"exporter": "dynamo"}',
+        "",
+        '"stage": "load", "exporter": "dynamo"}',
+    ]
+    assert '    "torch": "2.13.0"' in lines
+
+
+def test_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "reports" / "baseline.json"
+    baseline = baseline_of(make_run(*RECORDS))
+    write_baseline(path, baseline)
+    assert read_baseline(path) == baseline
+    assert json.loads(path.read_text())["format"] == 1
+
+
+@pytest.mark.parametrize("records", [[], RECORDS[:1]])
+def test_an_empty_one_is_json_too(records: list[Record], tmp_path: Path) -> None:
+    baseline = baseline_of(make_run(*records, tools={}))
+    write_baseline(tmp_path / "b.json", baseline)
+    assert read_baseline(tmp_path / "b.json") == baseline
+
+
+def test_none_yet_is_red_and_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(ExporterError, match="no baseline yet: run `nox -s baseline`") as caught:
+        read_baseline(tmp_path / "baseline.json")
+    assert caught.value.exit_code is ExitCode.RED
+
+
+CELL = '{"cell": "a/9/cpu", "status": "pass"}'
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "EOF"),
+        ("{", "EOF"),
+        ("[]", "object"),
+        ("[" * 100_000, "recursion|EOF"),
+        ("\ufffe", "JSON"),
+        ('{"format": 2, "tools": {}, "cells": []}', "format: Input should be 1"),
+        ('{"format": 1, "tools": {}}', "cells: Field required"),
+        ('{"format": 1, "tools": {}, "cells": [], "more": 1}', "more: Extra inputs"),
+        (f'{{"format": 1, "tools": {{}}, "cells": [{CELL}, {CELL}]}}', "the cell a/9/cpu twice"),
+        (
+            '{"format": 1, "tools": {}, "cells": [{"cell": "a/9", "status": "pass"}]}',
+            "cells.0.cell",
+        ),
+        ('{"format": 1, "tools": {}, "cells": [{"cell": "a/09/c", "status": "pass"}]}', "a/09/c"),
+        ('{"format": 1, "tools": {}, "cells": [{"cell": "a/9/c", "status": "green"}]}', "status"),
+        ('{"format": 1,\n<<<<<<< HEAD\n"tools": {}, "cells": []}', "merge conflict"),
+    ],
+)
+def test_a_damaged_one_is_never_half_understood(content: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "baseline.json"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(ExporterError, match=message) as caught:
+        read_baseline(path)
+    assert caught.value.exit_code is ExitCode.UNREADABLE
+    assert str(path) in str(caught.value)
+
+
+def test_what_is_no_file_or_no_text_is_unreadable(tmp_path: Path) -> None:
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00{}")
+    for path in (tmp_path, tmp_path / "bytes"):
+        with pytest.raises(ExporterError) as caught:
+            read_baseline(path)
+        assert caught.value.exit_code is ExitCode.UNREADABLE
+
+
+def test_two_records_for_a_cell_are_refused() -> None:
+    run = make_run(make_record("a/9/cpu", "fail"), make_record("a/9/cpu", "pass"))
+    with pytest.raises(ExporterError, match="the cell a/9/cpu twice") as caught:
+        outcomes_of(run)
+    assert caught.value.exit_code is ExitCode.UNREADABLE
+    with pytest.raises(ExporterError):
+        baseline_of(run)
+
+
+@given(
+    st.from_regex(r"[a-z0-9][a-z0-9_.-]*", fullmatch=True),
+    st.integers(0, 99),
+    st.from_regex(r"[a-z0-9][a-z0-9_.-]*", fullmatch=True),
+)
+def test_a_cell_is_parsed_as_it_is_written(model: str, opset: int, device: str) -> None:
+    cell = CellId(model=model, opset=opset, device=device)
+    assert parse_cell(str(cell)) == cell
+
+
+@pytest.mark.parametrize("text", ["", "a", "a/9", "a//cpu", "a/x/cpu", "/9/cpu", "a/9/", "a/-1/c"])
+def test_what_is_no_cell_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="model/opset/device"):
+        parse_cell(text)
+
+
+@pytest.mark.parametrize(
+    ("record", "text"),
+    [
+        (make_record("a/9/cpu"), "pass"),
+        (make_record("a/9/cpu", "error"), "error at convert"),
+        (make_record("a/9/cpu", "fail", check="axes"), "fail at parity (axes)"),
+        (make_record("a/9/cpu", "fail", check="parity"), "fail at parity"),
+        (make_record("a/9/cpu", "skip"), "skip"),
+    ],
+)
+def test_an_outcome_in_words(record: Record, text: str) -> None:
+    assert str(outcome_of(record)) == text
+    assert outcome_of(record).status is Status(text.split(maxsplit=1)[0])
+
+
+def test_a_baseline_is_closed() -> None:
+    assert Baseline.model_config["extra"] == "forbid"
+    assert Baseline.model_config["frozen"]
