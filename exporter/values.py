@@ -33,7 +33,6 @@ class Value(BaseModel):
         ser_json_inf_nan="constants",
         # `model` is this field's own word: a record names its model.
         protected_namespaces=(),
-        use_attribute_docstrings=True,
     )
 
     def to_json(self, *, indent: int | None = 2) -> str:

@@ -1,0 +1,45 @@
+"""TOML text in, a frozen, typed `Manifest` out, or every problem with its file and line."""
+
+from exporter.manifest.calls import parse_at
+from exporter.manifest.load import load_project
+from exporter.manifest.schema import schema
+from exporter.manifest.spec import (
+    Axis,
+    Bound,
+    Case,
+    Condition,
+    Constant,
+    Device,
+    Dim,
+    Expectation,
+    Fill,
+    Input,
+    Manifest,
+    ModelSpec,
+    Output,
+    Project,
+    Skip,
+    Tolerance,
+)
+
+__all__ = [
+    "Axis",
+    "Bound",
+    "Case",
+    "Condition",
+    "Constant",
+    "Device",
+    "Dim",
+    "Expectation",
+    "Fill",
+    "Input",
+    "Manifest",
+    "ModelSpec",
+    "Output",
+    "Project",
+    "Skip",
+    "Tolerance",
+    "load_project",
+    "parse_at",
+    "schema",
+]

@@ -1,0 +1,134 @@
+"""What users write in a manifest file: the one source of validation, JSON Schema and reference.
+
+In: the tables that tomli read. Out: frozen, typed tables, before defaults, parents and the rules
+that need more than one key. `resolve.py` makes a `ModelSpec` of them.
+
+A docstring under a field is its text in the reference and in the schema. A field's default is the
+built-in default; what was said and what was not is in `model_fields_set`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from exporter.manifest.fields import (
+    Line,
+    Opsets,
+    PlainField,
+    Timeout,
+)
+from exporter.manifest.spec import CaptureName, Mode
+from exporter.manifest.tables import (
+    AxisTable,
+    CaseTable,
+    ConstantTable,
+    DynamicAxes,
+    ExpectTable,
+    InputTable,
+    OptionsTable,
+    OutputTable,
+    SkipTable,
+    Table,
+    ToleranceTable,
+)
+from exporter.values import Items
+
+#: What an ID looks like: it names folders, and stands in every cell.
+ID_PATTERN = "[a-z0-9][a-z0-9_.-]{0,99}"
+
+
+class Settings(Table):
+    """The keys that `[models.ID]` and `[defaults]` share."""
+
+    later = frozenset(
+        {
+            "weights", "weights_sha256", "precision", "export_device", "inputs_from",
+            "custom_ops", "overrides", "memory",
+        }
+    )  # fmt: skip
+    elsewhere: ClassVar[Mapping[str, str]] = {
+        "extends": "each entry says for itself what it extends"
+    }
+    #: Tables that are merged key by key with those of the layers below; all else is replaced.
+    merged: ClassVar[tuple[str, ...]] = ("init", "options", "axes")
+    #: What every model needs to have in the end.
+    required: ClassVar[tuple[str, ...]] = ("source", "inputs", "outputs", "opsets")
+
+    description: Line = Field(default="")
+    """One line for reports."""
+    owner: Line = Field(default="")
+    """Who is asked when it breaks."""
+    tags: Items[Line] = ()
+    """Words that `--tag` selects by."""
+    source: Line = Field(default="")
+    """`"file.py:attribute"`, relative to the manifest, or `"package.module:attribute"`: a class, a
+    function that returns a module, or a module object."""
+    init: dict[str, PlainField] = Field(default_factory=dict)
+    """Keyword arguments for that call."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Set before the model is built, and again before inputs are drawn."""
+    mode: Mode = "eval"
+    """`eval` and `train` switch the model; `keep` leaves it as it was built."""
+    exporter: Literal["auto", "dynamo", "torchscript"] = "auto"
+    """`auto` is dynamo from opset 18 up and TorchScript below; the record says which and why."""
+    capture: CaptureName | None = None
+    """`export` (default) or `strict` for dynamo, `trace` (default) or `script` for TorchScript."""
+    opsets: Opsets = Field(default_factory=tuple)
+    """`17`, `"9..21"`, `[13, "17..20"]`: one file for each, which must really have that opset."""
+    devices: Annotated[Items[Line], Field(min_length=1)] = ("cpu",)
+    """Where each file is checked."""
+    ir_version: Annotated[int, Field(ge=3, le=99)] | None = None
+    """The highest IR version that the file may have, for runtimes older than the exporter."""
+    inputs: Annotated[Items[InputTable], Field(min_length=1)] = ()
+    """The inputs, in the order of the exported file."""
+    outputs: Annotated[Items[OutputTable], Field(min_length=1)] = ()
+    """The outputs, in order; one more or one less than the model returns is a failure."""
+    axes: dict[str, AxisTable] = Field(default_factory=dict)
+    """More about dynamic axes, by name."""
+    dynamic_axes: dict[str, DynamicAxes] = Field(default_factory=dict)
+    """As torch.onnx takes it, where `shape` holds only sizes: `image = [0, 2]` (names are
+    generated), `image = { 0 = "batch" }`, or one for some and the other for others."""
+    constants: Items[ConstantTable] = ()
+    """Fixed arguments of the call."""
+    cases: Items[CaseTable] = ()
+    """More input sets."""
+    tolerance: ToleranceTable = Field(default_factory=ToleranceTable)
+    """How far outputs may be off. Without a word it is measured: a multiple of PyTorch's own
+    float32 error against float64."""
+    options: OptionsTable = Field(default_factory=OptionsTable)
+    """Other arguments of `torch.onnx.export`."""
+    expect: Items[ExpectTable] = ()
+    """Foreseen failures."""
+    skip: Items[SkipTable] = ()
+    """Cells that are not run."""
+    timeout: Timeout = 600.0
+    """What the model's job may take: `"10m"`, `"90s"`, `"1h"`, or seconds."""
+
+
+class Entry(Settings):
+    """One model: `[models.ID]`."""
+
+    elsewhere: ClassVar[Mapping[str, str]] = {}
+
+    extends: Line = Field(default="")
+    """The ID of another entry to start from."""
+
+
+class Document(Table):
+    """A manifest file."""
+
+    absent: ClassVar[Mapping[str, str]] = {"format": "needs `format = 1` as its first line"}
+    stand_ins: ClassVar[Mapping[str, Any]] = {"format": 1}
+
+    format: Literal[1]
+    """The version of the format; the first line of every manifest."""
+    defaults: Settings = Field(default_factory=Settings)
+    """Settings for all models of this file."""
+    models: dict[str, Entry] = Field(
+        default_factory=dict,
+        json_schema_extra={"propertyNames": {"pattern": f"^{ID_PATTERN}$"}},
+    )
+    """The models, by ID: `[a-z0-9][a-z0-9_.-]*`, unique across all files."""

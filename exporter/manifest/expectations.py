@@ -1,0 +1,63 @@
+"""`expect` and `skip` in, with their conditions turned into the opsets of the model, out."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from exporter.errors import nearest
+from exporter.manifest.layers import Effective
+from exporter.manifest.opsets import spelled
+from exporter.manifest.spec import Expectation, Skip
+from exporter.manifest.tables import ExpectTable, SkipTable
+from exporter.manifest.wording import KeyPath, listed, quoted
+
+
+def resolved_expectations(model: Effective) -> tuple[Expectation, ...]:
+    """The foreseen failures, in order."""
+    found = []
+    for index, table in enumerate(model.settings.expect):
+        found.append(
+            Expectation(
+                opsets=_opsets(model, ("expect", index), table),
+                device=table.device,
+                stage=table.stage,
+                check=table.check,
+                match=table.match,
+                reason=table.reason,
+                issue=table.issue,
+                until=table.until,
+            )
+        )
+    return tuple(found)
+
+
+def resolved_skips(model: Effective) -> tuple[Skip, ...]:
+    """The cells that are not run, in order."""
+    return tuple(
+        Skip(
+            opsets=_opsets(model, ("skip", index), table),
+            device=table.device,
+            reason=table.reason,
+        )
+        for index, table in enumerate(model.settings.skip)
+    )
+
+
+def _opsets(
+    model: Effective, place: KeyPath, table: ExpectTable | SkipTable
+) -> tuple[int, ...] | None:
+    """The opsets of the model that are meant; checks the device on the way."""
+    devices = model.settings.devices
+    if model.has("devices") and not any(fnmatchcase(name, table.device) for name in devices):
+        hint = nearest(table.device, devices)
+        known = listed(devices)
+        model.refuse(
+            (*place, "device"), f"{quoted(table.device)} is none of the devices: {known}{hint}"
+        )
+    if table.opset is None:
+        return None
+    opsets = tuple(opset for opset in table.opset if opset in model.settings.opsets)
+    if not opsets and model.has("opsets"):
+        offered = spelled(model.settings.opsets)
+        model.refuse((*place, "opset"), f"is none of the model's opsets, {offered}")
+    return opsets

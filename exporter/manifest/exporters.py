@@ -1,0 +1,103 @@
+"""Which exporter makes which opset, and whether capture, opsets and options agree with that.
+
+In: an entry's `exporter`, `capture`, `opsets`, `options`. Out: the options; problems are reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from exporter.manifest.entry import Settings
+from exporter.manifest.layers import Effective
+from exporter.manifest.opsets import NATIVE, spelled
+from exporter.manifest.spec import ExporterName
+from exporter.manifest.tables import said
+from exporter.manifest.wording import listed
+from exporter.values import Plain
+
+_TITLE = {"dynamo": "dynamo", "torchscript": "TorchScript"}
+_CAPTURES = {"dynamo": ("export", "strict"), "torchscript": ("trace", "script")}
+_DYNAMO_SINCE = NATIVE["dynamo"][0]
+
+_BOTH = ("export_params", "keep_initializers_as_inputs", "verbose")
+#: The options of each exporter, as of torch 2.13.
+OPTIONS: dict[ExporterName, frozenset[str]] = {
+    "dynamo": frozenset(
+        {*_BOTH, "external_data", "optimize", "report", "profile", "dump_exported_program"}
+    ),
+    "torchscript": frozenset(
+        {
+            *_BOTH, "autograd_inlining", "custom_opsets", "do_constant_folding",
+            "export_modules_as_functions", "operator_export_type", "training",
+        }
+    ),
+}  # fmt: skip
+
+
+def check_exporter(model: Effective) -> None:
+    """Refuses opsets that the exporter cannot make, and captures that belong to the other one."""
+    settings = model.settings
+    if not model.has("exporter", "capture"):
+        return
+    chosen = _chosen(settings)
+    if settings.capture and chosen and settings.capture not in _CAPTURES[chosen]:
+        own = listed(f"'{capture}'" for capture in _CAPTURES[chosen])
+        message = f"'{settings.capture}' is not a capture of {_TITLE[chosen]}, which has {own}"
+        model.refuse(model.nearest_said("capture", "exporter"), message)
+        return
+    if chosen is None or not model.has("opsets"):
+        return
+    first, last = NATIVE[chosen]
+    outside = [opset for opset in settings.opsets if not first <= opset <= last]
+    if outside:
+        message = f"{_TITLE[chosen]} makes opsets {first} to {last}, not {spelled(outside)}"
+        keys = ("opsets", "exporter") if settings.exporter != "auto" else ("opsets", "capture")
+        model.refuse(model.nearest_said(*keys), f"{message}; {_way_out(settings, chosen)}")
+
+
+def resolved_options(model: Effective) -> dict[str, Plain]:
+    """The options that were said, by their own names."""
+    options = said(model.settings.options)
+    if model.has("exporter", "capture", "opsets"):
+        in_use = exporters_in_use(model.settings)
+        for key in options:
+            takers = [name for name, known in OPTIONS.items() if key in known]
+            if in_use and in_use.isdisjoint(takers):
+                model.refuse(("options", key), _wrong_exporter(key, in_use, takers))
+    return options
+
+
+def exporters_in_use(settings: Settings) -> frozenset[str]:
+    """The exporters that make the model's opsets."""
+    chosen = _chosen(settings)
+    if chosen:
+        return frozenset({chosen})
+    return frozenset(
+        "dynamo" if opset >= _DYNAMO_SINCE else "torchscript" for opset in settings.opsets
+    )
+
+
+def _chosen(settings: Settings) -> ExporterName | None:
+    """The exporter of all opsets; None where `auto` takes one or the other."""
+    if settings.exporter != "auto":
+        return settings.exporter
+    for name in OPTIONS:
+        if settings.capture in _CAPTURES[name]:
+            return name
+    return None
+
+
+def _way_out(settings: Settings, chosen: ExporterName) -> str:
+    if settings.exporter == "auto":
+        return f"capture = '{settings.capture}' means {_TITLE[chosen]} for all opsets"
+    side = "dynamo above" if chosen == "torchscript" else f"TorchScript below {_DYNAMO_SINCE}"
+    return f"exporter = 'auto' takes {side}"
+
+
+def _wrong_exporter(key: str, in_use: Iterable[str], takers: Iterable[str]) -> str:
+    present = listed(_TITLE[name] for name in sorted(in_use))
+    other = listed(_TITLE[name] for name in takers)
+    since = (
+        f"from opset {_DYNAMO_SINCE} up" if other == "dynamo" else f"below opset {_DYNAMO_SINCE}"
+    )
+    return f"{present} does not take '{key}'; {other} does, which 'auto' uses {since}"

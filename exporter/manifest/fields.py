@@ -1,0 +1,265 @@
+"""The kinds of values that users write, as annotated types: checked, described, in the schema.
+
+In: what tomli read. Out: the types that the tables of `entry.py` and `settings.py` are made of.
+A validator here raises ValueError with the whole message; `messages.py` adds file, line and key.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    PlainValidator,
+    WithJsonSchema,
+)
+
+from exporter.errors import nearest
+from exporter.manifest.calls import parse_at
+from exporter.manifest.opsets import parse_condition, parse_opsets
+from exporter.manifest.wording import expected, shown
+from exporter.values import Items, Plain
+
+DTYPES = (
+    "float32", "float16", "bfloat16", "float64",
+    "int8", "int16", "int32", "int64", "uint8", "bool", "complex64", "complex128",
+)  # fmt: skip
+
+#: Names by which people know the dtypes, for suggestions.
+_DTYPE_ALIASES = {
+    "float": "float32", "half": "float16", "double": "float64", "fp32": "float32",
+    "fp16": "float16", "bf16": "bfloat16", "fp64": "float64", "f32": "float32", "f16": "float16",
+    "long": "int64", "int": "int32", "short": "int16", "byte": "uint8", "char": "int8",
+    "boolean": "bool", "cfloat": "complex64", "cdouble": "complex128",
+}  # fmt: skip
+
+#: Sizes beyond this are slips of the hand, and primes beyond it take long to find.
+MAX_SIZE = 2**31 - 1
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_LONGEST = 30 * 24 * 3600.0
+
+
+class Within(ValueError):
+    """A problem inside a nested value: `path` leads to it."""
+
+    def __init__(self, path: tuple[int | str, ...], message: str) -> None:
+        self.path = path
+        super().__init__(message)
+
+
+def _line_of_text(value: str) -> str:
+    if not value.strip():
+        raise ValueError("must not be blank")
+    if not value.isprintable():
+        raise expected("one line of printable text", value)
+    return value
+
+
+def _name(value: str) -> str:
+    if not value or not value.isprintable() or value != value.strip():
+        raise expected("a name of printable characters", value)
+    return value
+
+
+def _axis_name(value: str) -> str:
+    _name(value)
+    if re.fullmatch(r"[+-]?\d+", value):
+        raise ValueError(f"expected an axis name, got {shown(value)}; a size stands without quotes")
+    return value
+
+
+def _dim(value: object) -> int | str:
+    match value:
+        case bool():
+            pass
+        case int() if 0 <= value <= MAX_SIZE:
+            return value
+        case int() if value < 0:
+            message = f"expected a size of at least 0, got {value}; a dynamic axis gets a name"
+            raise ValueError(message)
+        case int():
+            raise expected(f"a size of at most {MAX_SIZE}", value)
+        case str():
+            return _axis_name(value)
+    raise expected("an int or an axis name", value)
+
+
+def _dtype(value: object) -> str:
+    if not isinstance(value, str):
+        raise expected("the name of a dtype", value)
+    if value in DTYPES:
+        return value
+    bare = value.removeprefix("torch.").lower()
+    known = bare if bare in DTYPES else _DTYPE_ALIASES.get(bare)
+    hint = f"; did you mean '{known}'?" if known else nearest(bare, DTYPES)
+    raise ValueError(f"no dtype of PyTorch's is called {shown(value)}{hint}")
+
+
+def _at(value: str) -> str:
+    try:
+        parse_at(value)
+    except ValueError as error:
+        raise ValueError(f"{error}, got {shown(value)}") from None
+    return value
+
+
+def _tensor(value: object) -> Any:
+    match value:
+        case bool() | int() | float():
+            return value
+        case list():
+            return [_inside(index, _tensor, item) for index, item in enumerate(value)]
+    raise expected("a number, true, false or a list of them", value)
+
+
+def _plain(value: object) -> Any:
+    match value:
+        case bool() | int() | float() | str():
+            return value
+        case list():
+            return [_inside(index, _plain, item) for index, item in enumerate(value)]
+        case dict():
+            return {key: _inside(key, _plain, item) for key, item in value.items()}
+    raise expected("text, a number, true, false, a list or a table", value)
+
+
+def _inside(step: int | str, check: Callable[[object], Any], value: object) -> Any:
+    try:
+        return check(value)
+    except Within as error:
+        raise Within((step, *error.path), str(error)) from None
+    except ValueError as error:
+        raise Within((step,), str(error)) from None
+
+
+def _timeout(value: object) -> float:
+    form = 'a number of seconds above 0, or a time such as "90s", "10m" or "1h"'
+    match value:
+        case bool():
+            raise expected(form, value)
+        case int() if 0 < value <= _LONGEST:
+            return float(value)
+        case str() if found := re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) ?([smh])", value, re.ASCII):
+            seconds = float(found[1]) * _UNITS[found[2]]
+            if 0 < seconds <= _LONGEST:
+                return seconds
+    raise expected(form, value)
+
+
+def _day(value: object) -> str:
+    match value:
+        case dt.datetime():
+            pass
+        case dt.date():
+            return value.isoformat()
+        case str() if re.fullmatch(r"\d{4}-\d{2}-\d{2}", value, re.ASCII):
+            try:
+                return dt.date.fromisoformat(value).isoformat()
+            except ValueError:
+                pass
+    raise expected('a date such as "2027-06-30"', value)
+
+
+def _folder(value: str) -> str:
+    _line_of_text(value)
+    parts = value.split("/")
+    if not all(parts) or ".." in parts or "." in parts or re.search(r"[\\:]", value):
+        raise expected('a folder inside the project, such as "out/build"', value)
+    return value
+
+
+def _index_key(value: object) -> int:
+    if isinstance(value, str) and re.fullmatch(r"0|[1-9]\d{0,3}", value, re.ASCII):
+        return int(value)
+    raise expected("the index of a dimension", value)
+
+
+def _not_yet(*later: str) -> Callable[[object], object]:
+    """Refuses values that the format knows and this version does not."""
+
+    def check(value: object) -> object:
+        if value in later:
+            raise ValueError(f"{shown(value)} is not supported yet")
+        return value
+
+    return check
+
+
+#: Tags for the spellings of a key; as steps of pydantic's paths they mean nothing to users.
+FORMS = ("<text>", "<table>", "<list>", "[key]")
+
+
+def by_form(what: str) -> Discriminator:
+    """Chooses between spellings that are tagged `<text>`, `<table>` and `<list>`."""
+    return Discriminator(_form_of, "form", what)
+
+
+def _form_of(value: object) -> str | None:
+    match value:
+        case str():
+            return "<text>"
+        case dict():
+            return "<table>"
+        case list() | tuple():
+            return "<list>"
+    return None
+
+
+_OPSETS_SCHEMA = {
+    "anyOf": [
+        {"type": "integer", "minimum": 7, "maximum": 26},
+        {"type": "string"},
+        {"type": "array", "items": {"type": ["integer", "string"]}, "minItems": 1},
+    ],
+    "examples": [17, "9..21", [13, "17..20"]],
+}
+_TENSOR_SCHEMA = {"type": ["boolean", "number", "array"]}
+
+Line = Annotated[str, AfterValidator(_line_of_text)]
+Name = Annotated[str, AfterValidator(_name)]
+Folder = Annotated[str, AfterValidator(_folder)]
+AxisName = Annotated[str, AfterValidator(_axis_name)]
+DimField = Annotated[
+    int | str,
+    PlainValidator(_dim),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string"}]}),
+]
+Dtype = Annotated[str, PlainValidator(_dtype), WithJsonSchema({"enum": list(DTYPES)})]
+At = Annotated[str, AfterValidator(_at)]
+TensorField = Annotated[Any, PlainValidator(_tensor), WithJsonSchema(_TENSOR_SCHEMA)]
+PlainField = Annotated[Plain, PlainValidator(_plain), WithJsonSchema({})]
+Timeout = Annotated[
+    float,
+    PlainValidator(_timeout),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "integer", "exclusiveMinimum": 0}]}),
+]
+Day = Annotated[
+    str, PlainValidator(_day), WithJsonSchema({"type": "string", "examples": ["2027-06-30"]})
+]
+Opsets = Annotated[tuple[int, ...], PlainValidator(parse_opsets), WithJsonSchema(_OPSETS_SCHEMA)]
+OpsetCondition = Annotated[
+    tuple[int, ...],
+    PlainValidator(parse_condition),
+    WithJsonSchema({**_OPSETS_SCHEMA, "examples": [7, "<14", ">=18", "9..13", [9, "16..17"], "*"]}),
+]
+Size = Annotated[int, Field(ge=0, le=MAX_SIZE)]
+AxisSize = Annotated[int, Field(ge=1, le=MAX_SIZE)]
+Example = Annotated[Size, Field(json_schema_extra={"minimum": 2})]
+Real = Annotated[float, Field(allow_inf_nan=False)]
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Factor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Index = Annotated[int, Field(ge=0, le=9999)]
+IndexKey = Annotated[int, BeforeValidator(_index_key), WithJsonSchema({"type": "string"})]
+Pair = Annotated[Items[Real], Field(min_length=2, max_length=2)]
+IntPair = Annotated[Items[int], Field(min_length=2, max_length=2)]
+Kind = Annotated[Literal["tensor"], BeforeValidator(_not_yet("sequence"))]
+RuntimeName = Annotated[
+    Literal["onnxruntime", "openvino", "reference"], BeforeValidator(_not_yet("backend"))
+]

@@ -1,0 +1,107 @@
+"""How an input gets its values: the fill that suits its dtype, and values of the right kind.
+
+In: the fill of an input as written. Out: a `Fill`, or what is wrong with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from exporter.manifest.layers import Effective
+from exporter.manifest.spec import Fill
+from exporter.manifest.tables import FillTable, InputTable, said
+from exporter.manifest.wording import KeyPath, shown
+
+FLOATS = ("float32", "float16", "bfloat16", "float64")
+_INTS = {
+    "int8": (-(2**7), 2**7 - 1),
+    "int16": (-(2**15), 2**15 - 1),
+    "int32": (-(2**31), 2**31 - 1),
+    "int64": (-(2**63), 2**63 - 1),
+    "uint8": (0, 2**8 - 1),
+}
+_COMPLEX = ("complex64", "complex128")
+#: Bounds are kept as floats, which are exact up to here.
+_EXACT = 2**53
+
+_SUITS = {
+    "normal": (*FLOATS, *_COMPLEX),
+    "arange": (*FLOATS, *_INTS),
+    "uniform": FLOATS,
+    "randint": (*FLOATS, *_INTS),
+    "bernoulli": (*FLOATS, *_INTS, "bool"),
+}
+
+
+def resolved_fill(model: Effective, place: KeyPath, table: InputTable) -> Fill:
+    """The fill of the input at `place`; where it does not suit the dtype, that is reported."""
+    path = (*place, "fill")
+    kind, value = _written(table.fill)
+    if table.dtype not in _SUITS.get(kind, (table.dtype,)):
+        model.refuse(path, f"'{kind}' does not suit {table.dtype}; {_suggestion(table.dtype)}")
+    elif problem := _problem(kind, value, table.dtype):
+        model.refuse((*path, kind), problem)
+    match kind:
+        case "uniform" | "randint":
+            return Fill(kind=kind, low=float(value[0]), high=float(value[1]))
+        case "bernoulli":
+            return Fill(kind=kind, probability=float(value))
+        case "value":
+            return Fill(kind=kind, value=value)
+        case "python":
+            return Fill(kind=kind, python=value)
+        case _:
+            return Fill.model_validate({"kind": kind})
+
+
+def _written(fill: str | FillTable) -> tuple[str, Any]:
+    if isinstance(fill, str):
+        return fill, None
+    ((kind, value),) = said(fill).items()
+    return kind, value
+
+
+def value_problem(value: object, dtype: str) -> str:
+    """Why an input of `dtype` cannot hold `value` or one of its items; empty where it can."""
+    for item in _leaves(value):
+        if dtype == "bool" and not isinstance(item, bool):
+            return f"bool inputs take true and false, not {shown(item)}"
+        if dtype != "bool" and isinstance(item, bool):
+            return f"{dtype} inputs take numbers, not {shown(item)}"
+        if dtype in _INTS:
+            low, high = _INTS[dtype]
+            if not isinstance(item, int):
+                return f"{dtype} inputs take integers, not {shown(item)}"
+            if not low <= item <= high:
+                return f"{dtype} inputs take integers from {low} to {high}, not {shown(item)}"
+    return ""
+
+
+def _problem(kind: str, value: Any, dtype: str) -> str:
+    if kind == "value":
+        return value_problem(value, dtype)
+    if kind not in ("uniform", "randint"):
+        return ""
+    low, high = value
+    if low >= high:
+        return f"the upper end, {shown(high)}, must be above the lower one, {shown(low)}"
+    if max(abs(low), abs(high)) > _EXACT:
+        return f"bounds beyond {_EXACT} are not exact"
+    return value_problem([low, high - 1], dtype) if kind == "randint" else ""
+
+
+def _suggestion(dtype: str) -> str:
+    if dtype == "bool":
+        return "write, for example, fill = { bernoulli = 0.5 }"
+    if dtype in _INTS:
+        return "write, for example, fill = { randint = [0, 10] }"
+    return 'write, for example, fill = "normal"'
+
+
+def _leaves(value: object) -> Iterator[object]:
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value

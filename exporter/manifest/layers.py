@@ -1,0 +1,99 @@
+"""Layers of settings in, the effective settings of a model out, with where each came from.
+
+Later wins: built-in default, `[tool.exporter]`, `[defaults]` of the file, the parent that `extends`
+names, the entry. A parent brings the `[defaults]` of its own file with it: what extends it starts
+from what it is. `init`, `options` and `axes` are merged key by key, all else is replaced.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from exporter.manifest.entry import Settings
+from exporter.manifest.read import TomlFile
+from exporter.manifest.report import Report
+from exporter.manifest.tables import OptionsTable, Table, said
+from exporter.manifest.wording import KeyPath
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """One table of settings, and where it stands."""
+
+    file: TomlFile
+    path: KeyPath
+    table: Settings
+    broken: frozenset[str] = frozenset()
+    """Keys that were written and are reported already."""
+
+    @property
+    def folder(self) -> str:
+        """The folder of the file, relative to the project's root; empty for the root."""
+        return posixpath.dirname(self.file.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effective:
+    """The settings of one model."""
+
+    id: str
+    own: Layer
+    settings: Settings
+    origins: Mapping[KeyPath, Layer]
+    """The layer of each key, and of each item of the merged tables."""
+    broken: frozenset[str]
+    report: Report
+
+    def origin(self, path: KeyPath) -> Layer:
+        """The layer that says what stands at `path`; the entry where none does."""
+        return self.origins.get(path[:2]) or self.origins.get(path[:1]) or self.own
+
+    def refuse(self, path: KeyPath, message: str) -> None:
+        """Reports a problem where the value stands, be it in `[defaults]` or in a parent."""
+        layer = self.origin(path)
+        problem = layer.file.problem((*layer.path, *path), message)
+        self.report.add(problem, model="" if layer is self.own else self.id)
+
+    def has(self, *keys: str) -> bool:
+        """Whether all these are there and sound, so that rules about them make sense."""
+        missing = (key in Settings.required and (key,) not in self.origins for key in keys)
+        return self.broken.isdisjoint(keys) and not any(missing)
+
+    def nearest_said(self, *keys: str) -> KeyPath:
+        """Of keys that contradict each other, the first one that the entry itself says."""
+        own = (key for key in keys if self.origins.get((key,)) is self.own)
+        return (next(own, keys[0]),)
+
+
+def stacked(id: str, layers: Sequence[Layer], report: Report) -> Effective:
+    """Lays the last of `layers` over those before it."""
+    values: dict[str, Any] = {}
+    origins: dict[KeyPath, Layer] = {}
+    broken: set[str] = set()
+    for layer in layers:
+        for key, value in said(layer.table).items():
+            if key == "extends":
+                continue
+            origins[key,] = layer
+            if key in Settings.merged:
+                items = said(value) if isinstance(value, Table) else value
+                values[key] = {**values.get(key, {}), **items}
+                origins |= {(key, item): layer for item in items}
+            else:
+                values[key] = value
+                broken.discard(key)
+        broken |= layer.broken
+    if "options" in values:
+        written = set(values["options"])
+        values["options"] = OptionsTable.model_construct(written, **values["options"])
+    return Effective(
+        id=id,
+        own=layers[-1],
+        settings=Settings.model_construct(set(values), **values),
+        origins=origins,
+        broken=frozenset(broken),
+        report=report,
+    )

@@ -1,0 +1,99 @@
+"""The project's root in, the whole `Manifest` out, or every problem of every file at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from exporter.errors import ExitCode, ExporterError, Location, Problem
+from exporter.manifest.axes import check_shared_axes
+from exporter.manifest.documents import ManifestFile, manifest_file
+from exporter.manifest.entry import ID_PATTERN
+from exporter.manifest.family import Family, Member
+from exporter.manifest.layers import stacked
+from exporter.manifest.project import read_project
+from exporter.manifest.read import read_toml
+from exporter.manifest.references import References
+from exporter.manifest.report import Report
+from exporter.manifest.resolve import Surroundings, resolved
+from exporter.manifest.spec import Manifest
+from exporter.manifest.wording import quoted
+
+_ID_RULE = "an ID has up to 100 of a-z, 0-9, '_', '.' and '-', and begins with a letter or digit"
+
+
+def load_project(root: Path) -> Manifest:
+    """Reads `[tool.exporter]` of pyproject.toml and every manifest of the project.
+
+    Args:
+        root: The project's root; paths in messages are relative to it.
+
+    Raises:
+        ExporterError: MANIFEST, with every problem of every file.
+    """
+    root = root.absolute()
+    report = Report()
+    project = read_project(root, report)
+    family = Family(report)
+    files = tuple(_manifest_files(root, project.project.manifests, report))
+    for file in files:
+        family.add(file)
+    _check_ids(family, report)
+    base = (project.layer,) if project.layer else ()
+    models = [
+        stacked(member.id, (*base, *family.layers(member)), report) for member in family.members
+    ]
+    devices = frozenset(device.name for device in project.project.devices)
+    around = Surroundings(devices=devices, references=References(root))
+    specs = [resolved(model, around) for model in models]
+    for file in files:
+        check_shared_axes(file.defaults, models)
+    if files and not family.members and not report:
+        folder = Location(file=project.project.manifests)
+        report.add(Problem(message="no manifest has a [models.ID]", location=folder))
+    if report:
+        raise ExporterError(ExitCode.MANIFEST, report.problems())
+    found = tuple(spec for spec in specs if spec is not None)
+    return Manifest(project=project.project, models=found)
+
+
+def _manifest_files(root: Path, folder: str, report: Report) -> Iterator[ManifestFile]:
+    """Every manifest below the folder, sorted by path; hidden files and folders are left out."""
+    place = root / folder
+    paths = sorted(path for path in place.rglob("*.toml") if not _is_hidden(path, place))
+    if not paths:
+        what = "has no manifests (*.toml)" if place.is_dir() else "does not exist"
+        message = f"{what}; [tool.exporter] of pyproject.toml can name another folder: `manifests`"
+        report.add(Problem(message=message, location=Location(file=folder)))
+    for path in paths:
+        name = path.relative_to(root).as_posix()
+        if not name.isprintable():  # it could be neither printed nor stored
+            message = f"holds a file whose name cannot be printed, {quoted(name)}"
+            report.add(Problem(message=message, location=Location(file=folder)))
+            continue
+        file = read_toml(path, name)
+        if isinstance(file, Problem):
+            report.add(file)
+        else:
+            yield manifest_file(file, report)
+
+
+def _is_hidden(path: Path, folder: Path) -> bool:
+    return any(part.startswith(".") for part in path.relative_to(folder).parts)
+
+
+def _check_ids(family: Family, report: Report) -> None:
+    """Every ID is well-formed, and unique over all files and ways of writing it."""
+    owners: dict[str, Member] = {}
+    for member in family.members:
+        entry = member.entry
+        if not re.fullmatch(ID_PATTERN, member.id):
+            fixed = re.sub(r"[^a-z0-9_.-]+", "-", member.id.casefold()).strip("-_.")
+            hint = f"; did you mean '{fixed}'?" if re.fullmatch(ID_PATTERN, fixed) else ""
+            report.add(entry.file.problem(entry.path, f"{_ID_RULE}{hint}"))
+        owner = owners.setdefault(member.id.casefold(), member)
+        if owner is not member:
+            place = f"{owner.entry.file.name}:{owner.entry.file.lines[owner.entry.path]}"
+            message = f"the ID {quoted(owner.id)} is taken already, at {place}"
+            report.add(entry.file.problem(entry.path, message))

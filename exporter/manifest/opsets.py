@@ -1,0 +1,98 @@
+"""Opsets: how they are written, and which exporter can make which.
+
+In: `17`, `"9..21"`, `[13, "17..20"]`, `"<14"`, `"*"`. Out: sorted tuples of opsets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from exporter.manifest.wording import expected, shown
+
+#: The opsets of this tool: what any exporter makes and ONNX Runtime loads.
+FIRST, LAST = 7, 26
+#: What each exporter makes natively, without a converter in between.
+NATIVE = {"torchscript": (7, 20), "dynamo": (18, 26)}
+
+_NUMBER = re.compile(r"\d{1,4}", re.ASCII)
+_RANGE = re.compile(r"(\d{1,4}) ?\.\. ?(\d{1,4})", re.ASCII)
+_BOUND = re.compile(r"(<=?|>=?) ?(\d{1,4})", re.ASCII)
+
+
+def parse_opsets(value: object) -> tuple[int, ...]:
+    """The opsets that `17`, `"17"`, `"9..21"` or a list of these names, ascending.
+
+    Args:
+        value: What the manifest says.
+
+    Raises:
+        ValueError: where it names none, or one outside 7 to 26.
+    """
+    if isinstance(value, list | tuple):
+        if not value:
+            raise ValueError("needs at least one opset")
+        return tuple(sorted({opset for item in value for opset in _opsets(item)}))
+    return tuple(_opsets(value))
+
+
+def parse_condition(value: object) -> tuple[int, ...]:
+    """The opsets of 7 to 26 that `"<14"`, `">=18"`, `"*"`, or what `parse_opsets` reads, names.
+
+    Raises:
+        ValueError: where it names none.
+    """
+    if value == "*":
+        return tuple(range(FIRST, LAST + 1))
+    if isinstance(value, list | tuple):
+        if not value:
+            raise ValueError("needs at least one opset")
+        return tuple(sorted({opset for item in value for opset in parse_condition(item)}))
+    bound = _BOUND.fullmatch(value) if isinstance(value, str) else None
+    if bound is None:
+        return parse_opsets(value)
+    number = int(bound[2])
+    met = {
+        "<": range(FIRST, number),
+        "<=": range(FIRST, number + 1),
+        ">": range(number + 1, LAST + 1),
+        ">=": range(number, LAST + 1),
+    }[bound[1]]
+    opsets = tuple(opset for opset in met if FIRST <= opset <= LAST)
+    if not opsets:
+        raise ValueError(f"no opset of {FIRST} to {LAST} is {shown(value)}")
+    return opsets
+
+
+def _opsets(value: object) -> range:
+    match value:
+        case bool():
+            pass
+        case int():
+            return _within(value, value)
+        case str() if _NUMBER.fullmatch(value):
+            return _within(int(value), int(value))
+        case str() if found := _RANGE.fullmatch(value):
+            first, last = int(found[1]), int(found[2])
+            if first > last:
+                raise ValueError(f'the range {shown(value)} is reversed; write "{last}..{first}"')
+            return _within(first, last)
+    raise expected('an opset, a range such as "9..21" or a list of them', value)
+
+
+def _within(first: int, last: int) -> range:
+    for opset in (first, last):
+        if not FIRST <= opset <= LAST:
+            raise ValueError(f"opset {shown(opset)} is outside {FIRST} to {LAST}")
+    return range(first, last + 1)
+
+
+def spelled(opsets: Iterable[int]) -> str:
+    """Opsets as a message lists them: `9 to 13, 17`."""
+    runs: list[list[int]] = []
+    for opset in sorted(opsets):
+        if runs and opset == runs[-1][-1] + 1:
+            runs[-1].append(opset)
+        else:
+            runs.append([opset])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)

@@ -1,0 +1,112 @@
+"""`[tool.exporter]` of pyproject.toml in, the `Project` and the lowest layer of settings out.
+
+No pyproject.toml, or one without that table, gives the defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from exporter.errors import Problem
+from exporter.manifest.devices import BUILT_IN, all_devices, unknown_device
+from exporter.manifest.documents import validated
+from exporter.manifest.entry import Settings
+from exporter.manifest.layers import Layer
+from exporter.manifest.read import TomlFile, read_toml
+from exporter.manifest.report import Report
+from exporter.manifest.settings import ProjectTable
+from exporter.manifest.spec import Device, Project
+from exporter.manifest.tables import said
+from exporter.manifest.wording import KeyPath, quoted, shown
+
+_FILE = "pyproject.toml"
+_PATH: KeyPath = ("tool", "exporter")
+_FOLDERS = ("manifests", "build", "reports", "templates")
+#: Keys of the project that are settings of its models.
+_FOR_MODELS = ("opsets", "tolerance", "timeout")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectFile:
+    """The project, and what it says for models that say nothing."""
+
+    project: Project
+    layer: Layer | None
+
+
+def read_project(root: Path, report: Report) -> ProjectFile:
+    """Reads the settings of the project at `root`."""
+    file = read_toml(root / _FILE, _FILE) if (root / _FILE).exists() else None
+    if isinstance(file, Problem):
+        report.add(file)
+    if not isinstance(file, TomlFile) or not _has_settings(file, report):
+        return ProjectFile(project=_project(root, ProjectTable(), BUILT_IN), layer=None)
+    table, dropped = validated(ProjectTable, file, _PATH, report)
+    tables = table.devices if isinstance(table.devices, dict) else {}
+    devices = all_devices(file, (*_PATH, "devices"), tables, report)
+    _check_folders(file, table, report)
+    values = {key: value for key, value in said(table).items() if key in _FOR_MODELS}
+    values["devices"] = _default_devices(file, table, devices, report)
+    layer = Layer(
+        file=file,
+        path=_PATH,
+        table=Settings.model_construct(set(values), **values),
+        broken=frozenset(str(unit[0]) for unit in dropped).intersection(Settings.model_fields),
+    )
+    return ProjectFile(project=_project(root, table, devices), layer=layer)
+
+
+def _has_settings(file: TomlFile, report: Report) -> bool:
+    table: object = file.table
+    for end, step in enumerate(_PATH, 1):
+        if not isinstance(table, dict) or step not in table:
+            return False
+        table = table[step]
+        if not isinstance(table, dict):
+            report.add(file.problem(_PATH[:end], f"expected a table, got {shown(table)}"))
+            return False
+    return True
+
+
+def _project(root: Path, table: ProjectTable, devices: Mapping[str, Device]) -> Project:
+    return Project(
+        root=str(root),
+        manifests=table.manifests,
+        build=table.build,
+        reports=table.reports,
+        templates=table.templates,
+        devices=tuple(devices.values()),
+        jobs=table.jobs,
+    )
+
+
+def _default_devices(
+    file: TomlFile, table: ProjectTable, devices: Mapping[str, Device], report: Report
+) -> tuple[str, ...]:
+    """The devices of models that name none, from the list under either key."""
+    listed = isinstance(table.devices, tuple) and "devices" in table.model_fields_set
+    if listed and "default_devices" in table.model_fields_set:
+        message = "`devices` lists the default devices already"
+        report.add(file.problem((*_PATH, "default_devices"), message))
+    key = "devices" if listed else "default_devices"
+    names: tuple[str, ...] = getattr(table, key)
+    for index, name in enumerate(names):
+        if name not in devices:
+            problem = unknown_device(name, devices)
+            report.add(file.problem((*_PATH, key, index), problem))
+        elif name in names[:index]:
+            report.add(file.problem((*_PATH, key, index), f"{quoted(name)} is named twice"))
+    return names
+
+
+def _check_folders(file: TomlFile, table: ProjectTable, report: Report) -> None:
+    """What is written must not lie in what is read, nor inside the other."""
+    for key in ("build", "reports"):
+        for other in _FOLDERS:
+            inner, outer = getattr(table, key), getattr(table, other)
+            if key != other and f"{inner}/".startswith(f"{outer}/"):
+                message = f"{quoted(inner)} lies in the folder of `{other}`, {quoted(outer)}"
+                said_by = key if key in table.model_fields_set else other
+                report.add(file.problem((*_PATH, said_by), message))

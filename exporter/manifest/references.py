@@ -1,0 +1,194 @@
+"""`file.py:attribute` and `package.module:attribute` in, whether they exist out, by reading alone.
+
+Files are parsed, not run: an attribute exists where a statement of the module defines it, or where
+the module could define anything (a star import, `__getattr__`, `globals()`).
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib.util
+import posixpath
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from exporter.errors import Location, Problem, nearest
+from exporter.manifest.layers import Effective
+from exporter.manifest.wording import KeyPath, quoted
+
+_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What a Python file defines at its top level."""
+
+    names: frozenset[str]
+    is_open: bool
+    """Whether there may be more than these."""
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """Checks references, and reads each file once."""
+
+    root: Path
+    _files: dict[Path, _Names | Problem] = field(default_factory=dict)
+
+    def source(self, model: Effective, path: KeyPath, text: str) -> str:
+        """Checks a reference of either form; returns it relative to the model's own manifest."""
+        place, _, attribute = text.rpartition(":")
+        if attribute.endswith(".pt2"):
+            model.refuse(path, "a saved program (.pt2) is not supported yet")
+        elif place.endswith(".py"):
+            return self.function(model, path, text)
+        elif not (_MODULE.fullmatch(place) and attribute.isidentifier()):
+            form = '"file.py:attribute" or "package.module:attribute"'
+            hint = f'; did you mean "{place}.py:{attribute}"?' if "/" in place else ""
+            model.refuse(path, f"expected {form}, got {quoted(text)}{hint}")
+        else:
+            self._module(model, path, place, attribute)
+        return text
+
+    def function(self, model: Effective, path: KeyPath, text: str) -> str:
+        """Checks a reference of the file form; returns it relative to the model's own manifest."""
+        place, _, attribute = text.rpartition(":")
+        if not (place.endswith(".py") and attribute.isidentifier()):
+            model.refuse(path, f'expected "file.py:attribute", got {quoted(text)}')
+            return text
+        if place.startswith("/") or "\\" in place or ":" in place:
+            message = "expected a path relative to the manifest, with forward slashes"
+            model.refuse(path, f"{message}, got {quoted(place)}")
+            return text
+        folder = model.origin(path).folder
+        name = posixpath.normpath(posixpath.join(folder, place))
+        file = self.root / name
+        if not _is_file(file):
+            model.refuse(path, f"there is no file {quoted(name)}{_nearest_file(file)}")
+            return text
+        self._attribute(model, path, file, (name, attribute))
+        if folder == model.own.folder:
+            return text
+        return f"{posixpath.relpath(name, model.own.folder or '.')}:{attribute}"
+
+    def _module(self, model: Effective, path: KeyPath, module: str, attribute: str) -> None:
+        package, *inner = module.split(".")
+        found = _package(package, [str(self.root / model.own.folder), str(self.root)])
+        if found is None:
+            message = f"there is no package {quoted(package)} in the project or in this environment"
+            model.refuse(path, message)
+            return
+        file = _module_file(found, inner)
+        if file:
+            name = file.relative_to(self.root).as_posix() if file.is_relative_to(self.root) else ""
+            self._attribute(model, path, file, (name or module, attribute))
+
+    def _attribute(
+        self, model: Effective, path: KeyPath, file: Path, wanted: tuple[str, str]
+    ) -> None:
+        name, attribute = wanted
+        if file not in self._files:
+            self._files[file] = _top_level(file, name)
+        found = self._files[file]
+        if isinstance(found, Problem):
+            model.report.add(found)
+        elif attribute not in found.names and not found.is_open:
+            hint = nearest(attribute, found.names)
+            model.refuse(path, f"{name} does not define {quoted(attribute)}{hint}")
+
+
+def _is_file(file: Path) -> bool:
+    try:
+        return file.is_file()
+    except OSError:  # such as a name that is too long
+        return False
+
+
+def _nearest_file(file: Path) -> str:
+    try:
+        names = [each.stem for each in file.parent.iterdir() if each.suffix == ".py"]
+    except OSError:
+        return ""
+    close = difflib.get_close_matches(file.stem, names, n=1)
+    return f"; did you mean '{close[0]}.py'?" if close else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Package:
+    origin: str | None
+    folders: Sequence[str]
+
+
+def _package(name: str, places: Sequence[str]) -> _Package | None:
+    """A top-level module or package, found as Python would, in these places before its own."""
+    try:
+        spec = PathFinder.find_spec(name, places) or importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return None
+    return _Package(spec.origin, list(spec.submodule_search_locations or ())) if spec else None
+
+
+def _module_file(package: _Package, inner: Sequence[str]) -> Path | None:
+    """The source of a module, where its path tells; None where only an import could."""
+    if not inner:
+        candidates = [Path(package.origin)] if package.origin else []
+    else:
+        bases = [Path(folder, *inner) for folder in package.folders]
+        candidates = [
+            file for base in bases for file in (base / "__init__.py", base.with_suffix(".py"))
+        ]
+    return next((file for file in candidates if file.suffix == ".py" and _is_file(file)), None)
+
+
+def _top_level(file: Path, name: str) -> _Names | Problem:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the file's own style is not our business
+            tree = ast.parse(file.read_bytes())
+    except SyntaxError as error:
+        location = Location(file=name, line=error.lineno)
+        return Problem(message=f"is not valid Python: {error.msg}", location=location)
+    except OSError as error:
+        message = f"cannot be read: {error.strerror or error}"
+        return Problem(message=message, location=Location(file=name))
+    except (ValueError, RecursionError, MemoryError) as error:
+        message = f"is not valid Python: {error}"
+        return Problem(message=message, location=Location(file=name))
+    names = frozenset(_defined(tree.body))
+    return _Names(names, is_open=bool(names & {"*", "__getattr__"}) or _calls_globals(tree))
+
+
+def _defined(statements: Sequence[ast.stmt]) -> Iterator[str]:
+    """Names bound by these statements, in branches and loops as well, not inside functions."""
+    for statement in statements:
+        match statement:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield statement.name
+            case ast.Import() | ast.ImportFrom():
+                for alias in statement.names:
+                    yield alias.asname or alias.name.partition(".")[0]
+            case _:
+                yield from _bound(statement)
+
+
+def _bound(statement: ast.stmt) -> Iterator[str]:
+    for node in ast.iter_child_nodes(statement):
+        match node:
+            case ast.stmt():
+                yield from _defined([node])
+            case ast.ExceptHandler() | ast.match_case():
+                yield from _defined(node.body)
+            case _:
+                for inner in ast.walk(node):
+                    if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                        yield inner.id
+
+
+def _calls_globals(tree: ast.Module) -> bool:
+    called = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return any(isinstance(func, ast.Name) and func.id in ("globals", "exec") for func in called)

@@ -1,0 +1,151 @@
+"""The effective settings of a model in, its `ModelSpec` out; every problem is reported.
+
+Each rule speaks where it has what it needs: a broken list of inputs costs no word about opsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from exporter.manifest.axes import resolved_axes
+from exporter.manifest.cases import resolved_cases
+from exporter.manifest.devices import unknown_device
+from exporter.manifest.entry import Settings
+from exporter.manifest.expectations import resolved_expectations, resolved_skips
+from exporter.manifest.exporters import check_exporter, resolved_options
+from exporter.manifest.fills import resolved_fill
+from exporter.manifest.layers import Effective
+from exporter.manifest.places import resolved_places
+from exporter.manifest.references import References
+from exporter.manifest.signature import resolved_shapes
+from exporter.manifest.spec import Constant, Fill, Input, ModelSpec, Output
+from exporter.manifest.tables import InputTable
+from exporter.manifest.tolerances import resolved_tolerance
+from exporter.manifest.wording import KeyPath, quoted
+
+#: Where a key that every model needs can stand as well.
+_ELSEWHERE = {"opsets": ", here, in [defaults] or in [tool.exporter]"}
+#: Keys that pass as they are.
+_PLAIN = (
+    "description", "owner", "tags", "init", "seed", "mode", "exporter", "capture", "opsets",
+    "devices", "ir_version", "timeout",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What models refer to."""
+
+    devices: Collection[str]
+    """Every device of the project, by name."""
+    references: References
+
+
+def resolved(model: Effective, around: Surroundings) -> ModelSpec | None:
+    """The model, or None once anything is reported, of this model or of another."""
+    _check_required(model)
+    _check_devices(model, around.devices)
+    check_exporter(model)
+    settings = model.settings
+    parts: dict[str, Any] = {key: getattr(settings, key) for key in _PLAIN}
+    if model.has("source"):
+        parts["source"] = around.references.source(model, ("source",), settings.source)
+    if model.has("options"):
+        parts["options"] = resolved_options(model)
+    if model.has("expect"):
+        parts["expect"] = resolved_expectations(model)
+    if model.has("skip"):
+        parts["skip"] = resolved_skips(model)
+    if model.has("tolerance"):
+        parts["tolerance"] = resolved_tolerance(
+            model, ("tolerance",), settings.tolerance, around.devices
+        )
+    parts |= _signature(model, around)
+    if model.report:
+        return None
+    return ModelSpec(
+        id=model.id,
+        manifest=model.own.file.name,
+        line=model.own.file.lines[model.own.path],
+        constants=tuple(Constant(at=each.at, value=each.value) for each in settings.constants),
+        **parts,
+    )
+
+
+def _signature(model: Effective, around: Surroundings) -> dict[str, Any]:
+    """Inputs, outputs, axes and cases, as far as what they need is sound."""
+    settings = model.settings
+    fills = [
+        _fill(model, around, ("inputs", index), table)
+        for index, table in enumerate(settings.inputs)
+        if model.has("inputs")
+    ]
+    places = resolved_places(model) if model.has("inputs") else ()
+    tolerances = [
+        resolved_tolerance(model, ("outputs", index, "tolerance"), table.tolerance, around.devices)
+        if table.tolerance
+        else None
+        for index, table in enumerate(settings.outputs)
+        if model.has("outputs")
+    ]
+    if not model.has("inputs", "outputs"):
+        return {}
+    shapes = resolved_shapes(model)
+    axes = resolved_axes(model, shapes)
+    cases = resolved_cases(model, axes) if model.has("cases") else ()
+    if model.report:
+        return {}
+    dims = {shape.place: shape.dims for shape in shapes}
+    return {
+        "inputs": tuple(
+            Input(
+                name=table.name,
+                shape=dims["inputs", index],
+                dtype=table.dtype,
+                at=places[index],
+                fill=fills[index],
+            )
+            for index, table in enumerate(settings.inputs)
+        ),
+        "outputs": tuple(
+            Output(
+                name=table.name,
+                shape=dims["outputs", index],
+                dtype=table.dtype,
+                tolerance=tolerances[index],
+            )
+            for index, table in enumerate(settings.outputs)
+        ),
+        "axes": axes,
+        "cases": cases,
+    }
+
+
+def _fill(model: Effective, around: Surroundings, place: KeyPath, table: InputTable) -> Fill:
+    fill = resolved_fill(model, place, table)
+    if fill.kind != "python":
+        return fill
+    path = (*place, "fill", "python")
+    return fill.model_copy(update={"python": around.references.function(model, path, fill.python)})
+
+
+def _check_required(model: Effective) -> None:
+    for key in Settings.required:
+        if (key,) not in model.origins and key not in model.broken:
+            own = model.own
+            message = f"needs the key '{key}'{_ELSEWHERE.get(key, '')}"
+            model.report.add(own.file.problem(own.path, message))
+
+
+def _check_devices(model: Effective, known: Collection[str]) -> None:
+    """Devices that `[tool.exporter]` names are checked there."""
+    if not model.has("devices") or model.origin(("devices",)).path[0] == "tool":
+        return
+    devices = model.settings.devices
+    for index, name in enumerate(devices):
+        if name not in known:
+            model.refuse(("devices", index), unknown_device(name, known))
+        elif name in devices[:index]:
+            model.refuse(("devices", index), f"{quoted(name)} is named twice")

@@ -1,0 +1,67 @@
+"""What users write in `[tool.exporter]` of pyproject.toml; `project.py` completes it.
+
+In: the table that tomli read. Out: a frozen, typed table. See `entry.py` for the conventions.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, Tag
+
+from exporter.manifest.fields import Folder, Line, Opsets, RuntimeName, Timeout, by_form
+from exporter.manifest.tables import Table, ToleranceTable
+from exporter.values import Items
+
+
+class DeviceTable(Table):
+    """A runtime and where it runs: `[tool.exporter.devices.NAME]`."""
+
+    later = frozenset({"module", "device"})
+
+    runtime: RuntimeName
+    """`"onnxruntime"`, `"openvino"` or `"reference"` (onnx.reference)."""
+    providers: Items[Line] = ()
+    """Execution providers of ONNX Runtime, first choice first."""
+
+
+class GateTable(Table):
+    """The gate's policy; it has no keys yet."""
+
+
+Names = Annotated[Items[Line], Field(min_length=1)]
+DevicesField = Annotated[
+    Annotated[Names, Tag("<list>")] | Annotated[dict[str, DeviceTable], Tag("<table>")],
+    by_form("expected a list of device names, or a table that defines devices"),
+]
+
+
+class ProjectTable(Table):
+    """`[tool.exporter]`."""
+
+    later = frozenset({"memory"})
+
+    manifests: Folder = "manifests"
+    """The folder of the manifests; every `*.toml` in it and below is read."""
+    build: Folder = "build"
+    """Where artifacts go; not for git."""
+    reports: Folder = "reports"
+    """Where tables and the baseline go; for git."""
+    templates: Folder = "templates"
+    """Searched for templates before the packaged ones."""
+    opsets: Opsets = Field(default_factory=tuple)
+    """Opsets of models that name none."""
+    devices: DevicesField = ()
+    """A list: devices of models that name none. Tables `[tool.exporter.devices.NAME]`: devices
+    besides the built-in ones, which are cpu, cuda, tensorrt, coreml, directml (ONNX Runtime),
+    openvino and reference."""
+    default_devices: Names = ("cpu",)
+    """Devices of models that name none, for projects where `devices` holds tables."""
+    tolerance: ToleranceTable = Field(default_factory=ToleranceTable)
+    """Tolerance of models that name none."""
+    jobs: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """Models at work at once; without it: one per core."""
+    timeout: Timeout = 600.0
+    """Timeout of models that name none."""
+    gate: GateTable = Field(default_factory=GateTable)
+    """The gate's policy; empty so far."""

@@ -1,0 +1,97 @@
+"""The inputs and outputs of an entry in, each with its dimensions after `dynamic_axes`, out.
+
+`dynamic_axes` says what torch.onnx means by it: a name turns the size in `shape` into the example
+of a dynamic axis; a list of indices gets the names that torch.onnx generates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from exporter.errors import nearest
+from exporter.manifest.entry import Settings
+from exporter.manifest.layers import Effective
+from exporter.manifest.spec import Dim
+from exporter.manifest.tables import InputTable, OutputTable
+from exporter.manifest.wording import KeyPath, key_text, quoted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """An input or an output with the names of its axes."""
+
+    place: KeyPath
+    """`("inputs", 0)`."""
+    name: str
+    dims: tuple[Dim, ...]
+    sizes: Mapping[int, int]
+    """By dimension: the size in `shape` where `dynamic_axes` gives the dimension a name."""
+
+    @property
+    def is_input(self) -> bool:
+        """Whether it is an input."""
+        return self.place[0] == "inputs"
+
+
+def resolved_shapes(model: Effective) -> tuple[Shape, ...]:
+    """Every input, then every output."""
+    declared: dict[str, Shape] = {}
+    for place, table in _tables(model.settings):
+        if taken := declared.get(table.name):
+            owner = key_text(taken.place)
+            model.refuse((*place, "name"), f"{quoted(table.name)} is the name of {owner} already")
+        else:
+            dims = tuple(table.shape)
+            declared[table.name] = Shape(place=place, name=table.name, dims=dims, sizes={})
+    if model.has("dynamic_axes"):
+        for name, axes in model.settings.dynamic_axes.items():
+            if name in declared:
+                declared[name] = _renamed(model, declared[name], axes)
+            else:
+                hint = nearest(name, declared)
+                model.refuse(("dynamic_axes", name), f"no input or output has this name{hint}")
+    return tuple(declared.values())
+
+
+def _tables(settings: Settings) -> Iterator[tuple[KeyPath, InputTable | OutputTable]]:
+    for index, given in enumerate(settings.inputs):
+        yield ("inputs", index), given
+    for index, returned in enumerate(settings.outputs):
+        yield ("outputs", index), returned
+
+
+def _renamed(model: Effective, shape: Shape, axes: tuple[int, ...] | dict[int, str]) -> Shape:
+    dims, sizes = list(shape.dims), dict(shape.sizes)
+    for path, index, name in _named(shape.name, axes):
+        if index >= len(dims):
+            model.refuse(path, _no_dimension(shape, index))
+            continue
+        present = dims[index]
+        if isinstance(present, int):
+            dims[index], sizes[index] = name, present
+        elif index in sizes:
+            model.refuse(path, f"dimension {index} is listed twice")
+        elif present != name and isinstance(axes, dict):
+            place = key_text((*shape.place, "shape", index))
+            model.refuse(path, f"calls the axis {quoted(name)}; {place} calls it {quoted(present)}")
+    return Shape(place=shape.place, name=shape.name, dims=tuple(dims), sizes=sizes)
+
+
+def _named(
+    tensor: str, axes: tuple[int, ...] | dict[int, str]
+) -> Iterator[tuple[KeyPath, int, str]]:
+    """Path, dimension and name of each item."""
+    if isinstance(axes, dict):
+        for index, name in axes.items():
+            yield ("dynamic_axes", tensor, str(index)), index, name
+    else:
+        for position, index in enumerate(axes):
+            # torch.onnx counts the position in the list, not the dimension.
+            yield ("dynamic_axes", tensor, position), index, f"{tensor}_dynamic_axes_{position + 1}"
+
+
+def _no_dimension(shape: Shape, index: int) -> str:
+    rank = len(shape.dims)
+    extent = f"has the dimensions 0 to {rank - 1}" if rank else "is a scalar"
+    return f"{quoted(shape.name)} {extent}; there is no dimension {index}"

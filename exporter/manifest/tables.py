@@ -1,0 +1,271 @@
+"""The tables inside an entry: inputs, outputs, axes, cases, tolerances, options, expectations.
+
+In: what tomli read. Out: frozen, typed tables. The conventions are those of `entry.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import ConfigDict, Field, Tag, model_validator
+
+from exporter.manifest.fields import (
+    Amount,
+    At,
+    AxisName,
+    AxisSize,
+    Day,
+    DimField,
+    Dtype,
+    Example,
+    Factor,
+    Index,
+    IndexKey,
+    IntPair,
+    Kind,
+    Line,
+    Name,
+    OpsetCondition,
+    Pair,
+    PlainField,
+    TensorField,
+    by_form,
+)
+from exporter.values import Items, Value
+
+
+class Table(Value):
+    """A table of the manifest."""
+
+    #: Keys that the format knows and this version does not.
+    later: ClassVar[frozenset[str]] = frozenset()
+    #: Keys that belong elsewhere, with what to say about them.
+    elsewhere: ClassVar[Mapping[str, str]] = {}
+    #: What to say where a key is missing, if more than that.
+    absent: ClassVar[Mapping[str, str]] = {}
+    #: Values for required keys that are missing or wrong, so that the rest can be read.
+    stand_ins: ClassVar[Mapping[str, Any]] = {}
+
+
+class FillTable(Table):
+    """How an input gets its values: exactly one key."""
+
+    later = frozenset({"file"})
+
+    uniform: Pair | None = None
+    """Evenly spread between two numbers; floating dtypes."""
+    randint: IntPair | None = None
+    """Integers from the first number up to the second, which is excluded."""
+    bernoulli: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Ones (or `true`) with this probability, else zeros."""
+    value: TensorField | None = None
+    """One number for all elements, or nested lists of the input's shape."""
+    python: Line | None = None
+    """`"file.py:function"`, relative to the manifest; called with shape, dtype and generator."""
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> FillTable:
+        if len(self.model_fields_set) != 1:
+            raise ValueError("needs exactly one of uniform, randint, bernoulli, value and python")
+        return self
+
+
+FillName = Literal["normal", "zeros", "ones", "arange"]
+FillField = Annotated[
+    Annotated[FillName, Tag("<text>")] | Annotated[FillTable, Tag("<table>")],
+    by_form("expected the name of a fill or a table"),
+]
+
+
+class InputTable(Table):
+    """One input of the graph; inputs stand in the order of the exported file."""
+
+    later = frozenset({"repeat", "optional"})
+
+    name: Name
+    """Its name in the file."""
+    shape: Items[DimField]
+    """A size where the dimension is fixed, a name where it is a dynamic axis; `[]` is a scalar."""
+    dtype: Dtype = "float32"
+    """A dtype of PyTorch by its name."""
+    at: At | None = None
+    """Where the value goes in the call: `"args[0]"`, `"kwargs.mask"`, `"args[1][0]"`,
+    `"kwargs.past[0].key"`. Without it: the next position of `args`."""
+    fill: FillField = "normal"
+    """`"normal"`, `"zeros"`, `"ones"`, `"arange"`, or a table of one key. Random values are drawn
+    with the model's `seed`."""
+
+
+class BoundTable(Table):
+    """How far a floating output may be off."""
+
+    atol: Amount | None = None
+    """Absolute tolerance; 0 where only `rtol` is given."""
+    rtol: Amount | None = None
+    """Relative tolerance; 0 where only `atol` is given."""
+    outside: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """The share of elements that may lie beyond `atol + rtol * |expected|`."""
+    noise: Factor | None = None
+    """The allowed error as a multiple of PyTorch's own float32 error, instead of `atol`, `rtol`."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> BoundTable:
+        if self.noise is not None and (self.atol is not None or self.rtol is not None):
+            raise ValueError("takes either `noise` or `atol` and `rtol`, not both")
+        return self
+
+
+class ToleranceTable(BoundTable):
+    """A bound, and tables with other bounds for a dtype or for a device, by its name."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, BoundTable] = Field(init=False)
+
+
+class OutputTable(Table):
+    """One output of the graph, in order."""
+
+    name: Name
+    """Its name in the file."""
+    shape: Items[DimField]
+    """Sizes and axis names, as for inputs. An axis that only an output has is allowed."""
+    dtype: Dtype = "float32"
+    """Checked, not cast."""
+    kind: Kind = "tensor"
+    """What it is."""
+    tolerance: ToleranceTable | None = None
+    """A tolerance for this output alone."""
+
+
+class AxisTable(Table):
+    """A dynamic axis and the sizes that it promises."""
+
+    example: Example | None = None
+    """The size it is exported at, at least 2. Without it: a prime that no other axis has."""
+    min: AxisSize = 1
+    """The smallest size promised."""
+    max: AxisSize | None = None
+    """The largest size promised; without it there is no limit."""
+    multiple_of: AxisSize = 1
+    """Every size promised is a multiple of this."""
+    probe: Items[AxisSize] = ()
+    """Sizes to try besides those that are chosen."""
+
+
+class ConstantTable(Table):
+    """A fixed argument of the call that is no input of the graph."""
+
+    at: At
+    """Where it goes, as for inputs."""
+    value: PlainField
+    """Text, a number, true, false, or lists and tables of these."""
+
+
+class CaseTable(Table):
+    """One more input set, run against PyTorch and on every device."""
+
+    later = frozenset({"inputs_from"})
+
+    name: Name
+    """Its name in reports."""
+    values: dict[str, TensorField] = Field(default_factory=dict)
+    """Values for inputs, by name."""
+    axes: dict[str, AxisSize] = Field(default_factory=dict)
+    """Sizes for axes, by name."""
+
+
+class ExpectTable(Table):
+    """A foreseen failure. Strict: a pass, or another failure, is red."""
+
+    opset: OpsetCondition | None = None
+    """Which opsets: `13`, `"<14"`, `">=18"`, `"9..13"`, a list of these, `"*"`; without it: all."""
+    device: Line = "*"
+    """Which devices: a name, or a pattern such as `"cu*"`."""
+    stage: Literal["source", "capture", "convert", "structure", "load", "parity"] | None = None
+    """Where it fails; without it: at any stage."""
+    check: Line | None = None
+    """The check that says no; without it: any."""
+    match: Line = Field(default="")
+    """A part of the message, compared without regard to case."""
+    reason: Line
+    """Why this is accepted."""
+    issue: Line = Field(default="")
+    """Where it is followed up."""
+    until: Day = Field(default="")
+    """The last day on which it is accepted; without it there is no end."""
+
+
+class SkipTable(Table):
+    """Cells that are not run; the report shows the reason."""
+
+    opset: OpsetCondition | None = None
+    """Which opsets, as for `expect`."""
+    device: Line = "*"
+    """Which devices, as for `expect`."""
+    reason: Line
+    """Why they are not run."""
+
+
+class OptionsTable(Table):
+    """Arguments of `torch.onnx.export`, by their own names."""
+
+    later = frozenset({"custom_translation_table"})
+    elsewhere: ClassVar[Mapping[str, str]] = {
+        "args": "say it with `inputs` and `constants`",
+        "artifacts_dir": "the tool chooses where files go",
+        "dynamic_axes": "say it with the model's own key `dynamic_axes`",
+        "dynamic_shapes": "say it with axis names in `shape`, and `axes`",
+        "dynamo": "say it with `exporter`",
+        "f": "the tool chooses where files go",
+        "fallback": "say it with `exporter`; nothing falls back silently",
+        "input_names": "say it with `inputs`",
+        "kwargs": "say it with `inputs` and `constants`, and `at`",
+        "model": "say it with `source`",
+        "opset_version": "say it with `opsets`",
+        "output_names": "say it with `outputs`",
+        "verify": "every file is verified by the checks",
+    }
+
+    export_params: bool = True
+    """Both exporters: store the weights in the file."""
+    keep_initializers_as_inputs: bool = False
+    """Both exporters: list the weights as inputs, too."""
+    verbose: bool = False
+    """Both exporters: print more into the cell's log."""
+    external_data: bool = True
+    """dynamo: store the weights beside the file."""
+    optimize: bool = True
+    """dynamo: optimise the graph."""
+    report: bool = False
+    """dynamo: write its own report."""
+    profile: bool = False
+    """dynamo: profile the export."""
+    dump_exported_program: bool = False
+    """dynamo: store the captured program."""
+    autograd_inlining: bool = True
+    """TorchScript: inline `torch.autograd.Function`."""
+    custom_opsets: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
+    """TorchScript: versions of operator domains besides ONNX's own."""
+    do_constant_folding: bool = True
+    """TorchScript: compute what is constant at export time."""
+    export_modules_as_functions: bool = False
+    """TorchScript: keep modules as ONNX functions."""
+    operator_export_type: Literal["ONNX", "ONNX_ATEN", "ONNX_ATEN_FALLBACK", "ONNX_FALLTHROUGH"] = (
+        "ONNX"
+    )
+    """TorchScript: what to do with operators that ONNX lacks."""
+    training: Literal["EVAL", "PRESERVE", "TRAINING"] = "EVAL"
+    """TorchScript: the mode of the exported graph."""
+
+
+DynamicAxes = Annotated[
+    Annotated[Items[Index], Tag("<list>")] | Annotated[dict[IndexKey, AxisName], Tag("<table>")],
+    by_form("expected a list of dimensions or a table of their names"),
+]
+
+
+def said(table: Value) -> dict[str, Any]:
+    """The keys that the user wrote, in the order of the fields, with their values."""
+    written = table.model_fields_set
+    return {key: getattr(table, key) for key in type(table).model_fields if key in written}

@@ -1,0 +1,133 @@
+"""Dynamic axes and their example sizes."""
+
+from __future__ import annotations
+
+from math import isqrt
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.errors import ExporterError
+from exporter.manifest import ModelSpec
+from exporter.manifest.axes import resolved_axes
+from exporter.manifest.entry import Settings
+from exporter.manifest.layers import Layer, stacked
+from exporter.manifest.read import TomlFile
+from exporter.manifest.report import Report
+from exporter.manifest.signature import resolved_shapes
+from tests.unit.manifest.projects import load_model
+
+_AXIS = st.fixed_dictionaries(
+    {},
+    optional={
+        "min": st.integers(1, 40),
+        "max": st.integers(1, 40),
+        "multiple_of": st.integers(1, 9),
+        "example": st.integers(0, 40),
+    },
+)
+
+
+def _model(tmp_path: Path, shape: str, keys: str = "", output: str = '["batch"]') -> ModelSpec:
+    entry = (
+        'source = "models/vision.py:AlexNet"\nopsets = 17\n'
+        f'inputs = [{{ name = "x", shape = {shape} }}]\n'
+        f'outputs = [{{ name = "y", shape = {output} }}]\n'
+    )
+    return load_model(tmp_path, keys, entry)
+
+
+def _examples(model: ModelSpec) -> dict[str, int | None]:
+    return {axis.name: axis.example for axis in model.axes}
+
+
+def test_primes_from_3_in_order_of_appearance(tmp_path: Path) -> None:
+    model = _model(tmp_path, '["b", "a", 7, "b", "c"]', output='["z", "a"]')
+    assert _examples(model) == {"b": 3, "a": 5, "c": 7, "z": None}
+
+
+def test_examples_that_are_said_are_nobody_elses(tmp_path: Path) -> None:
+    model = _model(tmp_path, '["a", "b", "c"]', "axes.c.example = 3\naxes.a.example = 5\n")
+    assert _examples(model) == {"a": 5, "b": 7, "c": 3, "batch": None}
+
+
+@pytest.mark.parametrize(
+    ("contract", "example"),
+    [
+        ("min = 10", 11),
+        ("multiple_of = 8", 24),
+        ("multiple_of = 8, max = 16", 8),
+        ("max = 2", 2),
+        ("min = 4, max = 4", 4),
+        ("min = 24, max = 28", 24),
+        ("min = 2000000000", 2000000011),
+        ("multiple_of = 1000003", 3000009),
+    ],
+)
+def test_an_example_keeps_the_contract(tmp_path: Path, contract: str, example: int) -> None:
+    model = _model(tmp_path, '["batch"]', f"axes.batch = {{ {contract} }}\n")
+    assert _examples(model) == {"batch": example}
+
+
+def test_the_size_of_a_named_dimension_is_its_example(tmp_path: Path) -> None:
+    model = _model(tmp_path, "[4, 3]", 'dynamic_axes.x = { 0 = "batch" }\n')
+    assert model.inputs[0].shape == ("batch", 3)
+    assert _examples(model) == {"batch": 4}
+
+
+def test_generated_names_count_positions_in_the_list_as_torch_onnx_does(tmp_path: Path) -> None:
+    model = _model(tmp_path, "[4, 3, 8]", "dynamic_axes.x = [2, 0]\n", output="[4]")
+    assert model.inputs[0].shape == ("x_dynamic_axes_2", 3, "x_dynamic_axes_1")
+    assert model.outputs[0].shape == (4,)
+
+
+def test_a_name_in_the_shape_stays_where_the_list_names_none(tmp_path: Path) -> None:
+    model = _model(tmp_path, '["batch", 3]', "dynamic_axes.x = [0, 1]\n")
+    assert model.inputs[0].shape == ("batch", "x_dynamic_axes_2")
+
+
+def test_contracts_of_axes_that_only_outputs_have(tmp_path: Path) -> None:
+    model = _model(tmp_path, '["batch"]', "axes.found.max = 8\n", output='["found"]')
+    assert model.axis("found").max == 8
+    assert model.axis("found").example is None
+
+
+def test_an_example_of_one_is_refused_wherever_it_comes_from(tmp_path: Path) -> None:
+    with pytest.raises(ExporterError, match=r'shape\[0\]: the example of the dynamic axis "batch"'):
+        _model(tmp_path, "[1]", 'dynamic_axes.x = { 0 = "batch" }\n')
+
+
+@given(st.lists(_AXIS, min_size=1, max_size=4))
+def test_examples_are_allowed_apart_and_never_0_or_1(contracts: list[dict[str, int]]) -> None:
+    names = [f"a{index}" for index in range(len(contracts))]
+    settings = Settings.model_validate(
+        {
+            "inputs": [{"name": "x", "shape": names}],
+            "outputs": [{"name": "y", "shape": names}],
+            "axes": dict(zip(names, contracts, strict=True)),
+        }
+    )
+    report = Report()
+    layer = Layer(file=TomlFile(name="f", table={}, lines={(): 1}), path=(), table=settings)
+    model = stacked("net", [layer], report)
+    axes = resolved_axes(model, resolved_shapes(model))
+    assert [axis.name for axis in axes] == names
+    if report:
+        return
+    chosen = [
+        axis.example for axis, said in zip(axes, contracts, strict=True) if "example" not in said
+    ]
+    said = {contract["example"] for contract in contracts if "example" in contract}
+    assert all(axis.example is not None and axis.example >= 2 for axis in axes)
+    assert all(axis.allows(axis.example or 0) for axis in axes)
+    assert len(set(chosen)) == len(chosen)
+    assert said.isdisjoint(chosen)
+
+
+def test_chosen_examples_are_primes_where_nothing_is_said(tmp_path: Path) -> None:
+    names = ", ".join(f'"a{index}"' for index in range(30))
+    sizes = [axis.example or 0 for axis in _model(tmp_path, f"[{names}]", output="[]").axes]
+    assert len(set(sizes)) == 30
+    assert all(size % factor for size in sizes for factor in range(2, isqrt(size) + 1))

@@ -1,0 +1,91 @@
+"""The corpus of manifests: what is wrong is told exactly, what is right resolves exactly.
+
+`python -m tests.unit.manifest.test_corpus` writes the expected texts anew; read the difference.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import jsonschema
+import pytest
+import tomli
+
+from exporter.errors import ExitCode, ExporterError
+from exporter.manifest import load_project, schema
+from tests.unit.manifest.projects import DATA, copied_project
+
+INVALID = sorted(path for path in (DATA / "invalid").iterdir() if path.suffix != ".expected")
+VALID = sorted((DATA / "valid").glob("*.toml"))
+
+
+def _name(path: Path) -> str:
+    return path.name
+
+
+def _problems(root: Path) -> str:
+    with pytest.raises(ExporterError) as raised:
+        load_project(root)
+    assert raised.value.exit_code is ExitCode.MANIFEST == 2
+    return "".join(f"{problem}\n" for problem in raised.value.problems)
+
+
+def _resolved(root: Path) -> str:
+    models = load_project(root).models
+    return (
+        json.dumps(
+            [model.model_dump(mode="json", exclude_defaults=True) for model in models], indent=1
+        )
+        + "\n"
+    )
+
+
+@pytest.mark.parametrize("case", INVALID, ids=_name)
+def test_every_problem_is_told_exactly(case: Path, tmp_path: Path) -> None:
+    expected = case.with_suffix(".expected").read_text(encoding="utf-8")
+    assert _problems(copied_project(tmp_path, case)) == expected
+
+
+def test_the_corpus_is_large_and_each_file_says_something() -> None:
+    texts = [case.with_suffix(".expected").read_text(encoding="utf-8") for case in INVALID]
+    assert len(texts) >= 80
+    assert all(text.strip() for text in texts)
+    assert sum(text.count("\n") > 3 for text in texts) > 20, "several problems in one go"
+    assert not any("Traceback" in text or "/tmp" in text for text in texts)
+
+
+@pytest.mark.parametrize("case", VALID, ids=_name)
+def test_what_is_right_resolves_exactly(case: Path, tmp_path: Path) -> None:
+    expected = case.with_suffix(".json").read_text(encoding="utf-8")
+    assert _resolved(copied_project(tmp_path, case)) == expected
+
+
+@pytest.mark.parametrize("case", VALID, ids=_name)
+def test_the_schema_accepts_what_is_right(case: Path) -> None:
+    document = json.loads(json.dumps(tomli.loads(case.read_text(encoding="utf-8")), default=str))
+    jsonschema.Draft202012Validator(schema()).validate(document)
+
+
+@pytest.mark.parametrize(
+    "name", ["key-unknown", "types-wrong", "id-pattern", "format-missing", "mode-unknown"]
+)
+def test_the_schema_refuses_what_is_wrong(name: str) -> None:
+    document = tomli.loads((DATA / "invalid" / f"{name}.toml").read_text(encoding="utf-8"))
+    assert list(jsonschema.Draft202012Validator(schema()).iter_errors(document))
+
+
+def test_the_projects_own_manifests_are_sound() -> None:
+    manifest = load_project(DATA.parents[2])
+    assert len(manifest.models) >= 16
+
+
+if __name__ == "__main__":
+    for each in (*INVALID, *VALID):
+        with tempfile.TemporaryDirectory() as folder:
+            project = copied_project(Path(folder), each)
+            is_valid = each in VALID
+            text = _resolved(project) if is_valid else _problems(project)
+            suffix = ".json" if is_valid else ".expected"
+            each.with_suffix(suffix).write_text(text, encoding="utf-8")

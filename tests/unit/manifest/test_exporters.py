@@ -1,0 +1,69 @@
+"""Which exporter serves which opsets, and what that asks of capture and options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter.errors import ExporterError
+from exporter.manifest.entry import Settings
+from exporter.manifest.exporters import OPTIONS, exporters_in_use
+from exporter.manifest.tables import OptionsTable
+from tests.unit.manifest.projects import ENTRY, load_model
+
+
+def _load(root: Path, opsets: str, keys: str) -> object:
+    return load_model(root, keys, ENTRY.replace('"9..21"', opsets))
+
+
+@pytest.mark.parametrize(
+    ("opsets", "keys"),
+    [
+        ('"7..26"', ""),
+        ('"7..20"', "exporter = 'torchscript'"),
+        ('"18..26"', "exporter = 'dynamo'"),
+        ('"7..20"', "capture = 'trace'"),
+        ('"7..20"', "capture = 'script'"),
+        ('"18..26"', "capture = 'export'"),
+        ('"18..26"', "capture = 'strict'"),
+        ('"7..20"', "exporter = 'torchscript'\ncapture = 'script'"),
+        ('"17..18"', "options = { optimize = false, do_constant_folding = false }"),
+        ('"9..17"', "options = { do_constant_folding = false }"),
+        ("18", "options = { optimize = false, keep_initializers_as_inputs = true }"),
+    ],
+)
+def test_what_goes_together(tmp_path: Path, opsets: str, keys: str) -> None:
+    assert _load(tmp_path, opsets, keys)
+
+
+@pytest.mark.parametrize(
+    ("opsets", "keys", "message"),
+    [
+        ('"7..21"', "exporter = 'torchscript'", "TorchScript makes opsets 7 to 20, not 21"),
+        ("17", "exporter = 'dynamo'", "dynamo makes opsets 18 to 26, not 17"),
+        ("21", "capture = 'trace'", "capture = 'trace' means TorchScript for all opsets"),
+        ("17", "capture = 'export'", "capture = 'export' means dynamo for all opsets"),
+        ("18", "exporter = 'dynamo'\ncapture = 'script'", "'script' is not a capture of dynamo"),
+        ("17", "options.optimize = true", "TorchScript does not take 'optimize'; dynamo does"),
+        ("18", "options.training = 'EVAL'", "dynamo does not take 'training'; TorchScript does"),
+    ],
+)
+def test_what_does_not(tmp_path: Path, opsets: str, keys: str, message: str) -> None:
+    with pytest.raises(ExporterError, match=message):
+        _load(tmp_path, opsets, keys)
+
+
+def test_auto_divides_at_18() -> None:
+    def of(*opsets: int) -> set[str]:
+        return set(exporters_in_use(Settings.model_validate({"opsets": list(opsets)})))
+
+    assert of(7, 17) == {"torchscript"}
+    assert of(18, 26) == {"dynamo"}
+    assert of(17, 18) == {"dynamo", "torchscript"}
+
+
+def test_every_option_has_an_exporter() -> None:
+    assert OPTIONS["dynamo"] | OPTIONS["torchscript"] == set(OptionsTable.model_fields)
+    for name, field in OptionsTable.model_fields.items():
+        assert field.default is not None or field.default_factory, name

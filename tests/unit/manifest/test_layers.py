@@ -1,0 +1,128 @@
+"""Where settings come from: later wins, three tables are merged, problems know their place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter.errors import ExporterError
+from exporter.manifest import load_project
+from tests.unit.manifest.projects import ENTRY, load, load_model, make_project
+
+_NO_OPSETS = ENTRY.replace('opsets = "9..21"\n', "")
+
+
+def _project(root: Path, **files: str) -> Path:
+    named = {"settings": "pyproject.toml"}
+    return make_project(
+        root, {named.get(name, f"manifests/{name}.toml"): text for name, text in files.items()}
+    )
+
+
+def test_built_in_defaults(tmp_path: Path) -> None:
+    model = load_model(tmp_path)
+    assert (model.seed, model.mode, model.exporter, model.capture) == (0, "eval", "auto", None)
+    assert (model.devices, model.timeout, model.options) == (("cpu",), 600.0, {})
+    assert (model.tolerance.noise, model.tolerance.atol) == (None, None)
+
+
+def test_each_layer_wins_over_those_before_it(tmp_path: Path) -> None:
+    root = _project(
+        tmp_path,
+        settings='[tool.exporter]\nopsets = 9\ntimeout = 1\ndevices = ["reference"]\n'
+        "tolerance = { noise = 2 }\n",
+        net="format = 1\n[defaults]\ntimeout = 2\nmode = 'train'\nseed = 2\n"
+        f"[models.a]\nextends = 'b'\nseed = 4\n[models.b]\nmode = 'keep'\nseed = 3\n{_NO_OPSETS}",
+    )
+    a, b = load_project(root).models
+    assert (a.opsets, a.devices, a.tolerance.noise) == ((9,), ("reference",), 2.0)
+    assert (a.timeout, a.mode, a.seed) == (2.0, "keep", 4)
+    assert (b.timeout, b.mode, b.seed) == (2.0, "keep", 3)
+
+
+def test_init_options_and_axes_are_merged_and_all_else_is_replaced(tmp_path: Path) -> None:
+    text = (
+        "[defaults]\ninit = { a = 1, b = { c = 1 } }\ntags = ['x']\noptions.verbose = true\n"
+        f"axes.batch = {{ max = 8, min = 2 }}\n[models.net]\n{ENTRY}"
+        "init = { b = { d = 2 } }\ntags = ['y']\noptions.export_params = false\n"
+        "axes.batch = { multiple_of = 2 }\n"
+    )
+    model = load(tmp_path, text).model("net")
+    assert model.init == {"a": 1, "b": {"d": 2}}
+    assert model.options == {"verbose": True, "export_params": False}
+    assert model.tags == ("y",)
+    assert (model.axis("batch").max, model.axis("batch").multiple_of) == (None, 2)
+
+
+def test_a_parent_brings_the_defaults_of_its_own_file(tmp_path: Path) -> None:
+    root = _project(
+        tmp_path,
+        a=f"format = 1\n[defaults]\nopsets = 17\ntags = ['a']\n[models.net]\n{_NO_OPSETS}",
+        b="format = 1\n[defaults]\nopsets = 18\ntags = ['b']\nseed = 5\n"
+        "[models.child]\nextends = 'net'\n",
+    )
+    child = load_project(root).model("child")
+    assert (child.opsets, child.tags, child.seed) == ((17,), ("a",), 5)
+    assert (child.manifest, child.line) == ("manifests/b.toml", 6)
+
+
+def test_paths_that_come_from_a_parent_still_lead_to_its_files(tmp_path: Path) -> None:
+    entry = ENTRY.replace(
+        '"batch", 3] }', '"batch", 3], fill = { python = "models/vision.py:make" } }', 1
+    )
+    root = _project(tmp_path, net=f"format = 1\n[models.net]\n{entry}")
+    deep = root / "manifests" / "deep" / "er"
+    deep.mkdir(parents=True)
+    (deep / "x.toml").write_text("format = 1\n[models.child]\nextends = 'net'\n")
+    child = load_project(root).model("child")
+    assert child.source == "../../models/vision.py:AlexNet"
+    assert child.inputs[0].fill.python == "../../models/vision.py:make"
+    assert (root / child.manifest).parent.joinpath("../../models/vision.py").is_file()
+
+
+def test_models_stand_in_order_of_file_and_place(tmp_path: Path) -> None:
+    entry = f"\n{ENTRY}"
+    root = _project(
+        tmp_path,
+        b=f"format = 1\n[models.z]{entry}[models.a]{entry}",
+        a=f"format = 1\n[models.m]{entry}",
+    )
+    assert [model.id for model in load_project(root).models] == ["m", "z", "a"]
+
+
+def test_a_problem_in_defaults_is_told_once_with_the_models_that_met_it(tmp_path: Path) -> None:
+    models = "".join(f"[models.m{index}]\n{ENTRY}" for index in range(5))
+    with pytest.raises(ExporterError) as raised:
+        load(tmp_path, f"[defaults]\ndevices = ['quantum']\n{models}")
+    (problem,) = raised.value.problems
+    assert str(problem).startswith("manifests/net.toml:3: defaults.devices[0]: no device")
+    assert str(problem).endswith("(for models.m0, models.m1, models.m2 and 2 more)")
+
+
+def test_a_broken_default_that_an_entry_replaces_hides_nothing(tmp_path: Path) -> None:
+    entry = ENTRY.replace('"9..21"', "21")
+    with pytest.raises(ExporterError) as raised:
+        load(tmp_path, f"[defaults]\nopsets = 99\n[models.net]\nexporter = 'torchscript'\n{entry}")
+    keys = [problem.key for problem in raised.value.problems]
+    assert keys == ["defaults.opsets", "models.net.opsets"]
+
+
+def test_a_broken_key_costs_no_word_about_what_depends_on_it(tmp_path: Path) -> None:
+    broken = ENTRY.replace('shape = ["batch", 3] }]\noutputs', 'shap = ["batch"] }]\noutputs')
+    with pytest.raises(ExporterError) as raised:
+        load(tmp_path, f"[models.net]\n{broken}axes.batch.example = 4\nmode = 'fast'\n")
+    assert [problem.key for problem in raised.value.problems] == [
+        "models.net.inputs[0]",
+        "models.net.inputs[0].shap",
+        "models.net.mode",
+    ]
+
+
+def test_values_are_the_same_for_every_order_of_hashing(tmp_path: Path) -> None:
+    options = "options = { verbose = true, export_params = true, autograd_inlining = false }\n"
+    assert list(load_model(tmp_path, options).options) == [
+        "export_params",
+        "verbose",
+        "autograd_inlining",
+    ]

@@ -1,0 +1,95 @@
+"""`[tool.exporter]` of pyproject.toml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter.errors import ExporterError
+from exporter.manifest import Manifest, load_project
+from tests.unit.manifest.projects import ENTRY, make_project
+
+
+def _load(root: Path, settings: str, keys: str = "") -> Manifest:
+    net = f"format = 1\n[models.net]\n{ENTRY}{keys}"
+    return load_project(make_project(root, {"manifests/net.toml": net, "pyproject.toml": settings}))
+
+
+def test_defaults_without_a_table(tmp_path: Path) -> None:
+    project = _load(tmp_path, "[project]\nname = 'x'\n").project
+    assert (project.manifests, project.build, project.reports) == ("manifests", "build", "reports")
+    assert (project.templates, project.jobs, project.root) == ("templates", None, str(tmp_path))
+    assert [device.name for device in project.devices] == [
+        *("cpu", "cuda", "tensorrt", "coreml", "directml", "openvino", "reference")
+    ]
+    assert project.device("cpu").providers == ("CPUExecutionProvider",)
+    assert project.device("openvino").runtime == "openvino"
+
+
+def test_every_key(tmp_path: Path) -> None:
+    manifest = _load(
+        tmp_path,
+        """
+        [tool.exporter]
+        manifests = "manifests"
+        build = "out/build"
+        reports = "docs/tables"
+        templates = "looks"
+        jobs = 3
+        default_devices = ["fast", "cpu"]
+        gate = {}
+        [tool.exporter.devices.fast]
+        runtime = "onnxruntime"
+        providers = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+        [tool.exporter.devices.cpu]
+        runtime = "reference"
+        """,
+        "tolerance.fast = { atol = 1 }\n",
+    )
+    project = manifest.project
+    assert (project.build, project.reports, project.templates) == (
+        "out/build",
+        "docs/tables",
+        "looks",
+    )
+    assert project.jobs == 3
+    assert project.device("fast").providers[0] == "CUDAExecutionProvider"
+    assert project.device("cpu").runtime == "reference", "a built-in device can be redefined"
+    assert manifest.model("net").devices == ("fast", "cpu")
+    assert manifest.model("net").tolerance.by_device["fast"].rtol == 0.0
+
+
+def test_a_list_names_the_default_devices(tmp_path: Path) -> None:
+    manifest = _load(tmp_path, "[tool.exporter]\ndevices = ['reference']\n")
+    assert manifest.model("net").devices == ("reference",)
+
+
+def test_an_entry_names_its_own(tmp_path: Path) -> None:
+    manifest = _load(tmp_path, "[tool.exporter]\ndevices = ['cuda']\n", "devices = ['cpu']\n")
+    assert manifest.model("net").devices == ("cpu",)
+
+
+def test_another_folder_of_manifests(tmp_path: Path) -> None:
+    root = make_project(
+        tmp_path,
+        {
+            "pyproject.toml": "[tool.exporter]\nmanifests = 'contracts/onnx'\n",
+            "contracts/onnx/net.toml": f"format = 1\n[models.net]\n{ENTRY}",
+            "contracts/onnx/models/vision.py": "class AlexNet:\n    pass\n",
+        },
+    )
+    assert load_project(root).model("net").manifest == "contracts/onnx/net.toml"
+
+
+def test_a_relative_root_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _load(tmp_path, "")
+    monkeypatch.chdir(tmp_path)
+    assert load_project(Path()).project.root == str(tmp_path)
+
+
+def test_a_file_whose_name_cannot_be_printed(tmp_path: Path) -> None:
+    _load(tmp_path, "")
+    (tmp_path / "manifests" / "a\nb.toml").write_text("")
+    with pytest.raises(ExporterError, match=r'cannot be printed, "manifests/a\\nb.toml"'):
+        load_project(tmp_path)

@@ -1,0 +1,88 @@
+"""Sources are looked up without running them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter.errors import ExporterError
+from exporter.manifest import load_project
+from tests.unit.manifest.projects import ENTRY, load_model, make_project
+
+
+def _source(root: Path, source: str) -> str:
+    return load_model(root, entry=ENTRY.replace("models/vision.py:AlexNet", source)).source
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("AlexNet", "build", "make", "Renamed", "Backbone", "first", "second", "rest"),
+        *("annotated", "fast", "fallback"),
+    ],
+)
+def test_whatever_the_top_level_defines(tmp_path: Path, name: str) -> None:
+    assert _source(tmp_path, f"models/vision.py:{name}") == f"models/vision.py:{name}"
+
+
+@pytest.mark.parametrize("name", ["inner", "width", "problem", "somewhere", "Imported", "kernels"])
+def test_what_the_top_level_does_not_define(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ExporterError, match=f'vision.py does not define "{name}"'):
+        _source(tmp_path, f"models/vision.py:{name}")
+
+
+@pytest.mark.parametrize("file", ["star.py", "lazy.py"])
+def test_a_module_that_could_define_anything(tmp_path: Path, file: str) -> None:
+    assert _source(tmp_path, f"models/{file}:Whatever")
+
+
+@pytest.mark.parametrize("source", ["json:loads", "json.decoder:JSONDecoder", "zlib:crc32"])
+def test_modules_of_this_environment(tmp_path: Path, source: str) -> None:
+    assert _source(tmp_path, source) == source
+
+
+@pytest.mark.parametrize("folder", ["", "manifests"])
+def test_a_module_of_the_project_is_found_before_others(tmp_path: Path, folder: str) -> None:
+    package = tmp_path / folder / "json"  # shadows the standard library's, as it will at run time
+    package.mkdir(parents=True)
+    (package / "mine.py").write_text("class Net:\n    pass\n")
+    assert _source(tmp_path, "json.mine:Net") == "json.mine:Net"
+
+
+def test_a_problem_in_a_module_of_the_project_names_its_file(tmp_path: Path) -> None:
+    (tmp_path / "nets").mkdir()
+    (tmp_path / "nets" / "__init__.py").write_text("import (\n")
+    with pytest.raises(ExporterError, match=r"nets/__init__\.py:1: is not valid Python"):
+        _source(tmp_path, "nets:Net")
+
+
+def test_nothing_is_imported(tmp_path: Path) -> None:
+    package = tmp_path / "loud"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise SystemExit('imported')\n")
+    (package / "net.py").write_text("raise SystemExit('imported')\nNet = 1\n")
+    assert _source(tmp_path, "loud.net:Net") == "loud.net:Net"
+
+
+def test_a_submodule_that_only_an_import_could_find_is_left_to_the_worker(tmp_path: Path) -> None:
+    assert _source(tmp_path, "json.generated:Net") == "json.generated:Net"
+
+
+@pytest.mark.parametrize("content", [b"x = '\xff'\n", b"x = 1\n\x00\n", b"(" * 5000, b"  x = 1\n"])
+def test_files_that_are_no_python(tmp_path: Path, content: bytes) -> None:
+    root = make_project(tmp_path, {"manifests/net.toml": f"format = 1\n[models.net]\n{ENTRY}"})
+    (root / "manifests" / "models" / "vision.py").write_bytes(content)
+    with pytest.raises(ExporterError, match=r"models/vision\.py.*is not valid Python"):
+        load_project(root)
+
+
+def test_a_warning_in_a_source_is_not_ours(tmp_path: Path) -> None:
+    root = make_project(tmp_path, {"manifests/net.toml": f"format = 1\n[models.net]\n{ENTRY}"})
+    (root / "manifests" / "models" / "vision.py").write_text("AlexNet = '\\d' is 3\n")
+    assert load_project(root).model("net")
+
+
+def test_a_name_too_long_for_a_file(tmp_path: Path) -> None:
+    with pytest.raises(ExporterError, match="there is no file"):
+        _source(tmp_path, f"{'x' * 5000}.py:Net")

@@ -1,0 +1,62 @@
+"""The committed schema and reference are those of the classes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from exporter.manifest import entry, schema, settings, tables
+from exporter.manifest.reference import reference_text
+from exporter.manifest.schema import schema_text
+from exporter.manifest.tables import Table
+
+_DOCS = Path(__file__).parents[3] / "docs"
+_TABLES = [
+    table
+    for module in (tables, entry, settings)
+    for table in vars(module).values()
+    if isinstance(table, type) and issubclass(table, Table) and table.model_fields
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("manifest.schema.json", schema_text), ("manifest.md", reference_text)],
+)
+def test_committed_files_are_up_to_date(name: str, text: object) -> None:
+    assert callable(text)
+    committed = (_DOCS / name).read_text(encoding="utf-8")
+    assert committed == text(), "run `python -m exporter.manifest`"
+
+
+def test_the_schema_is_one() -> None:
+    jsonschema.Draft202012Validator.check_schema(schema())
+
+
+def test_every_key_is_explained() -> None:
+    page = reference_text()
+    assert len(_TABLES) > 15
+    for table in _TABLES:
+        for key in table.model_fields:
+            assert f"| `{key}` | " in page, f"{table.__name__}.{key}"
+        for key in table.later:
+            assert f"`{key}`" in page, f"{table.__name__}.{key}"
+    for line in page.splitlines():
+        if line.startswith("| `"):
+            assert line.rstrip(" |").count(" | ") >= 3, f"no meaning: {line}"
+
+
+def test_nothing_is_both_known_and_not_yet() -> None:
+    for table in _TABLES:
+        assert table.later.isdisjoint(table.model_fields)
+        assert set(table.elsewhere).isdisjoint(table.model_fields)
+
+
+def test_what_can_be_said_of_a_failure_is_what_records_say() -> None:
+    """The manifest does not import records, so that the stages stand in both."""
+    from exporter.record import Stage
+
+    stages = schema()["$defs"]["ExpectTable"]["properties"]["stage"]["enum"]
+    assert stages == [stage.value for stage in Stage]
