@@ -69,8 +69,8 @@ class Sample(Value):
 
     index: int
     name: str
-    """`declared`, `batch=7`, `batch=7 sequence=11`, or the name of a case."""
-    kind: Literal["declared", "axis", "case"]
+    """`declared`, `batch=7`, `batch=7 sequence=11`, `other mask`, or the name of a case."""
+    kind: Literal["declared", "axis", "case", "values"]
     axes: dict[str, int]
     """Size of every axis that the inputs have."""
     error: str = ""
@@ -91,8 +91,8 @@ class Reference(Value):
     unstable: str = ""
     """How PyTorch differs from itself on the declared inputs; empty where it does not."""
     spread: Items[float | None]
-    """For each float output, how far outputs move between inputs of two seeds, as a share of
-    the scale; None where no input is random or the output is no float."""
+    """For each float output, how far it moves when inputs get other values, as a share of its
+    scale; None where PyTorch took no other values or the output is no float."""
 
 
 @dataclass(frozen=True, slots=True)

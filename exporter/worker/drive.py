@@ -22,10 +22,11 @@ from exporter.worker.capture import capture_program
 from exporter.worker.closure import loaded_sources
 from exporter.worker.console import log_to
 from exporter.worker.convert import convert_module, convert_program
+from exporter.worker.eager import State
 from exporter.worker.failure import Failure
 from exporter.worker.inputs import Tensors, draw
 from exporter.worker.prove import Common, Seconds, prove_on, prove_structure
-from exporter.worker.reference import State, compute_reference
+from exporter.worker.reference import compute_reference
 from exporter.worker.sizes import input_sets
 from exporter.worker.source import Model, load_model
 

@@ -39,23 +39,28 @@ def torch_dtype(name: str) -> torch.dtype:
     return found
 
 
-def draw(spec: ModelSpec, chosen: InputSet, root: Path, *, seed: int | None = None) -> Tensors:
+def draw(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
     """The inputs of one set, by name; the same seed gives the same values.
+
+    Each input is drawn by itself, so that one more changes none of the others.
 
     Raises:
         Failure: of stage `source`, where a fill or a case does not fit its input.
     """
     values = chosen.case.values if chosen.case else {}
-    generator = torch.Generator().manual_seed(spec.seed if seed is None else seed)
     python = _python_fills(spec, root)
     tensors: Tensors = {}
     with stage_of(Stage.SOURCE):
-        for item in spec.inputs:
+        for index, item in enumerate(spec.inputs):
             shape = tuple(chosen.sizes[dim] if isinstance(dim, str) else dim for dim in item.shape)
             fill = item.fill
             if item.name in values:
                 fill = Fill(kind="value", value=values[item.name])
+            is_other = item.name == chosen.redrawn
+            generator = torch.Generator().manual_seed(_seed(spec.seed, index, is_other=is_other))
             tensor = _filled(item, fill, shape, generator, python)
+            if is_other and not fill.is_random:
+                tensor = _altered(tensor)
             if tuple(tensor.shape) != shape or tensor.dtype != torch_dtype(item.dtype):
                 raise Failure(
                     Stage.SOURCE,
@@ -142,6 +147,20 @@ def _filled(
     if fill.is_random:
         return _random(fill, shape, generator, drawn).to(dtype)
     return _fixed(fill, shape, dtype)
+
+
+def _seed(seed: int, index: int, *, is_other: bool) -> int:
+    return (seed * 1009 + index) * 2 + is_other
+
+
+def _altered(tensor: torch.Tensor) -> torch.Tensor:
+    """Other values where no seed gives them, near the given ones: most indices stay in range."""
+    flipped = tensor.flatten().flip(0).reshape(tensor.shape)
+    if not torch.equal(flipped, tensor):
+        return flipped
+    if tensor.dtype is torch.bool:
+        return ~tensor
+    return tensor + 1 if not tensor.is_floating_point() else tensor * 1.5 + 0.25
 
 
 def _random(

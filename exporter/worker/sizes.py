@@ -23,13 +23,15 @@ class InputSet:
     """One set of inputs to run PyTorch and the file on."""
 
     name: str
-    kind: Literal["declared", "axis", "case"]
+    kind: Literal["declared", "axis", "case", "values"]
     sizes: Mapping[str, int]
     case: Case | None = None
+    redrawn: str = ""
+    """The input that gets other values than in the declared set."""
 
 
 def input_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
-    """The declared set, each axis alone, all axes together, then the manifest's cases."""
+    """The declared set, each axis alone, all together, the manifest's cases, each input changed."""
     axes = [axis for axis in spec.axes if axis.example is not None]
     declared = {axis.name: axis.example for axis in axes if axis.example is not None}
     sets = [InputSet(name="declared", kind="declared", sizes=declared)]
@@ -43,6 +45,9 @@ def input_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
     for case in spec.cases:
         sizes = {**declared, **case.axes}
         sets.append(InputSet(name=case.name, kind="case", sizes=sizes, case=case))
+    for item in spec.inputs:
+        name = f"other {item.name}"
+        sets.append(InputSet(name=name, kind="values", sizes=declared, redrawn=item.name))
     return tuple(sets)
 
 

@@ -29,6 +29,7 @@ def load_model(spec: ModelSpec, root: Path) -> Model:
         Failure: of stage `source`, where importing or building it fails or gives no model.
     """
     with stage_of(Stage.SOURCE):
+        _search_first(root)
         found = load_attribute(spec.source, (root / spec.manifest).parent)
         torch.manual_seed(spec.seed)
         model = _build(found, spec)
@@ -43,9 +44,8 @@ def load_model(spec: ModelSpec, root: Path) -> Model:
 def load_attribute(source: str, folder: Path) -> Any:
     """The object that `file.py:attr` (relative to `folder`) or `package.module:attr` names."""
     where, _, attribute = source.rpartition(":")
-    if str(folder) not in sys.path:
-        # Model files import their neighbours by the folder of the manifest: `models.layers`.
-        sys.path.insert(0, str(folder))
+    # Model files import their neighbours by the folder of the manifest: `models.layers`.
+    _search_first(folder)
     found: Any
     if where.endswith(".py"):
         found = _import_file((folder / where).resolve(), where)
@@ -54,6 +54,11 @@ def load_attribute(source: str, folder: Path) -> Any:
     for name in attribute.split("."):
         found = getattr(found, name)
     return found
+
+
+def _search_first(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
 
 
 def _import_file(path: Path, relative: str) -> ModuleType:

@@ -73,6 +73,13 @@ class Large(nn.Module):
         return x * 2
 
 
+class Row(nn.Module):
+    """One row by its number."""
+
+    def forward(self, x: Tensor, i: Tensor) -> Tensor:
+        return x[i]
+
+
 class Stubborn(nn.Module):
     """Computes in float32 whatever it is given."""
 

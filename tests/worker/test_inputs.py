@@ -26,7 +26,23 @@ def test_the_same_seed_draws_the_same_values() -> None:
     first = draw(spec, declared(spec), ROOT)["x"]
     assert first.shape == (3, 4)
     assert torch.equal(first, draw(spec, declared(spec), ROOT)["x"])
-    assert not torch.equal(first, draw(spec, declared(spec), ROOT, seed=1)["x"])
+    other = contract("Affine", seed=1)
+    assert not torch.equal(first, draw(other, declared(other), ROOT)["x"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        ("arange", 0, [3.0, 2.0, 1.0, 0.0]),
+        ("value", 5, [7.75] * 4),
+        ("zeros", 0, [0.25] * 4),
+    ],
+)
+def test_fixed_values_are_altered_to_others_near_by(
+    kind: str, value: int, expected: list[float]
+) -> None:
+    spec = contract("Affine", inputs=(given("x", 4, fill=fill(kind, value=value)),), axes=())
+    assert draw(spec, input_sets(spec)[-1], ROOT)["x"].tolist() == expected
 
 
 def test_each_fill_puts_in_what_it_says() -> None:
@@ -72,7 +88,7 @@ def test_a_case_sets_values_and_sizes() -> None:
     )
     sets = input_sets(spec)
     assert int(draw(spec, sets[0], ROOT)["count"]) == 5
-    nine = draw(spec, sets[-1], ROOT)
+    nine = draw(spec, next(item for item in sets if item.name == "nine"), ROOT)
     assert int(nine["count"]) == 9
     assert nine["x"].shape == (8, 4)
 
@@ -80,7 +96,7 @@ def test_a_case_sets_values_and_sizes() -> None:
 def test_a_value_of_another_shape_is_refused_with_both() -> None:
     spec = contract("Affine", cases=(Case(name="odd", values={"x": [1.0, 2.0]}),))
     with pytest.raises(Failure) as caught:
-        draw(spec, input_sets(spec)[-1], ROOT)
+        draw(spec, next(item for item in input_sets(spec) if item.kind == "case"), ROOT)
     assert "input 'x' of set 'odd' came out as torch.float32 [2]" in caught.value.message
     assert "declared float32 [3, 4]" in caught.value.message
 

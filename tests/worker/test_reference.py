@@ -11,8 +11,9 @@ from exporter.checks.samples import read_sample
 from exporter.job import JobFolder, Reference
 from exporter.manifest import Axis, ModelSpec
 from exporter.record import Stage, Status
+from exporter.worker.eager import State
 from exporter.worker.failure import Failure
-from exporter.worker.reference import State, compute_reference
+from exporter.worker.reference import compute_reference
 from exporter.worker.source import load_model
 from tests.worker.contracts import ROOT, contract, fill, given, put_out
 
@@ -24,7 +25,12 @@ def refer(spec: ModelSpec, folder: Path) -> Reference:
 def test_every_set_is_run_and_written(tmp_path: Path) -> None:
     spec = contract("Affine")
     reference = refer(spec, tmp_path)
-    assert [sample.name for sample in reference.samples] == ["declared", "batch=7", "batch=1"]
+    assert [sample.name for sample in reference.samples] == [
+        "declared",
+        "batch=7",
+        "batch=1",
+        "other x",
+    ]
     for sample in reference.samples:
         folder = JobFolder(tmp_path).sample(sample.index)
         assert sorted(path.name for path in folder.iterdir()) == [
@@ -78,14 +84,37 @@ def test_a_model_that_changes_its_input_is_held_against_the_input_it_got(tmp_pat
 def test_a_size_that_pytorch_refuses_is_kept_with_its_reason(tmp_path: Path) -> None:
     spec = contract("Large", outputs=(put_out("y", "batch", 4),))
     reference = refer(spec, tmp_path)
-    assert [sample.error for sample in reference.samples] == ["", "ValueError: at most 5 rows", ""]
+    assert [sample.error for sample in reference.samples] == [
+        "",
+        "ValueError: at most 5 rows",
+        "",
+        "",
+    ]
 
 
-def test_fixed_inputs_say_nothing_of_the_spread(tmp_path: Path) -> None:
-    spec = contract(
-        "Affine", inputs=(given("x", 3, 4, fill=fill("ones")),), outputs=(put_out("y", 3, 3),)
-    )
-    assert refer(spec.model_copy(update={"axes": ()}), tmp_path).spread == (None,)
+def test_an_input_that_can_have_no_other_value_says_nothing_of_the_spread(tmp_path: Path) -> None:
+    # Index 3 is the last row: PyTorch refuses 4, which is not the model's fault.
+    index = given("i", at="args[1]", shape=(), dtype="int64", fill=fill("value", value=3))
+    spec = contract("Row", inputs=(given("x", 4, 4, fill=fill("ones")), index), axes=())
+    spec = spec.model_copy(update={"outputs": (put_out("y", 4),)})
+    reference = refer(spec, tmp_path)
+    assert [sample.name for sample in reference.samples] == ["declared", "other x"]
+    assert reference.spread == (0.75,)
+
+
+def test_each_input_gets_other_values_once(tmp_path: Path) -> None:
+    pair = (given("left"), given("right", at="args[1]"))
+    outputs = (put_out("difference", "batch", 4), put_out("twice", "batch", 4))
+    spec = contract("Keywords", inputs=pair, outputs=outputs)
+    reference = refer(spec, tmp_path)
+    names = [sample.name for sample in reference.samples]
+    assert names == ["declared", "batch=7", "batch=1", "other left", "other right"]
+    sets = [read_sample(JobFolder(tmp_path).sample(index), spec) for index in (0, 3, 4)]
+    declared, other_left, other_right = (found.inputs for found in sets)
+    assert (declared["left"] != other_left["left"]).any()
+    assert (declared["right"] == other_left["right"]).all()
+    assert (declared["left"] == other_right["left"]).all()
+    assert (declared["right"] != other_right["right"]).any()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,99 @@
+"""How far outputs of PyTorch are apart: from themselves, from float64, between inputs.
+
+In: outputs. Out: the figures of a `Reference`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from exporter.manifest import ModelSpec
+from exporter.worker.eager import Outputs
+
+#: Above this share of the output's scale, float32 and float64 do not compute the same thing (an
+#: argmax went the other way, a cast inside), and the difference is no measure of rounding.
+_LARGEST_NOISE = {torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 2e-1}
+
+
+def scale(tensor: torch.Tensor) -> float:
+    """Largest finite magnitude; 0 for tensors that are empty or no floats."""
+    if not tensor.is_floating_point():
+        return 0.0
+    return _largest(tensor.double().abs())
+
+
+def difference(spec: ModelSpec, first: Outputs, second: Outputs) -> str:
+    """How two runs on one input set differ; empty where they do not."""
+    for item, one, other in zip(spec.outputs, first, second, strict=True):
+        if one.shape != other.shape:
+            return f"output '{item.name}' is {list(one.shape)} once and {list(other.shape)} then"
+        if not torch.equal(torch.nan_to_num(one), torch.nan_to_num(other)):
+            apart = _apart(one, other)
+            return f"output '{item.name}' differs by {apart:.1e} between two runs on one input"
+    return ""
+
+
+def spread(declared: Outputs, others: Sequence[Outputs]) -> tuple[float | None, ...]:
+    """How far each float output moves between input values, as a share of its scale.
+
+    Args:
+        declared: The outputs on the declared inputs.
+        others: The outputs on other values in the same shapes.
+    """
+    found: list[float | None] = []
+    for index, output in enumerate(declared):
+        twins = [other[index] for other in others if other[index].shape == output.shape]
+        if not output.is_floating_point() or not twins:
+            found.append(None)
+        else:
+            found.append(max(_apart(output, twin) for twin in twins) / (scale(output) or 1.0))
+    return tuple(found)
+
+
+def noise(
+    pairs: Sequence[tuple[Outputs, Outputs | None]],
+) -> tuple[tuple[float | None, ...], str]:
+    """For each output the largest float32 error as a share of its scale; else the reasons.
+
+    Args:
+        pairs: For each sample the outputs as declared and in float64; the first is never empty.
+    """
+    count = len(pairs[0][0])
+    if any(exact is None for _, exact in pairs):
+        return (None,) * count, "the model does not run in float64"
+    shares: list[float | None] = []
+    reasons: list[str] = []
+    for index in range(count):
+        columns = [(declared[index], exact[index]) for declared, exact in pairs if exact]
+        share, reason = _noise_of(columns)
+        shares.append(share)
+        reasons += [f"output {index}: {reason}"] if reason else []
+    return tuple(shares), "; ".join(reasons)
+
+
+def _noise_of(columns: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> tuple[float | None, str]:
+    dtype = columns[0][0].dtype
+    if not dtype.is_floating_point:
+        return None, ""
+    largest = 0.0
+    for declared, exact in columns:
+        if exact.dtype != torch.float64 or dtype == torch.float64:
+            return None, "it is computed in its declared dtype whatever the inputs are"
+        if declared.shape != exact.shape:
+            return None, "it has another shape in float64"
+        size = scale(exact)
+        largest = max(largest, _apart(declared, exact) / size if size else 0.0)
+    if not largest <= _LARGEST_NOISE.get(dtype, 1e-3):
+        return None, f"float64 differs by {largest:.1e} of the scale, which is no rounding"
+    return largest, ""
+
+
+def _apart(one: torch.Tensor, other: torch.Tensor) -> float:
+    return _largest((one.double() - other.double()).abs())
+
+
+def _largest(magnitudes: torch.Tensor) -> float:
+    finite = magnitudes[torch.isfinite(magnitudes)]
+    return float(finite.max()) if finite.numel() else 0.0
