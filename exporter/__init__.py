@@ -1,1 +1,1 @@
-"""Builds every ONNX file that a manifest promises, and proves each promise on the file that ships."""
+"""Builds every ONNX file that a manifest promises, and proves each promise on the file."""

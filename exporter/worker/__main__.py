@@ -20,7 +20,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> int:
-    """Reads the job named on the command line and does it."""
+    """Reads the job named on the command line and does it; returns only where it cannot."""
     job = Job.model_validate_json(Path(sys.argv[1]).read_bytes())
     _die_with_parent(os.getppid())
     try:
@@ -29,7 +29,10 @@ def main() -> int:
         sys.stderr.write(f"the worker cannot start: {missing}\n")
         return int(ExitCode.ENVIRONMENT)
     drive(job)
-    return int(ExitCode.OK)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Everything is written. What libraries do while Python takes itself down is no crash of a cell.
+    os._exit(int(ExitCode.OK))
 
 
 def _die_with_parent(parent: int) -> None:

@@ -1,0 +1,31 @@
+"""Promises held against the file that ships: one per module, one small protocol.
+
+In: a `Subject`, and for checks that run the file a `Session`. Out: a `CheckResult` each.
+The order is that of the report, and the first that does not pass decides the cell.
+"""
+
+from exporter.checks.axes import Axes
+from exporter.checks.cases import Cases
+from exporter.checks.determinism import Determinism
+from exporter.checks.opset import check_opset
+from exporter.checks.parity import Parity
+from exporter.checks.power import Power
+from exporter.checks.protocol import ParityCheck, StructureCheck
+from exporter.checks.signature import check_signature
+from exporter.checks.values import Values
+from exporter.checks.wellformed import check_wellformed
+
+#: What the file is, without running it.
+STRUCTURE_CHECKS: tuple[StructureCheck, ...] = (check_opset, check_wellformed, check_signature)
+
+#: What the file computes. The first two ask whether the others mean anything.
+PARITY_CHECKS: tuple[ParityCheck, ...] = (
+    Determinism(),
+    Power(),
+    Parity(),
+    Axes(),
+    Cases(),
+    Values(),
+)
+
+__all__ = ["PARITY_CHECKS", "STRUCTURE_CHECKS"]

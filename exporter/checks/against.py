@@ -1,0 +1,162 @@
+"""Samples held against a session: what `parity`, `axes` and `cases` share.
+
+In: a `Subject`, a `Session` and the kind of samples. Out: one `CheckResult` over all of them.
+
+A sample passes when the file runs on it and every output has the name, dtype and shape that the
+contract declares and the values that PyTorch gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from exporter.checks.comparison import Array, Comparison, compare, scale_of
+from exporter.checks.protocol import Subject
+from exporter.checks.samples import DamagedSample, SampleData, read_sample
+from exporter.checks.tolerance import is_float, is_measured, limit_of
+from exporter.job import Sample
+from exporter.manifest import Output
+from exporter.record import CheckResult, Status
+from exporter.runtimes import RunFailure, Session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outcome:
+    """What came of one sample."""
+
+    sample: Sample
+    problems: tuple[str, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
+
+
+def hold_samples(
+    check: str,
+    samples: Sequence[Sample],
+    subject: Subject,
+    session: Session,
+    device: str,
+) -> CheckResult:
+    """Runs every sample and compares every output; all samples run, whatever the first gives."""
+    try:
+        outcomes = [_hold(sample, subject, session, device) for sample in samples]
+    except DamagedSample as damaged:
+        message = f"PyTorch's outputs cannot be read: {damaged}"
+        return CheckResult(check=check, status=Status.ERROR, message=message)
+    failed = [outcome for outcome in outcomes if outcome.problems]
+    return CheckResult(
+        check=check,
+        status=Status.FAIL if failed else Status.PASS,
+        message=_message(failed, len(outcomes)) if failed else "",
+        metrics=_metrics(outcomes),
+    )
+
+
+def _hold(sample: Sample, subject: Subject, session: Session, device: str) -> _Outcome:
+    if sample.error:
+        return _Outcome(sample=sample, problems=(_refusal(sample),))
+    names = [output.name for output in subject.spec.outputs]
+    if list(session.output_names) != names:
+        found, wanted = ", ".join(session.output_names) or "none", ", ".join(names)
+        return _Outcome(
+            sample=sample, problems=(f"the file's outputs are {found}, declared {wanted}",)
+        )
+    data = read_sample(subject.folder.sample(sample.index), subject.spec)
+    try:
+        actual = session.run(data.inputs)
+    except RunFailure as failure:
+        return _Outcome(sample=sample, problems=(f"the runtime fails: {failure}",))
+    if len(actual) != len(names):
+        problem = f"the runtime gives {len(actual)} outputs, declared {len(names)}"
+        return _Outcome(sample=sample, problems=(problem,))
+    comparisons = tuple(
+        _compare(value, data, index, subject, device) for index, value in enumerate(actual)
+    )
+    problems = (
+        *_undeclared(subject.spec.outputs, data.outputs, sample.axes),
+        *(
+            f"output '{name}': {comparison.problem}"
+            for name, comparison in zip(names, comparisons, strict=True)
+            if comparison.problem
+        ),
+    )
+    return _Outcome(sample=sample, problems=problems, comparisons=comparisons)
+
+
+def _refusal(sample: Sample) -> str:
+    if sample.kind == "case":
+        return f"PyTorch itself refuses this case: {sample.error}"
+    sizes = "its declared inputs" if sample.kind == "declared" else sample.name
+    advice = "" if sample.kind == "declared" else "; narrow the axis with min, max or multiple_of"
+    return f"PyTorch itself refuses {sizes}: {sample.error}{advice}"
+
+
+def _compare(
+    actual: object, data: SampleData, index: int, subject: Subject, device: str
+) -> Comparison:
+    expected, exact = data.outputs[index], data.exact[index]
+    if not is_float(expected.dtype.name) or not is_float(subject.spec.outputs[index].dtype):
+        return compare(actual, expected, None, expected)
+    usable = exact is not None and exact.shape == expected.shape and scale_of(exact) > 0
+    measured = usable and is_measured(subject, index, device)
+    against = exact if measured and exact is not None else expected
+    limit = limit_of(subject, index, device, scale_of(against), exact=measured)
+    return compare(actual, expected, limit, against)
+
+
+def _undeclared(
+    outputs: Sequence[Output], expected: Sequence[Array], sizes: Mapping[str, int]
+) -> Iterator[str]:
+    """Where PyTorch's own outputs are not what the contract says.
+
+    An axis that only outputs have gets its size from the first that has it.
+    """
+    known = dict(sizes)
+    for output, array in zip(outputs, expected, strict=True):
+        if array.dtype.name != output.dtype:
+            yield f"output '{output.name}' is declared {output.dtype}, PyTorch gives {array.dtype}"
+        wanted = [
+            known.setdefault(dim, size) if isinstance(dim, str) else dim
+            for dim, size in zip(output.shape, array.shape, strict=False)
+        ]
+        if len(output.shape) != array.ndim or wanted != list(array.shape):
+            declared = ", ".join(map(str, output.shape))
+            names = dict.fromkeys(name for name in output.shape if name in known)
+            sized = ", ".join(f"{name}={known[str(name)]}" for name in names)
+            yield (
+                f"output '{output.name}' is declared [{declared}]"
+                f"{f' with {sized}' if sized else ''}, PyTorch gives {list(array.shape)}"
+            )
+
+
+def _message(failed: Sequence[_Outcome], count: int) -> str:
+    """The first failing sample in full, the others by name."""
+    first, *others = failed
+    prefix = "" if first.sample.kind == "declared" else f"{first.sample.name}: "
+    if first.sample.error and first.sample.kind == "axis":
+        prefix = ""  # the sentence names the sizes
+    more = len(first.problems) - 1
+    parts = [prefix + first.problems[0]]
+    if more:
+        parts.append(f"{more} more problem{'s' if more > 1 else ''}")
+    if others:
+        names = ", ".join(outcome.sample.name for outcome in others)
+        parts.append(f"fails on {names} too ({len(failed)} of {count})")
+    return "; ".join(parts)
+
+
+def _metrics(outcomes: Sequence[_Outcome]) -> dict[str, int | float | str]:
+    """The worst over all samples and outputs; more figures where something is wrong."""
+    metrics: dict[str, int | float | str] = {"samples": len(outcomes)}
+    compared = [item for outcome in outcomes for item in outcome.comparisons]
+    if not compared:
+        return metrics
+    worst = max(compared, key=lambda item: (bool(item.problem), item.of_limit))
+    metrics["max_abs"] = max(item.max_abs for item in compared)
+    metrics["of_limit"] = max(item.of_limit for item in compared)
+    multiples = [item.of_noise for item in compared if item.of_noise is not None]
+    if multiples:
+        metrics["of_noise"] = max(multiples)
+    if worst.problem:
+        metrics.update(worst.details)
+    return metrics

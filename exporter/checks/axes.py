@@ -1,0 +1,44 @@
+"""`axes`: every dynamic axis is dynamic: at other sizes the file gives what PyTorch gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from exporter.checks.against import hold_samples
+from exporter.checks.protocol import Subject
+from exporter.job import Sample
+from exporter.manifest import Axis
+from exporter.record import CheckResult, Status
+from exporter.runtimes import Session
+
+
+class Axes:
+    """The samples at other sizes; see `ParityCheck`."""
+
+    name = "axes"
+
+    def applies(self, subject: Subject) -> bool:
+        """Where an input has a dynamic axis."""
+        return bool(_input_axes(subject))
+
+    def __call__(self, subject: Subject, session: Session, device: str) -> CheckResult:
+        """Holds the outputs at every probed size against PyTorch's."""
+        samples = [item for item in subject.reference.samples if item.kind == "axis"]
+        result = hold_samples(self.name, samples, subject, session, device)
+        untried = [axis.name for axis in _input_axes(subject) if not _is_tried(axis, samples)]
+        if result.status is Status.PASS and untried:
+            names = ", ".join(f"'{name}'" for name in untried)
+            message = (
+                f"no size but the exported one was tried for {names}: widen min and max, "
+                "or write the size where the name stands"
+            )
+            return result.model_copy(update={"status": Status.INCONCLUSIVE, "message": message})
+        return result
+
+
+def _input_axes(subject: Subject) -> list[Axis]:
+    return [axis for axis in subject.spec.axes if axis.example is not None]
+
+
+def _is_tried(axis: Axis, samples: Sequence[Sample]) -> bool:
+    return any(sample.axes.get(axis.name, axis.example) != axis.example for sample in samples)

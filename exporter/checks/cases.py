@@ -1,0 +1,28 @@
+"""`cases`: on every other input set of the manifest the file gives what PyTorch gives."""
+
+from __future__ import annotations
+
+from exporter.checks.against import hold_samples
+from exporter.checks.protocol import Subject
+from exporter.record import CheckResult, Status
+from exporter.runtimes import Session
+
+
+class Cases:
+    """The samples of the manifest's cases; see `ParityCheck`."""
+
+    name = "cases"
+
+    def applies(self, subject: Subject) -> bool:
+        """Where the manifest has cases."""
+        return bool(subject.spec.cases)
+
+    def __call__(self, subject: Subject, session: Session, device: str) -> CheckResult:
+        """Holds the outputs of every case against PyTorch's."""
+        samples = [item for item in subject.reference.samples if item.kind == "case"]
+        have = {sample.name for sample in samples}
+        missing = [case.name for case in subject.spec.cases if case.name not in have]
+        if missing:
+            message = f"PyTorch's outputs are missing for {', '.join(missing)}"
+            return CheckResult(check=self.name, status=Status.ERROR, message=message)
+        return hold_samples(self.name, samples, subject, session, device)

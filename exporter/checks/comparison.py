@@ -1,0 +1,178 @@
+"""One output of the file held against PyTorch's: kind and shape first, then NaN and Inf, then size.
+
+In: two arrays, and a `Limit` for floats. Out: a `Comparison`: what is wrong, and by how much.
+No judgement on broadcast shapes, no cast to make dtypes fit, no element without a partner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from exporter.checks.tolerance import Limit
+
+Array = np.ndarray[Any, Any]
+
+#: Below this share of the scale, an error relative to the element says nothing.
+_SMALL = 1e-3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What came of it."""
+
+    problem: str = ""
+    """What is wrong, to follow `output 'name': `; empty where nothing is."""
+    max_abs: float = 0.0
+    """Largest error, in the units of the output."""
+    of_limit: float = 0.0
+    """Largest error as a multiple of what is allowed at its element."""
+    of_noise: float | None = None
+    """Largest error as a multiple of PyTorch's own; None where that is not known."""
+    details: Mapping[str, float] = field(default_factory=dict)
+    """Other figures, for who has to find out why."""
+
+
+def scale_of(array: Array) -> float:
+    """The largest finite magnitude; 0 where there is none."""
+    values = np.abs(_real(array))
+    finite = values[np.isfinite(values)]
+    return float(finite.max()) if finite.size else 0.0
+
+
+def compare(actual: object, expected: Array, limit: Limit | None, against: Array) -> Comparison:
+    """Holds an output of the file against PyTorch's.
+
+    Args:
+        actual: What the session put out.
+        expected: What PyTorch put out, in its own dtype: says dtype, shape, NaN and Inf.
+        limit: How far a float may be off; None where it must be equal.
+        against: The values that the limit is about: `expected`, or the same output in float64.
+    """
+    if not isinstance(actual, np.ndarray):
+        return _no(f"no tensor but a {type(actual).__name__}")
+    if actual.dtype != expected.dtype:
+        return _no(f"{actual.dtype.name}, PyTorch gives {expected.dtype.name}")
+    if actual.shape != expected.shape:
+        return _no(f"shape {list(actual.shape)}, PyTorch gives {list(expected.shape)}")
+    if limit is None:
+        return _equal(actual, expected)
+    found, wanted = _real(actual), _real(expected)
+    kinds, wanted_kinds = _kinds(found), _kinds(wanted)
+    if not np.array_equal(kinds, wanted_kinds):
+        return _other_kind(actual, expected, kinds != wanted_kinds)
+    exact = _real(against)
+    # Where float64 leaves the range and PyTorch's dtype does not, the latter is all there is.
+    exact = np.where(np.isfinite(exact), exact, wanted)
+    return _within(found, exact, np.isfinite(wanted), limit)
+
+
+def _no(problem: str) -> Comparison:
+    return Comparison(problem=problem, max_abs=np.inf, of_limit=np.inf)
+
+
+def _real(array: Array) -> Array:
+    """In float64; complex numbers as pairs along a last axis, integers as they would be cast."""
+    if array.dtype.kind == "c":
+        wide = np.ascontiguousarray(array.astype(np.complex128))
+        return wide.view(np.float64).reshape(*array.shape, 2)
+    return array.astype(np.float64)
+
+
+def _kinds(values: Array) -> Array:
+    """0 for numbers, 1 for NaN, 2 for +Inf, 3 for -Inf."""
+    return np.select([np.isnan(values), values == np.inf, values == -np.inf], [1, 2, 3], default=0)
+
+
+def _other_kind(actual: Array, expected: Array, differ: Array) -> Comparison:
+    where = _place(differ, int(np.argmax(differ)))[: actual.ndim]
+    return _no(
+        f"NaN or Inf differ in {int(differ.sum())} of {differ.size} elements, "
+        f"first at {list(where)} (file {actual[where]}, PyTorch {expected[where]})"
+    )
+
+
+def _equal(actual: Array, expected: Array) -> Comparison:
+    differ = np.asarray(actual != expected)
+    count = int(differ.sum())
+    if not count:
+        return Comparison()
+    where = _place(differ, int(np.argmax(differ)))
+    return Comparison(
+        problem=f"{count} of {differ.size} elements differ, first at {list(where)} "
+        f"(file {actual[where]}, PyTorch {expected[where]})",
+        max_abs=_largest_difference(actual, expected),
+        of_limit=np.inf,
+        details={"outside": count / differ.size},
+    )
+
+
+def _largest_difference(actual: Array, expected: Array) -> float:
+    if actual.dtype.kind not in "biu":
+        return float(np.inf)
+    return float(np.abs(_real(actual) - _real(expected)).max())
+
+
+def _within(found: Array, exact: Array, finite: Array, limit: Limit) -> Comparison:
+    """The elements that are numbers on both sides."""
+    if not finite.any():
+        return Comparison()
+    with np.errstate(all="ignore"):
+        error = np.where(finite, np.abs(found - exact), 0.0)
+        magnitude = np.where(finite, np.abs(exact), 0.0)
+        allowed = limit.atol + limit.rtol * magnitude
+        excess = np.where(error > 0, error / allowed, 0.0)  # n / 0 is inf, and never allowed
+    outside = float((error > allowed).sum()) / int(finite.sum())
+    max_abs = float(error.max())
+    noise = limit.noise
+    worst = _place(excess, int(np.argmax(excess)))
+    return Comparison(
+        problem=_sentence(found, exact, error, limit, worst) if outside > limit.outside else "",
+        max_abs=max_abs,
+        of_limit=float(excess.max()),
+        of_noise=max_abs / noise if noise else None,
+        details=_details(error[finite], magnitude[finite], limit, outside),
+    )
+
+
+def _sentence(
+    found: Array, exact: Array, error: Array, limit: Limit, worst: tuple[int, ...]
+) -> str:
+    off, allowed = float(error[worst]), limit.at(abs(float(exact[worst])))
+    times = f"{off / allowed:.3g} times the bound" if allowed else "the bound is"
+    return (
+        f"error {off:.2e} at {list(worst)} (file {found[worst]:.6g}, PyTorch {exact[worst]:.6g}), "
+        f"{times} {allowed:.2e} ({limit.why})"
+    )
+
+
+def _details(error: Array, magnitude: Array, limit: Limit, outside: float) -> dict[str, float]:
+    """Figures over the elements that are numbers.
+
+    `needed_atol` is the smallest atol that would pass with the limit's own rtol and share;
+    `max_rel` leaves out elements that are small against the largest.
+    """
+    over = np.sort(np.maximum(error - limit.rtol * magnitude, 0.0))
+    spared = int(limit.outside * over.size)
+    large = magnitude > _SMALL * magnitude.max()
+    with np.errstate(all="ignore"):
+        signal, loss = float(np.square(magnitude).sum()), float(np.square(error).sum())
+        mean = float(error.mean())
+    figures = {
+        "mean_abs": mean,
+        "p99_abs": float(np.quantile(error, 0.99)),
+        "outside": outside,
+        "needed_atol": float(over[over.size - 1 - spared]),
+    }
+    if large.any():
+        figures["max_rel"] = float((error[large] / magnitude[large]).max())
+    if signal and loss:
+        figures["sqnr_db"] = float(10 * np.log10(signal / loss))
+    return figures
+
+
+def _place(array: Array, flat: int) -> tuple[int, ...]:
+    return tuple(int(index) for index in np.unravel_index(flat, array.shape))

@@ -1,0 +1,39 @@
+"""`opset`: the file has the opset that was asked for, and an IR version within the cap.
+
+Asked for 13, torch's dynamo exporter may write 18 and only log it: the file says what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onnx import ModelProto
+
+from exporter.checks.graph import domain_of
+from exporter.checks.protocol import Subject
+from exporter.checks.structure import hold_structure
+from exporter.record import CheckResult
+
+NAME = "opset"
+
+
+def check_opset(subject: Subject) -> CheckResult:
+    """Holds `opset_import` and `ir_version` of the file against the contract."""
+    return hold_structure(NAME, subject, _find)
+
+
+def _find(subject: Subject, model: ModelProto) -> Iterator[str]:
+    asked = subject.opset
+    versions = sorted({item.version for item in model.opset_import if not domain_of(item.domain)})
+    if not versions:
+        yield f"the file imports no opset of ONNX's own, asked was {asked}"
+    elif versions != [asked]:
+        yield f"the file is opset {' and '.join(map(str, versions))}, asked was {asked}"
+    for function in model.functions:
+        for item in function.opset_import:
+            if not domain_of(item.domain) and item.version != asked:
+                name = f"{function.domain}::{function.name}"
+                yield f"the function {name} is opset {item.version}, asked was {asked}"
+    cap = subject.spec.ir_version
+    if cap is not None and model.ir_version > cap:
+        yield f"the file is IR version {model.ir_version}, the cap is {cap}"

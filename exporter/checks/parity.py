@@ -1,0 +1,26 @@
+"""`parity`: on the declared inputs the file gives what PyTorch gives."""
+
+from __future__ import annotations
+
+from exporter.checks.against import hold_samples
+from exporter.checks.protocol import Subject
+from exporter.record import CheckResult, Status
+from exporter.runtimes import Session
+
+
+class Parity:
+    """The declared sample; see `ParityCheck`."""
+
+    name = "parity"
+
+    def applies(self, subject: Subject) -> bool:
+        """Every contract promises it."""
+        return True
+
+    def __call__(self, subject: Subject, session: Session, device: str) -> CheckResult:
+        """Holds the outputs for the declared inputs against PyTorch's."""
+        samples = [item for item in subject.reference.samples if item.kind == "declared"]
+        if not samples:
+            message = "PyTorch's outputs for the declared inputs are missing: nothing was compared"
+            return CheckResult(check=self.name, status=Status.ERROR, message=message)
+        return hold_samples(self.name, samples, subject, session, device)

@@ -1,0 +1,52 @@
+"""What a check gets and what it answers.
+
+In: a `Subject` (the file and its contract), and for checks that run it a `Session`.
+Out: a `CheckResult`. A check never raises for what it finds: a file that it cannot read fails.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from exporter.job import JobFolder, Reference
+from exporter.manifest import ModelSpec
+from exporter.record import CheckResult
+from exporter.runtimes import Session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """One exported file, what it has to be, and what PyTorch says about the same inputs."""
+
+    folder: JobFolder
+    opset: int
+    spec: ModelSpec
+    reference: Reference
+
+    @property
+    def path(self) -> Path:
+        """The `.onnx` file."""
+        return self.folder.model(self.opset)
+
+
+class StructureCheck(Protocol):
+    """Reads the file; no runtime needed."""
+
+    def __call__(self, subject: Subject) -> CheckResult:
+        """Holds one promise against the file."""
+
+
+class ParityCheck(Protocol):
+    """Runs the file, or says whether running it proves anything."""
+
+    @property
+    def name(self) -> str:
+        """As it stands in records and in the manifest's `expect`."""
+
+    def applies(self, subject: Subject) -> bool:
+        """Whether the contract promises anything of the kind; else there is no result."""
+
+    def __call__(self, subject: Subject, session: Session, device: str) -> CheckResult:
+        """Holds one promise against what the session puts out."""

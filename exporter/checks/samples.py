@@ -1,0 +1,102 @@
+"""What PyTorch was given and gave back, in files of ONNX's own test format.
+
+In: a folder `test_data_set_<n>`. Out: its inputs by name and its outputs in order; and the writing
+of such a folder. `input_<i>.pb` and `output_<i>.pb` are what ONNX's test runners read;
+`float64_<i>.pb` beside them is the same output computed in float64, where the model runs in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import numpy_helper
+
+from exporter.manifest import ModelSpec
+
+Array = np.ndarray[Any, Any]
+
+
+class DamagedSample(Exception):
+    """The folder does not hold what was written there; no fault of the model or the file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleData:
+    """The tensors of one sample."""
+
+    inputs: Mapping[str, Array]
+    """By the names of the contract."""
+    outputs: tuple[Array, ...]
+    """In the order of the contract, in the dtypes that PyTorch gave."""
+    exact: tuple[Array | None, ...]
+    """The outputs in float64; None where there is none."""
+
+
+def write_sample(
+    folder: Path,
+    inputs: Sequence[Array],
+    outputs: Sequence[Array],
+    float64_outputs: Sequence[Array] = (),
+) -> None:
+    """Writes one sample; the same arrays give the same bytes.
+
+    Args:
+        folder: Is made where it is missing.
+        inputs: In the order of the contract.
+        outputs: In the order of the contract; none where PyTorch does not run on these inputs.
+        float64_outputs: The outputs computed in float64, one for each output, or none at all.
+
+    Raises:
+        ValueError: where there are other counts of `outputs` and `float64_outputs`.
+    """
+    if len(float64_outputs) not in (0, len(outputs)):
+        raise ValueError(f"{len(outputs)} outputs, but {len(float64_outputs)} in float64")
+    folder.mkdir(parents=True, exist_ok=True)
+    groups = {"input": inputs, "output": outputs, "float64": float64_outputs}
+    for kind, arrays in groups.items():
+        for index, array in enumerate(arrays):
+            tensor = numpy_helper.from_array(np.asarray(array))
+            data = tensor.SerializeToString(deterministic=True)
+            (folder / f"{kind}_{index}.pb").write_bytes(data)
+
+
+def read_sample(folder: Path, spec: ModelSpec) -> SampleData:
+    """Reads one sample.
+
+    Raises:
+        DamagedSample: where a file is missing, too many or unreadable.
+    """
+    for kind, count in (("input", len(spec.inputs)), ("output", len(spec.outputs))):
+        found = len(list(folder.glob(f"{kind}_*.pb")))
+        if found != count:
+            raise DamagedSample(f"{folder.name} holds {found} {kind}s, the contract has {count}")
+    inputs = {
+        item.name: _read(folder / f"input_{index}.pb") for index, item in enumerate(spec.inputs)
+    }
+    numbers = range(len(spec.outputs))
+    return SampleData(
+        inputs=inputs,
+        outputs=tuple(_read(folder / f"output_{index}.pb") for index in numbers),
+        exact=tuple(_read_exact(folder / f"float64_{index}.pb") for index in numbers),
+    )
+
+
+def _read(path: Path) -> Array:
+    try:
+        return numpy_helper.to_array(onnx.load_tensor(path))
+    except (OSError, DecodeError, ValueError, TypeError) as error:
+        what = type(error).__name__  # its text may hold the path of this machine
+        raise DamagedSample(f"{path.parent.name}/{path.name} cannot be read: {what}") from error
+
+
+def _read_exact(path: Path) -> Array | None:
+    if not path.exists():
+        return None
+    array = _read(path)
+    return array if array.dtype == np.float64 else None

@@ -1,0 +1,132 @@
+"""`signature`: names, order, dtypes, sizes and axis names of inputs and outputs are the contract's.
+
+Everything that differs is named at once. An input that no output depends on counts as dropped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from onnx import ModelProto, TensorProto, TensorShapeProto, ValueInfoProto
+
+from exporter.checks.graph import functions_of, needed_names
+from exporter.checks.protocol import Subject
+from exporter.checks.structure import hold_structure
+from exporter.manifest import Dim, Input, Output
+from exporter.record import CheckResult
+
+NAME = "signature"
+_Side = Literal["input", "output"]
+#: From here on, initializers need not be listed as inputs.
+_IR_WITHOUT_LISTED_INITIALIZERS = 4
+_MANY = 5
+
+
+def check_signature(subject: Subject) -> CheckResult:
+    """Holds every input and output of the graph against the contract."""
+    return hold_structure(NAME, subject, _find)
+
+
+def _find(subject: Subject, model: ModelProto) -> Iterator[str]:
+    spec, graph = subject.spec, model.graph
+    stored = {item.name for item in graph.initializer}
+    stored |= {item.values.name for item in graph.sparse_initializer}
+    declared = {item.name for item in spec.inputs}
+    inputs = [item for item in graph.input if item.name not in stored or item.name in declared]
+    yield from _values("input", inputs, spec.inputs)
+    listed = [item.name for item in graph.input if item.name in stored]
+    yield from _listed_initializers(subject, model, listed)
+    needed = needed_names(graph.node, (item.name for item in graph.output), functions_of(model))
+    for item in inputs:
+        if item.name in declared and item.name not in needed:
+            yield f"the graph ignores input '{item.name}'"
+    yield from _values("output", list(graph.output), spec.outputs)
+
+
+def _listed_initializers(
+    subject: Subject, model: ModelProto, listed: Sequence[str]
+) -> Iterator[str]:
+    declared = {item.name for item in subject.spec.inputs}
+    for name in sorted(declared.intersection(listed)):
+        yield f"input '{name}' has a default value: the file runs without it"
+    others = [name for name in listed if name not in declared]
+    asked = subject.spec.options.get("keep_initializers_as_inputs") is True
+    if others and not asked and model.ir_version >= _IR_WITHOUT_LISTED_INITIALIZERS:
+        names = ", ".join(others[:_MANY]) + (", …" if len(others) > _MANY else "")
+        yield f"{len(others)} initializers are listed as inputs: {names}"
+
+
+def _values(
+    side: _Side, found: Sequence[ValueInfoProto], declared: Sequence[Input | Output]
+) -> Iterator[str]:
+    names = [item.name for item in found]
+    wanted = [item.name for item in declared]
+    if names != wanted:
+        both = f"the file has {_listing(names)}, declared {_listing(wanted)}"
+        if sorted(names) == sorted(wanted):
+            yield f"{side}s stand in another order: {both}"
+        else:
+            yield f"{side}s differ: {both}"
+    for name, count in Counter(names).items():
+        if count > 1:
+            yield f"{count} {side}s are called '{name}'"
+    by_name = {item.name: item for item in found}
+    for item in declared:
+        if item.name in by_name:
+            yield from _value(f"{side} '{item.name}'", by_name[item.name], item)
+
+
+def _listing(names: Sequence[str]) -> str:
+    return f"{len(names)} ({', '.join(names)})" if names else "none"
+
+
+def _value(what: str, found: ValueInfoProto, declared: Input | Output) -> Iterator[str]:
+    kind = found.type.WhichOneof("value")
+    if kind != "tensor_type":
+        yield f"{what} is no tensor but {(kind or 'of no type').removesuffix('_type')}"
+        return
+    tensor = found.type.tensor_type
+    dtype = dtype_name(tensor.elem_type)
+    if dtype != declared.dtype:
+        yield f"{what} is {dtype}, declared {declared.dtype}"
+    wanted = ", ".join(map(str, declared.shape))
+    if not tensor.HasField("shape"):
+        yield f"{what} has no shape, declared [{wanted}]"
+    elif len(tensor.shape.dim) != len(declared.shape):
+        shape = ", ".join(map(_shown, tensor.shape.dim))
+        yield f"{what} is [{shape}], declared [{wanted}]"
+    else:
+        pairs = zip(tensor.shape.dim, declared.shape, strict=True)
+        for index, (dim, size) in enumerate(pairs):
+            if problem := _dimension(what, index, dim, size):
+                yield problem
+
+
+def dtype_name(elem_type: int) -> str:
+    """The dtype by PyTorch's name, other types of ONNX by theirs in lower case."""
+    try:
+        name = str(TensorProto.DataType.Name(elem_type)).lower()
+    except ValueError:
+        return f"of unknown type {elem_type}"
+    return {"float": "float32", "double": "float64"}.get(name, name)
+
+
+def _shown(dim: TensorShapeProto.Dimension) -> str:
+    return str(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or "?"
+
+
+def _dimension(what: str, index: int, dim: TensorShapeProto.Dimension, declared: Dim) -> str:
+    is_fixed = dim.HasField("dim_value")
+    if isinstance(declared, int):
+        if is_fixed and dim.dim_value == declared:
+            return ""
+        is_what = str(dim.dim_value) if is_fixed else f"dynamic ('{_shown(dim)}')"
+        return f"dimension {index} of {what} is {is_what}, declared {declared}"
+    if is_fixed:
+        return f"axis '{declared}' of {what} is fixed at {dim.dim_value}"
+    if dim.dim_param != declared:
+        called = f"called '{dim.dim_param}'" if dim.dim_param else "without a name"
+        return f"axis '{declared}' of {what} is {called}"
+    return ""

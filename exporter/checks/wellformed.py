@@ -1,0 +1,45 @@
+"""`wellformed`: the file is valid ONNX, its types and shapes agree, and its data is all there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx
+from onnx import ModelProto
+
+from exporter.checks.external_data import external_data_problems
+from exporter.checks.protocol import Subject
+from exporter.checks.structure import hold_structure
+from exporter.record import CheckResult
+from exporter.untrusted import one_line
+
+NAME = "wellformed"
+_LENGTH = 300
+
+
+def check_wellformed(subject: Subject) -> CheckResult:
+    """The full checker from the path, strict shape inference, and external data."""
+    return hold_structure(NAME, subject, _find)
+
+
+def _find(subject: Subject, model: ModelProto) -> Iterator[str]:
+    outside = tuple(external_data_problems(model, subject.path.parent))
+    if outside:
+        yield from outside  # the checker would say the same in other words
+        return
+    try:
+        # From the path, so that models beyond protobuf's 2 GB pass; includes strict inference.
+        onnx.checker.check_model(str(subject.path), full_check=True)
+        onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+    except (
+        onnx.checker.ValidationError,
+        onnx.shape_inference.InferenceError,
+        ValueError,
+        RuntimeError,
+    ) as error:
+        yield _shortened(error, subject)
+
+
+def _shortened(error: Exception, subject: Subject) -> str:
+    text = one_line(str(error).replace(f"{subject.path.parent}/", ""))
+    return text if len(text) <= _LENGTH else text[: _LENGTH - 1] + "…"

@@ -1,0 +1,60 @@
+"""The list of commands; each is imported when it is used, so that none waits for the others.
+
+In: the name of a command. Out: the command.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+#: Command -> its module in this package.
+_MODULES = {
+    "export": "export",
+    "plan": "plan",
+    "list": "listing",
+    "report": "report",
+    "gate": "gate",
+    "baseline": "baseline",
+}
+
+
+class Commands(click.Group):
+    """Finds commands by name without importing the others."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every command, in the order of their use."""
+        return list(_MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name; None where there is none."""
+        if cmd_name not in _MODULES:
+            return None
+        module = importlib.import_module(f"exporter.cli.{_MODULES[cmd_name]}")
+        command: click.Command = module.command
+        return command
+
+
+def _show_version(context: click.Context, _: click.Parameter, value: bool) -> None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    if value and not context.resilient_parsing:
+        try:
+            click.echo(f"exporter {version('onnx-exporter-matrix')}")
+        except PackageNotFoundError:
+            click.echo("exporter, not installed")
+        context.exit()
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
+def exporter() -> None:
+    """Builds every ONNX file that the manifests promise, and proves each promise."""

@@ -1,0 +1,78 @@
+"""From arguments to an exit code: every error becomes a message, and only a bug a traceback.
+
+In: the arguments of the process. Out: the exit code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from exporter.cli.commands import exporter
+from exporter.cli.terminal import complain
+from exporter.errors import ExitCode, ExporterError
+
+#: What a shell reports for SIGINT and SIGPIPE.
+_INTERRUPTED = 128 + signal.SIGINT
+_PIPE_CLOSED = 128 + signal.SIGPIPE
+#: What the machine lacks or forbids; any other OSError is a bug of ours.
+_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EMFILE)
+
+
+def main() -> NoReturn:
+    """The console script."""
+    # Killed from outside, it must end its workers as it does on Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command; the answer is its exit code."""
+    try:
+        answer = exporter.main(list(arguments), prog_name="exporter", standalone_mode=False)
+        sys.stdout.flush()
+        return int(answer or 0)
+    except ExporterError as error:
+        for problem in error.problems:
+            complain(str(problem))
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return ExitCode.MANIFEST
+    except (KeyboardInterrupt, click.Abort):
+        complain("interrupted: what was done before is kept")
+        return _INTERRUPTED
+    except BrokenPipeError:
+        _forget_stdout()
+        return _PIPE_CLOSED
+    except OSError as error:
+        if error.errno not in _MACHINE:
+            return _bug()
+        where = f"{error.filename}: " if error.filename else ""
+        complain(f"{where}{os.strerror(error.errno)}")
+        return ExitCode.ENVIRONMENT
+    except Exception:  # noqa: BLE001 - the border of the program
+        return _bug()
+
+
+def _bug() -> int:
+    complain(traceback.format_exc())
+    complain("this is a bug of exporter, not of your model: please report it with the lines above")
+    return ExitCode.BUG
+
+
+def _forget_stdout() -> None:
+    """Keeps Python from complaining, at exit, of what it could not flush."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

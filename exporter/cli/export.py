@@ -1,0 +1,53 @@
+"""`exporter export`: builds and proves the selected cells, and writes the reports."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from exporter.cli.options import root_option, selection_options, today
+from exporter.cli.plan import show_plan
+from exporter.cli.progress import progress
+from exporter.cli.report import publish
+from exporter.cli.summary import show_summary
+from exporter.engine import LocalEngine, worker_environment
+from exporter.errors import ExitCode
+from exporter.manifest import load_project
+from exporter.plan import Selection, make_plan
+from exporter.run import require_packages, run_plan
+
+#: What a model of half a gigabyte takes with its float64 twin and its files.
+_MEMORY_PER_JOB = 3 * 1024**3
+
+
+@click.command()
+@selection_options
+@root_option
+@click.option("--jobs", type=click.IntRange(min=1), help="Models at work at once.")
+@click.option("--dry-run", is_flag=True, help="Only show what would run, like `plan`.")
+def command(selection: Selection, root: Path, jobs: int | None, dry_run: bool) -> int:
+    """Build and prove the files of the selected cells (all of them by default).
+
+    CELLS are globs over cell ids, such as 'alexnet', 'resnet*/18' or '*/*/cpu'.
+    """
+    manifest = load_project(root)
+    plan = make_plan(manifest, selection)
+    if dry_run:
+        show_plan(manifest, plan)
+        return ExitCode.OK
+    require_packages()
+    limit = jobs or manifest.project.jobs or default_jobs()
+    engine = LocalEngine(limit, worker_environment(os.environ))
+    with progress(plan) as watcher:
+        results = run_plan(manifest, plan, engine, watcher, today())
+    publish(manifest, results.run)
+    return show_summary(manifest, plan, results.run)
+
+
+def default_jobs() -> int:
+    """One model per core, as far as the memory goes."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(1, min(cores or 1, memory // _MEMORY_PER_JOB))

@@ -1,0 +1,55 @@
+"""`exporter gate`: holds the results against the accepted baseline."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from exporter.baseline import read_baseline
+from exporter.cli.findings import show_findings
+from exporter.cli.options import root_option
+from exporter.cli.results import read_results
+from exporter.cli.terminal import plural, say
+from exporter.errors import ExitCode
+from exporter.files import write_text
+from exporter.gate import blocking, judge
+from exporter.manifest import load_project
+from exporter.plan import make_plan
+from exporter.report import render_gate
+from exporter.run import BuildFolder
+
+#: GitHub drops a step summary that is larger than 1 MiB.
+_SUMMARY_LIMIT = 1_000_000
+
+
+@click.command()
+@root_option
+def command(root: Path) -> int:
+    """Compare results and baseline; anything that nobody accepted fails."""
+    manifest = load_project(root)
+    results = read_results(manifest)
+    baseline = read_baseline(
+        Path(manifest.project.root) / manifest.project.reports / "baseline.json"
+    )
+    planned = [str(planned.cell) for planned in make_plan(manifest).cells]
+    findings = judge(baseline, results.run, planned)
+    page = render_gate(findings, Path(manifest.project.root) / manifest.project.templates)
+    build = BuildFolder.of(manifest.project)
+    write_text(build.path / "gate.md", page)
+    append_to_step_summary(page)
+    if not findings:
+        say(f"{plural(len(baseline.cells), 'cell')} as accepted", colour="green")
+        return ExitCode.OK
+    show_findings(findings)
+    say(f"{plural(len(findings), 'finding')}; written to {manifest.project.build}/gate.md")
+    say("mend what is broken, then accept the rest: nox -s baseline")
+    return ExitCode.RED if blocking(findings) else ExitCode.OK
+
+
+def append_to_step_summary(page: str) -> None:
+    """Adds the findings to the summary that GitHub shows for a step, where there is one."""
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with Path(summary).open("a", encoding="utf-8") as file:
+            file.write(page[:_SUMMARY_LIMIT])

@@ -1,0 +1,46 @@
+"""`exporter list`: what the manifests declare."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+
+import click
+
+from exporter.cli.options import root_option, selection_options
+from exporter.cli.terminal import aligned, plural, say
+from exporter.manifest import load_project
+from exporter.plan import PlannedCell, Selection, make_plan
+from exporter.report import fold_opsets
+
+
+@click.command("list")
+@selection_options
+@root_option
+def command(selection: Selection, root: Path) -> int:
+    """Show the models, their opsets, devices and exporters."""
+    manifest = load_project(root)
+    plan = make_plan(manifest, selection)
+    rows = [("MODEL", "OPSETS", "DEVICES", "EXPORTER", "TAGS")]
+    for model, group in groupby(plan.selected, key=lambda planned: planned.cell.model):
+        cells = list(group)
+        rows.append(
+            (
+                model,
+                _opsets(cells),
+                " ".join(dict.fromkeys(planned.cell.device for planned in cells)),
+                ", ".join(
+                    f"{name} {_opsets([c for c in cells if c.route.exporter == name])}"
+                    for name in dict.fromkeys(planned.route.exporter for planned in cells)
+                ),
+                " ".join(manifest.model(model).tags),
+            )
+        )
+    for line in aligned(rows):
+        say(line)
+    say(f"{plural(len(rows) - 1, 'model')}, {plural(len(plan.selected), 'cell')}")
+    return 0
+
+
+def _opsets(cells: list[PlannedCell]) -> str:
+    return fold_opsets(planned.cell.opset for planned in cells)

@@ -1,0 +1,48 @@
+"""Options that commands share, turned into the values that the rest of the package works with.
+
+In: words of the command line, and the clock. Out: a `Selection`, a folder, a date.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import click
+
+from exporter.plan import Selection
+
+root_option = click.option(
+    "--root",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=".",
+    help="The project's folder, with its pyproject.toml.",
+)
+
+
+def selection_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Adds the arguments that select cells; the command gets them as one `Selection`."""
+
+    @click.argument("cells", nargs=-1)
+    @click.option("--tag", "tags", multiple=True, help="Only models with this tag.")
+    @click.option("--opset", "opsets", multiple=True, type=int, help="Only this opset.")
+    @click.option("--device", "devices", multiple=True, help="Only this device.")
+    @functools.wraps(function)
+    def selecting(
+        cells: tuple[str, ...],
+        tags: tuple[str, ...],
+        opsets: tuple[int, ...],
+        devices: tuple[str, ...],
+        **others: object,
+    ) -> int:
+        selection = Selection(patterns=cells, tags=tags, opsets=opsets, devices=devices)
+        return function(selection, **others)
+
+    return selecting
+
+
+def today() -> date:
+    """The date by which expectations end, the same wherever the command runs."""
+    return datetime.now(tz=UTC).date()

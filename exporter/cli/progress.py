@@ -1,0 +1,132 @@
+"""What a person sees while models are at work.
+
+In: what `run` tells a `Watcher`. Out: lines; on a terminal also a bar and the cells at work, drawn
+over again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from exporter.cli.summary import red_line
+from exporter.cli.terminal import colour_of, is_terminal, say
+from exporter.job import Announcement
+from exporter.plan import Plan
+from exporter.record import Record
+from exporter.report import fold_opsets
+from exporter.run import Watcher
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.live import Live
+
+
+@contextmanager
+def progress(plan: Plan) -> Iterator[Watcher]:
+    """The watcher for this stdout, while the cells of `plan` run."""
+    if not is_terminal():
+        yield Lines(plan)
+        return
+    from rich.live import Live
+
+    screen = Screen(plan)
+    with Live(get_renderable=screen.render, refresh_per_second=8, transient=True) as live:
+        screen.live = live
+        yield screen
+
+
+class Lines:
+    """Red cells as they happen, and a line for each model that is done."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._total = len(plan.to_run)
+        self._done = 0
+        self._found: dict[str, Counter[str]] = {}
+
+    def at_work(self, announcement: Announcement) -> None:
+        """Nothing: without a terminal only what is done is worth a line."""
+
+    def judged(self, record: Record) -> None:
+        """Counts the cell, and says so where it is red."""
+        self._done += 1
+        self._found.setdefault(record.cell.model, Counter())[record.status.value] += 1
+        if record.status.is_red:
+            self.say(red_line(str(record.cell), record), colour=colour_of(record.status))
+            if record.log:
+                self.say(f"    log: {record.log} in the build folder")
+
+    def done(self, model: str) -> None:
+        """Says what came of the model."""
+        found = self._found.get(model, Counter())
+        counts = ", ".join(f"{count} {status}" for status, count in found.items())
+        self.say(f"[{self._done:{len(str(self._total))}}/{self._total}] {model}: {counts}")
+
+    def noted(self, message: str) -> None:
+        """Says it."""
+        self.say(message)
+
+    def say(self, text: str, *, colour: str | None = None) -> None:
+        """One line."""
+        say(text, colour=colour)
+
+
+class Screen(Lines):
+    """The same lines, above a bar and the cells at work."""
+
+    live: Live | None = None
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self._started = time.monotonic()
+        self._at_work: dict[str, tuple[Announcement, float]] = {}
+
+    def at_work(self, announcement: Announcement) -> None:
+        """Shows it until the model does something else."""
+        if announcement.cells:
+            model = announcement.cells[0].model
+            self._at_work[model] = (announcement, time.monotonic())
+
+    def done(self, model: str) -> None:
+        """The model is no longer at work."""
+        self._at_work.pop(model, None)
+        super().done(model)
+
+    def say(self, text: str, *, colour: str | None = None) -> None:
+        """One line above the bar."""
+        if self.live is None:
+            super().say(text, colour=colour)
+            return
+        from rich.text import Text
+
+        from exporter.untrusted import printable
+
+        self.live.console.print(Text(printable(text), style=colour or ""))
+
+    def render(self) -> RenderableType:
+        """The bar, and a line for each model at work."""
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+
+        now = time.monotonic()
+        head = Table.grid(padding=(0, 1))
+        bar = ProgressBar(
+            total=max(self._total, 1), completed=self._done, width=40, complete_style="green"
+        )
+        left = self._total - self._done
+        head.add_row(
+            bar, f"{self._done}/{self._total} cells, {left} left, {_clock(now - self._started)}"
+        )
+        table = Table.grid(padding=(0, 2))
+        for model, (announcement, since) in self._at_work.items():
+            opsets = fold_opsets(cell.opset for cell in announcement.cells)
+            table.add_row(f"  {model}", f"opset {opsets}", announcement.stage, _clock(now - since))
+        return Group(head, table)
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"

@@ -1,0 +1,34 @@
+"""`exporter report`: writes the reports from the results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from exporter.cli.options import root_option
+from exporter.cli.results import read_results
+from exporter.cli.terminal import plural, say
+from exporter.errors import ExitCode
+from exporter.manifest import Manifest, load_project
+from exporter.record import RunRecord
+from exporter.report import render_reports, write_reports
+
+
+@click.command()
+@root_option
+def command(root: Path) -> int:
+    """Write the tables and the pages of the models."""
+    manifest = load_project(root)
+    results = read_results(manifest)
+    publish(manifest, results.run)
+    say(f"{plural(len(results.run.records), 'cell')}: {manifest.project.reports}/COMPATIBILITY.md")
+    return ExitCode.OK
+
+
+def publish(manifest: Manifest, run: RunRecord) -> None:
+    """Writes every page of the report, with the project's own templates where it has them."""
+    project = manifest.project
+    root = Path(project.root)
+    pages = render_reports(manifest, run, templates=root / project.templates)
+    write_reports(root / project.reports, pages)

@@ -1,0 +1,78 @@
+"""The end of an export on the terminal: a table for each device, the counts, what is red and why.
+
+In: a manifest, its plan and the records. Out: lines, and the exit code that they deserve.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from exporter.baseline import outcome_of
+from exporter.cli.terminal import colour_of, plural, say
+from exporter.errors import ExitCode
+from exporter.manifest import Manifest
+from exporter.plan import Plan, PlannedCell
+from exporter.record import Record, RunRecord, Status
+from exporter.report import mark_of
+from exporter.report.fold import fold, likeness
+from exporter.untrusted import one_line
+
+
+def show_summary(manifest: Manifest, plan: Plan, run: RunRecord) -> int:
+    """Shows what became of the selected cells; RED where one of them is red or has no record."""
+    known = run.by_cell()
+    records = [known.get(str(planned.cell)) for planned in plan.selected]
+    found = [record for record in records if record]
+    red = [record for record in found if record.status.is_red]
+    for device in dict.fromkeys(planned.cell.device for planned in plan.selected):
+        say()
+        for line in grid([p for p in plan.selected if p.cell.device == device], known):
+            say(line)
+    say()
+    _show_red(manifest, red)
+    say(f"{plural(len(records), 'cell')}: {counts(records)}")
+    say(f"tables: {manifest.project.reports}/COMPATIBILITY.md")
+    return ExitCode.RED if red or len(found) < len(records) else ExitCode.OK
+
+
+def grid(cells: Sequence[PlannedCell], known: dict[str, Record]) -> list[str]:
+    """Models by opsets, a mark for each cell; the marks are two columns wide, like the opsets."""
+    opsets = sorted({planned.cell.opset for planned in cells})
+    models = dict.fromkeys(planned.cell.model for planned in cells)
+    promised = {(planned.cell.model, planned.cell.opset): planned for planned in cells}
+    width = max(len(model) for model in models)
+    lines = [f"{cells[0].cell.device:{width}}  " + " ".join(f"{opset:2}" for opset in opsets)]
+    for model in models:
+        marks = []
+        for opset in opsets:
+            planned = promised.get((model, opset))
+            marks.append(mark_of(known.get(str(planned.cell))).symbol if planned else "  ")
+        lines.append(f"{model:{width}}  {' '.join(marks)}".rstrip())
+    return lines
+
+
+def counts(records: Sequence[Record | None]) -> str:
+    """`12 pass, 1 fail`, in the order of the statuses."""
+    by_word = Counter(mark_of(record).word for record in records)
+    order = [status.value for status in Status]
+    words = sorted(by_word, key=lambda word: order.index(word) if word in order else len(order))
+    return ", ".join(f"{by_word[word]} {word}" for word in words)
+
+
+def red_line(label: str, record: Record) -> str:
+    """One line that says what is wrong with a cell, or with cells that are alike."""
+    message = one_line(record.expectation or record.message)
+    return f"{label}: {outcome_of(record)}: {message}"
+
+
+def _show_red(manifest: Manifest, red: Sequence[Record]) -> None:
+    folds = fold(
+        red,
+        lambda record: record.cell,
+        lambda record: (str(outcome_of(record)), likeness(record.message)),
+    )
+    for alike in folds:
+        say(red_line(alike.label, alike.first), colour=colour_of(alike.first.status))
+        if alike.first.log:
+            say(f"    log: {manifest.project.build}/{alike.first.log}")

@@ -1,0 +1,63 @@
+"""How lines reach the terminal: free of control characters, and in colour only where it is one.
+
+In: text, trusted or not. Out: lines on stdout and stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from exporter.untrusted import printable
+
+if TYPE_CHECKING:  # `--version` does not wait for pydantic
+    from exporter.record import Status
+
+
+def say(text: str = "", *, colour: str | None = None) -> None:
+    """One line or more on stdout."""
+    text = printable(text)
+    click.echo(click.style(text, fg=colour) if colour else text, color=has_colour())
+
+
+def complain(text: str) -> None:
+    """One line or more on stderr."""
+    click.echo(printable(text), err=True)
+
+
+def has_colour() -> bool:
+    """Whether stdout shows colours and the user wants them (https://no-color.org)."""
+    return is_terminal() and not os.environ.get("NO_COLOR")
+
+
+def is_terminal() -> bool:
+    """Whether stdout is a terminal on which lines can be drawn again."""
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def colour_of(status: Status) -> str | None:
+    """Green, red, or nothing special."""
+    if status.is_red:
+        return "red"
+    return "green" if status.is_green else None
+
+
+def aligned(rows: Iterable[Sequence[str]]) -> list[str]:
+    """Rows as lines, each column as wide as its widest entry."""
+    rows = [[printable(entry) for entry in row] for row in rows]
+    if not rows:
+        return []
+    widths = [max(len(entry) for entry in column) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(entry.ljust(width) for entry, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 cell`, `2 cells`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,146 @@
+"""One process per job on this machine, several at once.
+
+In: tasks. Out: outcomes, to a listener. Each worker leads a process group of its own, so that
+whatever it starts ends with it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from exporter.engine.protocol import Ended, Listener, Outcome, Task
+from exporter.engine.watch import Watch
+from exporter.job import JobFolder, write_value
+
+WORKER = (sys.executable, "-P", "-m", "exporter.worker")
+
+_POLL = 0.1  # seconds between two looks
+_GRACE = 1.0  # seconds between asking a worker to end and making it
+
+
+class LocalEngine:
+    """Runs up to `limit` workers at once.
+
+    Args:
+        limit: Workers at once.
+        environment: The environment of every worker, complete.
+        command: What to start; the path of the job is added to it.
+    """
+
+    def __init__(
+        self, limit: int, environment: Mapping[str, str], command: Sequence[str] = WORKER
+    ) -> None:
+        self._limit = limit
+        self._environment = environment
+        self._command = command
+
+    def run(self, tasks: Sequence[Task], listener: Listener) -> None:
+        """Runs all tasks and those that the listener adds; leaves nothing running, ever.
+
+        Raises:
+            KeyboardInterrupt: after the jobs at work were ended and the listener heard of each.
+        """
+        waiting = deque(tasks)
+        running: list[_Worker] = []
+        try:
+            while waiting or running:
+                while waiting and len(running) < self._limit:
+                    running.append(_Worker(waiting.popleft(), self._command, self._environment))
+                time.sleep(_POLL)
+                for worker in tuple(running):
+                    worker.watch.look(listener)
+                    if outcome := worker.outcome():
+                        running.remove(worker)
+                        if task := listener.ended(outcome):
+                            waiting.appendleft(task)
+        except KeyboardInterrupt:
+            for worker in running:
+                worker.end()
+            for worker in running:
+                listener.ended(worker.interrupted())
+            raise
+        finally:
+            for worker in running:
+                worker.end()
+
+
+class _Worker:
+    """A process at work on one task."""
+
+    def __init__(self, task: Task, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        folder = JobFolder(Path(task.job.folder))
+        # What an earlier worker announced in this folder is not what this one does.
+        folder.announcement.unlink(missing_ok=True)
+        write_value(folder.job, task.job)
+        log = folder.log(None)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self.watch = Watch(task.job, folder)
+        self._task = task
+        self._started = time.monotonic()
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [*command, str(folder.job)],
+                cwd=task.job.root,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def outcome(self) -> Outcome | None:
+        """How it ended; None while it is at work within its time."""
+        code = self._process.poll()
+        if code is not None:
+            self._kill_group()
+            return self._as(Ended.EXITED if code >= 0 else Ended.SIGNAL, abs(code))
+        if self._seconds() > self._task.seconds:
+            self.end()
+            return self._as(Ended.TIMEOUT, 0)
+        self.watch.cut_logs()
+        return None
+
+    def interrupted(self) -> Outcome:
+        """The outcome of a worker that was ended with the run."""
+        return self._as(Ended.INTERRUPTED, 0)
+
+    def end(self) -> None:
+        """Ends the worker and everything that it started."""
+        if self._process.poll() is None:
+            self._signal_group(signal.SIGTERM)
+            try:
+                self._process.wait(_GRACE)
+            except subprocess.TimeoutExpired:
+                self._kill_group()
+                self._process.wait()
+        self._kill_group()
+
+    def _as(self, ended: Ended, code: int) -> Outcome:
+        return Outcome(
+            job=self._task.job,
+            ended=ended,
+            code=code,
+            at_work=self.watch.announcement(),
+            seconds=self._seconds(),
+        )
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self._started
+
+    def _kill_group(self) -> None:
+        self._signal_group(signal.SIGKILL)
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        try:
+            os.killpg(self._process.pid, number)
+        except ProcessLookupError:
+            pass  # nothing of the group is left
+        except PermissionError:
+            pass  # what is left of it are zombies, which macOS refuses to signal

@@ -1,0 +1,51 @@
+"""What a worker has written so far, without waiting for its end.
+
+In: a job. Out: calls of a listener for each new announcement and each record that stands.
+"""
+
+from __future__ import annotations
+
+from exporter.engine.protocol import Listener
+from exporter.job import Announcement, Job, JobFolder
+
+#: A worker that prints without end must not fill the disk; its last output is what counts.
+_LOG_LIMIT = 64 * 1024 * 1024
+
+
+class Watch:
+    """Follows one job from its start."""
+
+    def __init__(self, job: Job, folder: JobFolder) -> None:
+        self._folder = folder
+        self._cells = {str(cell) for cell in job.cells()}
+        self._heard: set[str] = set()
+        self._last: Announcement | None = None
+
+    def look(self, listener: Listener) -> None:
+        """Reports what is new since the last look."""
+        # Records first: of a cell announced since, none can have been read yet.
+        records = self._folder.read_records()
+        announcement = self.announcement()
+        if announcement is None:
+            return
+        at_work = {str(cell) for cell in announcement.cells}
+        for name, record in records.items():
+            if name in self._cells and name not in at_work | self._heard:
+                self._heard.add(name)
+                listener.recorded(record)
+        if announcement != self._last:
+            self._last = announcement
+            listener.at_work(announcement)
+
+    def announcement(self) -> Announcement | None:
+        """The worker's last announcement; None where it made none (that can be read)."""
+        try:
+            return Announcement.model_validate_json(self._folder.announcement.read_bytes())
+        except (OSError, ValueError):
+            return None
+
+    def cut_logs(self) -> None:
+        """Empties logs that have grown beyond reason; workers append, so they go on from 0."""
+        for log in self._folder.log(None).parent.glob("*.log"):
+            if log.stat().st_size > _LOG_LIMIT:
+                log.write_bytes(b"")

@@ -1,0 +1,17 @@
+"""A plan in, records and files in the build folder out."""
+
+from exporter.run.folders import BuildFolder
+from exporter.run.orchestrate import Watcher, run_plan
+from exporter.run.requirements import require_packages
+from exporter.run.results import Judge, Results, collect, still_valid
+
+__all__ = [
+    "BuildFolder",
+    "Judge",
+    "Results",
+    "Watcher",
+    "collect",
+    "require_packages",
+    "run_plan",
+    "still_valid",
+]

@@ -1,0 +1,184 @@
+"""The folders of the build: private while a model is at work, put into place by one rename.
+
+In: a fresh folder with what one run made of a model. Out: `build/<model>`, with what an earlier
+run made and still holds carried over. Nothing is ever written or moved through a link.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from exporter.errors import ExitCode, ExporterError
+from exporter.job import JobFolder
+from exporter.manifest import Project
+from exporter.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class BuildFolder:
+    """The build folder of a project."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, project: Project) -> BuildFolder:
+        """The build folder that the project's settings name."""
+        return cls(Path(project.root) / project.build)
+
+    @property
+    def results(self) -> Path:
+        """All records of the project."""
+        return self.path / "results.json"
+
+    def model(self, model: str) -> JobFolder:
+        """Where everything of a model lies once it is done."""
+        return JobFolder(self.path / model)
+
+    @property
+    def _private(self) -> Path:
+        # No model ID starts with a dot.
+        return self.path / ".work"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps other runs out, and clears away what a killed one left.
+
+        Raises:
+            ExporterError: ENVIRONMENT, where another run is at work, or the folder is a link.
+        """
+        _refuse_link(self.path)
+        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            with FileLock(self.path / ".lock", timeout=0):
+                _refuse_link(self._private)
+                shutil.rmtree(self._private, ignore_errors=True)
+                self._private.mkdir()
+                try:
+                    yield
+                finally:
+                    shutil.rmtree(self._private, ignore_errors=True)
+        except Timeout:
+            message = f"{self.path.name}: another run is at work here; start again when it is done"
+            raise ExporterError(ExitCode.ENVIRONMENT, message) from None
+
+    def fresh(self, model: str) -> JobFolder:
+        """A new private folder."""
+        return JobFolder(Path(tempfile.mkdtemp(prefix=f"{model}-", dir=self._private)))
+
+    def place(self, model: str, fresh: JobFolder) -> None:
+        """Puts `fresh` where the model belongs, in place of what is there.
+
+        Raises:
+            ExporterError: ENVIRONMENT, where a link stands in its place.
+        """
+        final = self.model(model).path
+        _refuse_link(final)
+        # mkdtemp makes it private; what is done may be read like any other file.
+        fresh.path.chmod(0o755)
+        if not final.exists():
+            fresh.path.rename(final)
+            return
+        old = Path(tempfile.mkdtemp(prefix=f"{model}-old-", dir=self._private)) / model
+        final.rename(old)
+        try:
+            fresh.path.rename(final)
+        except BaseException:
+            old.rename(final)
+            raise
+        shutil.rmtree(old)
+
+
+def drop_unproved(folder: JobFolder) -> None:
+    """Removes every exported file that no record speaks of: an interrupted worker's last one."""
+    opsets = {record.cell.opset for record in folder.read_records().values()}
+    known = {folder.model(opset) for opset in opsets}
+    for path in folder.path.glob("*.onnx"):
+        if path not in known:
+            path.unlink()
+
+
+def carry_over(old: JobFolder, fresh: JobFolder, holds: Callable[[Record], bool]) -> list[Record]:
+    """Brings what an earlier run made, and this one did not, into the fresh folder.
+
+    A file belongs to the test data beside it: earlier ones are kept only where PyTorch says the
+    same of the model now as it did then. `old` stays whole until the fresh folder takes its place.
+
+    Args:
+        old: The model's folder as it is in place.
+        fresh: What this run made; it wins.
+        holds: Whether a stored record still speaks for its cell.
+
+    Returns:
+        The earlier records that could not be kept.
+    """
+    if old.path.is_symlink() or not old.path.is_dir():
+        return []
+    made = fresh.read_records()
+    twins = {record.cell.opset: record for record in made.values()}
+    same_model = _is_same(old.reference, fresh.reference)
+    lost = []
+    for name, record in old.read_records().items():
+        if name in made:
+            continue
+        twin = twins.get(record.cell.opset)
+        fits = same_model and holds(record)
+        if fits and (_is_same_file(record, twin) if twin else _bring(record, old, fresh)):
+            _link(old.record(record.cell), fresh.record(record.cell))
+        else:
+            lost.append(record)
+    return lost
+
+
+def _refuse_link(path: Path) -> None:
+    if path.is_symlink():
+        message = f"{path.name}: is a link; what is built is never written through one"
+        raise ExporterError(ExitCode.ENVIRONMENT, message)
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    try:
+        return one.read_bytes() == other.read_bytes()
+    except OSError:
+        return False
+
+
+def _is_same_file(record: Record, twin: Record) -> bool:
+    """Whether a record of another device speaks of the very file that was made now."""
+    if record.artifact is None or twin.artifact is None:
+        return record.artifact is twin.artifact
+    return record.artifact.sha256 == twin.artifact.sha256
+
+
+def _bring(record: Record, old: JobFolder, fresh: JobFolder) -> bool:
+    """Links the files of one opset over; False where one of them is missing or is a link."""
+    opset = record.cell.opset
+    if record.artifact:
+        names = (f"{opset}.onnx", *record.artifact.external_data)
+        files = [old.path / name for name in names]
+        # Weights have their hash in their name: what has the same name is the same.
+        wanted = [path for path in files if not (fresh.path / path.name).exists()]
+        if any(path.parent != old.path or path.is_symlink() for path in files):
+            return False
+        if not all(path.is_file() for path in wanted):
+            return False
+        for path in wanted:
+            _link(path, fresh.path / path.name)
+    if old.log(opset).is_file() and not fresh.log(opset).exists():
+        _link(old.log(opset), fresh.log(opset))
+    return True
+
+
+def _link(source: Path, target: Path) -> None:
+    """The same file under a second name: the first goes with the folder that it is in."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        target.hardlink_to(source)
+    except OSError:  # a file system without hard links
+        shutil.copy2(source, target)

@@ -1,0 +1,165 @@
+"""From a plan to records: one job per model, retries after crashes, folders put into place.
+
+In: a manifest, a plan and an engine. Out: `build/<model>/` for each selected model,
+`build/results.json`, and calls of a `Watcher` meanwhile.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from datetime import date
+from itertools import groupby
+from pathlib import Path
+from typing import Protocol
+
+from exporter.engine import Ended, Engine, Outcome, Task
+from exporter.errors import ExitCode, ExporterError
+from exporter.job import Announcement, Job, JobFolder, OpsetJob, write_value
+from exporter.manifest import Manifest, Project
+from exporter.plan import Plan, PlannedCell
+from exporter.record import Record
+from exporter.run.folders import BuildFolder, carry_over, drop_unproved
+from exporter.run.results import Judge, Results, collect
+from exporter.run.verdict import job_for, log_tail, settle
+
+
+class Watcher(Protocol):
+    """Is told what happens, to show it."""
+
+    def at_work(self, announcement: Announcement) -> None:
+        """These cells are at this stage now."""
+
+    def judged(self, record: Record) -> None:
+        """This cell is done; the record is as it counts."""
+
+    def done(self, model: str) -> None:
+        """Everything of the model is in place."""
+
+    def noted(self, message: str) -> None:
+        """Something that a person may want to know."""
+
+
+def run_plan(
+    manifest: Manifest, plan: Plan, engine: Engine, watcher: Watcher, today: date
+) -> Results:
+    """Runs the selected cells and collects the records of all.
+
+    Raises:
+        ExporterError: ENVIRONMENT, where workers cannot work here, another run is at work, or a
+            link stands where a folder belongs.
+        KeyboardInterrupt: after what is done was put into place and written to `results.json`.
+    """
+    build = BuildFolder.of(manifest.project)
+    judge = Judge(manifest, today)
+    with build.locked():
+        try:
+            engine.run(
+                tasks_of(manifest, plan, build, judge), Supervisor(plan, build, judge, watcher)
+            )
+        finally:
+            results = collect(plan, build, judge)
+            write_value(build.results, results.run)
+    return results
+
+
+def tasks_of(manifest: Manifest, plan: Plan, build: BuildFolder, judge: Judge) -> list[Task]:
+    """One task for each model with selected cells, in a fresh folder, in the manifests' order."""
+    tasks = []
+    for model, cells in groupby(plan.to_run, key=lambda planned: planned.cell.model):
+        spec = manifest.model(model)
+        job = Job(
+            spec=spec,
+            root=manifest.project.root,
+            build=str(build.path),
+            folder=str(build.fresh(model).path),
+            opsets=_opset_jobs(manifest.project, cells),
+            fingerprint=judge.fingerprint(model),
+        )
+        tasks.append(Task(job=job, seconds=spec.timeout))
+    return tasks
+
+
+class Supervisor:
+    """Listens to the engine: settles cells, sends others again, puts folders into place."""
+
+    def __init__(self, plan: Plan, build: BuildFolder, judge: Judge, watcher: Watcher) -> None:
+        self._planned = {str(planned.cell) for planned in plan.cells}
+        self._build = build
+        self._judge = judge
+        self._watcher = watcher
+        self._told: set[str] = set()
+        self._spent: Counter[str] = Counter()
+
+    def at_work(self, announcement: Announcement) -> None:
+        """The worker is about to do this."""
+        self._watcher.at_work(announcement)
+
+    def recorded(self, record: Record) -> None:
+        """The worker has finished a cell and gone on to another."""
+        self._tell(record)
+
+    def ended(self, outcome: Outcome) -> Task | None:
+        """Settles what the end of the job says; the answer is the job for the cells left over.
+
+        Raises:
+            ExporterError: ENVIRONMENT, where the worker found that it cannot work here.
+        """
+        _refuse_environment(outcome)
+        job = outcome.job
+        folder = JobFolder(Path(job.folder))
+        verdict = settle(outcome, folder.read_records())
+        for cell in job.cells():
+            if record := verdict.settled.get(str(cell)):
+                write_value(folder.record(cell), record)
+                self._tell(record)
+            else:
+                folder.record(cell).unlink(missing_ok=True)
+        self._spent[job.spec.id] += math.ceil(outcome.seconds)
+        if verdict.retry:
+            left = max(job.spec.timeout - self._spent[job.spec.id], 1.0)
+            return Task(job=job_for(job, verdict.retry), seconds=left)
+        self._finish(job.spec.id, folder)
+        return None
+
+    def _tell(self, record: Record) -> None:
+        if str(record.cell) not in self._told:
+            self._told.add(str(record.cell))
+            self._watcher.judged(self._judge.judged(record))
+
+    def _finish(self, model: str, folder: JobFolder) -> None:
+        if not folder.read_records():
+            return  # interrupted before its first cell: what is in place stays
+        drop_unproved(folder)
+        lost = carry_over(self._build.model(model), folder, self._holds)
+        dropped = [record for record in lost if str(record.cell) in self._planned]
+        if dropped:
+            self._watcher.noted(
+                f"{model}: {len(dropped)} earlier results no longer hold and were dropped"
+            )
+        self._build.place(model, folder)
+        self._watcher.done(model)
+
+    def _holds(self, record: Record) -> bool:
+        return str(record.cell) in self._planned and self._judge.holds(record)
+
+
+def _opset_jobs(project: Project, cells: Iterable[PlannedCell]) -> tuple[OpsetJob, ...]:
+    by_opset = groupby(cells, key=lambda planned: (planned.cell.opset, planned.route))
+    return tuple(
+        OpsetJob(
+            opset=opset,
+            route=route,
+            devices=tuple(project.device(planned.cell.device) for planned in group),
+        )
+        for (opset, route), group in by_opset
+    )
+
+
+def _refuse_environment(outcome: Outcome) -> None:
+    unusable = outcome.ended is Ended.EXITED and outcome.code == ExitCode.ENVIRONMENT
+    # A model may exit with any code; the environment is checked before anything is announced.
+    if unusable and outcome.at_work is None:
+        lines = log_tail(outcome.job, None).splitlines()
+        raise ExporterError(ExitCode.ENVIRONMENT, lines[-1] if lines else "workers cannot start")

@@ -1,0 +1,105 @@
+"""What is known of every promised cell, from the records in the build folder.
+
+In: the manifest, its plan, the build folder. Out: a `RunRecord` of the records that still hold,
+judged against the manifest's expectations, and why the others do not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from exporter.cache import why_stale
+from exporter.expect import apply_expectations
+from exporter.fingerprint import fingerprint, tool_versions
+from exporter.manifest import Manifest
+from exporter.plan import Plan
+from exporter.record import Record, RunRecord, Status
+from exporter.run.folders import BuildFolder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """Every record that holds, and the planned cells that have none."""
+
+    run: RunRecord
+    missing: dict[str, str]
+    """Why there is no record, by the text of the cell."""
+
+
+def collect(plan: Plan, build: BuildFolder, judge: Judge) -> Results:
+    """Reads and judges the records of every planned cell, selected or not."""
+    records: list[Record] = []
+    missing: dict[str, str] = {}
+    stored: dict[str, Record] = {}
+    for model in {planned.cell.model for planned in plan.cells}:
+        stored |= build.model(model).read_records()
+    for planned in plan.cells:
+        name = str(planned.cell)
+        if planned.skip:
+            records.append(
+                Record(
+                    cell=planned.cell,
+                    status=Status.SKIP,
+                    message=planned.skip,
+                    route=planned.route,
+                )
+            )
+        elif name not in stored:
+            missing[name] = "it has not been exported yet"
+        elif reason := judge.why_stale(stored[name]):
+            missing[name] = f"{reason} since it was exported"
+        else:
+            records.append(judge.judged(stored[name]))
+    records.sort(key=lambda record: record.cell.sort_key)
+    return Results(run=RunRecord(tools=tool_versions(), records=tuple(records)), missing=missing)
+
+
+def still_valid(run: RunRecord, manifest: Manifest, plan: Plan) -> Results:
+    """The records of an earlier run that a change of the entry or the model has not made void.
+
+    Tools may differ: results are also read where no torch is installed.
+    """
+    known = run.by_cell()
+    root = Path(manifest.project.root)
+    parts = {
+        spec.id: {k: v for k, v in fingerprint(manifest, spec).items() if k != "tools"}
+        for spec in manifest.models
+    }
+    missing: dict[str, str] = {}
+    for planned in plan.cells:
+        name = str(planned.cell)
+        if name not in known:
+            missing[name] = "it has not been exported yet"
+        elif known[name].status is not Status.SKIP:
+            reason = why_stale(known[name], parts[planned.cell.model], root)
+            missing |= {name: f"{reason} since it was exported"} if reason else {}
+    records = tuple(record for record in run.records if str(record.cell) not in missing)
+    return Results(run=run.model_copy(update={"records": records}), missing=missing)
+
+
+class Judge:
+    """Holds raw records against the manifest of today."""
+
+    def __init__(self, manifest: Manifest, today: date) -> None:
+        self._manifest = manifest
+        self._root = Path(manifest.project.root)
+        self._today = today
+        self._fingerprints = {spec.id: fingerprint(manifest, spec) for spec in manifest.models}
+
+    def fingerprint(self, model: str) -> dict[str, str]:
+        """Of a model, today."""
+        return self._fingerprints[model]
+
+    def why_stale(self, record: Record) -> str:
+        """Why the record no longer speaks for its cell; empty where it does."""
+        return why_stale(record, self._fingerprints[record.cell.model], self._root)
+
+    def holds(self, record: Record) -> bool:
+        """Whether the record still speaks for its cell."""
+        return not self.why_stale(record)
+
+    def judged(self, record: Record) -> Record:
+        """The record as it counts: a foreseen failure is one, and an unforeseen pass too."""
+        return apply_expectations(self._manifest.model(record.cell.model), record, self._today)

@@ -1,0 +1,145 @@
+"""What the end of a job means for its cells.
+
+In: an `Outcome`, and the records and the log that the worker left. Out: a `Verdict`: a record for
+every cell that is settled, and the cells that another worker has to try.
+
+A record counts if the worker finished everything and exited with 0, or had announced something
+later. The cells that were at work when it died are settled as the culprits; all others get another
+worker. Each retry settles at least one cell, so that retries end.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import assert_never
+
+from exporter.engine import Ended, Outcome
+from exporter.job import Announcement, Job, JobFolder
+from exporter.record import CellId, Record, Status
+from exporter.untrusted import neutral
+
+_TAIL_LINES = 20
+_LINE_LENGTH = 300
+_TAIL_BYTES = 64 * 1024
+#: The line with which faulthandler starts its report.
+_FATAL = "Fatal Python error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What one job settled, and what it left over."""
+
+    settled: Mapping[str, Record]
+    """By the text of the cell."""
+    retry: tuple[CellId, ...] = ()
+
+
+def settle(outcome: Outcome, records: Mapping[str, Record]) -> Verdict:
+    """Settles what the outcome says about the cells of its job.
+
+    Args:
+        outcome: How the job ended.
+        records: Every record in the folder of the job, by the text of its cell.
+    """
+    cells = {str(cell): cell for cell in outcome.job.cells()}
+    written = {name: record for name, record in records.items() if name in cells}
+    if outcome.ended is Ended.EXITED and outcome.code == 0 and len(written) == len(cells):
+        return Verdict(settled=written)
+    announced = outcome.at_work.cells if outcome.at_work else ()
+    at_work = {str(cell) for cell in announced} & set(cells)
+    settled = {name: record for name, record in written.items() if name not in at_work}
+    unfinished = [cell for name, cell in cells.items() if name not in settled]
+    match outcome.ended:
+        case Ended.INTERRUPTED:
+            return Verdict(settled=settled)
+        case Ended.TIMEOUT:
+            late = {str(cell): _late(outcome, cell, at_work) for cell in unfinished}
+            return Verdict(settled=settled | late)
+        case Ended.EXITED | Ended.SIGNAL:
+            culprits = [cell for cell in unfinished if str(cell) in at_work] or unfinished
+            dead = {str(cell): _dead(outcome, cell) for cell in culprits}
+            retry = tuple(cell for cell in unfinished if str(cell) not in dead)
+            return Verdict(settled=settled | dead, retry=retry)
+        case _:
+            assert_never(outcome.ended)
+
+
+def job_for(job: Job, cells: Iterable[CellId]) -> Job:
+    """The same job for some of its cells."""
+    wanted = {(cell.opset, cell.device) for cell in cells}
+    opsets = (
+        opset.model_copy(
+            update={
+                "devices": tuple(d for d in opset.devices if (opset.opset, d.name) in wanted),
+            }
+        )
+        for opset in job.opsets
+    )
+    return job.model_copy(update={"opsets": tuple(opset for opset in opsets if opset.devices)})
+
+
+def log_tail(job: Job, announcement: Announcement | None) -> str:
+    """The end of the log that was written last: from a crash report on, or its last lines."""
+    folder = JobFolder(Path(job.folder))
+    log = folder.log(None)
+    if announcement:
+        log = log.with_name(Path(announcement.log).name)
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    fatal = [index for index, line in enumerate(lines) if _FATAL in line]
+    lines = lines[fatal[-1] :][:_TAIL_LINES] if fatal else lines[-_TAIL_LINES:]
+    return "\n".join(neutral(line, limit=_LINE_LENGTH) for line in lines)
+
+
+def _dead(outcome: Outcome, cell: CellId) -> Record:
+    is_kill = outcome.ended is Ended.SIGNAL and outcome.code == signal.SIGKILL
+    status = Status.KILLED if is_kill else Status.CRASH
+    return _record(outcome, cell, status, f"the worker {_how(outcome)} {_when(outcome)}")
+
+
+def _late(outcome: Outcome, cell: CellId, at_work: set[str]) -> Record:
+    limit = f"the model's job took longer than {outcome.job.spec.timeout:g} s"
+    if str(cell) in at_work or not at_work:
+        return _record(outcome, cell, Status.TIMEOUT, f"{limit}, and ended {_when(outcome)}")
+    first, *others = (str(cell) for cell in outcome.job.cells() if str(cell) in at_work)
+    culprit = f"{first} and {len(others)} more" if others else first
+    message = f"not reached: {limit}, and ended {_when(outcome)} for {culprit}"
+    return _record(outcome, cell, Status.TIMEOUT, message, is_culprit=False)
+
+
+def _how(outcome: Outcome) -> str:
+    if outcome.ended is Ended.EXITED:
+        return f"exited with code {outcome.code}"
+    if outcome.code == signal.SIGKILL:
+        return "was killed (SIGKILL, most often for its memory)"
+    try:
+        return f"died of {signal.Signals(outcome.code).name}"
+    except ValueError:
+        return f"died of signal {outcome.code}"
+
+
+def _when(outcome: Outcome) -> str:
+    return f"while at {outcome.at_work.stage}" if outcome.at_work else "before it began"
+
+
+def _record(
+    outcome: Outcome, cell: CellId, status: Status, message: str, *, is_culprit: bool = True
+) -> Record:
+    job, announcement = outcome.job, outcome.at_work
+    return Record(
+        cell=cell,
+        status=status,
+        stage=announcement.stage if announcement and is_culprit else None,
+        message=message,
+        detail=log_tail(job, announcement) if is_culprit else "",
+        route=next(opset.route for opset in job.opsets if opset.opset == cell.opset),
+        log=announcement.log if announcement else f"{cell.model}/logs/model.log",
+        fingerprint=job.fingerprint,
+    )

@@ -1,0 +1,10 @@
+"""What can run an ONNX file: one protocol, one module per runtime.
+
+In: the path of a file and a `Device`. Out: a `Session`, or one of three exceptions that say whose
+fault it is. No torch here: any machine or older runtime can check an artifact.
+"""
+
+from exporter.runtimes.opening import open_session
+from exporter.runtimes.protocol import LoadFailure, RunFailure, Session, Unavailable
+
+__all__ = ["LoadFailure", "RunFailure", "Session", "Unavailable", "open_session"]

@@ -1,0 +1,134 @@
+"""ONNX Runtime: on the CPU, or on the execution provider that the device asks for.
+
+In: the path of a file and a `Device`. Out: a `Session` on that provider and no other: ONNX Runtime
+goes on with the CPU when a provider does not start, and a result from there proves nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+from onnx import TensorProto
+from onnx.helper import tensor_dtype_to_np_dtype
+
+from exporter.manifest import Device
+from exporter.runtimes.messages import first_line
+from exporter.runtimes.protocol import Array, LoadFailure, RunFailure, Unavailable
+
+_CPU = "CPUExecutionProvider"
+_ERRORS_ONLY = 3
+_BFLOAT16 = tensor_dtype_to_np_dtype(TensorProto.BFLOAT16)
+
+
+def version() -> str:
+    """The version of ONNX Runtime."""
+    return str(onnxruntime.__version__)
+
+
+class OnnxRuntimeSession:
+    """A file loaded by ONNX Runtime; see `Session`."""
+
+    def __init__(self, path: Path, device: Device, *, threads: int = 1) -> None:
+        """Loads the file.
+
+        Args:
+            path: The `.onnx` file; external data is read from its folder.
+            device: Its providers, first choice first; none means the CPU.
+            threads: For one operator. One, since several workers run at once.
+
+        Raises:
+            Unavailable: where the first provider is missing, or does not start.
+            LoadFailure: where ONNX Runtime refuses the file.
+        """
+        providers = list(device.providers) or [_CPU]
+        _require(providers[0])
+        self._path = path
+        try:
+            self._session = _open(str(path), providers, threads)
+        except Exception as error:  # pybind11 classes with no base of their own
+            if providers[0] != _CPU and not _starts(providers):
+                message = f"{providers[0]} does not start on this machine"
+                raise Unavailable(f"{message}: {first_line(error, path)}") from error
+            raise LoadFailure(first_line(error, path)) from error
+        at_work = self._session.get_providers()
+        if at_work[:1] != providers[:1]:
+            raise Unavailable(
+                f"{providers[0]} does not start on this machine: "
+                f"ONNX Runtime went on with {', '.join(at_work)}"
+            )
+
+    @property
+    def output_names(self) -> Sequence[str]:
+        """Names of the outputs, in the order of the file."""
+        return tuple(output.name for output in self._session.get_outputs())
+
+    def run(self, inputs: Mapping[str, Array]) -> Sequence[Array]:
+        """Outputs in the order of the file.
+
+        Raises:
+            RunFailure: where ONNX Runtime fails on these inputs.
+        """
+        try:
+            if self._has_bfloat16():
+                return self._run_by_values(inputs)
+            outputs: Sequence[Array] = self._session.run(None, dict(inputs))
+        except Exception as error:
+            raise RunFailure(first_line(error, self._path)) from error
+        return outputs
+
+    def _has_bfloat16(self) -> bool:
+        ends = (*self._session.get_inputs(), *self._session.get_outputs())
+        return any("bfloat16" in end.type for end in ends)
+
+    def _run_by_values(self, inputs: Mapping[str, Array]) -> Sequence[Array]:
+        """`run` knows no bfloat16, since numpy has none; values with a type of ONNX's do."""
+        values = {name: _to_value(array) for name, array in inputs.items()}
+        return [_to_array(value) for value in self._session.run_with_ort_values(None, values)]
+
+
+def _require(provider: str) -> None:
+    available = onnxruntime.get_available_providers()
+    if provider not in available:
+        raise Unavailable(
+            f"this ONNX Runtime has no {provider}; it has {', '.join(sorted(available))}"
+        )
+
+
+def _open(model: str | bytes, providers: list[str], threads: int) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = _ERRORS_ONLY
+    # Without this, a provider that fails is replaced by the CPU, with a line on stdout.
+    return onnxruntime.InferenceSession(model, options, providers=providers, enable_fallback=0)
+
+
+def _starts(providers: list[str]) -> bool:
+    """Whether the provider takes a model that every provider takes: else it is not the file."""
+    from onnx import parser
+
+    text = '<ir_version: 7, opset_import: ["" : 13]> g (float[1] x) => (float[1] y) {y = Relu(x)}'
+    try:
+        session = _open(parser.parse_model(text).SerializeToString(), providers, 1)
+    except Exception:  # noqa: BLE001 - see above
+        return False
+    return bool(session.get_providers()[:1] == providers[:1])
+
+
+def _to_value(array: Array) -> onnxruntime.OrtValue:
+    if array.dtype == _BFLOAT16:
+        bits = np.ascontiguousarray(array).view(np.uint16)
+        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, TensorProto.BFLOAT16)
+    return onnxruntime.OrtValue.ortvalue_from_numpy(array)
+
+
+def _to_array(value: onnxruntime.OrtValue) -> Array:
+    if value.element_type() != TensorProto.BFLOAT16:
+        array: Array = value.numpy()
+        return array
+    data = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
+    return np.frombuffer(data, dtype=_BFLOAT16).reshape(value.shape())

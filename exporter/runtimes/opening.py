@@ -1,0 +1,37 @@
+"""The choice of the runtime for a device.
+
+In: the path of a file and a `Device`. Out: a `Session`. A runtime is imported when a device asks
+for it, so that one that is not installed costs only its own cells.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import assert_never
+
+from exporter.manifest import Device
+from exporter.runtimes.protocol import Session, Unavailable
+
+
+def open_session(path: Path, device: Device) -> Session:
+    """Loads the file on the device.
+
+    Raises:
+        Unavailable: where this machine lacks the runtime or the device.
+        LoadFailure: where the runtime refuses the file.
+    """
+    match device.runtime:
+        case "onnxruntime":
+            try:
+                from exporter.runtimes.onnxruntime import OnnxRuntimeSession
+            except ImportError as error:
+                raise Unavailable(f"onnxruntime cannot be imported: {error}") from error
+            return OnnxRuntimeSession(path, device)
+        case "reference":
+            from exporter.runtimes.reference import ReferenceSession
+
+            return ReferenceSession(path)
+        case "openvino" | "backend":
+            raise Unavailable(f"the runtime '{device.runtime}' is not supported yet")
+        case _:
+            assert_never(device.runtime)

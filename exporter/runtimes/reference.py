@@ -1,0 +1,61 @@
+"""onnx.reference: the specification's own evaluator, slow and without any optimisation.
+
+In: the path of a file. Out: a `Session`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx.reference import ReferenceEvaluator
+
+from exporter.runtimes.messages import first_line
+from exporter.runtimes.protocol import Array, LoadFailure, RunFailure
+
+
+def version() -> str:
+    """The version of onnx."""
+    return str(onnx.__version__)
+
+
+class ReferenceSession:
+    """A file loaded by onnx.reference; see `Session`."""
+
+    def __init__(self, path: Path) -> None:
+        """Loads the file with its external data.
+
+        Raises:
+            LoadFailure: where it cannot be read, or holds an operator that has no implementation.
+        """
+        self._path = path
+        try:
+            self._evaluator = ReferenceEvaluator(str(path))
+        except Exception as error:  # operators are looked up by code of any kind
+            raise LoadFailure(first_line(error, path)) from error
+
+    @property
+    def output_names(self) -> Sequence[str]:
+        """Names of the outputs, in the order of the file."""
+        return tuple(self._evaluator.output_names)
+
+    def run(self, inputs: Mapping[str, Array]) -> Sequence[Array]:
+        """Outputs in the order of the file.
+
+        Raises:
+            RunFailure: where an operator fails on these inputs.
+        """
+        try:
+            with np.errstate(all="ignore"):
+                outputs = self._evaluator.run(None, dict(inputs))
+        except Exception as error:  # operators are numpy code that raises anything
+            raise RunFailure(first_line(error, self._path)) from error
+        return [_tensor(value) for value in outputs]
+
+
+def _tensor(value: Any) -> Array:
+    # Some operators give a number of numpy's where the graph says a tensor of rank 0.
+    return np.asarray(value) if np.isscalar(value) else value

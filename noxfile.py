@@ -1,0 +1,106 @@
+"""Every command of the project, each in an environment that nox builds with pip.
+
+All sessions share one environment, because torch is most of its cost. It is built once, under
+`constraints.txt`, and built again when a file that defines it changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+nox.options.default_venv_backend = "virtualenv"
+nox.options.reuse_venv = "yes"
+nox.options.sessions = ["lint", "types", "layers", "tests"]
+nox.options.error_on_missing_interpreters = True
+
+ROOT = Path(__file__).parent
+#: The files that define the environment.
+DEFINITION = ("pyproject.toml", "constraints.txt", "noxfile.py")
+
+
+class Environment:
+    """The shared environment, once its session has run."""
+
+    location = Path()
+
+    @classmethod
+    def run(cls, session: nox.Session, program: str, *arguments: str) -> None:
+        """Runs a program that is installed in it."""
+        programs = cls.location / ("Scripts" if sys.platform == "win32" else "bin")
+        session.run(str(programs / program), *arguments, external=True)
+
+
+def definition() -> str:
+    """What the environment must have been made from."""
+    digest = hashlib.sha256(sys.version.encode())
+    for name in DEFINITION:
+        digest.update((ROOT / name).read_bytes())
+    return digest.hexdigest()
+
+
+@nox.session
+def environment(session: nox.Session) -> None:
+    """Build the environment that all sessions share."""
+    Environment.location = Path(session.virtualenv.location)
+    stamp = Environment.location / "definition"
+    if stamp.is_file() and stamp.read_text() == definition():
+        session.log("the environment is up to date")
+        return
+    stamp.unlink(missing_ok=True)
+    groups = nox.project.dependency_groups(nox.project.load_toml(ROOT / "pyproject.toml"), "dev")
+    session.install("-c", "constraints.txt", "-e", ".[export]", *groups)
+    stamp.write_text(definition())
+
+
+@nox.session(venv_backend="none", requires=["environment"])
+def export(session: nox.Session) -> None:
+    """Build and prove every file; `-- 'alexnet/*'` selects cells."""
+    Environment.run(session, "exporter", "export", *session.posargs)
+
+
+@nox.session(venv_backend="none", requires=["environment"])
+def report(session: nox.Session) -> None:
+    """Write the reports from the results."""
+    Environment.run(session, "exporter", "report", *session.posargs)
+
+
+@nox.session(venv_backend="none", requires=["environment"])
+def gate(session: nox.Session) -> None:
+    """Hold the results against the accepted baseline."""
+    Environment.run(session, "exporter", "gate", *session.posargs)
+
+
+@nox.session(venv_backend="none", requires=["environment"])
+def baseline(session: nox.Session) -> None:
+    """Accept the results as the new baseline."""
+    Environment.run(session, "exporter", "baseline", *session.posargs)
+
+
+@nox.session(venv_backend="none", requires=["environment"])
+def tests(session: nox.Session) -> None:
+    """Run the tests; `-- tests/unit` selects."""
+    Environment.run(session, "pytest", *(session.posargs or ["-n", "2", "--dist", "loadfile"]))
+
+
+@nox.session(venv_backend="none", requires=["environment"])
+def lint(session: nox.Session) -> None:
+    """Check style and format."""
+    Environment.run(session, "ruff", "check")
+    Environment.run(session, "ruff", "format", "--check")
+
+
+@nox.session(venv_backend="none", requires=["environment"])
+def types(session: nox.Session) -> None:
+    """Check types."""
+    Environment.run(session, "mypy")
+
+
+@nox.session(venv_backend="none", requires=["environment"])
+def layers(session: nox.Session) -> None:
+    """Check that imports go one way."""
+    Environment.run(session, "lint-imports", "--no-logo")

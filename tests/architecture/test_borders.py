@@ -1,0 +1,76 @@
+"""Only the command line prints, exits and reads the environment."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "exporter"
+INNER = sorted(
+    path
+    for path in PACKAGE.rglob("*.py")
+    if not path.is_relative_to(PACKAGE / "cli") and path != PACKAGE / "__main__.py"
+)
+#: A worker is a program of its own: its output is its log, and it ends itself.
+WORKER = {"sys.stdout", "sys.stderr"}
+ENTRY = WORKER | {"sys.argv", "sys.exit", "os._exit"}
+FORBIDDEN = {
+    "print",
+    "exit",
+    "quit",
+    "sys.exit",
+    "sys.stdout",
+    "sys.stderr",
+    "sys.argv",
+    "os._exit",
+    "os.environ",
+    "os.getenv",
+    "os.environb",
+    "os.putenv",
+    "SystemExit",
+}
+
+
+def border_crossings(source: str) -> Iterator[str]:
+    """Every use of a forbidden name in `source`."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Name) and node.id in FORBIDDEN:
+            yield node.id
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "input":
+            yield "input"
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            name = f"{node.value.id}.{node.attr}"
+            if name in FORBIDDEN:
+                yield name
+        elif isinstance(node, ast.ImportFrom):
+            yield from (
+                name
+                for name in (f"{node.module}.{alias.name}" for alias in node.names)
+                if name in FORBIDDEN
+            )
+
+
+@pytest.mark.parametrize("path", INNER, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_inner_modules_neither_print_nor_exit_nor_read_the_environment(path: Path) -> None:
+    allowed: set[str] = set()
+    if path.is_relative_to(PACKAGE / "worker"):
+        allowed = ENTRY if path.name == "__main__.py" else WORKER
+    assert set(border_crossings(path.read_text(encoding="utf-8"))) <= allowed
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "print('x')",
+        "input('x')",
+        "import os\nos.environ['A']",
+        "from os import environ",
+        "import sys\nsys.exit(1)",
+        "raise SystemExit",
+    ],
+)
+def test_the_search_finds_each_way(source: str) -> None:
+    assert list(border_crossings(source))

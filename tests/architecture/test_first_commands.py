@@ -1,0 +1,30 @@
+"""A fresh clone needs two commands, and continuous integration runs the same ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+EXPORT = "python -m pip install nox && python -m nox -s export"
+TESTS = "python -m pip install nox && python -m nox -s tests"
+
+
+def lines(name: str) -> list[str]:
+    return [line.strip() for line in (ROOT / name).read_text(encoding="utf-8").splitlines()]
+
+
+def test_readme_starts_with_the_two_commands() -> None:
+    commands = [line for line in lines("README.md") if line.startswith("python -m")]
+    assert commands[:2] == [EXPORT, TESTS]
+
+
+def test_ci_runs_the_test_command_of_the_readme() -> None:
+    assert TESTS in lines(".ci/run")
+
+
+def test_every_dependency_is_pinned() -> None:
+    pinned = {line.partition("==")[0].lower() for line in lines("constraints.txt") if "==" in line}
+    needed = {"torch", "onnx", "onnxruntime", "onnxscript", "pydantic", "click", "rich", "jinja2"}
+    needed |= {"pytest", "ruff", "mypy", "import-linter", "hypothesis", "tomli", "filelock"}
+    assert needed <= pinned
+    assert all("+" not in line and "://" not in line for line in lines("constraints.txt"))

@@ -1,0 +1,87 @@
+"""The parent works where none of the worker's packages can be imported."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("numpy", "onnx", "onnxruntime", "onnxscript", "torch")
+BLOCKED_MAIN = f"""
+import sys
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {HEAVY!r}:
+            raise ImportError(f"{{name}} is blocked")
+
+sys.meta_path.insert(0, Blocker())
+from exporter.cli import main
+main()
+"""
+
+
+def run_blocked(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", BLOCKED_MAIN, *arguments],
+        cwd=root,
+        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with one model, exported at one opset, and its baseline."""
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "pyproject.toml").write_text("[tool.exporter]\n")
+    (tmp_path / "manifests" / "tiny.toml").write_text(
+        """
+format = 1
+
+[models.tiny]
+source = "tiny.py:Tiny"
+inputs = [{ name = "x", shape = ["batch", 2] }]
+outputs = [{ name = "y", shape = ["batch", 2] }]
+opsets = 18
+"""
+    )
+    (tmp_path / "manifests" / "tiny.py").write_text("class Tiny: ...\n")
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build" / "results.json").write_text(
+        json.dumps({"format": 1, "tools": {}, "records": []})
+    )
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "shown"),
+    [
+        (["list"], 0, "tiny"),
+        (["plan"], 0, "tiny/18/cpu"),
+        (["report"], 0, "COMPATIBILITY.md"),
+        (["gate"], 1, "no baseline yet"),
+        (["export", "--dry-run"], 0, "tiny/18/cpu"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_commands_need_none_of_the_heavy_packages(
+    project: Path, arguments: list[str], code: int, shown: str
+) -> None:
+    ran = run_blocked(project, *arguments)
+    assert shown in ran.stdout + ran.stderr
+    assert ran.returncode == code
+    assert "Traceback" not in ran.stderr
+
+
+def test_the_blocker_blocks() -> None:
+    program = BLOCKED_MAIN.replace("from exporter.cli import main\nmain()", "import numpy")
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert ran.returncode == 1
+    assert b"numpy is blocked" in ran.stderr

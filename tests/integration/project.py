@@ -1,0 +1,100 @@
+"""A project of tiny models, each of which ends in another way, and the command run on it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+MODELS = """
+import os
+import signal
+import time
+from pathlib import Path
+
+import torch
+from torch import nn
+
+
+class Good(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.linear(x)
+
+
+class SegfaultsOnce(Good):
+    '''Dies in the first export, and only there.'''
+
+    def forward(self, x):
+        marker = Path(__file__).with_name("died")
+        if torch.onnx.is_in_onnx_export() and not marker.exists():
+            marker.touch()
+            print("about to die", flush=True)
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return super().forward(x)
+
+
+class Exits(Good):
+    def forward(self, x):
+        os._exit(0)
+
+
+class Sleeps(Good):
+    def forward(self, x):
+        if torch.onnx.is_in_onnx_export():
+            time.sleep(300)
+        return super().forward(x)
+
+
+class Raises(Good):
+    def forward(self, x):
+        raise RuntimeError("no \\x1b[31mway")
+"""
+
+ENTRY = """
+[models.{id}]
+source = "models.py:{source}"
+inputs = [{{ name = "x", shape = ["batch", 4] }}]
+outputs = [{{ name = "y", shape = ["batch", 3] }}]
+opsets = {opsets}
+timeout = "{timeout}"
+"""
+
+
+def make_project(root: Path, **sources: str) -> Path:
+    """A project with a model for each `id = "Source"`; `sleeps` has a short time."""
+    (root / "manifests").mkdir(parents=True)
+    (root / "pyproject.toml").write_text("[tool.exporter]\n", encoding="utf-8")
+    (root / "manifests" / "models.py").write_text(MODELS, encoding="utf-8")
+    entries = [
+        ENTRY.format(
+            id=id,
+            source=source,
+            opsets="[16, 17]",
+            timeout="15s" if source == "Sleeps" else "5m",
+        )
+        for id, source in sources.items()
+    ]
+    manifest = "format = 1\n" + "".join(entries)
+    (root / "manifests" / "tiny.toml").write_text(manifest, encoding="utf-8")
+    return root
+
+
+def exporter(root: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs the command in the project; its output is no terminal."""
+    inherited = {name: value for name, value in os.environ.items() if "GITHUB" not in name}
+    return subprocess.run(
+        [sys.executable, "-m", "exporter", *arguments],
+        cwd=root,
+        env={**inherited, "PYTHONPATH": str(ROOT), **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )

@@ -1,0 +1,278 @@
+"""The engine against workers that end in every way there is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from exporter.engine import Ended, LocalEngine, Outcome, Task, worker_environment
+from exporter.job import Announcement, Job, JobFolder, OpsetJob
+from exporter.manifest import Device
+from exporter.record import Record
+from tests.unit.factory import DYNAMO, make_spec
+
+PRELUDE = """
+import json, os, pathlib, signal, subprocess, sys, time
+job = json.loads(pathlib.Path(sys.argv[-1]).read_text())
+folder = pathlib.Path(job["folder"])
+model = job["spec"]["id"]
+
+def cell(opset):
+    return {"model": model, "opset": opset, "device": "cpu"}
+
+def put(path, value):
+    path.parent.mkdir(exist_ok=True)
+    fresh = path.with_suffix(".fresh")
+    fresh.write_text(json.dumps(value))
+    fresh.rename(path)
+
+def announce(*opsets, stage="convert"):
+    cells = [cell(opset) for opset in opsets]
+    put(folder / "at_work.json", {"stage": stage, "cells": cells, "log": f"{model}/logs/model.log"})
+
+def record(opset):
+    put(folder / "records" / f"{opset}.cpu.json", {"cell": cell(opset), "status": "pass"})
+"""
+
+
+class Heard:
+    """A listener that writes down what it hears."""
+
+    def __init__(self, answer: Callable[[Outcome], Task | None] = lambda outcome: None) -> None:
+        self.outcomes: list[Outcome] = []
+        self.records: list[str] = []
+        self.announcements: list[Announcement] = []
+        self._answer = answer
+
+    def at_work(self, announcement: Announcement) -> None:
+        self.announcements.append(announcement)
+
+    def recorded(self, record: Record) -> None:
+        self.records.append(str(record.cell))
+
+    def ended(self, outcome: Outcome) -> Task | None:
+        self.outcomes.append(outcome)
+        return self._answer(outcome)
+
+
+def task(tmp_path: Path, *, model: str = "tiny", seconds: float = 30.0) -> Task:
+    spec = make_spec(model, timeout=seconds)
+    folder = tmp_path / model
+    folder.mkdir(exist_ok=True)
+    devices = (Device(name="cpu", runtime="onnxruntime"),)
+    job = Job(
+        spec=spec,
+        root=str(tmp_path),
+        build=str(tmp_path),
+        folder=str(folder),
+        opsets=tuple(OpsetJob(opset=opset, route=DYNAMO, devices=devices) for opset in spec.opsets),
+    )
+    return Task(job=job, seconds=seconds)
+
+
+def engine(tmp_path: Path, body: str, *, limit: int = 2) -> LocalEngine:
+    worker = tmp_path / "worker.py"
+    worker.write_text(PRELUDE + textwrap.dedent(body))
+    environment = worker_environment({**os.environ, "GITHUB_TOKEN": "secret"})
+    return LocalEngine(limit, environment, [sys.executable, "-S", str(worker)])
+
+
+def run_one(tmp_path: Path, body: str, *, seconds: float = 30.0) -> tuple[Outcome, Heard]:
+    heard = Heard()
+    engine(tmp_path, body).run([task(tmp_path, seconds=seconds)], heard)
+    [outcome] = heard.outcomes
+    return outcome, heard
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process is still there after the moment that a kill takes."""
+    for _ in range(50):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return False
+        if state == "Z":
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def test_a_worker_that_finishes(tmp_path: Path) -> None:
+    body = """
+        for opset in (17, 18):
+            announce(opset)
+            record(opset)
+            time.sleep(0.25)
+    """
+    outcome, heard = run_one(tmp_path, body)
+    assert (outcome.ended, outcome.code) == (Ended.EXITED, 0)
+    assert [a.cells[0].opset for a in heard.announcements] == [17, 18]
+    # Of the last cell only the end of the worker tells that its record counts.
+    assert heard.records == ["tiny/17/cpu"]
+
+
+def test_an_early_exit_with_code_0_is_told_with_the_cells_at_work(tmp_path: Path) -> None:
+    outcome, _ = run_one(tmp_path, "announce(17)\nos._exit(0)")
+    assert (outcome.ended, outcome.code) == (Ended.EXITED, 0)
+    assert outcome.at_work is not None
+    assert [str(cell) for cell in outcome.at_work.cells] == ["tiny/17/cpu"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL, signal.SIGABRT])
+def test_a_signal_is_told_apart_from_an_exit(tmp_path: Path, number: signal.Signals) -> None:
+    outcome, _ = run_one(tmp_path, f"announce(17)\nos.kill(os.getpid(), {int(number)})")
+    assert (outcome.ended, outcome.code) == (Ended.SIGNAL, number)
+
+
+def test_no_announcement_of_an_earlier_worker_counts(tmp_path: Path) -> None:
+    first = task(tmp_path)
+    JobFolder(Path(first.job.folder)).announcement.write_text(
+        '{"stage": "convert", "cells": [], "log": "old"}'
+    )
+    outcome, _ = run_one(tmp_path, "sys.exit(4)")
+    assert outcome.at_work is None
+    assert outcome.code == 4
+
+
+def test_timeout_ends_the_whole_group_even_if_it_ignores_requests(tmp_path: Path) -> None:
+    body = """
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"])
+        put(folder / "pids.json", [os.getpid(), child.pid])
+        announce(17)
+        time.sleep(60)
+    """
+    started = time.monotonic()
+    outcome, _ = run_one(tmp_path, body, seconds=1.0)
+    assert outcome.ended is Ended.TIMEOUT
+    assert time.monotonic() - started < 20
+    worker, child = map(int, (tmp_path / "tiny/pids.json").read_text().strip("[]").split(","))
+    assert not is_alive(worker)
+    assert not is_alive(child)
+
+
+def test_children_do_not_outlive_a_worker_that_ends_by_itself(tmp_path: Path) -> None:
+    body = """
+        child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"])
+        put(folder / "pids.json", [child.pid])
+    """
+    run_one(tmp_path, body)
+    assert not is_alive(int((tmp_path / "tiny/pids.json").read_text().strip("[]")))
+
+
+def test_output_without_end_goes_to_the_log_and_stalls_nothing(tmp_path: Path) -> None:
+    body = """
+        announce(17)
+        while True:
+            os.write(1, b"noise " * 1000)
+            os.write(2, b"noise " * 1000)
+    """
+    outcome, _ = run_one(tmp_path, body, seconds=1.0)
+    assert outcome.ended is Ended.TIMEOUT
+    assert (tmp_path / "tiny/logs/model.log").read_bytes().startswith(b"noise ")
+
+
+def test_a_log_that_grows_without_end_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("exporter.engine.watch._LOG_LIMIT", 100_000)
+    body = """
+        for _ in range(40):
+            os.write(1, b"x" * 10_000)
+            time.sleep(0.02)
+        os.write(1, b"the last words")
+    """
+    run_one(tmp_path, body)
+    log = (tmp_path / "tiny/logs/model.log").read_bytes()
+    assert len(log) < 300_000
+    assert log.endswith(b"the last words")
+
+
+def test_a_worker_sees_no_secret_and_no_terminal(tmp_path: Path) -> None:
+    body = """
+        put(folder / "seen.json", [dict(os.environ), sys.stdin.read(), os.getpgrp() == os.getpid()])
+    """
+    run_one(tmp_path, body)
+    seen = (tmp_path / "tiny/seen.json").read_text()
+    assert "secret" not in seen
+    assert '"OMP_NUM_THREADS": "1"' in seen
+    assert seen.endswith('"", true]')
+
+
+def test_no_more_workers_at_once_than_allowed(tmp_path: Path) -> None:
+    body = """
+        put(folder / "span.json", [time.monotonic(), 0])
+        start = time.monotonic()
+        time.sleep(0.3)
+        put(folder / "span.json", [start, time.monotonic()])
+    """
+    heard = Heard()
+    tasks = [task(tmp_path, model=f"m{index}") for index in range(3)]
+    engine(tmp_path, body, limit=1).run(tasks, heard)
+    spans = sorted(
+        tuple(map(float, path.read_text().strip("[]").split(",")))
+        for path in tmp_path.glob("m*/span.json")
+    )
+    assert len(spans) == len(heard.outcomes) == 3
+    assert all(one[1] <= two[0] for one, two in pairwise(spans))
+
+
+def test_the_listener_can_send_a_job_in_place_of_the_one_that_ended(tmp_path: Path) -> None:
+    again = task(tmp_path)
+    heard = Heard(lambda outcome: again if len(heard.outcomes) < 3 else None)
+    engine(tmp_path, "sys.exit(7)").run([again], heard)
+    assert [outcome.code for outcome in heard.outcomes] == [7, 7, 7]
+
+
+def test_ctrl_c_leaves_nothing_running_and_tells_of_each_job(tmp_path: Path) -> None:
+    body = """
+        put(folder / "pids.json", [os.getpid()])
+        announce(17)
+        record(17)
+        announce(18)
+        time.sleep(60)
+    """
+    heard = Heard()
+
+    def interrupt() -> None:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline and len(list(tmp_path.glob("m*/records/*.json"))) < 2:
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        engine(tmp_path, body).run([task(tmp_path, model=f"m{n}") for n in range(3)], heard)
+    thread.join()
+    assert [outcome.ended for outcome in heard.outcomes] == [Ended.INTERRUPTED] * 2
+    pids = [int(path.read_text().strip("[]")) for path in tmp_path.glob("m*/pids.json")]
+    assert len(pids) == 2
+    assert not any(is_alive(pid) for pid in pids)
+
+
+def test_an_error_of_the_listener_leaves_nothing_running(tmp_path: Path) -> None:
+    body = """
+        put(folder / "pids.json", [os.getpid()])
+        if model == "m0":
+            while not (folder.parent / "m1/pids.json").exists():
+                time.sleep(0.01)
+            sys.exit(0)
+        time.sleep(60)
+    """
+
+    def fail(outcome: Outcome) -> Task | None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        engine(tmp_path, body).run([task(tmp_path, model=f"m{n}") for n in range(2)], Heard(fail))
+    assert not is_alive(int((tmp_path / "m1/pids.json").read_text().strip("[]")))

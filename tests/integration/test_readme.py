@@ -1,0 +1,31 @@
+"""The README's example works as it stands there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from exporter.record import Status, read_run
+from tests.integration.project import ROOT, exporter
+
+
+def block(language: str) -> str:
+    """The README's first block in that language."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    found = re.search(rf"^```{language}\n(.*?)^```$", readme, re.DOTALL | re.MULTILINE)
+    assert found
+    return found.group(1)
+
+
+def test_the_example_is_green_by_both_exporters(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.exporter]\n")
+    (tmp_path / "manifests" / "models").mkdir(parents=True)
+    (tmp_path / "manifests" / "models" / "mine.py").write_text(block("python"))
+    (tmp_path / "manifests" / "mine.toml").write_text(block("toml"))
+    command = exporter(tmp_path, "export", "classifier", "--opset", "9", "--opset", "21")
+    assert command.returncode == 0, command.stdout + command.stderr
+    records = read_run(tmp_path / "build/results.json").by_cell()
+    assert {name: record.status for name, record in records.items()} == {
+        "classifier/9/cpu": Status.PASS,
+        "classifier/21/cpu": Status.PASS,
+    }

@@ -1,0 +1,163 @@
+"""From the first export to the gate that stops a broken model, as a person would do it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from exporter.record import read_run
+from tests.integration.project import ROOT, exporter, make_project
+
+
+@pytest.fixture(scope="module")
+def accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with one model whose results are the baseline."""
+    root = make_project(tmp_path_factory.mktemp("workflow") / "project", good="Good")
+    for arguments in (["export"], ["baseline"], ["gate"]):
+        command = exporter(root, *arguments)
+        assert command.returncode == 0, command.stdout + command.stderr
+    return root
+
+
+def test_a_model_that_breaks_is_stopped_by_the_gate(accepted: Path, tmp_path: Path) -> None:
+    source = accepted / "manifests/models.py"
+    before = source.read_text()
+    source.write_text(before.replace("self.linear(x)", "self.linear(x) if len(x) == 3 else 0 * x"))
+    try:
+        stale = exporter(accepted, "gate")
+        assert stale.returncode == 1
+        assert "models.py changed since it was exported" in stale.stderr
+        assert exporter(accepted, "export").returncode == 1
+        summary = tmp_path / "summary.md"
+        gate = exporter(accepted, "gate", GITHUB_STEP_SUMMARY=str(summary))
+        assert gate.returncode == 1
+        assert "good/16-17/cpu: newly red: pass -> " in gate.stdout
+        assert summary.read_text() == (accepted / "build/gate.md").read_text()
+        assert "good" in summary.read_text()
+    finally:
+        source.write_text(before)
+
+
+def test_a_selection_exports_one_cell_and_leaves_the_other_as_it_was(accepted: Path) -> None:
+    assert exporter(accepted, "export").returncode == 0
+    before = (accepted / "build/good/17.onnx").stat()
+    command = exporter(accepted, "export", "good/16")
+    assert command.returncode == 0, command.stdout + command.stderr
+    assert "1 cell: 1 pass" in command.stdout
+    assert (accepted / "build/good/17.onnx").stat().st_mtime_ns == before.st_mtime_ns
+    assert set(read_run(accepted / "build/results.json").by_cell()) == {
+        "good/16/cpu",
+        "good/17/cpu",
+    }
+    assert exporter(accepted, "gate").returncode == 0
+
+
+def test_the_same_records_give_the_same_reports(accepted: Path) -> None:
+    def pages() -> dict[str, bytes]:
+        return {str(p): p.read_bytes() for p in (accepted / "reports").rglob("*.md")}
+
+    assert exporter(accepted, "export").returncode == 0
+    first = pages()
+    assert exporter(accepted, "export").returncode == 0
+    assert pages() == first
+    assert exporter(accepted, "report").returncode == 0
+    assert pages() == first
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["export", "godo"], 3, "no cell matches 'godo'; did you mean 'good'?"),
+        (["export", "--opset", "9"], 3, "no model has opset 9"),
+        (["export", "--tag", "x"], 3, "no model has the tag 'x'"),
+        (["export", "--device", "cup"], 3, "did you mean 'cpu'?"),
+    ],
+)
+def test_a_selection_of_nothing_is_an_error(
+    accepted: Path, arguments: list[str], code: int, message: str
+) -> None:
+    command = exporter(accepted, *arguments)
+    assert (command.returncode, command.stdout) == (code, "")
+    assert message in command.stderr
+
+
+def test_an_unreadable_baseline_and_missing_results_have_their_codes(tmp_path: Path) -> None:
+    root = make_project(tmp_path / "project", good="Good")
+    assert exporter(root, "gate").returncode == 5
+    assert exporter(root, "baseline").returncode == 5
+    (root / "build").mkdir()
+    (root / "build/results.json").write_text('{"format": 1, "tools": {}, "records": []}')
+    assert exporter(root, "baseline").returncode == 1
+    (root / "reports").mkdir()
+    (root / "reports/baseline.json").write_text("{")
+    damaged = exporter(root, "gate")
+    assert damaged.returncode == 5
+    assert "baseline.json" in damaged.stderr
+    assert "Traceback" not in damaged.stderr
+
+
+def test_ctrl_c_ends_everything_and_keeps_what_is_done(tmp_path: Path) -> None:
+    root = make_project(tmp_path / "project", good="Good", sleeps="Sleeps")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "exporter", "export", "--jobs", "2"],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 120
+    while not (root / "build/good").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "kept" in errors
+    assert "Traceback" not in errors
+    assert set(read_run(root / "build/results.json").by_cell()) == {"good/16/cpu", "good/17/cpu"}
+    assert not _workers_in(root)
+
+
+def test_a_second_run_at_once_is_refused(tmp_path: Path) -> None:
+    root = make_project(tmp_path / "project", sleeps="Sleeps")
+    first = subprocess.Popen(
+        [sys.executable, "-m", "exporter", "export"],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 60
+    while not _workers_in(root, patience=0) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    second = exporter(root, "export")
+    assert second.returncode == 4
+    assert "another run is at work" in second.stderr
+    # Even where it cannot clean up, the workers end with it.
+    assert _workers_in(root, patience=0)
+    first.kill()
+    first.wait()
+    assert not _workers_in(root)
+
+
+def _workers_in(root: Path, patience: int = 50) -> list[int]:
+    """Processes whose command names the project, once they had a moment to end."""
+    for _ in range(patience + 1):
+        found = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                command = path.read_bytes()
+            except OSError:
+                continue
+            if b"exporter.worker" in command and str(root).encode() in command:
+                found.append(int(path.parent.name))
+        if not found:
+            return []
+        time.sleep(0.1)
+    return found

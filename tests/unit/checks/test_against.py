@@ -1,0 +1,292 @@
+"""`parity`, and what it shares with `axes` and `cases`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from exporter.checks import PARITY_CHECKS
+from exporter.checks.parity import Parity
+from exporter.checks.protocol import Subject
+from exporter.job import JobFolder
+from exporter.manifest import Case, Device, Input, Output, Tolerance
+from exporter.record import CheckResult, Status
+from exporter.runtimes import RunFailure, open_session
+from tests.unit.checks.subjects import (
+    Computes,
+    Gives,
+    as_kind,
+    at,
+    contract,
+    declared,
+    doubled,
+    draw,
+    make_reference,
+    make_subject,
+    subject,
+    value,
+    write,
+)
+
+CPU = Device(name="cpu", runtime="onnxruntime")
+
+
+def parity(subject: Subject, session: Any) -> CheckResult:
+    assert Parity().applies(subject)
+    return Parity()(subject, session, "cpu")
+
+
+# --- through ONNX Runtime and onnx.reference ------------------------------------------------------
+
+
+@pytest.mark.parametrize("runtime", ["onnxruntime", "reference"])
+def test_a_right_file_passes_everything(runtime: Any, tmp_path: Path) -> None:
+    case = as_kind(at(tmp_path, 2, 5), "case", "five")
+    samples = (declared(tmp_path), at(tmp_path, 1, 7), case)
+    here = subject(tmp_path, *samples, cases=(Case(name="five"),))
+    session = open_session(here.path, Device(name="here", runtime=runtime))
+    results = [check(here, session, "here") for check in PARITY_CHECKS if check.applies(here)]
+    assert [(result.check, result.status, result.message) for result in results] == [
+        (name, Status.PASS, "") for name in ("determinism", "power", "parity", "axes", "cases")
+    ]
+    assert results[2].metrics == {"samples": 1, "max_abs": 0.0, "of_limit": 0.0}
+
+
+@pytest.mark.parametrize("runtime", ["onnxruntime", "reference"])
+def test_a_file_with_another_weight_fails(runtime: Any, tmp_path: Path) -> None:
+    here = subject(tmp_path, declared(tmp_path))
+    content = here.path.read_bytes()
+    two, more = np.float32(2).tobytes(), np.float32(2.01).tobytes()
+    assert content.count(two) == 1
+    here.path.write_bytes(content.replace(two, more))
+    result = parity(here, open_session(here.path, Device(name="here", runtime=runtime)))
+    assert result.status is Status.FAIL
+    assert result.message.startswith("output 'y': error ")
+    assert "times the bound" in result.message
+
+
+# --- outputs --------------------------------------------------------------------------------------
+
+
+def test_the_message_of_a_wrong_value(tmp_path: Path) -> None:
+    here = subject(tmp_path, declared(tmp_path), tolerance=Tolerance(atol=0.01))
+    wrong = doubled(2)[1][0]
+    wrong[0, 1] = 5.0
+    before = draw(2)[0, 1] * 2
+    error = 5.0 - float(before)
+    result = parity(here, Gives(wrong))
+    assert result.status is Status.FAIL
+    assert result.message == (
+        f"output 'y': error {error:.2e} at [0, 1] (file 5, PyTorch {before:.6g}), "
+        f"{error / 0.01:.3g} times the bound 1.00e-02 (atol 0.01, rtol 0 by hand)"
+    )
+    assert result.metrics["max_abs"] == pytest.approx(error)
+    assert result.metrics["outside"] == pytest.approx(1 / 6)
+    assert {"mean_abs", "p99_abs", "max_rel", "needed_atol"} <= set(result.metrics)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_nan_and_inf_fail_under_any_tolerance(bad: float, tmp_path: Path) -> None:
+    here = subject(tmp_path, declared(tmp_path), tolerance=Tolerance(atol=1e30, outside=0.9))
+    wrong = doubled(2)[1][0]
+    wrong[1, 2] = bad
+    result = parity(here, Gives(wrong))
+    assert result.status is Status.FAIL
+    assert "NaN or Inf differ in 1 of 6 elements, first at [1, 2]" in result.message
+
+
+@pytest.mark.parametrize("outputs", [(), (doubled(2)[1][0],) * 2])
+def test_another_count_of_outputs_fails(outputs: tuple[Any, ...], tmp_path: Path) -> None:
+    result = parity(subject(tmp_path, declared(tmp_path)), Gives(*outputs))
+    assert result.status is Status.FAIL
+    assert result.message == f"the runtime gives {len(outputs)} outputs, declared 1"
+
+
+@pytest.mark.parametrize("names", [("z",), (), ("y", "y"), ("y", "z")])
+def test_other_names_of_outputs_fail(names: tuple[str, ...], tmp_path: Path) -> None:
+    result = parity(subject(tmp_path, declared(tmp_path)), Gives(doubled(2)[1][0], names=names))
+    assert result.status is Status.FAIL
+    assert result.message == f"the file's outputs are {', '.join(names) or 'none'}, declared y"
+
+
+def two_outputs(folder: Path) -> Subject:
+    x = draw(2)
+    sample = write(folder, 0, [x], [x + 1, x - 1])
+    outputs = (value(Output, "y", "batch, 3"), value(Output, "z", "batch, 3"))
+    return make_subject(
+        folder, spec=contract(outputs=outputs), reference=make_reference(sample, outputs=2)
+    )
+
+
+def test_swapped_outputs_fail(tmp_path: Path) -> None:
+    here, x = two_outputs(tmp_path), draw(2)
+    assert parity(here, Gives(x + 1, x - 1, names=("y", "z"))).status is Status.PASS
+    result = parity(here, Gives(x - 1, x + 1, names=("y", "z")))
+    assert result.status is Status.FAIL
+    assert result.message.startswith("output 'y': error 2.00e+00")
+    assert result.message.endswith("; 1 more problem")
+
+
+def test_the_second_output_is_compared_too(tmp_path: Path) -> None:
+    here, x = two_outputs(tmp_path), draw(2)
+    result = parity(here, Gives(x + 1, x, names=("y", "z")))
+    assert result.message.startswith("output 'z': error 1.00e+00")
+
+
+def test_a_failing_run_is_a_failing_check(tmp_path: Path) -> None:
+    def fails(x: Any) -> Any:
+        raise RunFailure("no kernel for this")
+
+    result = parity(subject(tmp_path, declared(tmp_path)), Computes(fails))
+    assert (result.status, result.message) == (Status.FAIL, "the runtime fails: no kernel for this")
+
+
+def test_inputs_are_given_by_their_names(tmp_path: Path) -> None:
+    a, b = draw(2, 1), draw(2, 2)
+    sample = write(tmp_path, 0, [a, b], [a - b])
+    inputs = (value(Input, "b", "batch, 3"), value(Input, "a", "batch, 3"))
+    here = subject(tmp_path, sample, inputs=inputs)
+    assert parity(here, Computes(lambda b, a: [b - a])).status is Status.PASS
+    assert parity(here, Computes(lambda b, a: [a - b])).status is Status.FAIL
+
+
+# --- the contract against PyTorch -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "said"),
+    [
+        ("batch, 4", "float32", "is declared [batch, 4] with batch=2, PyTorch gives [2, 3]"),
+        ("batch", "float32", "is declared [batch] with batch=2, PyTorch gives [2, 3]"),
+        ("batch, 3, 1", "float32", "is declared [batch, 3, 1] with batch=2, PyTorch gives [2, 3]"),
+        ("3, batch", "float32", "is declared [3, batch] with batch=2, PyTorch gives [2, 3]"),
+        ("n, n", "float32", "is declared [n, n] with n=2, PyTorch gives [2, 3]"),
+        ("batch, 3", "float64", "is declared float64, PyTorch gives float32"),
+        ("batch, 3", "int64", "is declared int64, PyTorch gives float32"),
+    ],
+)
+def test_a_file_as_pytorch_but_not_as_declared_fails(
+    shape: str, dtype: str, said: str, tmp_path: Path
+) -> None:
+    here = subject(tmp_path, declared(tmp_path), outputs=(value(Output, "y", shape, dtype),))
+    result = parity(here, Gives(doubled(2)[1][0]))
+    assert result.status is Status.FAIL
+    assert result.message == f"output 'y' {said}"
+
+
+@pytest.mark.parametrize("shape", ["batch, 3", "2, 3", "n, 3", "n, m", "batch, m"])
+def test_axes_that_only_outputs_have_are_whatever_pytorch_gives(shape: str, tmp_path: Path) -> None:
+    here = subject(tmp_path, declared(tmp_path), outputs=(value(Output, "y", shape),))
+    assert parity(here, Gives(doubled(2)[1][0])).status is Status.PASS
+
+
+def test_an_axis_of_two_outputs_has_one_size(tmp_path: Path) -> None:
+    x = draw(2)
+    sample = write(tmp_path, 0, [x], [x[:, :1].copy(), x])
+    outputs = (value(Output, "y", "batch, n"), value(Output, "z", "batch, n"))
+    here = make_subject(
+        tmp_path, spec=contract(outputs=outputs), reference=make_reference(sample, outputs=2)
+    )
+    result = parity(here, Gives(x[:, :1].copy(), x, names=("y", "z")))
+    assert result.status is Status.FAIL
+    assert result.message == (
+        "output 'z' is declared [batch, n] with batch=2, n=1, PyTorch gives [2, 3]"
+    )
+
+
+# --- float64 --------------------------------------------------------------------------------------
+
+
+def measured(folder: Path, noise: float | None, **fields: Any) -> Subject:
+    """PyTorch in float32 is off by 1e-3 in one element, of a scale of 4."""
+    exact = np.linspace(-4, 4, 60).reshape(20, 3)
+    expected = exact.astype(np.float32)
+    expected[7, 1] += 1e-3
+    sample = write(folder, 0, [draw(20)], [expected], exact=[exact], axes={"batch": 20})
+    return make_subject(
+        folder, spec=contract(**fields), reference=make_reference(sample, noise=(noise,))
+    )
+
+
+def off_by(error: float, place: tuple[int, int] = (3, 2)) -> Gives:
+    exact = np.linspace(-4, 4, 60).reshape(20, 3)
+    exact[place] += error
+    return Gives(exact.astype(np.float32))
+
+
+@pytest.mark.parametrize(("error", "passes"), [(7.9e-3, True), (8.1e-3, False)])
+def test_the_error_against_float64_may_be_eight_times_pytorchs(
+    error: float, passes: bool, tmp_path: Path
+) -> None:
+    here = measured(tmp_path, 1e-3 / 4)
+    result = parity(here, off_by(error))
+    assert (result.status is Status.PASS) is passes
+    assert result.metrics["of_noise"] == pytest.approx(error / 1e-3, rel=1e-3)
+    assert result.metrics["of_limit"] == pytest.approx(error / 8e-3, rel=1e-3)
+    if not passes:
+        assert result.message.endswith("times the bound 8.00e-03 (8 x PyTorch's own float32 noise)")
+
+
+def test_a_file_nearer_to_float64_than_pytorch_is_right(tmp_path: Path) -> None:
+    assert parity(measured(tmp_path, 1e-3 / 4), off_by(0.0)).metrics["of_noise"] < 1e-3
+
+
+def test_without_noise_float64_is_not_the_reference(tmp_path: Path) -> None:
+    """The worker found that float64 computes something else: its outputs must not be used."""
+    result = parity(measured(tmp_path, None), off_by(0.0))
+    assert result.status is Status.FAIL
+    assert "at [7, 1]" in result.message
+
+
+def test_by_hand_is_against_pytorchs_own_outputs(tmp_path: Path) -> None:
+    here = measured(tmp_path, 1e-3 / 4, tolerance=Tolerance(atol=5e-4))
+    result = parity(here, off_by(0.0))
+    assert result.status is Status.FAIL
+    assert "at [7, 1]" in result.message
+
+
+def test_zeros_are_compared_with_pytorchs_own(tmp_path: Path) -> None:
+    """In float64 nothing but zeros is left of an output that is 1e-30 in float32."""
+    tiny = np.full((20, 3), 1e-30, np.float32)
+    sample = write(tmp_path, 0, [draw(20)], [tiny], exact=[np.zeros((20, 3))], axes={"batch": 20})
+    here = make_subject(tmp_path, reference=make_reference(sample, noise=(0.0,)))
+    assert parity(here, Gives(tiny.copy())).status is Status.PASS
+    assert parity(here, Gives(tiny * 2)).status is Status.FAIL
+
+
+# --- samples --------------------------------------------------------------------------------------
+
+
+def test_no_declared_sample_is_no_pass(tmp_path: Path) -> None:
+    result = parity(subject(tmp_path, at(tmp_path, 1, 7)), Gives())
+    assert result.status is Status.ERROR
+    assert "nothing was compared" in result.message
+
+
+@pytest.mark.parametrize("name", ["input_0.pb", "output_0.pb"])
+def test_a_damaged_sample_is_no_fault_of_the_file(name: str, tmp_path: Path) -> None:
+    here = subject(tmp_path, declared(tmp_path))
+    (JobFolder(tmp_path).sample(0) / name).write_bytes(b"\x08")
+    result = parity(here, Gives(doubled(2)[1][0]))
+    assert result.status is Status.ERROR
+    assert result.message.startswith("PyTorch's outputs cannot be read: test_data_set_0")
+
+
+def test_integers_are_exact_under_any_tolerance(tmp_path: Path) -> None:
+    x = draw(2)
+    sample = write(tmp_path, 0, [x], [np.argmax(x, axis=1)])
+    outputs = (value(Output, "y", "batch", "int64"),)
+    here = subject(tmp_path, sample, outputs=outputs, tolerance=Tolerance(atol=10.0, outside=0.9))
+    assert parity(here, Gives(np.argmax(x, axis=1))).status is Status.PASS
+    result = parity(here, Gives(np.argmax(x, axis=1) + 1))
+    assert result.status is Status.FAIL
+    assert "2 of 2 elements differ" in result.message
+
+
+def test_an_empty_batch_passes(tmp_path: Path) -> None:
+    here = subject(tmp_path, as_kind(at(tmp_path, 1, 0), "declared", "declared"))
+    assert parity(here, Gives(np.zeros((0, 3), np.float32))).status is Status.PASS
+    assert parity(here, Gives(np.zeros((0, 4), np.float32))).status is Status.FAIL

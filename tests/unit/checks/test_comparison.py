@@ -1,0 +1,287 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from onnx import TensorProto
+from onnx.helper import tensor_dtype_to_np_dtype
+
+from exporter.checks.comparison import Comparison, compare, scale_of
+from exporter.checks.tolerance import Limit
+
+BFLOAT16 = tensor_dtype_to_np_dtype(TensorProto.BFLOAT16)
+FLOATS = ["float16", BFLOAT16, "float32", "float64", "complex64", "complex128"]
+INTEGERS = ["int8", "uint8", "int32", "int64", "uint64", "bool"]
+NAN, INF = np.nan, np.inf
+
+
+def limit(atol: float = 0.0, rtol: float = 0.0, outside: float = 0.0, **fields: Any) -> Limit:
+    return Limit(atol=atol, rtol=rtol, outside=outside, why="by hand", **fields)
+
+
+def against(actual: Any, expected: Any, bound: Limit | None = None, **fields: Any) -> Comparison:
+    """Compares with PyTorch's own outputs as the reference."""
+    return compare(actual, expected, bound or limit(), fields.get("exact", expected))
+
+
+def floats(*values: float, dtype: Any = np.float32) -> Any:
+    return np.array(values).astype(dtype)
+
+
+# --- what is equal passes -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (1,), (2, 3)])
+def test_equal_floats_pass_without_any_tolerance(dtype: Any, shape: tuple[int, ...]) -> None:
+    array = np.full(shape, 1.5).astype(dtype)
+    found = against(array, array.copy())
+    assert (found.problem, found.max_abs, found.of_limit) == ("", 0.0, 0.0)
+
+
+@pytest.mark.parametrize("dtype", [*INTEGERS, "U3"])
+@pytest.mark.parametrize("shape", [(), (0,), (2, 3)])
+def test_equal_integers_pass(dtype: str, shape: tuple[int, ...]) -> None:
+    array = np.ones(shape).astype(dtype)
+    assert compare(array, array.copy(), None, array) == Comparison()
+
+
+def test_equal_nan_and_inf_pass_beside_equal_numbers() -> None:
+    array = floats(NAN, INF, -INF, 1.0)
+    found = against(array, array.copy())
+    assert (found.problem, found.max_abs, found.of_limit) == ("", 0.0, 0.0)
+
+
+# --- kind and shape -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("other", ["float64", "float16", BFLOAT16, "int32", "bool"])
+def test_another_dtype_fails_even_with_equal_values(other: Any) -> None:
+    array = floats(0.0, 1.0)
+    found = against(array.astype(other), array, limit(atol=INF))
+    assert found.problem == f"{np.dtype(other).name}, PyTorch gives float32"
+    assert found.of_limit == INF
+
+
+@pytest.mark.parametrize("shape", [(6,), (3, 2), (1, 2, 3), (2, 3, 1), (1, 1), (2, 2)])
+def test_another_shape_fails_even_where_it_broadcasts(shape: tuple[int, ...]) -> None:
+    found = against(np.ones(shape, np.float32), np.ones((2, 3), np.float32), limit(atol=INF))
+    assert found.problem == f"shape {list(shape)}, PyTorch gives [2, 3]"
+
+
+def test_empty_against_full_fails() -> None:
+    found = against(np.ones((0, 3), np.float32), np.ones((2, 3), np.float32), limit(atol=INF))
+    assert found.problem == "shape [0, 3], PyTorch gives [2, 3]"
+
+
+@pytest.mark.parametrize("thing", [[1.0], None, {"y": 1}, 1.0, np.float32(1)])
+def test_what_is_no_tensor_fails(thing: object) -> None:
+    found = against(thing, floats(1.0), limit(atol=INF))
+    assert found.problem == f"no tensor but a {type(thing).__name__}"
+
+
+# --- NaN and Inf ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float16", BFLOAT16, "float32", "float64"])
+@pytest.mark.parametrize("one", [NAN, INF, -INF, 1.0])
+@pytest.mark.parametrize("other", [NAN, INF, -INF, 1.0])
+def test_nan_and_inf_never_stand_for_anything_else(dtype: Any, one: float, other: float) -> None:
+    same = one == other or (np.isnan(one) and np.isnan(other))
+    found = against(
+        floats(0.0, one, dtype=dtype), floats(0.0, other, dtype=dtype), limit(INF, 0.0, 0.9)
+    )
+    assert bool(found.problem) is not same
+    if not same:
+        assert found.problem.startswith("NaN or Inf differ in 1 of 2 elements, first at [1] (file ")
+
+
+def test_the_message_names_the_place_and_both_values() -> None:
+    actual, expected = np.zeros((2, 3), np.float32), np.zeros((2, 3), np.float32)
+    actual[1, 2], expected[1, 2] = INF, -INF
+    assert against(actual, expected).problem == (
+        "NaN or Inf differ in 1 of 6 elements, first at [1, 2] (file inf, PyTorch -inf)"
+    )
+
+
+def test_nan_in_the_imaginary_part_fails() -> None:
+    actual = np.array([1 + 0j, complex(1, NAN)], np.complex64)
+    found = against(actual, np.ones(2, np.complex64), limit(atol=INF))
+    assert "first at [1]" in found.problem
+
+
+def test_numbers_beside_equal_nan_are_still_compared() -> None:
+    found = against(floats(NAN, INF, 1.0), floats(NAN, INF, 2.0), limit(atol=0.5))
+    assert "error 1.00e+00 at [2]" in found.problem
+
+
+# --- integers -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers_are_exact(dtype: str) -> None:
+    actual, expected = np.zeros((2, 3)).astype(dtype), np.zeros((2, 3)).astype(dtype)
+    actual[1, 0] = 1
+    found = compare(actual, expected, None, expected)
+    assert found.problem == (
+        f"1 of 6 elements differ, first at [1, 0] (file {actual[1, 0]}, PyTorch {expected[0, 0]})"
+    )
+    assert found.max_abs == 1.0
+    assert found.details["outside"] == 1 / 6
+
+
+def test_integers_that_a_float_cannot_tell_apart_differ() -> None:
+    expected = np.array([2**62], np.int64)
+    assert compare(expected + 1, expected, None, expected).problem != ""
+    assert compare(np.array(["a"]), np.array(["b"]), None, expected).problem != ""
+
+
+# --- tolerance ------------------------------------------------------------------------------------
+
+
+def test_the_message_says_where_and_by_how_much() -> None:
+    actual, expected = np.zeros((2, 4), np.float32), np.full((2, 4), 0.0, np.float32)
+    actual[0, 3], expected[0, 3] = 0.5, 0.25
+    found = against(actual, expected, limit(atol=0.001))
+    assert found.problem == (
+        "error 2.50e-01 at [0, 3] (file 0.5, PyTorch 0.25), 250 times the bound 1.00e-03 (by hand)"
+    )
+    assert found.of_limit == 250
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_the_bound_itself_passes_and_more_does_not(dtype: Any) -> None:
+    actual, expected = floats(1.0, 3.0, dtype=dtype), floats(1.0, 2.0, dtype=dtype)
+    assert against(actual, expected, limit(atol=1.0)).problem == ""
+    assert against(actual, expected, limit(rtol=0.5)).problem == ""
+    assert against(actual, expected, limit(atol=0.99)).problem != ""
+    assert against(actual, expected, limit(rtol=0.49)).problem != ""
+
+
+def test_rtol_is_of_the_expected_value() -> None:
+    assert against(floats(2.0), floats(1.0), limit(rtol=0.6)).problem != ""
+    assert against(floats(1.0), floats(2.0), limit(rtol=0.6)).problem == ""
+
+
+def test_no_tolerance_at_all_names_no_multiple_of_nothing() -> None:
+    found = against(floats(1.0), floats(0.0))
+    assert "the bound is 0.00e+00" in found.problem
+    assert found.of_limit == INF
+
+
+def test_an_imaginary_error_counts() -> None:
+    actual, expected = np.array([1 + 2j], np.complex64), np.array([1 + 1j], np.complex64)
+    assert against(actual, expected, limit(atol=0.5)).problem != ""
+    assert against(actual, expected, limit(atol=1.0)).problem == ""
+
+
+def test_half_precision_is_compared_in_float64() -> None:
+    actual, expected = floats(60000.0, dtype=np.float16), floats(-60000.0, dtype=np.float16)
+    found = against(actual, expected, limit(atol=1e5))
+    assert found.max_abs == 2 * float(expected[0]) * -1
+    assert found.problem != ""
+
+
+@pytest.mark.parametrize(("share", "passes"), [(0.0, False), (0.24, False), (0.25, True)])
+def test_a_share_may_lie_outside(share: float, passes: bool) -> None:
+    found = against(floats(9, 0, 0, 0), floats(0, 0, 0, 0), limit(atol=1.0, outside=share))
+    assert (found.problem == "") is passes
+    assert found.details["outside"] == 0.25
+
+
+def test_the_share_is_of_the_numbers_only() -> None:
+    actual, expected = floats(9, 0, NAN, NAN), floats(0, 0, NAN, NAN)
+    assert against(actual, expected, limit(atol=1.0, outside=0.25)).problem != ""
+
+
+def test_the_figures() -> None:
+    expected = floats(*range(100))
+    actual = expected.copy()
+    actual[0], actual[50] = 1.0, 55.0
+    found = against(actual, expected, limit(atol=1.0, noise=0.5))
+    assert (found.max_abs, found.of_limit, found.of_noise) == (5.0, 5.0, 10.0)
+    details = found.details
+    assert details["mean_abs"] == pytest.approx(0.06)
+    assert details["p99_abs"] == pytest.approx(1.04)
+    assert details["max_rel"] == pytest.approx(0.1), "the error where 0 is expected is not relative"
+    assert details["needed_atol"] == 5.0
+    assert details["sqnr_db"] == pytest.approx(10 * np.log10(328350 / 26))
+
+
+# --- float64 as the reference ---------------------------------------------------------------------
+
+
+def test_the_error_is_against_float64() -> None:
+    expected, exact = floats(1.0, 2.0), np.array([1.25, 2.0])
+    assert against(expected, expected, limit(atol=0.3), exact=exact).max_abs == 0.25
+    assert against(expected, expected, limit(atol=0.2), exact=exact).problem != ""
+
+
+def test_overflow_of_the_declared_dtype_is_no_error() -> None:
+    expected, exact = floats(INF, 1.0), np.array([1e39, 1.0])
+    assert against(expected.copy(), expected, exact=exact).problem == ""
+    assert against(floats(1.0, 1.0), expected, limit(atol=INF), exact=exact).problem != ""
+
+
+@pytest.mark.parametrize("odd", [NAN, INF, -INF])
+def test_where_float64_has_no_number_pytorchs_own_counts(odd: float) -> None:
+    expected, exact = floats(2.0, 1.0), np.array([odd, 1.0])
+    assert against(expected.copy(), expected, exact=exact).problem == ""
+    assert against(floats(3.0, 1.0), expected, limit(atol=0.5), exact=exact).problem != ""
+
+
+# --- properties -----------------------------------------------------------------------------------
+
+ELEMENTS = st.floats(-1e6, 1e6, width=32)
+PAIRS = arrays.array_shapes(min_dims=0, max_dims=3, max_side=4).flatmap(
+    lambda shape: st.tuples(
+        arrays.arrays(np.float32, shape, elements=ELEMENTS),
+        arrays.arrays(np.float32, shape, elements=ELEMENTS),
+    )
+)
+
+
+@settings(max_examples=50)
+@given(PAIRS, st.floats(0, 1e6), st.floats(0, 1))
+def test_it_says_what_numpy_says(pair: Any, atol: float, rtol: float) -> None:
+    actual, expected = (array.astype(np.float64) for array in pair)
+    allowed = atol + rtol * np.abs(expected)
+    passes = not (np.abs(actual - expected) > allowed).any()
+    assert (against(actual, expected, limit(atol, rtol)).problem == "") is passes
+
+
+@settings(max_examples=50)
+@given(PAIRS, st.floats(0, 0.99))
+def test_the_needed_atol_passes_and_less_does_not(pair: Any, outside: float) -> None:
+    actual, expected = pair
+    needed = against(actual, expected, limit(outside=outside)).details["needed_atol"]
+    assert against(actual, expected, limit(needed, outside=outside)).problem == ""
+    assume(needed > 0)
+    less = float(np.nextafter(needed, 0))
+    assert against(actual, expected, limit(less, outside=outside)).problem != ""
+
+
+@settings(max_examples=50)
+@given(
+    arrays.arrays(np.float32, 4, elements=st.floats(width=32)),
+    arrays.arrays(np.float32, 4, elements=st.floats(width=32)),
+)
+def test_what_passes_an_infinite_tolerance_agrees_in_kind(actual: Any, expected: Any) -> None:
+    passes = against(actual, expected, limit(INF)).problem == ""
+    same = (np.isnan(actual) == np.isnan(expected)).all() and (
+        np.where(np.isinf(actual), actual, 0) == np.where(np.isinf(expected), expected, 0)
+    ).all()
+    assert passes is bool(same)
+
+
+@pytest.mark.parametrize(
+    ("values", "scale"),
+    [((), 0.0), ((0.0, -0.0), 0.0), ((1.0, -3.0), 3.0), ((NAN, INF), 0.0), ((NAN, -INF, 2), 2.0)],
+)
+def test_the_scale_is_of_numbers(values: tuple[float, ...], scale: float) -> None:
+    assert scale_of(floats(*values)) == scale
+    assert scale_of(np.array([True, False])) == 1.0

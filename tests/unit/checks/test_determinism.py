@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from exporter.checks.determinism import Determinism
+from exporter.checks.protocol import Subject
+from exporter.job import JobFolder
+from exporter.record import CheckResult, Status
+from tests.unit.checks.subjects import Gives, contract, make_reference
+
+
+def determinism(unstable: str, mode: Literal["eval", "train", "keep"] = "eval") -> CheckResult:
+    subject = Subject(
+        folder=JobFolder(Path()),
+        opset=18,
+        spec=contract(mode=mode),
+        reference=make_reference(unstable=unstable),
+    )
+    check = Determinism()
+    assert check.applies(subject)
+    return check(subject, Gives(), "cpu")
+
+
+def test_a_stable_model_passes() -> None:
+    assert determinism("") == CheckResult(check="determinism", status=Status.PASS)
+
+
+def test_a_model_that_differs_from_itself_is_inconclusive() -> None:
+    result = determinism("output 'y' differs by 0.5 between two runs")
+    assert result.status is Status.INCONCLUSIVE
+    assert result.message == (
+        "PyTorch differs from itself: output 'y' differs by 0.5 between two runs; "
+        "make random numbers an input, or draw them once when the model is built"
+    )
+
+
+@pytest.mark.parametrize("mode", ["train", "keep"])
+def test_the_mode_is_what_to_change_first(mode: Literal["train", "keep"]) -> None:
+    result = determinism("it differs", mode)
+    assert result.status is Status.INCONCLUSIVE
+    assert f"mode is '{mode}': 'eval' turns dropout" in result.message

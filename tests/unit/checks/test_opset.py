@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import parser
+
+from exporter.checks.opset import check_opset
+from exporter.record import Status
+from tests.unit.checks.subjects import DOUBLE, contract, make_subject
+
+WITH_FUNCTION = """<ir_version: 8, opset_import: ["" : 18, "own" : 1]>
+g (float[batch, 3] x) => (float[batch, 3] y) { y = own.twice(x) }
+<domain: "own", opset_import: ["" : 18]>
+twice (a) => (b) { b = Add(a, a) }
+"""
+
+
+def test_the_asked_opset_passes(tmp_path: Path) -> None:
+    result = check_opset(make_subject(tmp_path))
+    assert (result.check, result.status, result.message) == ("opset", Status.PASS, "")
+
+
+def test_another_opset_fails_with_both_numbers(tmp_path: Path) -> None:
+    result = check_opset(make_subject(tmp_path, opset=13))
+    assert result.status is Status.FAIL
+    assert result.message == "the file is opset 18, asked was 13"
+
+
+def test_the_long_name_of_the_default_domain_counts(tmp_path: Path) -> None:
+    model = parser.parse_model(DOUBLE)
+    model.opset_import[0].domain = "ai.onnx"
+    assert check_opset(make_subject(tmp_path, model)).status is Status.PASS
+    assert check_opset(make_subject(tmp_path, model, opset=17)).status is Status.FAIL
+
+
+def test_two_versions_of_the_default_domain_fail(tmp_path: Path) -> None:
+    model = parser.parse_model(DOUBLE)
+    model.opset_import.add(domain="ai.onnx", version=13)
+    result = check_opset(make_subject(tmp_path, model))
+    assert result.message == "the file is opset 13 and 18, asked was 18"
+
+
+def test_no_default_domain_fails(tmp_path: Path) -> None:
+    model = parser.parse_model(DOUBLE)
+    model.opset_import[0].domain = "own"
+    result = check_opset(make_subject(tmp_path, model))
+    assert result.status is Status.FAIL
+    assert "no opset of ONNX's own" in result.message
+
+
+def test_other_domains_have_their_own_versions(tmp_path: Path) -> None:
+    assert check_opset(make_subject(tmp_path, WITH_FUNCTION)).status is Status.PASS
+
+
+def test_a_function_of_another_opset_fails(tmp_path: Path) -> None:
+    text = WITH_FUNCTION.replace('opset_import: ["" : 18]>', 'opset_import: ["" : 17]>')
+    result = check_opset(make_subject(tmp_path, text))
+    assert result.message == "the function own::twice is opset 17, asked was 18"
+
+
+@pytest.mark.parametrize(
+    ("cap", "status"), [(None, Status.PASS), (9, Status.PASS), (8, Status.PASS), (7, Status.FAIL)]
+)
+def test_ir_version_is_within_the_cap(cap: int | None, status: Status, tmp_path: Path) -> None:
+    result = check_opset(make_subject(tmp_path, spec=contract(ir_version=cap)))
+    assert result.status is status
+    assert result.message == ("" if cap != 7 else "the file is IR version 8, the cap is 7")
+
+
+def test_both_faults_are_named(tmp_path: Path) -> None:
+    result = check_opset(make_subject(tmp_path, spec=contract(ir_version=7), opset=9))
+    assert "asked was 9; the file is IR version 8" in result.message
+
+
+@pytest.mark.parametrize("content", [b"", b"\x08\xff no model", b"PK\x03\x04" * 9])
+def test_a_file_that_is_no_onnx_fails(content: bytes, tmp_path: Path) -> None:
+    subject = make_subject(tmp_path)
+    subject.path.write_bytes(content)
+    result = check_opset(subject)
+    assert result.status is Status.FAIL
+    assert str(tmp_path) not in result.message
+
+
+def test_a_missing_file_fails(tmp_path: Path) -> None:
+    subject = make_subject(tmp_path)
+    subject.path.unlink()
+    result = check_opset(subject)
+    assert result.status is Status.FAIL
+    assert result.message == "18.onnx cannot be read: No such file or directory"
+
+
+def test_external_data_is_not_needed(tmp_path: Path) -> None:
+    subject = make_subject(tmp_path)
+    model = onnx.load(subject.path)
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("float_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="gone.data")
+    subject.path.write_bytes(model.SerializeToString())
+    assert check_opset(subject).status is Status.PASS

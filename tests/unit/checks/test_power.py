@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from exporter.checks.power import Power
+from exporter.checks.protocol import Subject
+from exporter.job import JobFolder, Sample
+from exporter.manifest import Bound, Output, Tolerance
+from exporter.record import CheckResult, Status
+from tests.unit.checks.subjects import Gives, contract, make_reference, value
+
+
+def subject(
+    *scales: float,
+    spread: tuple[float | None, ...] = (1.0,),
+    noise: float | None = 1e-6,
+    dtype: str = "float32",
+    **fields: Any,
+) -> Subject:
+    """One output for each scale."""
+    names = "yzw"[: len(scales)]
+    outputs = tuple(value(Output, name, "batch, 3", dtype) for name in names)
+    sample = Sample(index=0, name="declared", kind="declared", axes={"batch": 50}, scales=scales)
+    return Subject(
+        folder=JobFolder(Path()),
+        opset=18,
+        spec=contract(outputs=outputs, **fields),
+        reference=make_reference(sample, noise=(noise,) * len(scales), spread=spread),
+    )
+
+
+def power(subject: Subject, device: str = "cpu") -> CheckResult:
+    check = Power()
+    assert check.applies(subject)
+    return check(subject, Gives(), device)
+
+
+def test_outputs_that_move_pass() -> None:
+    result = power(subject(3.0))
+    assert (result.check, result.status, result.message) == ("power", Status.PASS, "")
+    assert result.metrics == {"spread": 1.0, "limit": pytest.approx(8e-6)}
+
+
+def test_an_output_of_1e9_passes_under_the_measured_tolerance() -> None:
+    assert power(subject(1e-9)).status is Status.PASS
+
+
+def test_an_output_of_1e9_is_inconclusive_under_a_fixed_atol() -> None:
+    result = power(subject(1e-9, tolerance=Tolerance(atol=1e-5)))
+    assert result.status is Status.INCONCLUSIVE
+    assert result.message == (
+        "a wrong file would pass: of output 'y' 1.0e+04 of its size may be off "
+        "(atol 1e-05, rtol 0 by hand); give the model other weights or inputs, "
+        "or a smaller tolerance"
+    )
+
+
+def test_an_output_that_hardly_moves_is_inconclusive() -> None:
+    result = power(subject(1.0, spread=(7e-5,)))
+    assert result.status is Status.INCONCLUSIVE
+    assert (
+        "output 'y' moves by 7.0e-05 of its size, and 8.0e-06 of its size may be" in result.message
+    )
+    assert power(subject(1.0, spread=(9e-5,))).status is Status.PASS
+
+
+def test_all_zeros_are_inconclusive() -> None:
+    result = power(subject(0.0))
+    assert result.status is Status.INCONCLUSIVE
+    assert "output 'y' has no number but 0" in result.message
+
+
+def test_zeros_in_one_sample_and_numbers_in_another_pass() -> None:
+    here = subject(0.0)
+    more = Sample(index=1, name="on", kind="case", axes={"batch": 50}, scales=(2.0,))
+    refused = Sample(index=2, name="off", kind="case", axes={"batch": 50}, error="no")
+    samples = (*here.reference.samples, more, refused)
+    both = Subject(
+        folder=here.folder,
+        opset=18,
+        spec=here.spec,
+        reference=here.reference.model_copy(update={"samples": samples}),
+    )
+    assert power(both).status is Status.PASS
+
+
+@pytest.mark.parametrize("rtol", [0.2, 1.0])
+def test_a_large_rtol_is_inconclusive(rtol: float) -> None:
+    result = power(subject(1.0, tolerance=Tolerance(rtol=rtol)))
+    assert result.status is Status.INCONCLUSIVE
+    assert power(subject(1.0, tolerance=Tolerance(rtol=0.01))).status is Status.PASS
+
+
+def test_a_large_noise_is_inconclusive() -> None:
+    assert power(subject(1.0, noise=0.02)).status is Status.INCONCLUSIVE
+    assert power(subject(1.0, noise=0.01)).status is Status.PASS
+
+
+def test_a_constant_beside_an_output_that_moves_passes() -> None:
+    assert power(subject(1.0, 2.0, spread=(0.0, 0.5))).status is Status.PASS
+
+
+def test_where_no_output_moves_it_is_inconclusive() -> None:
+    result = power(subject(1.0, 2.0, spread=(0.0, 0.0)))
+    assert result.status is Status.INCONCLUSIVE
+    assert "inputs of another seed give the very same 'y', 'z'" in result.message
+
+
+def test_one_blind_output_of_two_is_named() -> None:
+    result = power(subject(1.0, 0.0, spread=(1.0, 0.0)))
+    assert result.status is Status.INCONCLUSIVE
+    assert "'z'" in result.message
+    assert "'y'" not in result.message
+
+
+def test_without_random_inputs_the_size_decides() -> None:
+    assert power(subject(1.0, spread=(None,))).status is Status.PASS
+    assert power(subject(1.0, spread=(None,))).metrics == {"limit": pytest.approx(8e-6)}
+    assert power(subject(0.0, spread=(None,))).status is Status.INCONCLUSIVE
+
+
+def test_the_tolerance_is_that_of_the_device() -> None:
+    here = subject(1.0, tolerance=Tolerance(by_device={"cuda": Bound(atol=1.0)}))
+    assert power(here, "cpu").status is Status.PASS
+    assert power(here, "cuda").status is Status.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_other_floats_count(dtype: str) -> None:
+    assert power(subject(0.0, dtype=dtype, noise=None)).status is Status.INCONCLUSIVE
+    assert power(subject(1.0, dtype=dtype, noise=None)).status is Status.PASS
+
+
+def test_integers_are_exact_and_need_no_power() -> None:
+    assert not Power().applies(subject(0.0, dtype="int64", noise=None))

@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from exporter.checks.comparison import compare, scale_of
+from exporter.checks.protocol import Subject
+from exporter.checks.tolerance import bound_of, is_float, is_measured, limit_of
+from exporter.job import JobFolder, Sample
+from exporter.manifest import Bound, Output, Tolerance
+from tests.unit.checks.subjects import contract, make_reference, value
+
+SAMPLE = Sample(index=0, name="declared", kind="declared", axes={"batch": 16}, scales=(1.0,))
+FLOAT32 = 2.0**-23
+
+
+def subject(
+    noise: float | None,
+    *,
+    dtype: str = "float32",
+    shape: str = "batch, 3",
+    model: Tolerance | None = None,
+    output: Tolerance | None = None,
+    samples: tuple[Sample, ...] = (SAMPLE,),
+) -> Subject:
+    outputs = (value(Output, "y", shape, dtype, tolerance=output),)
+    return Subject(
+        folder=JobFolder(Path()),
+        opset=18,
+        spec=contract(outputs=outputs, tolerance=model or Tolerance()),
+        reference=make_reference(*samples, noise=(noise,)),
+    )
+
+
+# --- measured -------------------------------------------------------------------------------------
+
+
+def test_eight_times_the_noise_at_the_scale() -> None:
+    limit = limit_of(subject(1e-5), 0, "cpu", 4.0)
+    assert limit.atol == pytest.approx(8 * 1e-5 * 4)
+    assert (limit.rtol, limit.outside) == (0.0, 0.0)
+    assert limit.noise == pytest.approx(4e-5)
+    assert limit.why == "8 x PyTorch's own float32 noise"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "places"),
+    [
+        ("float16", 2 * 2.0**-10),
+        ("bfloat16", 2 * 2.0**-7),
+        ("float32", 8 * 2.0**-23),
+        ("float64", 8 * 2.0**-52),
+    ],
+)
+def test_the_floor_is_a_few_units_in_the_last_place(dtype: str, places: float) -> None:
+    limit = limit_of(subject(0.0, dtype=dtype), 0, "cpu", 5.0)
+    assert limit.atol == pytest.approx(5 * places)
+    assert "units in " in limit.why
+    assert dtype in limit.why
+
+
+def test_the_factor_by_hand() -> None:
+    limit = limit_of(subject(1e-5, model=Tolerance(noise=20.0)), 0, "cpu", 1.0)
+    assert limit.atol == pytest.approx(2e-4)
+    assert limit.why == "20 x PyTorch's own float32 noise"
+
+
+def test_a_tiny_factor_does_not_go_below_the_floor() -> None:
+    limit = limit_of(subject(1e-5, model=Tolerance(noise=1e-9)), 0, "cpu", 1.0)
+    assert limit.atol == pytest.approx(8 * FLOAT32)
+
+
+def test_a_measured_share_outside() -> None:
+    limit = limit_of(subject(1e-5, model=Tolerance(outside=0.1)), 0, "cpu", 1.0)
+    assert (limit.atol, limit.outside) == (pytest.approx(8e-5), 0.1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "batch", "few"),
+    [
+        ("", 2, True),
+        ("batch", 31, True),
+        ("batch", 32, False),
+        ("4, 8", 2, False),
+        ("3, n", 5, True),
+    ],
+)
+def test_few_elements_measure_little(shape: str, batch: int, few: bool) -> None:
+    """One error may be small by luck: an honest file would be red once in thirteen models."""
+    sample = SAMPLE.model_copy(update={"axes": {"batch": batch}})
+    limit = limit_of(subject(1e-9, shape=shape, samples=(sample,)), 0, "cpu", 2.0)
+    assert limit.atol == pytest.approx(2 * (1.13e-5 if few else 8 * FLOAT32))
+    assert ("elements are few" in limit.why) is few
+
+
+def test_elements_of_all_samples_count_but_of_those_that_ran() -> None:
+    scalar = {"shape": "4"}
+    enough = limit_of(subject(0.0, samples=(SAMPLE,) * 8, **scalar), 0, "cpu", 1.0)
+    failed = SAMPLE.model_copy(update={"error": "refused"})
+    fewer = limit_of(subject(0.0, samples=(SAMPLE,) * 7 + (failed,), **scalar), 0, "cpu", 1.0)
+    assert enough.atol < fewer.atol
+
+
+def test_a_large_noise_counts_for_few_elements_too() -> None:
+    assert limit_of(subject(1e-4, shape=""), 0, "cpu", 1.0).atol == pytest.approx(8e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_at_scale_0_only_0_passes(dtype: str) -> None:
+    limit = limit_of(subject(0.0, dtype=dtype), 0, "cpu", 0.0)
+    assert 0 < limit.atol <= 8 * 2.0**-24
+
+
+def test_tiny_outputs_have_a_floor_of_subnormal_numbers() -> None:
+    assert limit_of(subject(0.0), 0, "cpu", 1e-44).atol == 8 * 2.0**-149
+
+
+@settings(max_examples=50)
+@given(
+    arrays.arrays(np.float64, st.integers(1, 50), elements=st.floats(-1e30, 1e30)),
+    st.sampled_from([np.float16, np.float32]),
+)
+def test_pytorch_itself_always_passes(exact: Any, dtype: Any) -> None:
+    """Whatever the outputs are, the file that gives just what PyTorch gives is right."""
+    with np.errstate(over="ignore"):
+        rounded = exact.astype(dtype)
+    scale = scale_of(exact)
+    error = np.abs(rounded.astype(np.float64) - exact)
+    noise = float(error[np.isfinite(error)].max(initial=0.0) / scale) if scale else 0.0
+    limit = limit_of(subject(noise, dtype=np.dtype(dtype).name), 0, "cpu", scale)
+    assert compare(rounded, rounded, limit, exact).problem == ""
+
+
+# --- without float64 ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dtype", "atol", "rtol"),
+    [
+        ("float16", 1e-5, 1e-3),
+        ("bfloat16", 1e-5, 1.6e-2),
+        ("float32", 1e-5, 1.3e-6),
+        ("float64", 1e-7, 1e-7),
+        ("complex64", 1e-5, 1.3e-6),
+    ],
+)
+def test_the_defaults_of_torch_testing_at_the_scale(dtype: str, atol: float, rtol: float) -> None:
+    limit = limit_of(subject(None, dtype=dtype), 0, "cpu", 30.0)
+    assert (limit.atol, limit.rtol) == (pytest.approx(30 * atol), rtol)
+    assert limit.noise is None
+    assert limit.why.startswith("torch.testing's default for")
+    assert limit.at(30.0) == pytest.approx(30 * (atol + rtol))
+
+
+def test_a_sample_without_float64_cannot_be_measured() -> None:
+    limit = limit_of(subject(1e-3), 0, "cpu", 1.0, exact=False)
+    assert limit.atol == pytest.approx(1e-5)
+
+
+# --- by hand --------------------------------------------------------------------------------------
+
+
+def test_atol_and_rtol_by_hand() -> None:
+    by_hand = Tolerance(atol=1e-3, rtol=1e-2, outside=0.5)
+    limit = limit_of(subject(1e-9, model=by_hand), 0, "cpu", 7.0)
+    assert (limit.atol, limit.rtol, limit.outside) == (1e-3, 1e-2, 0.5)
+    assert limit.why == "atol 0.001, rtol 0.01 by hand"
+    assert limit.noise == pytest.approx(7e-9)
+
+
+@pytest.mark.parametrize(
+    ("bound", "atol", "rtol"),
+    [
+        (Tolerance(atol=1e-3), 1e-3, 0.0),
+        (Tolerance(rtol=1e-2), 0.0, 1e-2),
+        (Tolerance(atol=0.0), 0.0, 0.0),
+    ],
+)
+def test_the_one_without_the_other_is_0(bound: Tolerance, atol: float, rtol: float) -> None:
+    limit = limit_of(subject(1e-3, model=bound), 0, "cpu", 1.0)
+    assert (limit.atol, limit.rtol) == (atol, rtol)
+
+
+def test_by_hand_is_against_pytorchs_own_outputs() -> None:
+    assert is_measured(subject(1e-5), 0, "cpu")
+    assert is_measured(subject(1e-5, model=Tolerance(noise=3.0)), 0, "cpu")
+    assert not is_measured(subject(None), 0, "cpu")
+    assert not is_measured(subject(1e-5, model=Tolerance(atol=1.0)), 0, "cpu")
+    assert not is_measured(subject(1e-5, output=Tolerance(rtol=1.0)), 0, "cpu")
+
+
+#: From the most to the least specific.
+WORDS = ("output device", "output dtype", "output", "model device", "model dtype", "model")
+
+
+@pytest.mark.parametrize("first", range(len(WORDS)))
+def test_the_most_specific_word_counts(first: int) -> None:
+    """Every word from `first` on is said; the others are silent."""
+    atols = {word: float(n + 1) for n, word in enumerate(WORDS) if n >= first}
+    model, output = (_tolerance(side, atols) for side in ("model", "output"))
+    here = subject(None, model=model, output=output)
+    assert limit_of(here, 0, "cuda", 1.0).atol == first + 1
+
+
+def _tolerance(side: str, atols: dict[str, float]) -> Tolerance:
+    return Tolerance(
+        atol=atols.get(side),
+        by_device={"cuda": Bound(atol=atols.get(f"{side} device"))},
+        by_dtype={"float32": Bound(atol=atols.get(f"{side} dtype"))},
+    )
+
+
+def test_words_for_others_are_not_heard() -> None:
+    other = Tolerance(by_device={"cuda": Bound(atol=1.0)}, by_dtype={"float16": Bound(atol=1.0)})
+    here = subject(1e-5, model=other, output=other)
+    assert bound_of(here.spec, here.spec.outputs[0], "cpu") == Bound()
+    assert limit_of(here, 0, "cpu", 1.0).atol == pytest.approx(8e-5)
+
+
+def test_a_word_replaces_the_others_as_a_whole() -> None:
+    model = Tolerance(atol=1.0, rtol=1.0, outside=0.5, by_device={"cuda": Bound(rtol=0.25)})
+    limit = limit_of(subject(None, model=model), 0, "cuda", 1.0)
+    assert (limit.atol, limit.rtol, limit.outside) == (0.0, 0.25, 0.0)
+
+
+@pytest.mark.parametrize("word", [Bound(noise=2.0), Bound(outside=0.1), Bound(atol=0.0)])
+def test_any_field_is_a_word(word: Bound) -> None:
+    here = subject(1e-5, model=Tolerance(atol=1.0, by_device={"cuda": word}))
+    assert bound_of(here.spec, here.spec.outputs[0], "cuda") == word
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "complex64"])
+def test_floats_have_limits(dtype: str) -> None:
+    assert is_float(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64", "uint8", "bool", "str"])
+def test_others_are_exact(dtype: str) -> None:
+    assert not is_float(dtype)

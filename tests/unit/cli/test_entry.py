@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from typing import NoReturn
+
+import click
+import pytest
+
+from exporter.cli import entry
+from exporter.errors import ExitCode, ExporterError, Location, Problem
+
+
+def raising(error: BaseException) -> click.Command:
+    def command() -> NoReturn:
+        raise error
+
+    return click.Command("fails", callback=command)
+
+
+@pytest.fixture
+def fail_with(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], int]:
+    """Runs a command that raises this; the answer is the exit code."""
+
+    def run(error: BaseException) -> int:
+        monkeypatch.setattr(entry, "exporter", raising(error))
+        return entry.run([])
+
+    return run
+
+
+def test_problems_are_one_per_line_without_a_traceback(
+    fail_with: Callable[[BaseException], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    problems = [
+        Problem(message="one\x1b[31m", location=Location(file="a.toml", line=3), key="models.x"),
+        Problem(message="two"),
+    ]
+    assert fail_with(ExporterError(ExitCode.MANIFEST, problems)) == 2
+    assert capsys.readouterr().err == "a.toml:3: models.x: one\ntwo\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "shown"),
+    [
+        (KeyboardInterrupt(), 130, "what was done before is kept"),
+        (OSError(errno.ENOSPC, "", "build/x"), 4, "build/x: No space left on device"),
+        (PermissionError(errno.EACCES, ""), 4, "Permission denied"),
+        (OSError(errno.ENOENT, ""), 70, "Traceback"),
+        (ZeroDivisionError(), 70, "please report it"),
+        (click.UsageError("no such thing"), 2, "no such thing"),
+    ],
+)
+def test_every_error_has_its_code(
+    fail_with: Callable[[BaseException], int],
+    capsys: pytest.CaptureFixture[str],
+    error: BaseException,
+    code: int,
+    shown: str,
+) -> None:
+    assert fail_with(error) == code
+    assert shown in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "shown"),
+    [
+        (["--version"], 0, "exporter"),
+        (["--help"], 0, "baseline"),
+        (["export", "--help"], 0, "--dry-run"),
+        (["exprot"], 2, "No such command"),
+        (["export", "--jobs", "0"], 2, "--jobs"),
+        (["export", "--opset", "x"], 2, "--opset"),
+        (["list", "--root", "/nowhere/at/all"], 2, "--root"),
+    ],
+)
+def test_the_command_line_explains_itself(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, shown: str
+) -> None:
+    assert entry.run(arguments) == code
+    captured = capsys.readouterr()
+    assert shown in captured.out + captured.err
+
+
+def test_a_checkout_that_is_not_installed_has_no_version(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.version", missing)
+    assert entry.run(["--version"]) == 0
+    assert capsys.readouterr().out == "exporter, not installed\n"
+
+
+def test_a_folder_without_manifests_is_an_error_with_a_message(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert entry.run(["list", "--root", str(tmp_path)]) in (2, 3)
+    captured = capsys.readouterr()
+    assert captured.err
+    assert "Traceback" not in captured.err

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from exporter.cli.progress import Lines, Screen, progress
+from exporter.job import Announcement
+from exporter.plan import make_plan
+from exporter.record import CellId, Stage
+from tests.unit.factory import make_manifest, make_record, make_spec
+
+PLAN = make_plan(make_manifest(make_spec("a", opsets=(17, 18)), make_spec("b", opsets=(18,))))
+
+
+def drawn(screen: Screen) -> str:
+    console = Console(file=io.StringIO(), width=100)
+    console.print(screen.render())
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def at_work(*opsets: int) -> Announcement:
+    cells = tuple(CellId(model="a", opset=opset, device="cpu") for opset in opsets)
+    return Announcement(stage=Stage.CAPTURE, cells=cells, log="a/logs/model.log")
+
+
+def test_the_screen_shows_the_cells_at_work_and_what_is_left() -> None:
+    screen = Screen(PLAN)
+    assert "0/3 cells, 3 left" in drawn(screen)
+    screen.at_work(at_work(17, 18))
+    shown = drawn(screen)
+    assert "opset 17-18" in shown
+    assert "capture" in shown
+
+
+def test_what_is_done_leaves_the_screen_and_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen(PLAN)
+    screen.at_work(at_work(17))
+    screen.judged(make_record("a/17/cpu"))
+    screen.judged(make_record("a/18/cpu", "fail", message="[red]off[/red] by 1"))
+    screen.done("a")
+    shown = drawn(screen)
+    assert "2/3 cells, 1 left" in shown
+    assert "capture" not in shown
+    said = capsys.readouterr().out
+    assert "a/18/cpu: fail at parity: [red]off[/red] by 1" in said
+    assert "[2/3] a: 1 pass, 1 fail" in said
+
+
+def test_an_announcement_of_no_cell_is_not_shown() -> None:
+    screen = Screen(PLAN)
+    screen.at_work(Announcement(stage=Stage.CAPTURE, cells=(), log=""))
+    assert "capture" not in drawn(screen)
+
+
+def test_without_a_terminal_there_are_only_lines() -> None:
+    with progress(PLAN) as watcher:
+        assert type(watcher) is Lines
+
+
+def test_on_a_terminal_there_is_a_screen(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("exporter.cli.progress.is_terminal", lambda: True)
+    with progress(PLAN) as watcher:
+        assert isinstance(watcher, Screen)
+        watcher.judged(make_record("a/18/cpu", "fail", message="\x1b[31m[b]off[/b]"))
+    assert "a/18/cpu: fail at parity: [b]off[/b]" in capsys.readouterr().out

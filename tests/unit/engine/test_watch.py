@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter.engine.protocol import Outcome, Task
+from exporter.engine.watch import Watch
+from exporter.job import Announcement, JobFolder, write_value
+from exporter.record import CellId, Record
+from tests.unit.run.builders import announcement, job, record, spec, write
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def at_work(self, announcement: Announcement) -> None:
+        self.said.append("at work: " + " ".join(str(cell) for cell in announcement.cells))
+
+    def recorded(self, record: Record) -> None:
+        self.said.append(f"recorded: {record.cell}")
+
+    def ended(self, outcome: Outcome) -> Task | None:
+        raise AssertionError(outcome)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> JobFolder:
+    path = tmp_path / "tiny"
+    path.mkdir()
+    return JobFolder(path)
+
+
+def announce(folder: JobFolder, *cells: CellId) -> None:
+    write_value(folder.announcement, announcement(cells))
+
+
+def test_a_record_is_told_once_its_worker_has_gone_on(folder: JobFolder) -> None:
+    of = job(folder.path, spec())
+    one, two, three = of.cells()
+    watch, heard = Watch(of, folder), Heard()
+    watch.look(heard)
+    announce(folder, one)
+    watch.look(heard)
+    write(of, record(of, one))
+    watch.look(heard)
+    assert heard.said == ["at work: tiny/17/cpu"]
+    announce(folder, two, three)
+    watch.look(heard)
+    watch.look(heard)
+    assert heard.said[1:] == ["recorded: tiny/17/cpu", "at work: tiny/18/cpu tiny/19/cpu"]
+
+
+def test_records_of_another_job_are_not_told(folder: JobFolder) -> None:
+    of = job(folder.path, spec())
+    earlier = job(folder.path, spec(opsets=(9,)))
+    write(earlier, record(earlier, earlier.cells()[0]))
+    announce(folder, of.cells()[0])
+    heard = Heard()
+    Watch(of, folder).look(heard)
+    assert heard.said == ["at work: tiny/17/cpu"]
+
+
+def test_a_damaged_announcement_is_none(folder: JobFolder) -> None:
+    watch = Watch(job(folder.path, spec()), folder)
+    assert watch.announcement() is None
+    folder.announcement.write_text("{")
+    assert watch.announcement() is None
+    heard = Heard()
+    watch.look(heard)
+    assert heard.said == []

@@ -1,0 +1,152 @@
+"""A small project and workers that exist in memory alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from exporter.engine import Ended, Listener, Outcome, Task
+from exporter.job import Announcement, Job, JobFolder, OpsetJob, write_value
+from exporter.manifest import Manifest, ModelSpec
+from exporter.plan import route_of
+from exporter.record import CellId, Record, Stage, Status
+from tests.unit.factory import make_artifact, make_manifest, make_spec
+
+
+def spec(id: str = "tiny", **values: Any) -> ModelSpec:
+    """A model with opsets 17 to 19 and a minute of time."""
+    return make_spec(id, **{"opsets": (17, 18, 19), "timeout": 60.0, **values})
+
+
+def manifest(root: Path, *models: ModelSpec) -> Manifest:
+    """A project of these models."""
+    return make_manifest(*(models or (spec(),)), root=str(root))
+
+
+def job(folder: Path, of: ModelSpec) -> Job:
+    """The job for every cell of the model."""
+    project = make_manifest(of).project
+    devices = tuple(project.device(name) for name in of.devices)
+    return Job(
+        spec=of,
+        root=str(folder.parent),
+        build=str(folder.parent),
+        folder=str(folder),
+        opsets=tuple(
+            OpsetJob(opset=opset, route=route_of(of, opset), devices=devices) for opset in of.opsets
+        ),
+    )
+
+
+def record(of: Job, cell: CellId, status: Status = Status.PASS, content: str = "") -> Record:
+    """What a worker would write of the cell, with the file that it speaks of."""
+    folder = JobFolder(Path(of.folder))
+    folder.path.mkdir(parents=True, exist_ok=True)
+    folder.model(cell.opset).write_text(content)
+    artifact = make_artifact(cell.model, cell.opset, sha256=content)
+    return Record(cell=cell, status=status, artifact=artifact, fingerprint=of.fingerprint)
+
+
+def announcement(cells: Sequence[CellId], stage: Stage = Stage.CONVERT) -> Announcement:
+    """That the cells are at the stage."""
+    return Announcement(stage=stage, cells=tuple(cells), log="tiny/logs/model.log")
+
+
+def outcome(
+    of: Job, ended: Ended, code: int = 0, at_work: Announcement | None = None, seconds: float = 1.0
+) -> Outcome:
+    """How the job ended."""
+    return Outcome(job=of, ended=ended, code=code, at_work=at_work, seconds=seconds)
+
+
+Worker = Callable[[Job], Outcome]
+
+
+class FakeEngine:
+    """Runs each job by calling the next of `workers` (the last one again and again)."""
+
+    def __init__(self, *workers: Worker) -> None:
+        self._workers = list(workers)
+        self.tasks: list[Task] = []
+
+    def run(self, tasks: Sequence[Task], listener: Listener) -> None:
+        waiting = list(tasks)
+        while waiting:
+            task = waiting.pop(0)
+            self.tasks.append(task)
+            worker = self._workers.pop(0) if len(self._workers) > 1 else self._workers[0]
+            ended = worker(task.job)
+            following = listener.ended(ended)
+            if ended.ended is Ended.INTERRUPTED:
+                raise KeyboardInterrupt
+            if following:
+                waiting.insert(0, following)
+
+
+def finish(of: Job) -> Outcome:
+    """A worker that proves everything."""
+    return finish_with("same")(of)
+
+
+def finish_with(reference: str, content: str = "") -> Worker:
+    """A worker that proves everything of a model whose reference is this."""
+
+    def worker(of: Job) -> Outcome:
+        write_reference(of, reference)
+        for cell in of.cells():
+            write(of, record(of, cell, content=content))
+        return outcome(of, Ended.EXITED, 0, announcement(of.cells()[-1:]))
+
+    return worker
+
+
+def die_at(opset: int, ended: Ended = Ended.SIGNAL, code: int = 11) -> Worker:
+    """A worker that ends while it converts for `opset`, after all opsets before it."""
+
+    def worker(of: Job) -> Outcome:
+        write_reference(of, "same")
+        for cell in of.cells():
+            if cell.opset == opset:
+                return outcome(of, ended, code, announcement([cell]))
+            write(of, record(of, cell))
+        return outcome(of, Ended.EXITED, 0)
+
+    return worker
+
+
+def write(of: Job, value: Record) -> None:
+    """Puts a record where a worker would."""
+    write_value(JobFolder(Path(of.folder)).record(value.cell), value)
+
+
+def write_reference(of: Job, text: str) -> None:
+    """Puts down what PyTorch says."""
+    folder = JobFolder(Path(of.folder))
+    folder.path.mkdir(parents=True, exist_ok=True)
+    folder.reference.write_text(text)
+
+
+class Noted:
+    """A watcher that writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.models: list[str] = []
+        self.notes: list[str] = []
+
+    def at_work(self, announcement: Announcement) -> None:
+        pass
+
+    def judged(self, record: Record) -> None:
+        self.records.append(record)
+
+    def done(self, model: str) -> None:
+        self.models.append(model)
+
+    def noted(self, message: str) -> None:
+        self.notes.append(message)
+
+    def statuses(self) -> dict[str, str]:
+        """Status by cell."""
+        return {str(record.cell): record.status.value for record in self.records}

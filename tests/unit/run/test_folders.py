@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter.errors import ExitCode, ExporterError
+from exporter.job import JobFolder, write_value
+from exporter.record import Record
+from exporter.run.folders import BuildFolder, carry_over, drop_unproved
+from tests.unit.run.builders import job, record, spec, write, write_reference
+
+
+def test_a_second_run_is_refused_while_one_is_at_work(tmp_path: Path) -> None:
+    build = BuildFolder(tmp_path / "build")
+    with (
+        build.locked(),
+        pytest.raises(ExporterError, match="another run") as caught,
+        build.locked(),
+    ):
+        pass
+    assert caught.value.exit_code is ExitCode.ENVIRONMENT
+    with build.locked():
+        assert build.fresh("tiny").path.is_dir()
+
+
+def test_what_a_killed_run_left_is_cleared_away(tmp_path: Path) -> None:
+    left = tmp_path / ".work" / "tiny-abc" / "18.onnx"
+    left.parent.mkdir(parents=True)
+    left.write_text("half")
+    with BuildFolder(tmp_path).locked():
+        assert not left.exists()
+
+
+def test_placing_replaces_all_that_was_there(tmp_path: Path) -> None:
+    build = BuildFolder(tmp_path)
+    with build.locked():
+        for name in ("old", "new"):
+            fresh = build.fresh("tiny")
+            (fresh.path / name).write_text(name)
+            build.place("tiny", fresh)
+    assert [path.name for path in build.model("tiny").path.iterdir()] == ["new"]
+
+
+def test_a_failed_rename_puts_the_old_folder_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = BuildFolder(tmp_path)
+    with build.locked():
+        fresh = build.fresh("tiny")
+        (fresh.path / "old").touch()
+        build.place("tiny", fresh)
+        gone = build.fresh("tiny")
+        real = Path.rename
+
+        def rename(self: Path, target: Path) -> Path:
+            if self == gone.path:
+                raise OSError("no")
+            return real(self, target)
+
+        monkeypatch.setattr(Path, "rename", rename)
+        with pytest.raises(OSError, match="no"):
+            build.place("tiny", gone)
+    assert (tmp_path / "tiny/old").exists()
+
+
+@pytest.mark.parametrize("name", ["", ".work", "tiny"])
+def test_nothing_is_written_through_a_link(tmp_path: Path, name: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "precious").touch()
+    link = tmp_path / "build" / name
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(elsewhere)
+    build = BuildFolder(tmp_path / "build")
+    with pytest.raises(ExporterError, match="is a link"), build.locked():
+        build.place("tiny", build.fresh("tiny"))
+    assert [path.name for path in elsewhere.iterdir()] == ["precious"]
+
+
+def test_only_files_with_a_record_stay(tmp_path: Path) -> None:
+    of = job(tmp_path / "tiny", spec())
+    write(of, record(of, of.cells()[0]))
+    for name in ("18.onnx", "017.onnx", "x.onnx"):
+        (tmp_path / "tiny" / name).touch()
+    drop_unproved(JobFolder(tmp_path / "tiny"))
+    assert [path.name for path in (tmp_path / "tiny").glob("*.onnx")] == ["17.onnx"]
+
+
+def made(path: Path, opsets: tuple[int, ...], **names: str) -> JobFolder:
+    """A folder with a record for each opset that names external data, and the files themselves."""
+    of = job(path, spec(opsets=opsets))
+    write_reference(of, names.get("reference", "same"))
+    for cell in of.cells():
+        value = record(of, cell)
+        assert value.artifact is not None
+        artifact = value.artifact.model_copy(update={"external_data": (names["data"],)})
+        write(of, value.model_copy(update={"artifact": artifact}))
+    (path / "weights-1.data").write_text("weights")
+    JobFolder(path).log(opsets[0]).parent.mkdir()
+    JobFolder(path).log(opsets[0]).write_text("log")
+    return JobFolder(path)
+
+
+def always(record: Record) -> bool:
+    return True
+
+
+def test_files_weights_and_logs_come_along_and_the_old_folder_stays_whole(tmp_path: Path) -> None:
+    old = made(tmp_path / "old", (9, 10), data="weights-1.data")
+    fresh = made(tmp_path / "fresh", (18,), data="weights-1.data")
+    before = sorted(path.name for path in old.path.rglob("*"))
+    assert carry_over(old, fresh, always) == []
+    assert {"9.onnx", "10.onnx", "18.onnx"} <= {path.name for path in fresh.path.iterdir()}
+    assert fresh.log(9).read_text() == "log"
+    assert len(fresh.read_records()) == 3
+    assert sorted(path.name for path in old.path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("data", ["gone.data", "../secret", "link.data"])
+def test_a_set_that_is_not_whole_and_plain_is_dropped(tmp_path: Path, data: str) -> None:
+    (tmp_path / "secret").write_text("secret")
+    old = made(tmp_path / "old", (9,), data=data)
+    (old.path / "link.data").symlink_to(tmp_path / "secret")
+    fresh = made(tmp_path / "fresh", (18,), data="weights-1.data")
+    assert [record.cell.opset for record in carry_over(old, fresh, always)] == [9]
+    assert not (fresh.path / "9.onnx").exists()
+    assert not (fresh.path / data).exists() or data == "../secret"
+
+
+def test_what_no_longer_holds_is_dropped(tmp_path: Path) -> None:
+    old = made(tmp_path / "old", (9,), data="weights-1.data")
+    fresh = made(tmp_path / "fresh", (18,), data="weights-1.data")
+    assert len(carry_over(old, fresh, lambda record: False)) == 1
+    assert not (fresh.path / "9.onnx").exists()
+
+
+def test_without_a_reference_nothing_is_the_same(tmp_path: Path) -> None:
+    old = made(tmp_path / "old", (9,), data="weights-1.data")
+    fresh = made(tmp_path / "fresh", (18,), data="weights-1.data")
+    fresh.reference.unlink()
+    old.reference.unlink()
+    assert len(carry_over(old, fresh, always)) == 1
+
+
+def test_damaged_records_are_no_records(tmp_path: Path) -> None:
+    old = made(tmp_path / "old", (9,), data="weights-1.data")
+    (old.records / "9.cpu.json").write_text("{")
+    fresh = made(tmp_path / "fresh", (18,), data="weights-1.data")
+    assert carry_over(old, fresh, always) == []
+    assert set(fresh.read_records()) == {"tiny/18/cpu"}
+
+
+def test_the_record_that_was_made_now_wins(tmp_path: Path) -> None:
+    old = made(tmp_path / "old", (18,), data="weights-1.data")
+    [stored] = old.read_records().values()
+    write_value(old.record(stored.cell), stored.model_copy(update={"message": "old"}))
+    fresh = made(tmp_path / "fresh", (18,), data="weights-1.data")
+    assert carry_over(old, fresh, always) == []
+    assert fresh.read_records()["tiny/18/cpu"].message == ""

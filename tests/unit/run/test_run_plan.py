@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from exporter.engine import Ended, Outcome
+from exporter.errors import ExitCode, ExporterError
+from exporter.job import Job, JobFolder
+from exporter.manifest import Expectation, Manifest, Skip
+from exporter.plan import Selection, make_plan
+from exporter.record import Status, read_run
+from exporter.run import BuildFolder, Judge, collect, run_plan, still_valid
+from tests.unit.run.builders import (
+    FakeEngine,
+    Noted,
+    announcement,
+    die_at,
+    finish,
+    finish_with,
+    manifest,
+    outcome,
+    record,
+    spec,
+    write,
+)
+
+TODAY = date(2026, 1, 1)
+
+
+def export(of: Manifest, engine: FakeEngine, *patterns: str) -> tuple[dict[str, str], Noted]:
+    """Statuses by cell as they stand in results.json, and what the watcher heard."""
+    noted = Noted()
+    run_plan(of, make_plan(of, Selection(patterns=patterns)), engine, noted, TODAY)
+    build = BuildFolder.of(of.project)
+    assert not (build.path / ".work").exists()
+    return {str(r.cell): r.status.value for r in read_run(build.results).records}, noted
+
+
+def test_every_cell_of_every_model_is_recorded_in_order(tmp_path: Path) -> None:
+    project = manifest(tmp_path, spec("b"), spec("a"))
+    found, noted = export(project, FakeEngine(finish))
+    assert found == {f"{model}/{opset}/cpu": "pass" for model in "ab" for opset in (17, 18, 19)}
+    assert list(found) == sorted(found)
+    assert noted.models == ["b", "a"]
+    assert noted.statuses() == found
+    assert (tmp_path / "build/a/18.onnx").exists()
+
+
+def test_a_crash_costs_one_cell(tmp_path: Path) -> None:
+    engine = FakeEngine(die_at(18), finish)
+    found, noted = export(manifest(tmp_path), engine)
+    assert found == {"tiny/17/cpu": "pass", "tiny/18/cpu": "crash", "tiny/19/cpu": "pass"}
+    assert noted.statuses() == found
+    assert [[str(c) for c in task.job.cells()] for task in engine.tasks][1] == ["tiny/19/cpu"]
+    assert engine.tasks[1].job.folder == engine.tasks[0].job.folder
+
+
+def test_retries_share_the_time_of_the_model(tmp_path: Path) -> None:
+    def slow(of: Job) -> Outcome:
+        return outcome(of, Ended.SIGNAL, 11, announcement(of.cells()[:1]), seconds=25.0)
+
+    engine = FakeEngine(slow)
+    found, _ = export(manifest(tmp_path), engine)
+    assert set(found.values()) == {"crash"}
+    assert [task.seconds for task in engine.tasks] == [60.0, 35.0, 10.0]
+
+
+def test_a_model_that_crashes_always_ends_after_one_try_for_each_cell(tmp_path: Path) -> None:
+    engine = FakeEngine(lambda of: outcome(of, Ended.EXITED, 0, announcement(of.cells()[:1])))
+    found, _ = export(manifest(tmp_path), engine)
+    assert set(found.values()) == {"crash"}
+    assert len(engine.tasks) == 3
+
+
+def test_a_timeout_is_not_tried_again(tmp_path: Path) -> None:
+    engine = FakeEngine(die_at(18, Ended.TIMEOUT))
+    found, _ = export(manifest(tmp_path), engine)
+    assert found == {"tiny/17/cpu": "pass", "tiny/18/cpu": "timeout", "tiny/19/cpu": "timeout"}
+    assert len(engine.tasks) == 1
+
+
+def test_a_worker_that_cannot_work_stops_the_run_with_its_words(tmp_path: Path) -> None:
+    def unable(of: Job) -> Outcome:
+        log = JobFolder(Path(of.folder)).log(None)
+        log.parent.mkdir()
+        log.write_text("the worker cannot start: No module named 'torch'\n")
+        return outcome(of, Ended.EXITED, 4)
+
+    with pytest.raises(ExporterError, match="No module named 'torch'") as caught:
+        export(manifest(tmp_path), FakeEngine(unable))
+    assert caught.value.exit_code is ExitCode.ENVIRONMENT
+
+
+def test_a_model_that_exits_with_the_code_of_an_unusable_environment_is_a_crash(
+    tmp_path: Path,
+) -> None:
+    found, _ = export(manifest(tmp_path), FakeEngine(die_at(17, Ended.EXITED, 4), finish))
+    assert found["tiny/17/cpu"] == "crash"
+
+
+def test_ctrl_c_keeps_what_is_done_and_no_file_that_was_not_proved(tmp_path: Path) -> None:
+    def interrupted(of: Job) -> Outcome:
+        ended = die_at(18, Ended.INTERRUPTED)(of)
+        JobFolder(Path(of.folder)).model(18).write_text("half")
+        return ended
+
+    noted = Noted()
+    project = manifest(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        run_plan(project, make_plan(project), FakeEngine(interrupted), noted, TODAY)
+    assert noted.statuses() == {"tiny/17/cpu": "pass"}
+    build = BuildFolder.of(project.project)
+    assert [str(r.cell) for r in read_run(build.results).records] == ["tiny/17/cpu"]
+    assert (tmp_path / "build/tiny/17.onnx").exists()
+    assert not (tmp_path / "build/tiny/18.onnx").exists()
+
+
+def test_ctrl_c_before_the_first_cell_leaves_the_old_results_in_place(tmp_path: Path) -> None:
+    project = manifest(tmp_path)
+    export(project, FakeEngine(finish))
+    with pytest.raises(KeyboardInterrupt):
+        export(project, FakeEngine(die_at(17, Ended.INTERRUPTED)))
+    assert len(read_run(BuildFolder.of(project.project).results).records) == 3
+
+
+def test_a_selection_keeps_the_other_opsets_of_the_same_model(tmp_path: Path) -> None:
+    project = manifest(tmp_path)
+    export(project, FakeEngine(finish_with("same", content="old")))
+    found, noted = export(project, FakeEngine(finish_with("same", content="new")), "*/18")
+    assert set(found.values()) == {"pass"}
+    assert len(found) == 3
+    assert not noted.notes
+    texts = {path.name: path.read_text() for path in (tmp_path / "build/tiny").glob("*.onnx")}
+    assert texts == {"17.onnx": "old", "18.onnx": "new", "19.onnx": "old"}
+
+
+def test_a_selection_drops_the_other_opsets_where_pytorch_says_something_else(
+    tmp_path: Path,
+) -> None:
+    project = manifest(tmp_path)
+    export(project, FakeEngine(finish_with("before")))
+    found, noted = export(project, FakeEngine(finish_with("after")), "*/18")
+    assert found == {"tiny/18/cpu": "pass"}
+    assert noted.notes == ["tiny: 2 earlier results no longer hold and were dropped"]
+    assert [path.name for path in (tmp_path / "build/tiny").glob("*.onnx")] == ["18.onnx"]
+
+
+@pytest.mark.parametrize(("content", "kept"), [("one", True), ("two", False)])
+def test_another_device_is_kept_only_for_the_very_same_file(
+    tmp_path: Path, content: str, kept: bool
+) -> None:
+    project = manifest(tmp_path, spec(devices=("cpu", "reference"), opsets=(18,)))
+    export(project, FakeEngine(finish_with("same", content="one")))
+    found, _ = export(project, FakeEngine(finish_with("same", content=content)), "*/*/cpu")
+    assert ("tiny/18/reference" in found) == kept
+
+
+def test_a_changed_entry_makes_the_other_cells_unknown(tmp_path: Path) -> None:
+    export(manifest(tmp_path), FakeEngine(finish))
+    changed = manifest(tmp_path, spec(seed=1))
+    found, _ = export(changed, FakeEngine(finish), "*/18")
+    assert found == {"tiny/18/cpu": "pass"}
+
+
+def test_skipped_cells_are_records_with_their_reason_and_are_not_run(tmp_path: Path) -> None:
+    project = manifest(tmp_path, spec(skip=(Skip(opsets=(17,), reason="too old"),)))
+    engine = FakeEngine(finish)
+    found, _ = export(project, engine)
+    assert found["tiny/17/cpu"] == "skip"
+    assert [cell.opset for cell in engine.tasks[0].job.cells()] == [18, 19]
+    by_cell = read_run(BuildFolder.of(project.project).results).by_cell()
+    assert by_cell["tiny/17/cpu"].message == "too old"
+
+
+def test_expectations_are_applied_when_results_are_collected(tmp_path: Path) -> None:
+    def fail_at_18(of: Job) -> Outcome:
+        for cell in of.cells():
+            status = Status.ERROR if cell.opset == 18 else Status.PASS
+            write(of, record(of, cell, status))
+        return outcome(of, Ended.EXITED, 0)
+
+    expect = (Expectation(opsets=(18,), reason="no such operator"),)
+    project = manifest(tmp_path, spec(expect=expect))
+    found, noted = export(project, FakeEngine(fail_at_18))
+    assert found["tiny/18/cpu"] == "xfail"
+    assert noted.statuses() == found
+    # On disk the record is as it was found, so that another expectation needs no export.
+    plan = make_plan(manifest(tmp_path))
+    without = collect(
+        plan, BuildFolder.of(project.project), Judge(manifest(tmp_path), TODAY)
+    ).run.by_cell()
+    assert without["tiny/18/cpu"].status is Status.ERROR
+
+
+def test_results_of_a_changed_model_are_missing_and_say_why(tmp_path: Path) -> None:
+    project = manifest(tmp_path)
+    export(project, FakeEngine(finish))
+    run = read_run(BuildFolder.of(project.project).results)
+    assert not still_valid(run, project, make_plan(project)).missing
+    changed = manifest(tmp_path, spec(seed=1, opsets=(17, 20)))
+    results = still_valid(run, changed, make_plan(changed))
+    assert results.missing["tiny/17/cpu"].startswith("its manifest entry changed")
+    assert results.missing["tiny/20/cpu"] == "it has not been exported yet"
+    assert "tiny/17/cpu" not in results.run.by_cell()
+
+
+def test_other_tools_do_not_make_read_results_void(tmp_path: Path) -> None:
+    project = manifest(tmp_path)
+    export(project, FakeEngine(finish))
+    run = read_run(BuildFolder.of(project.project).results)
+    records = [
+        r.model_copy(update={"fingerprint": {**r.fingerprint, "tools": "x"}}) for r in run.records
+    ]
+    other = run.model_copy(update={"records": tuple(records)})
+    assert not still_valid(other, project, make_plan(project)).missing

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.engine import Ended
+from exporter.job import Announcement, JobFolder
+from exporter.record import CellId, Record, Stage, Status
+from exporter.run.verdict import job_for, log_tail, settle
+from tests.unit.run.builders import announcement, job, outcome, spec
+
+SPEC = spec(devices=("cpu", "reference"))
+JOB = job(Path("/nowhere/tiny"), SPEC)
+CELLS = JOB.cells()
+CELL = {str(cell): cell for cell in CELLS}
+
+
+def passing(*cells: CellId) -> dict[str, Record]:
+    return {str(cell): Record(cell=cell, status=Status.PASS) for cell in cells}
+
+
+def test_everything_counts_when_the_worker_finished() -> None:
+    verdict = settle(outcome(JOB, Ended.EXITED, 0, announcement(CELLS[-1:])), passing(*CELLS))
+    assert verdict.settled == passing(*CELLS)
+    assert verdict.retry == ()
+
+
+def test_code_0_with_cells_missing_is_a_crash() -> None:
+    at_work = announcement([CELL["tiny/18/cpu"], CELL["tiny/18/reference"]])
+    written = passing(CELLS[0], CELLS[1], CELL["tiny/18/cpu"])
+    verdict = settle(outcome(JOB, Ended.EXITED, 0, at_work), written)
+    for name in ("tiny/18/cpu", "tiny/18/reference"):
+        crash = verdict.settled[name]
+        assert (crash.status, crash.stage) == (Status.CRASH, Stage.CONVERT)
+        assert crash.message == "the worker exited with code 0 while at convert"
+        assert crash.route is not None
+        assert crash.route.exporter == "dynamo"
+    assert [str(cell) for cell in verdict.retry] == ["tiny/19/cpu", "tiny/19/reference"]
+
+
+def test_a_record_of_the_cell_at_work_does_not_count_when_the_worker_dies() -> None:
+    verdict = settle(
+        outcome(JOB, Ended.SIGNAL, signal.SIGSEGV, announcement(CELLS[-1:])), passing(*CELLS)
+    )
+    assert verdict.settled[str(CELLS[-1])].status is Status.CRASH
+    assert verdict.settled[str(CELLS[-1])].message == "the worker died of SIGSEGV while at convert"
+    assert [r.status for r in verdict.settled.values()].count(Status.PASS) == len(CELLS) - 1
+
+
+def test_a_code_other_than_0_does_not_count_even_with_every_record() -> None:
+    verdict = settle(outcome(JOB, Ended.EXITED, 1, announcement(CELLS[-1:])), passing(*CELLS))
+    assert verdict.settled[str(CELLS[-1])].status is Status.CRASH
+
+
+def test_sigkill_from_elsewhere_is_told_apart() -> None:
+    verdict = settle(outcome(JOB, Ended.SIGNAL, signal.SIGKILL, announcement(CELLS[:1])), {})
+    assert verdict.settled[str(CELLS[0])].status is Status.KILLED
+    assert "memory" in verdict.settled[str(CELLS[0])].message
+    assert verdict.retry == CELLS[1:]
+
+
+def test_a_worker_that_dies_before_it_began_takes_every_cell() -> None:
+    verdict = settle(outcome(JOB, Ended.EXITED, 1), {})
+    assert {r.status for r in verdict.settled.values()} == {Status.CRASH}
+    assert verdict.retry == ()
+    assert verdict.settled[str(CELLS[0])].stage is None
+
+
+def test_a_timeout_names_the_cell_that_was_at_work() -> None:
+    at_work = announcement([CELL["tiny/18/cpu"]], Stage.PARITY)
+    verdict = settle(outcome(JOB, Ended.TIMEOUT, 0, at_work), passing(*CELLS[:2]))
+    assert verdict.retry == ()
+    assert [r.status for r in verdict.settled.values()].count(Status.TIMEOUT) == 4
+    late, waiting = verdict.settled["tiny/18/cpu"], verdict.settled["tiny/19/cpu"]
+    assert late.message == "the model's job took longer than 60 s, and ended while at parity"
+    assert late.stage is Stage.PARITY
+    assert waiting.stage is None
+    assert waiting.message.startswith("not reached: ")
+    assert "tiny/18/cpu" in waiting.message
+
+
+def test_an_interruption_settles_only_what_was_done() -> None:
+    verdict = settle(
+        outcome(JOB, Ended.INTERRUPTED, 0, announcement(CELLS[1:2])), passing(*CELLS[:2])
+    )
+    assert verdict.settled == passing(CELLS[0])
+    assert verdict.retry == ()
+
+
+def test_records_of_other_cells_are_left_alone() -> None:
+    stranger = CellId(model="tiny", opset=9, device="cpu")
+    verdict = settle(outcome(JOB, Ended.EXITED, 0), passing(*CELLS, stranger))
+    assert str(stranger) not in verdict.settled
+
+
+announcements = st.none() | st.builds(
+    announcement, st.lists(st.sampled_from([*CELLS, CellId(model="x", opset=1, device="cpu")]))
+)
+
+
+@given(
+    st.sets(st.sampled_from(CELLS)),
+    announcements,
+    st.sampled_from(list(Ended)),
+    st.sampled_from([0, 1, 4, 9, 11]),
+)
+def test_each_cell_is_settled_or_run_again_and_nothing_is_green_by_itself(
+    written: set[CellId], at_work: Announcement | None, ended: Ended, code: int
+) -> None:
+    verdict = settle(outcome(JOB, ended, code, at_work), passing(*written))
+    again = {str(cell) for cell in verdict.retry}
+    assert not again & verdict.settled.keys()
+    if ended is not Ended.INTERRUPTED:
+        assert again | verdict.settled.keys() == CELL.keys()
+        assert verdict.settled, "a retry must not be able to go on for ever"
+    finished = ended is Ended.EXITED and code == 0 and len(written) == len(CELLS)
+    unsure = set() if finished or at_work is None else {str(cell) for cell in at_work.cells}
+    for name, record in verdict.settled.items():
+        assert (record.status is Status.PASS) == (CELL[name] in written and name not in unsure)
+
+
+def test_the_job_for_some_cells_has_those_and_no_empty_opset() -> None:
+    some = [CELL["tiny/17/reference"], CELL["tiny/19/cpu"]]
+    assert job_for(JOB, some).cells() == tuple(some)
+    assert [opset.opset for opset in job_for(JOB, some).opsets] == [17, 19]
+
+
+@pytest.mark.parametrize(
+    ("log", "tail"),
+    [
+        (b"", ""),
+        (b"one\ntwo\n", "one\ntwo"),
+        (b"\n".join(b"%d" % n for n in range(50)), "\n".join(map(str, range(30, 50)))),
+        (b"a\nFatal Python error: Segmentation fault\nb\n" + b"c\n" * 5, None),
+        (b"\x1b[31mred\x1b[0m \xff\x00\n", "red \ufffd"),
+        (b'File "/home/me/project/m.py" at 0x7f0011223344', 'File "m.py" at 0x\u2026'),
+    ],
+)
+def test_the_tail_of_the_log_is_short_and_fit_to_be_shown(
+    tmp_path: Path, log: bytes, tail: str | None
+) -> None:
+    here = job(tmp_path, SPEC)
+    path = JobFolder(tmp_path).log(None)
+    path.parent.mkdir()
+    path.write_bytes(log)
+    expected = "Fatal Python error: Segmentation fault\nb" + "\nc" * 5 if tail is None else tail
+    assert log_tail(here, announcement(here.cells())) == expected
+
+
+def test_a_missing_log_says_nothing(tmp_path: Path) -> None:
+    assert log_tail(job(tmp_path, SPEC), None) == ""

@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, numpy_helper, parser
+from onnx.helper import tensor_dtype_to_np_dtype
+
+import exporter.runtimes.onnxruntime as ours
+from exporter.manifest import Device
+from exporter.runtimes import LoadFailure, RunFailure, Unavailable, open_session
+from exporter.runtimes import reference as onnx_reference
+
+BFLOAT16 = tensor_dtype_to_np_dtype(TensorProto.BFLOAT16)
+HEAD = '<ir_version: 8, opset_import: ["" : 18, "own" : 1]>'
+TWO = HEAD + "g (float[n] a, float[n] b) => (float[n] d, float[n] s) {s = Add(a, b) d = Sub(a, b)}"
+Runtime = Literal["onnxruntime", "reference"]
+BOTH = pytest.mark.parametrize("runtime", ["onnxruntime", "reference"])
+
+
+def save(folder: Path, text: str) -> Path:
+    path = folder / "18.onnx"
+    onnx.save(parser.parse_model(text), path)
+    return path
+
+
+def device(runtime: Runtime, *providers: str) -> Device:
+    return Device(name="here", runtime=runtime, providers=providers)
+
+
+@BOTH
+def test_it_runs_and_keeps_the_order_of_the_file(runtime: Runtime, tmp_path: Path) -> None:
+    session = open_session(save(tmp_path, TWO), device(runtime))
+    assert list(session.output_names) == ["d", "s"]
+    outputs = session.run({"b": np.float32([1, 2]), "a": np.float32([10, 20])})
+    np.testing.assert_array_equal(outputs[0], np.float32([9, 18]), strict=True)
+    np.testing.assert_array_equal(outputs[1], np.float32([11, 22]), strict=True)
+
+
+@BOTH
+def test_a_scalar_is_a_tensor(runtime: Runtime, tmp_path: Path) -> None:
+    text = HEAD + "g (float[n] x) => (float y) { y = ReduceSum<keepdims = 0>(x) }"
+    (output,) = open_session(save(tmp_path, text), device(runtime)).run({"x": np.float32([1, 2])})
+    assert isinstance(output, np.ndarray)
+    assert (output.shape, output.dtype, float(output)) == ((), np.float32, 3.0)
+
+
+@BOTH
+@pytest.mark.parametrize("way", ["in", "out", "both"])
+def test_bfloat16_goes_in_and_out(runtime: Runtime, way: str, tmp_path: Path) -> None:
+    into = ("bfloat16", BFLOAT16) if way != "out" else ("float", np.float32)
+    out = ("bfloat16", BFLOAT16) if way != "in" else ("float", np.float32)
+    to = TensorProto.BFLOAT16 if way != "in" else TensorProto.FLOAT
+    text = HEAD + f"g ({into[0]}[2, n] x) => ({out[0]}[2, n] y) {{ y = Cast<to = {to}>(x) }}"
+    x: Any = np.array([[1, -2.5, 0], [np.inf, 0.5, 3]]).astype(into[1])
+    (output,) = open_session(save(tmp_path, text), device(runtime)).run({"x": x})
+    assert output.dtype == out[1]
+    np.testing.assert_array_equal(output.astype(np.float64), x.astype(np.float64))
+
+
+@BOTH
+def test_external_data_is_read_from_the_folder(runtime: Runtime, tmp_path: Path) -> None:
+    model = parser.parse_model(HEAD + "g (float[2] x) => (float[2] y) { y = Add(x, w) }")
+    model.graph.initializer.append(numpy_helper.from_array(np.float32([1, 2]), "w"))
+    path = tmp_path / "18.onnx"
+    onnx.save(model, path, save_as_external_data=True, location="w.data", size_threshold=0)
+    (output,) = open_session(path, device(runtime)).run({"x": np.zeros(2, np.float32)})
+    np.testing.assert_array_equal(output, np.float32([1, 2]))
+    os.truncate(tmp_path / "w.data", 3)
+    with pytest.raises(LoadFailure):
+        open_session(path, device(runtime))
+
+
+@BOTH
+@pytest.mark.parametrize("content", [b"no model", b"\x08", None])
+def test_no_model_is_a_load_failure(
+    runtime: Runtime, content: bytes | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "18.onnx"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(LoadFailure) as raised:
+        open_session(path, device(runtime))
+    assert str(raised.value)
+    assert str(tmp_path) not in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_an_unknown_operator_is_a_load_failure_by_name(tmp_path: Path) -> None:
+    path = save(tmp_path, HEAD + "g (float[n] x) => (float[n] y) { y = own.Unknown(x) }")
+    with pytest.raises(LoadFailure, match="own:Unknown") as raised:
+        open_session(path, device("onnxruntime"))
+    assert not str(raised.value).startswith("[")
+    with pytest.raises(LoadFailure, match=r"own|Unknown"):
+        open_session(path, device("reference"))
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        {},
+        {"a": np.zeros(2, np.float32)},
+        {"a": np.zeros(2, np.float32), "b": np.zeros(3, np.float32)},
+    ],
+)
+def test_inputs_that_do_not_fit_are_a_run_failure(
+    runtime: Runtime, inputs: Any, tmp_path: Path
+) -> None:
+    session = open_session(save(tmp_path, TWO), device(runtime))
+    with pytest.raises(RunFailure) as raised:
+        session.run(inputs)
+    assert str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_an_input_that_the_file_lacks_is_a_run_failure(tmp_path: Path) -> None:
+    session = open_session(save(tmp_path, TWO), device("onnxruntime"))
+    inputs = {name: np.zeros(2, np.float32) for name in "abc"}
+    with pytest.raises(RunFailure, match="c"):
+        session.run(inputs)
+
+
+def test_another_dtype_is_a_run_failure(tmp_path: Path) -> None:
+    session = open_session(save(tmp_path, TWO), device("onnxruntime"))
+    with pytest.raises(RunFailure, match="Unexpected input data type"):
+        session.run({"a": np.zeros(2), "b": np.zeros(2)})
+
+
+# --- execution providers --------------------------------------------------------------------------
+
+
+def test_a_missing_provider_is_unavailable_and_names_the_others(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable) as raised:
+        open_session(save(tmp_path, TWO), device("onnxruntime", "NoSuchExecutionProvider"))
+    assert str(raised.value).startswith("this ONNX Runtime has no NoSuchExecutionProvider; it has ")
+    assert "CPUExecutionProvider" in str(raised.value)
+
+
+def test_a_missing_provider_counts_before_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable):
+        open_session(tmp_path / "18.onnx", device("onnxruntime", "NoSuchExecutionProvider"))
+
+
+def test_a_provider_that_gives_way_to_the_cpu_is_unavailable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ONNX Runtime does when CUDA's libraries are missing: one line, then the CPU."""
+    pretend(monkeypatch, lambda model, providers, threads: cpu_session(model))
+    with pytest.raises(Unavailable, match="went on with CPUExecutionProvider"):
+        open_session(save(tmp_path, TWO), device("onnxruntime", "CUDAExecutionProvider"))
+
+
+def test_a_provider_that_raises_on_every_model_is_unavailable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_device(model: Any, providers: list[str], threads: int) -> Any:
+        raise RuntimeError("CUDA failure 100: no CUDA-capable device is detected")
+
+    pretend(monkeypatch, no_device)
+    with pytest.raises(Unavailable, match="does not start on this machine: CUDA failure 100"):
+        open_session(save(tmp_path, TWO), device("onnxruntime", "CUDAExecutionProvider"))
+
+
+def test_a_provider_that_raises_on_this_model_is_a_load_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses_files(model: Any, providers: list[str], threads: int) -> Any:
+        if isinstance(model, bytes):
+            return OnCuda()
+        raise RuntimeError("this file has no kernel")
+
+    pretend(monkeypatch, refuses_files)
+    with pytest.raises(LoadFailure, match="this file has no kernel"):
+        open_session(save(tmp_path, TWO), device("onnxruntime", "CUDAExecutionProvider"))
+
+
+class OnCuda:
+    """A session that says that CUDA comes first."""
+
+    def get_providers(self) -> list[str]:
+        return ["CUDAExecutionProvider", "CPUExecutionProvider"]
+
+
+def test_a_provider_at_work_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, lambda model, providers, threads: OnCuda())
+    session = open_session(save(tmp_path, TWO), device("onnxruntime", "CUDAExecutionProvider"))
+    assert isinstance(session, ours.OnnxRuntimeSession)
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, opens: Any) -> None:
+    """An ONNX Runtime that was built with CUDA."""
+    names = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: names)
+    monkeypatch.setattr(ours, "_open", opens)
+
+
+def cpu_session(model: Any) -> onnxruntime.InferenceSession:
+    return onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+
+
+@pytest.mark.parametrize("runtime", ["openvino", "backend"])
+def test_other_runtimes_are_unavailable(runtime: Any, tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match=f"'{runtime}' is not supported yet"):
+        open_session(tmp_path / "18.onnx", Device(name="here", runtime=runtime))
+
+
+def test_onnxruntime_may_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "exporter.runtimes.onnxruntime", None)
+    with pytest.raises(Unavailable, match="onnxruntime cannot be imported"):
+        open_session(tmp_path / "18.onnx", device("onnxruntime"))
+
+
+def test_versions() -> None:
+    assert ours.version() == onnxruntime.__version__
+    assert onnx_reference.version() == onnx.__version__

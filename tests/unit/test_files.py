@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter.errors import ExitCode, ExporterError
+from exporter.files import write_text
+
+
+def test_writes_the_bytes_and_leaves_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "a.md"
+    write_text(path, "one\ntwo é\n")
+    write_text(path, "three\n")
+    assert path.read_bytes() == b"three\n"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_replaces_a_link_and_spares_its_target(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("mine")
+    link = tmp_path / "a.md"
+    link.symlink_to(target)
+    write_text(link, "new")
+    assert target.read_text() == "mine"
+    assert not link.is_symlink()
+    assert link.read_text() == "new"
+
+
+def test_says_why_it_cannot_write(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    with pytest.raises(ExporterError, match="cannot be written") as caught:
+        write_text(blocked / "a.md", "x")
+    assert caught.value.exit_code is ExitCode.ENVIRONMENT
+    folder = tmp_path / "a.md"
+    (folder / "full").mkdir(parents=True)
+    with pytest.raises(ExporterError, match=r"a\.md: cannot be written"):
+        write_text(folder, "x")
+    assert not list(tmp_path.glob(".*"))
