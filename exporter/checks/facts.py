@@ -10,12 +10,18 @@ import math
 from collections import Counter
 from pathlib import Path
 
-from onnx import ModelProto, NodeProto
+from onnx import ModelProto, NodeProto, TensorProto
 
 from exporter.checks.external_data import external_files
 from exporter.checks.graph import domain_of, initializers, model_nodes
 from exporter.checks.structure import read_model
 from exporter.record import Artifact
+
+
+#: Weights are floats; shapes and indices that an exporter stores are integers.
+_FLOATS = frozenset(
+    {TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16}
+)
 
 
 def artifact_facts(path: Path, model_id: str) -> Artifact:
@@ -39,7 +45,7 @@ def artifact_facts(path: Path, model_id: str) -> Artifact:
         ir_version=model.ir_version,
         opset_imports=_imports(model),
         nodes=sum(1 for _ in model_nodes(model)),
-        parameters=sum(math.prod(tensor.dims) for tensor in initializers(model)),
+        parameters=sum(math.prod(t.dims) for t in initializers(model) if t.data_type in _FLOATS),
         operators=_operators(model),
     )
 

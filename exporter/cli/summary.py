@@ -62,7 +62,9 @@ def counts(records: Sequence[Record | None]) -> str:
 
 def red_line(label: str, record: Record) -> str:
     """One line that says what is wrong with a cell, or with cells that are alike."""
-    message = one_line(record.expectation or record.message)
+    message = one_line(record.message)
+    if record.expectation:
+        message += f" ({one_line(record.expectation)})"
     return f"{label}: {outcome_of(record)}: {message}"
 
 

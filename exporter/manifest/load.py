@@ -58,6 +58,10 @@ def load_project(root: Path) -> Manifest:
     return Manifest(project=project.project, models=found)
 
 
+#: What lies beside the folders of the models in the build folder.
+_RESERVED = frozenset({"results.json", "gate.md", "repro"})
+
+
 def _manifest_files(root: Path, folder: str, report: Report) -> Iterator[ManifestFile]:
     """Every manifest below the folder, sorted by path; hidden files and folders are left out."""
     place = root / folder
@@ -92,6 +96,9 @@ def _check_ids(family: Family, report: Report) -> None:
             fixed = re.sub(r"[^a-z0-9_.-]+", "-", member.id.casefold()).strip("-_.")
             hint = f"; did you mean '{fixed}'?" if re.fullmatch(ID_PATTERN, fixed) else ""
             report.add(entry.file.problem(entry.path, f"{_ID_RULE}{hint}"))
+        if member.id in _RESERVED:
+            message = f"the ID {quoted(member.id)} is the name of something else in the build folder"
+            report.add(entry.file.problem(entry.path, message))
         owner = owners.setdefault(member.id.casefold(), member)
         if owner is not member:
             place = f"{owner.entry.file.name}:{owner.entry.file.lines[owner.entry.path]}"

@@ -1,0 +1,53 @@
+"""DenseNet-121: Huang et al., https://arxiv.org/abs/1608.06993."""
+
+import torch
+from torch import nn
+
+from models.initialisation import RELU, calibrate, rescale
+from models.layers import Concat
+
+
+class DenseNet121(nn.Sequential):
+    """DenseNet-121 with bottlenecks and half the channels kept between its blocks.
+
+    Shapes: `[batch, 3, 224, 224]` -> `[batch, 1000]`; 7,978,856 parameters.
+    """
+
+    def __init__(self, classes: int = 1000, growth: int = 32) -> None:
+        channels = 2 * growth
+        super().__init__(
+            nn.Conv2d(3, channels, 7, stride=2, padding=3, bias=False),
+            *(nn.BatchNorm2d(channels), nn.ReLU()),
+            nn.MaxPool2d(3, stride=2, padding=1),
+        )
+        for block, depth in enumerate((6, 12, 24, 16)):
+            if block > 0:
+                self.append(transition(channels))
+                channels //= 2
+            for _ in range(depth):
+                self.append(Concat(nn.Identity(), bottleneck(channels, growth)))
+                channels += growth
+        self.extend((nn.BatchNorm2d(channels), nn.ReLU()))
+        self.extend((nn.AdaptiveAvgPool2d(1), nn.Flatten()))
+        self.append(nn.Linear(channels, classes))
+        rescale(self, RELU)
+        calibrate(self, torch.randn(2, 3, 224, 224))
+
+
+def bottleneck(channels: int, growth: int) -> nn.Sequential:
+    """`growth` new channels out of all that came before."""
+    return nn.Sequential(
+        *(nn.BatchNorm2d(channels), nn.ReLU()),
+        nn.Conv2d(channels, 4 * growth, 1, bias=False),
+        *(nn.BatchNorm2d(4 * growth), nn.ReLU()),
+        nn.Conv2d(4 * growth, growth, 3, padding=1, bias=False),
+    )
+
+
+def transition(channels: int) -> nn.Sequential:
+    """Half the channels at half the resolution."""
+    return nn.Sequential(
+        *(nn.BatchNorm2d(channels), nn.ReLU()),
+        nn.Conv2d(channels, channels // 2, 1, bias=False),
+        nn.AvgPool2d(2),
+    )

@@ -1,0 +1,56 @@
+"""ResNet-18: He et al., https://arxiv.org/abs/1512.03385."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from models.initialisation import RELU, calibrate, rescale
+
+
+class ResNet18(nn.Sequential):
+    """ResNet-18 with a BatchNorm that has seen noise.
+
+    Shapes: `[batch, 3, 224, 224]` -> `[batch, 1000]`; 11,689,512 parameters.
+    """
+
+    def __init__(self, classes: int = 1000) -> None:
+        super().__init__(
+            *(convolution(3, 64, kernel=7, stride=2), nn.ReLU()),
+            nn.MaxPool2d(3, stride=2, padding=1),
+            *(Block(64, 64), Block(64, 64)),
+            *(Block(64, 128, stride=2), Block(128, 128)),
+            *(Block(128, 256, stride=2), Block(256, 256)),
+            *(Block(256, 512, stride=2), Block(512, 512)),
+            *(nn.AdaptiveAvgPool2d(1), nn.Flatten()),
+            nn.Linear(512, classes),
+        )
+        rescale(self, RELU)
+        calibrate(self, torch.randn(2, 3, 224, 224))
+
+
+class Block(nn.Module):
+    """Two convolutions and a way around them.
+
+    Shapes: `[batch, inputs, h, w]` -> `[batch, outputs, h / stride, w / stride]`.
+    """
+
+    def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:
+        super().__init__()
+        same = inputs == outputs and stride == 1
+        self.shortcut = nn.Identity() if same else convolution(inputs, outputs, 1, stride)
+        self.residual = nn.Sequential(
+            *(convolution(inputs, outputs, 3, stride), nn.ReLU()),
+            convolution(outputs, outputs, 3),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Add what the convolutions found to what was there."""
+        return functional.relu(self.residual(x) + self.shortcut(x))
+
+
+def convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Sequential:
+    """A convolution that keeps the resolution but for its stride, and its BatchNorm."""
+    return nn.Sequential(
+        nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False),
+        nn.BatchNorm2d(outputs),
+    )
