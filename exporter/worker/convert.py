@@ -25,6 +25,7 @@ from exporter.worker.inputs import Call, Tensors, call_of, tensor_call
 from exporter.worker.naming import state_output_sizes
 from exporter.worker.positional import Positional, needs_wrapping, unwrap_names
 from exporter.worker.source import Model
+from exporter.worker.torch_internals import Decompositions
 
 _DYNAMO_OPTIONS = ("optimize", "verbose", "report", "profile", "dump_exported_program")
 _TORCHSCRIPT_OPTIONS = (
@@ -42,15 +43,24 @@ _TORCHSCRIPT_OPTIONS = (
 _TRAINING = {"eval": "EVAL", "train": "TRAINING", "keep": "PRESERVE"}
 
 
-def convert_program(program: Any, spec: ModelSpec, opset: int, artifacts: Path) -> ir.Model:
+def convert_program(
+    program: Any, spec: ModelSpec, opset: int, artifacts: Path, kept: Decompositions
+) -> ir.Model:
     """Translates a captured program by the public dynamo exporter.
+
+    Args:
+        program: The captured `torch.export.ExportedProgram`.
+        spec: The contract.
+        opset: The opset to translate to.
+        artifacts: Where reports go that the options ask for.
+        kept: What the program was decomposed to for other opsets.
 
     Raises:
         Failure: of stage `convert`.
     """
     options: dict[str, Any] = {"verbose": False}
     options |= {name: spec.options[name] for name in _DYNAMO_OPTIONS if name in spec.options}
-    with stage_of(Stage.CONVERT):
+    with stage_of(Stage.CONVERT), kept.reused():
         converted = torch.onnx.export(
             program,
             input_names=_names_in_call_order(spec, None),

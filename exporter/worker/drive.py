@@ -29,6 +29,7 @@ from exporter.worker.prove import Common, Seconds, prove_on, prove_structure
 from exporter.worker.reference import compute_reference
 from exporter.worker.sizes import input_sets
 from exporter.worker.source import Model, load_model
+from exporter.worker.torch_internals import Decompositions
 
 #: Stages whose work serves all opsets.
 _SHARED = (Stage.SOURCE, Stage.CAPTURE)
@@ -96,13 +97,15 @@ class Drive:
             return
         finally:
             state.restore()
-        for opset in opsets:
+        kept = Decompositions()
+        # From the highest opset down: what is decomposed for it mostly serves the others too.
+        for opset in reversed(opsets):
             self._announce(Stage.CONVERT, (opset,))
             seconds = Seconds(self._shared)
             try:
                 with seconds.of(Stage.CONVERT):
                     artifacts = self._folder.path / "logs" / str(opset.opset)
-                    graph = convert_program(program, self._spec, opset.opset, artifacts)
+                    graph = convert_program(program, self._spec, opset.opset, artifacts, kept)
                     self._write(graph, opset)
             except Failure as failure:
                 self._fail(opset, failure, seconds)

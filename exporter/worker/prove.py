@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from exporter.checks import PARITY_CHECKS, STRUCTURE_CHECKS
+from exporter.checks.determinism import Determinism
 from exporter.checks.protocol import Subject
 from exporter.manifest import Device
 from exporter.record import Artifact, CellId, CheckResult, Record, Route, Stage, Status
@@ -101,10 +102,13 @@ class _Outcome:
 def _first_no(results: Sequence[CheckResult], stage: Stage) -> _Outcome | None:
     """The check that decides.
 
-    A model that differs from itself, or a comparison that could not have failed, comes before a
-    difference in numbers in the order of the checks: the file is not to blame for either.
+    Where a model differs from itself, the file is not to blame for any difference. A comparison
+    that could not have failed is no excuse for one that did.
     """
-    for result in results:
-        if result.status is not Status.PASS:
-            return _Outcome(result.status, stage, result.check, result.message)
-    return None
+    against = [result for result in results if result.status is not Status.PASS]
+    if not against:
+        return None
+    unstable = [result for result in against if result.check == Determinism.name]
+    failed = [result for result in against if result.status is not Status.INCONCLUSIVE]
+    first = (unstable or failed or against)[0]
+    return _Outcome(first.status, stage, first.check, first.message)

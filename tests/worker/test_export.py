@@ -19,6 +19,7 @@ from exporter.worker.failure import Failure
 from exporter.worker.inputs import draw
 from exporter.worker.sizes import input_sets
 from exporter.worker.source import load_model
+from exporter.worker.torch_internals import Decompositions
 from tests.worker.contracts import ROOT, contract, fill, given, put_out
 
 
@@ -27,7 +28,7 @@ def export(spec: ModelSpec, folder: Path, opset: int, *, dynamo: bool) -> Path:
     inputs = draw(spec, input_sets(spec)[0], ROOT)
     if dynamo:
         program = capture_program(model, spec, inputs, strict=False)
-        graph = convert_program(program, spec, opset, folder)
+        graph = convert_program(program, spec, opset, folder, Decompositions())
     else:
         graph, _ = convert_module(model, spec, inputs, opset, folder / ".scratch" / "a.onnx")
     return write_artifact(graph, spec, opset, JobFolder(folder), {"model": spec.id})

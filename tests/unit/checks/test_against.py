@@ -230,6 +230,17 @@ def test_the_error_against_float64_may_be_eight_times_pytorchs(
         assert result.message.endswith("times the bound 8.00e-03 (8 x PyTorch's own float32 noise)")
 
 
+def test_the_size_of_the_outputs_makes_no_difference(tmp_path: Path) -> None:
+    exact = np.linspace(-1e-9, 1e-9, 60).reshape(20, 3)
+    expected = (exact * 1.001).astype(np.float32)
+    sample = write(tmp_path, 0, [draw(20)], [expected], exact=[exact], axes={"batch": 20})
+    here = make_subject(tmp_path, reference=make_reference(sample, noise=(1e-3,)))
+    assert parity(here, Gives((exact * 1.007).astype(np.float32))).status is Status.PASS
+    result = parity(here, Gives((exact * 1.009).astype(np.float32)))
+    assert result.status is Status.FAIL
+    assert result.metrics["of_noise"] == pytest.approx(9.0, rel=1e-3)
+
+
 def test_a_file_nearer_to_float64_than_pytorch_is_right(tmp_path: Path) -> None:
     assert parity(measured(tmp_path, 1e-3 / 4), off_by(0.0)).metrics["of_noise"] < 1e-3
 

@@ -134,6 +134,11 @@ def test_integers_are_exact(dtype: str) -> None:
     assert found.details["outside"] == 1 / 6
 
 
+def test_the_error_of_integers_is_a_distance() -> None:
+    expected = np.array([250, 3], np.uint8)
+    assert compare(np.array([5, 3], np.uint8), expected, None, expected).max_abs == 245.0
+
+
 def test_integers_that_a_float_cannot_tell_apart_differ() -> None:
     expected = np.array([2**62], np.int64)
     assert compare(expected + 1, expected, None, expected).problem != ""
@@ -210,6 +215,11 @@ def test_the_figures() -> None:
     assert details["max_rel"] == pytest.approx(0.1), "the error where 0 is expected is not relative"
     assert details["needed_atol"] == 5.0
     assert details["sqnr_db"] == pytest.approx(10 * np.log10(328350 / 26))
+
+
+def test_the_needed_atol_is_on_top_of_rtol() -> None:
+    found = against(floats(14.0), floats(10.0), limit(atol=1.0, rtol=0.1))
+    assert found.details["needed_atol"] == pytest.approx(3.0)
 
 
 # --- float64 as the reference ---------------------------------------------------------------------

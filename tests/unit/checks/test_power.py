@@ -122,6 +122,13 @@ def test_without_random_inputs_the_size_decides() -> None:
     assert power(subject(0.0, spread=(None,))).status is Status.INCONCLUSIVE
 
 
+@pytest.mark.parametrize(("rtol", "status"), [(0.09, "pass"), (0.11, "inconclusive")])
+def test_a_tenth_of_the_size_may_be_off_at_most(rtol: float, status: str) -> None:
+    result = power(subject(1.0, spread=(None,), tolerance=Tolerance(rtol=rtol)))
+    assert result.status == status
+    assert ("of output 'y' 1.1e-01 of its size may be off" in result.message) is (rtol > 0.1)
+
+
 def test_the_tolerance_is_that_of_the_device() -> None:
     here = subject(1.0, tolerance=Tolerance(by_device={"cuda": Bound(atol=1.0)}))
     assert power(here, "cpu").status is Status.PASS

@@ -60,7 +60,7 @@ def test_eight_times_the_noise_at_the_scale() -> None:
 )
 def test_the_floor_is_a_few_units_in_the_last_place(dtype: str, places: float) -> None:
     limit = limit_of(subject(0.0, dtype=dtype), 0, "cpu", 5.0)
-    assert limit.atol == pytest.approx(5 * places)
+    assert limit.atol == pytest.approx(5 * places, abs=0)
     assert "units in " in limit.why
     assert dtype in limit.why
 
@@ -117,8 +117,17 @@ def test_at_scale_0_only_0_passes(dtype: str) -> None:
     assert 0 < limit.atol <= 8 * 2.0**-24
 
 
-def test_tiny_outputs_have_a_floor_of_subnormal_numbers() -> None:
-    assert limit_of(subject(0.0), 0, "cpu", 1e-44).atol == 8 * 2.0**-149
+@pytest.mark.parametrize(
+    ("dtype", "floor"),
+    [
+        ("float16", 2 * 2.0**-24),
+        ("bfloat16", 2 * 2.0**-133),
+        ("float32", 8 * 2.0**-149),
+        ("float64", 8 * 2.0**-1074),
+    ],
+)
+def test_tiny_outputs_have_a_floor_of_subnormal_numbers(dtype: str, floor: float) -> None:
+    assert limit_of(subject(0.0, dtype=dtype), 0, "cpu", floor).atol == floor
 
 
 @settings(max_examples=50)

@@ -1,0 +1,131 @@
+"""What torch's private modules save us changes no file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from exporter.job import JobFolder
+from exporter.worker import torch_internals
+from exporter.worker.artifact import write_artifact
+from exporter.worker.capture import capture_program
+from exporter.worker.convert import convert_program
+from exporter.worker.inputs import draw
+from exporter.worker.sizes import input_sets
+from exporter.worker.source import load_model
+from exporter.worker.torch_internals import Decompositions, _Decomposed, is_known_torch
+from tests.worker.contracts import ROOT, contract, given, put_out
+
+BLOCK = contract(
+    "Block",
+    inputs=(given("x", "batch", 6, 8),),
+    outputs=(put_out("y", "batch", 6, 8),),
+    opsets=(18, 20, 23),
+)
+
+
+def test_the_installed_torch_is_inside_the_guard() -> None:
+    assert is_known_torch()
+
+
+def test_one_decomposition_gives_the_files_of_separate_public_calls(tmp_path: Path) -> None:
+    model = load_model(BLOCK, ROOT)
+    assert isinstance(model, nn.Module)
+    inputs = draw(BLOCK, input_sets(BLOCK)[0], ROOT)
+    program = capture_program(model, BLOCK, inputs, strict=False)
+    kept = Decompositions()
+    files: dict[str, list[bytes]] = {"kept": [], "public": []}
+    for name, contents in files.items():
+        folder = JobFolder(tmp_path / name)
+        folder.path.mkdir()
+        for opset in reversed(BLOCK.opsets):
+            if name == "kept":
+                graph = convert_program(program, BLOCK, opset, tmp_path, kept)
+            else:
+                graph = public_export(model, inputs["x"], opset)
+            contents.append(write_artifact(graph, BLOCK, opset, folder, {}).read_bytes())
+    assert files["kept"] == files["public"]
+    # The operators of these opsets differ, so the files do too.
+    assert len(set(files["kept"])) == 3
+    # Opset 23 translates rms_norm itself and the others decompose it; 20 and 18 share theirs.
+    assert len(kept._known) == 2
+
+
+def public_export(model: nn.Module, x: Tensor, opset: int) -> Any:
+    exported = torch.onnx.export(
+        model,
+        (x,),
+        opset_version=opset,
+        input_names=["x"],
+        output_names=["y"],
+        dynamic_shapes={"x": {0: "batch"}},
+        dynamo=True,
+        verbose=False,
+    )
+    assert exported is not None
+    return exported.model
+
+
+def test_the_patch_is_gone_after_use() -> None:
+    from torch.onnx._internal.exporter import _core
+
+    before = _core._prepare_exported_program_for_export
+
+    def fail_inside() -> None:
+        with Decompositions().reused():
+            assert _core._prepare_exported_program_for_export is not before
+            raise ValueError("inside")
+
+    with pytest.raises(ValueError, match="inside"):
+        fail_inside()
+    assert _core._prepare_exported_program_for_export is before
+
+
+def test_another_torch_exports_without_the_private_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch_internals, "_KNOWN", ())
+    model = load_model(BLOCK, ROOT)
+    inputs = draw(BLOCK, input_sets(BLOCK)[0], ROOT)
+    kept = Decompositions()
+    program = capture_program(model, BLOCK, inputs, strict=False)
+    graph = convert_program(program, BLOCK, 18, tmp_path, kept)
+    assert graph.opset_imports[""] == 18
+    assert kept._known == []
+
+
+class Graph:
+    """As much of a decomposed program as is looked at."""
+
+    def __init__(self, *targets: str) -> None:
+        node = type("Node", (), {})
+        module = type("Module", (), {})()
+        module.graph = type("G", (), {"nodes": []})()
+        for target in targets:
+            item = node()
+            item.target = target
+            module.graph.nodes.append(item)
+        self.graph_module = type("Top", (), {"modules": lambda self: [module]})()
+
+
+@pytest.mark.parametrize(
+    ("left", "translated", "serves"),
+    [
+        (("a", "b"), {"a", "b", "c"}, True),
+        (("a", "b"), {"a", "b"}, True),
+        # `c` is left whole here and would be decomposed there.
+        (("a", "c"), {"a", "b"}, False),
+        # There `d` would be left whole; whether it was decomposed here cannot be seen.
+        (("a", "b"), {"a", "b", "c", "d"}, False),
+        (("a", "b"), {"a", "d"}, False),
+    ],
+)
+def test_a_decomposition_serves_only_what_decomposes_alike(
+    left: tuple[str, ...], translated: set[str], serves: bool
+) -> None:
+    decomposed = _Decomposed(object(), frozenset({"a", "b", "c"}), Graph(*left))
+    assert decomposed.serves(frozenset(translated)) is serves
