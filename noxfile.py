@@ -88,6 +88,12 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", requires=["environment"])
+def soundness(session: nox.Session) -> None:
+    """Run sound models over 20 seeds: none may be red; `-- --models 'loop_*' --seeds 3`."""
+    Environment.run(session, "python", "-m", "benchmarks.soundness", *session.posargs)
+
+
+@nox.session(venv_backend="none", requires=["environment"])
 def lint(session: nox.Session) -> None:
     """Check style and format."""
     Environment.run(session, "ruff", "check")

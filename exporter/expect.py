@@ -8,7 +8,7 @@ export.
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, timedelta
 
 from exporter.manifest import Expectation, ModelSpec
 from exporter.plan import matches
@@ -16,6 +16,8 @@ from exporter.record import Record, Status
 
 #: Outcomes that an expectation can foresee without naming their message.
 _PLAIN_FAILURES = (Status.FAIL, Status.ERROR, Status.INCONCLUSIVE)
+#: An expectation that ends within so many days is named on the page.
+_SOON = timedelta(days=14)
 _UNPROVED = (Status.SKIP, Status.UNAVAILABLE)
 
 
@@ -35,12 +37,33 @@ def apply_expectations(spec: ModelSpec, record: Record, today: date) -> Record:
     met = [item for item in expected if _is_met(item, record)]
     current = [item for item in met if not _is_over(item, today)]
     if current:
-        return record.model_copy(update={"status": Status.XFAIL, "foreseen": _reason(current[0])})
+        return _foreseen(record, current[0], today)
     if met:
         note = f"the expectation ended on {met[0].until}: {_reason(met[0])}"
     else:
         note = "expected " + " or ".join(_describe(item) for item in expected)
     return record.model_copy(update={"expectation": note})
+
+
+def is_in_force(item: Expectation, record: Record, today: date) -> bool:
+    """Whether the expectation foresees the failure of a record, raw or judged, of a cell it means.
+
+    A record that was judged to be foreseen says no longer whether it was a crash; that does not
+    matter to the expectation that foresaw it.
+    """
+    if record.status in (Status.PASS, Status.XPASS, *_UNPROVED):
+        return False
+    if record.status is Status.XFAIL:
+        record = record.model_copy(update={"status": Status.FAIL})
+    return _is_met(item, record) and not _is_over(item, today)
+
+
+def _foreseen(record: Record, item: Expectation, today: date) -> Record:
+    update: dict[str, object] = {"status": Status.XFAIL, "foreseen": _reason(item)}
+    if item.until and date.fromisoformat(item.until) - today <= _SOON:
+        note = f"the expectation '{item.reason}' ends on {item.until}; from then on this is red"
+        update["notes"] = (*record.notes, note)
+    return record.model_copy(update=update)
 
 
 def _is_met(item: Expectation, record: Record) -> bool:

@@ -79,6 +79,16 @@ class Sample(Value):
     """Largest finite magnitude of each output in PyTorch; 0 for outputs that are not floats."""
 
 
+class TableParts(Value):
+    """A weight that a file may read row by row, as digests of its parts."""
+
+    dtype: str
+    """By ONNX's name: `FLOAT`."""
+    shape: Items[int]
+    parts: Items[str]
+    """In the order of the rows; empty for a part of nothing but zeros."""
+
+
 class Reference(Value):
     """What PyTorch says: the samples, and how exact its own float32 is."""
 
@@ -91,8 +101,10 @@ class Reference(Value):
     unstable: str = ""
     """How PyTorch differs from itself on the declared inputs; empty where it does not."""
     spread: Items[float | None]
-    """For each float output, how far it moves when inputs get other values, as a share of its
-    scale; None where PyTorch took no other values or the output is no float."""
+    """For each output, how far it moves when inputs get other values: floats as a share of their
+    scale, others as a share of the elements; None where PyTorch took no other values."""
+    tables: Items[TableParts] = ()
+    """Every weight of two dimensions: of a table, samples read a few rows."""
 
 
 @dataclass(frozen=True, slots=True)

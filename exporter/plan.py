@@ -81,7 +81,7 @@ def route_of(spec: ModelSpec, opset: int) -> Route:
             return Route(
                 exporter="dynamo",
                 capture="strict" if capture == "strict" else "export",
-                why="the manifest asks for dynamo",
+                why="the manifest asks for dynamo" + _converted(opset),
             )
         case "torchscript", capture:
             return Route(
@@ -116,6 +116,12 @@ def pattern_matches(pattern: str, cell: CellId) -> bool:
     return len(segments) <= len(values) and all(
         fnmatchcase(value, segment) for segment, value in zip(segments, values, strict=False)
     )
+
+
+def _converted(opset: int) -> str:
+    if opset >= FIRST_DYNAMO_OPSET:
+        return ""
+    return f", whose opset {FIRST_DYNAMO_OPSET} the version converter takes down"
 
 
 def _automatic(opset: int) -> Route:

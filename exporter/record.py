@@ -1,6 +1,6 @@
 """What was found: one `Record` per cell, one `RunRecord` per run, as versioned JSON.
 
-In: nothing. Out: `CellId`, `Status`, `Stage`, `CheckResult`, `Record`, `RunRecord`.
+In: nothing. Out: `CellId`, `Status`, `Stage`, `CheckResult`, `Blame`, `Record`, `RunRecord`.
 """
 
 from __future__ import annotations
@@ -120,6 +120,74 @@ class Source(Value):
     sha256: str
 
 
+class MissingOperator(Value):
+    """An operator of the model that the exporter cannot translate at this opset."""
+
+    operator: str
+    """`aten::special_bessel_j0`, or `aten.special_bessel_j0.default` under dynamo."""
+    count: int
+    sources: Items[str] = ()
+    """The model's lines that use it: `models/vision.py:31`."""
+
+
+class Divergence(Value):
+    """The first node at which the file and what it is held against part ways."""
+
+    node: str
+    operator: str
+    output: str
+    """The value that differs while nothing that it is computed from does."""
+    against: str
+    """`PyTorch`, `onnx.reference` or `ONNX Runtime without optimisation`."""
+    error_before: float
+    """Largest error of what it is computed from, as a share of that value's scale."""
+    error_after: float
+    """Its own; infinite where shapes, NaN or Inf differ, or where the file does not run."""
+    source: str = ""
+    """The model's line, `models/vision.py:31`; empty where the exporter does not tell."""
+    suspects: int = 1
+    """How many nodes it may be, up to this one: not every value has a twin in PyTorch."""
+
+
+class Allowed(Value):
+    """How far an output may be off, in its own units; both None where it has to be equal."""
+
+    atol: float | None = None
+    rtol: float | None = None
+    exact: bool = False
+    """Whether the error is counted from float64's output and not from PyTorch's own."""
+
+
+class Culprit(StrEnum):
+    """Whose fault a wrong output is."""
+
+    EXPORTER = "exporter"
+    OPTIMISER = "ONNX Runtime optimiser"
+    KERNEL = "kernel"
+    """The file is right and this runtime computes one of its operators wrong."""
+    PRECISION = "precision"
+    """PyTorch is as far from float64 as the file is: the tolerance asks for too much."""
+    MODEL = "model"
+    CONTRACT = "contract"
+    """PyTorch itself does not do what the manifest promises."""
+    FILE = "file"
+    """The same export is right in memory: what was written is not what was exported."""
+    UNKNOWN = "unknown"
+
+
+class Blame(Value):
+    """Why a check that runs the file says no, found by changing one thing at a time."""
+
+    culprit: Culprit
+    sample: str
+    """The input set that shows it, by name."""
+    evidence: Items[str]
+    """What was tried and what came of it, with figures."""
+    first: Divergence | None = None
+    allowed: Items[Allowed] = ()
+    """For each output."""
+
+
 class Record(Value):
     """What is known of one cell."""
 
@@ -133,6 +201,12 @@ class Record(Value):
     """One line: what went wrong, or why it was not run."""
     detail: str = ""
     """More lines, such as the end of a traceback."""
+    blame: Blame | None = None
+    """Whose fault it is, where a check that runs the file says no."""
+    missing: Items[MissingOperator] = ()
+    """Every operator that the exporter lacks, where the conversion fails for one."""
+    advice: Items[str] = ()
+    """What to write in the manifest, where PyTorch says which sizes it can do."""
     foreseen: str = ""
     """The reason of the expectation that this failure met."""
     expectation: str = ""

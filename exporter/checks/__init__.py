@@ -9,23 +9,27 @@ from exporter.checks.cases import Cases
 from exporter.checks.determinism import Determinism
 from exporter.checks.opset import check_opset
 from exporter.checks.parity import Parity
+from exporter.checks.placement import Placement
 from exporter.checks.power import Power
 from exporter.checks.protocol import ParityCheck, StructureCheck
 from exporter.checks.signature import check_signature
+from exporter.checks.tables import Tables
 from exporter.checks.values import Values
 from exporter.checks.wellformed import check_wellformed
 
 #: What the file is, without running it.
 STRUCTURE_CHECKS: tuple[StructureCheck, ...] = (check_opset, check_wellformed, check_signature)
 
-#: What the file computes. The first two ask whether the others mean anything.
+#: What the file computes. The first three ask whether the others mean anything.
 PARITY_CHECKS: tuple[ParityCheck, ...] = (
+    Placement(),
     Determinism(),
     Power(),
     Parity(),
     Axes(),
     Cases(),
     Values(),
+    Tables(),
 )
 
 __all__ = ["PARITY_CHECKS", "STRUCTURE_CHECKS"]

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
 
-from exporter.checks.comparison import Array, Comparison, compare, scale_of
+from exporter.checks.comparison import Array, Comparison, Needed, compare, scale_of
 from exporter.checks.protocol import Subject
 from exporter.checks.samples import DamagedSample, SampleData, read_sample
 from exporter.checks.tolerance import is_float, is_measured, limit_of
@@ -151,12 +152,33 @@ def _metrics(outcomes: Sequence[_Outcome]) -> dict[str, int | float | str]:
     compared = [item for outcome in outcomes for item in outcome.comparisons]
     if not compared:
         return metrics
-    worst = max(compared, key=lambda item: (bool(item.problem), item.of_limit))
+    wrong = [item for item in compared if item.problem]
     metrics["max_abs"] = max(item.max_abs for item in compared)
     metrics["of_limit"] = max(item.of_limit for item in compared)
     multiples = [item.of_noise for item in compared if item.of_noise is not None]
     if multiples:
         metrics["of_noise"] = max(multiples)
-    if worst.problem:
-        metrics.update(worst.details)
+    if wrong:
+        metrics.update(max(wrong, key=lambda item: item.of_limit).details)
+        # No tolerance helps where kinds or shapes differ, or where values must be equal.
+        if not any(item.needed is None for item in wrong):
+            metrics["needs"] = _tolerance([item.needed for item in compared if item.needed])
     return metrics
+
+
+def _tolerance(needed: Sequence[Needed]) -> str:
+    """The smallest tolerance under which all would pass, as the manifest says it."""
+    atol = _rounded_up(max(item.atol for item in needed))
+    rtol = max(item.rtol for item in needed)
+    outside = min(item.outside for item in needed)
+    share = f", outside = {outside!r}" if outside else ""
+    return f"tolerance = {{ atol = {atol}, rtol = {rtol!r}{share} }}"
+
+
+def _rounded_up(value: float) -> str:
+    """With two significant digits, never less than `value`."""
+    if not value:
+        return "0.0"
+    exact = Decimal(value)
+    step = Decimal((0, (1,), exact.adjusted() - 1))
+    return f"{float(exact.quantize(step, rounding=ROUND_CEILING)):.1e}"

@@ -7,7 +7,7 @@ No judgement on broadcast shapes, no cast to make dtypes fit, no element without
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,19 @@ Array = np.ndarray[Any, Any]
 
 #: Below this share of the scale, an error relative to the element says nothing.
 _SMALL = 1e-3
+
+
+#: Numbers that mask others begin here, and stand so far above these.
+_MASK, _GAP = 1e4, 1e3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needed:
+    """The smallest `atol` that would pass beside the `rtol` and `outside` in force."""
+
+    atol: float
+    rtol: float
+    outside: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,15 +45,30 @@ class Comparison:
     """Largest error as a multiple of what is allowed at its element."""
     of_noise: float | None = None
     """Largest error as a multiple of PyTorch's own; None where that is not known."""
-    details: Mapping[str, float] = field(default_factory=dict)
-    """Other figures, for who has to find out why."""
+    needed: Needed | None = None
+    """The tolerance by hand that would pass; None where no tolerance would."""
+    details: Mapping[str, float | str] = field(default_factory=dict)
+    """Other figures, for who has to find out why; most of them only where something is wrong."""
 
 
 def scale_of(array: Array) -> float:
-    """The largest finite magnitude; 0 where there is none."""
+    """The largest finite magnitude, apart from what lies far beyond all others.
+
+    A mask puts -1e9 or the dtype's lowest number beside logits of 3: measured by it, any logit is
+    right. Such numbers stand a factor of 1,000 above the rest, with nothing in between.
+
+    Returns:
+        0 where there is no finite number but 0.
+    """
     values = np.abs(_real(array))
     finite = values[np.isfinite(values)]
-    return float(finite.max()) if finite.size else 0.0
+    largest = float(finite.max()) if finite.size else 0.0
+    if largest < _MASK:
+        return largest
+    is_near = finite < largest / _GAP
+    nearest = float(finite[is_near].max()) if is_near.any() else 0.0
+    is_apart = bool(nearest and finite[~is_near].min() >= _GAP * nearest)
+    return nearest if is_apart else largest
 
 
 def compare(actual: object, expected: Array, limit: Limit | None, against: Array) -> Comparison:
@@ -67,7 +95,9 @@ def compare(actual: object, expected: Array, limit: Limit | None, against: Array
     exact = _real(against)
     # Where float64 leaves the range and PyTorch's dtype does not, the latter is all there is.
     exact = np.where(np.isfinite(exact), exact, wanted)
-    return _within(found, exact, np.isfinite(wanted), limit)
+    finite = np.isfinite(wanted)
+    compared = _within(found, exact, finite, limit)
+    return replace(compared, needed=_needed(found[finite], wanted[finite], limit))
 
 
 def _no(problem: str) -> Comparison:
@@ -123,19 +153,23 @@ def _within(found: Array, exact: Array, finite: Array, limit: Limit) -> Comparis
     with np.errstate(all="ignore"):
         error = np.where(finite, np.abs(found - exact), 0.0)
         magnitude = np.where(finite, np.abs(exact), 0.0)
-        allowed = limit.atol + limit.rtol * magnitude
+        allowed = limit.atol * np.maximum(1.0, magnitude / limit.scale) + limit.rtol * magnitude
         excess = np.where(error > 0, error / allowed, 0.0)  # n / 0 is inf, and never allowed
     outside = float((error > allowed).sum()) / int(finite.sum())
     max_abs = float(error.max())
     noise = limit.noise
-    worst = _place(excess, int(np.argmax(excess)))
-    return Comparison(
-        problem=_sentence(found, exact, error, limit, worst) if outside > limit.outside else "",
+    passed = Comparison(
         max_abs=max_abs,
         of_limit=float(excess.max()),
         of_noise=max_abs / noise if noise else None,
-        details=_details(error[finite], magnitude[finite], limit, outside),
+        details={"outside": outside},
     )
+    if outside <= limit.outside:
+        return passed
+    worst = _place(excess, int(np.argmax(excess)))
+    place = f"{list(worst)}: file {found[worst]:.6g}, PyTorch {exact[worst]:.6g}"
+    details = {"outside": outside, "worst": place, **_details(found[finite], exact[finite])}
+    return replace(passed, problem=_sentence(found, exact, error, limit, worst), details=details)
 
 
 def _sentence(
@@ -149,29 +183,42 @@ def _sentence(
     )
 
 
-def _details(error: Array, magnitude: Array, limit: Limit, outside: float) -> dict[str, float]:
+def _details(found: Array, exact: Array) -> dict[str, float | str]:
     """Figures over the elements that are numbers.
 
-    `needed_atol` is the smallest atol that would pass with the limit's own rtol and share;
-    `max_rel` leaves out elements that are small against the largest.
+    Relative errors leave out elements that are small against the largest.
     """
-    over = np.sort(np.maximum(error - limit.rtol * magnitude, 0.0))
-    spared = int(limit.outside * over.size)
-    large = magnitude > _SMALL * magnitude.max()
     with np.errstate(all="ignore"):
-        signal, loss = float(np.square(magnitude).sum()), float(np.square(error).sum())
-        mean = float(error.mean())
-    figures = {
-        "mean_abs": mean,
-        "p99_abs": float(np.quantile(error, 0.99)),
-        "outside": outside,
-        "needed_atol": float(over[over.size - 1 - spared]),
-    }
-    if large.any():
-        figures["max_rel"] = float((error[large] / magnitude[large]).max())
-    if signal and loss:
-        figures["sqnr_db"] = float(10 * np.log10(signal / loss))
+        error, magnitude = np.abs(found - exact), np.abs(exact)
+        signal, loss = float(np.square(exact).sum()), float(np.square(error).sum())
+        lengths = float(np.sqrt(signal * np.square(found).sum()))
+        figures: dict[str, float | str] = {
+            "mean_abs": float(error.mean()),
+            "p99_abs": float(np.quantile(error, 0.99)),
+        }
+        large = magnitude > _SMALL * magnitude.max()
+        if large.any():
+            relative = error[large] / magnitude[large]
+            figures["max_rel"] = float(relative.max())
+            figures["mean_rel"] = float(relative.mean())
+            figures["p99_rel"] = float(np.quantile(relative, 0.99))
+        if lengths and np.isfinite(lengths):
+            figures["cosine"] = float((found * exact).sum() / lengths)
+        if signal and loss:
+            figures["sqnr_db"] = float(10 * np.log10(signal / loss))
     return figures
+
+
+def _needed(found: Array, wanted: Array, limit: Limit) -> Needed | None:
+    """Against PyTorch's own output, as a tolerance by hand is."""
+    if not found.size:
+        return None
+    with np.errstate(all="ignore"):
+        over = np.maximum(np.abs(found - wanted) - limit.rtol * np.abs(wanted), 0.0)
+    spared = int(limit.outside * over.size)
+    last = over.size - 1 - spared
+    atol = float(over.max() if not spared else np.partition(over, last)[last])
+    return Needed(atol=atol, rtol=limit.rtol, outside=limit.outside)
 
 
 def _place(array: Array, flat: int) -> tuple[int, ...]:

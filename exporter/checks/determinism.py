@@ -6,6 +6,9 @@ from exporter.checks.protocol import Subject
 from exporter.record import CheckResult, Status
 from exporter.runtimes import Session
 
+#: How `Reference.unstable` begins where the buffers alone are to blame.
+KEEPS_STATE = "it keeps state in its buffers"
+
 
 class Determinism:
     """What the worker saw when it ran PyTorch twice; see `ParityCheck`."""
@@ -25,6 +28,8 @@ class Determinism:
 
 
 def _advice(subject: Subject) -> str:
+    if subject.reference.unstable.startswith(KEEPS_STATE):
+        return "take the state as an input and return it as an output"
     if subject.spec.mode != "eval":
         return f"mode is '{subject.spec.mode}': 'eval' turns dropout and running averages off"
     return "make random numbers an input, or draw them once when the model is built"

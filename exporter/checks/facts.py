@@ -17,7 +17,6 @@ from exporter.checks.graph import domain_of, initializers, model_nodes
 from exporter.checks.structure import read_model
 from exporter.record import Artifact
 
-
 #: Weights are floats; shapes and indices that an exporter stores are integers.
 _FLOATS = frozenset(
     {TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16}

@@ -5,7 +5,7 @@ Asked for 13, torch's dynamo exporter may write 18 and only log it: the file say
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from onnx import ModelProto
 
@@ -28,12 +28,27 @@ def _find(subject: Subject, model: ModelProto) -> Iterator[str]:
     if not versions:
         yield f"the file imports no opset of ONNX's own, asked was {asked}"
     elif versions != [asked]:
-        yield f"the file is opset {' and '.join(map(str, versions))}, asked was {asked}"
+        because = f": {'; '.join(subject.notes)}" if subject.notes else ""
+        yield f"the file is opset {' and '.join(map(str, versions))}, asked was {asked}{because}"
     for function in model.functions:
         for item in function.opset_import:
             if not domain_of(item.domain) and item.version != asked:
                 name = f"{function.domain}::{function.name}"
                 yield f"the function {name} is opset {item.version}, asked was {asked}"
+    yield from _custom_domains(subject, model)
     cap = subject.spec.ir_version
     if cap is not None and model.ir_version > cap:
         yield f"the file is IR version {model.ir_version}, the cap is {cap}"
+
+
+def _custom_domains(subject: Subject, model: ModelProto) -> Iterator[str]:
+    """Where the option `custom_opsets` asks for a version, the file and its functions have it."""
+    wished = subject.spec.options.get("custom_opsets")
+    versions: Mapping[str, object] = wished if isinstance(wished, Mapping) else {}
+    places = [("the file", model.opset_import)]
+    places += [(f"the function {f.domain}::{f.name}", f.opset_import) for f in model.functions]
+    for place, imports in places:
+        for item in imports:
+            asked = versions.get(item.domain, item.version)
+            if item.version != asked:
+                yield f"{place} has version {item.version} of {item.domain}, asked was {asked}"

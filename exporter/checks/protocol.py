@@ -24,6 +24,8 @@ class Subject:
     opset: int
     spec: ModelSpec
     reference: Reference
+    notes: tuple[str, ...] = ()
+    """What the exporter said of the file while it made it."""
 
     @property
     def path(self) -> Path:

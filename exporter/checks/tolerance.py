@@ -64,6 +64,8 @@ class Limit:
     """An error of `atol + rtol * |expected|` is allowed, and more in a share of the elements."""
 
     atol: float
+    scale: float = math.inf
+    """Elements beyond it may be off by more than `atol`, in proportion."""
     rtol: float = 0.0
     outside: float = 0.0
     why: str
@@ -72,7 +74,7 @@ class Limit:
 
     def at(self, magnitude: float) -> float:
         """The error that an element of this magnitude may have."""
-        return self.atol + self.rtol * magnitude
+        return self.atol * max(1.0, magnitude / self.scale) + self.rtol * magnitude
 
 
 def is_float(dtype: str) -> bool:
@@ -104,8 +106,10 @@ def limit_of(
     bound = bound_of(subject.spec, output, device)
     share = subject.reference.noise[index]
     noise = None if share is None else share * scale
+    beyond = scale or math.inf
     if bound.atol is not None or bound.rtol is not None:
         atol, rtol = bound.atol or 0.0, bound.rtol or 0.0
+        beyond = math.inf
         why = f"atol {atol:g}, rtol {rtol:g} by hand"
     elif noise is not None and exact:
         atol, why = _measured(
@@ -115,7 +119,7 @@ def limit_of(
     else:
         atol, rtol = max(precision.atol * scale, precision.least), precision.rtol
         why = f"torch.testing's default for {precision.name} at this scale, without float64"
-    return Limit(atol=atol, rtol=rtol, outside=bound.outside, why=why, noise=noise)
+    return Limit(atol=atol, scale=beyond, rtol=rtol, outside=bound.outside, why=why, noise=noise)
 
 
 def bound_of(spec: ModelSpec, output: Output, device: str) -> Bound:

@@ -1,4 +1,10 @@
-"""`wellformed`: the file is valid ONNX, its types and shapes agree, and its data is all there."""
+"""`wellformed`: the file is valid ONNX, its types and shapes agree, and its data is all there.
+
+The set loads after it was copied to another folder: every location is a name inside the folder of
+the file, is no link, and its bytes are all there, so that nothing depends on where the folder is.
+And it is another folder that every file is loaded from: the checks run in the private folder of
+the job, which is renamed into place when they are done.
+"""
 
 from __future__ import annotations
 

@@ -17,6 +17,9 @@ _MODULES = {
     "report": "report",
     "gate": "gate",
     "baseline": "baseline",
+    "repro": "repro",
+    "expectations": "expectations",
+    "audit": "audit",
 }
 
 

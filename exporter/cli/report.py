@@ -13,6 +13,7 @@ from exporter.errors import ExitCode
 from exporter.manifest import Manifest, load_project
 from exporter.record import RunRecord
 from exporter.report import render_reports, write_reports
+from exporter.report.audits import read_audits
 
 
 @click.command()
@@ -30,5 +31,8 @@ def publish(manifest: Manifest, run: RunRecord) -> None:
     """Writes every page of the report, with the project's own templates where it has them."""
     project = manifest.project
     root = Path(project.root)
-    pages = render_reports(manifest, run, templates=root / project.templates)
-    write_reports(root / project.reports, pages)
+    reports = root / project.reports
+    pages = render_reports(
+        manifest, run, templates=root / project.templates, audits=read_audits(reports)
+    )
+    write_reports(reports, pages)

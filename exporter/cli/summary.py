@@ -16,6 +16,7 @@ from exporter.plan import Plan, PlannedCell
 from exporter.record import Record, RunRecord, Status
 from exporter.report import mark_of
 from exporter.report.fold import fold, likeness
+from exporter.report.reasons import in_short
 from exporter.untrusted import one_line
 
 
@@ -76,5 +77,7 @@ def _show_red(manifest: Manifest, red: Sequence[Record]) -> None:
     )
     for alike in folds:
         say(red_line(alike.label, alike.first), colour=colour_of(alike.first.status))
+        if short := in_short(alike.first):
+            say(f"    {one_line(short)}")
         if alike.first.log:
             say(f"    log: {manifest.project.build}/{alike.first.log}")

@@ -53,7 +53,12 @@ def all_devices(
         if table.runtime != "onnxruntime" and table.providers:
             message = f"only onnxruntime has providers; the runtime is {table.runtime}"
             report.add(file.problem((*place, "providers"), message))
-        devices[name] = Device(name=name, runtime=table.runtime, providers=table.providers)
+        if table.strict and table.runtime != "onnxruntime":
+            message = f"only onnxruntime has providers; the runtime is {table.runtime}"
+            report.add(file.problem((*place, "strict"), message))
+        devices[name] = Device(
+            name=name, runtime=table.runtime, providers=table.providers, strict=table.strict
+        )
     return devices
 
 

@@ -73,7 +73,8 @@ class Settings(Table):
     mode: Mode = "eval"
     """`eval` and `train` switch the model; `keep` leaves it as it was built."""
     exporter: Literal["auto", "dynamo", "torchscript"] = "auto"
-    """`auto` is dynamo from opset 18 up and TorchScript below; the record says which and why."""
+    """`auto` is dynamo from opset 18 up and TorchScript below; the record says which and why.
+    `dynamo` below 18 is converted down from 18, where that can be done."""
     capture: CaptureName | None = None
     """`export` (default) or `strict` for dynamo, `trace` (default) or `script` for TorchScript."""
     opsets: Opsets = Field(default_factory=tuple)

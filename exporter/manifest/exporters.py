@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from exporter.manifest.entry import Settings
 from exporter.manifest.layers import Effective
-from exporter.manifest.opsets import NATIVE, spelled
+from exporter.manifest.opsets import NATIVE, ON_REQUEST, spelled
 from exporter.manifest.spec import ExporterName
 from exporter.manifest.tables import said
 from exporter.manifest.wording import listed
@@ -47,7 +47,8 @@ def check_exporter(model: Effective) -> None:
         return
     if chosen is None or not model.has("opsets"):
         return
-    first, last = NATIVE[chosen]
+    # Only who names dynamo gets what its version converter makes of opset 18.
+    first, last = (NATIVE if settings.exporter == "auto" else ON_REQUEST)[chosen]
     outside = [opset for opset in settings.opsets if not first <= opset <= last]
     if outside:
         message = f"{_TITLE[chosen]} makes opsets {first} to {last}, not {spelled(outside)}"
@@ -90,8 +91,7 @@ def _chosen(settings: Settings) -> ExporterName | None:
 def _way_out(settings: Settings, chosen: ExporterName) -> str:
     if settings.exporter == "auto":
         return f"capture = '{settings.capture}' means {_TITLE[chosen]} for all opsets"
-    side = "dynamo above" if chosen == "torchscript" else f"TorchScript below {_DYNAMO_SINCE}"
-    return f"exporter = 'auto' takes {side}"
+    return "exporter = 'auto' takes dynamo above"
 
 
 def _wrong_exporter(key: str, in_use: Iterable[str], takers: Iterable[str]) -> str:

@@ -97,7 +97,7 @@ def _check_ids(family: Family, report: Report) -> None:
             hint = f"; did you mean '{fixed}'?" if re.fullmatch(ID_PATTERN, fixed) else ""
             report.add(entry.file.problem(entry.path, f"{_ID_RULE}{hint}"))
         if member.id in _RESERVED:
-            message = f"the ID {quoted(member.id)} is the name of something else in the build folder"
+            message = f"the ID {quoted(member.id)} names something else in the build folder"
             report.add(entry.file.problem(entry.path, message))
         owner = owners.setdefault(member.id.casefold(), member)
         if owner is not member:

@@ -14,6 +14,8 @@ from exporter.manifest.wording import expected, shown
 FIRST, LAST = 7, 26
 #: What each exporter makes natively, without a converter in between.
 NATIVE = {"torchscript": (7, 20), "dynamo": (18, 26)}
+#: What each can be asked for by name: below 18, dynamo has its file converted down.
+ON_REQUEST = {**NATIVE, "dynamo": (7, 26)}
 
 _NUMBER = re.compile(r"\d{1,4}", re.ASCII)
 _RANGE = re.compile(r"(\d{1,4}) ?\.\. ?(\d{1,4})", re.ASCII)

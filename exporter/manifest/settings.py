@@ -23,6 +23,9 @@ class DeviceTable(Table):
     """`"onnxruntime"`, `"openvino"` or `"reference"` (onnx.reference)."""
     providers: Items[Line] = ()
     """Execution providers of ONNX Runtime, first choice first."""
+    strict: bool = False
+    """Every node has to run on the first provider. Without it some may run elsewhere: they are
+    counted and named."""
 
 
 class GateTable(Table):

@@ -196,6 +196,8 @@ class Device(Value):
     runtime: Runtime
     providers: Items[str] = ()
     """ONNX Runtime execution providers, first choice first."""
+    strict: bool = False
+    """Whether every node has to run on the first provider."""
 
 
 class Project(Value):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from exporter.baseline import outcome_of
 from exporter.manifest import ModelSpec
-from exporter.record import CellId, Record, RunRecord
+from exporter.record import CellId, Record, RunRecord, Status
 from exporter.report import figures
 from exporter.report.fold import Fold, fold, likeness
 from exporter.report.symbols import Mark, mark_of
@@ -65,6 +65,20 @@ def cells_of(spec: ModelSpec, run: RunRecord) -> tuple[Cell, ...]:
         for opset in sorted(set(spec.opsets))
         for device in dict.fromkeys(spec.devices)
     )
+
+
+def works_from(cells: Iterable[Cell]) -> str:
+    """The lowest opset that passes and above which every promised one does.
+
+    Args:
+        cells: Of one model on one device. A foreseen failure is green, and does not work.
+    """
+    lowest = ""
+    for cell in sorted(cells, key=lambda cell: cell.id.opset, reverse=True):
+        if cell.record is None or cell.record.status not in (Status.PASS, Status.XPASS):
+            break
+        lowest = str(cell.id.opset)
+    return lowest
 
 
 def fold_cells(cells: Iterable[Cell]) -> tuple[Fold[Cell], ...]:

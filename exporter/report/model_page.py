@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from exporter.audit.protocol import Audit
 from exporter.manifest import ModelSpec
-from exporter.report.cells import Cell
+from exporter.report.audits import AuditRow, audit_rows
+from exporter.report.cells import Cell, works_from
 from exporter.report.checked import CheckTable, check_table
 from exporter.report.contract import Contract, contract
 from exporter.report.shipped import FileRow, Note, OperatorTable, files, notes, operators
@@ -24,6 +26,8 @@ class MatrixRow:
     device: str
     marks: tuple[Mark | None, ...]
     """None where the model does not promise the opset on this device."""
+    works_from: str
+    """The lowest opset from which on all of them pass; empty where the highest does not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +41,8 @@ class ModelPage:
     legend: tuple[Mark, ...]
     """The marks that the page uses."""
     checks: tuple[CheckTable, ...]
+    audits: tuple[AuditRow, ...]
+    """What the checks saw of a file that was changed in many small ways."""
     troubles: tuple[Trouble, ...]
     files: tuple[FileRow, ...]
     operators: OperatorTable
@@ -44,14 +50,22 @@ class ModelPage:
     rerun: str
     """The shell command that makes the page anew."""
 
+    @property
+    def has_survivors(self) -> bool:
+        """Whether a change of a file was missed by every check."""
+        return any(audit.survivors for audit in self.audits)
 
-def model_page(spec: ModelSpec, cells: Sequence[Cell], build: str) -> ModelPage:
+
+def model_page(
+    spec: ModelSpec, cells: Sequence[Cell], build: str, audits: Sequence[Audit] = ()
+) -> ModelPage:
     """Lays out the page.
 
     Args:
         spec: The contract.
         cells: The model's cells, opset by opset.
         build: The build folder, relative to the project's root.
+        audits: The last one of each audited cell.
     """
     opsets = tuple(sorted({cell.id.opset for cell in cells}))
     tables = tuple(check_table(device, of_device) for device, of_device in _by_device(cells))
@@ -63,6 +77,7 @@ def model_page(spec: ModelSpec, cells: Sequence[Cell], build: str) -> ModelPage:
         matrix=tuple(_matrix_row(*of_device, opsets) for of_device in _by_device(cells)),
         legend=tuple(mark for mark in LEGEND if mark in used),
         checks=tuple(table for table in tables if table.rows),
+        audits=audit_rows(audits, (cell.id for cell in cells)),
         troubles=troubles(cells, build),
         files=files(cells),
         operators=operators(cells),
@@ -76,6 +91,10 @@ def _by_device(cells: Sequence[Cell]) -> Iterable[tuple[str, list[Cell]]]:
         yield device, [cell for cell in cells if cell.id.device == device]
 
 
-def _matrix_row(device: str, cells: Iterable[Cell], opsets: Iterable[int]) -> MatrixRow:
+def _matrix_row(device: str, cells: Sequence[Cell], opsets: Iterable[int]) -> MatrixRow:
     marks = {cell.id.opset: cell.mark for cell in cells}
-    return MatrixRow(device=device, marks=tuple(marks.get(opset) for opset in opsets))
+    return MatrixRow(
+        device=device,
+        marks=tuple(marks.get(opset) for opset in opsets),
+        works_from=works_from(cells),
+    )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from exporter.gate import Finding
 from exporter.manifest import Manifest
 from exporter.record import Route, RunRecord, Status
-from exporter.report.cells import Cell, cells_of, fold_cells, why_of
+from exporter.report.cells import Cell, cells_of, fold_cells, why_of, works_from
 from exporter.report.fold import Fold, fold_findings, fold_opsets
 from exporter.report.symbols import LEGEND, Mark
 
@@ -34,6 +34,8 @@ class Row:
 
     model: str
     marks: tuple[Mark | None, ...]
+    works_from: str
+    """The lowest opset from which on all of them pass; empty where the highest does not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,17 +147,22 @@ def _tables(by_model: Mapping[str, Sequence[Cell]]) -> tuple[Table, ...]:
 
 
 def _table(device: str, by_model: Mapping[str, Sequence[Cell]]) -> Table:
-    marks = {
-        model: {cell.id.opset: cell.mark for cell in cells if cell.id.device == device}
+    here = {
+        model: [cell for cell in cells if cell.id.device == device]
         for model, cells in by_model.items()
     }
-    opsets = tuple(sorted({opset for of_model in marks.values() for opset in of_model}))
-    rows = tuple(
-        Row(model=model, marks=tuple(of_model.get(opset) for opset in opsets))
-        for model, of_model in marks.items()
-        if of_model
-    )
+    opsets = tuple(sorted({cell.id.opset for cells in here.values() for cell in cells}))
+    rows = tuple(_table_row(model, cells, opsets) for model, cells in here.items() if cells)
     return Table(device=device, opsets=opsets, rows=rows)
+
+
+def _table_row(model: str, cells: Sequence[Cell], opsets: Iterable[int]) -> Row:
+    marks = {cell.id.opset: cell.mark for cell in cells}
+    return Row(
+        model=model,
+        marks=tuple(marks.get(opset) for opset in opsets),
+        works_from=works_from(cells),
+    )
 
 
 def _routes(cells: Iterable[Cell]) -> tuple[RouteRow, ...]:

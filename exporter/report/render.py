@@ -8,9 +8,10 @@ jinja2 is imported when something is rendered: whoever only folds opsets does no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from exporter.audit.protocol import Audit
 from exporter.gate import Finding
 from exporter.manifest import Manifest
 from exporter.record import RunRecord
@@ -30,6 +31,7 @@ def render_reports(
     run: RunRecord,
     findings: Sequence[Finding] | None = None,
     templates: Path | None = None,
+    audits: Mapping[str, Sequence[Audit]] | None = None,
 ) -> dict[str, str]:
     """Every page of the report.
 
@@ -38,6 +40,7 @@ def render_reports(
         run: What was found; records of cells that are no longer promised are left out.
         findings: What the gate found, to be listed in the overview; None or empty: no such list.
         templates: The project's own templates; need not exist.
+        audits: The last audits of each model's cells, by model.
 
     Returns:
         Text by file name relative to the reports folder: `COMPATIBILITY.md`, `models/<id>.md`.
@@ -51,7 +54,7 @@ def render_reports(
     files = {OVERVIEW: MARK + "\n" + render("compatibility.md", templates, page=page)}
     for spec in manifest.models:
         cells = cells_of(spec, run)
-        view = model_page(spec, cells, manifest.project.build)
+        view = model_page(spec, cells, manifest.project.build, (audits or {}).get(spec.id, ()))
         files[f"{PAGES}/{spec.id}.md"] = MARK + "\n" + render("model.md", templates, page=view)
     return files
 

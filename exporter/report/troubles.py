@@ -13,6 +13,7 @@ from exporter.record import Record, Status
 from exporter.report import figures
 from exporter.report.cells import Cell, fold_cells, why_of
 from exporter.report.fold import Fold
+from exporter.report.reasons import Reasons, reasons_of
 from exporter.report.symbols import MARKS, Mark
 
 #: Lines of a detail that go on the page; its end says most.
@@ -42,6 +43,7 @@ class Trouble:
     outcome: str
     why: str
     foreseen: str
+    reasons: Reasons
     refusals: tuple[Refusal, ...]
     detail: str
     log: str
@@ -82,6 +84,7 @@ def _trouble(same: Fold[Cell], build: str) -> Trouble:
         outcome=cell.outcome,
         why=why_of(same),
         foreseen=cell.foreseen,
+        reasons=reasons_of(record) if record else Reasons(),
         refusals=_refusals(record) if record else (),
         detail=_tail(figures.detail(record.detail)) if record else "",
         log=f"{build}/{record.log}" if record and record.log else "",

@@ -5,6 +5,19 @@ fault it is. No torch here: any machine or older runtime can check an artifact.
 """
 
 from exporter.runtimes.opening import open_session
-from exporter.runtimes.protocol import LoadFailure, RunFailure, Session, Unavailable
+from exporter.runtimes.protocol import (
+    LoadFailure,
+    Placement,
+    RunFailure,
+    Session,
+    Unavailable,
+)
 
-__all__ = ["LoadFailure", "RunFailure", "Session", "Unavailable", "open_session"]
+__all__ = [
+    "LoadFailure",
+    "Placement",
+    "RunFailure",
+    "Session",
+    "Unavailable",
+    "open_session",
+]

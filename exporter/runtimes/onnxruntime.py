@@ -7,6 +7,7 @@ goes on with the CPU when a provider does not start, and a result from there pro
 from __future__ import annotations
 
 import ctypes
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,10 +18,11 @@ from onnx.helper import tensor_dtype_to_np_dtype
 
 from exporter.manifest import Device
 from exporter.runtimes.messages import first_line
-from exporter.runtimes.protocol import Array, LoadFailure, RunFailure, Unavailable
+from exporter.runtimes.protocol import Array, LoadFailure, Placement, RunFailure, Unavailable
 
 _CPU = "CPUExecutionProvider"
 _ERRORS_ONLY = 3
+_RECORDS_PLACEMENT = "session.record_ep_graph_assignment_info"
 _BFLOAT16 = tensor_dtype_to_np_dtype(TensorProto.BFLOAT16)
 
 
@@ -32,13 +34,16 @@ def version() -> str:
 class OnnxRuntimeSession:
     """A file loaded by ONNX Runtime; see `Session`."""
 
-    def __init__(self, path: Path, device: Device, *, threads: int = 1) -> None:
+    def __init__(
+        self, path: Path, device: Device, *, threads: int = 1, optimised: bool = True
+    ) -> None:
         """Loads the file.
 
         Args:
             path: The `.onnx` file; external data is read from its folder.
             device: Its providers, first choice first; none means the CPU.
             threads: For one operator. One, since several workers run at once.
+            optimised: Without it, ONNX Runtime runs the graph as it is written.
 
         Raises:
             Unavailable: where the first provider is missing, or does not start.
@@ -47,8 +52,9 @@ class OnnxRuntimeSession:
         providers = list(device.providers) or [_CPU]
         _require(providers[0])
         self._path = path
+        self._asked, self._strict = providers[0], device.strict
         try:
-            self._session = _open(str(path), providers, threads)
+            self._session = _open(str(path), providers, threads, optimised=optimised)
         except Exception as error:  # pybind11 classes with no base of their own
             if providers[0] != _CPU and not _starts(providers):
                 message = f"{providers[0]} does not start on this machine"
@@ -65,6 +71,21 @@ class OnnxRuntimeSession:
     def output_names(self) -> Sequence[str]:
         """Names of the outputs, in the order of the file."""
         return tuple(output.name for output in self._session.get_outputs())
+
+    @property
+    def placement(self) -> Placement | None:
+        """Where its nodes run, those of subgraphs too, as assigned before any is fused."""
+        nodes: dict[str, Counter[str]] = {}
+        try:
+            parts = self._session.get_provider_graph_assignment_info()
+        except AttributeError:  # an ONNX Runtime that does not record it
+            if self._session.get_providers() != [_CPU]:
+                return None
+            parts = []  # there is nothing else for them to run on
+        for part in parts:
+            found = Counter(node.op_type for node in part.get_nodes())
+            nodes.setdefault(part.ep_name, Counter()).update(found)
+        return Placement(asked=self._asked, nodes=nodes, strict=self._strict)
 
     def run(self, inputs: Mapping[str, Array]) -> Sequence[Array]:
         """Outputs in the order of the file.
@@ -98,11 +119,16 @@ def _require(provider: str) -> None:
         )
 
 
-def _open(model: str | bytes, providers: list[str], threads: int) -> onnxruntime.InferenceSession:
+def _open(
+    model: str | bytes, providers: list[str], threads: int, *, optimised: bool = True
+) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
+    if not optimised:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = _ERRORS_ONLY
+    options.add_session_config_entry(_RECORDS_PLACEMENT, "1")
     # Without this, a provider that fails is replaced by the CPU, with a line on stdout.
     return onnxruntime.InferenceSession(model, options, providers=providers, enable_fallback=0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,8 +23,24 @@ class RunFailure(Exception):
     """The runtime accepted the file and failed on the inputs."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Which part of a runtime runs which nodes of the loaded file."""
+
+    asked: str
+    """The provider that the device asks for first."""
+    nodes: Mapping[str, Mapping[str, int]]
+    """By provider, the count of nodes by operator, as the runtime sees the graph."""
+    strict: bool = False
+    """Whether the device allows no other provider."""
+
+
 class Session(Protocol):
     """A file loaded and ready to run."""
+
+    @property
+    def placement(self) -> Placement | None:
+        """Where its nodes run; None where the runtime does not tell."""
 
     @property
     def output_names(self) -> Sequence[str]:

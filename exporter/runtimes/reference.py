@@ -5,6 +5,7 @@ In: the path of a file. Out: a `Session`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 
 from exporter.runtimes.messages import first_line
-from exporter.runtimes.protocol import Array, LoadFailure, RunFailure
+from exporter.runtimes.protocol import Array, LoadFailure, Placement, RunFailure
 
 
 def version() -> str:
@@ -41,6 +42,12 @@ class ReferenceSession:
     def output_names(self) -> Sequence[str]:
         """Names of the outputs, in the order of the file."""
         return tuple(self._evaluator.output_names)
+
+    @property
+    def placement(self) -> Placement:
+        """All of it in numpy: there is no other provider."""
+        nodes = Counter(node.op_type for node in self._evaluator.rt_nodes_)
+        return Placement(asked="onnx.reference", nodes={"onnx.reference": nodes})
 
     def run(self, inputs: Mapping[str, Array]) -> Sequence[Array]:
         """Outputs in the order of the file.

@@ -40,7 +40,7 @@ _TORCHSCRIPT_OPTIONS = (
     "export_modules_as_functions",
 )
 #: The mode of the module during a TorchScript export, which sets it itself.
-_TRAINING = {"eval": "EVAL", "train": "TRAINING", "keep": "PRESERVE"}
+MODES = {"eval": "EVAL", "train": "TRAINING", "keep": "PRESERVE"}
 
 
 def convert_program(
@@ -58,6 +58,14 @@ def convert_program(
     Raises:
         Failure: of stage `convert`.
     """
+    model: ir.Model = translate_program(program, spec, opset, artifacts, kept).model
+    return model
+
+
+def translate_program(
+    program: Any, spec: ModelSpec, opset: int, artifacts: Path, kept: Decompositions
+) -> Any:
+    """The same with the program as it was decomposed: a `torch.onnx.ONNXProgram`."""
     options: dict[str, Any] = {"verbose": False}
     options |= {name: spec.options[name] for name in _DYNAMO_OPTIONS if name in spec.options}
     with stage_of(Stage.CONVERT), kept.reused():
@@ -72,8 +80,7 @@ def convert_program(
         )
     if converted is None:
         raise TypeError("torch.onnx.export returned no program under dynamo")
-    model: ir.Model = converted.model
-    return model
+    return converted
 
 
 def convert_module(
@@ -94,7 +101,7 @@ def convert_module(
     Raises:
         Failure: of stage `convert`.
     """
-    wraps = spec.capture != "script" and needs_wrapping(spec)
+    wraps = spec.capture != "script" and needs_wrapping(spec, model)
     if wraps and isinstance(model, torch.nn.Module):
         model = Positional(model, spec)
         call = Call(args=tuple(tensor.clone() for tensor in inputs.values()), kwargs={})
@@ -123,7 +130,7 @@ def convert_module(
 
 
 def _torchscript_options(spec: ModelSpec) -> dict[str, Any]:
-    options: dict[str, Any] = {"training": _TRAINING[spec.mode]}
+    options: dict[str, Any] = {"training": MODES[spec.mode]}
     options |= {name: spec.options[name] for name in _TORCHSCRIPT_OPTIONS if name in spec.options}
     options["training"] = getattr(torch.onnx.TrainingMode, str(options["training"]))
     if "operator_export_type" in options:

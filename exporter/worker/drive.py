@@ -7,6 +7,7 @@ an announcement of the cells that it could take down.
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import onnx_ir as ir
@@ -22,6 +23,12 @@ from exporter.worker.capture import capture_program
 from exporter.worker.closure import loaded_sources
 from exporter.worker.console import log_to
 from exporter.worker.convert import convert_module, convert_program
+from exporter.worker.diagnose.case import Case
+from exporter.worker.diagnose.explain import (
+    explain_failure,
+    explain_red,
+    seconds_for,
+)
 from exporter.worker.eager import State
 from exporter.worker.failure import Failure
 from exporter.worker.inputs import Tensors, draw
@@ -30,6 +37,7 @@ from exporter.worker.reference import compute_reference
 from exporter.worker.sizes import input_sets
 from exporter.worker.source import Model, load_model
 from exporter.worker.torch_internals import Decompositions
+from exporter.worker.version_converter import converter_notes
 
 #: Stages whose work serves all opsets.
 _SHARED = (Stage.SOURCE, Stage.CAPTURE)
@@ -44,6 +52,7 @@ class Drive:
         self._root = Path(job.root)
         self._folder = JobFolder(Path(job.folder))
         self._shared = Seconds()
+        self._patience = seconds_for(job.spec, len(job.cells()))
 
     def run(self) -> None:
         """Does the job; a failing model ends as records, never as an exception."""
@@ -69,14 +78,16 @@ class Drive:
             seconds = Seconds(self._shared)
             state = State(model)
             scratch = self._folder.path / ".scratch" / f"{opset.opset}.onnx"
+            case = self._case(opset, model, inputs)
             try:
                 with seconds.of(Stage.CONVERT):
                     graph, notes = convert_module(model, self._spec, inputs, opset.opset, scratch)
                     self._write(graph, opset)
             except Failure as failure:
-                self._fail(opset, failure, seconds)
+                self._fail(opset, explain_failure(failure, case, self._patience), seconds)
             else:
-                self._prove(opset, reference, seconds, notes)
+                state.restore()
+                self._prove(case, reference, seconds, notes)
             finally:
                 state.restore()
                 shutil.rmtree(scratch.parent, ignore_errors=True)
@@ -92,8 +103,11 @@ class Drive:
                 strict = opsets[0].route.capture == "strict"
                 program = capture_program(model, self._spec, inputs, strict=strict)
         except Failure as failure:
+            explained = explain_failure(
+                failure, self._case(opsets[0], model, inputs), self._patience
+            )
             for opset in opsets:
-                self._fail(opset, failure, self._shared)
+                self._fail(opset, explained, self._shared)
             return
         finally:
             state.restore()
@@ -102,15 +116,16 @@ class Drive:
         for opset in reversed(opsets):
             self._announce(Stage.CONVERT, (opset,))
             seconds = Seconds(self._shared)
+            case = replace(self._case(opset, model, inputs), program=program, kept=kept)
             try:
-                with seconds.of(Stage.CONVERT):
+                with seconds.of(Stage.CONVERT), converter_notes() as notes:
                     artifacts = self._folder.path / "logs" / str(opset.opset)
                     graph = convert_program(program, self._spec, opset.opset, artifacts, kept)
                     self._write(graph, opset)
             except Failure as failure:
-                self._fail(opset, failure, seconds)
+                self._fail(opset, explain_failure(failure, case, self._patience), seconds)
             else:
-                self._prove(opset, reference, seconds, ())
+                self._prove(case, reference, seconds, tuple(notes))
 
     def _of(self, exporter: str) -> tuple[OpsetJob, ...]:
         return tuple(opset for opset in self._job.opsets if opset.route.exporter == exporter)
@@ -125,11 +140,19 @@ class Drive:
         }
         write_artifact(graph, self._spec, opset.opset, self._folder, provenance)
 
+    def _case(self, opset: OpsetJob, model: Model, inputs: Tensors) -> Case:
+        return Case(model=model, inputs=inputs, spec=self._spec, job=opset, root=self._root)
+
     def _prove(
-        self, opset: OpsetJob, reference: Reference, seconds: Seconds, notes: tuple[str, ...]
+        self, case: Case, reference: Reference, seconds: Seconds, notes: tuple[str, ...]
     ) -> None:
+        opset = case.job
         subject = Subject(
-            folder=self._folder, opset=opset.opset, spec=self._spec, reference=reference
+            folder=self._folder,
+            opset=opset.opset,
+            spec=self._spec,
+            reference=reference,
+            notes=notes,
         )
         self._announce(Stage.STRUCTURE, (opset,))
         with seconds.of(Stage.STRUCTURE):
@@ -146,7 +169,7 @@ class Drive:
             cell = CellId(model=self._spec.id, opset=opset.opset, device=device.name)
             self._announce(Stage.PARITY, (opset,), only=cell)
             record = prove_on(device, subject, structure, common, Seconds(seconds))
-            self._record(record)
+            self._record(explain_red(record, case, subject, device, self._patience))
 
     def _fail(self, opset: OpsetJob, failure: Failure, seconds: Seconds) -> None:
         for cell in self._job.cells_of(opset):
@@ -157,6 +180,8 @@ class Drive:
                     stage=failure.stage,
                     message=failure.message,
                     detail=failure.detail,
+                    missing=failure.missing,
+                    advice=failure.advice,
                     route=opset.route,
                     log=self._log(None if failure.stage in _SHARED else opset.opset),
                     seconds=dict(seconds),

@@ -52,6 +52,9 @@ def run_declared(model: Model, spec: ModelSpec, inputs: Tensors) -> Outputs:
         problem = "only tensors can be outputs of a graph"
     elif len(leaves) != len(spec.outputs):
         problem = f"declared are {len(spec.outputs)}"
+    elif _is_shuffled([path for path, _ in leaves], spec):
+        # Names are given by position: each output would bear the other's.
+        problem = "declared in another order are"
     else:
         return tuple(leaf.detach() for _, leaf in leaves)
     described = ", ".join(f"{path or 'the result'}: {_kind(leaf)}" for path, leaf in leaves)
@@ -104,6 +107,13 @@ def flatten_outputs(returned: Any) -> list[tuple[str, Any]]:
     """Leaves of what the model returned with their paths: `['logits']`, `[0]`, or nothing."""
     pairs, _ = pytree.tree_flatten_with_path(returned)
     return [(pytree.keystr(path), leaf) for path, leaf in pairs if leaf is not None]
+
+
+def _is_shuffled(paths: list[str], spec: ModelSpec) -> bool:
+    """Whether the model's own names of its outputs are the declared ones in another order."""
+    own = [path.removeprefix(".").removeprefix("['").removesuffix("']") for path in paths]
+    declared = [item.name for item in spec.outputs]
+    return own != declared and sorted(own) == sorted(declared)
 
 
 def _call(model: Model, spec: ModelSpec, inputs: Tensors) -> Any:

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from exporter.record import Stage, Status
+from exporter.record import MissingOperator, Stage, Status
 from exporter.untrusted import neutral
 
 _DETAIL_LINES = 30
@@ -33,6 +33,10 @@ class Failure(Exception):
         self.status = status
         self.message = message
         self.detail = detail
+        self.missing: tuple[MissingOperator, ...] = ()
+        """Every operator that the exporter lacks, once somebody has looked for them."""
+        self.advice: tuple[str, ...] = ()
+        """What to write in the manifest, where torch says so."""
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from exporter.manifest import Fill, Input, ModelSpec
 from exporter.manifest.calls import parse_at
 from exporter.record import Stage
 from exporter.worker.failure import Failure, stage_of
+from exporter.worker.redraw import across, altered
 from exporter.worker.sizes import InputSet
 from exporter.worker.source import load_attribute
 
@@ -57,10 +58,14 @@ def draw(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
             if item.name in values:
                 fill = Fill(kind="value", value=values[item.name])
             is_other = item.name == chosen.redrawn
-            generator = torch.Generator().manual_seed(_seed(spec.seed, index, is_other=is_other))
+            generator = torch.Generator().manual_seed(_seed(spec.seed, index, is_other=False))
             tensor = _filled(item, fill, shape, generator, python)
-            if is_other and not fill.is_random:
-                tensor = _altered(tensor)
+            if is_other:
+                generator.manual_seed(_seed(spec.seed, index, is_other=True))
+                other = across(fill, tensor, generator)
+                if other is None and fill.is_random:
+                    other = _filled(item, fill, shape, generator, python)
+                tensor = altered(tensor) if other is None else other
             if tuple(tensor.shape) != shape or tensor.dtype != torch_dtype(item.dtype):
                 raise Failure(
                     Stage.SOURCE,
@@ -151,16 +156,6 @@ def _filled(
 
 def _seed(seed: int, index: int, *, is_other: bool) -> int:
     return (seed * 1009 + index) * 2 + is_other
-
-
-def _altered(tensor: torch.Tensor) -> torch.Tensor:
-    """Other values where no seed gives them, near the given ones: most indices stay in range."""
-    flipped = tensor.flatten().flip(0).reshape(tensor.shape)
-    if not torch.equal(flipped, tensor):
-        return flipped
-    if tensor.dtype is torch.bool:
-        return ~tensor
-    return tensor + 1 if not tensor.is_floating_point() else tensor * 1.5 + 0.25
 
 
 def _random(

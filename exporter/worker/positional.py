@@ -9,6 +9,7 @@ Python number, default arguments included, and orders inputs by the signature of
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import onnx_ir as ir
@@ -17,6 +18,7 @@ import torch
 from exporter.manifest import ModelSpec
 from exporter.manifest.calls import parse_at
 from exporter.worker.inputs import call_of
+from exporter.worker.source import Model
 
 _WRAPPED = "_exporter_wrapped"
 
@@ -38,10 +40,18 @@ class Positional(torch.nn.Module):
         return self.get_submodule(_WRAPPED)(*call.args, **call.kwargs)
 
 
-def needs_wrapping(spec: ModelSpec) -> bool:
+def needs_wrapping(spec: ModelSpec, model: Model) -> bool:
     """Whether the call holds more than tensors in positions of their own."""
     by_keyword = any(parse_at(item.at)[0] == "kwargs" for item in spec.inputs)
-    return by_keyword or bool(spec.constants)
+    return by_keyword or bool(spec.constants) or _has_default_numbers(model)
+
+
+def _has_default_numbers(model: Model) -> bool:
+    try:
+        parameters = inspect.signature(getattr(model, "forward", model)).parameters.values()
+    except (TypeError, ValueError):  # no readable signature
+        return False
+    return any(isinstance(parameter.default, int | float) for parameter in parameters)
 
 
 def unwrap_names(model: ir.Model) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from exporter.checks.determinism import KEEPS_STATE
 from exporter.checks.samples import write_sample
 from exporter.job import JobFolder, Reference, Sample
 from exporter.manifest import ModelSpec
@@ -25,6 +26,7 @@ from exporter.worker.failure import Failure
 from exporter.worker.inputs import Tensors, draw
 from exporter.worker.sizes import InputSet, input_sets
 from exporter.worker.source import Model
+from exporter.worker.tables import tables_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +51,7 @@ def compute_reference(model: Model, spec: ModelSpec, root: Path, folder: JobFold
     declared, *others = input_sets(spec)
     inputs = draw(spec, declared, root)
     outputs = run_declared(model, spec, inputs)
-    state.restore()
-    unstable = rounding.difference(spec, outputs, run(model, spec, inputs))
-    state.restore()
+    unstable = _instability(model, spec, inputs, outputs, state)
     twin, no_twin = float64_twin(model)
     runs = [_Run(declared, inputs, outputs, run_exactly(twin, spec, inputs))]
     for chosen in others:
@@ -63,13 +63,34 @@ def compute_reference(model: Model, spec: ModelSpec, root: Path, folder: JobFold
         _write(folder.sample(index), done)
     noise, why_not = rounding.noise([(r.outputs, r.exact) for r in runs if r.outputs is not None])
     moved = [r.outputs for r in runs if r.chosen.kind == "values" and r.outputs is not None]
+    elsewhere = [
+        r.outputs for r in runs if r.chosen.kind in ("axis", "case") and r.outputs is not None
+    ]
     return Reference(
         samples=tuple(_sample(index, done) for index, done in enumerate(runs)),
         noise=noise,
         float64=no_twin or why_not,
         unstable=unstable,
-        spread=rounding.spread(outputs, moved),
+        spread=rounding.spread(outputs, moved, elsewhere),
+        tables=tables_of(model),
     )
+
+
+def _instability(
+    model: Model, spec: ModelSpec, inputs: Tensors, outputs: Outputs, state: State
+) -> str:
+    """How a second call differs from the first, which just was; empty where it does not.
+
+    A file has no second call: where what a call leaves in the buffers changes the next answer, the
+    file can be right about the first one at most. BatchNorm's running figures change none.
+    """
+    second = rounding.difference(spec, outputs, run(model, spec, inputs))
+    state.restore()
+    if not second:
+        return ""
+    fresh = rounding.difference(spec, outputs, run(model, spec, inputs))
+    state.restore()
+    return second if fresh else f"{KEEPS_STATE}: {second}"
 
 
 def _attempt(

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import torch
 
+from exporter.checks.comparison import scale_of
 from exporter.manifest import ModelSpec
 from exporter.worker.eager import Outputs
 
@@ -18,10 +19,8 @@ _LARGEST_NOISE = {torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 2e-1
 
 
 def scale(tensor: torch.Tensor) -> float:
-    """Largest finite magnitude; 0 for tensors that are empty or no floats."""
-    if not tensor.is_floating_point():
-        return 0.0
-    return _largest(tensor.double().abs())
+    """Its size, by the measure of the checks; 0 for tensors that are empty or no floats."""
+    return scale_of(tensor.double().numpy()) if tensor.is_floating_point() else 0.0
 
 
 def difference(spec: ModelSpec, first: Outputs, second: Outputs) -> str:
@@ -29,27 +28,49 @@ def difference(spec: ModelSpec, first: Outputs, second: Outputs) -> str:
     for item, one, other in zip(spec.outputs, first, second, strict=True):
         if one.shape != other.shape:
             return f"output '{item.name}' is {list(one.shape)} once and {list(other.shape)} then"
-        if not torch.equal(torch.nan_to_num(one), torch.nan_to_num(other)):
+        if not _is_same(one, other):
             apart = _apart(one, other)
             return f"output '{item.name}' differs by {apart:.1e} between two runs on one input"
     return ""
 
 
-def spread(declared: Outputs, others: Sequence[Outputs]) -> tuple[float | None, ...]:
-    """How far each float output moves between input values, as a share of its scale.
+def spread(
+    declared: Outputs, others: Sequence[Outputs], elsewhere: Sequence[Outputs] = ()
+) -> tuple[float | None, ...]:
+    """How far each output moves between input values, as a share of its scale.
+
+    An output that is no float must be equal, so that any other value counts in full. So does a
+    number in the place of NaN or Inf.
 
     Args:
         declared: The outputs on the declared inputs.
         others: The outputs on other values in the same shapes.
+        elsewhere: The outputs at other sizes and in cases: they tell whether an integer ever has
+            another value, since one label of few may stay by chance.
     """
     found: list[float | None] = []
     for index, output in enumerate(declared):
         twins = [other[index] for other in others if other[index].shape == output.shape]
-        if not output.is_floating_point() or not twins:
-            found.append(None)
-        else:
-            found.append(max(_apart(output, twin) for twin in twins) / (scale(output) or 1.0))
+        moved = max((_moved(output, twin) for twin in twins), default=None)
+        if not moved and not output.is_floating_point():
+            values = torch.unique(output)
+            if any(not torch.equal(values, torch.unique(other[index])) for other in elsewhere):
+                moved = 1.0
+        found.append(moved)
     return tuple(found)
+
+
+def _moved(one: torch.Tensor, other: torch.Tensor) -> float:
+    if _is_same(one, other):
+        return 0.0
+    if not one.is_floating_point():
+        return 1.0
+    share = _apart(one, other) / (scale(one) or 1.0)
+    return share if torch.equal(one.isfinite(), other.isfinite()) else max(share, 1.0)
+
+
+def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return bool(((one == other) | (one.isnan() & other.isnan())).all())
 
 
 def noise(
@@ -84,7 +105,9 @@ def _noise_of(columns: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> tuple[flo
         if declared.shape != exact.shape:
             return None, "it has another shape in float64"
         size = scale(exact)
-        largest = max(largest, _apart(declared, exact) / size if size else 0.0)
+        # What masks others lies beyond the scale, and counts by its own size.
+        errors = (declared.double() - exact).abs() / exact.abs().clamp(min=size)
+        largest = max(largest, _largest(errors) if size else 0.0)
     if not largest <= _LARGEST_NOISE.get(dtype, 1e-3):
         return None, f"float64 differs by {largest:.1e} of the scale, which is no rounding"
     return largest, ""

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from math import gcd
+from math import gcd, prod
 from typing import Literal
 
 from exporter.manifest import Axis, Case, ModelSpec
 
 _SEARCH = 10_000
+#: Elements of the largest tensor that a probe of the largest size may make: 256 MB of float32.
+_AFFORDABLE = 1 << 26
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +38,7 @@ def input_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
     declared = {axis.name: axis.example for axis in axes if axis.example is not None}
     sets = [InputSet(name="declared", kind="declared", sizes=declared)]
     for axis in axes:
-        for size in probes(axis):
+        for size in dict.fromkeys((*probes(axis), *_largest(spec, axis, declared))):
             sizes = {**declared, axis.name: size}
             sets.append(InputSet(name=f"{axis.name}={size}", kind="axis", sizes=sizes))
     if len(axes) > 1 and (together := _together(axes, declared)):
@@ -59,6 +61,22 @@ def probes(axis: Axis) -> tuple[int, ...]:
     example = axis.example or 0
     wanted = [far(axis, avoid=(example,)), _smallest(axis), *axis.probe]
     return tuple(dict.fromkeys(size for size in wanted if size and size != example))
+
+
+def _largest(spec: ModelSpec, axis: Axis, declared: Mapping[str, int]) -> tuple[int, ...]:
+    """The largest size promised, where a run at it costs little: a table may be shorter than that.
+
+    A layer of attention grows with the square of a size, so that the tensors of the contract must
+    leave room for their own growth once more.
+    """
+    if axis.max is None or axis.example is None:
+        return ()
+    size = axis.max - axis.max % axis.multiple_of
+    sizes = {**declared, axis.name: size}
+    shapes = [*(item.shape for item in spec.inputs), *(item.shape for item in spec.outputs)]
+    elements = max(prod(sizes.get(d, 1) if isinstance(d, str) else d for d in s) for s in shapes)
+    is_cheap = elements * (size / axis.example) <= _AFFORDABLE
+    return (size,) if is_cheap and size != axis.example and axis.allows(size) else ()
 
 
 def far(axis: Axis, *, avoid: Sequence[int]) -> int | None:

@@ -46,6 +46,31 @@ def capture_context(*, dynamic: bool) -> Iterator[None]:
         yield
 
 
+def untranslated(program: Any, opset: int) -> list[torch.fx.Node]:
+    """Every node of a captured program, once decomposed, that dynamo has no translation for.
+
+    Empty where this torch is not known, or where the program cannot be decomposed.
+    """
+    if not is_known_torch():
+        return []
+    from torch.onnx._internal.exporter import _core, _dispatching, _registration
+
+    registry = _registration.ONNXRegistry.from_torchlib(opset_version=opset)
+    try:
+        decomposed = _core._prepare_exported_program_for_export(program, registry=registry)
+    except Exception:
+        return []
+    return [
+        node
+        for module in decomposed.graph_module.modules()
+        if isinstance(module, torch.fx.GraphModule)
+        for node in module.graph.nodes
+        # Operators of the dispatcher; what else is called (`getitem`, a branch) needs no function.
+        if isinstance(node.target, torch._ops.OpOverload)
+        and _dispatching.dispatch(node, registry)[0] is None
+    ]
+
+
 class Decompositions:
     """What one captured program was decomposed to, for the opsets that decompose it alike.
 

@@ -101,3 +101,13 @@ def test_one_of_several_expectations_is_enough() -> None:
     )
     assert record.status is Status.XFAIL
     assert record.foreseen == "new (https://example.org/1)"
+
+
+@pytest.mark.parametrize(
+    ("until", "is_noted"), [("2026-11-20", True), ("2026-12-04", True), ("2026-12-05", False)]
+)
+def test_an_end_within_two_weeks_is_noted(until: str, is_noted: bool) -> None:
+    record = judged(failure(notes=("one",)), Expectation(reason="needs 14", until=until))
+    assert record.status is Status.XFAIL
+    note = f"the expectation 'needs 14' ends on {until}; from then on this is red"
+    assert record.notes == (("one", note) if is_noted else ("one",))

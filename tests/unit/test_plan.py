@@ -118,6 +118,14 @@ def test_the_route_is_decided_by_exporter_capture_and_opset(
     assert route.why
 
 
+@pytest.mark.parametrize(("opset", "is_converted"), [(17, True), (18, False)])
+def test_the_record_says_where_the_version_converter_comes_in(
+    opset: int, is_converted: bool
+) -> None:
+    why = route_of(spec(exporter="dynamo"), opset).why
+    assert ("version converter" in why) is is_converted
+
+
 @given(
     model=st.from_regex(r"[a-z0-9][a-z0-9_.-]{0,8}", fullmatch=True),
     opset=st.integers(7, 26),

@@ -57,6 +57,17 @@ class Counter(nn.Module):
         return x * self.calls
 
 
+class Averaging(nn.Module):
+    """BatchNorm: in training mode it keeps running figures that its outputs do not follow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(x)
+
+
 class InPlace(nn.Module):
     """Changes its input."""
 
@@ -136,6 +147,20 @@ class Found(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.nonzero(x > 0)
+
+
+class Scaled(nn.Module):
+    """A number in, a number out."""
+
+    def forward(self, x: Tensor, k: Tensor) -> Tensor:
+        return (x * k).mean()
+
+
+class Decided(nn.Module):
+    """Chooses the same of four whatever it is given."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (torch.tanh(x) + torch.tensor([9.0, 0.0, 0.0, 0.0])).argmax(-1)
 
 
 def make(width: int = 4) -> nn.Module:

@@ -66,12 +66,20 @@ def test_a_model_that_differs_from_itself_is_found_out(tmp_path: Path) -> None:
     assert "output 'y' differs by" in refer(spec, tmp_path).unstable
 
 
-def test_a_model_that_keeps_count_is_put_back_before_each_run(tmp_path: Path) -> None:
+def test_a_model_that_keeps_count_is_found_out_and_put_back_before_each_run(tmp_path: Path) -> None:
     spec = contract("Counter", outputs=(put_out("y", "batch", 4),))
     reference = refer(spec, tmp_path)
-    assert reference.unstable == ""
+    assert reference.unstable.startswith("it keeps state in its buffers: output 'y' differs by")
     sample = read_sample(JobFolder(tmp_path).sample(1), spec)
     assert (sample.inputs["x"] == sample.outputs[0]).all()
+
+
+def test_running_figures_that_no_output_follows_are_no_state(tmp_path: Path) -> None:
+    axes = (Axis(name="batch", example=3, min=2),)
+    spec = contract("Averaging", outputs=(put_out("y", "batch", 4),), axes=axes, mode="train")
+    reference = refer(spec, tmp_path)
+    assert reference.unstable == ""
+    assert all(not sample.error for sample in reference.samples)
 
 
 def test_a_model_that_changes_its_input_is_held_against_the_input_it_got(tmp_path: Path) -> None:
@@ -93,9 +101,9 @@ def test_a_size_that_pytorch_refuses_is_kept_with_its_reason(tmp_path: Path) -> 
 
 
 def test_an_input_that_can_have_no_other_value_says_nothing_of_the_spread(tmp_path: Path) -> None:
-    # Index 3 is the last row: PyTorch refuses 4, which is not the model's fault.
-    index = given("i", at="args[1]", shape=(), dtype="int64", fill=fill("value", value=3))
-    spec = contract("Row", inputs=(given("x", 4, 4, fill=fill("ones")), index), axes=())
+    # There is one row: PyTorch refuses index 1, which is not the model's fault.
+    index = given("i", at="args[1]", shape=(), dtype="int64", fill=fill("value", value=0))
+    spec = contract("Row", inputs=(given("x", 1, 4, fill=fill("ones")), index), axes=())
     spec = spec.model_copy(update={"outputs": (put_out("y", 4),)})
     reference = refer(spec, tmp_path)
     assert [sample.name for sample in reference.samples] == ["declared", "other x"]
@@ -129,6 +137,15 @@ def test_each_input_gets_other_values_once(tmp_path: Path) -> None:
             contract("Affine", outputs=(put_out("y", "batch", 3), put_out("z", "batch", 3))),
             Status.FAIL,
             "the model returns 1 outputs (the result: float32 [3, 3]); declared are 2 (y, z)",
+        ),
+        (
+            contract(
+                "Keywords",
+                inputs=(given("left"), given("right", at="args[1]")),
+                outputs=(put_out("left", "batch", 4), put_out("difference", "batch", 4)),
+            ),
+            Status.FAIL,
+            "['left']: float32 [3, 4]); declared in another order are (left, difference)",
         ),
         (
             contract("Affine", inputs=(given("x", "batch", 5),)),

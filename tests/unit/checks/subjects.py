@@ -18,6 +18,7 @@ from exporter.checks.protocol import Subject
 from exporter.checks.samples import write_sample
 from exporter.job import JobFolder, Reference, Sample
 from exporter.manifest import Axis, Input, ModelSpec, Output
+from exporter.runtimes import Placement
 from tests.unit.factory import make_spec
 
 Array = np.ndarray[Any, Any]
@@ -120,8 +121,9 @@ def declared(folder: Path, **fields: Any) -> Sample:
 
 def at(folder: Path, index: int, batch: int) -> Sample:
     """A sample at another size."""
-    sizes = {"axes": {"batch": batch}, "name": f"batch={batch}", "kind": "axis"}
-    return write(folder, index, *doubled(batch, index), **sizes)
+    inputs, outputs = doubled(batch, index)
+    name = f"batch={batch}"
+    return write(folder, index, inputs, outputs, axes={"batch": batch}, name=name, kind="axis")
 
 
 def subject(folder: Path, *samples: Sample, **fields: Any) -> Subject:
@@ -139,8 +141,13 @@ def axes_of(*wrong: int) -> Callable[[Any], Any]:
     return lambda x: [x * np.float32(3 if len(x) in wrong else 2)]
 
 
+HERE = Placement(asked="here", nodes={"here": {"Mul": 1}})
+
+
 class Gives:
     """A session that puts out what it was made with, whatever goes in."""
+
+    placement: Placement | None = HERE
 
     def __init__(self, *outputs: object, names: Sequence[str] = ("y",)) -> None:
         self.output_names = names
@@ -152,6 +159,8 @@ class Gives:
 
 class Computes:
     """A session that computes by a function of its inputs."""
+
+    placement: Placement | None = HERE
 
     def __init__(self, function: Callable[..., Arrays], names: Sequence[str] = ("y",)) -> None:
         self.output_names = names

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tomli
 
 from exporter.checks import PARITY_CHECKS
 from exporter.checks.parity import Parity
@@ -50,9 +51,10 @@ def test_a_right_file_passes_everything(runtime: Any, tmp_path: Path) -> None:
     session = open_session(here.path, Device(name="here", runtime=runtime))
     results = [check(here, session, "here") for check in PARITY_CHECKS if check.applies(here)]
     assert [(result.check, result.status, result.message) for result in results] == [
-        (name, Status.PASS, "") for name in ("determinism", "power", "parity", "axes", "cases")
+        (name, Status.PASS, "")
+        for name in ("placement", "determinism", "power", "parity", "axes", "cases")
     ]
-    assert results[2].metrics == {"samples": 1, "max_abs": 0.0, "of_limit": 0.0}
+    assert results[3].metrics == {"samples": 1, "max_abs": 0.0, "of_limit": 0.0}
 
 
 @pytest.mark.parametrize("runtime", ["onnxruntime", "reference"])
@@ -85,7 +87,43 @@ def test_the_message_of_a_wrong_value(tmp_path: Path) -> None:
     )
     assert result.metrics["max_abs"] == pytest.approx(error)
     assert result.metrics["outside"] == pytest.approx(1 / 6)
-    assert {"mean_abs", "p99_abs", "max_rel", "needed_atol"} <= set(result.metrics)
+    assert {"mean_abs", "p99_abs", "max_rel", "mean_rel", "p99_rel", "cosine", "sqnr_db"} <= set(
+        result.metrics
+    )
+    assert result.metrics["worst"] == f"[0, 1]: file 5, PyTorch {before:.6g}"
+
+
+@pytest.mark.parametrize(
+    "tolerance",
+    [Tolerance(), Tolerance(atol=1e-6), Tolerance(rtol=1e-3), Tolerance(atol=0, outside=0.2)],
+)
+def test_the_tolerance_that_it_needs_passes_and_less_does_not(
+    tolerance: Tolerance, tmp_path: Path
+) -> None:
+    x = draw(40)
+    sample = write(tmp_path, 0, [x], [x * 2], exact=[x.astype(np.float64) * 2], axes={"batch": 40})
+    off = (x * np.float32(2.02)).astype(np.float32)
+
+    def under(bound: Tolerance) -> CheckResult:
+        reference = make_reference(sample, noise=(1e-7,))
+        spec = contract(tolerance=bound)
+        return parity(make_subject(tmp_path, spec=spec, reference=reference), Gives(off))
+
+    said = tomli.loads(str(under(tolerance).metrics["needs"]))["tolerance"]
+    needed = Tolerance.model_validate(said)
+    assert needed.atol is not None
+    assert under(needed).status is Status.PASS
+    less = needed.model_copy(update={"atol": needed.atol * 0.85})
+    assert under(less).status is Status.FAIL
+
+
+def test_no_tolerance_is_named_where_none_would_help(tmp_path: Path) -> None:
+    here, x = two_outputs(tmp_path), draw(2)
+    swapped = parity(here, Gives(x - 1, x + 1, names=("y", "z")))
+    assert "needs" in swapped.metrics
+    broken = parity(here, Gives(x - 1, (x - 1)[:1], names=("y", "z")))
+    assert broken.status is Status.FAIL
+    assert "needs" not in broken.metrics
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

@@ -28,6 +28,11 @@ def against(actual: Any, expected: Any, bound: Limit | None = None, **fields: An
     return compare(actual, expected, bound or limit(), fields.get("exact", expected))
 
 
+def needed(found: Comparison) -> float:
+    assert found.needed is not None
+    return found.needed.atol
+
+
 def floats(*values: float, dtype: Any = np.float32) -> Any:
     return np.array(values).astype(dtype)
 
@@ -213,13 +218,16 @@ def test_the_figures() -> None:
     assert details["mean_abs"] == pytest.approx(0.06)
     assert details["p99_abs"] == pytest.approx(1.04)
     assert details["max_rel"] == pytest.approx(0.1), "the error where 0 is expected is not relative"
-    assert details["needed_atol"] == 5.0
+    assert details["mean_rel"] == pytest.approx(0.1 / 99)
+    assert details["cosine"] == pytest.approx(328600 / np.sqrt(328350 * 328876))
+    assert details["worst"] == "[50]: file 55, PyTorch 50"
+    assert needed(found) == 5.0
     assert details["sqnr_db"] == pytest.approx(10 * np.log10(328350 / 26))
 
 
 def test_the_needed_atol_is_on_top_of_rtol() -> None:
     found = against(floats(14.0), floats(10.0), limit(atol=1.0, rtol=0.1))
-    assert found.details["needed_atol"] == pytest.approx(3.0)
+    assert needed(found) == pytest.approx(3.0)
 
 
 # --- float64 as the reference ---------------------------------------------------------------------
@@ -268,10 +276,10 @@ def test_it_says_what_numpy_says(pair: Any, atol: float, rtol: float) -> None:
 @given(PAIRS, st.floats(0, 0.99))
 def test_the_needed_atol_passes_and_less_does_not(pair: Any, outside: float) -> None:
     actual, expected = pair
-    needed = against(actual, expected, limit(outside=outside)).details["needed_atol"]
-    assert against(actual, expected, limit(needed, outside=outside)).problem == ""
-    assume(needed > 0)
-    less = float(np.nextafter(needed, 0))
+    needed_atol = needed(against(actual, expected, limit(outside=outside)))
+    assert against(actual, expected, limit(needed_atol, outside=outside)).problem == ""
+    assume(needed_atol > 0)
+    less = float(np.nextafter(needed_atol, 0))
     assert against(actual, expected, limit(less, outside=outside)).problem != ""
 
 
@@ -295,3 +303,35 @@ def test_what_passes_an_infinite_tolerance_agrees_in_kind(actual: Any, expected:
 def test_the_scale_is_of_numbers(values: tuple[float, ...], scale: float) -> None:
     assert scale_of(floats(*values)) == scale
     assert scale_of(np.array([True, False])) == 1.0
+
+
+# --- what masks others does not measure them ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "scale"),
+    [
+        ((3.0, -1e9, -1e9, 0.5), 3.0),
+        ((3.0, -2.0, -1e4), 3.0),
+        ((-3.4028235e38, 7.0), 7.0),
+        # Large and small without a gap of a thousand between them, or not large at all.
+        ((1e5, 1e3, 3.0), 1e5),
+        ((9e3, 1.0), 9e3),
+        ((-1e9, -1e9, 0.0), 1e9),
+        ((0.0, NAN, INF), 0.0),
+    ],
+)
+def test_the_scale_leaves_out_what_lies_far_beyond(values: tuple[float, ...], scale: float) -> None:
+    assert scale_of(floats(*values)) == pytest.approx(scale)
+
+
+def test_beyond_the_scale_an_error_is_allowed_in_proportion() -> None:
+    expected = floats(-1e9, 3.0)
+    bound = limit(1e-6, scale=3.0)
+    assert against(floats(-1e9 + 128, 3.0), expected, bound).problem == ""
+    assert "[0]" in against(floats(-1e9 + 1024, 3.0), expected, bound).problem
+    assert "[1]" in against(floats(-1e9, 3.001), expected, bound).problem
+
+
+def test_a_tolerance_by_hand_is_taken_at_its_word() -> None:
+    assert against(floats(-1e9 + 128), floats(-1e9), limit(1e-6)).problem

@@ -5,7 +5,7 @@ from typing import Literal
 
 import pytest
 
-from exporter.checks.determinism import Determinism
+from exporter.checks.determinism import KEEPS_STATE, Determinism
 from exporter.checks.protocol import Subject
 from exporter.job import JobFolder
 from exporter.record import CheckResult, Status
@@ -42,3 +42,9 @@ def test_the_mode_is_what_to_change_first(mode: Literal["train", "keep"]) -> Non
     result = determinism("it differs", mode)
     assert result.status is Status.INCONCLUSIVE
     assert f"mode is '{mode}': 'eval' turns dropout" in result.message
+
+
+def test_state_is_passed_in_and_out() -> None:
+    result = determinism(f"{KEEPS_STATE}: output 'y' differs by 0.5")
+    assert result.status is Status.INCONCLUSIVE
+    assert result.message.endswith("; take the state as an input and return it as an output")

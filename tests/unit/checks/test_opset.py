@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -100,3 +101,23 @@ def test_external_data_is_not_needed(tmp_path: Path) -> None:
     tensor.external_data.add(key="location", value="gone.data")
     subject.path.write_bytes(model.SerializeToString())
     assert check_opset(subject).status is Status.PASS
+
+
+@pytest.mark.parametrize(("version", "status"), [(1, Status.PASS), (2, Status.FAIL)])
+def test_a_custom_domain_has_the_version_that_was_asked(
+    version: int, status: Status, tmp_path: Path
+) -> None:
+    spec = contract(options={"custom_opsets": {"own": version, "unused": 3}})
+    result = check_opset(make_subject(tmp_path, WITH_FUNCTION, spec=spec))
+    assert result.status is status
+    if status is Status.FAIL:
+        assert result.message == "the file has version 1 of own, asked was 2"
+
+
+def test_what_kept_the_version_converter_back_is_said(tmp_path: Path) -> None:
+    subject = replace(make_subject(tmp_path, opset=13), notes=("it cannot take Div down",))
+    assert check_opset(subject).message == (
+        "the file is opset 18, asked was 13: it cannot take Div down"
+    )
+    right = replace(make_subject(tmp_path), notes=("it cannot take Div down",))
+    assert check_opset(right).message == ""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -141,5 +142,36 @@ def test_other_floats_count(dtype: str) -> None:
     assert power(subject(1.0, dtype=dtype, noise=None)).status is Status.PASS
 
 
-def test_integers_are_exact_and_need_no_power() -> None:
-    assert not Power().applies(subject(0.0, dtype="int64", noise=None))
+@pytest.mark.parametrize(
+    ("spread", "status"), [(0.5, "pass"), (None, "pass"), (0.0, "inconclusive")]
+)
+def test_integers_are_exact_and_only_have_to_move(spread: float | None, status: str) -> None:
+    result = power(subject(0.0, dtype="int64", noise=None, spread=(spread,)))
+    assert (result.status, result.metrics) == (status, {})
+    if status == "inconclusive":
+        assert "inputs of another seed give the very same 'y'" in result.message
+
+
+def test_a_constant_float_beside_an_integer_that_moves_passes() -> None:
+    here = subject(1.0, 0.0, spread=(0.0, 0.5))
+    first, second = here.spec.outputs
+    outputs = (first, second.model_copy(update={"dtype": "int64"}))
+    spec = here.spec.model_copy(update={"outputs": outputs})
+    assert power(replace(here, spec=spec)).status is Status.PASS
+    still = here.reference.model_copy(update={"spread": (0.0, 0.0)})
+    assert power(replace(here, spec=spec, reference=still)).status is Status.INCONCLUSIVE
+
+
+def test_an_output_must_move_further_than_it_may_be_off_where_it_moves() -> None:
+    """A large case hides nothing: with other values, the output moved at its declared size."""
+    here = subject(1e-7, spread=(0.5,), tolerance=Tolerance(atol=1e-5))
+    large = Sample(index=1, name="on", kind="case", axes={"batch": 50}, scales=(2.0,))
+    samples = (*here.reference.samples, large)
+    both = here.reference.model_copy(update={"samples": samples})
+    result = power(replace(here, reference=both))
+    assert result.status is Status.INCONCLUSIVE
+    assert (
+        "output 'y' moves by 5.0e-01 of its size, and 1.0e+02 of its size may be" in result.message
+    )
+    enough = here.spec.model_copy(update={"tolerance": Tolerance(atol=1e-9)})
+    assert power(replace(here, reference=both, spec=enough)).status is Status.PASS

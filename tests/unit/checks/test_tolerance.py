@@ -252,3 +252,11 @@ def test_floats_have_limits(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["int8", "int64", "uint8", "bool", "str"])
 def test_others_are_exact(dtype: str) -> None:
     assert not is_float(dtype)
+
+
+def test_a_measured_limit_grows_beyond_the_scale_and_one_by_hand_does_not() -> None:
+    measured = limit_of(subject(1e-6), 0, "cpu", 2.0)
+    assert measured.at(200.0) == pytest.approx(100 * measured.at(2.0))
+    assert measured.at(0.01) == measured.at(2.0)
+    by_hand = limit_of(subject(1e-6, model=Tolerance(atol=0.5)), 0, "cpu", 2.0)
+    assert by_hand.at(200.0) == 0.5

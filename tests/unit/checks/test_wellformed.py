@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -278,3 +279,24 @@ def test_external_data_of_a_constant_in_a_branch_is_looked_at(tmp_path: Path) ->
     subject = make_subject(tmp_path)
     subject.path.write_bytes(model.SerializeToString())
     assert check_wellformed(subject).message == "external data 'k.data' is missing"
+
+
+def test_more_data_than_protobuf_takes_is_checked_and_not_read(tmp_path: Path) -> None:
+    count = 560_000_000  # 2.24 GB of float32
+    subject = with_external_data(tmp_path, offset=None, length=str(4 * count))
+    model = onnx.load(subject.path, load_external_data=False)
+    model.graph.initializer[0].dims[:] = [count // 3, 3]
+    model.graph.initializer[0].external_data[1].value = str(count // 3 * 12)
+    text = f"g (float[{count // 3}, 3] x) => (float[{count // 3}, 3] y) {{ y = Relu(x) }}"
+    ends = parser.parse_graph(text)
+    model.graph.input[0].CopyFrom(ends.input[0])
+    model.graph.output[0].CopyFrom(ends.output[0])
+    subject.path.write_bytes(model.SerializeToString())
+    os.truncate(tmp_path / "w.data", count // 3 * 12)  # sparse: takes no space
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    result = check_wellformed(subject)
+    assert (result.status, result.message) == (Status.PASS, "")
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 500_000, "kilobytes: the data was read into memory"
+    os.truncate(tmp_path / "w.data", count // 3 * 12 - 1)
+    assert check_wellformed(subject).status is Status.FAIL

@@ -22,7 +22,8 @@ def _load(root: Path, opsets: str, keys: str) -> object:
     [
         ('"7..26"', ""),
         ('"7..20"', "exporter = 'torchscript'"),
-        ('"18..26"', "exporter = 'dynamo'"),
+        ('"7..26"', "exporter = 'dynamo'"),
+        ('"7..26"', "exporter = 'dynamo'\ncapture = 'strict'"),
         ('"7..20"', "capture = 'trace'"),
         ('"7..20"', "capture = 'script'"),
         ('"18..26"', "capture = 'export'"),
@@ -41,7 +42,6 @@ def test_what_goes_together(tmp_path: Path, opsets: str, keys: str) -> None:
     ("opsets", "keys", "message"),
     [
         ('"7..21"', "exporter = 'torchscript'", "TorchScript makes opsets 7 to 20, not 21"),
-        ("17", "exporter = 'dynamo'", "dynamo makes opsets 18 to 26, not 17"),
         ("21", "capture = 'trace'", "capture = 'trace' means TorchScript for all opsets"),
         ("17", "capture = 'export'", "capture = 'export' means dynamo for all opsets"),
         ("18", "exporter = 'dynamo'\ncapture = 'script'", "'script' is not a capture of dynamo"),

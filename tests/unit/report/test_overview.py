@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from exporter.record import Status
 from exporter.report.overview import overview
 from exporter.report.symbols import MARKS, NOT_RUN
@@ -91,3 +93,25 @@ def test_exporters_by_opset() -> None:
     many = [make_spec(f"m{index}", opsets=(18,)) for index in range(9)]
     run = make_run(*(make_record(f"m{index}/18/cpu") for index in range(9)))
     assert overview(make_manifest(*many), run).routes[0].models == "9 models"
+
+
+@pytest.mark.parametrize(
+    ("statuses", "lowest"),
+    [
+        ("pass pass pass", "17"),
+        ("fail pass pass", "18"),
+        ("pass fail pass", "19"),
+        ("xfail xpass pass", "18"),
+        ("skip skip pass", "19"),
+        ("pass pass fail", ""),
+        ("pass pass xfail", ""),
+        ("pass pass", ""),
+    ],
+)
+def test_the_lowest_opset_from_which_on_all_pass(statuses: str, lowest: str) -> None:
+    records = [
+        make_record(f"alexnet/{opset}/cpu", status)
+        for opset, status in zip((17, 18, 19), statuses.split(), strict=False)
+    ]
+    page = overview(make_manifest(make_spec(opsets=(17, 18, 19))), make_run(*records))
+    assert page.tables[0].rows[0].works_from == lowest

@@ -13,7 +13,17 @@ from exporter.baseline import Baseline, baseline_of
 from exporter.errors import ExitCode, ExporterError
 from exporter.gate import judge
 from exporter.manifest import Axis, Case, Constant, Device, Input, Manifest, Output, Project
-from exporter.record import CheckResult, Record, Route, RunRecord, Status
+from exporter.record import (
+    Blame,
+    CheckResult,
+    Culprit,
+    Divergence,
+    MissingOperator,
+    Record,
+    Route,
+    RunRecord,
+    Status,
+)
 from exporter.report import MARKS, NOT_RUN, render_gate, render_reports
 from exporter.report.render import MARK
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
@@ -39,6 +49,28 @@ RECORDS = [
 FINDINGS = judge(Baseline(tools={}, cells=()), make_run(*RECORDS), ["alexnet/9/cpu"])
 
 
+def hostile_reasons(text: str) -> dict[str, object]:
+    """What a worker finds out, in which names and lines are `text`."""
+    return {
+        "advice": (text,),
+        "missing": (MissingOperator(operator=text, count=1, sources=(text,)),),
+        "blame": Blame(
+            culprit=Culprit.EXPORTER,
+            sample=text,
+            evidence=(text,),
+            first=Divergence(
+                node=text,
+                operator=text,
+                output=text,
+                against=text,
+                source=text,
+                error_before=0.0,
+                error_after=1.0,
+            ),
+        ),
+    }
+
+
 def hostile_project(text: str) -> tuple[Manifest, RunRecord]:
     """A project in which everything that may be any text is `text`."""
     harmless = text.encode("utf-8", "replace").decode()  # JSON holds no lone surrogates
@@ -62,7 +94,13 @@ def hostile_project(text: str) -> tuple[Manifest, RunRecord]:
     check = CheckResult(
         check=harmless, status=Status.FAIL, message=harmless, metrics={harmless: harmless}
     )
-    said = {"message": harmless, "detail": harmless, "log": harmless, "notes": (harmless,)}
+    said = {
+        "message": harmless,
+        "detail": harmless,
+        "log": harmless,
+        "notes": (harmless,),
+        **hostile_reasons(harmless),
+    }
     records = [
         make_record(
             f"alexnet/{opset}/{device}",
@@ -140,14 +178,15 @@ def test_the_overview_reads_as_a_table() -> None:
     text = render_reports(MANIFEST, make_run(*RECORDS))["COMPATIBILITY.md"]
     page = Page.of(text)
     symbol = {status: mark.symbol for status, mark in MARKS.items()}
-    assert page.rows[0] == ["model", "9", "10", "18", "19"]
-    assert page.rows[1] == ["alexnet", *[symbol[Status.PASS]] * 4]
+    assert page.rows[0] == ["model", "9", "10", "18", "19", "all pass from"]
+    assert page.rows[1] == ["alexnet", *[symbol[Status.PASS]] * 4, "9"]
     assert page.rows[2] == [
         "dcgan",
         symbol[Status.ERROR],
         symbol[Status.XFAIL],
         symbol[Status.FAIL],
         NOT_RUN.symbol,
+        "",
     ]
     assert page.links.count("models/alexnet.md") == 1
     assert page.headings == [

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +14,7 @@ from onnx.helper import tensor_dtype_to_np_dtype
 
 import exporter.runtimes.onnxruntime as ours
 from exporter.manifest import Device
-from exporter.runtimes import LoadFailure, RunFailure, Unavailable, open_session
+from exporter.runtimes import LoadFailure, Placement, RunFailure, Unavailable, open_session
 from exporter.runtimes import reference as onnx_reference
 
 BFLOAT16 = tensor_dtype_to_np_dtype(TensorProto.BFLOAT16)
@@ -151,7 +152,7 @@ def test_a_provider_that_gives_way_to_the_cpu_is_unavailable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What ONNX Runtime does when CUDA's libraries are missing: one line, then the CPU."""
-    pretend(monkeypatch, lambda model, providers, threads: cpu_session(model))
+    pretend(monkeypatch, lambda model, *_, **__: cpu_session(model))
     with pytest.raises(Unavailable, match="went on with CPUExecutionProvider"):
         open_session(save(tmp_path, TWO), device("onnxruntime", "CUDAExecutionProvider"))
 
@@ -159,7 +160,7 @@ def test_a_provider_that_gives_way_to_the_cpu_is_unavailable(
 def test_a_provider_that_raises_on_every_model_is_unavailable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_device(model: Any, providers: list[str], threads: int) -> Any:
+    def no_device(model: Any, *_: Any, **__: Any) -> Any:
         raise RuntimeError("CUDA failure 100: no CUDA-capable device is detected")
 
     pretend(monkeypatch, no_device)
@@ -170,7 +171,7 @@ def test_a_provider_that_raises_on_every_model_is_unavailable(
 def test_a_provider_that_raises_on_this_model_is_a_load_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuses_files(model: Any, providers: list[str], threads: int) -> Any:
+    def refuses_files(model: Any, *_: Any, **__: Any) -> Any:
         if isinstance(model, bytes):
             return OnCuda()
         raise RuntimeError("this file has no kernel")
@@ -188,9 +189,43 @@ class OnCuda:
 
 
 def test_a_provider_at_work_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend(monkeypatch, lambda model, providers, threads: OnCuda())
+    pretend(monkeypatch, lambda model, *_, **__: OnCuda())
     session = open_session(save(tmp_path, TWO), device("onnxruntime", "CUDAExecutionProvider"))
     assert isinstance(session, ours.OnnxRuntimeSession)
+    assert session.placement is None, "this one does not tell where nodes run"
+
+
+def test_nodes_are_counted_by_provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Telling(OnCuda):
+        def get_provider_graph_assignment_info(self) -> list[Any]:
+            def part(provider: str, *operators: str) -> Any:
+                nodes = [SimpleNamespace(op_type=name) for name in operators]
+                return SimpleNamespace(ep_name=provider, get_nodes=lambda: nodes)
+
+            cpu, cuda = "CPUExecutionProvider", "CUDAExecutionProvider"
+            return [part(cuda, "Add", "Add"), part(cpu, "Shape"), part(cuda, "Mul")]
+
+    pretend(monkeypatch, lambda model, *_, **__: Telling())
+    placed = open_session(save(tmp_path, TWO), device("onnxruntime", "CUDAExecutionProvider"))
+    assert placed.placement == Placement(
+        asked="CUDAExecutionProvider",
+        nodes={
+            "CUDAExecutionProvider": {"Add": 2, "Mul": 1},
+            "CPUExecutionProvider": {"Shape": 1},
+        },
+    )
+
+
+def test_with_the_cpu_alone_there_is_nowhere_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class OnCpu:
+        def get_providers(self) -> list[str]:
+            return ["CPUExecutionProvider"]
+
+    monkeypatch.setattr(ours, "_open", lambda *_, **__: OnCpu())
+    session = open_session(save(tmp_path, TWO), device("onnxruntime"))
+    assert session.placement == Placement(asked="CPUExecutionProvider", nodes={})
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, opens: Any) -> None:

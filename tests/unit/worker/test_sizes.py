@@ -109,3 +109,29 @@ def test_cases_follow_and_keep_their_sizes() -> None:
 
 def test_a_model_without_axes_has_its_declared_inputs_alone() -> None:
     assert [chosen.kind for chosen in input_sets(spec())] == ["declared", "values"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "width", "expected"),
+    [
+        ({"max": 512}, 4, ["n=7", "n=1", "n=512"]),
+        ({"max": 512, "multiple_of": 3}, 4, ["n=9", "n=510"]),
+        ({"max": 7}, 4, ["n=7", "n=1"]),
+        ({"max": 6, "min": 6, "example": 6}, 4, []),
+        # Beyond what is cheap: a layer of attention would need gigabytes.
+        ({"max": 100_000}, 4, ["n=7", "n=1"]),
+        ({"max": 512}, 1_000_000, ["n=7", "n=1"]),
+        ({}, 4, ["n=7", "n=1"]),
+    ],
+)
+def test_the_largest_size_promised_is_tried_where_it_is_cheap(
+    limits: dict[str, object], width: int, expected: list[str]
+) -> None:
+    contract = spec("net").model_copy(
+        update={
+            "axes": (Axis.model_validate({"name": "n", "example": 3, **limits}),),
+            "inputs": (Input(name="x", shape=("n", width), at="args[0]"),),
+            "outputs": (),
+        }
+    )
+    assert [item.name for item in input_sets(contract) if item.kind == "axis"] == expected

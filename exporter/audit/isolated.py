@@ -1,0 +1,79 @@
+"""One mutant in a process of its own: a broken file may crash a runtime or turn a loop for ever.
+
+In: a function without arguments, and the seconds that it may take. Out: what it returned, or how
+it ended. The process is forked, so that nothing is imported again; no session is opened before.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Generic, TypeVar
+
+from exporter.untrusted import one_line
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Returned(Generic[T]):
+    """The function came to its end."""
+
+    value: T
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The function did not come to its end: `crash`, `timeout` or `raised`."""
+
+    how: str
+    message: str
+
+
+def in_process(function: Callable[[], T], seconds: float, memory: int) -> Returned[T] | Ended:
+    """Calls `function` in a child process.
+
+    Args:
+        function: What to do; its result is sent back.
+        seconds: Wall time, after which the child is killed.
+        memory: Bytes of address space that the child may use beyond what it has.
+    """
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=_call, args=(function, sender, memory))
+    child.start()
+    sender.close()
+    try:
+        if not receiver.poll(seconds):
+            return Ended("timeout", f"not done after {seconds:.0f} seconds")
+        answer: Returned[T] | Ended = receiver.recv()
+    except EOFError:
+        child.join()
+        return Ended("crash", f"the process ended with {child.exitcode}")
+    finally:
+        if child.is_alive():
+            child.kill()
+        child.join()
+        receiver.close()
+    return answer
+
+
+def _call(function: Callable[[], T], sender: Connection, memory: int) -> None:
+    _limit(memory)
+    answer: Returned[T] | Ended
+    try:
+        answer = Returned(function())
+    except Exception as error:  # noqa: BLE001 - in an export it would end the worker
+        answer = Ended("raised", one_line(f"{type(error).__name__}: {error}"))
+    sender.send(answer)
+    sender.close()
+
+
+def _limit(memory: int) -> None:
+    """A mutated size may ask for more memory than there is."""
+    with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - no file of ours
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + memory, used + memory))

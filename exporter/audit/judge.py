@@ -1,0 +1,139 @@
+"""The verdict on one mutant: the same checks as in an export, then the search for what they missed.
+
+In: a `Subject` whose file is the mutant. Out: which check says no; and of one that all let pass,
+what further inputs do to its outputs, held against the file as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from exporter.audit.protocol import Fate
+from exporter.audit.trials import Impossible, Inputs, draw, trials
+from exporter.checks import PARITY_CHECKS, STRUCTURE_CHECKS
+from exporter.checks.comparison import Comparison, compare, scale_of
+from exporter.checks.protocol import Subject
+from exporter.checks.samples import read_sample
+from exporter.checks.tolerance import is_float, is_measured, limit_of
+from exporter.manifest import Device
+from exporter.record import Status
+from exporter.runtimes import LoadFailure, RunFailure, Session, open_session
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class No:
+    """What said something else than pass."""
+
+    by: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the further inputs showed."""
+
+    fate: Fate
+    why: str
+
+
+def first_no(subject: Subject, device: Device) -> No | None:
+    """The first check, in the order of the export, that does not pass; None where all do.
+
+    The first no is enough: an export runs them all, but its verdict is the same.
+    """
+    for check in STRUCTURE_CHECKS:
+        result = check(subject)
+        if result.status is not Status.PASS:
+            return No(result.check, result.message)
+    try:
+        session = open_session(subject.path, device)
+    except LoadFailure as refused:
+        return No("load", str(refused))
+    for parity in PARITY_CHECKS:
+        if parity.applies(subject):
+            result = parity(subject, session, device.name)
+            if result.status is not Status.PASS:
+                return No(result.check, result.message)
+    return None
+
+
+def search(
+    subject: Subject, original: Subject, device: Device, rows: Sequence[int], seed: int
+) -> Found:
+    """Tries further inputs on the mutant and on the file as it was.
+
+    Args:
+        subject: The mutant.
+        original: The file that it was made from.
+        device: Where both run.
+        rows: Indices that the change is about.
+        seed: Of the inputs.
+    """
+    before, after = open_session(original.path, device), open_session(subject.path, device)
+    moved, tried = 0.0, 0
+    for name, inputs in _inputs(subject, rows, seed):
+        try:
+            wanted = before.run(inputs)
+        except RunFailure:
+            continue  # not even the sound file takes them: nothing is promised there
+        tried += 1
+        found = _compare(subject, after, inputs, wanted, device.name)
+        if isinstance(found, str):
+            return Found(Fate.SURVIVED, f"on {name}: {found}")
+        moved = max(moved, found)
+    if not tried:
+        return Found(Fate.SURVIVED, "nothing shows that it changes nothing: no further input runs")
+    if moved:
+        return Found(Fate.WITHIN, f"moves outputs by {moved:.1e} of what is allowed")
+    return Found(Fate.SAME, f"the same outputs on {tried} further inputs")
+
+
+def _inputs(subject: Subject, rows: Sequence[int], seed: int) -> Iterator[tuple[str, Inputs]]:
+    spec = subject.spec
+    stored = [
+        read_sample(subject.folder.sample(sample.index), spec).inputs
+        for sample in subject.reference.samples
+        if not sample.error
+    ]
+    for trial in trials(spec, seed, rows):
+        try:
+            yield trial.name, draw(spec, trial, stored, seed)
+        except Impossible:
+            continue
+
+
+def _compare(
+    subject: Subject,
+    session: Session,
+    inputs: Mapping[str, Array],
+    wanted: Sequence[Array],
+    device: str,
+) -> float | str:
+    """The largest difference as a share of what is allowed; a text where it is more than that."""
+    try:
+        outputs = session.run(inputs)
+    except RunFailure as failure:
+        return f"the runtime fails: {failure}"
+    largest = 0.0
+    for index, (found, sound) in enumerate(zip(outputs, wanted, strict=True)):
+        comparison = _hold(subject, index, found, sound, device)
+        if comparison.problem:
+            times = f"{comparison.of_limit:.1e} times what is allowed"
+            name = subject.spec.outputs[index].name
+            return f"output '{name}' differs, {times}"
+        largest = max(largest, comparison.of_limit)
+    return largest
+
+
+def _hold(subject: Subject, index: int, found: object, sound: Array, device: str) -> Comparison:
+    if not is_float(sound.dtype.name):
+        return compare(found, sound, None, sound)
+    exact = is_measured(subject, index, device)
+    limit = limit_of(subject, index, device, scale_of(sound), exact=exact)
+    return compare(found, sound, limit, sound)

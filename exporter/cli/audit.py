@@ -1,0 +1,96 @@
+"""`exporter audit`: how much the checks of a cell can see."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from exporter.audit.protocol import THRESHOLD, Audit
+from exporter.cli.options import root_option
+from exporter.cli.terminal import aligned, is_terminal, plural, say
+from exporter.engine import worker_environment
+from exporter.errors import ExitCode
+from exporter.files import write_text
+from exporter.manifest import load_project
+from exporter.plan import Selection, make_plan
+from exporter.report.audits import audit_path
+from exporter.run import require_packages
+from exporter.run.audit import Mutation, run_audit
+
+#: On a terminal, a line for so many mutants.
+_EVERY = 25
+
+
+@click.command()
+@click.argument("cells", nargs=-1, required=True)
+@click.option("--mutants", type=click.IntRange(min=1), default=200, help="How many to make.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="Another seed, other mutants.")
+@click.option(
+    "--threshold",
+    type=click.FloatRange(0, 1),
+    default=THRESHOLD,
+    show_default=True,
+    help="The share that must be caught.",
+)
+@root_option
+def command(cells: tuple[str, ...], mutants: int, seed: int, threshold: float, root: Path) -> int:
+    """Change the files of CELLS in many small ways, and count what the checks catch.
+
+    Writes what it finds beside the reports; `exporter report` shows it on the model's page.
+    """
+    manifest = load_project(root)
+    plan = make_plan(manifest, Selection(patterns=cells))
+    require_packages()
+    worst = 1.0
+    for planned in plan.to_run:
+        audit = run_audit(
+            manifest,
+            planned.cell,
+            Mutation(mutants=mutants, seed=seed),
+            worker_environment(os.environ),
+            _Progress(mutants).heard,
+        )
+        reports = Path(manifest.project.root) / manifest.project.reports
+        write_text(audit_path(reports, planned.cell), audit.to_json())
+        show_audit(audit, threshold)
+        worst = min(worst, audit.share)
+    return ExitCode.OK if worst >= threshold else ExitCode.RED
+
+
+class _Progress:
+    """A line now and then, for who waits at a terminal."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+
+    def heard(self, done: int) -> None:
+        """So many mutants are done."""
+        if done % _EVERY == 0 and is_terminal():
+            say(f"[{done}/{self._total}]")
+
+
+def show_audit(audit: Audit, threshold: float) -> None:
+    """The counts by kind, the checks that caught, and each survivor with its reason."""
+    head = ("KIND", "CAUGHT", "SURVIVED", "WITHIN LIMITS", "SAME OUTPUTS")
+    rows = [
+        (
+            tally.kind,
+            str(tally.caught),
+            str(tally.survived),
+            str(tally.within),
+            str(tally.equivalent + tally.same),
+        )
+        for tally in audit.tallies
+    ]
+    for line in aligned([head, *rows]):
+        say(line)
+    say("caught by " + ", ".join(f"{check} {count}" for check, count in audit.by.items()))
+    for survivor in audit.survivors:
+        say(f"survived: {survivor.kind}: {survivor.change}: {survivor.why}", colour="red")
+    say(
+        f"{audit.cell}: {plural(audit.mutants, 'mutant')}, {audit.share:.1%} caught of those that "
+        f"break the contract, {audit.share_of_moved:.1%} of those that move an output",
+        colour="green" if audit.share >= threshold else "red",
+    )

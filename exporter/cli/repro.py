@@ -1,0 +1,61 @@
+"""`exporter repro`: one cell as a folder that shows its failure without us."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from exporter.cli.options import root_option
+from exporter.cli.terminal import say
+from exporter.errors import ExitCode, ExporterError
+from exporter.manifest import Manifest, load_project
+from exporter.plan import Selection, make_plan
+from exporter.record import Record, read_run
+from exporter.repro import Reproduced, write_reproducer
+from exporter.run import BuildFolder, still_valid
+
+
+@click.command()
+@click.argument("cell")
+@click.argument("dest", required=False, type=click.Path(path_type=Path))
+@root_option
+def command(cell: str, dest: Path | None, root: Path) -> int:
+    """Write a script that shows the failure of CELL with torch, onnx and onnxruntime alone.
+
+    CELL is a whole id (model/opset/device) or a pattern that means one cell. The folder is DEST,
+    or build/repro/<model>-<opset>-<device>.
+    """
+    manifest = load_project(root)
+    record, tools = _record(manifest, cell)
+    build = BuildFolder.of(manifest.project)
+    id = record.cell
+    folder = dest or build.path / "repro" / f"{id.model}-{id.opset}-{id.device}"
+    write_reproducer(
+        Reproduced(
+            spec=manifest.model(id.model),
+            record=record,
+            device=manifest.project.device(id.device),
+            tools=tools,
+            root=Path(manifest.project.root),
+            built=build.model(id.model),
+        ),
+        folder,
+    )
+    say(f"{folder}: run `python repro.py` there")
+    return ExitCode.OK
+
+
+def _record(manifest: Manifest, pattern: str) -> tuple[Record, dict[str, str]]:
+    plan = make_plan(manifest, Selection(patterns=(pattern,)))
+    if len(plan.selected) > 1:
+        message = f"'{pattern}' means {len(plan.selected)} cells; name one of them"
+        raise ExporterError(ExitCode.NOTHING_SELECTED, message)
+    name = str(plan.selected[0].cell)
+    run = read_run(BuildFolder.of(manifest.project).results)
+    results = still_valid(run, manifest, plan)
+    known = results.run.by_cell()
+    if name not in known:
+        message = f"{name}: {results.missing.get(name, 'it has not been exported yet')}"
+        raise ExporterError(ExitCode.NOTHING_SELECTED, message)
+    return known[name], results.run.tools

@@ -1,0 +1,10 @@
+"""What the manifests would have to say for their expectations to be those of the results.
+
+In: the manifest, the records, a date. Out: for each model whose list would change, the `Entry`s of
+the new one; and the text of a manifest file with these lists in it.
+"""
+
+from exporter.propose.edit import edited
+from exporter.propose.lists import Lists, proposed_lists
+
+__all__ = ["Lists", "edited", "proposed_lists"]

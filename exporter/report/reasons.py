@@ -1,0 +1,94 @@
+"""Why a cell does not pass, as far as the worker found out.
+
+In: a `Record`. Out: `Reasons`: sentences and rows for the page, and a line for the terminal.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+from exporter.record import Divergence, Record, Stage, Status
+from exporter.report import figures
+
+#: Lines of the model that are named for one missing operator.
+_SOURCES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """An operator that the exporter lacks."""
+
+    operator: str
+    count: int
+    sources: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reasons:
+    """Empty fields where nothing is known."""
+
+    culprit: str = ""
+    sample: str = ""
+    """The input set that shows it."""
+    evidence: tuple[str, ...] = ()
+    first: str = ""
+    """The first node that differs, as a sentence without its end."""
+    missing: tuple[Missing, ...] = ()
+    advice: tuple[str, ...] = ()
+    reproduce: str = ""
+    """A shell command; empty where there is nothing to reproduce."""
+
+
+def reasons_of(record: Record) -> Reasons:
+    """What a record knows of its failure."""
+    blame = record.blame
+    return Reasons(
+        culprit=blame.culprit.value if blame else "",
+        sample=blame.sample if blame else "",
+        evidence=tuple(figures.message(line) for line in blame.evidence) if blame else (),
+        first=first_of(blame.first) if blame and blame.first else "",
+        missing=tuple(
+            Missing(operator=item.operator, count=item.count, sources=_listed(item.sources))
+            for item in record.missing
+        ),
+        advice=record.advice,
+        reproduce=_reproduce(record),
+    )
+
+
+def first_of(first: Divergence) -> str:
+    """`Gemm node_linear_5 (models/net.py:12): error ≤ 1e-6 before it, 0.07 after it`."""
+    source = f" ({first.source})" if first.source else ""
+    among = f", or one of the {first.suspects - 1} nodes before it" if first.suspects > 1 else ""
+    before = figures.magnitude(first.error_before) if first.error_before else "none"
+    after = figures.two_digits(first.error_after)
+    return (
+        f"{first.operator} {first.node}{source}{among}: of the scale of {first.against}, "
+        f"error {before} before it and {after} after it"
+    )
+
+
+def in_short(record: Record) -> str:
+    """One line for a terminal; empty where nothing is known."""
+    if record.blame:
+        line = f"fault: {record.blame.culprit.value}"
+        if first := record.blame.first:
+            source = f" ({first.source})" if first.source else ""
+            line += f", first at {first.operator} {first.node}{source}"
+        return line
+    if record.missing:
+        return "missing: " + ", ".join(f"{item.operator} x{item.count}" for item in record.missing)
+    return "; ".join(record.advice)
+
+
+def _listed(sources: tuple[str, ...]) -> str:
+    more = len(sources) - _SOURCES
+    return ", ".join(sources[:_SOURCES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _reproduce(record: Record) -> str:
+    failed = record.status in (Status.FAIL, Status.ERROR, Status.CRASH, Status.XFAIL)
+    if not failed or record.route is None or record.stage in (None, Stage.SOURCE):
+        return ""
+    return f"exporter repro {shlex.quote(str(record.cell))}"

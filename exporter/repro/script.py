@@ -1,0 +1,134 @@
+"""The text of the script and of its README.
+
+In: a cell's contract and record. Out: Python and markdown. Names and messages are untrusted: in
+the script they stand as literals alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+from markupsafe import Markup
+
+from exporter.job import Reference, Sample
+from exporter.manifest import Device, ModelSpec
+from exporter.record import Allowed, Record, Route, Stage
+from exporter.report.templates import render
+from exporter.repro.call import (
+    call_text,
+    dynamic_axes,
+    hint_text,
+    needs_wrapping,
+    options_text,
+)
+from exporter.untrusted import one_line
+
+#: Without a word of the record: this many times PyTorch's own noise, or units in the last place.
+_NOISES, _PLACES = 16.0, 64.0
+
+
+def script_text(
+    spec: ModelSpec, record: Record, device: Device, showing: Sample, reference: Reference
+) -> str:
+    """The script; see `templates/repro.py.jinja`."""
+    route = record.route or Route(exporter="dynamo", capture="export", why="")
+    call, hints = call_text(spec), hint_text(spec)
+    wraps = route.exporter == "torchscript" and route.capture != "script" and needs_wrapping(spec)
+    is_dynamic = any(isinstance(dim, str) for item in spec.inputs for dim in item.shape)
+    module, attribute, is_file = _source(spec)
+    values: dict[str, object] = {
+        "cell": str(record.cell),
+        "seen": one_line(record.message) or record.status.value,
+        "folders": ["source", f"source/{PurePosixPath(spec.manifest).parent}"],
+        "module": module,
+        "attribute": attribute,
+        "init": spec.init,
+        "seed": spec.seed,
+        "input_names": [item.name for item in spec.inputs],
+        "call_names": [item.name for item in spec.inputs] if wraps else list(call.names),
+        "output_names": [item.name for item in spec.outputs],
+        "input_shapes": [list(item.shape) for item in spec.inputs],
+        "opset": record.cell.opset,
+        "sample": showing.name,
+        "dynamic_axes": dynamic_axes(spec),
+        "providers": list(device.providers) or ["CPUExecutionProvider"],
+        "limits": _limits(record, reference),
+        "strict": route.capture == "strict",
+    }
+    texts = {name: Markup(repr(value)) for name, value in values.items()}  # noqa: S704 - literals
+    options = options_text(spec, route.exporter)
+    expressions = {"args": call.args, "kwargs": call.kwargs}
+    expressions |= {"hint_args": hints.args, "hint_kwargs": hints.kwargs}
+    return render(
+        "repro.py",
+        None,
+        **texts,
+        **{name: Markup(text) for name, text in expressions.items()},  # noqa: S704 - literals
+        options=[Markup(f"{name}={text},") for name, text in options.items()],  # noqa: S704
+        mode=spec.mode,
+        is_file=is_file,
+        wraps=wraps,
+        is_dynamic=is_dynamic,
+        is_scripted=route.capture == "script",
+        by_dynamo=route.exporter == "dynamo",
+        captures_first=route.capture == "strict" or record.stage is Stage.CAPTURE,
+        by_reference=device.runtime == "reference",
+    )
+
+
+def readme_text(
+    spec: ModelSpec, record: Record, tools: dict[str, str], showing: Sample, root: Path
+) -> str:
+    """What it is, what was seen with which versions, and the entry of the manifest."""
+    return render(
+        "repro.md",
+        None,
+        record=record,
+        tools=tools,
+        sample=showing.name,
+        entry=_entry(spec, root),
+        spec=spec,
+    )
+
+
+def _source(spec: ModelSpec) -> tuple[str, str, bool]:
+    """What to import, the attribute, and whether it is a file that has no importable name."""
+    where, _, attribute = spec.source.rpartition(":")
+    if not where.endswith(".py"):
+        return where, attribute, False
+    parts = PurePosixPath(where).with_suffix("").parts
+    if all(part.isidentifier() for part in parts):
+        return ".".join(parts), attribute, False
+    return f"source/{PurePosixPath(spec.manifest).parent / where}", attribute, True
+
+
+def _limits(record: Record, reference: Reference) -> list[dict[str, object]]:
+    """For each output how far it may be off; as the check had it, or by PyTorch's own noise."""
+    allowed = record.blame.allowed if record.blame else ()
+    if allowed:
+        return [_limit(item) for item in allowed]
+    return [
+        {"noises": None if noise is None else _NOISES * noise, "places": _PLACES}
+        for noise in reference.noise
+    ]
+
+
+def _limit(allowed: Allowed) -> dict[str, object]:
+    if allowed.atol is None:
+        return {"atol": 0.0, "rtol": 0.0, "exact": False}
+    return {"atol": allowed.atol, "rtol": allowed.rtol or 0.0, "exact": allowed.exact}
+
+
+def _entry(spec: ModelSpec, root: Path) -> str:
+    """The model's own part of the manifest: from its header to that of something else."""
+    try:
+        lines = (root / spec.manifest).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    own = lines[spec.line - 1 : spec.line]
+    for line in lines[spec.line :]:
+        header = line.strip().lstrip("[")
+        if line.startswith("[") and not header.startswith((f"models.{spec.id}.",)):
+            break
+        own.append(line)
+    return "\n".join(own).rstrip()

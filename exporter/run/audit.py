@@ -1,0 +1,148 @@
+"""The audit of one cell, from its files in the build folder to the figures.
+
+In: a manifest, the cell, how many mutants and the seed. Out: an `Audit`. The build folder is only
+read: the mutants lie in a private copy of what the checks need, which goes when the audit ends.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from exporter.audit.protocol import Audit, Request
+from exporter.cache import why_stale
+from exporter.errors import ExitCode, ExporterError
+from exporter.fingerprint import fingerprint
+from exporter.job import JobFolder, write_value
+from exporter.manifest import Manifest
+from exporter.record import CellId, Record, Status
+from exporter.run.folders import BuildFolder
+from exporter.untrusted import neutral
+
+_COMMAND = (sys.executable, "-P", "-m", "exporter.audit")
+#: Of a failed audit's output, its end says most.
+_TAIL = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutation:
+    """How much to change, and where to start drawing."""
+
+    mutants: int
+    seed: int
+
+
+def run_audit(
+    manifest: Manifest,
+    cell: CellId,
+    mutation: Mutation,
+    environment: Mapping[str, str],
+    heard: Callable[[int], None],
+) -> Audit:
+    """Audits one cell.
+
+    Args:
+        manifest: The project.
+        cell: One that passed.
+        mutation: How many mutants, and the seed.
+        environment: Of the process that makes and judges the mutants.
+        heard: Called with the count of mutants that are done.
+
+    Raises:
+        ExporterError: NOTHING_SELECTED, where the cell has no result that passes and still holds;
+            ENVIRONMENT, where another run is at work; BUG, where the audit itself fails.
+    """
+    build = BuildFolder.of(manifest.project)
+    with build.locked():
+        original, private = build.model(cell.model), build.fresh(cell.model)
+        record = _sound(manifest, cell, original)
+        _copy(record, original, private)
+        request = Request(
+            cell=cell,
+            spec=manifest.model(cell.model),
+            device=manifest.project.device(cell.device),
+            original=str(original.path.resolve()),
+            folder=str(private.path.resolve()),
+            mutants=mutation.mutants,
+            seed=mutation.seed,
+            entry=record.fingerprint.get("entry", ""),
+        )
+        return _conduct(request, private, environment, heard)
+
+
+def _sound(manifest: Manifest, cell: CellId, folder: JobFolder) -> Record:
+    record = folder.read_records().get(str(cell))
+    # Tools may differ: the file is held against the checks of today before it is changed.
+    parts = fingerprint(manifest, manifest.model(cell.model))
+    parts.pop("tools")
+    if record is None:
+        problem = "it has no result; run `nox -s export` first"
+    elif stale := why_stale(record, parts, Path(manifest.project.root)):
+        problem = f"{stale} since it was exported; run `nox -s export` first"
+    elif record.status is not Status.PASS:
+        problem = f"it is {record.status}: what does not pass catches everything"
+    else:
+        return record
+    raise ExporterError(ExitCode.NOTHING_SELECTED, f"{cell}: cannot be audited: {problem}")
+
+
+def _copy(record: Record, original: JobFolder, private: JobFolder) -> None:
+    """Brings what the checks read; links would let a mutant reach the file that ships."""
+    outside = record.artifact.external_data if record.artifact else ()
+    files = [original.model(record.cell.opset), original.reference]
+    files += [original.path / name for name in outside]
+    for path in files:
+        if path.parent != original.path or path.is_symlink():
+            message = f"{path.name}: is not inside the model's folder; run `nox -s export` again"
+            raise ExporterError(ExitCode.UNREADABLE, message)
+        shutil.copyfile(path, private.path / path.name)
+    for sample in original.path.glob("test_data_set_*"):
+        shutil.copytree(sample, private.path / sample.name)
+
+
+def _conduct(
+    request: Request,
+    private: JobFolder,
+    environment: Mapping[str, str],
+    heard: Callable[[int], None],
+) -> Audit:
+    path, log = private.path / "request.json", private.path / "audit.log"
+    write_value(path, request)
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            [*_COMMAND, str(path)],
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            for line in process.stdout or ():
+                if line.strip().isdigit():
+                    heard(int(line))
+            code = process.wait()
+        finally:
+            _end(process)
+    if code == 0:
+        return Audit.model_validate_json((private.path / "audit.json").read_bytes())
+    said = neutral(log.read_text(encoding="utf-8", errors="replace")[-_TAIL:], limit=_TAIL).strip()
+    if code == ExitCode.RED:
+        message = f"{request.cell}: cannot be audited: the file itself does not pass: {said}"
+        raise ExporterError(ExitCode.RED, message)
+    raise ExporterError(ExitCode.BUG, f"{request.cell}: the audit ended with {code}: {said}")
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Ends the audit and the mutant at work with it."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

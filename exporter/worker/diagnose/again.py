@@ -1,0 +1,121 @@
+"""The model exported once more, in memory, with what the first export threw away.
+
+In: a `Case`. Out: `Again`: the graph as a file of its own, the program behind it, and for each
+value the model's line. The other exporter's file too, where it has one for the opset.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+
+from exporter.job import JobFolder
+from exporter.plan import FIRST_DYNAMO_OPSET
+from exporter.worker.artifact import write_artifact
+from exporter.worker.capture import capture_program
+from exporter.worker.convert import convert_module, convert_program, translate_program
+from exporter.worker.diagnose.case import Case
+from exporter.worker.diagnose.lines import line_of_trace
+from exporter.worker.eager import State
+from exporter.worker.torch_internals import Decompositions
+
+_TRACE = "pkg.torch.onnx.stack_trace"
+#: TorchScript's exporter is written for opsets up to this one.
+_LAST_TORCHSCRIPT_OPSET = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """A second export."""
+
+    path: Path
+    program: Any | None = None
+    """Decomposed, under dynamo."""
+    lines: Mapping[str, str] = field(default_factory=dict)
+    """The model's line, by the name of a value."""
+
+
+@contextmanager
+def exported_again(case: Case, folder: Path) -> Iterator[Again]:
+    """The same export; its files are gone afterwards.
+
+    Raises:
+        Failure: where it fails this time.
+    """
+    with _scratch(folder) as scratch:
+        program = None
+        if case.route.exporter == "dynamo":
+            made = translate_program(case.program, case.spec, case.opset, scratch, case.kept)
+            graph, program = made.model, made.exported_program
+        else:
+            # Verbose, it leaves source lines in the file (and prints the graph into the log).
+            spec = case.spec.model_copy(update={"options": {**case.spec.options, "verbose": True}})
+            graph = _by_torchscript(case, spec, scratch)
+        lines = dict(_lines(graph, case.root))
+        yield Again(path=_write(graph, case, scratch), program=program, lines=lines)
+
+
+@contextmanager
+def by_other_exporter(case: Case, folder: Path) -> Iterator[Again | None]:
+    """The file of the other exporter at the same opset; None where it has none for that.
+
+    Raises:
+        Failure: where it fails.
+    """
+    by_dynamo = case.route.exporter == "torchscript"
+    if case.opset < FIRST_DYNAMO_OPSET if by_dynamo else case.opset > _LAST_TORCHSCRIPT_OPSET:
+        yield None
+        return
+    with _scratch(folder) as scratch:
+        # Options belong to one exporter: the other gets none of them.
+        spec = case.spec.model_copy(update={"options": {}, "capture": None})
+        if by_dynamo:
+            state = State(case.model)
+            try:
+                program = capture_program(case.model, spec, case.inputs, strict=False)
+            finally:
+                state.restore()
+            graph = convert_program(program, spec, case.opset, scratch, Decompositions())
+        else:
+            graph = _by_torchscript(case, spec, scratch)
+        yield Again(path=_write(graph, case, scratch))
+
+
+def _by_torchscript(case: Case, spec: Any, scratch: Path) -> ir.Model:
+    state = State(case.model)
+    try:
+        graph, _ = convert_module(
+            case.model, spec, case.inputs, case.opset, scratch / "made" / "model.onnx"
+        )
+    finally:
+        state.restore()
+    return graph
+
+
+def _write(graph: ir.Model, case: Case, scratch: Path) -> Path:
+    return write_artifact(graph, case.spec, case.opset, JobFolder(scratch), {})
+
+
+@contextmanager
+def _scratch(folder: Path) -> Iterator[Path]:
+    path = folder / ".again"
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _lines(graph: ir.Model, root: Path) -> Iterator[tuple[str, str]]:
+    for node in graph.graph:
+        trace = node.metadata_props.get(_TRACE) or node.doc_string or ""
+        line = line_of_trace(trace, root) if trace else ""
+        if line:
+            for output in node.outputs:
+                yield str(output.name), line

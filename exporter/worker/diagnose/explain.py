@@ -1,0 +1,61 @@
+"""A red record with the reasons added.
+
+In: a record or a `Failure` of a `Case`. Out: the record with `blame`, `missing` and `advice`.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from exporter.checks.protocol import Subject
+from exporter.manifest import Device, ModelSpec
+from exporter.record import Blame, Culprit, Record, Stage, Status
+from exporter.worker.diagnose.advice import advice_on_failure, advice_on_program
+from exporter.worker.diagnose.blame import Inquiry
+from exporter.worker.diagnose.case import Case, TimeIsUp, time_limit
+from exporter.worker.diagnose.missing import missing_operators
+from exporter.worker.failure import Failure
+
+#: A cell may take this long, and all cells of a model together a quarter of the model's time.
+_MOST_SECONDS = 30.0
+_SHARE = 0.25
+
+
+def seconds_for(spec: ModelSpec, cells: int) -> float:
+    """How long the inquiry into one of `cells` red cells may take."""
+    return min(_MOST_SECONDS, spec.timeout * _SHARE / max(cells, 1))
+
+
+def explain_red(
+    record: Record, case: Case, subject: Subject, device: Device, seconds: float
+) -> Record:
+    """Adds whose fault it is, where a check that runs the file says no; else changes nothing."""
+    if record.stage is not Stage.PARITY:
+        return record
+    if record.status is Status.INCONCLUSIVE and record.check == "determinism":
+        blame = Blame(
+            culprit=Culprit.MODEL, sample="declared", evidence=(subject.reference.unstable,)
+        )
+        return record.model_copy(update={"blame": blame})
+    if record.status is not Status.FAIL or record.check is None:
+        return record
+    update: dict[str, object] = {
+        "blame": Inquiry(case, subject, device).blame(record.check, seconds)
+    }
+    if case.program is not None:
+        update["advice"] = advice_on_program(case.program, case.spec)
+    return record.model_copy(update=update)
+
+
+def explain_failure(failure: Failure, case: Case, seconds: float) -> Failure:
+    """The same failure with all that is missing, and with what the manifest would have to say."""
+    text = f"{failure.__cause__ or ''}\n{failure.message}\n{failure.detail}"
+    if failure.stage is Stage.CAPTURE:
+        failure.advice = advice_on_failure(text, case.model, case.spec)
+    if failure.stage is Stage.CONVERT:
+        with suppress(TimeIsUp), time_limit(seconds):
+            failure.missing = missing_operators(text, case)
+    others = len(failure.missing) - 1
+    if others > 0:
+        failure.message += f" (and {others} more operator{'s' if others > 1 else ''} missing)"
+    return failure

@@ -1,0 +1,46 @@
+"""The model's own line behind a node: the innermost frame that is the project's.
+
+In: stack traces as torch keeps them. Out: `models/vision.py:31`, or nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import sysconfig
+from pathlib import Path
+
+#: `File "/x/models.py", line 8, in forward`, outermost first: dynamo's metadata.
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+#: `/x/models.py(8): forward`, innermost first: TorchScript's source ranges.
+_RANGE = re.compile(r"^(?P<file>[^\n(]+)\((?P<line>\d+)\)", re.MULTILINE)
+#: `File "/x/models.py", line 8` of scripted code, and `/x/models.py:8:4` in front of it.
+_SCRIPTED = re.compile(r"^(?P<file>[^\n:]+\.py):(?P<line>\d+)", re.MULTILINE)
+
+
+def line_of_trace(trace: str, root: Path) -> str:
+    """The innermost line of the project in a trace of dynamo's or of TorchScript's.
+
+    Args:
+        trace: As torch gives it.
+        root: The project's root.
+    """
+    if frames := _FRAME.findall(trace):
+        frames.reverse()
+    else:
+        frames = _RANGE.findall(trace) or _SCRIPTED.findall(trace)
+    for file, line in frames:
+        if place := _in_project(Path(file), root):
+            return f"{place}:{line}"
+    return ""
+
+
+def _in_project(file: Path, root: Path) -> str:
+    path, root = file.resolve(), root.resolve()
+    own = Path(__file__).resolve().parents[2]
+    foreign = [
+        own,
+        *(Path(sysconfig.get_path(key)).resolve() for key in ("purelib", "platlib", "stdlib")),
+    ]
+    if not path.is_relative_to(root) or any(path.is_relative_to(folder) for folder in foreign):
+        return ""
+    return path.relative_to(root).as_posix()

@@ -1,0 +1,109 @@
+"""All operators that an exporter lacks for a model, not the first one alone.
+
+In: a `Case` whose conversion failed for want of an operator. Out: each such operator with its count
+and the model's lines.
+
+Dynamo: the decomposed program against the registry of the opset. TorchScript: the traced graph
+against its registry, by torch's own `unconvertible_ops`.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterable, Iterator
+
+import torch
+
+from exporter.plan import FIRST_DYNAMO_OPSET
+from exporter.record import MissingOperator
+from exporter.worker.convert import MODES
+from exporter.worker.diagnose.case import Case
+from exporter.worker.diagnose.lines import line_of_trace
+from exporter.worker.eager import State
+from exporter.worker.inputs import tensor_call
+from exporter.worker.torch_internals import untranslated
+
+#: How the exporters say that it is an operator that they lack.
+_COMPLAINT = re.compile(
+    r"No ONNX function found for <OpOverload\(op='(?P<op>[\w.:]+)', overload='(?P<overload>\w+)'\)>"
+    r"|(?:Exporting the operator|Failed to export operator|unrecognized namespace) "
+    r"'?(?P<name>[\w.]+::[\w.]+)'?"
+    r"|Unsupported: ONNX export of (?:operator )?(?P<refused>\w+)[ ,.]"
+)
+
+
+def missing_operators(message: str, case: Case) -> tuple[MissingOperator, ...]:
+    """Every missing operator, those with the most uses first.
+
+    Args:
+        message: What the exporter said; where it does not speak of an operator, none is looked for.
+        case: The model, its capture and the opset.
+    """
+    complaint = _COMPLAINT.search(message)
+    if complaint is None:
+        return ()
+    named = complaint["name"] or f"aten::{complaint['refused']}"
+    if complaint["op"]:
+        named = f"{complaint['op']}.{complaint['overload']}"
+    by_dynamo = case.route.exporter == "dynamo"
+    uses = list(_under_dynamo(case) if by_dynamo else _under_torchscript(case, named))
+    if named not in {operator for operator, _ in uses}:
+        uses.append((named, ""))
+    return _counted(uses)
+
+
+def _counted(uses: Iterable[tuple[str, str]]) -> tuple[MissingOperator, ...]:
+    sources: dict[str, list[str]] = {}
+    for operator, source in uses:
+        sources.setdefault(operator, []).append(source)
+    found = (
+        MissingOperator(
+            operator=operator,
+            count=len(places),
+            sources=tuple(dict.fromkeys(place for place in places if place)),
+        )
+        for operator, places in sources.items()
+    )
+    return tuple(sorted(found, key=lambda item: (-item.count, item.operator)))
+
+
+def _under_dynamo(case: Case) -> Iterator[tuple[str, str]]:
+    if case.program is None:
+        return
+    # Below its first opset, dynamo translates to that one and has the file converted down.
+    for node in untranslated(case.program, max(case.opset, FIRST_DYNAMO_OPSET)):
+        trace = node.meta.get("stack_trace") or ""
+        yield str(node.target), line_of_trace(trace, case.root)
+
+
+def _under_torchscript(case: Case, named: str) -> Iterator[tuple[str, str]]:
+    """Nodes of the traced graph whose operator has no symbolic function, or that one refused."""
+    call = tensor_call(case.spec, case.inputs)
+    state = State(case.model)
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            graph, names = torch.onnx.utils.unconvertible_ops(
+                case.model,
+                (*call.args, call.kwargs),
+                training=getattr(torch.onnx.TrainingMode, MODES[case.spec.mode]),
+                opset_version=case.opset,
+            )
+    except Exception:  # what cannot be traced says nothing of its operators
+        return
+    finally:
+        state.restore()
+    missing = {named, *(name.rstrip("_") for name in names)}
+    for node in _nodes(graph):
+        # What works in place has a name with `_` until a pass of the exporter's takes it off.
+        kind = node.kind().rstrip("_")
+        if kind in missing:
+            yield kind, line_of_trace(str(node.sourceRange()), case.root)
+
+
+def _nodes(graph: torch.Graph | torch.Block) -> Iterator[torch.Node]:
+    for node in graph.nodes():
+        yield node
+        for block in node.blocks():
+            yield from _nodes(block)

@@ -1,0 +1,118 @@
+"""One input set that a file gets wrong, held again against other runtimes and other files.
+
+In: the check that said no. Out: `Trials`: the sample that shows it, and for each session the same
+question once more, by the same code: is it right now?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from exporter.checks.against import hold_samples
+from exporter.checks.comparison import Array, scale_of
+from exporter.checks.protocol import Subject
+from exporter.checks.samples import SampleData, read_sample
+from exporter.checks.tolerance import is_float, is_measured, limit_of
+from exporter.job import Sample
+from exporter.record import Allowed, CheckResult, Status
+from exporter.runtimes import Session
+from exporter.worker.diagnose.values import apart
+
+#: Which samples each check holds.
+_KINDS = {"parity": "declared", "axes": "axis", "cases": "case", "values": "values"}
+_NUMERIC = "times the bound"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of one trial."""
+
+    is_right: bool
+    text: str
+    """`right`, `wrong, over 1e5 times the bound`, or `wrong: ` and what the check says."""
+    is_numeric: bool = False
+    """Whether numbers are too far off, and nothing else is wrong."""
+
+
+class Trials:
+    """The same sample again and again."""
+
+    def __init__(self, subject: Subject, device: str, sample: Sample) -> None:
+        self._subject = subject
+        self._device = device
+        self.sample = sample
+        self.data = read_sample(subject.folder.sample(sample.index), subject.spec)
+
+    def ask(self, session: Session) -> Answer:
+        """Whether the session gives what PyTorch gives."""
+        result = _hold(self.sample, self._subject, session, self._device)
+        text = _text(result)
+        return Answer(result.status is Status.PASS, text, text.endswith(_NUMERIC))
+
+    def allowed(self) -> tuple[Allowed, ...]:
+        """How far each output may be off on this sample."""
+        return tuple(self._allowed(index) for index in range(len(self.data.outputs)))
+
+    def _allowed(self, index: int) -> Allowed:
+        subject, output = self._subject, self.data.outputs[index]
+        declared = subject.spec.outputs[index].dtype
+        if not is_float(output.dtype.name) or not is_float(declared):
+            return Allowed()
+        exact = self.data.exact[index]
+        usable = exact is not None and exact.shape == output.shape
+        if not usable or exact is None or not is_measured(subject, index, self._device):
+            limit = limit_of(subject, index, self._device, scale_of(output), exact=False)
+            return Allowed(atol=limit.atol, rtol=limit.rtol)
+        limit = limit_of(subject, index, self._device, scale_of(exact))
+        return Allowed(atol=limit.atol, rtol=limit.rtol, exact=True)
+
+
+class Replay:
+    """PyTorch's own outputs, as a `Session`: what they do not pass, no file can."""
+
+    placement = None
+
+    def __init__(self, names: Sequence[str], data: SampleData) -> None:
+        self.output_names = names
+        self._outputs = data.outputs
+
+    def run(self, inputs: Mapping[str, Array]) -> Sequence[Array]:
+        """The outputs, whatever the inputs."""
+        return self._outputs
+
+
+def failing_sample(check: str, subject: Subject, session: Session, device: str) -> Sample | None:
+    """The first sample of the check that the session gets wrong."""
+    kind = _KINDS.get(check)
+    for sample in subject.reference.samples:
+        if sample.kind == kind:
+            result = _hold(sample, subject, session, device)
+            if result.status is not Status.PASS:
+                return sample
+    return None
+
+
+def distance(one: Sequence[Array], other: Sequence[Array]) -> float:
+    """The largest error between two runs, as a share of the scale of its output."""
+    if len(one) != len(other):
+        return float(np.inf)
+    return max((apart(a, b) for a, b in zip(one, other, strict=True)), default=0.0)
+
+
+def _hold(sample: Sample, subject: Subject, session: Session, device: str) -> CheckResult:
+    return hold_samples("diagnose", [sample], subject, session, device)
+
+
+def _text(result: CheckResult) -> str:
+    """In steps of ten: pages hold these lines, and rounding differs between machines."""
+    if result.status is Status.PASS:
+        return "right"
+    times = result.metrics.get("of_limit")
+    if not isinstance(times, float) or not np.isfinite(times):
+        return f"wrong: {result.message}"
+    if times < 10:
+        return f"wrong, less than 10 {_NUMERIC}"
+    return f"wrong, over 1e{int(np.log10(times))} {_NUMERIC}"

@@ -1,0 +1,113 @@
+"""The first node that differs, with the model's line: between two runtimes, or from PyTorch.
+
+In: the file and the sample that shows the difference. Out: a `Divergence`, or nothing where the
+difference vanishes as soon as somebody looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from exporter.checks.samples import SampleData
+from exporter.record import Divergence
+from exporter.runtimes import Session
+from exporter.worker.diagnose.again import Again, exported_again
+from exporter.worker.diagnose.case import Case
+from exporter.worker.diagnose.first import Search
+from exporter.worker.diagnose.graph import FileGraph
+from exporter.worker.diagnose.twins import ModuleValues, ProgramValues, from_numpy
+from exporter.worker.diagnose.values import KnownValues, RuntimeValues, Values, apart
+from exporter.worker.failure import Failure
+from exporter.worker.inputs import Tensors
+
+#: Above this share of the scale it is no rounding.
+_WRONG = 1e-2
+
+Open = Callable[[Path], Session]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """One sample on one file."""
+
+    case: Case
+    path: Path
+    data: SampleData
+    lines: Mapping[str, str] = field(default_factory=dict)
+    """The model's line by the name of a value, where that is known already."""
+
+    def between_runtimes(self, found: Open, trusted: Open, name: str) -> Divergence | None:
+        """Where the failing runtime leaves the one that is right."""
+        inputs = self.data.inputs
+        mine = RuntimeValues("the file", self.path, inputs, found)
+        theirs = RuntimeValues(name, self.path, inputs, trusted)
+        return self._first(mine, theirs, self._lines())
+
+    def against_pytorch(self, found: Open, again: Again) -> Divergence | None:
+        """Where the file leaves PyTorch's own values."""
+        values = self._pytorch(again)
+        if values is None:
+            return None
+        outputs = [output.name for output in self.case.spec.outputs]
+        known = KnownValues(dict(zip(outputs, self.data.outputs, strict=True)), values)
+        mine = RuntimeValues("the file", self.path, self.data.inputs, found)
+        return self._first(mine, known, again.lines)
+
+    def capture_is_right(self, again: Again) -> bool:
+        """Whether the captured program gives what PyTorch gives; without one, nothing is wrong.
+
+        Where it does not, its values say nothing of where the file goes wrong.
+        """
+        if again.program is None:
+            return True
+        names = [str(name) for name in again.program.graph_signature.user_outputs]
+        found = ProgramValues(again.program, self.case.spec, self._tensors()).of(names)
+        wanted = dict(zip(names, self.data.outputs, strict=False))
+        return all(
+            found[name] is None or apart(found[name], value) < _WRONG
+            for name, value in wanted.items()
+        )
+
+    def _first(self, mine: Values, theirs: Values, lines: Mapping[str, str]) -> Divergence | None:
+        graph = FileGraph(self.path)
+        wrong = self._worst(graph, mine, theirs)
+        if wrong is None:
+            return None
+        divergence = Search(graph, mine, theirs).first_from(wrong)
+        if divergence is None:
+            return None
+        return divergence.model_copy(update={"source": lines.get(divergence.output, "")})
+
+    def _worst(self, graph: FileGraph, mine: Values, theirs: Values) -> str | None:
+        """The output that is most wrong, of those that a node computes."""
+        names = [name for name in graph.outputs if graph.maker(name) is not None]
+        found, wanted = mine.of(names), theirs.of(names)
+        errors = {
+            name: apart(found[name], value) for name in names if (value := wanted[name]) is not None
+        }
+        worst = max(errors, key=lambda name: errors[name], default=None)
+        return worst if worst is not None and errors[worst] > 0 else None
+
+    def _pytorch(self, again: Again) -> Values | None:
+        tensors = self._tensors()
+        if again.program is not None:
+            return ProgramValues(again.program, self.case.spec, tensors)
+        if isinstance(self.case.model, torch.nn.Module):
+            return ModuleValues(self.case.model, self.case.spec, tensors, FileGraph(self.path))
+        return None
+
+    def _tensors(self) -> Tensors:
+        return {name: from_numpy(value) for name, value in self.data.inputs.items()}
+
+    def _lines(self) -> Mapping[str, str]:
+        if self.lines:
+            return self.lines
+        try:
+            with exported_again(self.case, self.path.parent) as again:
+                return again.lines
+        except Failure:
+            return {}

@@ -1,0 +1,152 @@
+"""An audit from the command to the model's page."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from exporter.audit.isolated import Ended, Returned, in_process
+from exporter.audit.protocol import Audit
+from tests.integration.project import exporter, make_project
+
+_MEMORY = 4 << 30
+TABLE = """
+import torch
+from torch import nn
+
+
+class Table(nn.Module):
+    '''Two thousand rows, of which a sample reads a few; looked up in no copy of a weight.'''
+
+    def __init__(self):
+        super().__init__()
+        self.rows = nn.Embedding(2000, 3)
+
+    def forward(self, index):
+        return nn.functional.embedding(index, self.rows.weight * 2)
+
+
+class Copied(Table):
+    def forward(self, index):
+        return self.rows(index)
+"""
+ENTRY = """
+[models.{id}]
+source = "table.py:{source}"
+inputs = [
+  {{ name = "index", shape = ["batch"], dtype = "int64", fill = {{ randint = [0, 2000] }} }},
+]
+outputs = [{{ name = "y", shape = ["batch", 3] }}]
+opsets = [17]
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A linear layer, a table of which no sample reads every row, and a model that fails."""
+    root = make_project(tmp_path_factory.mktemp("audit") / "project", good="Good", raises="Raises")
+    (root / "manifests" / "table.py").write_text(TABLE, encoding="utf-8")
+    entries = ENTRY.format(id="table", source="Table") + ENTRY.format(id="copied", source="Copied")
+    (root / "manifests" / "table.toml").write_text(f"format = 1\n{entries}", encoding="utf-8")
+    command = exporter(root, "export", "good/17", "table", "copied", "raises/17")
+    assert "3 pass" in command.stdout, command.stdout + command.stderr
+    return root
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {
+        str(path): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_what_breaks_a_linear_layer_is_caught(project: Path) -> None:
+    built = digests(project / "build" / "good")
+    command = exporter(project, "audit", "good/17", "--mutants", "40", "--seed", "3")
+    assert command.returncode == 0, command.stdout + command.stderr
+    assert "good/17/cpu: 40 mutants, 100.0% caught" in command.stdout
+    assert digests(project / "build" / "good") == built
+    stored = project / "reports" / "audits" / "good" / "17.cpu.json"
+    first = stored.read_bytes()
+    audit = Audit.model_validate_json(first)
+    assert {tally.kind for tally in audit.tallies} >= {"weight", "attribute", "shape", "header"}
+    assert {"opset", "signature", "wellformed", "parity"} <= set(audit.by)
+    assert str(project).encode() not in first
+
+    assert exporter(project, "audit", "good/17", "--mutants", "40", "--seed", "3").returncode == 0
+    assert stored.read_bytes() == first
+
+    assert exporter(project, "report").returncode == 0
+    page = (project / "reports" / "models" / "good.md").read_text(encoding="utf-8")
+    assert "## What the checks can see" in page
+    assert "| good/17/cpu | 40 |" in page
+
+
+def test_a_share_below_the_threshold_fails_and_survivors_are_explained(project: Path) -> None:
+    command = exporter(project, "audit", "table", "--mutants", "40", "--threshold", "1")
+    assert command.returncode == 1, command.stdout + command.stderr
+    assert "survived: weight: " in command.stdout
+    stored = project / "reports" / "audits" / "table" / "17.cpu.json"
+    audit = Audit.model_validate_json(stored.read_bytes())
+    assert audit.share < 1
+    assert all("everywhere: output 'y' differs" in item.why for item in audit.survivors)
+
+
+def test_rows_that_no_sample_reads_are_held_against_the_weight(project: Path) -> None:
+    command = exporter(project, "audit", "copied", "--mutants", "40", "--threshold", "1")
+    assert command.returncode == 0, command.stdout + command.stderr
+    stored = project / "reports" / "audits" / "copied" / "17.cpu.json"
+    assert Audit.model_validate_json(stored.read_bytes()).by["tables"] > 10
+
+
+@pytest.mark.parametrize(
+    ("cell", "code", "message"),
+    [
+        ("raises/17", 3, "raises/17/cpu: cannot be audited: it is error"),
+        ("good/16", 3, "good/16/cpu: cannot be audited: it has no result"),
+        ("godo", 3, "did you mean 'good'?"),
+    ],
+)
+def test_only_a_cell_that_passes_is_audited(
+    cell: str, code: int, message: str, project: Path
+) -> None:
+    command = exporter(project, "audit", cell)
+    assert command.returncode == code
+    assert message in command.stderr
+    assert "Traceback" not in command.stderr
+
+
+def crash() -> int:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return 0
+
+
+def hang() -> int:
+    time.sleep(60)
+    return 0
+
+
+def fail() -> int:
+    raise ValueError("no such thing")
+
+
+def fill_memory() -> int:
+    return len(bytearray(64 << 30))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_mutant_that_ends_its_process_ends_nothing_else() -> None:
+    assert in_process(lambda: 7, 30, _MEMORY) == Returned(7)
+    ended = [in_process(function, 1.0, _MEMORY) for function in (crash, hang, fail, fill_memory)]
+    assert [item.how for item in ended if isinstance(item, Ended)] == [
+        "crash",
+        "timeout",
+        "raised",
+        "raised",
+    ]

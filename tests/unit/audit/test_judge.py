@@ -1,0 +1,103 @@
+"""What becomes of a mutant: a check says no, or further inputs show what the checks missed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter.audit.judge import first_no, search
+from exporter.audit.protocol import Fate
+from exporter.checks.protocol import Subject
+from exporter.manifest import Device, Fill, Input, ModelSpec, Output
+from tests.unit.checks.subjects import DOUBLE, at, contract, declared, make_reference, make_subject
+
+CPU = Device(name="cpu", runtime="onnxruntime")
+#: Three rows of which an input selects one each.
+TABLE = """<ir_version: 8, opset_import: ["" : 18]>
+table (int64[batch] index) => (float[batch] y)
+<float[3] rows = {1.0, 2.0, 3.0}> { y = Gather(rows, index) }
+"""
+
+
+def doubles(folder: Path, text: str = DOUBLE) -> Subject:
+    folder.mkdir(exist_ok=True)
+    reference = make_reference(declared(folder), at(folder, 1, 5))
+    return make_subject(folder, text, reference=reference)
+
+
+def table_contract() -> ModelSpec:
+    index = Input(
+        name="index",
+        shape=("batch",),
+        dtype="int64",
+        at="args[0]",
+        fill=Fill(kind="randint", low=0, high=3),
+    )
+    return contract(inputs=(index,), outputs=(Output(name="y", shape=("batch",)),))
+
+
+def table(folder: Path, text: str = TABLE) -> Subject:
+    folder.mkdir(exist_ok=True)
+    return make_subject(folder, text, spec=table_contract(), reference=make_reference())
+
+
+def test_a_sound_file_is_let_through(tmp_path: Path) -> None:
+    assert first_no(doubles(tmp_path), CPU) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "by"),
+    [
+        ("{2.0}", "{2.01}", "parity"),
+        ("Mul", "Add", "parity"),
+        ('"" : 18', '"" : 17', "opset"),
+        ("=> (float[batch, 3] y)", "=> (float[batch, 4] y)", "wellformed"),
+        ("(float[batch, 3] x)", "(float[rows, 3] x)", "signature"),
+    ],
+)
+def test_the_check_that_says_no_is_named(old: str, new: str, by: str, tmp_path: Path) -> None:
+    assert old in DOUBLE
+    no = first_no(doubles(tmp_path, DOUBLE.replace(old, new)), CPU)
+    assert no is not None
+    assert no.by == by
+    assert no.message
+
+
+def test_a_row_that_no_sample_selects_is_found_by_its_index(tmp_path: Path) -> None:
+    original = table(tmp_path / "original")
+    mutant = table(tmp_path / "mutant", TABLE.replace("3.0", "3.5"))
+    found = search(mutant, original, CPU, rows=(2,), seed=0)
+    assert found.fate is Fate.SURVIVED
+    assert "output 'y' differs" in found.why
+
+
+def test_a_change_beyond_the_samples_survives_with_the_input_that_shows_it(tmp_path: Path) -> None:
+    original = doubles(tmp_path / "original")
+    mutant = doubles(tmp_path / "mutant", DOUBLE.replace("{2.0}", "{2.1}"))
+    found = search(mutant, original, CPU, rows=(), seed=0)
+    assert found.fate is Fate.SURVIVED
+    assert found.why.startswith("on other values (1): output 'y' differs")
+
+
+def test_a_change_within_the_limit_is_told_from_none(tmp_path: Path) -> None:
+    original = doubles(tmp_path / "original")
+    nudged = doubles(tmp_path / "nudged", DOUBLE.replace("{2.0}", "{2.0000002}"))
+    assert search(nudged, original, CPU, rows=(), seed=0).fate is Fate.WITHIN
+    same = doubles(tmp_path / "same", DOUBLE.replace("Mul(x, two)", "Mul(two, x)"))
+    assert search(same, original, CPU, rows=(), seed=0).fate is Fate.SAME
+
+
+def test_where_no_further_input_runs_nothing_is_excused(tmp_path: Path) -> None:
+    broken = TABLE.replace("{1.0, 2.0, 3.0}", "{1.0}").replace("float[3]", "float[1]")
+    spec = table_contract()
+    wide = spec.inputs[0].model_copy(update={"fill": Fill(kind="randint", low=5, high=9)})
+    spec = spec.model_copy(update={"inputs": (wide,)})
+    subjects = []
+    for name in ("original", "mutant"):
+        folder = tmp_path / name
+        folder.mkdir()
+        subjects.append(make_subject(folder, broken, spec=spec, reference=make_reference()))
+    found = search(subjects[1], subjects[0], CPU, rows=(), seed=0)
+    assert found.fate is Fate.SURVIVED
+    assert "no further input runs" in found.why

@@ -1,0 +1,81 @@
+"""Every mutant is one change; the same seed draws the same ones."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from exporter.audit.mutants import MUTATORS, Mutant, mutants
+from tests.unit.audit.models import small, with_data_outside
+
+
+def drawn(folder: Path, count: int = 150, seed: int = 0) -> list[Mutant]:
+    return list(mutants(small(), folder, count, seed))
+
+
+def test_the_same_seed_draws_the_same_mutants_and_another_seed_others(tmp_path: Path) -> None:
+    def lines(seed: int) -> list[tuple[str, bytes]]:
+        return [
+            (mutant.change, mutant.model.SerializeToString(deterministic=True))
+            for mutant in drawn(tmp_path, 60, seed)
+        ]
+
+    assert lines(3) == lines(3)
+    assert lines(3) != lines(4)
+
+
+def test_every_mutant_differs_from_the_file_and_has_a_line_of_its_own(tmp_path: Path) -> None:
+    found = drawn(tmp_path)
+    sound = small().SerializeToString(deterministic=True)
+    assert len(found) > 60
+    assert all(mutant.model.SerializeToString(deterministic=True) != sound for mutant in found)
+    assert len({mutant.change for mutant in found}) == len(found)
+    assert all("\n" not in mutant.change for mutant in found)
+
+
+def test_every_kind_is_drawn_from_early_on(tmp_path: Path) -> None:
+    kinds = [mutant.kind for mutant in drawn(tmp_path, len(MUTATORS))]
+    assert set(kinds) == {"weight", "attribute", "operator", "edge", "shape", "header"}
+
+
+def test_no_more_mutants_than_asked(tmp_path: Path) -> None:
+    assert len(drawn(tmp_path, 7)) == 7
+
+
+def test_weights_outside_the_file_are_changed_by_a_patch_of_a_few_bytes(tmp_path: Path) -> None:
+    model = with_data_outside(tmp_path)
+    before = (tmp_path / "weights.data").read_bytes()
+    outside = ("w[", "w:", "w ", "b[", "b:", "b ")  # the others are too small to lie there
+    weights = [m for m in mutants(model, tmp_path, 60, 0) if m.kind == "weight"]
+    found = [m for m in weights if m.change.startswith(outside)]
+    assert len(found) > 10
+    assert all(mutant.patches and mutant.touched for mutant in found)
+    for patch in (patch for mutant in found for patch in mutant.patches):
+        old = before[patch.offset : patch.offset + len(patch.data)]
+        assert len(old) == len(patch.data)
+        assert patch.file == "weights.data"
+    assert (tmp_path / "weights.data").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("weight", r"w\[\d, \d\] times 1\.001"),
+        ("weight", r"w: rows \d and \d swapped"),
+        ("attribute", r"LeakyRelu -> y: alpha from 0\.1 to 1"),
+        ("attribute", r"Gemm -> linear: transB from 1 to 0"),
+        ("operator", r"Sub -> z: Add in its place"),
+        ("operator", r"LeakyRelu -> y bypassed: its input linear in its place"),
+        ("edge", r"Sub -> z: inputs 0 and 1 swapped"),
+        ("edge", r"outputs z and y each under the other's name"),
+        ("shape", r"dimension 1 of y declared 4, was 3"),
+        ("shape", r"dimension 0 of x called 'batch_1', was 'batch'"),
+        ("header", r"opset of 'ai\.onnx' from 17 to 18"),
+        ("header", r"IR version from 8 to 9"),
+    ],
+)
+def test_a_reader_sees_what_was_changed(kind: str, change: str, tmp_path: Path) -> None:
+    found = [mutant.change for mutant in drawn(tmp_path, 400) if mutant.kind == kind]
+    assert any(re.fullmatch(change, line) for line in found), found

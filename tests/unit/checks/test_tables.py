@@ -1,0 +1,98 @@
+"""Tables that are read row by row: rows that no sample reads are PyTorch's too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from exporter.checks.protocol import Subject
+from exporter.checks.tables import Array, Tables, parts_of
+from exporter.job import TableParts
+from exporter.record import CheckResult, Status
+from tests.unit.checks.subjects import Gives, make_reference, make_subject
+
+ROWS = 1000
+WEIGHT = np.random.default_rng(0).normal(size=(ROWS, 3)).astype(np.float32)
+CHECK = Tables()
+
+
+def table(
+    folder: Path, stored: Array, *weights: Array, operator: str = "Gather", outside: bool = False
+) -> Subject:
+    """A file that looks rows up in `stored`, of a model with these weights."""
+    node = helper.make_node(operator, ["rows", "index"], ["y"])
+    graph = helper.make_graph(
+        [node],
+        "table",
+        [helper.make_tensor_value_info("index", TensorProto.INT64, ["batch"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 3])],
+        [numpy_helper.from_array(stored, "rows")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    tables = tuple(
+        TableParts(dtype="FLOAT", shape=weight.shape, parts=parts_of(weight)) for weight in weights
+    )
+    subject = make_subject(folder, model, reference=make_reference(tables=tables))
+    if outside:
+        onnx.save(
+            model, subject.path, save_as_external_data=True, location="rows.data", size_threshold=0
+        )
+    return subject
+
+
+def hold(subject: Subject) -> CheckResult:
+    assert CHECK.applies(subject)
+    return CHECK(subject, Gives(), "cpu")
+
+
+def changed(row: int, times: float = 1.001) -> Array:
+    array = WEIGHT.copy()
+    array[row, 1] *= times
+    return array
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_a_copy_of_the_weight_passes(outside: bool, tmp_path: Path) -> None:
+    result = hold(table(tmp_path, WEIGHT, WEIGHT * 2, WEIGHT, outside=outside))
+    assert result.status is Status.PASS
+    assert result.metrics == {"tables": 1}
+
+
+@pytest.mark.parametrize("outside", [False, True])
+@pytest.mark.parametrize("row", [0, 517, ROWS - 1])
+def test_one_element_of_one_row_is_enough_to_fail(row: int, outside: bool, tmp_path: Path) -> None:
+    result = hold(table(tmp_path, changed(row), WEIGHT, outside=outside))
+    assert result.status is Status.FAIL
+    assert "1 of 64 parts of the table 'rows' are not PyTorch's" in result.message
+    near = int(result.message.partition("near row ")[2].partition(" ")[0])
+    assert abs(near - row) < 2 * ROWS / 64
+
+
+def test_a_table_that_was_computed_anew_is_not_judged(tmp_path: Path) -> None:
+    assert not CHECK.applies(table(tmp_path, WEIGHT * np.float32(1.5), WEIGHT))
+    assert not CHECK.applies(table(tmp_path, WEIGHT, WEIGHT[:, :2]))
+    assert not CHECK.applies(table(tmp_path, WEIGHT))
+
+
+def test_rows_of_zeros_are_no_sign_of_a_copy(tmp_path: Path) -> None:
+    weight = WEIGHT.copy()
+    weight[:100] = 0
+    assert not CHECK.applies(table(tmp_path, weight * np.float32(1.5), weight))
+    assert hold(table(tmp_path, weight, weight)).status is Status.PASS
+    damaged = weight.copy()
+    damaged[3] = 1
+    assert hold(table(tmp_path, damaged, weight)).status is Status.FAIL
+
+
+def test_only_what_an_input_looks_up_is_a_table(tmp_path: Path) -> None:
+    assert not CHECK.applies(table(tmp_path, changed(5), WEIGHT, operator="Add"))
+
+
+def test_a_file_that_cannot_be_read_is_for_other_checks(tmp_path: Path) -> None:
+    subject = table(tmp_path, WEIGHT, WEIGHT, outside=True)
+    (tmp_path / "rows.data").unlink()
+    assert not CHECK.applies(subject)

@@ -1,0 +1,230 @@
+"""The proposed expectations foresee the results they were made from, and nothing that passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from exporter.errors import ExporterError
+from exporter.expect import apply_expectations
+from exporter.manifest import Expectation, Manifest, load_project
+from exporter.propose import edited, proposed_lists
+from exporter.propose.entries import opset_text
+from exporter.record import Record, Stage, Status
+from tests.unit.factory import make_record
+
+TODAY = date(2026, 11, 20)
+HEAD = """format = 1
+
+# all of vision
+[models.a]  # the first
+source = "net.py:Net"
+inputs = [{ name = "x", shape = ["batch", 3] }]
+outputs = [{ name = "y", shape = ["batch", 3] }]
+opsets = "9..13"
+devices = ["cpu", "reference"]
+"""
+TAIL = """
+[models.a.init]
+width = 3
+
+# the last one
+[models.b]
+extends = "a"
+source = "net.py:Net"
+"""
+
+
+def project(root: Path, expect: str = "", tail: str = TAIL) -> Manifest:
+    (root / "manifests").mkdir(parents=True, exist_ok=True)
+    (root / "pyproject.toml").write_text("[tool.exporter]\n")
+    (root / "manifests/net.py").write_text("def Net(width=3): ...\n")
+    (root / "manifests/m.toml").write_text(HEAD + expect + tail)
+    return load_project(root)
+
+
+def results(model: str = "a", **failing: str) -> list[Record]:
+    """`cpu_9="no kernel 1"`: that cell fails so, and all others pass."""
+    records = []
+    for opset in range(9, 14):
+        for device in ("cpu", "reference"):
+            message = failing.get(f"{device}_{opset}", "")
+            cell = f"{model}/{opset}/{device}"
+            records.append(
+                make_record(cell, Status.ERROR, stage=Stage.CONVERT, message=message)
+                if message
+                else make_record(cell)
+            )
+    return records
+
+
+def patched(manifest: Manifest, records: Sequence[Record], reason: str = "known") -> str:
+    """Writes the patch; the answer is the new text. Afterwards the results are as foreseen."""
+    path = Path(manifest.project.root) / "manifests/m.toml"
+    text = path.read_text()
+    lists = proposed_lists(manifest, records, TODAY, reason, [text])
+    path.write_text(edited(text, lists))
+    after = load_project(Path(manifest.project.root))
+    for record in records:
+        judged = apply_expectations(after.model(record.cell.model), record, TODAY)
+        raw = record.status
+        assert judged.status == (raw if raw in (Status.PASS, Status.SKIP) else Status.XFAIL)
+    again = proposed_lists(after, records, TODAY, reason, [path.read_text()])
+    assert not again, "the patch proposes another one"
+    return path.read_text()
+
+
+def added(before: str, after: str) -> list[str]:
+    return [line for line in after.splitlines() if line not in before.splitlines()]
+
+
+def removed(before: str, after: str) -> list[str]:
+    return added(after, before)
+
+
+def test_failures_are_folded_over_opsets_and_devices(tmp_path: Path) -> None:
+    both = {f"{device}_{o}": "no kernel 1" for device in ("cpu", "reference") for o in (9, 10)}
+    manifest = project(tmp_path)
+    failing = {**both, "cpu_12": "no kernel for op 12"}
+    text = patched(manifest, [*results(**failing), *results("b", **failing)])
+    assert added(HEAD + TAIL, text) == [
+        "expect = [",
+        '  { opset = "9..10", stage = "convert", match = "no kernel", reason = "known" },',
+        (
+            '  { opset = 12, device = "cpu", stage = "convert", match = "no kernel for op", '
+            'reason = "known" },'
+        ),
+        "]",
+    ]
+    assert not removed(HEAD + TAIL, text)
+    assert "# the last one\n[models.b]" in text
+
+
+def test_an_heir_does_not_inherit_what_was_made_for_its_parent(tmp_path: Path) -> None:
+    records = [*results("a", cpu_9="no kernel"), *results("b")]
+    patched(project(tmp_path), records)
+    assert load_project(tmp_path).model("b").expect == ()
+
+
+EXPECT = """expect = [
+  # opset 9 and 10 lack it
+  { opset = "9..11", stage = "convert", match = "no kernel", reason = "one" },  # see #7
+  { opset = 13, stage = "convert", match = "other", reason = "two" },
+]
+"""
+
+
+def test_what_passes_is_narrowed_or_taken_out_and_comments_stay(tmp_path: Path) -> None:
+    failing = {f"{device}_{o}": "no kernel" for device in ("cpu", "reference") for o in (9, 10)}
+    before = HEAD + EXPECT + TAIL
+    records = [*results(**failing), *results("b", **failing)]
+    text = patched(project(tmp_path, EXPECT), records)
+    assert removed(before, text) == EXPECT.splitlines()[2:4]
+    assert added(before, text)[:1] == [
+        '  { opset = "9..10", stage = "convert", match = "no kernel", reason = "one" },  # see #7'
+    ]
+    assert "  # opset 9 and 10 lack it\n" in text
+
+
+def test_devices_that_part_ways_get_an_entry_each(tmp_path: Path) -> None:
+    records = results(cpu_9="no kernel", cpu_10="no kernel", reference_11="no kernel")
+    text = patched(project(tmp_path, EXPECT.replace("13", "[12, 13]")), records)
+    assert '{ opset = "9..10", stage = "convert", match = "no kernel", reason = "one"' in text
+    assert 'device = "reference"' in text
+
+
+@pytest.mark.parametrize("message", ["no way 7", "no kernel"])
+def test_another_message_replaces_the_entry(message: str, tmp_path: Path) -> None:
+    expect = 'expect = [{ opset = 9, device = "cpu", match = "no way", reason = "old" }]\n'
+    records = [*results(cpu_9=message), *results("b", cpu_9=message)]
+    text = patched(project(tmp_path, expect), records, reason="new")
+    assert ("old" in text) is (message == "no way 7")
+    assert ('match = "no kernel"' in text) is (message == "no kernel")
+
+
+def test_all_pass_and_the_list_goes(tmp_path: Path) -> None:
+    text = patched(project(tmp_path, EXPECT), [*results(), *results("b")])
+    assert "kernel" not in text
+    assert load_project(tmp_path).model("a").expect == ()
+
+
+TABLES = """
+# the first
+[[models.a.expect]]
+opset = 9
+match = "no kernel"
+reason = "one"
+"""
+
+
+def test_tables_stay_tables(tmp_path: Path) -> None:
+    failing = {f"{device}_9": "no kernel" for device in ("cpu", "reference")}
+    records = results(**failing, cpu_11="no kernel")
+    text = patched(project(tmp_path, TABLES), records)
+    assert "# the first\n[[models.a.expect]]\nopset = 9\n" in text
+    assert '[[models.a.expect]]\nopset = 11\ndevice = "cpu"\n' in text
+    assert "# the last one\n[models.b]" in text
+
+
+def test_what_was_not_run_keeps_what_is_expected_of_it(tmp_path: Path) -> None:
+    manifest = project(tmp_path, EXPECT)
+    assert not proposed_lists(manifest, [], TODAY, "", [])
+    skipped = [make_record(f"a/9/{device}", Status.SKIP) for device in ("cpu", "reference")]
+    assert not proposed_lists(manifest, skipped, TODAY, "", [])
+
+
+def test_what_ended_is_to_be_accepted_anew_with_a_reason(tmp_path: Path) -> None:
+    ended = 'opset = 9, device = "cpu", match = "no", reason = "old", until = "2026-11-19"'
+    manifest = project(tmp_path, f"expect = [{{ {ended} }}]\n")
+    records = results(cpu_9="no kernel")
+    text = (tmp_path / "manifests/m.toml").read_text()
+    lists = proposed_lists(manifest, records, TODAY, "", [text])
+    (tmp_path / "manifests/m.toml").write_text(edited(text, lists))
+    with pytest.raises(ExporterError, match="reason"):
+        load_project(tmp_path)
+
+
+@pytest.mark.parametrize("status", [Status.CRASH, Status.TIMEOUT, Status.KILLED])
+def test_a_dead_worker_is_foreseen_by_its_name(status: Status, tmp_path: Path) -> None:
+    message = "the worker died of SIGSEGV while at convert"
+    records = [make_record("a/9/cpu", status, stage=Stage.CONVERT, message=message)]
+    assert 'match = "the worker died of SIGSEGV while at convert"' in patched(
+        project(tmp_path), records
+    )
+
+
+def test_a_check_is_pinned_by_its_name(tmp_path: Path) -> None:
+    message = "output 'y': error 1.23e-02 at [0, 1] (file 5, PyTorch 4), 3 times the bound"
+    record = make_record("a/9/cpu", Status.FAIL, check="axes", message=message)
+    text = patched(project(tmp_path), [record])
+    assert """stage = "parity", check = "axes", match = "output 'y': error", """ in text
+
+
+@pytest.mark.parametrize(
+    ("opsets", "text"),
+    [
+        ((9,), 9),
+        ((9, 11), "9..11"),
+        ((9, 11, 17), "9..17"),
+        ((9, 17), [9, 17]),
+        ((9, 11, 18), ["9..11", 18]),
+    ],
+)
+def test_a_range_spans_only_what_the_model_does_not_promise(
+    opsets: tuple[int, ...], text: object
+) -> None:
+    assert opset_text(opsets, (9, 11, 17, 18)) == text
+
+
+def test_judged_records_give_the_same_as_raw_ones(tmp_path: Path) -> None:
+    manifest = project(tmp_path, EXPECT)
+    records = results(cpu_9="no kernel", cpu_12="else at all")
+    spec = manifest.model("a")
+    judged = [apply_expectations(spec, record, TODAY) for record in records]
+    assert {Status.XFAIL, Status.XPASS} <= {record.status for record in judged}
+    of_raw = proposed_lists(manifest, records, TODAY, "known", [])
+    assert proposed_lists(manifest, judged, TODAY, "known", []) == of_raw
+    assert any(isinstance(entry.expectation, Expectation) for entry in of_raw["a"][1])

@@ -1,0 +1,79 @@
+"""What a reproducer's folder holds, and what it leaves alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter.errors import ExitCode, ExporterError
+from exporter.job import JobFolder, Reference, Sample
+from exporter.manifest import Device
+from exporter.record import Record, Source, Stage
+from exporter.repro import Reproduced, write_reproducer
+from tests.unit.factory import make_record, make_spec
+
+SOURCE = Source(file="manifests/models.py", sha256="0" * 64)
+
+
+def cell(root: Path, record: Record) -> Reproduced:
+    """A cell of a model that was built below `root`."""
+    built = JobFolder(root / "build/alexnet")
+    built.sample(0).mkdir(parents=True, exist_ok=True)
+    (built.sample(0) / "input_0.pb").write_bytes(b"tensor")
+    (built.sample(0) / "output_0.pb").write_bytes(b"tensor")
+    sample = Sample(index=0, name="declared", kind="declared", axes={"batch": 3})
+    reference = Reference(samples=(sample,), noise=(1e-7,), spread=(0.5,))
+    built.reference.write_text(reference.to_json())
+    (root / "manifests").mkdir(exist_ok=True)
+    (root / "manifests/models.py").write_text("# the model\n")
+    return Reproduced(
+        spec=make_spec(),
+        record=record,
+        device=Device(name="cpu", runtime="onnxruntime"),
+        tools={},
+        root=root,
+        built=built,
+    )
+
+
+def test_sources_and_tensors_are_copied_and_an_earlier_one_is_replaced(tmp_path: Path) -> None:
+    made = cell(tmp_path, make_record("alexnet/17/cpu", "fail", sources=(SOURCE,)))
+    folder = tmp_path / "out"
+    for _ in range(2):
+        write_reproducer(made, folder)
+        found = {path.relative_to(folder).as_posix() for path in folder.rglob("*.*")}
+        assert found == {
+            "repro.py",
+            "README.md",
+            "declared/input_0.pb",
+            "showing/input_0.pb",
+            "source/manifests/models.py",
+        }
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "repro.py.orig"])
+def test_a_folder_with_other_files_is_refused(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "repro.py").write_text("mine")
+    (folder / name).write_text("mine")
+    with pytest.raises(ExporterError, match="holds other files") as caught:
+        write_reproducer(cell(tmp_path, make_record("alexnet/17/cpu", "fail")), folder)
+    assert caught.value.exit_code is ExitCode.ENVIRONMENT
+    assert (folder / "repro.py").read_text() == "mine"
+
+
+@pytest.mark.parametrize("file", ["../outside.py", "/etc/outside.py", "a/../../outside.py"])
+def test_a_record_cannot_name_files_outside(file: str, tmp_path: Path) -> None:
+    source = Source(file=file, sha256="0" * 64)
+    made = cell(tmp_path, make_record("alexnet/17/cpu", "fail", sources=(source,)))
+    with pytest.raises(ExporterError, match="lies outside the project"):
+        write_reproducer(made, tmp_path / "out")
+
+
+def test_what_fails_before_the_exporter_has_no_reproducer(tmp_path: Path) -> None:
+    made = cell(tmp_path, make_record("alexnet/17/cpu", "error", stage=Stage.SOURCE))
+    with pytest.raises(ExporterError, match="fails before an exporter has a part in it"):
+        write_reproducer(made, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

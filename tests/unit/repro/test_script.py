@@ -1,0 +1,143 @@
+"""The text of a reproducer: Python whatever the names and messages are, and what it says."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from exporter.job import Reference, Sample
+from exporter.manifest import Axis, Constant, Device, Input, ModelSpec, Output
+from exporter.record import Allowed, Blame, Culprit, Record
+from exporter.repro.call import call_text, hint_text, options_text
+from exporter.repro.script import readme_text, script_text
+from tests.unit.factory import make_record, make_spec
+from tests.unit.report.hostile import HOSTILE
+from tests.unit.report.rendered import Page
+
+DECLARED = Sample(index=0, name="declared", kind="declared", axes={"batch": 3})
+REFERENCE = Reference(samples=(DECLARED,), noise=(1e-7,), spread=(0.5,))
+CPU = Device(name="cpu", runtime="onnxruntime")
+
+
+def assigned(script: str) -> dict[str, Any]:
+    """The constants at the top of the script."""
+    return {
+        node.targets[0].id: ast.literal_eval(node.value)
+        for node in ast.parse(script).body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and not isinstance(node.value, ast.Attribute)
+    }
+
+
+def script_of(spec: ModelSpec, record: Record, device: Device = CPU) -> str:
+    return script_text(spec, record, device, DECLARED, REFERENCE)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("cell", ["alexnet/17/cpu", "alexnet/18/cpu"])
+def test_any_text_stays_a_literal(text: str, cell: str) -> None:
+    harmless = text.encode("utf-8", "replace").decode()
+    spec = make_spec(
+        init={"name": harmless},
+        options={"custom_opsets": {harmless: 1}},
+        constants=(Constant(at="kwargs.word", value=harmless),),
+        inputs=(Input(name=harmless, shape=("batch", 3), at="args[0]"),),
+        outputs=(Output(name=harmless, shape=("batch", 3)),),
+    )
+    script = script_of(spec, make_record(cell, "fail", message=harmless))
+    constants = assigned(script)
+    assert constants["INPUTS"] == [harmless]
+    assert constants["OUTPUTS"] == [harmless]
+    names = {node.id for node in ast.walk(ast.parse(script)) if isinstance(node, ast.Name)}
+    assert not names & {"alert", "evil", "script"}
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_the_readme_holds_no_forged_structure(text: str, tmp_path: Path) -> None:
+    harmless = text.encode("utf-8", "replace").decode()
+
+    def shape(word: str) -> tuple[list[str], list[str]]:
+        record = make_record("alexnet/17/cpu", "fail", message=word, detail=word)
+        page = Page.of(readme_text(make_spec(), record, {"torch": word}, DECLARED, tmp_path))
+        return page.headings, page.links + page.html
+
+    assert shape(harmless) == shape("word")
+
+
+def test_the_call_is_written_as_the_worker_makes_it() -> None:
+    spec = make_spec(
+        inputs=(
+            Input(name="mask", shape=("batch",), at="kwargs.mask"),
+            Input(name="x", shape=("batch", 3), at="args[0]"),
+            Input(name="b", shape=("rows", 4), at="args[1][1]"),
+            Input(name="a", shape=(4,), at="args[1][0]"),
+        ),
+        constants=(Constant(at="kwargs.cache", value=False),),
+        axes=(Axis(name="batch", example=3), Axis(name="rows", example=4, min=2, max=9)),
+    )
+    call, hints = call_text(spec), hint_text(spec)
+    x, a, b = (f"inputs['{name}'].clone()" for name in "xab")
+    assert call.args == f"({x}, ({a}, {b}))"
+    assert call.kwargs == "{'mask': inputs['mask'].clone(), 'cache': False}"
+    assert call.names == ("x", "a", "b", "mask")
+    assert hints.args == "({0: Dim.DYNAMIC}, ({}, {0: Dim.DYNAMIC(min=2, max=9)}))"
+    assert hints.kwargs == "{'mask': {0: Dim.DYNAMIC}, 'cache': None}"
+
+
+def test_each_exporter_gets_its_own_options() -> None:
+    options = {"optimize": False, "do_constant_folding": True, "external_data": False}
+    spec = make_spec(options=options, mode="train")
+    assert options_text(spec, "dynamo") == {"verbose": "False", "optimize": "False"}
+    assert options_text(spec, "torchscript") == {
+        "training": "torch.onnx.TrainingMode.TRAINING",
+        "do_constant_folding": "True",
+    }
+
+
+def test_the_bound_is_the_checks_own_where_the_record_has_it() -> None:
+    blame = Blame(
+        culprit=Culprit.EXPORTER,
+        sample="declared",
+        evidence=(),
+        allowed=(Allowed(atol=0.5, rtol=0.0, exact=True), Allowed()),
+    )
+    known = script_of(make_spec(), make_record("alexnet/17/cpu", "fail", blame=blame))
+    assert assigned(known)["LIMITS"] == [
+        {"atol": 0.5, "rtol": 0.0, "exact": True},
+        {"atol": 0.0, "rtol": 0.0, "exact": False},
+    ]
+    unknown = script_of(make_spec(), make_record("alexnet/17/cpu"))
+    (limit,) = assigned(unknown)["LIMITS"]
+    assert limit["noises"] == pytest.approx(1.6e-6)
+
+
+@pytest.mark.parametrize(
+    ("source", "imported"),
+    [
+        ("models/vision.py:AlexNet", "importlib.import_module('models.vision')"),
+        ("torchvision.models:alexnet", "importlib.import_module('torchvision.models')"),
+        ("my-models/a.py:A", "HERE / 'source/manifests/my-models/a.py'"),
+    ],
+)
+def test_the_model_is_imported_from_where_it_lies(source: str, imported: str) -> None:
+    script = script_of(make_spec(source=source), make_record("alexnet/17/cpu"))
+    assert imported in script
+    ast.parse(script)
+
+
+def test_the_entry_ends_where_another_begins(tmp_path: Path) -> None:
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "manifests/vision.toml").write_text(
+        "format = 1\n\n[models.alexnet]\nopsets = 17\n\n[models.alexnet.axes]\nbatch.min = 2\n\n"
+        "[[models.alexnet.overrides]]\nopset = 9\n\n[models.alexnet-large]\nopsets = 18\n"
+    )
+    record = make_record("alexnet/17/cpu", "fail")
+    readme = readme_text(make_spec(line=3), record, {"torch": "2.13.0"}, DECLARED, tmp_path)
+    assert "batch.min = 2" in readme
+    assert "opset = 9" in readme
+    assert "alexnet-large" not in readme
+    assert ["torch", "2.13.0"] in Page.of(readme).rows

@@ -1,0 +1,76 @@
+"""Small models exported for real, and the inquiry into one cell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from exporter.checks.protocol import Subject
+from exporter.job import JobFolder, OpsetJob
+from exporter.manifest import Device, ModelSpec
+from exporter.record import Blame, Record, Route
+from exporter.worker.artifact import write_artifact
+from exporter.worker.capture import capture_program
+from exporter.worker.convert import convert_module, convert_program
+from exporter.worker.diagnose.case import Case
+from exporter.worker.diagnose.explain import explain_red
+from exporter.worker.inputs import draw
+from exporter.worker.prove import Common, Seconds, prove_on, prove_structure
+from exporter.worker.reference import compute_reference
+from exporter.worker.sizes import input_sets
+from exporter.worker.source import load_model
+from tests.worker.contracts import ROOT, contract, given, put_out
+
+#: Seconds for one inquiry.
+PATIENCE = 60.0
+CPU = Device(name="cpu", runtime="onnxruntime")
+REFERENCE = Device(name="reference", runtime="reference")
+
+
+def wrong_contract(net: str, **changes: object) -> ModelSpec:
+    """A contract of `x [batch, 4]` and `y [batch, 4]` for a net of `wrong_nets.py`."""
+    values: dict[str, object] = {
+        "source": f"diagnose/wrong_nets.py:{net}",
+        "inputs": (given(),),
+        "outputs": (put_out("y", "batch", 4),),
+    }
+    return contract(net, **(values | changes))
+
+
+def case_of(spec: ModelSpec, opset: int, *, dynamo: bool, capture: bool = True) -> Case:
+    """The case without a file; `capture`: with a captured program under dynamo."""
+    model = load_model(spec, ROOT)
+    inputs = draw(spec, input_sets(spec)[0], ROOT)
+    route = (
+        Route(exporter="dynamo", capture="export", why="")
+        if dynamo
+        else Route(exporter="torchscript", capture="trace", why="")
+    )
+    program = capture_program(model, spec, inputs, strict=False) if dynamo and capture else None
+    job = OpsetJob(opset=opset, route=route, devices=(CPU,))
+    return Case(model=model, inputs=inputs, spec=spec, job=job, root=ROOT, program=program)
+
+
+def judged(
+    case: Case, folder: Path, device: Device = CPU, damage: Callable[[Path], None] | None = None
+) -> Record:
+    """Exports, damages the file if asked to, holds it against PyTorch and explains the record."""
+    job = JobFolder(folder)
+    spec, opset = case.spec, case.opset
+    reference = compute_reference(case.model, spec, ROOT, job)
+    if case.program is not None:
+        graph = convert_program(case.program, spec, opset, folder, case.kept)
+    else:
+        graph, _ = convert_module(case.model, spec, case.inputs, opset, folder / "s" / "a.onnx")
+    path = write_artifact(graph, spec, opset, job, {})
+    if damage:
+        damage(path)
+    subject = Subject(folder=job, opset=opset, spec=spec, reference=reference)
+    common = Common(route=case.route, log="")
+    record = prove_on(device, subject, prove_structure(subject), common, Seconds())
+    return explain_red(record, case, subject, device, PATIENCE)
+
+
+def blame_of(record: Record) -> Blame:
+    assert record.blame is not None, record
+    return record.blame

@@ -1,0 +1,72 @@
+"""What torch.export says of sizes, as lines of a manifest."""
+
+from __future__ import annotations
+
+import pytest
+
+from exporter.manifest import Axis
+from exporter.record import Stage
+from exporter.worker.diagnose.advice import advice_on_failure, advice_on_program
+from exporter.worker.diagnose.explain import explain_failure
+from exporter.worker.failure import Failure
+from exporter.worker.source import load_model
+from tests.worker.contracts import ROOT, contract, given, put_out
+from tests.worker.diagnose.cases import case_of, wrong_contract
+
+
+def test_a_size_that_the_model_fixes_is_named_with_its_input() -> None:
+    axes = (Axis(name="batch", example=3), Axis(name="flat", example=None))
+    spec = contract("Baked", outputs=(put_out("y", "flat"),), axes=axes)
+    case = case_of(spec, 18, dynamo=True, capture=False)
+    with pytest.raises(Failure) as caught:
+        case_of(spec, 18, dynamo=True)
+    failure = explain_failure(caught.value, case, 10.0)
+    assert failure.stage is Stage.CAPTURE
+    assert failure.advice == (
+        "dimension 0 of input 'x' is always 3 in this model: write 3 where 'batch' stands",
+    )
+
+
+def test_an_input_inside_a_tuple_is_found() -> None:
+    inputs = (given(), given("a", at="args[1][0]"), given("b", "rows", 4, at="args[1][1]"))
+    axes = (Axis(name="batch", example=3), Axis(name="rows", example=3))
+    spec = contract("Nested", inputs=inputs, axes=axes, outputs=(put_out("y", "batch", 4),))
+    text = (
+        "You marked L['pair'][1].size()[0] as dynamic but your code specialized it to be a "
+        "constant (3). If you're using"
+    )
+    (line,) = advice_on_failure(text, load_model(spec, ROOT), spec)
+    assert line.startswith("dimension 0 of input 'b' is always 3")
+    assert line.endswith("write 3 where 'rows' stands")
+
+
+@pytest.mark.parametrize(
+    ("fix", "line"),
+    [
+        ("batch = Dim('batch', max=512)", "axes.batch.max = 512"),
+        ("batch = 2*_batch", "axes.batch = { example = 4, multiple_of = 2 }"),
+        ("batch = 3", "write 3 where 'batch' stands"),
+        ("rows = batch", "write 'batch' where 'rows' stands: the model takes them for one size"),
+    ],
+)
+def test_suggested_fixes_become_lines(fix: str, line: str) -> None:
+    axes = (Axis(name="batch", example=3), Axis(name="rows", example=5))
+    spec = contract("Affine", axes=axes)
+    text = f"Constraints violated (batch)!\n\nSuggested fixes:\n  {fix}\n"
+    assert advice_on_failure(text, load_model(spec, ROOT), spec) == (line,)
+
+
+def test_what_says_nothing_of_sizes_gives_no_advice() -> None:
+    spec = contract("Affine")
+    assert advice_on_failure("RuntimeError: batch = 3", load_model(spec, ROOT), spec) == ()
+
+
+def test_a_program_for_fewer_sizes_than_promised_says_which() -> None:
+    case = case_of(wrong_contract("Short"), 18, dynamo=True)
+    assert advice_on_program(case.program, case.spec) == (
+        "axes.batch.max = 511: torch.export captured the model for no other sizes",
+    )
+    narrow = case.spec.model_copy(update={"axes": (Axis(name="batch", example=3, max=64),)})
+    assert advice_on_program(case.program, narrow) == ()
+    sound = case_of(wrong_contract("Chain"), 18, dynamo=True)
+    assert advice_on_program(sound.program, sound.spec) == ()

@@ -1,0 +1,38 @@
+"""The model's own line in the traces that torch keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from exporter.worker.diagnose.lines import line_of_trace
+
+LINEAR = torch.nn.modules.linear.__file__
+
+
+DYNAMO = f"""File "{{root}}/nets.py", line 3, in forward
+    y = self.block(x)
+  File "{{root}}/sub/block.py", line 8, in forward
+    return self.linear(x)
+  File "{LINEAR}", line 134, in forward
+    return F.linear(x)"""
+TORCHSCRIPT = f"""{LINEAR}(134): forward
+{{root}}/sub/block.py(8): forward
+{{root}}/nets.py(3): forward
+"""
+SCRIPTED = "{root}/sub/block.py:8:15"
+
+
+@pytest.mark.parametrize("trace", [DYNAMO, TORCHSCRIPT, SCRIPTED])
+def test_the_innermost_line_of_the_project_is_told(trace: str, tmp_path: Path) -> None:
+    assert line_of_trace(trace.format(root=tmp_path), tmp_path) == "sub/block.py:8"
+
+
+@pytest.mark.parametrize(
+    "trace",
+    ["", f'File "{LINEAR}", line 134, in forward', f"{LINEAR}(134): forward", "no trace at all"],
+)
+def test_a_trace_without_a_line_of_the_project_tells_none(trace: str, tmp_path: Path) -> None:
+    assert line_of_trace(trace, tmp_path) == ""

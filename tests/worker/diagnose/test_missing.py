@@ -1,0 +1,73 @@
+"""All missing operators at once, with counts and the model's lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter.worker.convert import convert_module, convert_program
+from exporter.worker.diagnose.case import Case
+from exporter.worker.diagnose.explain import explain_failure
+from exporter.worker.diagnose.missing import missing_operators
+from exporter.worker.failure import Failure
+from tests.worker.diagnose.cases import case_of, wrong_contract
+from tests.worker.diagnose.test_blame import line_with
+
+
+def convert(case: Case, folder: Path) -> None:
+    if case.program is not None:
+        convert_program(case.program, case.spec, case.opset, folder, case.kept)
+    else:
+        convert_module(case.model, case.spec, case.inputs, case.opset, folder / "a.onnx")
+
+
+def failure_of(case: Case, folder: Path) -> Failure:
+    with pytest.raises(Failure) as caught:
+        convert(case, folder)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("opset", "dynamo", "names"),
+    [
+        (13, False, ["aten::special_bessel_j0", "aten::special_airy_ai"]),
+        (18, True, ["prims.bessel_j0.default", "aten.special_airy_ai.default"]),
+    ],
+)
+def test_every_missing_operator_is_listed(
+    opset: int, dynamo: bool, names: list[str], tmp_path: Path
+) -> None:
+    case = case_of(wrong_contract("Lacking"), opset, dynamo=dynamo)
+    failure = explain_failure(failure_of(case, tmp_path), case, 60.0)
+    assert [item.operator for item in failure.missing] == names
+    assert [item.count for item in failure.missing] == [2, 1]
+    first, second = line_with("q = torch.special.bessel_j0(x)"), line_with("bessel_j0(x + 1)")
+    assert failure.missing[0].sources == (first, second)
+    assert failure.missing[1].sources == (line_with("airy_ai"),)
+    assert failure.message.count("\n") == 0
+    assert "bessel_j0" in failure.message
+    assert failure.message.endswith("(and 1 more operator missing)")
+
+
+@pytest.mark.parametrize("dynamo", [False, True])
+def test_a_model_that_lacks_nothing_has_nothing_missing(dynamo: bool) -> None:
+    case = case_of(wrong_contract("Chain"), 18, dynamo=dynamo)
+    said = "Exporting the operator 'aten::foo' to ONNX opset version 18 is not supported"
+    (found,) = missing_operators(said, case)
+    # Only what the exporter itself said.
+    assert (found.operator, found.count, found.sources) == ("aten::foo", 1, ())
+
+
+def test_an_operator_that_needs_a_later_opset_is_counted_too(tmp_path: Path) -> None:
+    case = case_of(wrong_contract("Written"), 9, dynamo=False)
+    failure = explain_failure(failure_of(case, tmp_path), case, 60.0)
+    assert "index_put in opset 9" in failure.message
+    (found,) = failure.missing
+    assert (found.operator, found.count) == ("aten::index_put", 2)
+    assert found.sources == (line_with("x[:, [0, 2]] = 1.0"), line_with("x[[0, 1]] = 2.0"))
+
+
+def test_a_failure_of_another_kind_looks_for_none() -> None:
+    case = case_of(wrong_contract("Lacking"), 13, dynamo=False)
+    assert missing_operators("RuntimeError: no memory", case) == ()

@@ -1,0 +1,86 @@
+"""Models that an exporter gets wrong, each in a way that is known."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class Turns(nn.Module):
+    """A loop over a value: a trace keeps the turns of its example."""
+
+    def forward(self, x: Tensor, turns: Tensor) -> Tensor:
+        x = torch.sigmoid(x)
+        for _ in range(int(turns)):
+            x = x + 1
+        return torch.tanh(x) * 2
+
+
+class Scaled(nn.Module):
+    """The second of three modules keeps a number of the example, at `.item()`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before = nn.Linear(4, 4)
+        self.middle = _ByItsLargest()
+        self.after = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.after(self.middle(self.before(x)))
+
+
+class _ByItsLargest(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * float(x.detach().abs().max()) + 0.5
+
+
+class Fused(nn.Module):
+    """TorchScript folds the BatchNorm into the Conv; the wrong number comes after it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(2, 3, 1)
+        self.bn = nn.BatchNorm2d(3)
+        self.middle = _ByItsLargest()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.middle(self.bn(self.conv(x)))
+
+
+class Chain(nn.Module):
+    """Sound; files of it are damaged by tests."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*(nn.Linear(4, 4) for _ in range(12)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = torch.tanh(layer(x))
+        return x
+
+
+class Lacking(nn.Module):
+    """Two operators that neither exporter knows, one of them twice."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q = torch.special.bessel_j0(x)
+        q = q + torch.special.bessel_j0(x + 1)
+        return q + torch.special.airy_ai(x)
+
+
+class Short(nn.Module):
+    """Another computation from 512 rows on."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + 1 if x.shape[0] < 512 else x - 1
+
+
+class Written(nn.Module):
+    """Two indexed writes: ScatterND came with opset 11."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.clone()
+        x[:, [0, 2]] = 1.0
+        x[[0, 1]] = 2.0
+        return x

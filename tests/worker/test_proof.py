@@ -1,0 +1,95 @@
+"""From a model to its record, by both exporters: what only the whole way shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter.checks.protocol import Subject
+from exporter.job import JobFolder
+from exporter.manifest import Axis, Device, ModelSpec, Output
+from exporter.record import Record, Route, Status
+from exporter.worker.artifact import write_artifact
+from exporter.worker.capture import capture_program
+from exporter.worker.convert import convert_module, convert_program
+from exporter.worker.inputs import draw
+from exporter.worker.prove import Common, Seconds, prove_on, prove_structure
+from exporter.worker.reference import compute_reference
+from exporter.worker.sizes import input_sets
+from exporter.worker.source import load_model
+from exporter.worker.torch_internals import Decompositions
+from tests.worker.contracts import ROOT, contract, given, put_out
+
+CPU = Device(name="cpu", runtime="onnxruntime", providers=("CPUExecutionProvider",))
+BOTH = pytest.mark.parametrize(("opset", "exporter"), [(13, "torchscript"), (18, "dynamo")])
+
+
+def proved(spec: ModelSpec, folder: Path, opset: int, exporter: str) -> Record:
+    model, job = load_model(spec, ROOT), JobFolder(folder)
+    reference = compute_reference(model, spec, ROOT, job)
+    inputs = draw(spec, input_sets(spec)[0], ROOT)
+    if exporter == "dynamo":
+        program = capture_program(model, spec, inputs, strict=False)
+        graph = convert_program(program, spec, opset, folder, Decompositions())
+    else:
+        graph, _ = convert_module(model, spec, inputs, opset, folder / ".scratch" / "a.onnx")
+    write_artifact(graph, spec, opset, job, {})
+    subject = Subject(folder=job, opset=opset, spec=spec, reference=reference)
+    route = Route.model_validate({"exporter": exporter, "capture": "export", "why": "asked"})
+    return prove_on(CPU, subject, prove_structure(subject), Common(route=route, log=""), Seconds())
+
+
+@BOTH
+def test_scalars_go_in_and_come_out(opset: int, exporter: str, tmp_path: Path) -> None:
+    spec = contract(
+        "Scaled",
+        inputs=(given(), given("k", at="args[1]", shape=())),
+        outputs=(Output(name="total", shape=()),),
+    )
+    record = proved(spec, tmp_path, opset, exporter)
+    assert (record.status, record.message) == (Status.PASS, "")
+    assert [result.check for result in record.checks] == [
+        *("opset", "wellformed", "signature"),
+        *("placement", "determinism", "power", "parity", "axes", "values"),
+    ]
+    declared_as_a_row = spec.model_copy(update={"outputs": (put_out("total", 1),)})
+    record = proved(declared_as_a_row, tmp_path / "row", opset, exporter)
+    assert (record.status, record.check) == (Status.FAIL, "signature")
+
+
+@BOTH
+def test_an_axis_that_follows_values_has_pytorchs_size_in_every_sample(
+    opset: int, exporter: str, tmp_path: Path
+) -> None:
+    spec = contract(
+        "Found",
+        outputs=(put_out("y", "found", 2, dtype="int64"),),
+        axes=(Axis(name="batch", example=3), Axis(name="found", example=None)),
+    )
+    record = proved(spec, tmp_path, opset, exporter)
+    assert (record.status, record.message) == (Status.PASS, "")
+    fixed = spec.model_copy(update={"outputs": (put_out("y", 6, 2, dtype="int64"),)})
+    assert proved(fixed, tmp_path / "fixed", opset, exporter).status is Status.FAIL
+
+
+@BOTH
+def test_the_outputs_of_a_dict_have_the_contracts_names_in_its_order(
+    opset: int, exporter: str, tmp_path: Path
+) -> None:
+    outputs = (put_out("difference", "batch", 4), put_out("twice", "batch", 4))
+    inputs = (given("left"), given("right", at="args[1]"))
+    spec = contract("Keywords", inputs=inputs, outputs=outputs)
+    record = proved(spec, tmp_path, opset, exporter)
+    assert (record.status, record.message) == (Status.PASS, "")
+
+
+@BOTH
+def test_one_answer_for_all_inputs_is_inconclusive(
+    opset: int, exporter: str, tmp_path: Path
+) -> None:
+    """Integers are compared exactly, and a file that always answers 0 would still pass."""
+    spec = contract("Decided", outputs=(put_out("best", "batch", dtype="int64"),))
+    record = proved(spec, tmp_path, opset, exporter)
+    assert (record.status, record.check) == (Status.INCONCLUSIVE, "power")
+    assert "the very same 'best'" in record.message

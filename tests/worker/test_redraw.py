@@ -1,0 +1,78 @@
+"""Other values lie across the middle of what the fill gives."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from exporter.worker.inputs import draw
+from exporter.worker.redraw import across, altered
+from exporter.worker.sizes import input_sets
+from tests.worker.contracts import ROOT, contract, fill, given
+
+
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(1)
+
+
+def test_normal_values_change_their_signs_and_their_sizes() -> None:
+    declared = torch.randn(200, generator=generator())
+    other = across(fill("normal"), declared, generator())
+    assert other is not None
+    assert (other.sign() == -declared.sign()).all()
+    assert ((other.abs() / declared.abs()) <= 1.0).all()
+    assert ((other.abs() / declared.abs()) >= 0.5).all()
+    assert (other.abs() / declared.abs()).std() > 0.1
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.complex64])
+def test_the_dtype_is_kept(dtype: torch.dtype) -> None:
+    other = across(fill("normal"), torch.ones(3, dtype=dtype), generator())
+    assert other is not None
+    assert other.dtype is dtype
+
+
+def test_uniform_values_stay_in_their_range_and_cross_its_middle() -> None:
+    declared = torch.rand(200, generator=generator()) + 2
+    other = across(fill("uniform", low=2.0, high=3.0), declared, generator())
+    assert other is not None
+    assert other.min() >= 2.0
+    assert other.max() <= 3.0
+    assert ((other > 2.5) == (declared < 2.5)).all()
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 2), (5, 8), (-3, 100)])
+def test_integers_stay_in_their_range_and_change(low: int, high: int) -> None:
+    declared = torch.randint(low, high, (200,), generator=generator())
+    other = across(fill("randint", low=low, high=high), declared, generator())
+    assert other is not None
+    assert other.dtype is torch.int64
+    assert other.min() >= low
+    assert other.max() < high
+    middle = (low + high - 1) / 2
+    away = declared != middle
+    assert ((other - middle).sign() == -(declared - middle).sign())[away].all()
+
+
+def test_where_nothing_would_change_there_is_no_other_value() -> None:
+    in_the_middle = torch.tensor([2, 2])
+    assert across(fill("randint", low=0, high=5), in_the_middle, generator()) is None
+    assert across(fill("bernoulli"), torch.tensor([1, 0]), generator()) is None
+
+
+def test_an_integer_in_the_middle_is_altered_all_the_same() -> None:
+    spec = contract(
+        "Affine",
+        inputs=(given("x", 50, dtype="int64", fill=fill("randint", low=4, high=7)),),
+        axes=(),
+    )
+    declared, other = (draw(spec, chosen, ROOT)["x"] for chosen in input_sets(spec))
+    assert (declared != other).any()
+
+
+def test_fixed_values_are_altered() -> None:
+    assert altered(torch.tensor([1.0, 2.0])).tolist() == [2.0, 1.0]
+    assert altered(torch.tensor([3])).tolist() == [2]
+    assert altered(torch.tensor([0])).tolist() == [1]
+    assert altered(torch.tensor([-1])).tolist() == [0]
+    assert altered(torch.tensor([True])).tolist() == [False]

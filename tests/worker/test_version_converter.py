@@ -1,0 +1,93 @@
+"""Opsets below dynamo's own: converted where that can be done, red with the reason elsewhere."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from exporter.checks.opset import check_opset
+from exporter.checks.protocol import Subject
+from exporter.job import JobFolder, Reference
+from exporter.record import CheckResult, Status
+from exporter.worker.artifact import write_artifact
+from exporter.worker.capture import capture_program
+from exporter.worker.convert import convert_program
+from exporter.worker.inputs import draw
+from exporter.worker.sizes import input_sets
+from exporter.worker.source import load_model
+from exporter.worker.torch_internals import Decompositions
+from exporter.worker.version_converter import converter_notes
+from tests.worker.contracts import ROOT, contract
+
+NOTHING = Reference(samples=(), noise=(), spread=())
+
+
+def exported(opset: int, folder: Path) -> CheckResult:
+    spec = contract("Affine", exporter="dynamo", opsets=(opset,))
+    model = load_model(spec, ROOT)
+    program = capture_program(model, spec, draw(spec, input_sets(spec)[0], ROOT), strict=False)
+    with converter_notes() as notes:
+        graph = convert_program(program, spec, opset, folder, Decompositions())
+    write_artifact(graph, spec, opset, JobFolder(folder), {})
+    return check_opset(
+        Subject(
+            folder=JobFolder(folder),
+            opset=opset,
+            spec=spec,
+            reference=NOTHING,
+            notes=tuple(notes),
+        )
+    )
+
+
+def test_a_file_that_can_be_converted_has_the_opset_that_was_asked(tmp_path: Path) -> None:
+    assert exported(13, tmp_path) == CheckResult(check="opset", status=Status.PASS)
+
+
+def test_a_file_that_cannot_names_the_operator_in_the_way(tmp_path: Path) -> None:
+    result = exported(9, tmp_path)
+    assert result.status is Status.FAIL
+    assert result.message == (
+        "the file is opset 18, asked was 9: the version converter cannot take Gemm down from "
+        "opset 13"
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "note"),
+    [
+        (
+            "/b/B.h:66: f: Assertion `false` failed: No Adapter From Version $14 for Div",
+            "cannot take Div down from opset 14",
+        ),
+        (
+            "/b/x.h:1: f: Assertion `false` failed: No Previous Version of Gelu exists",
+            "cannot take Gelu down: lower opsets have no such operator",
+        ),
+        (
+            "/b/axes_to.h:55: f: Assertion `hasAttribute(kaxes)` failed: No initializer",
+            "fails in axes_to: No initializer",
+        ),
+        ("out of luck", "fails: out of luck"),
+    ],
+)
+def test_what_the_converter_says_in_our_words(said: str, note: str) -> None:
+    logger = logging.getLogger("onnxscript.version_converter")
+    with converter_notes() as notes:
+        for _ in range(2):
+            logger.warning("Failed to convert the model", exc_info=RuntimeError(said))
+        logger.warning("The model will be converted using the onnx C API")
+    logger.warning("Failed afterwards", exc_info=RuntimeError(said))
+    assert notes == [f"the version converter {note}"]
+
+
+def test_a_node_that_keeps_its_old_meaning_is_noted() -> None:
+    logger = logging.getLogger("onnxscript.version_converter")
+    with converter_notes() as notes:
+        message = "Skipping version conversion for node %s due to exception: %s"
+        logger.warning(message, "GroupNormalization", "Missing required shape")
+    assert notes == [
+        "the version converter left a node GroupNormalization as it was: Missing required shape"
+    ]
