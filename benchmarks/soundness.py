@@ -1,0 +1,98 @@
+"""Does a sound model ever come out red? Runs them over many seeds of weights and inputs.
+
+In: `python -m benchmarks.soundness [--seeds N] [--models GLOB …] [--opsets N …]`. Without
+`--models` the sound twins of `tests/traps`, with it the project's own manifests, where a failure
+that a manifest foresees is right. Out: counts and every false red; exit code 1 where there is one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from exporter.expect import apply_expectations
+from exporter.manifest import ModelSpec, load_project
+from exporter.record import Record
+from tests.traps.prove import export
+from tests.traps.table import TWINS
+from tests.traps.trap import ROOT
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs what the arguments say and prints as it goes."""
+    options = _parser().parse_args(arguments)
+    chosen = list(_manifest_models(options.models) if options.models else _twins())
+    if not chosen:
+        print(f"no model is called {' or '.join(options.models)}")
+        return 2
+    cells = reds = 0
+    start = time.monotonic()
+    for name, spec in chosen:
+        records = [record for seed in range(options.seeds) for record in _run(spec, seed, options)]
+        wrong = [record for record in records if not record.status.is_green]
+        cells += len(records)
+        reds += len(wrong)
+        print(f"{name}: {len(records)} cells, {len(wrong)} false reds", flush=True)
+        for record in wrong:
+            print(f"    {record.fingerprint['seed']} {record.cell}: {_words(record)}", flush=True)
+    spent = time.monotonic() - start
+    print(f"{len(chosen)} models, {options.seeds} seeds, {cells} cells: {reds} false reds")
+    print(f"{spent:.0f} s")
+    return 1 if reds else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="soundness", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=20, help="how many, from 0 on")
+    parser.add_argument("--models", nargs="*", default=[], help="IDs of the manifests, or globs")
+    parser.add_argument("--opsets", nargs="*", type=int, default=[], help="these alone")
+    return parser
+
+
+def _twins() -> Iterator[tuple[str, ModelSpec]]:
+    for trap in TWINS:
+        yield trap.name, trap.spec
+
+
+def _manifest_models(patterns: Sequence[str]) -> Iterator[tuple[str, ModelSpec]]:
+    for spec in load_project(ROOT).models:
+        if any(fnmatchcase(spec.id, pattern) for pattern in patterns):
+            yield spec.id, spec
+
+
+def _run(spec: ModelSpec, seed: int, options: argparse.Namespace) -> Iterator[Record]:
+    """Every cell with other weights and inputs, as it counts."""
+    opsets = tuple(n for n in spec.opsets if not options.opsets or n in options.opsets)
+    seeded = spec.model_copy(update={"seed": seed, "opsets": opsets})
+    today = datetime.now(UTC).date()
+    with TemporaryDirectory(prefix="soundness-") as folder:
+        place = Path(folder) / spec.id
+        records = _alone(seeded, place) if options.models else export(seeded, place)
+        for record in records:
+            judged = apply_expectations(spec, record, today)
+            yield judged.model_copy(update={"fingerprint": {"seed": f"seed {seed}"}})
+
+
+def _alone(spec: ModelSpec, place: Path) -> tuple[Record, ...]:
+    """In a process of its own, as in a real run: torch refuses a second LSTM in the same one."""
+    spawn = get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=spawn) as pool:
+        return pool.submit(export, spec, place).result()
+
+
+def _words(record: Record) -> str:
+    where = " / ".join(str(part) for part in (record.stage, record.check) if part)
+    parts = [f"{record.status} at {where}: {record.message}", record.expectation]
+    return "; ".join(part for part in parts if part)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,5 @@
+"""Writes `docs/traps.md`."""
+
+from tests.traps.table import write
+
+write()

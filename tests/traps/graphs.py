@@ -1,0 +1,212 @@
+"""Traps: graphs and weights that were changed after the export.
+
+In: nothing. Out: `GRAPHS` and `WEIGHTS`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from exporter.record import Stage
+from tests.traps import edits
+from tests.traps import tampering as tamper
+from tests.traps.sound import CHOSEN, LOOPED, MASKED, OFF, RESHAPED, ROOTED, WORDS, file_trap
+from tests.traps.trap import (
+    DYNAMO,
+    SOUND,
+    Trap,
+    parity,
+    refused,
+    structure,
+)
+
+GRAPHS = (
+    file_trap("untouched", "the file as it was written", tamper.edited(lambda _: None), SOUND),
+    file_trap(
+        "untouched under dynamo",
+        "the file as it was written",
+        tamper.edited(lambda _: None),
+        SOUND,
+        DYNAMO,
+    ),
+    file_trap(
+        "slope",
+        "LeakyRelu's alpha 0.1 is 0.11",
+        tamper.attribute("LeakyRelu", "alpha", 0.11),
+    ),
+    file_trap(
+        "softmax axis",
+        "over another axis of the same size",
+        tamper.attribute("Softmax", "axis", 1),
+    ),
+    file_trap(
+        "padding",
+        "the picture moves by one",
+        tamper.attribute("Conv", "pads", [2, 1, 0, 1]),
+    ),
+    file_trap("Clip's upper bound", "0.6 is 0.61", tamper.constant(0.6, 0.61)),
+    file_trap("Clip's lower bound", "-0.6 is -0.61", tamper.constant(-0.6, -0.61)),
+    file_trap("Clip left out", "no bounds at all", tamper.skip("Clip")),
+    file_trap("activation left out", "LeakyRelu is gone", tamper.skip("LeakyRelu")),
+    file_trap(
+        "activation of another kind",
+        "Relu for LeakyRelu",
+        tamper.replace("LeakyRelu", "Relu"),
+    ),
+    file_trap(
+        "mean for maximum",
+        "average pooling for maximum pooling",
+        tamper.edited(
+            lambda model: setattr(tamper.node(model, "MaxPool"), "op_type", "AveragePool")
+        ),
+        structure("wellformed", "Unrecognized attribute"),
+    ),
+    file_trap("epsilon", "1e-05 is 1e-04", tamper.constant(1e-5, 1e-4)),
+    file_trap(
+        "epsilon as an attribute",
+        "LayerNormalization's 1e-05 is 1e-06",
+        tamper.attribute("LayerNormalization", "epsilon", 1e-6),
+        OFF,
+        DYNAMO,
+    ),
+    file_trap(
+        "there and back wrongly",
+        "Transpose back and forth, with height and width exchanged on the way",
+        tamper.edited(edits.transposed_back),
+    ),
+    file_trap(
+        "through float16", "a result goes through float16", tamper.edited(edits.through_half)
+    ),
+    file_trap("random numbers", "the file differs from itself", tamper.edited(edits.noise)),
+    file_trap(
+        "unknown operator",
+        "of a domain that no runtime has",
+        tamper.edited(edits.unknown_operator),
+        refused(Stage.LOAD, "nobody"),
+    ),
+    Trap(
+        name="batch baked into a Reshape",
+        story="the signature still says `batch`",
+        spec=RESHAPED,
+        tamper=edits.reshape_to(3),
+        verdict=parity("axes", "batch=7"),
+    ),
+    Trap(
+        name="batch of any size in a Reshape",
+        story="-1 stands for it: another way to say the same",
+        spec=RESHAPED,
+        tamper=edits.reshape_to(-1),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="Transpose left out of a square",
+        story="two by two stays two by two",
+        spec=RESHAPED,
+        tamper=tamper.skip("Transpose"),
+        verdict=OFF,
+    ),
+    Trap(
+        name="loop of three turns",
+        story="the count is a number in the graph; the input is still read inside",
+        spec=LOOPED,
+        tamper=edits.loop_of(3),
+        verdict=parity("values", "other n: output 'y': error"),
+    ),
+    Trap(
+        name="NaN on one side",
+        story="the file takes the root of the magnitude",
+        spec=ROOTED,
+        tamper=tamper.edited(edits.root_of_magnitude),
+        verdict=parity("parity", "output 'y': NaN or Inf differ"),
+    ),
+    Trap(
+        name="Inf on one side",
+        story="the file divides by zero once more",
+        spec=RESHAPED,
+        tamper=tamper.after("y", "Div", np.array([1, 1, 1, 0], np.float32)),
+        verdict=parity("parity", "output 'y': NaN or Inf differ in 3 of 12 elements"),
+    ),
+    Trap(
+        name="labels off by one",
+        story="integers must be equal",
+        spec=CHOSEN,
+        tamper=tamper.after("best", "Add", np.array(1, np.int64)),
+        verdict=parity("parity", "output 'best': 3 of 3 elements differ"),
+    ),
+    Trap(
+        name="sorted the other way",
+        story="largest first",
+        spec=CHOSEN,
+        tamper=tamper.attribute("TopK", "largest", 1),
+        verdict=parity("parity", "output 'sorted': error"),
+    ),
+    Trap(
+        name="truth turned round",
+        story="Less for Greater",
+        spec=CHOSEN,
+        tamper=tamper.replace("Greater", "Less"),
+        verdict=parity("parity", "output 'positive': 12 of 12 elements differ"),
+    ),
+)
+
+WEIGHTS = (
+    file_trap(
+        "weight off by 1e-3",
+        "every element of one weight",
+        tamper.weight("second.weight", lambda array: array + np.float32(1e-3)),
+    ),
+    file_trap(
+        "one element of one weight",
+        "by 1e-3",
+        tamper.weight("first.weight", tamper.one_element(1e-3)),
+    ),
+    file_trap(
+        "one bias of the head",
+        "by 1e-5",
+        tamper.weight("head.bias", tamper.one_element(1e-5)),
+    ),
+    file_trap(
+        "weights rounded to float16",
+        "stored in half of the bits",
+        tamper.weight("head.weight", lambda a: a.astype(np.float16).astype(np.float32)),
+    ),
+    file_trap(
+        "two initializers swapped",
+        "two biases of one shape",
+        tamper.swap_weights("first.bias", "second.bias"),
+    ),
+    file_trap(
+        "sign of one weight",
+        "of one element",
+        tamper.weight("second.weight", tamper.one_element(-0.06633818)),
+    ),
+    Trap(
+        name="row of an embedding that inputs reach",
+        story="any row may be asked for; the inputs ask for these",
+        spec=WORDS,
+        tamper=tamper.weight("words.weight", lambda array: array * np.float32(1.001)),
+        verdict=OFF,
+    ),
+    Trap(
+        name="row of an embedding that no input reaches",
+        story="any row may be asked for; the inputs ask for others",
+        spec=WORDS,
+        tamper=tamper.weight("words.weight", tamper.last_row(1.0)),
+        verdict=parity("tables", "parts of the table 'words.weight' are not PyTorch's"),
+    ),
+    Trap(
+        name="bound that no input reaches",
+        story="a Clip at 1000 where PyTorch has none: inputs are normal noise",
+        spec=RESHAPED,
+        tamper=tamper.after("y", "Clip", np.array(-1e3, np.float32), np.array(1e3, np.float32)),
+        verdict=OFF,
+        gap="only a case of the manifest with such values can tell",
+    ),
+    Trap(
+        name="weight of logits under a mask of -1e9",
+        story="beside a billion, an error of 1 is small: the logits are wrong all the same",
+        spec=MASKED,
+        tamper=tamper.weight("linear.bias", lambda array: array + np.float32(1.0)),
+        verdict=OFF,
+    ),
+)

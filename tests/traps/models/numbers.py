@@ -1,0 +1,296 @@
+"""Models at the edges of floating point, and those that are not the same twice."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class Tiny(nn.Module):
+    """Outputs of 1e-9."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x) * 1e-9
+
+
+class SomeNaN(nn.Module):
+    """The root of what is negative, on both sides."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.sqrt(x)
+
+
+class AllNaN(nn.Module):
+    """No number at all."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.sqrt(-1 - x * x)
+
+
+class SomeInf(nn.Module):
+    """Plus and minus infinity on both sides."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.where(x > 0.5, x / 0.0, x)
+
+
+class Deviation(nn.Module):
+    """NaN for a batch of 1, as PyTorch says."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x - x.std(dim=0)
+
+
+class HalfOverflow(nn.Module):
+    """Leaves the range of float16 on the way, where PyTorch rounds to infinity."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 300.0 * 300.0 / 300.0
+
+
+class Half(nn.Module):
+    """Weights and inputs in float16."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4).half()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x)
+
+
+class Noisy(nn.Module):
+    """Other numbers in each call."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.rand_like(x)
+
+
+class SeededNoise(nn.Module):
+    """The same random numbers in each call of PyTorch, others in the file."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        torch.manual_seed(1)
+        return x + torch.rand(x.shape)
+
+
+class Dropped(nn.Module):
+    """Dropout as a module: it is off in evaluation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.drop(x) + x
+
+
+class AlwaysDropped(nn.Module):
+    """Dropout as a function: it is on unless it is told."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.dropout(x, 0.5) + x
+
+
+class FreshWeights(nn.Module):
+    """A layer that is made in each call."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.Linear(4, 4)(x)
+
+
+class Normalised(nn.Module):
+    """BatchNorm with running figures that are not 0 and 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+        self.norm.running_mean = torch.tensor([0.5, -0.5, 1.0, 0.0])
+        self.norm.running_var = torch.tensor([2.0, 0.5, 1.0, 3.0])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(x)
+
+
+class CallCounter(nn.Module):
+    """A buffer counts the calls, and the output follows it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return x * self.calls
+
+
+class QuietCounter(nn.Module):
+    """A buffer counts the calls, and no output follows it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return x * 2
+
+
+class PythonCounter(nn.Module):
+    """A plain attribute counts the calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return x * self.calls
+
+
+class Remembers(nn.Module):
+    """Keeps a value of its first input for good."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.first is None:
+            self.first = x.mean()
+        return x + self.first
+
+
+class CachedTable(nn.Module):
+    """Makes its table in its first call: the same whatever it was called with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.table is None:
+            self.table = torch.linspace(0, 1, 4)
+        return x + self.table
+
+
+class WritesInput(nn.Module):
+    """Changes the caller's input, and returns it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.add_(1.0) * 2
+
+
+class WritesView(nn.Module):
+    """Changes a column by way of a view of it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * 1
+        column = y[:, 0]
+        column.mul_(3.0)
+        return y
+
+
+class WritesSlice(nn.Module):
+    """Overwrites a column."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x.clone()
+        y[:, 1] = 7.0
+        return y
+
+
+class WritesAt(nn.Module):
+    """Overwrites by index, which ONNX has from opset 11 on."""
+
+    def forward(self, x: Tensor, index: Tensor) -> Tensor:
+        y = x.clone()
+        y[:, index] = 7.0
+        return y
+
+
+class WritesEllipsis(nn.Module):
+    """The same by `[..., index]`."""
+
+    def forward(self, x: Tensor, index: Tensor) -> Tensor:
+        y = x.clone()
+        y[..., index] = 7.0
+        return y
+
+
+class ReadsAt(nn.Module):
+    """A column by its number, which may count from the end."""
+
+    def forward(self, x: Tensor, index: Tensor) -> Tensor:
+        return x[:, index]
+
+
+class ReadsLast(nn.Module):
+    """The last column."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * x[:, -1:]
+
+
+class Exponential(nn.Module):
+    """A large range in one output."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.exp(x * 5)
+
+
+class Softmaxed(nn.Module):
+    """Over the middle axis."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.softmax(x, dim=1)
+
+
+class LostNaN(nn.Module):
+    """Relu of NaN is NaN in PyTorch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(torch.sqrt(x)) + x
+
+
+class NoneFound(nn.Module):
+    """What lies above a bound that nothing reaches."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[x > 1000]
+
+
+class Masked(nn.Module):
+    """Logits, with a large negative number where the mask says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor, keep: Tensor) -> Tensor:
+        return self.linear(x).masked_fill(~keep, -1e9)
+
+
+class ByDtype(nn.Module):
+    """Computes something else in float64: that says nothing of rounding."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.sin(x) if x.dtype is torch.float64 else torch.cos(x)
+
+
+class Causal(nn.Module):
+    """Logits under a mask that never moves, of the lowest number that there is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        columns = torch.arange(4)
+        lowest = torch.finfo(torch.float32).min
+        return self.linear(x).masked_fill(columns > 1, lowest)

@@ -1,0 +1,196 @@
+"""Traps: numbers at the edge of floating point, and comparisons that could not fail.
+
+In: nothing. Out: `NUMBERS`.
+"""
+
+from __future__ import annotations
+
+from exporter.manifest import Axis, Tolerance
+from tests.traps.trap import (
+    DYNAMO,
+    SOUND,
+    Trap,
+    contract,
+    fill,
+    given,
+    inconclusive,
+    parity,
+    put_out,
+    structure,
+)
+
+_KEEP = given("keep", at="args[1]", dtype="bool", fill=fill("bernoulli"))
+_LABELS = put_out("label", "batch", dtype="int64")
+
+
+def _half(net: str, opset: int) -> Trap:
+    return Trap(
+        name=f"float16 at opset {opset}",
+        story="half precision has its own rounding",
+        spec=contract(
+            f"numbers.py:{net}",
+            opset,
+            inputs=(given(dtype="float16"),),
+            outputs=(put_out("y", "batch", 4, dtype="float16"),),
+        ),
+        verdict=SOUND,
+    )
+
+
+NUMBERS = (
+    Trap(
+        name="constant output",
+        story="whatever comes in, the same comes out",
+        spec=contract("outputs.py:Constant"),
+        verdict=inconclusive("power", "inputs of another seed give the very same 'y'"),
+    ),
+    Trap(
+        name="unconnected output",
+        story="the model does not use its input",
+        spec=contract(
+            "outputs.py:Unconnected",
+            inputs=(given("x", 3, 4),),
+            outputs=(put_out("y", 3, 4),),
+            axes=(),
+        ),
+        verdict=structure("signature", "inputs differ: the file has none, declared 1 (x)"),
+    ),
+    Trap(
+        name="integers that move",
+        story="a label that follows the input",
+        spec=contract("outputs.py:Labels", outputs=(_LABELS,)),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="integers that never move",
+        story="one label whatever comes in: a constant would pass",
+        spec=contract("outputs.py:SameLabels", outputs=(_LABELS,)),
+        verdict=inconclusive("power", "give the very same 'label'"),
+    ),
+    Trap(
+        name="constant beside integers that move",
+        story="the input was seen to matter, and the constant has its size",
+        spec=contract(
+            "outputs.py:LabelsAndTemperature",
+            outputs=(_LABELS, put_out("temperature", 1)),
+        ),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="tiny outputs, fixed tolerance",
+        story="outputs of 1e-9 are all within an atol of 1e-5",
+        spec=contract("numbers.py:Tiny", tolerance=Tolerance(atol=1e-5)),
+        verdict=inconclusive("power", "of its size may be off (atol 1e-05"),
+    ),
+    Trap(
+        name="tiny outputs, measured tolerance",
+        story="measured, the tolerance is tiny too",
+        spec=contract("numbers.py:Tiny"),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="tolerance as large as the output",
+        story="an atol of 1 on outputs around 1",
+        spec=contract("values.py:ItemKept", tolerance=Tolerance(atol=1.0)),
+        verdict=inconclusive("power", "a wrong file would pass"),
+    ),
+    Trap(
+        name="relative tolerance of 2",
+        story="0 would be within it",
+        spec=contract("values.py:ItemKept", tolerance=Tolerance(rtol=2.0)),
+        verdict=inconclusive("power", "a wrong file would pass"),
+    ),
+    Trap(
+        name="noise factor without limit",
+        story="a billion times PyTorch's own noise",
+        spec=contract("numbers.py:Exponential", tolerance=Tolerance(noise=1e9)),
+        verdict=inconclusive("power", "a wrong file would pass"),
+    ),
+    Trap(
+        name="large range",
+        story="from nearly 0 to thousands in one output",
+        spec=contract("numbers.py:Exponential"),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="NaN on both sides",
+        story="the root of what is negative",
+        spec=contract("numbers.py:SomeNaN"),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="Inf on both sides",
+        story="division by zero, with the sign of the numerator",
+        spec=contract("numbers.py:SomeInf"),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="nothing but NaN",
+        story="no element can be compared",
+        spec=contract("numbers.py:AllNaN"),
+        verdict=inconclusive("power", "output 'y' has no number but 0"),
+    ),
+    Trap(
+        name="NaN of a batch of 1",
+        story="the deviation of one row is NaN in PyTorch",
+        spec=contract("numbers.py:Deviation"),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="float16 overflow",
+        story="PyTorch rounds to infinity on the way, ONNX Runtime computes on in float32",
+        spec=contract(
+            "numbers.py:HalfOverflow",
+            inputs=(given(dtype="float16"),),
+            outputs=(put_out("y", "batch", 4, dtype="float16"),),
+        ),
+        verdict=parity("parity", "NaN or Inf differ"),
+    ),
+    _half("Half", 13),
+    _half("Half", DYNAMO),
+    Trap(
+        name="softmax over the middle",
+        story="opset 12 knows another Softmax than 13",
+        spec=contract(
+            "numbers.py:Softmaxed",
+            12,
+            inputs=(given("x", "batch", 3, 4),),
+            outputs=(put_out("y", "batch", 3, 4),),
+        ),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="NaN through Relu",
+        story="NaN in PyTorch, and in the file",
+        spec=contract("numbers.py:LostNaN"),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="nothing found",
+        story="no element comes out, so that none can be compared",
+        spec=contract(
+            "numbers.py:NoneFound",
+            outputs=(put_out("y", "found"),),
+            axes=(Axis(name="batch", example=3), Axis(name="found", example=None)),
+        ),
+        verdict=inconclusive("power", "output 'y' has no number but 0"),
+    ),
+    Trap(
+        name="logits under a mask of -1e9",
+        story="the large number is no measure of the small ones",
+        spec=contract("numbers.py:Masked", inputs=(given(), _KEEP)),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="logits under a fixed mask of the lowest number",
+        story="beside it they hardly move, and are not measured by it",
+        spec=contract("numbers.py:Causal"),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="another function in float64",
+        story="the difference is no rounding: the tolerance is then torch.testing's",
+        spec=contract("numbers.py:ByDtype"),
+        verdict=SOUND,
+    ),
+)

@@ -1,0 +1,101 @@
+"""The real worker in this process, on one trap.
+
+In: a `Trap` and an empty folder. Out: the `Record` of its cell, as the worker wrote it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from exporter.checks.protocol import Subject
+from exporter.job import Job, JobFolder, OpsetJob, Reference
+from exporter.manifest import Device, ModelSpec
+from exporter.plan import route_of
+from exporter.record import Record
+from exporter.worker.drive import drive
+from exporter.worker.prove import Common, Seconds, prove_on, prove_structure
+from tests.traps.trap import ROOT, Trap
+
+CPU = Device(name="cpu", runtime="onnxruntime", providers=("CPUExecutionProvider",))
+
+
+def record_of(trap: Trap, folder: Path) -> Record:
+    """Exports the model of a trap, or tampers with a copy of its file, and proves it."""
+    if trap.tamper is None:
+        (record,) = export(trap.spec, folder)
+        return record
+    copy = folder / "copy"
+    shutil.copytree(_sound(trap.spec), copy)
+    trap.tamper(JobFolder(copy).model(trap.opset))
+    return prove(trap.spec, copy)
+
+
+def export(spec: ModelSpec, folder: Path) -> tuple[Record, ...]:
+    """One model at its opsets on the CPU, by the order of work of a real run."""
+    opsets = (
+        OpsetJob(opset=opset, route=route_of(spec, opset), devices=(CPU,)) for opset in spec.opsets
+    )
+    job = Job(
+        spec=spec,
+        root=str(ROOT),
+        build=str(folder.parent),
+        folder=str(folder),
+        opsets=tuple(opsets),
+    )
+    with _own_streams(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a worker prints them into its log
+        drive(job)
+    records = JobFolder(folder).read_records().values()
+    return tuple(sorted(records, key=lambda record: record.cell.sort_key))
+
+
+def prove(spec: ModelSpec, folder: Path) -> Record:
+    """The checks alone, on a file that lies there with what PyTorch said."""
+    (opset,) = spec.opsets
+    files = JobFolder(folder)
+    reference = Reference.model_validate_json(files.reference.read_bytes())
+    subject = Subject(folder=files, opset=opset, spec=spec, reference=reference)
+    common = Common(route=route_of(spec, opset), log="")
+    return prove_on(CPU, subject, prove_structure(subject), common, Seconds())
+
+
+#: Keeps the folders of `_sound` until the process ends.
+_KEPT: list[TemporaryDirectory[str]] = []
+
+
+def _sound(spec: ModelSpec) -> Path:
+    """The folder of a model that passes, exported once for all that is done to its file."""
+    return _exported(spec.to_json())
+
+
+@cache
+def _exported(text: str) -> Path:
+    spec = ModelSpec.model_validate_json(text)
+    _KEPT.append(TemporaryDirectory(prefix="trap-"))
+    folder = Path(_KEPT[-1].name) / "sound"
+    (record,) = export(spec, folder)
+    if record.status.is_red:
+        raise AssertionError(f"{spec.source} is not sound to begin with: {record.message}")
+    return folder
+
+
+@contextmanager
+def _own_streams() -> Iterator[None]:
+    """Descriptors 1 and 2 as they were: the worker sends them to its log."""
+    kept = {number: os.dup(number) for number in (1, 2)}
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, copy in kept.items():
+            os.dup2(copy, number)
+            os.close(copy)

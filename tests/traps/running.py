@@ -1,0 +1,22 @@
+"""Traps as parameters of a test, by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from _pytest.mark import ParameterSet
+
+from tests.traps.trap import Trap
+
+
+def parameters(traps: Iterable[Trap]) -> list[ParameterSet]:
+    """One each; those with a gap have to fail, so that a gap that closes is noticed."""
+    return [
+        pytest.param(
+            trap,
+            id=trap.name,
+            marks=[pytest.mark.xfail(reason=trap.gap, strict=True)] if trap.gap else [],
+        )
+        for trap in traps
+    ]

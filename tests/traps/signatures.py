@@ -1,0 +1,257 @@
+"""Traps: what a model takes and returns.
+
+In: nothing. Out: `SIGNATURES`.
+"""
+
+from __future__ import annotations
+
+from exporter.record import Stage, Status
+from tests.traps.trap import (
+    DYNAMO,
+    SOUND,
+    Trap,
+    Verdict,
+    contract,
+    fill,
+    given,
+    parity,
+    put_out,
+    refused,
+    structure,
+)
+
+_EXTRA = {"inputs": (given(), given("extra", at="args[1]"))}
+
+
+def _pair(first: str, second: str) -> dict[str, object]:
+    return {"outputs": (put_out(first, "batch", 4), put_out(second, "batch", 4))}
+
+
+def _wrong_source(says: str) -> Verdict:
+    return Verdict(status=Status.FAIL, stage=Stage.SOURCE, says=says)
+
+
+SIGNATURES = (
+    Trap(
+        name="dict output",
+        story="its values in the order of its keys",
+        spec=contract("outputs.py:Dictionary", **_pair("double", "back")),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="dict output under dynamo",
+        story="its values in the order of its keys",
+        spec=contract("outputs.py:Dictionary", DYNAMO, **_pair("double", "back")),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="dict output in another order",
+        story="the keys are the declared names, and would each name the other's value",
+        spec=contract("outputs.py:Dictionary", **_pair("back", "double")),
+        verdict=_wrong_source("in another order"),
+    ),
+    Trap(
+        name="str output",
+        story="a str vanishes from a graph",
+        spec=contract("outputs.py:Text"),
+        verdict=_wrong_source("['kind']: str); only tensors"),
+    ),
+    Trap(
+        name="number output",
+        story="a Python number vanishes from a graph",
+        spec=contract("outputs.py:Number", **_pair("y", "n")),
+        verdict=_wrong_source("[1]: int); only tensors"),
+    ),
+    Trap(
+        name="None output",
+        story="None is no output, and the declared one is there",
+        spec=contract("outputs.py:Nothing"),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="None output under dynamo",
+        story="None is no output, and the declared one is there",
+        spec=contract("outputs.py:Nothing", DYNAMO),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="None output that was declared",
+        story="two are declared and one of them is None",
+        spec=contract("outputs.py:Nothing", **_pair("y", "cache")),
+        verdict=_wrong_source("the model returns 1 outputs"),
+    ),
+    Trap(
+        name="nested outputs",
+        story="flattened in order",
+        spec=contract(
+            "outputs.py:Nested",
+            outputs=(
+                put_out("a", "batch", 4),
+                put_out("b", "batch", 4),
+                put_out("c", "batch", 4),
+            ),
+        ),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="named tuple",
+        story="flattened in order",
+        spec=contract("outputs.py:NamedPair", **_pair("first", "second")),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="too few outputs declared",
+        story="a third output would ship unseen",
+        spec=contract("outputs.py:Nested", **_pair("a", "b")),
+        verdict=_wrong_source("the model returns 3 outputs"),
+    ),
+    Trap(
+        name="too many outputs declared",
+        story="a promised output does not exist",
+        spec=contract("values.py:ItemKept", **_pair("a", "b")),
+        verdict=_wrong_source("the model returns 1 outputs"),
+    ),
+    Trap(
+        name="one tensor as two outputs",
+        story="both names have it",
+        spec=contract("outputs.py:Twice", **_pair("a", "b")),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="one tensor as two outputs under dynamo",
+        story="both names have it",
+        spec=contract("outputs.py:Twice", DYNAMO, **_pair("a", "b")),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="input as an output",
+        story="the input keeps its name, the output has its own",
+        spec=contract("outputs.py:Through", **_pair("copy", "double")),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="input as an output under dynamo",
+        story="the input keeps its name, the output has its own",
+        spec=contract("outputs.py:Through", DYNAMO, **_pair("copy", "double")),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="ignored input",
+        story="TorchScript drops an input that nothing uses",
+        spec=contract("outputs.py:Ignores", **_EXTRA),
+        verdict=structure("signature", "inputs differ: the file has 1 (x), declared 2 (x, extra)"),
+    ),
+    Trap(
+        name="ignored input under dynamo",
+        story="dynamo keeps it in the list alone",
+        spec=contract("outputs.py:Ignores", DYNAMO, **_EXTRA),
+        verdict=structure("signature", "the graph ignores input 'extra'"),
+    ),
+    Trap(
+        name="inputs swapped in the contract",
+        story="declared the other way round: they are then each other's",
+        spec=contract(
+            "outputs.py:Difference",
+            inputs=(given("left", at="args[1]"), given("right", at="args[0]")),
+            **_pair("a", "b"),
+        ),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="wrong dtype declared",
+        story="float64 is declared, float32 comes out",
+        spec=contract("values.py:ItemKept", outputs=(put_out("y", "batch", 4, dtype="float64"),)),
+        verdict=structure("signature", "output 'y' is float32, declared float64"),
+    ),
+    Trap(
+        name="float64 constant",
+        story="it makes the output float64",
+        spec=contract("outputs.py:Doubled"),
+        verdict=structure("signature", "output 'y' is float64, declared float32"),
+    ),
+    Trap(
+        name="float64 constant under dynamo",
+        story="it makes the output float64",
+        spec=contract("outputs.py:Doubled", DYNAMO),
+        verdict=structure("signature", "output 'y' is float64, declared float32"),
+    ),
+    Trap(
+        name="float64 constant inside",
+        story="the result is cast back",
+        spec=contract("outputs.py:DoubledInside"),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="wrong size declared",
+        story="5 columns are declared, 4 come out",
+        spec=contract("values.py:ItemKept", outputs=(put_out("y", "batch", 5),)),
+        verdict=structure("signature", "dimension 1 of output 'y' is 4, declared 5"),
+    ),
+    Trap(
+        name="wrong rank declared",
+        story="three dimensions are declared, two come out",
+        spec=contract("values.py:ItemKept", outputs=(put_out("y", "batch", 1, 4),)),
+        verdict=structure("signature", "output 'y' is [batch, 4], declared [batch, 1, 4]"),
+    ),
+    Trap(
+        name="fixed axis declared dynamic",
+        story="the output has 3 rows whatever the batch is",
+        spec=contract("outputs.py:Unconnected", DYNAMO),
+        verdict=structure("signature", "axis 'batch' of output 'y' is fixed at 3"),
+    ),
+    Trap(
+        name="integers beside floats",
+        story="indices are equal, values are near",
+        spec=contract(
+            "outputs.py:Best",
+            outputs=(put_out("value", "batch", 2), put_out("index", "batch", 2, dtype="int64")),
+        ),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="truth values",
+        story="bool comes in and goes out",
+        spec=contract(
+            "outputs.py:Mask",
+            inputs=(
+                given(),
+                given("keep", at="args[1]", dtype="bool", fill=fill("bernoulli")),
+            ),
+            outputs=(put_out("y", "batch", 4), put_out("gone", "batch", 4, dtype="bool")),
+        ),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="bytes",
+        story="uint8 comes in",
+        spec=contract(
+            "outputs.py:Bytes",
+            inputs=(given(dtype="uint8", fill=fill("randint", low=0, high=256)),),
+        ),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="model that cannot be built",
+        story="its constructor raises",
+        spec=contract("sizes.py:Table"),
+        verdict=refused(Stage.SOURCE, "missing 1 required positional argument: 'length'"),
+    ),
+    Trap(
+        name="training mode exported for evaluation",
+        story="the option says EVAL, the contract says train",
+        spec=contract("numbers.py:Normalised", 14, mode="train", options={"training": "EVAL"}),
+        verdict=parity("parity", "output 'y': error"),
+    ),
+    Trap(
+        name="evaluation exported for training",
+        story="the option says TRAINING, the contract says eval",
+        spec=contract("numbers.py:Normalised", 14, options={"training": "TRAINING"}),
+        verdict=parity("parity", "output 'y': error"),
+    ),
+    Trap(
+        name="BatchNorm in evaluation",
+        story="running figures are in the file",
+        spec=contract("numbers.py:Normalised"),
+        verdict=SOUND,
+    ),
+)

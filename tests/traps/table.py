@@ -1,0 +1,75 @@
+"""Every trap, and the page that shows them to a reader.
+
+In: the tables. Out: `GROUPS`, `ALL`, and `page()`, the text of `docs/traps.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.traps import data, graphs, headers, numbers, signatures, sizes, states, values
+from tests.traps.trap import ROOT, Trap
+
+PAGE = ROOT / "docs" / "traps.md"
+
+#: By heading, in the order of the page.
+GROUPS: dict[str, tuple[Trap, ...]] = {
+    "Values that stay in the file": values.VALUES,
+    "Sizes that stay in the file": sizes.SIZES,
+    "What goes in and out": signatures.SIGNATURES,
+    "Numbers at the edge": numbers.NUMBERS,
+    "Chance and state": states.STATES,
+    "Graphs that were changed": graphs.GRAPHS,
+    "Weights that were changed": graphs.WEIGHTS,
+    "Headers and signatures that were changed": headers.HEADERS,
+    "Data beside the file": data.DATA,
+}
+ALL = tuple(trap for traps in GROUPS.values() for trap in traps)
+#: Models that must be green, whatever their seed.
+TWINS = tuple(trap for trap in ALL if trap.is_sound and trap.tamper is None)
+
+_HEAD = """# Traps
+
+Models and files that look right and are not, with the one verdict that is right for each; and
+their sound twins, which have to be green. `tests/traps/` runs them all and holds every record
+against this table. The page is written from the same table: `python -m tests.traps`.
+
+{traps} traps, {twins} sound twins. **{gaps} of the traps are not caught yet**: what is right stands
+in their row, and why it is not seen.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join([*_lines()]) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    twins = sum(trap.is_sound for trap in ALL)
+    gaps = sum(bool(trap.gap) for trap in ALL)
+    yield _HEAD.format(traps=len(ALL) - twins, twins=twins, gaps=gaps)
+    for heading, traps in GROUPS.items():
+        yield f"## {heading}\n"
+        yield "| trap | what is so | made | right verdict | where | its message says |"
+        yield "|---|---|---|---|---|---|"
+        for trap in traps:
+            yield _row(trap)
+        yield ""
+
+
+def _row(trap: Trap) -> str:
+    verdict = trap.verdict
+    where = " / ".join(str(part) for part in (verdict.stage, verdict.check) if part)
+    exporter = "dynamo" if trap.opset >= 18 else "TorchScript"
+    made = f"{exporter} {trap.opset}{', changed' if trap.tamper else ''}"
+    story = f"{trap.story}. **Not caught yet:** {trap.gap}" if trap.gap else trap.story
+    says = f"`{verdict.says}`" if verdict.says else ""
+    cells = (trap.name, story, made, str(verdict.status), where, says)
+    return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
+
+
+def write() -> Path:
+    """Writes the page."""
+    PAGE.write_text(page(), encoding="utf-8")
+    return PAGE

@@ -1,0 +1,257 @@
+"""Ways to spoil an exported file, or what lies beside it.
+
+In: the path of a `.onnx` file. Out: nothing; the file is another one then.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+from tests.traps.trap import Tamper
+
+Edit = Callable[[ModelProto], object]
+Array = np.ndarray[Any, Any]
+
+
+def edited(edit: Edit) -> Tamper:
+    """Reads the file without its data, changes it and writes it back."""
+
+    def tamper(path: Path) -> None:
+        model = onnx.load(path, load_external_data=False)
+        edit(model)
+        path.write_bytes(model.SerializeToString(deterministic=True))
+
+    return tamper
+
+
+def node(model: ModelProto, operator: str, index: int = 0) -> NodeProto:
+    """The first node of an operator, or a later one."""
+    found = [item for item in model.graph.node if item.op_type == operator]
+    return found[index]
+
+
+def attribute(operator: str, name: str, value: object, index: int = 0) -> Tamper:
+    """Another value for an attribute."""
+
+    def edit(model: ModelProto) -> None:
+        target = node(model, operator, index)
+        kept = [item for item in target.attribute if item.name != name]
+        del target.attribute[:]
+        target.attribute.extend([*kept, helper.make_attribute(name, value)])
+
+    return edited(edit)
+
+
+def weight(name: str, change: Callable[[Array], Array]) -> Tamper:
+    """Another value for an initializer; `name` is the end of its name."""
+
+    def edit(model: ModelProto) -> None:
+        target = _initializer(model, name)
+        changed = change(numpy_helper.to_array(target).copy())
+        target.CopyFrom(numpy_helper.from_array(changed, target.name))
+
+    return edited(edit)
+
+
+def one_element(by: float) -> Callable[[Array], Array]:
+    """Adds to the first element."""
+
+    def change(array: Array) -> Array:
+        array.flat[0] += by
+        return array
+
+    return change
+
+
+def last_row(by: float) -> Callable[[Array], Array]:
+    """Adds to the last row."""
+
+    def change(array: Array) -> Array:
+        array[-1] += by
+        return array
+
+    return change
+
+
+def constant(value: float, new: float) -> Tamper:
+    """Another number for a scalar, wherever it is stored."""
+
+    def edit(model: ModelProto) -> None:
+        tensors = [*model.graph.initializer]
+        tensors += [
+            item.t for n in model.graph.node for item in n.attribute if item.name == "value"
+        ]
+        found = [t for t in tensors if _is_close(numpy_helper.to_array(t), value)]
+        for tensor in found:
+            dtype = numpy_helper.to_array(tensor).dtype
+            tensor.CopyFrom(numpy_helper.from_array(np.asarray(new, dtype), tensor.name))
+        assert found, f"nothing stores {value}"
+
+    return edited(edit)
+
+
+def swap_weights(one: str, other: str) -> Tamper:
+    """Each has the other's values."""
+
+    def edit(model: ModelProto) -> None:
+        first, second = _initializer(model, one), _initializer(model, other)
+        first.name, second.name = second.name, first.name
+
+    return edited(edit)
+
+
+def skip(operator: str, index: int = 0) -> Tamper:
+    """Leaves out a node: what it read stands for what it wrote."""
+
+    def edit(model: ModelProto) -> None:
+        target = node(model, operator, index)
+        for item in model.graph.node:
+            for place, name in enumerate(item.input):
+                if name == target.output[0]:
+                    item.input[place] = target.input[0]
+        model.graph.node.remove(target)
+
+    return edited(edit)
+
+
+def replace(operator: str, by: str, index: int = 0) -> Tamper:
+    """Another operator in the place of one."""
+
+    def edit(model: ModelProto) -> None:
+        target = node(model, operator, index)
+        target.op_type = by
+        del target.attribute[:]
+
+    return edited(edit)
+
+
+def after(output: str, operator: str, *constants: Array, **attributes: object) -> Tamper:
+    """One more node between the graph and an output."""
+
+    def edit(model: ModelProto) -> None:
+        for item in model.graph.node:
+            for place, name in enumerate(item.output):
+                if name == output:
+                    item.output[place] = "before"
+        names = [f"extra_{place}" for place in range(len(constants))]
+        for name, array in zip(names, constants, strict=True):
+            model.graph.initializer.append(numpy_helper.from_array(array, name))
+        model.graph.node.append(
+            helper.make_node(operator, ["before", *names], [output], **attributes)
+        )
+
+    return edited(edit)
+
+
+def swap_names(one: str, other: str) -> Tamper:
+    """Every use of one name becomes the other, but the signature stays as it was."""
+    names = {one: other, other: one}
+
+    def edit(model: ModelProto) -> None:
+        for item in model.graph.node:
+            item.input[:] = [names.get(name, name) for name in item.input]
+            item.output[:] = [names.get(name, name) for name in item.output]
+
+    return edited(edit)
+
+
+def data_file(path: Path) -> Path:
+    """The one file of weights beside a model."""
+    (found,) = path.parent.glob("weights-*.data")
+    return found
+
+
+def locations(place: str) -> Tamper:
+    """Every weight outside is said to lie there."""
+
+    def edit(model: ModelProto) -> None:
+        for tensor in model.graph.initializer:
+            for entry in tensor.external_data:
+                if entry.key == "location":
+                    entry.value = place
+
+    return edited(edit)
+
+
+def entries(key: str, change: Callable[[int], int]) -> Tamper:
+    """Another offset or length for each weight outside."""
+
+    def edit(model: ModelProto) -> None:
+        for tensor in model.graph.initializer:
+            for entry in tensor.external_data:
+                if entry.key == key:
+                    entry.value = str(change(int(entry.value)))
+
+    return edited(edit)
+
+
+def swap_offsets(model: ModelProto) -> None:
+    """Two weights of one size read each other's bytes."""
+    first, second = [t for t in model.graph.initializer if t.external_data]
+    kept = list(first.external_data)
+    del first.external_data[:]
+    first.external_data.extend(second.external_data)
+    del second.external_data[:]
+    second.external_data.extend(kept)
+
+
+def data_missing(path: Path) -> None:
+    """Takes the weights away."""
+    data_file(path).unlink()
+
+
+def data_truncated(path: Path) -> None:
+    """Cuts the end of the weights off."""
+    data = data_file(path)
+    os.truncate(data, data.stat().st_size - 4)
+
+
+def data_linked(path: Path) -> None:
+    """A symbolic link in the place of the weights."""
+    data = data_file(path)
+    elsewhere = path.parent / "elsewhere"
+    data.rename(elsewhere)
+    data.symlink_to(elsewhere)
+
+
+def data_hard_linked(path: Path) -> None:
+    """A second name for the weights."""
+    data = data_file(path)
+    data.with_name("second").hardlink_to(data)
+
+
+def data_absolute(path: Path) -> None:
+    """The weights by their whole path."""
+    locations(str(data_file(path)))(path)
+
+
+def data_above(path: Path) -> None:
+    """The weights in the folder above."""
+    data = data_file(path)
+    shutil.copy(data, path.parent.parent / data.name)
+    locations(f"../{data.name}")(path)
+
+
+def data_flipped(path: Path) -> None:
+    """One bit of the weights."""
+    data = data_file(path)
+    content = bytearray(data.read_bytes())
+    content[3] ^= 0x01
+    data.write_bytes(content)
+
+
+def _initializer(model: ModelProto, name: str) -> TensorProto:
+    (found,) = [item for item in model.graph.initializer if item.name.endswith(name)]
+    return found
+
+
+def _is_close(array: Array, value: float) -> bool:
+    return array.ndim == 0 and bool(abs(float(array) - value) < 1e-6 * abs(value))

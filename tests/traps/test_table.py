@@ -1,0 +1,45 @@
+"""The table itself: large enough, each name once, and on the page as it is."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from exporter.record import CellId, Record, Stage, Status
+from tests.traps.table import ALL, PAGE, TWINS, page
+from tests.traps.trap import Verdict, parity
+
+
+def test_the_page_is_current() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m tests.traps`"
+
+
+def test_there_are_enough_traps_and_twins() -> None:
+    assert sum(not trap.is_sound for trap in ALL) >= 60
+    assert len(TWINS) >= 40
+
+
+def test_each_name_stands_once() -> None:
+    assert [name for name, count in Counter(trap.name for trap in ALL).items() if count > 1] == []
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        parity("axes", "batch=7"),
+        parity("values", "batch=8"),
+        Verdict(status=Status.PASS),
+        Verdict(status=Status.FAIL, stage=Stage.STRUCTURE, check="values", says="batch=7"),
+    ],
+)
+def test_another_verdict_is_a_difference(verdict: Verdict) -> None:
+    record = Record(
+        cell=CellId(model="trap", opset=13, device="cpu"),
+        status=Status.FAIL,
+        stage=Stage.PARITY,
+        check="values",
+        message="batch=7: output 'y': error",
+    )
+    assert verdict.differences(record)
+    assert parity("values", "batch=7").differences(record) == []

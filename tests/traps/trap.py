@@ -1,0 +1,134 @@
+"""What a trap is: a contract that is broken, or a file that was, and the one verdict that is right.
+
+In: nothing. Out: `Trap`, `Verdict`, and words to write tables of them with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from exporter.manifest import Axis, ModelSpec
+from exporter.record import Record, Stage, Status
+from tests.worker.contracts import fill, given, put_out
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Changes the exported file, or what lies beside it.
+Tamper = Callable[[Path], None]
+
+TORCHSCRIPT = 13
+DYNAMO = 18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the record of the cell has to say."""
+
+    status: Status
+    stage: Stage | None = None
+    check: str | None = None
+    says: str = ""
+    """A part of the message."""
+
+    def differences(self, record: Record) -> list[str]:
+        """Where a record says something else."""
+        pairs = [
+            ("status", self.status, record.status),
+            ("stage", self.stage, record.stage),
+            ("check", self.check, record.check),
+        ]
+        found = [f"{what}: {is_}, right is {right}" for what, right, is_ in pairs if right != is_]
+        if self.says not in record.message:
+            found.append(f"the message lacks '{self.says}'")
+        return [*found, record.message] if found else []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trap:
+    """One cell, and what is right to say about it."""
+
+    name: str
+    story: str
+    """What is wrong, or why nothing is: one sentence for the table."""
+    spec: ModelSpec
+    verdict: Verdict
+    tamper: Tamper | None = None
+    gap: str = ""
+    """Why the right verdict is not given yet; empty where it is."""
+
+    @property
+    def opset(self) -> int:
+        """The one opset of the contract."""
+        return self.spec.opsets[0]
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether it must be green."""
+        return self.verdict.status is Status.PASS
+
+
+SOUND = Verdict(status=Status.PASS)
+
+
+def structure(check: str, says: str) -> Verdict:
+    """The file itself breaks a promise."""
+    return Verdict(status=Status.FAIL, stage=Stage.STRUCTURE, check=check, says=says)
+
+
+def parity(check: str, says: str) -> Verdict:
+    """The file computes something else."""
+    return Verdict(status=Status.FAIL, stage=Stage.PARITY, check=check, says=says)
+
+
+def inconclusive(check: str, says: str) -> Verdict:
+    """Nothing that is computed proves anything."""
+    return Verdict(status=Status.INCONCLUSIVE, stage=Stage.PARITY, check=check, says=says)
+
+
+def refused(stage: Stage, says: str) -> Verdict:
+    """A stage raised."""
+    return Verdict(status=Status.ERROR, stage=stage, says=says)
+
+
+def contract(source: str, opset: int = TORCHSCRIPT, **changes: object) -> ModelSpec:
+    """A contract of one input and one output, both `[batch, 4]`, unless changed.
+
+    Args:
+        source: `loops.py:Turns`, a model in `models/`.
+        opset: The one opset; 18 and up are dynamo's, below is TorchScript's.
+        changes: Other fields of the contract.
+    """
+    values: dict[str, object] = {
+        "id": "trap",
+        # At the root, so that a model file has one name, here and in the tests.
+        "manifest": "traps.toml",
+        "line": 1,
+        "source": f"tests/traps/models/{source}",
+        "opsets": (opset,),
+        "devices": ("cpu",),
+        "inputs": (given(),),
+        "outputs": (put_out("y", "batch", 4),),
+        "axes": (Axis(name="batch", example=3),),
+        "timeout": 60.0,
+    }
+    return ModelSpec.model_validate(values | changes)
+
+
+__all__ = [
+    "DYNAMO",
+    "ROOT",
+    "SOUND",
+    "TORCHSCRIPT",
+    "Tamper",
+    "Trap",
+    "Verdict",
+    "contract",
+    "fill",
+    "given",
+    "inconclusive",
+    "parity",
+    "put_out",
+    "refused",
+    "structure",
+]
