@@ -57,15 +57,14 @@ def draw(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
             fill = item.fill
             if item.name in values:
                 fill = Fill(kind="value", value=values[item.name])
-            is_other = item.name == chosen.redrawn
             generator = torch.Generator().manual_seed(_seed(spec.seed, index, is_other=False))
             tensor = _filled(item, fill, shape, generator, python)
-            if is_other:
+            if item.name == chosen.redrawn:
                 generator.manual_seed(_seed(spec.seed, index, is_other=True))
                 other = across(fill, tensor, generator)
                 if other is None and fill.is_random:
                     other = _filled(item, fill, shape, generator, python)
-                tensor = altered(tensor) if other is None else other
+                tensor = altered(tensor, upwards=chosen.upwards) if other is None else other
             if tuple(tensor.shape) != shape or tensor.dtype != torch_dtype(item.dtype):
                 raise Failure(
                     Stage.SOURCE,

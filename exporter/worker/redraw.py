@@ -38,8 +38,15 @@ def across(fill: Fill, declared: torch.Tensor, generator: torch.Generator) -> to
     return None if torch.equal(other, declared) else other
 
 
-def altered(tensor: torch.Tensor) -> torch.Tensor:
-    """Other values where no seed gives them, near the given ones: most indices stay in range."""
+def altered(tensor: torch.Tensor, *, upwards: bool = False) -> torch.Tensor:
+    """Other values where no seed gives them, near the given ones: most indices stay in range.
+
+    Args:
+        tensor: The declared values.
+        upwards: Larger integers instead, in range or not.
+    """
+    if upwards:
+        return tensor + 2
     flipped = tensor.flatten().flip(0).reshape(tensor.shape)
     if not torch.equal(flipped, tensor):
         return flipped

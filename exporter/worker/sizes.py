@@ -30,6 +30,8 @@ class InputSet:
     case: Case | None = None
     redrawn: str = ""
     """The input that gets other values than in the declared set."""
+    upwards: bool = False
+    """Whether these are larger integers; PyTorch may refuse them."""
 
 
 def input_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
@@ -50,6 +52,16 @@ def input_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
     for item in spec.inputs:
         name = f"other {item.name}"
         sets.append(InputSet(name=name, kind="values", sizes=declared, redrawn=item.name))
+        if not item.fill.is_random and "int" in item.dtype:
+            # One turn less of a loop may add nothing; two turns more are another matter.
+            larger = InputSet(
+                name=f"larger {item.name}",
+                kind="values",
+                sizes=declared,
+                redrawn=item.name,
+                upwards=True,
+            )
+            sets.append(larger)
     return tuple(sets)
 
 

@@ -76,3 +76,17 @@ def test_fixed_values_are_altered() -> None:
     assert altered(torch.tensor([0])).tolist() == [1]
     assert altered(torch.tensor([-1])).tolist() == [0]
     assert altered(torch.tensor([True])).tolist() == [False]
+
+
+def test_larger_integers_are_two_above() -> None:
+    assert altered(torch.tensor(5), upwards=True).item() == 7
+    assert altered(torch.arange(3), upwards=True).tolist() == [2, 3, 4]
+
+
+def test_a_fixed_integer_is_tried_below_and_above() -> None:
+    count = given("n", at="args[1]", shape=(), dtype="int64", fill=fill("value", value=5))
+    spec = contract("Affine", inputs=(given("x", 4), count), axes=())
+    sets = {chosen.name: chosen for chosen in input_sets(spec)}
+    assert list(sets) == ["declared", "other x", "other n", "larger n"]
+    values = {name: int(draw(spec, chosen, ROOT)["n"]) for name, chosen in sets.items()}
+    assert values == {"declared": 5, "other x": 5, "other n": 4, "larger n": 7}
