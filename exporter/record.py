@@ -156,6 +156,8 @@ class Allowed(Value):
     rtol: float | None = None
     exact: bool = False
     """Whether the error is counted from float64's output and not from PyTorch's own."""
+    scale: float | None = None
+    """Elements beyond it may be off in proportion to their size; None: `atol` holds for all."""
 
 
 class Culprit(StrEnum):

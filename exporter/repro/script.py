@@ -115,8 +115,13 @@ def _limits(record: Record, reference: Reference) -> list[dict[str, object]]:
 
 def _limit(allowed: Allowed) -> dict[str, object]:
     if allowed.atol is None:
-        return {"atol": 0.0, "rtol": 0.0, "exact": False}
-    return {"atol": allowed.atol, "rtol": allowed.rtol or 0.0, "exact": allowed.exact}
+        return {"atol": 0.0, "rtol": 0.0, "exact": False, "scale": None}
+    return {
+        "atol": allowed.atol,
+        "rtol": allowed.rtol or 0.0,
+        "exact": allowed.exact,
+        "scale": allowed.scale,
+    }
 
 
 def _entry(spec: ModelSpec, root: Path) -> str:

@@ -6,6 +6,7 @@ question once more, by the same code: is it right now?
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ from exporter.checks.against import hold_samples
 from exporter.checks.comparison import Array, scale_of
 from exporter.checks.protocol import Subject
 from exporter.checks.samples import SampleData, read_sample
-from exporter.checks.tolerance import is_float, is_measured, limit_of
+from exporter.checks.tolerance import Limit, is_float, is_measured, limit_of
 from exporter.job import Sample
 from exporter.record import Allowed, CheckResult, Status
 from exporter.runtimes import Session
@@ -64,10 +65,11 @@ class Trials:
         exact = self.data.exact[index]
         usable = exact is not None and exact.shape == output.shape
         if not usable or exact is None or not is_measured(subject, index, self._device):
-            limit = limit_of(subject, index, self._device, scale_of(output), exact=False)
-            return Allowed(atol=limit.atol, rtol=limit.rtol)
+            return _as_allowed(
+                limit_of(subject, index, self._device, scale_of(output), exact=False)
+            )
         limit = limit_of(subject, index, self._device, scale_of(exact))
-        return Allowed(atol=limit.atol, rtol=limit.rtol, exact=True)
+        return _as_allowed(limit, exact=True)
 
 
 class Replay:
@@ -100,6 +102,11 @@ def distance(one: Sequence[Array], other: Sequence[Array]) -> float:
     if len(one) != len(other):
         return float(np.inf)
     return max((apart(a, b) for a, b in zip(one, other, strict=True)), default=0.0)
+
+
+def _as_allowed(limit: Limit, *, exact: bool = False) -> Allowed:
+    scale = limit.scale if math.isfinite(limit.scale) else None
+    return Allowed(atol=limit.atol, rtol=limit.rtol, exact=exact, scale=scale)
 
 
 def _hold(sample: Sample, subject: Subject, session: Session, device: str) -> CheckResult:

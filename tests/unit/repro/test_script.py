@@ -107,8 +107,8 @@ def test_the_bound_is_the_checks_own_where_the_record_has_it() -> None:
     )
     known = script_of(make_spec(), make_record("alexnet/17/cpu", "fail", blame=blame))
     assert assigned(known)["LIMITS"] == [
-        {"atol": 0.5, "rtol": 0.0, "exact": True},
-        {"atol": 0.0, "rtol": 0.0, "exact": False},
+        {"atol": 0.5, "rtol": 0.0, "exact": True, "scale": None},
+        {"atol": 0.0, "rtol": 0.0, "exact": False, "scale": None},
     ]
     unknown = script_of(make_spec(), make_record("alexnet/17/cpu"))
     (limit,) = assigned(unknown)["LIMITS"]
