@@ -5,6 +5,7 @@ In: a `Record`. Out: `Reasons`: sentences and rows for the page, and a line for 
 
 from __future__ import annotations
 
+import math
 import shlex
 from dataclasses import dataclass
 
@@ -58,14 +59,17 @@ def reasons_of(record: Record) -> Reasons:
 
 
 def first_of(first: Divergence) -> str:
-    """`Gemm node_linear_5 (models/net.py:12): error ≤ 1e-6 before it, 0.07 after it`."""
+    """`Gemm node_linear_5 (net.py:12): against PyTorch, ≤ 1e-6 before it and 0.07 …`."""
     source = f" ({first.source})" if first.source else ""
     among = f", or one of the {first.suspects - 1} nodes before it" if first.suspects > 1 else ""
-    before = figures.magnitude(first.error_before) if first.error_before else "none"
-    after = figures.two_digits(first.error_after)
+    before = figures.magnitude(first.error_before) if first.error_before else "no error"
+    if math.isinf(first.error_after):
+        after = "another shape, NaN or Inf"
+    else:
+        after = f"{figures.two_digits(first.error_after)} of the scale"
     return (
-        f"{first.operator} {first.node}{source}{among}: of the scale of {first.against}, "
-        f"error {before} before it and {after} after it"
+        f"{first.operator} {first.node}{source}{among}: "
+        f"against {first.against}, {before} before it and {after} after it"
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from exporter.record import Blame, Culprit, Divergence, MissingOperator, Record, Stage
@@ -35,13 +37,13 @@ def wrong() -> Record:
 
 
 def test_the_first_node_is_a_sentence_that_machines_agree_on() -> None:
-    told = "error ≤ 1e-6 before it and 0.072 after it"
-    assert first_of(FIRST) == (
-        f"Gemm node_linear_5 (models/net.py:12): of the scale of PyTorch, {told}"
-    )
+    told = "against PyTorch, ≤ 1e-6 before it and 0.072 of the scale after it"
+    assert first_of(FIRST) == f"Gemm node_linear_5 (models/net.py:12): {told}"
     vague = FIRST.model_copy(update={"suspects": 3, "source": "", "error_before": 0.0})
-    assert first_of(vague).startswith("Gemm node_linear_5, or one of the 2 nodes before it: of ")
-    assert "error none before it" in first_of(vague)
+    assert first_of(vague).startswith("Gemm node_linear_5, or one of the 2 nodes before it: ")
+    assert "no error before it" in first_of(vague)
+    shapeless = FIRST.model_copy(update={"error_after": math.inf})
+    assert first_of(shapeless).endswith("and another shape, NaN or Inf after it")
 
 
 def test_the_terminal_gets_one_line() -> None:
@@ -76,7 +78,7 @@ def test_the_page_of_the_model_shows_all_of_it() -> None:
     pages = render_reports(make_manifest(make_spec()), make_run(wrong(), lacking))
     (page,) = [text for name, text in pages.items() if str(name).endswith("alexnet.md")]
     assert "Whose fault: exporter, on the input set `batch=7`" in page
-    assert "- first to differ: Gemm node_linear_5 (models/net.py:12): of the scale" in page
+    assert "- first to differ: Gemm node_linear_5 (models/net.py:12): against" in page
     assert "- onnx.reference: wrong" in page
     assert "- in the manifest: write 3 there" in page
     assert "- show it without this tool: `exporter repro alexnet/17/cpu`" in page
