@@ -71,7 +71,7 @@ def still_valid(run: RunRecord, manifest: Manifest, plan: Plan) -> Results:
     for planned in plan.cells:
         name = str(planned.cell)
         if name not in known:
-            missing[name] = "it has not been exported yet"
+            missing[name] = "the last export left no current result of it"
         elif known[name].status is not Status.SKIP:
             reason = why_stale(known[name], parts[planned.cell.model], root)
             missing |= {name: f"{reason} since it was exported"} if reason else {}
