@@ -202,7 +202,7 @@ def test_results_of_a_changed_model_are_missing_and_say_why(tmp_path: Path) -> N
     changed = manifest(tmp_path, spec(seed=1, opsets=(17, 20)))
     results = still_valid(run, changed, make_plan(changed))
     assert results.missing["tiny/17/cpu"].startswith("its manifest entry changed")
-    assert results.missing["tiny/20/cpu"] == "it has not been exported yet"
+    assert results.missing["tiny/20/cpu"] == "the last export left no current result of it"
     assert "tiny/17/cpu" not in results.run.by_cell()
 
 
