@@ -64,7 +64,7 @@ def first_of(first: Divergence) -> str:
     among = f", or one of the {first.suspects - 1} nodes before it" if first.suspects > 1 else ""
     before = figures.magnitude(first.error_before) if first.error_before else "no error"
     if math.isinf(first.error_after):
-        after = "another shape, NaN or Inf"
+        after = "plainly another result"
     else:
         after = f"{figures.two_digits(first.error_after)} of the scale"
     return (
