@@ -92,7 +92,10 @@ class _Auditor:
         device = self._request.device
         checked = in_process(lambda: first_no(self._subject, device), self._seconds, _MEMORY)
         if isinstance(checked, Ended):
-            return Fate.CAUGHT, checked.how, checked.message
+            # An export has more time and memory than a mutant gets: these limits are no verdict.
+            is_caught = checked.how in ("crash", "raised")
+            fate = Fate.CAUGHT if is_caught else Fate.SURVIVED
+            return fate, checked.how if is_caught else "", f"{checked.how}: {checked.message}"
         if checked.value is not None:
             return Fate.CAUGHT, checked.value.by, checked.value.message
         if _is_equivalent(mutant, self._model):

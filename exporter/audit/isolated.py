@@ -11,6 +11,7 @@ import resource
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from exporter.untrusted import one_line
@@ -27,7 +28,7 @@ class Returned(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The function did not come to its end: `crash`, `timeout` or `raised`."""
+    """The function did not come to its end: `crash`, `timeout`, `memory` or `raised`."""
 
     how: str
     message: str
@@ -66,7 +67,9 @@ def _call(function: Callable[[], T], sender: Connection, memory: int) -> None:
     answer: Returned[T] | Ended
     try:
         answer = Returned(function())
-    except Exception as error:  # noqa: BLE001 - in an export it would end the worker
+    except MemoryError:
+        answer = Ended("memory", f"more than {memory >> 30} GiB")
+    except Exception as error:  # noqa: BLE001 - a check on a broken file may raise anything
         answer = Ended("raised", one_line(f"{type(error).__name__}: {error}"))
     sender.send(answer)
     sender.close()
@@ -74,6 +77,6 @@ def _call(function: Callable[[], T], sender: Connection, memory: int) -> None:
 
 def _limit(memory: int) -> None:
     """A mutated size may ask for more memory than there is."""
-    with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - no file of ours
-        used = int(file.read().split()[0]) * resource.getpagesize()
+    used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    used *= resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + memory, used + memory))

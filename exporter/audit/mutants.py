@@ -68,7 +68,7 @@ def mutants(model: ModelProto, folder: Path, count: int, seed: int) -> Iterator[
         for place, (kind, mutator) in turns:
             if len(seen) == count:
                 return
-            rng = Random(f"{seed}/{place}/{turn}")  # noqa: S311 - the same for the same seed
+            rng = Random(f"{seed}/{place}/{turn}")  # noqa: S311 - draws mutants, keeps no secret
             mutant = _draw(kind, mutator, Draft(ModelProto(), folder, rng, types), model, seen)
             if mutant:
                 remaining.append((place, (kind, mutator)))

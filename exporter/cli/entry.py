@@ -62,7 +62,7 @@ def run(arguments: Sequence[str]) -> int:
         where = f"{error.filename}: " if error.filename else ""
         complain(f"{where}{os.strerror(error.errno)}")
         return ExitCode.ENVIRONMENT
-    except Exception:  # noqa: BLE001 - the border of the program
+    except Exception:  # noqa: BLE001 - becomes exit code 70, with its traceback
         return _bug()
 
 

@@ -55,7 +55,7 @@ def script_text(
         "limits": _limits(record, reference),
         "strict": route.capture == "strict",
     }
-    texts = {name: Markup(repr(value)) for name, value in values.items()}  # noqa: S704 - literals
+    texts = {name: _python(repr(value)) for name, value in values.items()}
     options = options_text(spec, route.exporter)
     expressions = {"args": call.args, "kwargs": call.kwargs}
     expressions |= {"hint_args": hints.args, "hint_kwargs": hints.kwargs}
@@ -63,8 +63,8 @@ def script_text(
         "repro.py",
         None,
         **texts,
-        **{name: Markup(text) for name, text in expressions.items()},  # noqa: S704 - literals
-        options=[Markup(f"{name}={text},") for name, text in options.items()],  # noqa: S704
+        **{name: _python(text) for name, text in expressions.items()},
+        options=[_python(f"{name}={text},") for name, text in options.items()],
         mode=spec.mode,
         is_file=is_file,
         wraps=wraps,
@@ -74,6 +74,11 @@ def script_text(
         captures_first=route.capture == "strict" or record.stage is Stage.CAPTURE,
         by_reference=device.runtime == "reference",
     )
+
+
+def _python(text: str) -> Markup:
+    """Source text as it is: a script is no HTML, and every value in it went through `repr`."""
+    return Markup(text)  # noqa: S704 - see the line above
 
 
 def readme_text(

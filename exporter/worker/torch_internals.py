@@ -58,7 +58,7 @@ def untranslated(program: Any, opset: int) -> list[torch.fx.Node]:
     registry = _registration.ONNXRegistry.from_torchlib(opset_version=opset)
     try:
         decomposed = _core._prepare_exported_program_for_export(program, registry=registry)
-    except Exception:
+    except Exception:  # what fails is told by the export itself; this only adds to its message
         return []
     return [
         node

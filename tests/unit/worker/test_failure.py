@@ -55,9 +55,16 @@ def test_a_violated_constraint_is_given_with_its_reason() -> None:
 
 
 def test_the_tail_keeps_the_last_frames_without_folders() -> None:
-    lines = tail(ValueError("late")).splitlines()
-    assert lines[-1] == "ValueError: late"
+    with pytest.raises(ValueError, match="late") as caught:
+        int_of("late")
+    lines = tail(caught.value).splitlines()
+    assert lines[-1] == "ValueError: invalid literal for int() with base 10: 'late'"
+    assert any('File "test_failure.py"' in line and "int_of" in line for line in lines)
     assert not any("/unit/" in line for line in lines)
+
+
+def int_of(text: str) -> int:
+    return int(text)
 
 
 def test_any_exception_becomes_a_failure_of_its_stage() -> None:
