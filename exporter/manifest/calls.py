@@ -43,6 +43,16 @@ def parse_at(text: str) -> tuple[str, tuple[Step, ...]]:
     return root[1], tuple(steps)
 
 
+def is_by_position(places: Iterable[str], *, constants: bool) -> bool:
+    """Whether a call holds tensors in positions and nothing else, as a tracer wants it.
+
+    Args:
+        places: Where its tensors go.
+        constants: Whether it has arguments that are no tensors.
+    """
+    return not constants and all(parse_at(at)[0] == "args" for at in places)
+
+
 def format_at(root: str, steps: Iterable[Step]) -> str:
     """The text that `parse_at` reads back."""
     return root + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)

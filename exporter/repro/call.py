@@ -68,12 +68,6 @@ def options_text(spec: ModelSpec, exporter: ExporterName) -> dict[str, str]:
     }
 
 
-def needs_wrapping(spec: ModelSpec) -> bool:
-    """Whether the call holds more than tensors in positions of their own."""
-    by_keyword = any(parse_at(item.at)[0] == "kwargs" for item in spec.inputs)
-    return by_keyword or bool(spec.constants)
-
-
 def _call(
     spec: ModelSpec, leaf: Callable[[Input], str], constant: Callable[[object], str]
 ) -> CallText:

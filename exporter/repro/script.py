@@ -12,13 +12,13 @@ from markupsafe import Markup
 
 from exporter.job import Reference, Sample
 from exporter.manifest import Device, ModelSpec
+from exporter.manifest.calls import is_by_position
 from exporter.record import Allowed, Record, Route, Stage
 from exporter.report.templates import render
 from exporter.repro.call import (
     call_text,
     dynamic_axes,
     hint_text,
-    needs_wrapping,
     options_text,
 )
 from exporter.untrusted import one_line
@@ -33,7 +33,9 @@ def script_text(
     """The script; see `templates/repro.py.jinja`."""
     route = record.route or Route(exporter="dynamo", capture="export", why="")
     call, hints = call_text(spec), hint_text(spec)
-    wraps = route.exporter == "torchscript" and route.capture != "script" and needs_wrapping(spec)
+    traces = route.exporter == "torchscript" and route.capture != "script"
+    is_plain = is_by_position((item.at for item in spec.inputs), constants=bool(spec.constants))
+    wraps = traces and not is_plain
     is_dynamic = any(isinstance(dim, str) for item in spec.inputs for dim in item.shape)
     module, attribute, is_file = _source(spec)
     values: dict[str, object] = {
@@ -68,6 +70,7 @@ def script_text(
         mode=spec.mode,
         is_file=is_file,
         wraps=wraps,
+        may_wrap=traces and is_plain,
         is_dynamic=is_dynamic,
         is_scripted=route.capture == "script",
         by_dynamo=route.exporter == "dynamo",

@@ -16,7 +16,7 @@ import onnx_ir as ir
 import torch
 
 from exporter.manifest import ModelSpec
-from exporter.manifest.calls import parse_at
+from exporter.manifest.calls import is_by_position
 from exporter.worker.inputs import call_of
 from exporter.worker.source import Model
 
@@ -42,8 +42,8 @@ class Positional(torch.nn.Module):
 
 def needs_wrapping(spec: ModelSpec, model: Model) -> bool:
     """Whether the call holds more than tensors in positions of their own."""
-    by_keyword = any(parse_at(item.at)[0] == "kwargs" for item in spec.inputs)
-    return by_keyword or bool(spec.constants) or _has_default_numbers(model)
+    is_plain = is_by_position((item.at for item in spec.inputs), constants=bool(spec.constants))
+    return not is_plain or _has_default_numbers(model)
 
 
 def _has_default_numbers(model: Model) -> bool:

@@ -148,5 +148,5 @@ def test_a_mutant_that_ends_its_process_ends_nothing_else() -> None:
         "crash",
         "timeout",
         "raised",
-        "raised",
+        "memory",
     ]
