@@ -48,6 +48,13 @@ class Fixed(Sound):
         return super().forward(x) + torch.zeros(3, 1)
 
 
+class Scaled(Sound):
+    '''Has a number that nobody passes.'''
+
+    def forward(self, x, scale=2.0):
+        return super().forward(x) * scale
+
+
 class Pairs(nn.Module):
     '''By keyword, with a constant.'''
 
@@ -79,13 +86,14 @@ opsets = [17, 18]
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Five models, exported."""
+    """Six models, exported."""
     root = tmp_path_factory.mktemp("repro") / "project"
     (root / "manifests").mkdir(parents=True)
     (root / "pyproject.toml").write_text("[tool.exporter]\n")
     (root / "manifests/models.py").write_text(MODELS)
     (root / "manifests/parts.py").write_text("def shifted(x):\n    return x + 1\n")
     entries = {"sound": "[18]", "baked": "[17]", "lacking": "[17, 18]", "fixed": "[18]"}
+    entries["scaled"] = "[17]"
     text = "format = 1\n" + "".join(
         ENTRY.format(id=id, source=id.title(), opsets=opsets) for id, opsets in entries.items()
     )
@@ -158,7 +166,7 @@ def test_a_failing_capture_is_reproduced(project: Path, tmp_path: Path) -> None:
     assert "specialized it to be a constant (3)" in ran.stderr
 
 
-@pytest.mark.parametrize("cell", ["sound/18/cpu", "pairs/17/cpu", "pairs/18/cpu"])
+@pytest.mark.parametrize("cell", ["sound/18/cpu", "pairs/17/cpu", "pairs/18/cpu", "scaled/17/cpu"])
 def test_a_green_cell_does_not_reproduce(project: Path, tmp_path: Path, cell: str) -> None:
     ran = reproduce(project, cell, tmp_path / "green")
     assert ran.returncode == 0, ran.stdout + ran.stderr
