@@ -38,17 +38,19 @@ def record_of(trap: Trap, folder: Path) -> Record:
     return prove(trap.spec, copy)
 
 
-def export(spec: ModelSpec, folder: Path) -> tuple[Record, ...]:
-    """One model at its opsets on the CPU, by the order of work of a real run."""
-    opsets = (
+def export(
+    spec: ModelSpec, folder: Path, *, root: Path = ROOT, opsets: tuple[OpsetJob, ...] = ()
+) -> tuple[Record, ...]:
+    """One model by the order of work of a real run, at its opsets on the CPU unless told."""
+    on_cpu = (
         OpsetJob(opset=opset, route=route_of(spec, opset), devices=(CPU,)) for opset in spec.opsets
     )
     job = Job(
         spec=spec,
-        root=str(ROOT),
+        root=str(root),
         build=str(folder.parent),
         folder=str(folder),
-        opsets=tuple(opsets),
+        opsets=opsets or tuple(on_cpu),
     )
     with _own_streams(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a worker prints them into its log

@@ -1,0 +1,55 @@
+"""A row held against what comes of it.
+
+In: a `Feature` and an empty folder. Out: in what the two differ; nothing where the row is right.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from exporter.errors import ExporterError
+from exporter.record import Record
+from tests.features.feature import Feature, Standing
+from tests.features.project import prove
+
+
+def differences(feature: Feature, root: Path) -> list[str]:
+    """Everything in which a row is wrong."""
+    try:
+        proof = prove(feature, root)
+    except ExporterError as error:
+        if feature.invalid and feature.invalid in str(error):
+            return []
+        return [f"the manifest is refused: {error}"]
+    if feature.invalid:
+        return ["the manifest is not refused"]
+    if not proof.records:
+        return ["nothing was exported"]
+    found = [
+        f"{record.cell}: {difference}"
+        for record in proof.records
+        for difference in feature.right(record).differences(record)
+    ]
+    found += _standing(feature, proof.records)
+    if not found:  # a file that is not right need not be there
+        found += [f"not so: {words}" for words, holds in feature.holds.items() if not holds(proof)]
+    return found
+
+
+def _standing(feature: Feature, records: tuple[Record, ...]) -> list[str]:
+    """Where the word for the row promises more than its cells, or less."""
+    green = {_exporter(record) for record in records if record.status.is_green}
+    other = {_exporter(record) for record in records if not record.status.is_green}
+    fits = {
+        Standing.WORKS: not other,
+        Standing.TORCHSCRIPT: green == {"torchscript"},
+        Standing.DYNAMO: green == {"dynamo"},
+        Standing.CAUGHT: not green,
+        Standing.REFUSED: not green,
+        Standing.INVALID: False,
+    }
+    return [] if fits[feature.standing] else [f"'{feature.standing}' is not what came of it"]
+
+
+def _exporter(record: Record) -> str:
+    return record.route.exporter if record.route is not None else ""

@@ -1,0 +1,105 @@
+"""From a row to a real project, and from the project to records.
+
+In: a `Feature` and an empty folder. Out: pyproject.toml, manifest and model files there; the
+`Proof` that the worker leaves.
+"""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import tomli
+
+from exporter.files import write_text
+from exporter.job import JobFolder, OpsetJob
+from exporter.manifest import Manifest, ModelSpec, load_project
+from exporter.plan import route_of
+from exporter.record import Record, RunRecord
+from tests.features.feature import MODEL, Feature, Proof
+from tests.integration.project import exporter
+from tests.traps.prove import export
+
+MODELS = Path(__file__).parent / "models"
+#: What an entry has where the row's own lines do not say otherwise.
+DEFAULTS = {
+    "inputs": 'inputs = [{ name = "x", shape = ["batch", 4] }]',
+    "outputs": 'outputs = [{ name = "y", shape = ["batch", 4] }]',
+    "opsets": "opsets = [13, 18]",
+}
+
+
+def manifest_text(feature: Feature) -> str:
+    """The whole manifest of a row."""
+    own = "\n".join(text.strip("\n") for text in (feature.rest, feature.lines) if text)
+    said = tomli.loads(f"[models.{MODEL}]\n{own}")["models"][MODEL]
+    defaults = dict(DEFAULTS)
+    if feature.model:
+        defaults = {"source": f'source = "{feature.model}"', **defaults}
+    missing = [line for key, line in defaults.items() if key not in said]
+    return "\n".join(["format = 1", "", f"[models.{MODEL}]", *missing, own, ""])
+
+
+def write_project(feature: Feature, root: Path) -> None:
+    """Writes the project of a row: a folder that the command takes as it is."""
+    manifests = root / "manifests"
+    shutil.copytree(MODELS, manifests, ignore=shutil.ignore_patterns("__*"))
+    write_text(root / "pyproject.toml", f"[tool.exporter]\n{feature.project}\n")
+    write_text(manifests / "net.toml", manifest_text(feature))
+    if feature.prepare is not None:
+        feature.prepare(manifests)
+
+
+def prove(feature: Feature, root: Path) -> Proof:
+    """Writes the project of a row and exports it.
+
+    Raises:
+        ExporterError: where the manifest is refused.
+    """
+    write_project(feature, root)
+    manifest = load_project(root)
+    run = _by_command if feature.by_command else _in_process
+    return Proof(folder=root / "build" / MODEL, records=tuple(run(manifest, root)))
+
+
+def _by_command(manifest: Manifest, root: Path) -> Iterator[Record]:
+    ended = exporter(root, "export")
+    results = root / manifest.project.build / "results.json"
+    if not results.is_file():
+        raise AssertionError(ended.stdout + ended.stderr)
+    yield from RunRecord.model_validate_json(results.read_bytes()).records
+
+
+def _in_process(manifest: Manifest, root: Path) -> Iterator[Record]:
+    """By the real worker in this process: it saves the seconds that torch's import takes."""
+    for spec in manifest.models:
+        folder = root / manifest.project.build / spec.id
+        with _forgotten(root):
+            export(spec, folder, root=root, opsets=_opsets(manifest, spec))
+        yield from JobFolder(folder).read_records().values()
+
+
+def _opsets(manifest: Manifest, spec: ModelSpec) -> tuple[OpsetJob, ...]:
+    devices = tuple(manifest.project.device(name) for name in spec.devices)
+    return tuple(
+        OpsetJob(opset=opset, route=route_of(spec, opset), devices=devices) for opset in spec.opsets
+    )
+
+
+@contextmanager
+def _forgotten(root: Path) -> Iterator[None]:
+    """Forgets the modules of the project: the next one has files of the same names."""
+    path = list(sys.path)
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        for name, module in list(sys.modules.items()):
+            file = getattr(module, "__file__", None)
+            if isinstance(file, str) and Path(file).is_relative_to(root):
+                del sys.modules[name]

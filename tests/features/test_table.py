@@ -1,0 +1,70 @@
+"""The table itself: each name once, versions in one form, and on the page as it is."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+
+from exporter.record import Stage
+from tests.features.feature import Feature, Referred, Row, Standing, parity, refused
+from tests.features.holding import differences
+from tests.features.names import DYNAMIC_AXES
+from tests.features.project import MODELS
+from tests.features.table import FEATURES, PAGE, ROWS, page
+from tests.traps.table import ALL as TRAPS
+
+_VERSIONS = re.compile(r"\d\.\d+(\+|(-\d\.\d+)?)")
+
+
+def test_the_page_is_current() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m tests.features`"
+
+
+def test_every_row_of_the_page_has_five_cells() -> None:
+    tokens = MarkdownIt("commonmark").enable("table").parse(page())
+    cells = Counter(token.type for token in tokens)
+    assert cells["td_open"] == 5 * len(ROWS)
+
+
+def test_each_name_stands_once() -> None:
+    assert [name for name, count in Counter(row.name for row in ROWS).items() if count > 1] == []
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
+def test_versions_have_one_form(row: Row) -> None:
+    assert _VERSIONS.fullmatch(row.torch), row.torch
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in FEATURES])
+def test_a_row_says_what_it_proves(row: Feature) -> None:
+    if row.model:
+        assert (MODELS / row.model.partition(":")[0]).is_file()
+    assert (row.standing is Standing.INVALID) == bool(row.invalid)
+
+
+def test_traps_that_are_referred_to_exist() -> None:
+    names = {trap.name for trap in TRAPS}
+    referred = [name for row in ROWS if isinstance(row, Referred) for name in row.traps]
+    assert [name for name in referred if name not in names] == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"verdicts": {"*": parity("parity", "error")}, "standing": Standing.CAUGHT},
+        {"verdicts": {"*": refused(Stage.CONVERT, "")}, "standing": Standing.REFUSED},
+        {"standing": Standing.TORCHSCRIPT},
+        {"standing": Standing.DYNAMO},
+        {"standing": Standing.INVALID, "invalid": "unknown key"},
+        {"lines": "dynamic_axis = 1"},
+        {"holds": {"never so": lambda proof: not proof.operators(13)}},
+    ],
+    ids=", ".join,
+)
+def test_a_wrong_row_is_noticed(changes: dict[str, object], tmp_path: Path) -> None:
+    assert differences(replace(DYNAMIC_AXES, **changes), tmp_path / "project")  # type: ignore[arg-type]  # any field
