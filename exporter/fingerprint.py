@@ -1,40 +1,64 @@
-"""What a record is valid for, as digests of named parts.
+"""What a record is valid for, as named parts.
 
-In: a `ModelSpec`, the project and the installed tools. Out: a table part -> digest, which goes
-into each record; where one differs later, the record is of another time and `cache.py` says so.
+In: a `ModelSpec`, a device and the installed tools. Out: a table part -> digest or version,
+which goes into each record; where one differs later, the record is of another time, and `cache.py`
+says so.
 
-The files that the model was made from are not known before it ran: the worker lists them, with
-their hashes, in the record itself.
+The files and packages that the model was made from are not known before it ran: the worker lists
+them, with their hashes, in the record itself.
 """
 
 from __future__ import annotations
 
 import hashlib
 import platform
+from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
-from exporter.manifest import Manifest, ModelSpec
+from exporter.manifest import Device, ModelSpec
 
 #: Distributions whose version can change a file or a verdict.
 DISTRIBUTIONS = ("torch", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "numpy")
+#: Before the name of a tool among the parts of a fingerprint.
+TOOL = "tool."
+#: The last part of a source's name that stands for the listing of a folder.
+LISTING = "*.py"
+
+_OWN = "onnx-exporter-matrix"
 #: What describes or judges a cell and does not change what was found.
 _NOT_PROVED = frozenset(
     {"line", "manifest", "description", "owner", "tags", "expect", "skip", "timeout"}
     # Each cell is one opset on one device: that there are others changes nothing for it.
     | {"opsets", "devices"}
 )
+#: What the checks alone read: the file and PyTorch's outputs are the same whatever it says.
+_CHECKED = frozenset({"tolerance"})
 
 
-def fingerprint(manifest: Manifest, spec: ModelSpec) -> dict[str, str]:
-    """Digests of the entry, the devices that it names, and the tools."""
-    devices = [manifest.project.device(name).to_json() for name in spec.devices]
-    return {
-        "entry": _digest(spec.model_dump_json(exclude=set(_NOT_PROVED))),
-        "devices": _digest("".join(devices)),
-        "tools": _digest(repr(sorted(tool_versions().items())) + _own_code()),
-    }
+def fingerprint(spec: ModelSpec) -> dict[str, str]:
+    """The parts that all cells of a model share: the entry, what its checks read, the tools."""
+    # One by one, since a table says which fields of the outputs' items to leave out.
+    left_out = dict.fromkeys(_NOT_PROVED | _CHECKED, True)
+    # Without defaults: a key that a new version adds changes nothing for those who do not use it.
+    entry = spec.model_dump_json(
+        exclude={**left_out, "outputs": {"__all__": set(_CHECKED)}}, exclude_defaults=True
+    )
+    checks = spec.model_dump_json(
+        include={"tolerance": True, "outputs": {"__all__": {"tolerance"}}}, exclude_defaults=True
+    )
+    return {"entry": _digest(entry), "checks": _digest(checks), **_tool_parts()}
+
+
+def device_digest(device: Device) -> str:
+    """The part `device` of the cells that are checked there."""
+    return _digest(device.to_json())
+
+
+def without_tools(parts: Mapping[str, str]) -> dict[str, str]:
+    """What the project itself says, whatever is installed."""
+    return {part: value for part, value in parts.items() if not part.startswith(TOOL)}
 
 
 @cache
@@ -42,12 +66,31 @@ def tool_versions() -> dict[str, str]:
     """Version of every tool that has a say, without importing one; `missing` where it is."""
     tools = {"python": platform.python_version(), "platform": _platform()}
     for name in ("exporter", *DISTRIBUTIONS):
-        tools[name] = _version("onnx-exporter-matrix" if name == "exporter" else name)
+        tools[name] = _version(_OWN if name == "exporter" else name)
     return tools
 
 
+@cache
+def package_state(name: str) -> str:
+    """Version and a digest of the list of files of an installed distribution; empty where none is.
+
+    The digest tells two builds of one version apart, such as torch for the CPU and for CUDA.
+    """
+    try:
+        found = distribution(name)
+    except PackageNotFoundError:
+        return ""
+    return f"{found.version} {_digest(_record_of(found))[:12]}"
+
+
 def file_digest(path: Path) -> str:
-    """The sha256 of a file, in hex; empty where it cannot be read."""
+    """The sha256 of a file, in hex; empty where it cannot be read.
+
+    Of `folder/*.py`, the digest of the names of the folder's Python files: a new one may be
+    imported in the place of another.
+    """
+    if path.name == LISTING:
+        return _listing(path.parent)
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -55,9 +98,28 @@ def file_digest(path: Path) -> str:
         return ""
 
 
-def _version(distribution: str) -> str:
+def _listing(folder: Path) -> str:
     try:
-        return version(distribution)
+        names = sorted(path.name for path in folder.iterdir() if path.suffix == ".py")
+    except OSError:
+        return ""
+    return _digest("\n".join(names))
+
+
+@cache
+def _tool_parts() -> dict[str, str]:
+    own = {"python": platform.python_version(), "platform": _platform(), "exporter": _own_code()}
+    states = {name: package_state(name) for name in DISTRIBUTIONS}
+    return {f"{TOOL}{name}": state for name, state in (own | states).items()}
+
+
+def _record_of(found: Distribution) -> str:
+    return found.read_text("RECORD") or ""
+
+
+def _version(name: str) -> str:
+    try:
+        return distribution(name).version
     except PackageNotFoundError:
         return "missing"
 
@@ -71,7 +133,8 @@ def _own_code() -> str:
     """Our own modules: in a checkout their version does not change with each edit."""
     package = Path(__file__).parent
     files = sorted(package.rglob("*.py"))
-    return _digest("".join(f"{path.relative_to(package)}:{file_digest(path)};" for path in files))
+    listed = "".join(f"{path.relative_to(package)}:{file_digest(path)};" for path in files)
+    return f"{_version(_OWN)} {_digest(listed)[:12]}"
 
 
 def _digest(text: str) -> str:

@@ -42,6 +42,12 @@ class Job(Value):
     opsets: Items[OpsetJob]
     fingerprint: dict[str, str] = Field(default_factory=dict)
     """Goes into every record; see `fingerprint.py`."""
+    device_digests: dict[str, str] = Field(default_factory=dict)
+    """By name of the device: goes into the records of its cells."""
+
+    def fingerprint_of(self, cell: CellId) -> dict[str, str]:
+        """What a record of the cell is valid for."""
+        return self.fingerprint | {"device": self.device_digests.get(cell.device, "")}
 
     def cells(self) -> tuple[CellId, ...]:
         """Every cell of the job, opset by opset."""

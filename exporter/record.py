@@ -117,7 +117,9 @@ class Source(Value):
     """A file that the model was made from, relative to the project's root."""
 
     file: str
+    """`folder/*.py` stands for the names of the folder's modules."""
     sha256: str
+    """Empty where the file changed while the model was at work."""
 
 
 class MissingOperator(Value):
@@ -222,9 +224,11 @@ class Record(Value):
     seconds: dict[str, float] = Field(default_factory=dict)
     """Wall time by stage; shared stages stand with every cell that they served."""
     fingerprint: dict[str, str] = Field(default_factory=dict)
-    """Digests by part (`entry`, `devices`, `tools`): what the record is valid for."""
+    """By part (`entry`, `checks`, `device`, `tool.torch`): what the record is valid for."""
     sources: Items[Source] = ()
     """The project's files that were loaded to make it."""
+    packages: dict[str, str] = Field(default_factory=dict)
+    """Version and digest of the other distributions that were loaded to make it."""
 
 
 class RunRecord(Value):

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from exporter.cli.options import root_option, selection_options, today
-from exporter.cli.plan import show_plan
+from exporter.cli.plan import decisions_for, show_plan
 from exporter.cli.progress import progress
 from exporter.cli.report import publish
 from exporter.cli.summary import show_summary
@@ -27,21 +27,26 @@ _MEMORY_PER_JOB = 3 * 1024**3
 @root_option
 @click.option("--jobs", type=click.IntRange(min=1), help="Models at work at once.")
 @click.option("--dry-run", is_flag=True, help="Only show what would run, like `plan`.")
-def command(selection: Selection, root: Path, jobs: int | None, dry_run: bool) -> int:
+@click.option("--force", is_flag=True, help="Run cells whose result still holds, too.")
+@click.option("--explain", is_flag=True, help="Say why each cell runs that does.")
+def command(  # click gives each option as an argument
+    selection: Selection, root: Path, jobs: int | None, dry_run: bool, force: bool, explain: bool
+) -> int:
     """Build and prove the files of the selected cells (all of them by default).
 
-    CELLS are globs over cell ids, such as 'alexnet', 'resnet*/18' or '*/*/cpu'.
+    CELLS are globs over cell ids, such as 'alexnet', 'resnet*/18' or '*/*/cpu'. A cell whose
+    result still holds is left as it is.
     """
     manifest = load_project(root)
     plan = make_plan(manifest, selection)
     if dry_run:
-        show_plan(manifest, plan)
+        show_plan(plan, decisions_for(manifest, plan, force=force))
         return ExitCode.OK
     require_packages()
     limit = jobs or manifest.project.jobs or default_jobs()
     engine = LocalEngine(limit, worker_environment(os.environ))
-    with progress(plan) as watcher:
-        results = run_plan(manifest, plan, engine, watcher, today())
+    with progress(explain=explain) as watcher:
+        results = run_plan(manifest, plan, engine, watcher, today(), force=force)
     publish(manifest, results.run)
     return show_summary(manifest, plan, results.run)
 

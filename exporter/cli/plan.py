@@ -10,35 +10,41 @@ from exporter.cli.options import root_option, selection_options, today
 from exporter.cli.terminal import aligned, plural, say
 from exporter.manifest import Manifest, load_project
 from exporter.plan import Plan, Selection, make_plan
-from exporter.run import BuildFolder, Judge, collect
+from exporter.run import BuildFolder, Decisions, Judge, decide
 
 
 @click.command()
 @selection_options
 @root_option
-def command(selection: Selection, root: Path) -> int:
+@click.option("--force", is_flag=True, help="As `export --force` would.")
+def command(selection: Selection, root: Path, force: bool) -> int:
     """Show the cells that an export would run, and why."""
     manifest = load_project(root)
-    show_plan(manifest, make_plan(manifest, selection))
+    plan = make_plan(manifest, selection)
+    show_plan(plan, decisions_for(manifest, plan, force=force))
     return 0
 
 
-def show_plan(manifest: Manifest, plan: Plan) -> None:
+def decisions_for(manifest: Manifest, plan: Plan, *, force: bool) -> Decisions:
+    """What an export would do now."""
+    build = BuildFolder.of(manifest.project)
+    return decide(plan, build, Judge(manifest, today()), force=force)
+
+
+def show_plan(plan: Plan, decisions: Decisions) -> None:
     """One line per selected cell: whether it runs, its exporter, and why."""
-    results = collect(plan, BuildFolder.of(manifest.project), Judge(manifest, today()))
-    known = results.run.by_cell()
     rows = []
     for planned in plan.selected:
         name = str(planned.cell)
+        route = f"{planned.route.exporter} {planned.route.capture}"
         if planned.skip:
             rows.append((name, "skip", "", planned.skip))
-            continue
-        route = planned.route
-        why = (
-            results.missing.get(name) or f"it is selected; its last result is {known[name].status}"
-        )
-        rows.append((name, "run", f"{route.exporter} {route.capture}", why))
+        elif decisions.runs(planned):
+            rows.append((name, "run", route, decisions.reasons[name]))
+        else:
+            rows.append((name, "keep", route, "nothing that it depends on changed"))
     for line in aligned(rows):
         say(line)
+    kept = len(plan.to_run) - len(decisions.to_run)
     skipped = len(plan.selected) - len(plan.to_run)
-    say(f"{plural(len(plan.to_run), 'cell')} to run, {skipped} to skip")
+    say(f"{plural(len(decisions.to_run), 'cell')} to run, {kept} to keep, {skipped} to skip")

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 from exporter.cli.summary import red_line
 from exporter.cli.terminal import colour_of, is_terminal, say
 from exporter.job import Announcement
-from exporter.plan import Plan
 from exporter.record import Record
 from exporter.report import fold_opsets
-from exporter.run import Watcher
+from exporter.run import Decisions, Watcher
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -26,14 +25,14 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def progress(plan: Plan) -> Iterator[Watcher]:
-    """The watcher for this stdout, while the cells of `plan` run."""
+def progress(*, explain: bool) -> Iterator[Watcher]:
+    """The watcher for this stdout; `explain`: say of each cell why it runs."""
     if not is_terminal():
-        yield Lines(plan)
+        yield Lines(explain=explain)
         return
     from rich.live import Live
 
-    screen = Screen(plan)
+    screen = Screen(explain=explain)
     with Live(get_renderable=screen.render, refresh_per_second=8, transient=True) as live:
         screen.live = live
         yield screen
@@ -42,10 +41,18 @@ def progress(plan: Plan) -> Iterator[Watcher]:
 class Lines:
     """Red cells as they happen, and a line for each model that is done."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._total = len(plan.to_run)
+    def __init__(self, *, explain: bool = False) -> None:
+        self._explain = explain
+        self._total = 0
         self._done = 0
         self._found: dict[str, Counter[str]] = {}
+
+    def decided(self, decisions: Decisions) -> None:
+        """Knows how much there is to do, and says why where that was asked for."""
+        self._total = len(decisions.to_run)
+        if self._explain:
+            for cell, why in decisions.reasons.items():
+                self.say(f"{cell} runs: {why}")
 
     def at_work(self, announcement: Announcement) -> None:
         """Nothing: without a terminal only what is done is worth a line."""
@@ -79,8 +86,8 @@ class Screen(Lines):
 
     live: Live | None = None
 
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
+    def __init__(self, *, explain: bool = False) -> None:
+        super().__init__(explain=explain)
         self._started = time.monotonic()
         self._at_work: dict[str, tuple[Announcement, float]] = {}
 

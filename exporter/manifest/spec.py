@@ -8,6 +8,7 @@ The format that users write is `entry.py`; `resolve.py` turns the one into the o
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Literal
 
 from pydantic import Field
@@ -228,7 +229,8 @@ class Manifest(Value):
 
     def model(self, id: str) -> ModelSpec:
         """The model of that ID. Raises KeyError where there is none."""
-        for model in self.models:
-            if model.id == id:
-                return model
-        raise KeyError(id)
+        return self._by_id[id]
+
+    @cached_property
+    def _by_id(self) -> dict[str, ModelSpec]:
+        return {model.id: model for model in self.models}

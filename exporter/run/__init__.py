@@ -1,5 +1,6 @@
 """A plan in, records and files in the build folder out."""
 
+from exporter.run.decide import Decisions, decide
 from exporter.run.folders import BuildFolder
 from exporter.run.orchestrate import Watcher, run_plan
 from exporter.run.requirements import require_packages
@@ -7,10 +8,12 @@ from exporter.run.results import Judge, Results, collect, still_valid
 
 __all__ = [
     "BuildFolder",
+    "Decisions",
     "Judge",
     "Results",
     "Watcher",
     "collect",
+    "decide",
     "require_packages",
     "run_plan",
     "still_valid",

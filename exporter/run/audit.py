@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.audit.protocol import Audit, Request
-from exporter.cache import why_stale
+from exporter.cache import Today
 from exporter.errors import ExitCode, ExporterError
-from exporter.fingerprint import fingerprint
+from exporter.fingerprint import device_digest, fingerprint, without_tools
 from exporter.job import JobFolder, write_value
 from exporter.manifest import Manifest
 from exporter.record import CellId, Record, Status
@@ -80,11 +80,11 @@ def run_audit(
 def _sound(manifest: Manifest, cell: CellId, folder: JobFolder) -> Record:
     record = folder.read_records().get(str(cell))
     # Tools may differ: the file is held against the checks of today before it is changed.
-    parts = fingerprint(manifest, manifest.model(cell.model))
-    parts.pop("tools")
+    parts = without_tools(fingerprint(manifest.model(cell.model)))
+    parts["device"] = device_digest(manifest.project.device(cell.device))
     if record is None:
         problem = "it has no result; run `nox -s export` first"
-    elif stale := why_stale(record, parts, Path(manifest.project.root)):
+    elif stale := Today(Path(manifest.project.root)).why_stale(record, parts):
         problem = f"{stale} since it was exported; run `nox -s export` first"
     elif record.status is not Status.PASS:
         problem = f"it is {record.status}: what does not pass catches everything"

@@ -20,6 +20,7 @@ from exporter.job import Announcement, Job, JobFolder, OpsetJob, write_value
 from exporter.manifest import Manifest, Project
 from exporter.plan import Plan, PlannedCell
 from exporter.record import Record
+from exporter.run.decide import Decisions, decide
 from exporter.run.folders import BuildFolder, carry_over, drop_unproved
 from exporter.run.results import Judge, Results, collect
 from exporter.run.verdict import job_for, log_tail, settle
@@ -27,6 +28,9 @@ from exporter.run.verdict import job_for, log_tail, settle
 
 class Watcher(Protocol):
     """Is told what happens, to show it."""
+
+    def decided(self, decisions: Decisions) -> None:
+        """These cells run, for these reasons; told once, before all else."""
 
     def at_work(self, announcement: Announcement) -> None:
         """These cells are at this stage now."""
@@ -42,9 +46,23 @@ class Watcher(Protocol):
 
 
 def run_plan(
-    manifest: Manifest, plan: Plan, engine: Engine, watcher: Watcher, today: date
+    manifest: Manifest,
+    plan: Plan,
+    engine: Engine,
+    watcher: Watcher,
+    today: date,
+    *,
+    force: bool = False,
 ) -> Results:
-    """Runs the selected cells and collects the records of all.
+    """Runs the selected cells without a result that still holds; collects the records of all.
+
+    Args:
+        manifest: The project.
+        plan: Which of its cells are selected.
+        engine: Runs the jobs.
+        watcher: Is told of each step.
+        today: The date by which expectations end.
+        force: Whether cells run whose result still holds.
 
     Raises:
         ExporterError: ENVIRONMENT, where workers cannot work here, another run is at work, or a
@@ -54,20 +72,28 @@ def run_plan(
     build = BuildFolder.of(manifest.project)
     judge = Judge(manifest, today)
     with build.locked():
+        decisions = decide(plan, build, judge, force=force)
+        watcher.decided(decisions)
         try:
-            engine.run(
-                tasks_of(manifest, plan, build, judge), Supervisor(plan, build, judge, watcher)
-            )
+            if decisions.to_run:
+                tasks = tasks_of(manifest, decisions, build, judge)
+                engine.run(tasks, Supervisor(manifest, plan, build, judge, watcher))
         finally:
             results = collect(plan, build, judge)
             write_value(build.results, results.run)
     return results
 
 
-def tasks_of(manifest: Manifest, plan: Plan, build: BuildFolder, judge: Judge) -> list[Task]:
-    """One task for each model with selected cells, in a fresh folder, in the manifests' order."""
+def tasks_of(
+    manifest: Manifest, decisions: Decisions, build: BuildFolder, judge: Judge
+) -> list[Task]:
+    """One task for each model with cells to run, in a fresh folder.
+
+    What took longest the last time comes first, so that no long job is left over for the end; what
+    was never made comes before that, in the manifests' order.
+    """
     tasks = []
-    for model, cells in groupby(plan.to_run, key=lambda planned: planned.cell.model):
+    for model, cells in groupby(decisions.to_run, key=lambda planned: planned.cell.model):
         spec = manifest.model(model)
         job = Job(
             spec=spec,
@@ -75,17 +101,23 @@ def tasks_of(manifest: Manifest, plan: Plan, build: BuildFolder, judge: Judge) -
             build=str(build.path),
             folder=str(build.fresh(model).path),
             opsets=_opset_jobs(manifest.project, cells),
-            fingerprint=judge.fingerprint(model),
+            fingerprint=judge.parts.model(model),
+            device_digests={name: judge.parts.device(name) for name in spec.devices},
         )
         tasks.append(Task(job=job, seconds=spec.timeout))
-    return tasks
+    known = decisions.seconds
+    return sorted(tasks, key=lambda task: -known.get(task.job.spec.id, math.inf))
 
 
 class Supervisor:
     """Listens to the engine: settles cells, sends others again, puts folders into place."""
 
-    def __init__(self, plan: Plan, build: BuildFolder, judge: Judge, watcher: Watcher) -> None:
+    def __init__(
+        self, manifest: Manifest, plan: Plan, build: BuildFolder, judge: Judge, watcher: Watcher
+    ) -> None:
+        self._project = manifest.project
         self._planned = {str(planned.cell) for planned in plan.cells}
+        self._selected = {str(planned.cell): planned for planned in plan.to_run}
         self._build = build
         self._judge = judge
         self._watcher = watcher
@@ -120,26 +152,35 @@ class Supervisor:
         if verdict.retry:
             left = max(job.spec.timeout - self._spent[job.spec.id], 1.0)
             return Task(job=job_for(job, verdict.retry), seconds=left)
-        self._finish(job.spec.id, folder)
-        return None
+        return self._finish(job, folder, interrupted=outcome.ended is Ended.INTERRUPTED)
 
     def _tell(self, record: Record) -> None:
         if str(record.cell) not in self._told:
             self._told.add(str(record.cell))
             self._watcher.judged(self._judge.judged(record))
 
-    def _finish(self, model: str, folder: JobFolder) -> None:
+    def _finish(self, job: Job, folder: JobFolder, *, interrupted: bool) -> Task | None:
+        """Puts the folder into place; the answer is a job for what cannot be kept beside it."""
+        model = job.spec.id
         if not folder.read_records():
-            return  # interrupted before its first cell: what is in place stays
+            return None  # interrupted before its first cell: what is in place stays
         drop_unproved(folder)
-        lost = carry_over(self._build.model(model), folder, self._holds)
-        dropped = [record for record in lost if str(record.cell) in self._planned]
+        lost = [
+            str(record.cell) for record in carry_over(self._build.model(model), folder, self._holds)
+        ]
+        again = [self._selected[name] for name in lost if name in self._selected]
+        if again and not interrupted:
+            left = max(job.spec.timeout - self._spent[model], 1.0)
+            opsets = _opset_jobs(self._project, again)
+            return Task(job=job.model_copy(update={"opsets": opsets}), seconds=left)
+        dropped = [name for name in lost if name in self._planned]
         if dropped:
             self._watcher.noted(
                 f"{model}: {len(dropped)} earlier results no longer hold and were dropped"
             )
         self._build.place(model, folder)
         self._watcher.done(model)
+        return None
 
     def _holds(self, record: Record) -> bool:
         return str(record.cell) in self._planned and self._judge.holds(record)

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from exporter.cache import why_stale
+from exporter.cache import Today
 from exporter.expect import apply_expectations
-from exporter.fingerprint import fingerprint, tool_versions
+from exporter.fingerprint import device_digest, fingerprint, tool_versions, without_tools
 from exporter.manifest import Manifest
 from exporter.plan import Plan
-from exporter.record import Record, RunRecord, Status
+from exporter.record import CellId, Record, RunRecord, Status
 from exporter.run.folders import BuildFolder
 
 
@@ -62,21 +62,43 @@ def still_valid(run: RunRecord, manifest: Manifest, plan: Plan) -> Results:
     Tools may differ: results are also read where no torch is installed.
     """
     known = run.by_cell()
-    root = Path(manifest.project.root)
-    parts = {
-        spec.id: {k: v for k, v in fingerprint(manifest, spec).items() if k != "tools"}
-        for spec in manifest.models
-    }
+    parts = Parts(manifest)
+    today = Today(Path(manifest.project.root))
     missing: dict[str, str] = {}
     for planned in plan.cells:
         name = str(planned.cell)
         if name not in known:
             missing[name] = "the last export left no current result of it"
         elif known[name].status is not Status.SKIP:
-            reason = why_stale(known[name], parts[planned.cell.model], root)
+            reason = today.why_stale(known[name], without_tools(parts.of(planned.cell)))
             missing |= {name: f"{reason} since it was exported"} if reason else {}
     records = tuple(record for record in run.records if str(record.cell) not in missing)
     return Results(run=run.model_copy(update={"records": records}), missing=missing)
+
+
+class Parts:
+    """The fingerprints of today, each made when it is asked for."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        self._models: dict[str, dict[str, str]] = {}
+        self._devices: dict[str, str] = {}
+
+    def of(self, cell: CellId) -> dict[str, str]:
+        """What a record of the cell has to say to be valid."""
+        return self.model(cell.model) | {"device": self.device(cell.device)}
+
+    def model(self, model: str) -> dict[str, str]:
+        """The parts that the cells of a model share."""
+        if model not in self._models:
+            self._models[model] = fingerprint(self._manifest.model(model))
+        return self._models[model]
+
+    def device(self, device: str) -> str:
+        """The part of the cells on a device."""
+        if device not in self._devices:
+            self._devices[device] = device_digest(self._manifest.project.device(device))
+        return self._devices[device]
 
 
 class Judge:
@@ -84,17 +106,14 @@ class Judge:
 
     def __init__(self, manifest: Manifest, today: date) -> None:
         self._manifest = manifest
-        self._root = Path(manifest.project.root)
-        self._today = today
-        self._fingerprints = {spec.id: fingerprint(manifest, spec) for spec in manifest.models}
-
-    def fingerprint(self, model: str) -> dict[str, str]:
-        """Of a model, today."""
-        return self._fingerprints[model]
+        self._date = today
+        self._today = Today(Path(manifest.project.root))
+        self.parts = Parts(manifest)
 
     def why_stale(self, record: Record) -> str:
         """Why the record no longer speaks for its cell; empty where it does."""
-        return why_stale(record, self._fingerprints[record.cell.model], self._root)
+        stale = self._today.why_stale(record, self.parts.of(record.cell))
+        return stale or self._today.why_other_packages(record)
 
     def holds(self, record: Record) -> bool:
         """Whether the record still speaks for its cell."""
@@ -102,4 +121,4 @@ class Judge:
 
     def judged(self, record: Record) -> Record:
         """The record as it counts: a foreseen failure is one, and an unforeseen pass too."""
-        return apply_expectations(self._manifest.model(record.cell.model), record, self._today)
+        return apply_expectations(self._manifest.model(record.cell.model), record, self._date)

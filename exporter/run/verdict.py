@@ -141,5 +141,5 @@ def _record(
         detail=log_tail(job, announcement) if is_culprit else "",
         route=next(opset.route for opset in job.opsets if opset.opset == cell.opset),
         log=announcement.log if announcement else f"{cell.model}/logs/model.log",
-        fingerprint=job.fingerprint,
+        fingerprint=job.fingerprint_of(cell),
     )

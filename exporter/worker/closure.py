@@ -1,29 +1,49 @@
 """Which of the project's files the model was made from.
 
-In: what Python has loaded. Out: each file under the project's root with its hash, sorted.
+In: what Python has loaded. Out: each file under the project's root with its hash, sorted, and the
+listing of each folder that holds one.
 
 Looked at after the work, so that an import inside `forward` counts too. Installed packages are
-told by their versions, our own modules by the fingerprint's `tools`.
+told by `packages.py`, our own modules by the fingerprint's `tool.exporter`.
 """
 
 from __future__ import annotations
 
 import sys
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 
-from exporter.fingerprint import file_digest
+from exporter.fingerprint import LISTING, file_digest
 from exporter.record import Source
 
 
-def loaded_sources(root: Path) -> tuple[Source, ...]:
-    """Every module file of the project that is loaded now."""
+def loaded_sources(root: Path, since: Path) -> tuple[Source, ...]:
+    """Every module file of the project that is loaded now, and the folders that they are in.
+
+    Args:
+        root: The project's root.
+        since: A file that was written when the work began: what changed after it may not be what
+            was loaded, and gets no hash.
+    """
     root = root.resolve()
+    began = since.stat().st_ctime_ns
+    files = set(_module_files(root))
+    listings = {path.parent / LISTING for path in files}
+    return tuple(
+        Source(
+            file=path.relative_to(root).as_posix(),
+            sha256="" if _changed_at(path) > began else file_digest(path),
+        )
+        for path in sorted(files | listings)
+    )
+
+
+def _module_files(root: Path) -> Iterator[Path]:
     installed = [
         Path(sysconfig.get_path(key)).resolve() for key in ("purelib", "platlib", "stdlib")
     ]
     own = Path(__file__).resolve().parents[1]
-    files = set()
     for module in list(sys.modules.values()):
         name = getattr(module, "__file__", None)
         # torch gives some modules a bare name that is no file.
@@ -32,8 +52,12 @@ def loaded_sources(root: Path) -> tuple[Source, ...]:
         path = Path(name).resolve()
         outside = not path.is_relative_to(root) or path.is_relative_to(own)
         if not outside and not any(path.is_relative_to(folder) for folder in installed):
-            files.add(path)
-    return tuple(
-        Source(file=path.relative_to(root).as_posix(), sha256=file_digest(path))
-        for path in sorted(files)
-    )
+            yield path
+
+
+def _changed_at(path: Path) -> int:
+    """When the file changed last, by the kernel's clock; of a listing nobody asks."""
+    try:
+        return 0 if path.name == LISTING else path.stat().st_ctime_ns
+    except OSError:
+        return 0  # it is gone: its digest is empty as it is

@@ -32,6 +32,7 @@ from exporter.worker.diagnose.explain import (
 from exporter.worker.eager import State
 from exporter.worker.failure import Failure
 from exporter.worker.inputs import Tensors, draw
+from exporter.worker.packages import loaded_packages
 from exporter.worker.prove import Common, Seconds, prove_on, prove_structure
 from exporter.worker.reference import compute_reference
 from exporter.worker.sizes import input_sets
@@ -163,7 +164,6 @@ class Drive:
             log=self._log(opset.opset),
             notes=notes,
             artifact=facts,
-            fingerprint=self._job.fingerprint,
         )
         for device in opset.devices:
             cell = CellId(model=self._spec.id, opset=opset.opset, device=device.name)
@@ -185,12 +185,17 @@ class Drive:
                     route=opset.route,
                     log=self._log(None if failure.stage in _SHARED else opset.opset),
                     seconds=dict(seconds),
-                    fingerprint=self._job.fingerprint,
                 )
             )
 
     def _record(self, record: Record) -> None:
-        whole = record.model_copy(update={"sources": loaded_sources(self._root)})
+        whole = record.model_copy(
+            update={
+                "fingerprint": self._job.fingerprint_of(record.cell),
+                "sources": loaded_sources(self._root, since=self._folder.job),
+                "packages": loaded_packages(),
+            }
+        )
         write_value(self._folder.record(record.cell), whole)
 
     def _announce(

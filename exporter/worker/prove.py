@@ -6,9 +6,9 @@ In: a written file and its contract. Out: one `Record` per device.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from exporter.checks import PARITY_CHECKS, STRUCTURE_CHECKS
 from exporter.checks.determinism import Determinism
@@ -40,7 +40,6 @@ class Common:
     log: str
     notes: tuple[str, ...] = ()
     artifact: Artifact | None = None
-    fingerprint: Mapping[str, str] = field(default_factory=dict)
 
 
 def prove_structure(subject: Subject) -> tuple[CheckResult, ...]:
@@ -87,7 +86,6 @@ def prove_on(
         notes=common.notes,
         log=common.log,
         seconds=dict(seconds),
-        fingerprint=dict(common.fingerprint),
     )
 
 

@@ -4,36 +4,51 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from exporter.cache import why_stale
-from exporter.fingerprint import file_digest, fingerprint, tool_versions
-from exporter.manifest import Expectation
+import pytest
+
+from exporter.cache import Today
+from exporter.fingerprint import (
+    device_digest,
+    file_digest,
+    fingerprint,
+    package_state,
+    tool_versions,
+    without_tools,
+)
+from exporter.manifest import Device, Expectation, Output, Tolerance
 from exporter.record import CellId, Record, Source, Status
-from tests.unit.test_plan import manifest, spec
+from tests.unit.test_plan import spec
 
-PARTS = {"entry": "1", "devices": "2", "tools": "3"}
+PARTS = {"entry": "1", "checks": "2", "device": "3", "tool.torch": "2.12.1 aa"}
 
 
-def stored(*sources: Source) -> Record:
+def stored(*sources: Source, **packages: str) -> Record:
     cell = CellId(model="net", opset=17, device="cpu")
-    return Record(cell=cell, status=Status.PASS, fingerprint=PARTS, sources=sources)
+    return Record(
+        cell=cell, status=Status.PASS, fingerprint=PARTS, sources=sources, packages=packages
+    )
 
 
 def test_an_unchanged_record_holds(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text("x = 1\n")
     source = Source(file="net.py", sha256=file_digest(tmp_path / "net.py"))
-    assert why_stale(stored(source), PARTS, tmp_path) == ""
+    assert Today(tmp_path).why_stale(stored(source), PARTS) == ""
 
 
-def test_each_changed_part_is_named(tmp_path: Path) -> None:
-    reasons = {
-        part: why_stale(stored(), PARTS | {part: "other"}, tmp_path)
-        for part in ("entry", "devices", "tools")
-    }
-    assert reasons == {
-        "entry": "its manifest entry changed",
-        "devices": "the definition of its devices changed",
-        "tools": "the tools changed",
-    }
+@pytest.mark.parametrize(
+    ("part", "now", "why"),
+    [
+        ("entry", "other", "its manifest entry changed"),
+        ("checks", "other", "its tolerances changed"),
+        ("device", "other", "the definition of its device changed"),
+        ("tool.torch", "2.13.0 bb", "torch 2.12.1 -> 2.13.0"),
+        ("tool.torch", "2.12.1 bb", "torch 2.12.1 is another build"),
+        ("tool.torch", "", "torch 2.12.1 -> missing"),
+        ("tool.onnx", "1.2 cc", "onnx missing -> 1.2"),
+    ],
+)
+def test_each_changed_part_is_named(tmp_path: Path, part: str, now: str, why: str) -> None:
+    assert Today(tmp_path).why_stale(stored(), PARTS | {part: now}) == why
 
 
 def test_a_changed_or_vanished_source_is_named(tmp_path: Path) -> None:
@@ -41,27 +56,71 @@ def test_a_changed_or_vanished_source_is_named(tmp_path: Path) -> None:
     file.write_text("x = 1\n")
     record = stored(Source(file="net.py", sha256=file_digest(file)))
     file.write_text("x = 2\n")
-    assert why_stale(record, PARTS, tmp_path) == "net.py changed"
+    assert Today(tmp_path).why_stale(record, PARTS) == "net.py changed"
     file.unlink()
-    assert why_stale(record, PARTS, tmp_path) == "net.py changed"
+    assert Today(tmp_path).why_stale(record, PARTS) == "net.py changed"
+
+
+def test_a_new_module_beside_the_sources_is_a_change(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models/net.py").write_text("")
+    record = stored(Source(file="models/*.py", sha256=file_digest(tmp_path / "models/*.py")))
+    assert Today(tmp_path).why_stale(record, PARTS) == ""
+    (tmp_path / "models/notes.txt").write_text("")
+    assert Today(tmp_path).why_stale(record, PARTS) == ""
+    (tmp_path / "models/torch.py").write_text("")
+    assert Today(tmp_path).why_stale(record, PARTS) == "models has other modules"
+
+
+def test_what_changed_during_the_export_never_holds(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text("")
+    moving = stored(Source(file="net.py", sha256=""))
+    assert Today(tmp_path).why_stale(moving, PARTS) == "net.py changed while it was exported"
+
+
+def test_another_package_that_the_model_was_made_with_is_named(tmp_path: Path) -> None:
+    today = Today(tmp_path)
+    assert today.why_other_packages(stored(pytest=package_state("pytest"))) == ""
+    version = package_state("pytest").split(" ")[0]
+    assert today.why_other_packages(stored(pytest="1.0 ff")) == f"pytest 1.0 -> {version}"
+    assert today.why_other_packages(stored(gone="1.0 ff")) == "gone 1.0 -> missing"
 
 
 def test_a_record_without_fingerprint_never_holds(tmp_path: Path) -> None:
     bare = Record(cell=stored().cell, status=Status.PASS)
-    assert why_stale(bare, PARTS, tmp_path)
+    assert Today(tmp_path).why_stale(bare, PARTS)
 
 
 def test_the_fingerprint_follows_what_is_proved() -> None:
-    one = spec()
-    before = fingerprint(manifest(one), one)
+    before = fingerprint(spec())
     for same in (
         spec(description="more words", tags=("a",), line=9),
         spec(expect=(Expectation(reason="r"),), timeout=5.0),
         spec(opsets=(17, 18, 19)),
     ):
-        assert fingerprint(manifest(same), same) == before
+        assert fingerprint(same) == before
     for other in (spec(seed=1), spec(mode="train"), spec(init={"width": 2}), spec(id="other")):
-        assert fingerprint(manifest(other), other)["entry"] != before["entry"]
+        assert fingerprint(other)["entry"] != before["entry"]
+
+
+def test_a_tolerance_changes_what_is_checked_and_not_what_is_made() -> None:
+    before = fingerprint(spec())
+    strict = Tolerance(atol=1e-9)
+    outputs = (Output(name="y", shape=("batch", 4), tolerance=strict),)
+    plain = (Output(name="y", shape=("batch", 4)),)
+    assert fingerprint(spec(tolerance=strict))["entry"] == before["entry"]
+    assert fingerprint(spec(tolerance=strict))["checks"] != before["checks"]
+    one, other = fingerprint(spec(outputs=outputs)), fingerprint(spec(outputs=plain))
+    assert one["entry"] == other["entry"]
+    assert one["checks"] != other["checks"]
+
+
+def test_devices_and_tools_are_parts_of_their_own() -> None:
+    cpu = Device(name="cpu", runtime="onnxruntime")
+    assert device_digest(cpu) != device_digest(cpu.model_copy(update={"strict": True}))
+    parts = fingerprint(spec())
+    assert {"tool.torch", "tool.python", "tool.exporter"} <= set(parts)
+    assert set(without_tools(parts)) == {"entry", "checks"}
 
 
 def test_versions_are_known_without_an_import() -> None:

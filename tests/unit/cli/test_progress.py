@@ -9,9 +9,21 @@ from exporter.cli.progress import Lines, Screen, progress
 from exporter.job import Announcement
 from exporter.plan import make_plan
 from exporter.record import CellId, Stage
+from exporter.run import Decisions
 from tests.unit.factory import make_manifest, make_record, make_spec
 
 PLAN = make_plan(make_manifest(make_spec("a", opsets=(17, 18)), make_spec("b", opsets=(18,))))
+
+ALL = Decisions(
+    to_run=PLAN.to_run,
+    reasons={str(planned.cell): "it has not been exported yet" for planned in PLAN.to_run},
+    seconds={},
+)
+
+
+def started(screen: Screen) -> Screen:
+    screen.decided(ALL)
+    return screen
 
 
 def drawn(screen: Screen) -> str:
@@ -27,7 +39,7 @@ def at_work(*opsets: int) -> Announcement:
 
 
 def test_the_screen_shows_the_cells_at_work_and_what_is_left() -> None:
-    screen = Screen(PLAN)
+    screen = started(Screen())
     assert "0/3 cells, 3 left" in drawn(screen)
     screen.at_work(at_work(17, 18))
     shown = drawn(screen)
@@ -36,7 +48,7 @@ def test_the_screen_shows_the_cells_at_work_and_what_is_left() -> None:
 
 
 def test_what_is_done_leaves_the_screen_and_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    screen = Screen(PLAN)
+    screen = started(Screen())
     screen.at_work(at_work(17))
     screen.judged(make_record("a/17/cpu"))
     screen.judged(make_record("a/18/cpu", "fail", message="[red]off[/red] by 1"))
@@ -50,13 +62,13 @@ def test_what_is_done_leaves_the_screen_and_is_said(capsys: pytest.CaptureFixtur
 
 
 def test_an_announcement_of_no_cell_is_not_shown() -> None:
-    screen = Screen(PLAN)
+    screen = started(Screen())
     screen.at_work(Announcement(stage=Stage.CAPTURE, cells=(), log=""))
     assert "capture" not in drawn(screen)
 
 
 def test_without_a_terminal_there_are_only_lines() -> None:
-    with progress(PLAN) as watcher:
+    with progress(explain=False) as watcher:
         assert type(watcher) is Lines
 
 
@@ -64,7 +76,14 @@ def test_on_a_terminal_there_is_a_screen(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("exporter.cli.progress.is_terminal", lambda: True)
-    with progress(PLAN) as watcher:
+    with progress(explain=False) as watcher:
         assert isinstance(watcher, Screen)
         watcher.judged(make_record("a/18/cpu", "fail", message="\x1b[31m[b]off[/b]"))
     assert "a/18/cpu: fail at parity: [b]off[/b]" in capsys.readouterr().out
+
+
+def test_who_asks_is_told_why_each_cell_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    Lines(explain=True).decided(ALL)
+    assert capsys.readouterr().out.splitlines()[0] == "a/17/cpu runs: it has not been exported yet"
+    Lines().decided(ALL)
+    assert capsys.readouterr().out == ""

@@ -6,6 +6,7 @@ from exporter.cli.progress import Lines
 from exporter.cli.summary import counts, grid, show_summary
 from exporter.plan import Selection, make_plan
 from exporter.record import Status
+from exporter.run import Decisions
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
 MANIFEST = make_manifest(make_spec("a", opsets=(9, 18)), make_spec("longer", opsets=(18, 19)))
@@ -63,7 +64,9 @@ def test_what_is_neither_green_nor_red_stops_nobody(status: Status) -> None:
 def test_plain_lines_name_red_cells_at_once_and_models_when_done(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    lines = Lines(PLAN)
+    lines = Lines()
+    reasons = dict.fromkeys(ALL, "it has not been exported yet")
+    lines.decided(Decisions(to_run=PLAN.to_run, reasons=reasons, seconds={}))
     lines.judged(make_record("a/9/cpu", "error", message="no such operator", log="a/logs/9.log"))
     lines.judged(make_record("a/18/cpu"))
     lines.done("a")

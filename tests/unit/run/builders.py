@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from exporter.job import Announcement, Job, JobFolder, OpsetJob, write_value
 from exporter.manifest import Manifest, ModelSpec
 from exporter.plan import route_of
 from exporter.record import CellId, Record, Stage, Status
+from exporter.run import Decisions
 from tests.unit.factory import make_artifact, make_manifest, make_spec
 
 
@@ -44,8 +46,9 @@ def record(of: Job, cell: CellId, status: Status = Status.PASS, content: str = "
     folder = JobFolder(Path(of.folder))
     folder.path.mkdir(parents=True, exist_ok=True)
     folder.model(cell.opset).write_text(content)
-    artifact = make_artifact(cell.model, cell.opset, sha256=content)
-    return Record(cell=cell, status=status, artifact=artifact, fingerprint=of.fingerprint)
+    digest = hashlib.sha256(content.encode()).hexdigest()
+    artifact = make_artifact(cell.model, cell.opset, sha256=digest)
+    return Record(cell=cell, status=status, artifact=artifact, fingerprint=of.fingerprint_of(cell))
 
 
 def announcement(cells: Sequence[CellId], stage: Stage = Stage.CONVERT) -> Announcement:
@@ -131,9 +134,13 @@ class Noted:
     """A watcher that writes down what it is told."""
 
     def __init__(self) -> None:
+        self.reasons: dict[str, str] = {}
         self.records: list[Record] = []
         self.models: list[str] = []
         self.notes: list[str] = []
+
+    def decided(self, decisions: Decisions) -> None:
+        self.reasons = dict(decisions.reasons)
 
     def at_work(self, announcement: Announcement) -> None:
         pass

@@ -29,10 +29,12 @@ from tests.unit.run.builders import (
 TODAY = date(2026, 1, 1)
 
 
-def export(of: Manifest, engine: FakeEngine, *patterns: str) -> tuple[dict[str, str], Noted]:
+def export(
+    of: Manifest, engine: FakeEngine, *patterns: str, force: bool = False
+) -> tuple[dict[str, str], Noted]:
     """Statuses by cell as they stand in results.json, and what the watcher heard."""
     noted = Noted()
-    run_plan(of, make_plan(of, Selection(patterns=patterns)), engine, noted, TODAY)
+    run_plan(of, make_plan(of, Selection(patterns=patterns)), engine, noted, TODAY, force=force)
     build = BuildFolder.of(of.project)
     assert not (build.path / ".work").exists()
     return {str(r.cell): r.status.value for r in read_run(build.results).records}, noted
@@ -121,14 +123,16 @@ def test_ctrl_c_before_the_first_cell_leaves_the_old_results_in_place(tmp_path: 
     project = manifest(tmp_path)
     export(project, FakeEngine(finish))
     with pytest.raises(KeyboardInterrupt):
-        export(project, FakeEngine(die_at(17, Ended.INTERRUPTED)))
+        export(project, FakeEngine(die_at(17, Ended.INTERRUPTED)), force=True)
     assert len(read_run(BuildFolder.of(project.project).results).records) == 3
 
 
 def test_a_selection_keeps_the_other_opsets_of_the_same_model(tmp_path: Path) -> None:
     project = manifest(tmp_path)
     export(project, FakeEngine(finish_with("same", content="old")))
-    found, noted = export(project, FakeEngine(finish_with("same", content="new")), "*/18")
+    found, noted = export(
+        project, FakeEngine(finish_with("same", content="new")), "*/18", force=True
+    )
     assert set(found.values()) == {"pass"}
     assert len(found) == 3
     assert not noted.notes
@@ -141,7 +145,7 @@ def test_a_selection_drops_the_other_opsets_where_pytorch_says_something_else(
 ) -> None:
     project = manifest(tmp_path)
     export(project, FakeEngine(finish_with("before")))
-    found, noted = export(project, FakeEngine(finish_with("after")), "*/18")
+    found, noted = export(project, FakeEngine(finish_with("after")), "*/18", force=True)
     assert found == {"tiny/18/cpu": "pass"}
     assert noted.notes == ["tiny: 2 earlier results no longer hold and were dropped"]
     assert [path.name for path in (tmp_path / "build/tiny").glob("*.onnx")] == ["18.onnx"]
@@ -153,7 +157,8 @@ def test_another_device_is_kept_only_for_the_very_same_file(
 ) -> None:
     project = manifest(tmp_path, spec(devices=("cpu", "reference"), opsets=(18,)))
     export(project, FakeEngine(finish_with("same", content="one")))
-    found, _ = export(project, FakeEngine(finish_with("same", content=content)), "*/*/cpu")
+    engine = FakeEngine(finish_with("same", content=content))
+    found, _ = export(project, engine, "*/*/cpu", force=True)
     assert ("tiny/18/reference" in found) == kept
 
 
@@ -162,6 +167,87 @@ def test_a_changed_entry_makes_the_other_cells_unknown(tmp_path: Path) -> None:
     changed = manifest(tmp_path, spec(seed=1))
     found, _ = export(changed, FakeEngine(finish), "*/18")
     assert found == {"tiny/18/cpu": "pass"}
+
+
+def never(of: Job) -> Outcome:
+    """A worker that nobody should have started."""
+    raise AssertionError(f"{of.spec.id} runs")
+
+
+def test_what_did_not_change_is_left_as_it_is(tmp_path: Path) -> None:
+    project = manifest(tmp_path)
+    before, _ = export(project, FakeEngine(finish))
+    again, noted = export(project, FakeEngine(never))
+    assert again == before
+    assert noted.reasons == {}
+    assert noted.models == []
+
+
+def test_one_more_opset_exports_that_one(tmp_path: Path) -> None:
+    export(manifest(tmp_path), FakeEngine(finish))
+    engine = FakeEngine(finish)
+    found, noted = export(manifest(tmp_path, spec(opsets=(17, 18, 19, 20))), engine)
+    assert set(found.values()) == {"pass"}
+    assert noted.reasons == {"tiny/20/cpu": "it has not been exported yet"}
+    assert [[cell.opset for cell in task.job.cells()] for task in engine.tasks] == [[20]]
+    assert len(list((tmp_path / "build/tiny").glob("*.onnx"))) == 4
+
+
+@pytest.mark.parametrize("ended", [Ended.SIGNAL, Ended.TIMEOUT])
+def test_what_another_try_may_settle_is_tried_again(tmp_path: Path, ended: Ended) -> None:
+    project = manifest(tmp_path, spec(opsets=(18,)))
+    export(project, FakeEngine(die_at(18, ended)))
+    found, noted = export(project, FakeEngine(finish))
+    assert found == {"tiny/18/cpu": "pass"}
+    assert noted.reasons["tiny/18/cpu"].startswith("it was ")
+
+
+def test_a_failure_that_would_come_again_is_not_run_again(tmp_path: Path) -> None:
+    def fails(of: Job) -> Outcome:
+        for cell in of.cells():
+            write(of, record(of, cell, Status.FAIL))
+        return outcome(of, Ended.EXITED, 0)
+
+    project = manifest(tmp_path)
+    export(project, FakeEngine(fails))
+    found, _ = export(project, FakeEngine(never))
+    assert set(found.values()) == {"fail"}
+
+
+def test_a_file_that_is_not_the_one_that_was_proved_is_made_again(tmp_path: Path) -> None:
+    project = manifest(tmp_path)
+    export(project, FakeEngine(finish_with("same", content="proved")))
+    (tmp_path / "build/tiny/17.onnx").write_text("another")
+    (tmp_path / "build/tiny/18.onnx").unlink()
+    found, noted = export(project, FakeEngine(finish_with("same", content="proved")))
+    assert set(found.values()) == {"pass"}
+    assert noted.reasons == {
+        "tiny/17/cpu": "tiny/17.onnx is not the file that was proved",
+        "tiny/18/cpu": "tiny/18.onnx is gone",
+    }
+    assert {p.read_text() for p in (tmp_path / "build/tiny").glob("*.onnx")} == {"proved"}
+
+
+def test_what_cannot_be_kept_beside_what_was_made_is_made_too(tmp_path: Path) -> None:
+    export(manifest(tmp_path, spec(opsets=(17, 18))), FakeEngine(finish_with("before")))
+    engine = FakeEngine(finish_with("after"))
+    found, noted = export(manifest(tmp_path), engine)
+    assert found == {f"tiny/{opset}/cpu": "pass" for opset in (17, 18, 19)}
+    assert [[cell.opset for cell in task.job.cells()] for task in engine.tasks] == [[19], [17, 18]]
+    assert noted.notes == []
+
+
+def test_the_longest_job_starts_first_and_the_unknown_before_it(tmp_path: Path) -> None:
+    def slow_b(of: Job) -> Outcome:
+        for cell in of.cells():
+            seconds = {"convert": 9.0 if of.spec.id == "b" else 1.0}
+            write(of, record(of, cell).model_copy(update={"seconds": seconds}))
+        return outcome(of, Ended.EXITED, 0)
+
+    export(manifest(tmp_path, spec("a"), spec("b")), FakeEngine(slow_b))
+    engine = FakeEngine(slow_b)
+    export(manifest(tmp_path, spec("a"), spec("b"), spec("c")), engine, force=True)
+    assert [task.job.spec.id for task in engine.tasks] == ["c", "b", "a"]
 
 
 def test_skipped_cells_are_records_with_their_reason_and_are_not_run(tmp_path: Path) -> None:
@@ -211,7 +297,8 @@ def test_other_tools_do_not_make_read_results_void(tmp_path: Path) -> None:
     export(project, FakeEngine(finish))
     run = read_run(BuildFolder.of(project.project).results)
     records = [
-        r.model_copy(update={"fingerprint": {**r.fingerprint, "tools": "x"}}) for r in run.records
+        r.model_copy(update={"fingerprint": {**r.fingerprint, "tool.torch": "x"}})
+        for r in run.records
     ]
     other = run.model_copy(update={"records": tuple(records)})
     assert not still_valid(other, project, make_plan(project)).missing

@@ -1,0 +1,82 @@
+"""Which of the selected cells run, and why; which are left as they are.
+
+In: a plan and the records in the build folder. Out: `Decisions`.
+
+A cell is left alone where its record holds, another try could not settle it otherwise, and its
+files are the ones that were proved. In doubt it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from exporter.cache import PASSING
+from exporter.plan import Plan, PlannedCell
+from exporter.record import Record
+from exporter.run.folders import BuildFolder
+from exporter.run.intact import Intact
+from exporter.run.results import Judge
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decisions:
+    """What an export does with each selected cell."""
+
+    to_run: tuple[PlannedCell, ...]
+    """In the order of the plan."""
+    reasons: Mapping[str, str]
+    """Why a cell runs, by its text."""
+    seconds: Mapping[str, float]
+    """What a model's cells took when they were made last, by model; not of those never made."""
+
+    def runs(self, planned: PlannedCell) -> bool:
+        """Whether the cell is run."""
+        return str(planned.cell) in self.reasons
+
+
+def decide(plan: Plan, build: BuildFolder, judge: Judge, *, force: bool = False) -> Decisions:
+    """Looks at every selected cell.
+
+    Args:
+        plan: What is promised and selected.
+        build: Where the records and files of earlier runs lie.
+        judge: Knows what is true today.
+        force: Whether every selected cell runs, whatever is known of it.
+    """
+    intact = Intact(build.path)
+    stored: dict[str, Record] = {}
+    for model in dict.fromkeys(planned.cell.model for planned in plan.to_run):
+        stored |= build.model(model).read_records()
+    reasons: dict[str, str] = {}
+    for planned in plan.to_run:
+        record = stored.get(str(planned.cell))
+        if force:
+            reasons[str(planned.cell)] = "every selected cell was asked for"
+        elif why := _why(record, judge.why_stale, intact):
+            reasons[str(planned.cell)] = why
+    intact.save()
+    return Decisions(
+        to_run=tuple(planned for planned in plan.to_run if str(planned.cell) in reasons),
+        reasons=reasons,
+        seconds=_seconds(stored.values()),
+    )
+
+
+def _why(record: Record | None, stale: Callable[[Record], str], intact: Intact) -> str:
+    if record is None:
+        return "it has not been exported yet"
+    if record.status in PASSING:
+        return f"it was {record.status} the last time"
+    if reason := stale(record):
+        return reason
+    return intact.problem(record.artifact) if record.artifact else ""
+
+
+def _seconds(records: Iterable[Record]) -> dict[str, float]:
+    """Stages that serve several cells stand with each of them: an order is all that is wanted."""
+    spent: dict[str, float] = {}
+    for record in records:
+        model = record.cell.model
+        spent[model] = spent.get(model, 0.0) + sum(record.seconds.values())
+    return spent

@@ -1,0 +1,28 @@
+"""Which installed distributions the model was made with, besides the tools.
+
+In: what Python has loaded. Out: name -> version and digest, as `fingerprint.package_state` gives
+them later without loading anything.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from importlib.metadata import packages_distributions
+
+from exporter.fingerprint import DISTRIBUTIONS, package_state
+
+
+def loaded_packages() -> dict[str, str]:
+    """Every distribution of which a module is loaded now, by name."""
+    owners = _owners()
+    loaded = {name.partition(".")[0] for name in list(sys.modules)}
+    found = {owner for name in loaded for owner in owners.get(name, ())}
+    found.difference_update(DISTRIBUTIONS, ("onnx-exporter-matrix",))
+    return {name: package_state(name) for name in sorted(found)}
+
+
+@cache
+def _owners() -> dict[str, list[str]]:
+    """Top-level module -> distributions; the same for all of a process, and slow to find."""
+    return dict(packages_distributions())
