@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 
+from exporter.attributes import load_attribute
 from exporter.manifest import Fill, Input, ModelSpec
 from exporter.manifest.calls import parse_at
 from exporter.record import Stage
 from exporter.worker.failure import Failure, stage_of
 from exporter.worker.redraw import across, altered
 from exporter.worker.sizes import InputSet
-from exporter.worker.source import load_attribute
 
 Tensors = dict[str, torch.Tensor]
 #: A nested container while it is built: index or key -> leaf or container.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from exporter.attributes import load_attribute
 from exporter.fingerprint import file_digest, package_state
 from exporter.worker.closure import loaded_sources
 from exporter.worker.packages import loaded_packages
-from exporter.worker.source import load_attribute
 
 
 def now(folder: Path) -> Path:

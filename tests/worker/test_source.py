@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
+from exporter.attributes import load_attribute
 from exporter.record import Stage
 from exporter.worker.failure import Failure
-from exporter.worker.source import load_attribute, load_model
+from exporter.worker.source import load_model
 from tests.worker.contracts import ROOT, contract
 
 
@@ -82,3 +85,13 @@ def test_a_file_is_loaded_from_its_folder_even_if_its_name_is_taken(tmp_path: ob
     (folder / "json").mkdir()
     (folder / "json" / "decoder.py").write_text("value = 'ours'\n")
     assert load_attribute("json/decoder.py:value", folder) == "ours"
+
+
+def test_a_file_is_run_once_however_many_attributes_are_taken(tmp_path: Path) -> None:
+    (tmp_path / "two-nets.py").write_text("one, two = object(), object()\npair = [one, two]\n")
+    one = load_attribute("two-nets.py:one", tmp_path)
+    assert load_attribute("two-nets.py:pair", tmp_path)[0] is one
+    (tmp_path / "two-nets.py").unlink()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "two-nets.py").write_text("one = 1\n")
+    assert load_attribute("two-nets.py:one", tmp_path / "other") == 1

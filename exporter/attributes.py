@@ -1,0 +1,55 @@
+"""The object that a reference in a manifest names, by importing what defines it.
+
+In: `file.py:attribute` or `package.module:attribute`. Out: the object. It is the user's own code
+that runs here: only workers and what checks a file call this, never the parent.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+
+def load_attribute(source: str, folder: Path) -> Any:
+    """The object that `file.py:attr` (relative to `folder`) or `package.module:attr` names."""
+    where, _, attribute = source.rpartition(":")
+    # Model files import their neighbours by the folder of the manifest: `models.layers`.
+    search_first(folder)
+    found: Any
+    if where.endswith(".py"):
+        found = _import_file((folder / where).resolve(), where)
+    else:
+        found = importlib.import_module(where)
+    for name in attribute.split("."):
+        found = getattr(found, name)
+    return found
+
+
+def search_first(folder: Path) -> None:
+    """Has Python look for modules in `folder` before all others."""
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+def _import_file(path: Path, relative: str) -> ModuleType:
+    parts = Path(relative).with_suffix("").parts
+    if all(part.isidentifier() for part in parts):
+        module = importlib.import_module(".".join(parts))
+        if getattr(module, "__file__", None) and Path(str(module.__file__)).resolve() == path:
+            return module
+    # A name that cannot be imported, or that belongs to another package: load the file itself.
+    name = "exporter_source_" + "_".join(parts)
+    known = sys.modules.get(name)
+    if known is not None and getattr(known, "__file__", None) == str(path):
+        return known  # a second attribute of the same file: it is run once, as by an import
+    specification = importlib.util.spec_from_file_location(name, path)
+    if specification is None or specification.loader is None:
+        raise ImportError(f"{relative} cannot be imported")
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[name] = module
+    specification.loader.exec_module(module)
+    return module
