@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from onnx import ModelProto
 
 from exporter.checks.graph import domain_of
+from exporter.checks.ir_version import needed_ir_version
 from exporter.checks.protocol import Subject
 from exporter.checks.structure import hold_structure
 from exporter.record import CheckResult
@@ -39,6 +40,9 @@ def _find(subject: Subject, model: ModelProto) -> Iterator[str]:
     cap = subject.spec.ir_version
     if cap is not None and model.ir_version > cap:
         yield f"the file is IR version {model.ir_version}, the cap is {cap}"
+    needed, what = needed_ir_version(model)
+    if model.ir_version < needed:
+        yield f"the file says IR version {model.ir_version} and holds {what}, which need {needed}"
 
 
 def _custom_domains(subject: Subject, model: ModelProto) -> Iterator[str]:

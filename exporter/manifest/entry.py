@@ -82,7 +82,9 @@ class Settings(Table):
     devices: Annotated[Items[Line], Field(min_length=1)] = ("cpu",)
     """Where each file is checked."""
     ir_version: Annotated[int, Field(ge=3, le=99)] | None = None
-    """The highest IR version that the file may have, for runtimes older than the exporter."""
+    """The highest IR version that the file may have, for runtimes older than the exporter: ONNX
+    Runtime before 1.18 refuses IR version 10, whatever the opset, and `ir_version = 8` will do
+    for 1.9 and later. A file that holds what its version does not have is red."""
     inputs: Annotated[Items[InputTable], Field(min_length=1)] = ()
     """The inputs, in the order of the exported file."""
     outputs: Annotated[Items[OutputTable], Field(min_length=1)] = ()

@@ -14,7 +14,16 @@ from exporter.report.audits import AuditRow, audit_rows
 from exporter.report.cells import Cell, works_from
 from exporter.report.checked import CheckTable, check_table
 from exporter.report.contract import Contract, contract
-from exporter.report.shipped import FileRow, Note, OperatorTable, files, notes, operators
+from exporter.report.shipped import (
+    FileRow,
+    Note,
+    OperatorTable,
+    RuntimeRow,
+    files,
+    notes,
+    operators,
+    runtimes,
+)
 from exporter.report.symbols import LEGEND, Mark
 from exporter.report.troubles import Trouble, rerun, troubles
 
@@ -45,6 +54,8 @@ class ModelPage:
     """What the checks saw of a file that was changed in many small ways."""
     troubles: tuple[Trouble, ...]
     files: tuple[FileRow, ...]
+    runtimes: tuple[RuntimeRow, ...]
+    """The releases of ONNX Runtime that load them."""
     operators: OperatorTable
     notes: tuple[Note, ...]
     rerun: str
@@ -80,6 +91,7 @@ def model_page(
         audits=audit_rows(audits, (cell.id for cell in cells)),
         troubles=troubles(cells, build),
         files=files(cells),
+        runtimes=runtimes(cells),
         operators=operators(cells),
         notes=notes(cells),
         rerun=rerun(f"{spec.id}/*"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
+from exporter import support
 from exporter.record import Artifact, Record
 from exporter.report import figures
 from exporter.report.cells import Cell
@@ -28,6 +29,14 @@ class FileRow:
     ir_version: int
     external_data: str
     """How many files lie beside the model: their names hold a hash."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeRow:
+    """Files that the same releases of ONNX Runtime load."""
+
+    opsets: str
+    releases: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +82,17 @@ def files(cells: Iterable[Cell]) -> tuple[FileRow, ...]:
     )
 
 
+def runtimes(cells: Iterable[Cell]) -> tuple[RuntimeRow, ...]:
+    """From which release of ONNX Runtime on each file runs, opsets with the same one together."""
+    opsets: dict[str, list[int]] = {}
+    for opset, (_, artifact) in _files(cells).items():
+        opsets.setdefault(_releases(artifact), []).append(opset)
+    return tuple(
+        RuntimeRow(opsets=fold_opsets(alike), releases=releases)
+        for releases, alike in opsets.items()
+    )
+
+
 def operators(cells: Iterable[Cell]) -> OperatorTable:
     """Every operator of every file."""
     opsets: dict[Hashable, list[int]] = {}
@@ -106,6 +126,19 @@ def _files(cells: Iterable[Cell]) -> dict[int, tuple[Record, Artifact]]:
         if cell.record and cell.record.artifact:
             found.setdefault(cell.id.opset, (cell.record, cell.record.artifact))
     return found
+
+
+def _releases(artifact: Artifact) -> str:
+    opset, ir_version = artifact.opset_imports.get("", 0), artifact.ir_version
+    first = support.first_release(opset, ir_version)
+    said = f"{support.spelled(first)} and later" if first else "no release that is known"
+    if gain := support.lower_ir_version(opset, ir_version):
+        older = support.spelled(gain.release)
+        said += (
+            f", for IR version {ir_version}; ir_version = {gain.ir_version} would do for {older}"
+        )
+    others = sorted(domain for domain in artifact.opset_imports if domain)
+    return f"{said}, with kernels of {', '.join(others)}" if others else said
 
 
 def _make(record: Record, artifact: Artifact) -> tuple[str, ...]:

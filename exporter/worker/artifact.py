@@ -26,6 +26,8 @@ _INLINE_LIMIT = 1 << 20
 _TENSOR_LIMIT = 1 << 10
 _ALIGNMENT = 1 << 12
 _CHUNK = 1 << 24
+#: From this IR version on, an initializer need not be an input.
+_IR_OF_INITIALIZERS = 4
 
 
 def write_artifact(
@@ -43,7 +45,8 @@ def write_artifact(
         model.metadata_props[f"exporter.{key}"] = value
     if spec.ir_version is not None:
         model.ir_version = min(model.ir_version, spec.ir_version)
-    if spec.options.get("keep_initializers_as_inputs"):
+    # Before IR version 4 every initializer is listed as an input, too.
+    if spec.options.get("keep_initializers_as_inputs") or model.ir_version < _IR_OF_INITIALIZERS:
         _list_initializers(model)
     _move_weights_out(model, folder.path, spec.options.get("external_data"))
     path = folder.model(opset)

@@ -9,15 +9,17 @@ import onnx
 import onnxruntime
 import pytest
 
-from exporter.job import JobFolder
+from exporter.checks.protocol import Subject
+from exporter.job import JobFolder, Reference
 from exporter.manifest import Axis, Constant, ModelSpec
-from exporter.record import Stage
+from exporter.record import Stage, Status
 from exporter.worker.artifact import write_artifact
 from exporter.worker.capture import capture_program
 from exporter.worker.convert import convert_module, convert_program
 from exporter.worker.failure import Failure
 from exporter.worker.inputs import draw
 from exporter.worker.sizes import input_sets
+from exporter.worker.prove import prove_structure
 from exporter.worker.source import load_model
 from exporter.worker.torch_internals import Decompositions
 from tests.worker.contracts import ROOT, contract, fill, given, put_out
@@ -238,3 +240,21 @@ def test_dynamo_takes_no_compiled_function(tmp_path: Path) -> None:
         export(spec, tmp_path, 18, dynamo=True)
     assert caught.value.stage is Stage.CAPTURE
     assert "set exporter = 'torchscript'" in caught.value.message
+
+
+def test_at_ir_version_3_the_weights_are_listed_as_inputs_too(tmp_path: Path) -> None:
+    spec = contract("Affine", ir_version=3)
+    path = export(spec, tmp_path, 18, dynamo=True)
+    model = onnx.load(path)
+    assert model.ir_version == 3
+    assert [item.name for item in model.graph.input] == ["x", "linear.weight", "linear.bias"]
+    subject = Subject(
+        folder=JobFolder(tmp_path),
+        opset=18,
+        spec=spec,
+        reference=Reference(samples=(), noise=(), spread=()),
+    )
+    results = prove_structure(subject)
+    assert [(item.check, item.status) for item in results] == [
+        (name, Status.PASS) for name in ("opset", "wellformed", "signature")
+    ]

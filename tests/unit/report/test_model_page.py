@@ -139,6 +139,29 @@ def test_files_and_operators_by_ranges_of_opsets() -> None:
     ]
 
 
+def test_the_releases_of_onnx_runtime_that_load_each_file() -> None:
+    def record(opset: int, **fields: object) -> object:
+        return make_record(f"dcgan/{opset}/cpu", artifact=make_artifact("dcgan", opset, **fields))
+
+    page = page_of(
+        record(17, ir_version=8),
+        record(18, ir_version=10),
+        record(19, ir_version=10, opset_imports={"": 19, "own": 1}),
+        record(20, ir_version=99, opset_imports={"": 27}),
+        opsets=(17, 18, 19, 20),
+    )
+    assert [(row.opsets, row.releases) for row in page.runtimes] == [
+        ("17", "1.12 and later"),
+        ("18", "1.18 and later, for IR version 10; ir_version = 8 would do for 1.14"),
+        (
+            "19",
+            "1.18 and later, for IR version 10; ir_version = 9 would do for 1.15,"
+            " with kernels of own",
+        ),
+        ("20", "no release that is known"),
+    ]
+
+
 def test_notes_are_said_once() -> None:
     page = page_of(
         make_record("dcgan/9/cpu", notes=("baked", "other")),

@@ -1,0 +1,72 @@
+"""Which release of ONNX Runtime loads a file, by its opset and its IR version.
+
+In: the opset and the IR version of a file. Out: the first release that loads it, and whether the IR
+version alone keeps it from older ones.
+
+Facts, no guesses: up to 1.14 the table of ONNX Runtime's documentation (onnxruntime.ai, reference,
+compatibility); from 1.15 on, what each release's own Python package loads of files that differ in
+these two numbers alone. Operators that a release has no kernel for are another matter, and custom
+domains too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Release = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """What a release of ONNX Runtime loads at most."""
+
+    release: Release
+    opset: int
+    ir_version: int
+
+
+#: Releases in order; of those that load the same, the first.
+ONNX_RUNTIME: tuple[Loads, ...] = (
+    Loads((0, 1), 8, 3),
+    Loads((0, 3), 9, 3),
+    Loads((0, 4), 10, 5),
+    Loads((1, 0), 11, 6),
+    Loads((1, 3), 12, 7),
+    Loads((1, 6), 13, 7),
+    Loads((1, 8), 14, 7),
+    Loads((1, 9), 15, 8),
+    Loads((1, 11), 16, 8),
+    Loads((1, 12), 17, 8),
+    Loads((1, 14), 18, 8),
+    Loads((1, 15), 19, 9),
+    Loads((1, 17), 20, 9),
+    Loads((1, 18), 21, 10),
+    Loads((1, 21), 22, 10),
+    Loads((1, 23), 23, 11),
+    Loads((1, 24), 25, 13),
+    Loads((1, 25), 26, 13),
+)
+
+
+def first_release(opset: int, ir_version: int) -> Release | None:
+    """The first release that loads such a file; None where none that is known does."""
+    loads = (each for each in ONNX_RUNTIME if each.opset >= opset and each.ir_version >= ir_version)
+    return next((each.release for each in loads), None)
+
+
+def lower_ir_version(opset: int, ir_version: int) -> Loads | None:
+    """What a lower IR version would gain: the first release for the opset alone.
+
+    Returns:
+        That release, and the highest IR version that it loads; None where the opset needs a release
+        as new as the IR version does.
+    """
+    first = first_release(opset, 0)
+    if first is None or first == first_release(opset, ir_version):
+        return None
+    return next(each for each in ONNX_RUNTIME if each.release == first)
+
+
+def spelled(release: Release) -> str:
+    """`1.18`."""
+    return f"{release[0]}.{release[1]}"
