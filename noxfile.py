@@ -94,6 +94,12 @@ def soundness(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", requires=["environment"])
+def bench(session: nox.Session) -> None:
+    """Hold the seconds of the checks against those of the export; `-- --models 'resnet*'`."""
+    Environment.run(session, "python", "-m", "benchmarks.checks", *session.posargs)
+
+
+@nox.session(venv_backend="none", requires=["environment"])
 def lint(session: nox.Session) -> None:
     """Check style and format."""
     Environment.run(session, "ruff", "check")

@@ -85,6 +85,8 @@ class CheckResult(Value):
     message: str = ""
     """Empty where there is nothing to say."""
     metrics: dict[str, int | float | str] = Field(default_factory=dict)
+    seconds: float = 0.0
+    """Wall time of the check."""
 
 
 class Artifact(Value):
@@ -222,7 +224,8 @@ class Record(Value):
     log: str = ""
     """What the worker printed, relative to the build folder."""
     seconds: dict[str, float] = Field(default_factory=dict)
-    """Wall time by stage; shared stages stand with every cell that they served."""
+    """Wall time by stage, and of the `reference`; what is shared stands with every cell that it
+    served."""
     fingerprint: dict[str, str] = Field(default_factory=dict)
     """By part (`entry`, `checks`, `device`, `tool.torch`): what the record is valid for."""
     sources: Items[Source] = ()

@@ -33,7 +33,7 @@ from exporter.worker.eager import State
 from exporter.worker.failure import Failure
 from exporter.worker.inputs import Tensors, draw
 from exporter.worker.packages import loaded_packages
-from exporter.worker.prove import Common, Seconds, prove_on, prove_structure
+from exporter.worker.prove import REFERENCE, Common, Seconds, prove_on, prove_structure
 from exporter.worker.reference import compute_reference
 from exporter.worker.sizes import input_sets
 from exporter.worker.source import Model, load_model
@@ -62,6 +62,7 @@ class Drive:
             self._announce(Stage.SOURCE, opsets)
             with self._shared.of(Stage.SOURCE):
                 model = load_model(self._spec, self._root)
+            with self._shared.of(REFERENCE):
                 reference = compute_reference(model, self._spec, self._root, self._folder)
                 write_value(self._folder.reference, reference)
                 inputs = draw(self._spec, input_sets(self._spec)[0], self._root)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from exporter.record import CheckResult, Stage, Status
-from exporter.worker.prove import _first_no
+from exporter.worker.prove import REFERENCE, Seconds, _first_no, _timed
 
 
 def result(check: str, status: Status) -> CheckResult:
@@ -31,3 +33,22 @@ def test_the_check_that_decides(statuses: dict[str, Status], decides: str | None
     assert (outcome.check if outcome else None) == decides
     if outcome:
         assert outcome.status is statuses[outcome.check or ""]
+
+
+def test_every_check_is_timed() -> None:
+    def slow(answer: CheckResult) -> CheckResult:
+        time.sleep(0.02)
+        return answer
+
+    found = _timed(slow, result("parity", Status.PASS))
+    assert found.seconds >= 0.02
+    assert found.model_copy(update={"seconds": 0.0}) == result("parity", Status.PASS)
+
+
+def test_seconds_add_up_by_stage_and_for_the_reference() -> None:
+    seconds = Seconds()
+    for name in (Stage.LOAD, REFERENCE, Stage.LOAD):
+        with seconds.of(name):
+            time.sleep(0.01)
+    assert list(seconds) == ["load", "reference"]
+    assert seconds["load"] >= 0.02
