@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from onnx import ModelProto, TensorProto, TensorShapeProto, ValueInfoProto
+from onnx import ModelProto, TensorShapeProto, ValueInfoProto
 
 from exporter.checks.graph import functions_of, needed_names
 from exporter.checks.protocol import Subject
 from exporter.checks.structure import hold_structure
 from exporter.manifest import Dim, Input, Output
 from exporter.record import CheckResult
+from exporter.runtimes.dtypes import dtype_name
 
 NAME = "signature"
 _Side = Literal["input", "output"]
@@ -102,15 +103,6 @@ def _value(what: str, found: ValueInfoProto, declared: Input | Output) -> Iterat
         for index, (dim, size) in enumerate(pairs):
             if problem := _dimension(what, index, dim, size):
                 yield problem
-
-
-def dtype_name(elem_type: int) -> str:
-    """The dtype by PyTorch's name, other types of ONNX by theirs in lower case."""
-    try:
-        name = str(TensorProto.DataType.Name(elem_type)).lower()
-    except ValueError:
-        return f"of unknown type {elem_type}"
-    return {"float": "float32", "double": "float64"}.get(name, name)
 
 
 def _shown(dim: TensorShapeProto.Dimension) -> str:

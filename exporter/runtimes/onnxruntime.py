@@ -17,6 +17,7 @@ from onnx import TensorProto
 from onnx.helper import tensor_dtype_to_np_dtype
 
 from exporter.manifest import Device
+from exporter.runtimes.kernels import missing_kernel
 from exporter.runtimes.messages import first_line
 from exporter.runtimes.protocol import Array, LoadFailure, Placement, RunFailure, Unavailable
 
@@ -59,7 +60,8 @@ class OnnxRuntimeSession:
             if providers[0] != _CPU and not _starts(providers):
                 message = f"{providers[0]} does not start on this machine"
                 raise Unavailable(f"{message}: {first_line(error, path)}") from error
-            raise LoadFailure(first_line(error, path)) from error
+            lacks = missing_kernel(str(error), path, providers[0])
+            raise LoadFailure(lacks or first_line(error, path)) from error
         at_work = self._session.get_providers()
         if at_work[:1] != providers[:1]:
             raise Unavailable(
