@@ -8,6 +8,7 @@ from exporter.errors import nearest
 from exporter.manifest.axes import contract
 from exporter.manifest.fills import value_problem
 from exporter.manifest.layers import Effective
+from exporter.manifest.signature import resolved_dtype
 from exporter.manifest.spec import Axis, Case
 from exporter.manifest.tables import CaseTable
 from exporter.manifest.wording import KeyPath, key_text, quoted
@@ -18,7 +19,7 @@ _DECLARED = "declared"
 
 def resolved_cases(model: Effective, axes: Sequence[Axis]) -> tuple[Case, ...]:
     """The cases, in order."""
-    dtypes = {table.name: table.dtype for table in model.settings.inputs}
+    dtypes = {table.name: resolved_dtype(model.settings, table) for table in model.settings.inputs}
     choosable = {axis.name: axis for axis in axes if axis.example is not None}
     places: dict[str, KeyPath] = {}
     for index, case in enumerate(model.settings.cases):

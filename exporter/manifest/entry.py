@@ -20,7 +20,7 @@ from exporter.manifest.fields import (
     PlainField,
     Timeout,
 )
-from exporter.manifest.spec import CaptureName, Mode
+from exporter.manifest.spec import CaptureName, Mode, Precision
 from exporter.manifest.tables import (
     AxisTable,
     CaseTable,
@@ -45,7 +45,7 @@ class Settings(Table):
 
     later = frozenset(
         {
-            "weights", "weights_sha256", "precision", "export_device", "inputs_from",
+            "weights", "weights_sha256", "export_device", "inputs_from",
             "custom_ops", "overrides", "memory",
         }
     )  # fmt: skip
@@ -72,6 +72,10 @@ class Settings(Table):
     """Set before the model is built, and again before inputs are drawn."""
     mode: Mode = "eval"
     """`eval` and `train` switch the model; `keep` leaves it as it was built."""
+    precision: Precision | None = None
+    """Casts the floating weights of the model, and is the dtype of every input and output that
+    names none: a variant in half precision is `extends` and this one line. Without it, nothing is
+    cast."""
     exporter: Literal["auto", "dynamo", "torchscript"] = "auto"
     """`auto` is dynamo from opset 18 up and TorchScript below; the record says which and why.
     `dynamo` below 18 is converted down from 18, where that can be done."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from exporter.manifest.layers import Effective
 from exporter.manifest.spec import Fill
-from exporter.manifest.tables import FillTable, InputTable, said
+from exporter.manifest.tables import FillTable, said
 from exporter.manifest.wording import KeyPath, shown
 
 FLOATS = ("float32", "float16", "bfloat16", "float64")
@@ -34,13 +34,13 @@ _SUITS = {
 }
 
 
-def resolved_fill(model: Effective, place: KeyPath, table: InputTable) -> Fill:
+def resolved_fill(model: Effective, place: KeyPath, fill: str | FillTable, dtype: str) -> Fill:
     """The fill of the input at `place`; where it does not suit the dtype, that is reported."""
     path = (*place, "fill")
-    kind, value = _written(table.fill)
-    if table.dtype not in _SUITS.get(kind, (table.dtype,)):
-        model.refuse(path, f"'{kind}' does not suit {table.dtype}; {_suggestion(table.dtype)}")
-    elif problem := _problem(kind, value, table.dtype):
+    kind, value = _written(fill)
+    if dtype not in _SUITS.get(kind, (dtype,)):
+        model.refuse(path, f"'{kind}' does not suit {dtype}; {_suggestion(dtype)}")
+    elif problem := _problem(kind, value, dtype):
         model.refuse((*path, kind), problem)
     match kind:
         case "uniform" | "randint":

@@ -19,7 +19,7 @@ from exporter.manifest.fills import resolved_fill
 from exporter.manifest.layers import Effective
 from exporter.manifest.places import resolved_places
 from exporter.manifest.references import References
-from exporter.manifest.signature import resolved_shapes
+from exporter.manifest.signature import resolved_dtype, resolved_shapes
 from exporter.manifest.spec import Constant, Fill, Input, ModelSpec, Output
 from exporter.manifest.tables import InputTable
 from exporter.manifest.tolerances import resolved_tolerance
@@ -29,8 +29,8 @@ from exporter.manifest.wording import KeyPath, quoted
 _ELSEWHERE = {"opsets": ", here, in [defaults] or in [tool.exporter]"}
 #: Keys that pass as they are.
 _PLAIN = (
-    "description", "owner", "tags", "init", "seed", "mode", "exporter", "capture", "opsets",
-    "devices", "ir_version", "timeout",
+    "description", "owner", "tags", "init", "seed", "mode", "precision", "exporter", "capture",
+    "opsets", "devices", "ir_version", "timeout",
 )  # fmt: skip
 
 
@@ -103,7 +103,7 @@ def _signature(model: Effective, around: Surroundings) -> dict[str, Any]:
             Input(
                 name=table.name,
                 shape=dims["inputs", index],
-                dtype=table.dtype,
+                dtype=resolved_dtype(settings, table),
                 at=places[index],
                 fill=fills[index],
             )
@@ -113,7 +113,7 @@ def _signature(model: Effective, around: Surroundings) -> dict[str, Any]:
             Output(
                 name=table.name,
                 shape=dims["outputs", index],
-                dtype=table.dtype,
+                dtype=resolved_dtype(settings, table),
                 tolerance=tolerances[index],
             )
             for index, table in enumerate(settings.outputs)
@@ -124,7 +124,7 @@ def _signature(model: Effective, around: Surroundings) -> dict[str, Any]:
 
 
 def _fill(model: Effective, around: Surroundings, place: KeyPath, table: InputTable) -> Fill:
-    fill = resolved_fill(model, place, table)
+    fill = resolved_fill(model, place, table.fill, resolved_dtype(model.settings, table))
     if fill.kind != "python":
         return fill
     path = (*place, "fill", "python")

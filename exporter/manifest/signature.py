@@ -54,6 +54,11 @@ def resolved_shapes(model: Effective) -> tuple[Shape, ...]:
     return tuple(declared.values())
 
 
+def resolved_dtype(settings: Settings, table: InputTable | OutputTable) -> str:
+    """The dtype that a table names; of one that names none, that of the model's precision."""
+    return table.dtype or settings.precision or "float32"
+
+
 def _tables(settings: Settings) -> Iterator[tuple[KeyPath, InputTable | OutputTable]]:
     for index, given in enumerate(settings.inputs):
         yield ("inputs", index), given

@@ -19,6 +19,7 @@ from exporter.values import Items, Plain, Value
 ExporterName = Literal["dynamo", "torchscript"]
 CaptureName = Literal["export", "strict", "trace", "script"]
 Mode = Literal["eval", "train", "keep"]
+Precision = Literal["float32", "float16", "bfloat16", "float64"]
 Runtime = Literal["onnxruntime", "openvino", "reference", "backend"]
 #: A size, or the name of an axis.
 Dim = int | str
@@ -163,6 +164,8 @@ class ModelSpec(Value):
     init: dict[str, Plain] = Field(default_factory=dict)
     seed: int = 0
     mode: Mode = "eval"
+    precision: Precision | None = None
+    """What the model is cast to; None: it stays as it is built."""
     exporter: Literal["auto", "dynamo", "torchscript"] = "auto"
     capture: CaptureName | None = None
     """None: `export` under dynamo, `trace` under TorchScript."""

@@ -87,8 +87,9 @@ class InputTable(Table):
     """Its name in the file."""
     shape: Items[DimField]
     """A size where the dimension is fixed, a name where it is a dynamic axis; `[]` is a scalar."""
-    dtype: Dtype = "float32"
-    """A dtype of PyTorch by its name."""
+    dtype: Dtype | None = None
+    """A dtype of PyTorch by its name. Without it: the model's `precision`, else float32. Whoever
+    names one keeps it, whatever the `precision`."""
     at: At | None = None
     """Where the value goes in the call: `"args[0]"`, `"kwargs.mask"`, `"args[1][0]"`,
     `"kwargs.past[0].key"`. Without it: the next position of `args`."""
@@ -130,8 +131,8 @@ class OutputTable(Table):
     """Its name in the file."""
     shape: Items[DimField]
     """Sizes and axis names, as for inputs. An axis that only an output has is allowed."""
-    dtype: Dtype = "float32"
-    """Checked, not cast."""
+    dtype: Dtype | None = None
+    """Checked, not cast. Without it: the model's `precision`, else float32."""
     kind: Kind = "tensor"
     """What it is."""
     tolerance: ToleranceTable | None = None

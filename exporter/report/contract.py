@@ -114,6 +114,7 @@ def _settings(spec: ModelSpec) -> Iterable[Setting]:
         "exporter": spec.exporter if spec.exporter != "auto" else "",
         "capture": spec.capture or "",
         "mode": spec.mode if spec.mode != "eval" else "",
+        "precision": spec.precision or "",
         "seed": str(spec.seed) if spec.seed else "",
         "init": _table(spec.init),
         "constants": _table({constant.at: constant.value for constant in spec.constants}),

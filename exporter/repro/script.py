@@ -25,6 +25,8 @@ from exporter.untrusted import one_line
 
 #: Without a word of the record: this many times PyTorch's own noise, or units in the last place.
 _NOISES, _PLACES = 16.0, 64.0
+#: The methods of a module that cast its floating weights.
+_CASTS = {"float32": "float", "float16": "half", "bfloat16": "bfloat16", "float64": "double"}
 
 
 def script_text(
@@ -68,6 +70,7 @@ def script_text(
         **{name: _python(text) for name, text in expressions.items()},
         options=[_python(f"{name}={text},") for name, text in options.items()],
         mode=spec.mode,
+        cast=_CASTS[spec.precision] if spec.precision else "",
         is_file=is_file,
         wraps=wraps,
         may_wrap=traces and is_plain,

@@ -35,7 +35,7 @@ def load_model(spec: ModelSpec, root: Path) -> Model:
                 Stage.SOURCE,
                 f"{spec.source} gave a {type(model).__name__}, expected a torch.nn.Module",
             )
-        return _in_mode(model, spec)
+        return _in_mode(_in_precision(model, spec), spec)
 
 
 def _build(found: Any, spec: ModelSpec) -> Any:
@@ -52,6 +52,23 @@ def _build(found: Any, spec: ModelSpec) -> Any:
             f"{spec.source} is a {type(found).__name__}, expected a class, a function or a module",
         )
     return found(**spec.init)
+
+
+def _in_precision(model: Model, spec: ModelSpec) -> Model:
+    """Casts floating weights; `Module.to` would take the imaginary part of complex ones."""
+    if not isinstance(model, torch.nn.Module):
+        return model
+    match spec.precision:
+        case "float32":
+            return model.float()
+        case "float16":
+            return model.half()
+        case "bfloat16":
+            return model.bfloat16()
+        case "float64":
+            return model.double()
+        case None:
+            return model
 
 
 def _in_mode(model: Model, spec: ModelSpec) -> Model:

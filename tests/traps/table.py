@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.traps import data, graphs, headers, numbers, signatures, sizes, states, values
+from tests.traps import data, graphs, headers, kinds, numbers, signatures, sizes, states, values
 from tests.traps.trap import ROOT, Trap
 
 PAGE = ROOT / "docs" / "traps.md"
@@ -18,6 +18,7 @@ GROUPS: dict[str, tuple[Trap, ...]] = {
     "Values that stay in the file": values.VALUES,
     "Sizes that stay in the file": sizes.SIZES,
     "What goes in and out": signatures.SIGNATURES,
+    "Kinds of values": kinds.KINDS,
     "Numbers at the edge": numbers.NUMBERS,
     "Chance and state": states.STATES,
     "Graphs that were changed": graphs.GRAPHS,

@@ -193,3 +193,16 @@ text = "not a model"
 def drawn(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """A fill written in Python."""
     return torch.full(shape, 7.0, dtype=dtype)
+
+
+class Kinds(nn.Module):
+    """A buffer of each kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("index", torch.zeros(2, dtype=torch.int64))
+        self.register_buffer("phase", torch.zeros(2, dtype=torch.complex64))
+        self.register_buffer("scale", torch.zeros(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.scale

@@ -50,6 +50,21 @@ def test_the_mode_is_set(mode: str, training: bool) -> None:
     assert model.training is training
 
 
+@pytest.mark.parametrize("capture", [None, "script"])
+@pytest.mark.parametrize("precision", ["float32", "float16", "bfloat16", "float64"])
+def test_the_precision_is_that_of_every_weight(precision: str, capture: str | None) -> None:
+    model = load_model(contract("Affine", precision=precision, capture=capture), ROOT)
+    assert isinstance(model, torch.nn.Module)
+    assert {weight.dtype for weight in model.parameters()} == {getattr(torch, precision)}
+
+
+def test_no_precision_casts_what_is_no_float() -> None:
+    model = load_model(contract("Kinds", precision="float16"), ROOT)
+    assert isinstance(model, torch.nn.Module)
+    kinds = {name: buffer.dtype for name, buffer in model.named_buffers()}
+    assert kinds == {"index": torch.int64, "phase": torch.complex64, "scale": torch.float16}
+
+
 def test_capture_script_compiles() -> None:
     assert isinstance(
         load_model(contract("Affine", capture="script"), ROOT), torch.jit.ScriptModule

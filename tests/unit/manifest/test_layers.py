@@ -119,6 +119,26 @@ def test_a_broken_key_costs_no_word_about_what_depends_on_it(tmp_path: Path) -> 
     ]
 
 
+def test_a_variant_in_half_precision_is_two_lines(tmp_path: Path) -> None:
+    inputs = (
+        "inputs = [{ name = 'x', shape = [2] }, { name = 't', shape = [], dtype = 'float32' },"
+        " { name = 'ids', shape = [2], dtype = 'int64', fill = 'arange' }]\n"
+        "outputs = [{ name = 'y', shape = [2] }, { name = 'z', shape = [2], dtype = 'int64' }]\n"
+    )
+    source = "source = 'models/vision.py:AlexNet'\nopsets = 18\n"
+    root = _project(
+        tmp_path,
+        net=f"format = 1\n[models.net]\n{source}{inputs}"
+        "[models.half]\nextends = 'net'\nprecision = 'float16'\n",
+    )
+    net, half = load_project(root).models
+    assert (net.precision, half.precision) == (None, "float16")
+    assert [item.dtype for item in net.inputs] == ["float32", "float32", "int64"]
+    assert [item.dtype for item in half.inputs] == ["float16", "float32", "int64"]
+    assert [item.dtype for item in net.outputs] == ["float32", "int64"]
+    assert [item.dtype for item in half.outputs] == ["float16", "int64"]
+
+
 def test_values_are_the_same_for_every_order_of_hashing(tmp_path: Path) -> None:
     options = "options = { verbose = true, export_params = true, autograd_inlining = false }\n"
     assert list(load_model(tmp_path, options).options) == [
