@@ -53,7 +53,7 @@ def environment(session: nox.Session) -> None:
         return
     stamp.unlink(missing_ok=True)
     groups = nox.project.dependency_groups(nox.project.load_toml(ROOT / "pyproject.toml"), "dev")
-    session.install("-c", "constraints.txt", "-e", ".[export]", *groups)
+    session.install("-c", "constraints.txt", "-e", ".[export,openvino]", *groups)
     stamp.write_text(definition())
 
 

@@ -6,7 +6,7 @@ In: the tables of the project. Out: a `Device` for each name.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from exporter.errors import nearest
 from exporter.manifest.entry import ID_PATTERN
@@ -24,6 +24,9 @@ _PROVIDERS = {
     "coreml": ("CoreMLExecutionProvider",),
     "directml": ("DmlExecutionProvider",),
 }
+#: Runtimes whose devices have names of their own.
+_NAMES_DEVICES = ("openvino", "backend")
+_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
 BUILT_IN: Mapping[str, Device] = {
     **{
         name: Device(name=name, runtime="onnxruntime", providers=providers)
@@ -47,19 +50,38 @@ def all_devices(
                 f" got {quoted(name)}"
             )
             report.add(file.problem(place, message))
-        if table.runtime == "onnxruntime" and not table.providers:
-            message = 'needs `providers`, such as ["CUDAExecutionProvider"]'
-            report.add(file.problem(place, message))
-        if table.runtime != "onnxruntime" and table.providers:
-            message = f"only onnxruntime has providers; the runtime is {table.runtime}"
-            report.add(file.problem((*place, "providers"), message))
-        if table.strict and table.runtime != "onnxruntime":
-            message = f"only onnxruntime has providers; the runtime is {table.runtime}"
-            report.add(file.problem((*place, "strict"), message))
+        for key, message in _misplaced(table):
+            report.add(file.problem((*place, key) if key else place, message))
         devices[name] = Device(
-            name=name, runtime=table.runtime, providers=table.providers, strict=table.strict
+            name=name,
+            runtime=table.runtime,
+            providers=table.providers,
+            strict=table.strict,
+            module=table.module or "",
+            device=table.device or "",
         )
     return devices
+
+
+def _misplaced(table: DeviceTable) -> Iterator[tuple[str, str]]:
+    """Keys that the runtime needs or does not have; an empty key means the whole table."""
+    runtime = table.runtime
+    if runtime == "onnxruntime" and not table.providers:
+        yield "", 'needs `providers`, such as ["CUDAExecutionProvider"]'
+    if runtime != "onnxruntime":
+        message = f"only onnxruntime has providers; the runtime is {runtime}"
+        yield from ((key, message) for key in ("providers", "strict") if getattr(table, key))
+    if runtime == "backend" and table.module is None:
+        yield "", 'needs `module`, such as "onnxruntime.backend"'
+    if table.module is not None and runtime != "backend":
+        yield "module", f"only a backend is a module; the runtime is {runtime}"
+    elif table.module is not None and not _MODULE.fullmatch(table.module):
+        message = 'expected "package.module" or "package.module:Class"'
+        yield "module", f"{message}, got {quoted(table.module)}"
+    if table.device is not None and runtime not in _NAMES_DEVICES:
+        hint = "; onnxruntime takes `providers`" if runtime == "onnxruntime" else ""
+        message = f"only a backend and openvino have a device{hint}; the runtime is {runtime}"
+        yield "device", message
 
 
 def unknown_device(name: str, known: Collection[str]) -> str:

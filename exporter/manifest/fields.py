@@ -260,6 +260,4 @@ IndexKey = Annotated[int, BeforeValidator(_index_key), WithJsonSchema({"type": "
 Pair = Annotated[Items[Real], Field(min_length=2, max_length=2)]
 IntPair = Annotated[Items[int], Field(min_length=2, max_length=2)]
 Kind = Annotated[Literal["tensor"], BeforeValidator(_not_yet("sequence"))]
-RuntimeName = Annotated[
-    Literal["onnxruntime", "openvino", "reference"], BeforeValidator(_not_yet("backend"))
-]
+RuntimeName = Literal["onnxruntime", "openvino", "reference", "backend"]

@@ -17,15 +17,19 @@ from exporter.values import Items
 class DeviceTable(Table):
     """A runtime and where it runs: `[tool.exporter.devices.NAME]`."""
 
-    later = frozenset({"module", "device"})
-
     runtime: RuntimeName
-    """`"onnxruntime"`, `"openvino"` or `"reference"` (onnx.reference)."""
+    """`"onnxruntime"`, `"openvino"`, `"reference"` (onnx.reference), or `"backend"`: any module
+    that implements the ONNX backend API."""
     providers: Items[Line] = ()
     """Execution providers of ONNX Runtime, first choice first."""
     strict: bool = False
     """Every node has to run on the first provider. Without it some may run elsewhere: they are
     counted and named."""
+    module: Line | None = None
+    """The ONNX backend, such as `"onnxruntime.backend"`: a module with `prepare`, or
+    `"package.module:Class"`."""
+    device: Line | None = None
+    """What the ONNX backend (`"CUDA:0"`) or OpenVINO (`"GPU"`) calls it; without it `"CPU"`."""
 
 
 class GateTable(Table):

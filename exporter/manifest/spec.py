@@ -202,6 +202,10 @@ class Device(Value):
     """ONNX Runtime execution providers, first choice first."""
     strict: bool = False
     """Whether every node has to run on the first provider."""
+    module: str = ""
+    """`package.module`, or `package.module:Class`, of an ONNX backend."""
+    device: str = ""
+    """What the backend or OpenVINO calls it; empty: `CPU`."""
 
 
 class Project(Value):

@@ -31,7 +31,15 @@ def open_session(path: Path, device: Device) -> Session:
             from exporter.runtimes.reference import ReferenceSession
 
             return ReferenceSession(path)
-        case "openvino" | "backend":
-            raise Unavailable(f"the runtime '{device.runtime}' is not supported yet")
+        case "openvino":
+            try:
+                from exporter.runtimes.openvino import OpenVinoSession
+            except ImportError as error:
+                raise Unavailable(f"openvino cannot be imported: {error}") from error
+            return OpenVinoSession(path, device)
+        case "backend":
+            from exporter.runtimes.backend import BackendSession
+
+            return BackendSession(path, device)
         case _:
             assert_never(device.runtime)

@@ -33,6 +33,8 @@ class Placement:
     """By provider, the count of nodes by operator, as the runtime sees the graph."""
     strict: bool = False
     """Whether the device allows no other provider."""
+    word: str = ""
+    """What the runtime says instead, where it does not tell node by node."""
 
 
 class Session(Protocol):

@@ -1,0 +1,108 @@
+"""The runtimes besides ONNX Runtime, by the command: right green, wrong red, absent neither."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import pytest
+
+from exporter.record import Record, Status, read_run
+from tests.integration.project import exporter
+
+PROJECT = """
+[tool.exporter.devices.ort-backend]
+runtime = "backend"
+module = "onnxruntime.backend"
+
+[tool.exporter.devices.ort-backend-gpu]
+runtime = "backend"
+module = "onnxruntime.backend"
+device = "CUDA:0"
+
+[tool.exporter.devices.no-backend]
+runtime = "backend"
+module = "json"
+
+[tool.exporter.devices.intel-gpu]
+runtime = "openvino"
+device = "GPU"
+"""
+MODELS = """
+from torch import nn
+
+
+class Sound(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16, 3))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+class Baked(Sound):
+    '''Scales by a number of the example.'''
+
+    def forward(self, x):
+        return super().forward(x * float(x.detach().abs().max()))
+"""
+MANIFEST = """
+format = 1
+
+[models.sound]
+source = "models.py:Sound"
+inputs = [{ name = "x", shape = ["batch", 1, 4, 4] }]
+outputs = [{ name = "y", shape = ["batch", 3] }]
+opsets = 17
+devices = ["ort-backend", "ort-backend-gpu", "no-backend", "openvino", "intel-gpu"]
+
+[models.baked]
+extends = "sound"
+source = "models.py:Baked"
+"""
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Record]:
+    root = tmp_path_factory.mktemp("runtimes")
+    (root / "manifests").mkdir()
+    (root / "pyproject.toml").write_text(PROJECT, encoding="utf-8")
+    (root / "manifests" / "models.py").write_text(MODELS, encoding="utf-8")
+    (root / "manifests" / "all.toml").write_text(MANIFEST, encoding="utf-8")
+    exporter(root, "export", "--jobs", "1")
+    return read_run(root / "build" / "results.json").by_cell()
+
+
+def test_a_backend_proves_a_right_file_and_fails_a_wrong_one(records: dict[str, Record]) -> None:
+    sound, baked = records["sound/17/ort-backend"], records["baked/17/ort-backend"]
+    assert (sound.status, sound.message) == (Status.PASS, "")
+    placement = next(item for item in sound.checks if item.check == "placement")
+    assert placement.message.startswith("onnxruntime.backend says that it runs on CPU")
+    assert (baked.status, baked.stage) == (Status.FAIL, "parity")
+    assert baked.blame is not None
+
+
+def test_a_backend_without_the_device_is_unavailable(records: dict[str, Record]) -> None:
+    for model in ("sound", "baked"):
+        record = records[f"{model}/17/ort-backend-gpu"]
+        assert record.status is Status.UNAVAILABLE
+        assert "does not support CUDA:0" in record.message
+
+
+def test_what_is_no_backend_is_red(records: dict[str, Record]) -> None:
+    record = records["sound/17/no-backend"]
+    assert (record.status, record.stage) == (Status.ERROR, "load")
+    assert record.message == "json is no ONNX backend: it has no `prepare`"
+
+
+@pytest.mark.skipif(find_spec("openvino") is None, reason="an optional runtime")
+def test_openvino_proves_a_right_file_and_fails_a_wrong_one(records: dict[str, Record]) -> None:
+    sound, baked = records["sound/17/openvino"], records["baked/17/openvino"]
+    assert (sound.status, sound.message) == (Status.PASS, "")
+    assert {"placement", "parity", "axes", "values"} <= {item.check for item in sound.checks}
+    assert (baked.status, baked.stage) == (Status.FAIL, "parity")
+    assert baked.blame is not None
+
+
+def test_a_device_that_openvino_lacks_is_unavailable(records: dict[str, Record]) -> None:
+    assert records["sound/17/intel-gpu"].status is Status.UNAVAILABLE

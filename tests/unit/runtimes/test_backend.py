@@ -1,0 +1,174 @@
+"""Backends of the ONNX backend API, and what is said of those that are none."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper, parser
+from onnx.backend.base import Backend, BackendRep
+from onnx.reference import ReferenceEvaluator
+
+from exporter.checks.placement import Placement as PlacementCheck
+from exporter.manifest import Device
+from exporter.record import Status
+from exporter.runtimes import LoadFailure, RunFailure, Session, Unavailable, open_session
+from tests.unit.checks.subjects import make_subject
+
+# `onnxruntime.backend` reads the version of onnx in the old way when it is imported.
+pytestmark = pytest.mark.filterwarnings("ignore:onnx.version is deprecated")
+
+MODEL = """<ir_version: 8, opset_import: ["" : 18]>
+g (float[n] a, float[n] b) => (float[n] d) { d = Sub(a, b) }"""
+INPUTS = {"b": np.float32([1, 2]), "a": np.float32([10, 20])}
+
+
+class Prepared(BackendRep):
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self.evaluator = ReferenceEvaluator(model)
+
+    def run(self, inputs: Any, **_: Any) -> tuple[Any, ...]:
+        named = dict(zip(self.evaluator.input_names, inputs, strict=True))
+        return tuple(self.evaluator.run(None, named))
+
+
+class Silent(Backend):
+    """Leaves `supports_device` as the base class has it."""
+
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **_: Any) -> Any:
+        return Prepared(model)
+
+
+class OnTpu(Silent):
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        return device == "TPU:0"
+
+
+class Broken(OnTpu):
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **_: Any) -> Any:
+        raise ValueError("no kernel for Sub\nsecond line")
+
+
+class Confused(Silent):
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        raise ValueError(f"what is {device}?")
+
+
+class Odd(Silent):
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **_: Any) -> Any:
+        class Answers:
+            def run(self, inputs: Any) -> Any:
+                return {"d": inputs}
+
+        return Answers()
+
+
+class Unprepared(Silent):
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **_: Any) -> Any:
+        return None
+
+
+@pytest.fixture(autouse=True)
+def backends(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("made_up_backends")
+    for each in (Silent, OnTpu, Broken, Confused, Odd, Unprepared):
+        setattr(module, each.__name__, each)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+
+def opened(folder: Path, module: str, device: str = "", model: str = MODEL) -> Session:
+    path = folder / "18.onnx"
+    onnx.save(parser.parse_model(model), path)
+    return open_session(path, Device(name="x", runtime="backend", module=module, device=device))
+
+
+@pytest.mark.parametrize(
+    ("module", "device"),
+    [("onnxruntime.backend", ""), ("made_up_backends:OnTpu", "TPU:0")],
+)
+def test_it_runs(module: str, device: str, tmp_path: Path) -> None:
+    session = opened(tmp_path, module, device)
+    assert session.output_names == ("d",)
+    (output,) = session.run(INPUTS)
+    np.testing.assert_array_equal(output, np.float32([9, 18]), strict=True)
+
+
+def test_an_initializer_that_is_an_input_too_need_not_be_given(tmp_path: Path) -> None:
+    model = parser.parse_model(MODEL)
+    model.graph.initializer.append(numpy_helper.from_array(np.float32([1, 1]), "b"))
+    onnx.save(model, tmp_path / "18.onnx")
+    device = Device(name="x", runtime="backend", module="onnxruntime.backend")
+    session = open_session(tmp_path / "18.onnx", device)
+    (output,) = session.run({"a": np.float32([2, 3])})
+    np.testing.assert_array_equal(output, np.float32([1, 2]))
+
+
+@pytest.mark.parametrize(
+    ("module", "device", "message"),
+    [
+        ("no_such_package.backend", "", "no_such_package.backend cannot be imported: No module"),
+        ("onnxruntime.backend", "CUDA:0", "onnxruntime.backend does not support CUDA:0 on this"),
+        ("made_up_backends:OnTpu", "", "made_up_backends:OnTpu does not support CPU"),
+        ("made_up_backends:Confused", "NPU", "cannot say whether it supports NPU: what is NPU?"),
+    ],
+)
+def test_what_is_not_there_is_unavailable(
+    module: str, device: str, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(Unavailable) as raised:
+        opened(tmp_path, module, device)
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("module", "device", "message"),
+    [
+        ("json", "", "json is no ONNX backend: it has no `prepare`"),
+        ("made_up_backends:Missing", "", "made_up_backends:Missing is no ONNX backend"),
+        ("made_up_backends:Broken", "TPU:0", "no kernel for Sub"),
+        ("made_up_backends:Unprepared", "", "what `prepare` returned has no `run`"),
+    ],
+)
+def test_what_refuses_the_file_is_a_load_failure(
+    module: str, device: str, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(LoadFailure) as raised:
+        opened(tmp_path, module, device)
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_an_answer_that_is_no_sequence_is_a_run_failure(tmp_path: Path) -> None:
+    with pytest.raises(RunFailure, match="returned no sequence"):
+        opened(tmp_path, "made_up_backends:Odd").run(INPUTS)
+
+
+@pytest.mark.parametrize(
+    ("module", "device", "status", "message"),
+    [
+        ("onnxruntime.backend", "", Status.PASS, "onnxruntime.backend says that it runs on CPU"),
+        ("made_up_backends:OnTpu", "TPU:0", Status.PASS, "says that it runs on TPU:0"),
+        ("made_up_backends:Silent", "CPU", Status.PASS, "says that it runs on CPU"),
+        # The base class says yes to every device: that is no word of this backend's.
+        ("made_up_backends:Silent", "CUDA:0", Status.INCONCLUSIVE, "does not tell"),
+    ],
+)
+def test_where_it_runs_is_the_backends_own_word(
+    module: str, device: str, status: Status, message: str, tmp_path: Path
+) -> None:
+    session = opened(tmp_path, module, device)
+    result = PlacementCheck()(make_subject(tmp_path), session, "x")
+    assert result.status is status
+    assert message in result.message
