@@ -4,9 +4,10 @@ In: nothing. Out: `capture_context`, the patches under which `torch.onnx.export`
 so that a capture of ours gives the graph of the public call; and `Decompositions`, which keeps
 what the public call would compute anew for each opset.
 
-`torch.onnx.export` captures and decomposes for every opset. Capturing once needs its two patches:
-recurrent layers over a dynamic sequence become a loop, and a size of 0 or 1 is not told apart from
-others. A torch outside the guard captures without them and decomposes each time.
+`torch.onnx.export` captures and decomposes for every opset. Capturing once needs its patches:
+recurrent layers over a dynamic sequence become a loop, a size of 0 or 1 is not told apart from
+others, and `torch.onnx.is_in_onnx_export()` is true. A torch outside the guard captures without
+them and decomposes each time.
 """
 
 from __future__ import annotations
@@ -38,12 +39,26 @@ def capture_context(*, dynamic: bool) -> Iterator[None]:
             # torch gives its configuration modules a `patch` that their types do not show.
             patched = _config.patch(backed_size_oblivious=True)  # type: ignore[attr-defined]
             patches.enter_context(patched)
+            patches.enter_context(_in_onnx_export())
             if dynamic:
                 from torch.export import _patches
 
                 patches.enter_context(_patches.register_lstm_while_loop_decomposition())
                 patches.enter_context(_patches.register_gru_while_loop_decomposition())
         yield
+
+
+@contextmanager
+def _in_onnx_export() -> Iterator[None]:
+    """What a model asks by `torch.onnx.is_in_onnx_export()` is true, as in the public call."""
+    from torch.onnx._internal.exporter import _flags
+
+    before = _flags._is_onnx_exporting
+    _flags._is_onnx_exporting = True
+    try:
+        yield
+    finally:
+        _flags._is_onnx_exporting = before
 
 
 def untranslated(program: Any, opset: int) -> list[torch.fx.Node]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from exporter.checks.protocol import Subject
-from exporter.job import Job, JobFolder, OpsetJob, Reference
+from exporter.job import Job, JobFolder, OpsetJob, Reference, write_value
 from exporter.manifest import Device, ModelSpec
 from exporter.plan import route_of
 from exporter.record import Record
@@ -52,6 +52,7 @@ def export(
         folder=str(folder),
         opsets=opsets or tuple(on_cpu),
     )
+    write_value(JobFolder(folder).job, job)  # its time tells which sources changed meanwhile
     with _own_streams(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a worker prints them into its log
         drive(job)

@@ -85,6 +85,17 @@ def test_the_patch_is_gone_after_use() -> None:
     assert _core._prepare_exported_program_for_export is before
 
 
+def test_a_model_is_told_that_it_is_exported() -> None:
+    spec = contract("Exported", outputs=(put_out(),))
+    model = load_model(spec, ROOT)
+    inputs = draw(spec, input_sets(spec)[0], ROOT)
+    program = capture_program(model, spec, inputs, strict=False)
+    operators = [str(node.target) for node in program.graph.nodes]
+    assert "aten.add.Tensor" in operators
+    assert "aten.mul.Tensor" not in operators
+    assert not torch.onnx.is_in_onnx_export()
+
+
 def test_another_torch_exports_without_the_private_modules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,8 @@
-"""Loops and branches over values."""
+"""Loops and branches over values: captured, traced, scripted, and mixed."""
 
+import torch
 from torch import Tensor, nn
+from torch._higher_order_ops import scan, while_loop
 
 
 class Loop(nn.Module):
@@ -10,3 +12,204 @@ class Loop(nn.Module):
         for step in range(int(n)):
             x = x + (n - step)
         return x
+
+
+class Branch(nn.Module):
+    """Which way is taken depends on the sum; Python decides."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if bool(x.sum() > 0):
+            return x * 2
+        return x - 1
+
+
+class Cond(nn.Module):
+    """The same branch by `torch.cond`, which keeps both ways."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, _double, _decrement, (x,))
+
+
+def _double(x: Tensor) -> Tensor:
+    return x * 2
+
+
+def _decrement(x: Tensor) -> Tensor:
+    return x - 1
+
+
+class CondTurned(nn.Module):
+    """Two branches of a value that are taken the wrong way round in an export: a mistake."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        ways = (_decrement, _double) if torch.compiler.is_exporting() else (_double, _decrement)
+        return torch.cond(x.sum() > 0, *ways, (x,))
+
+
+class CondNested(nn.Module):
+    """Three ways, by a branch in a branch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, _double, _inner, (x,))
+
+
+def _inner(x: Tensor) -> Tensor:
+    return torch.cond(x.min() < -50, _halve, _decrement, (x,))
+
+
+def _halve(x: Tensor) -> Tensor:
+    return x / 2
+
+
+class WhileLoop(nn.Module):
+    """Turns as often as an input says, by `while_loop`."""
+
+    def forward(self, x: Tensor, n: Tensor) -> Tensor:
+        _, y = while_loop(_goes_on, _step, (n.clone(), x.clone()))
+        return y
+
+
+def _goes_on(n: Tensor, x: Tensor) -> Tensor:
+    return n > 0
+
+
+def _step(n: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    return n - 1, x * 0.5 + n
+
+
+class Scan(nn.Module):
+    """A running sum over rows that forgets by half, by `scan`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        _, rows = scan(_forget, x[0] * 0, x)
+        return rows
+
+
+def _forget(state: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
+    state = state * 0.5 + row
+    return state, state.clone()
+
+
+class Until(nn.Module):
+    """Halves until nothing is above 1."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        while bool(x.abs().max() > 1):
+            x = x / 2
+        return x
+
+
+class Break(nn.Module):
+    """Leaves a loop early, by an input."""
+
+    def forward(self, x: Tensor, n: Tensor) -> Tensor:
+        for step in range(100):
+            if step >= int(n):
+                break
+            x = x * 0.5 + step
+        return x
+
+
+@torch.jit.script
+def turn(x: Tensor, n: Tensor) -> Tensor:
+    """The loop that TorchScript keeps inside what is traced around it."""
+    for step in range(int(n)):
+        x = x + (n - step)
+    return x
+
+
+class Mixed(nn.Module):
+    """A traced module with a scripted loop in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor, n: Tensor) -> Tensor:
+        return self.linear(turn(x, n))
+
+
+class Row(nn.Module):
+    """What is done to one row."""
+
+    def forward(self, row: Tensor) -> Tensor:
+        return row * 2 if bool(row.sum() > 0) else row
+
+
+def traced_in_script() -> nn.Module:
+    """A scripted loop around a traced module: the trace has lost the branch."""
+    return torch.jit.script(Rows(torch.jit.trace(Row(), torch.ones(4))))
+
+
+class Rows(nn.Module):
+    """Does to every row what `row` does, and stacks what comes out."""
+
+    def __init__(self, row: nn.Module) -> None:
+        super().__init__()
+        self.row = row
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows: list[Tensor] = []
+        for index in range(x.size(0)):
+            rows.append(self.row(x[index]))  # noqa: PERF401 - TorchScript keeps this loop
+        return torch.stack(rows)
+
+
+def scripted_in_script() -> nn.Module:
+    """The same, scripted as a whole."""
+    return torch.jit.script(Rows(torch.jit.script(Row())))
+
+
+class Collected(nn.Module):
+    """A list that grows in a loop, and is joined at its end."""
+
+    def forward(self, x: Tensor, n: Tensor) -> Tensor:
+        parts = [x]
+        for step in range(int(n)):
+            parts.append(x * step)  # noqa: PERF401 - TorchScript keeps this loop
+        return torch.cat(parts, dim=0)
+
+
+class Unbound(nn.Module):
+    """A list of the rows, each treated in turn and stacked: a trace fixes how many there are."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([row * index for index, row in enumerate(x.unbind(0))])
+
+
+class Fixed(nn.Module):
+    """A list of a length that no input decides."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([x * index for index in range(3)], dim=1)
+
+
+class Chosen(nn.Module):
+    """Both ways are computed, and `torch.where` chooses for each row."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.where(x.sum(dim=1, keepdim=True) > 0, x * 2, x - 1)
+
+
+class Pairs(nn.Module):
+    """A list of tuples, which ONNX's sequences cannot hold."""
+
+    def forward(self, x: Tensor, n: Tensor) -> Tensor:
+        pairs = [(x, x)]
+        for _ in range(int(n)):
+            pairs.append((x, x * 2))  # noqa: PERF401 - this is what is not supported
+        return pairs[-1][1]
+
+
+class Told(nn.Module):
+    """Doubles, in an export by an addition."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + x if torch.onnx.is_in_onnx_export() else x * 2
+
+
+class Deceived(nn.Module):
+    """Doubles, in an export only nearly."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 1.999 if torch.onnx.is_in_onnx_export() else x * 2
