@@ -17,7 +17,6 @@ from exporter.audit.trials import Impossible, Inputs, draw, trials
 from exporter.checks import PARITY_CHECKS, STRUCTURE_CHECKS
 from exporter.checks.comparison import Comparison, compare, scale_of
 from exporter.checks.protocol import Subject
-from exporter.checks.samples import read_sample
 from exporter.checks.tolerance import is_float, is_measured, limit_of
 from exporter.manifest import Device
 from exporter.record import Status
@@ -97,9 +96,7 @@ def search(
 def _inputs(subject: Subject, rows: Sequence[int], seed: int) -> Iterator[tuple[str, Inputs]]:
     spec = subject.spec
     stored = [
-        read_sample(subject.folder.sample(sample.index), spec).inputs
-        for sample in subject.reference.samples
-        if not sample.error
+        subject.read(sample).inputs for sample in subject.reference.samples if not sample.error
     ]
     for trial in trials(spec, seed, rows):
         try:

@@ -6,11 +6,12 @@ Out: a `CheckResult`. A check never raises for what it finds: a file that it can
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from exporter.job import JobFolder, Reference
+from exporter.checks.samples import SampleData, SampleMemory
+from exporter.job import JobFolder, Reference, Sample
 from exporter.manifest import ModelSpec
 from exporter.record import CheckResult
 from exporter.runtimes import Session
@@ -26,11 +27,21 @@ class Subject:
     reference: Reference
     notes: tuple[str, ...] = ()
     """What the exporter said of the file while it made it."""
+    memory: SampleMemory = field(default_factory=SampleMemory, compare=False, repr=False)
+    """Shared by the files of one job."""
 
     @property
     def path(self) -> Path:
         """The `.onnx` file."""
         return self.folder.model(self.opset)
+
+    def read(self, sample: Sample) -> SampleData:
+        """What PyTorch was given and gave back.
+
+        Raises:
+            DamagedSample: where it cannot be read.
+        """
+        return self.memory.read(self.folder.sample(sample.index), self.spec)
 
 
 class StructureCheck(Protocol):

@@ -38,6 +38,30 @@ class SampleData:
     """The outputs in float64; None where there is none."""
 
 
+class SampleMemory:
+    """Samples that were read before: the same ones are asked for by each opset and device.
+
+    Args:
+        limit: Bytes to keep; what is beyond is read each time.
+    """
+
+    def __init__(self, limit: int = 1 << 28) -> None:
+        self._left = limit
+        self._kept: dict[Path, SampleData] = {}
+
+    def read(self, folder: Path, spec: ModelSpec) -> SampleData:
+        """The sample in `folder`, as `read_sample` gives it; nobody writes into its arrays."""
+        if folder not in self._kept:
+            data = read_sample(folder, spec)
+            arrays = (*data.inputs.values(), *data.outputs, *data.exact)
+            size = sum(array.nbytes for array in arrays if array is not None)
+            if size > self._left:
+                return data
+            self._left -= size
+            self._kept[folder] = data
+        return self._kept[folder]
+
+
 def write_sample(
     folder: Path,
     inputs: Sequence[Array],

@@ -15,6 +15,7 @@ import torch
 
 from exporter.checks.facts import artifact_facts
 from exporter.checks.protocol import Subject
+from exporter.checks.samples import SampleMemory
 from exporter.fingerprint import tool_versions
 from exporter.job import Announcement, Job, JobFolder, OpsetJob, Reference, write_value
 from exporter.record import CellId, Record, Stage
@@ -53,6 +54,7 @@ class Drive:
         self._root = Path(job.root)
         self._folder = JobFolder(Path(job.folder))
         self._shared = Seconds()
+        self._memory = SampleMemory()
         self._patience = seconds_for(job.spec, len(job.cells()))
 
     def run(self) -> None:
@@ -155,6 +157,7 @@ class Drive:
             spec=self._spec,
             reference=reference,
             notes=notes,
+            memory=self._memory,
         )
         self._announce(Stage.STRUCTURE, (opset,))
         with seconds.of(Stage.STRUCTURE):

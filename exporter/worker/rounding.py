@@ -5,6 +5,7 @@ In: outputs. Out: the figures of a `Reference`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -20,7 +21,11 @@ _LARGEST_NOISE = {torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 2e-1
 
 def scale(tensor: torch.Tensor) -> float:
     """Its size, by the measure of the checks; 0 for tensors that are empty or no floats."""
-    return scale_of(tensor.double().numpy()) if tensor.is_floating_point() else 0.0
+    if not tensor.is_floating_point():
+        return 0.0
+    # numpy knows no bfloat16.
+    known = tensor.float() if tensor.dtype is torch.bfloat16 else tensor
+    return scale_of(known.numpy())
 
 
 def difference(spec: ModelSpec, first: Outputs, second: Outputs) -> str:
@@ -118,5 +123,7 @@ def _apart(one: torch.Tensor, other: torch.Tensor) -> float:
 
 
 def _largest(magnitudes: torch.Tensor) -> float:
+    if magnitudes.numel() and math.isfinite(largest := float(magnitudes.max())):
+        return largest
     finite = magnitudes[torch.isfinite(magnitudes)]
     return float(finite.max()) if finite.numel() else 0.0

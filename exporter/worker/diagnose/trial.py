@@ -15,7 +15,7 @@ import numpy as np
 from exporter.checks.against import hold_samples
 from exporter.checks.comparison import Array, scale_of
 from exporter.checks.protocol import Subject
-from exporter.checks.samples import SampleData, read_sample
+from exporter.checks.samples import SampleData
 from exporter.checks.tolerance import Limit, is_float, is_measured, limit_of
 from exporter.job import Sample
 from exporter.record import Allowed, CheckResult, Status
@@ -45,7 +45,7 @@ class Trials:
         self._subject = subject
         self._device = device
         self.sample = sample
-        self.data = read_sample(subject.folder.sample(sample.index), subject.spec)
+        self.data = subject.read(sample)
 
     def ask(self, session: Session) -> Answer:
         """Whether the session gives what PyTorch gives."""

@@ -339,3 +339,14 @@ def test_an_empty_batch_passes(tmp_path: Path) -> None:
     here = subject(tmp_path, as_kind(at(tmp_path, 1, 0), "declared", "declared"))
     assert parity(here, Gives(np.zeros((0, 3), np.float32))).status is Status.PASS
     assert parity(here, Gives(np.zeros((0, 4), np.float32))).status is Status.FAIL
+
+
+def test_a_runtime_that_writes_into_its_inputs_spoils_nothing_for_the_next(tmp_path: Path) -> None:
+    here = subject(tmp_path, declared(tmp_path))
+
+    def overwrites(x: Any) -> Any:
+        y = x * np.float32(2)
+        x[:] = 0
+        return [y]
+
+    assert [parity(here, Computes(overwrites)).status for _ in range(2)] == [Status.PASS] * 2

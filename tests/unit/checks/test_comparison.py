@@ -10,6 +10,7 @@ from hypothesis.extra import numpy as arrays
 from onnx import TensorProto
 from onnx.helper import tensor_dtype_to_np_dtype
 
+from exporter.checks import comparison
 from exporter.checks.comparison import Comparison, compare, scale_of
 from exporter.checks.tolerance import Limit
 
@@ -335,3 +336,54 @@ def test_beyond_the_scale_an_error_is_allowed_in_proportion() -> None:
 
 def test_a_tolerance_by_hand_is_taken_at_its_word() -> None:
     assert against(floats(-1e9 + 128), floats(-1e9), limit(1e-6)).problem
+
+
+# --- the quick way --------------------------------------------------------------------------------
+
+SHAPES = arrays.array_shapes(max_dims=2, max_side=4)
+
+
+@given(
+    data=st.data(),
+    dtype=st.sampled_from(["float16", "float32", "float64"]),
+    atol=st.sampled_from([0.0, 0.5, 2.0, INF]),
+    scale=st.sampled_from([0.5, 3.0, INF]),
+    noise=st.sampled_from([None, 0.25]),
+    is_exact=st.booleans(),
+)
+def test_the_quick_way_says_what_the_long_one_does(
+    data: st.DataObject,
+    dtype: str,
+    atol: float,
+    scale: float,
+    noise: float | None,
+    is_exact: bool,
+) -> None:
+    values = st.sampled_from([0.0, 1.0, -1.5, 2.25, 4.0, NAN, INF, -INF])
+    one = st.floats(-1.0, 1.0, width=16)
+    expected = data.draw(arrays.arrays(dtype, SHAPES, elements=values | one))
+    other = data.draw(arrays.arrays(dtype, expected.shape, elements=values | one))
+    with np.errstate(all="ignore"):
+        actual = data.draw(st.sampled_from([expected.copy(), other, expected + other]))
+    exact = expected.astype("float64") + 0.125 if is_exact else expected
+    bound = limit(atol, scale=scale, noise=noise)
+    with np.errstate(all="ignore"), pytest.MonkeyPatch.context() as patch:
+        quick = compare(actual, expected, bound, exact)
+        patch.setattr(comparison, "_quickly", lambda *_: None)
+        assert quick == compare(actual, expected, bound, exact)
+
+
+def test_the_quick_way_is_taken() -> None:
+    array = np.linspace(-1, 1, 100_000, dtype=np.float32)
+    found = comparison._quickly(array + np.float32(1e-3), array, limit(0.01), array)
+    assert found is not None
+    assert found.max_abs == pytest.approx(1e-3, rel=1e-3)
+    assert comparison._quickly(array + np.float32(0.02), array, limit(0.01), array) is None
+
+
+@given(arrays.arrays("float32", SHAPES, elements=st.floats(width=32)))
+def test_a_scale_is_never_beyond_the_largest_number(array: Any) -> None:
+    finite = np.abs(array[np.isfinite(array)].astype(np.float64))
+    assert scale_of(array) <= (finite.max() if finite.size else 0.0)
+    if finite.size and finite.max() < 1e4:
+        assert scale_of(array) == finite.max()

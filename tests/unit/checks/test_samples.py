@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, numpy_helper
 from onnx.helper import tensor_dtype_to_np_dtype
 
-from exporter.checks.samples import DamagedSample, read_sample, write_sample
+from exporter.checks.samples import DamagedSample, SampleMemory, read_sample, write_sample
 from exporter.manifest import Input, Output
 from tests.unit.checks.subjects import contract, value
 
@@ -123,3 +123,23 @@ def test_files_of_another_name(tmp_path: Path) -> None:
     (tmp_path / "output_0.pb").rename(tmp_path / "output_7.pb")
     with pytest.raises(DamagedSample, match=r"output_0.pb cannot be read: FileNotFoundError"):
         read_sample(tmp_path, TWO)
+
+
+def test_a_sample_is_read_once_within_the_limit(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        write_sample(tmp_path / name, INPUTS, OUTPUTS, EXACT)
+    size = sum(array.nbytes for array in (*INPUTS, *OUTPUTS, EXACT[0]))
+    memory = SampleMemory(size + 1)
+    first, second = (memory.read(tmp_path / name, TWO) for name in ("first", "second"))
+    assert memory.read(tmp_path / "first", TWO) is first
+    again = memory.read(tmp_path / "second", TWO)
+    assert again is not second, "there is no room for it"
+    np.testing.assert_array_equal(again.outputs[0], second.outputs[0])
+
+
+def test_a_damaged_sample_is_not_kept(tmp_path: Path) -> None:
+    memory = SampleMemory()
+    with pytest.raises(DamagedSample):
+        memory.read(tmp_path, TWO)
+    write_sample(tmp_path, INPUTS, OUTPUTS)
+    assert list(memory.read(tmp_path, TWO).inputs) == ["b", "a"]
