@@ -17,7 +17,7 @@ from functools import cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
-from exporter.manifest import Device, ModelSpec
+from exporter.manifest import Device, ModelSpec, Override
 
 #: Distributions whose version can change a file or a verdict.
 DISTRIBUTIONS = ("torch", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "numpy")
@@ -39,16 +39,31 @@ _CHECKED = frozenset({"tolerance"})
 
 def fingerprint(spec: ModelSpec) -> dict[str, str]:
     """The parts that all cells of a model share: the entry, what its checks read, the tools."""
+    made, held = _split(spec.overrides)
     # One by one, since a table says which fields of the outputs' items to leave out.
     left_out = dict.fromkeys(_NOT_PROVED | _CHECKED, True)
     # Without defaults: a key that a new version adds changes nothing for those who do not use it.
-    entry = spec.model_dump_json(
+    entry = spec.model_copy(update={"overrides": made}).model_dump_json(
         exclude={**left_out, "outputs": {"__all__": set(_CHECKED)}}, exclude_defaults=True
     )
-    checks = spec.model_dump_json(
-        include={"tolerance": True, "outputs": {"__all__": {"tolerance"}}}, exclude_defaults=True
+    checks = spec.model_copy(update={"overrides": held}).model_dump_json(
+        include={"tolerance": True, "outputs": {"__all__": {"tolerance"}}, "overrides": True},
+        exclude_defaults=True,
     )
     return {"entry": _digest(entry), "checks": _digest(checks), **_tool_parts()}
+
+
+def _split(overrides: tuple[Override, ...]) -> tuple[tuple[Override, ...], tuple[Override, ...]]:
+    """What overrides say of the file, and what they say of its checks."""
+    nothing: dict[str, object] = {"tolerance": None, "outputs": {}}
+    made = [override.model_copy(update=nothing) for override in overrides]
+    other = dict.fromkeys(("exporter", "capture", "ir_version"))
+    held = [override.model_copy(update={**other, "options": {}}) for override in overrides]
+    conditions = [Override(opsets=each.opsets, device=each.device) for each in overrides]
+    return (
+        tuple(each for each, bare in zip(made, conditions, strict=True) if each != bare),
+        tuple(each for each, bare in zip(held, conditions, strict=True) if each != bare),
+    )
 
 
 def device_digest(device: Device) -> str:

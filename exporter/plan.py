@@ -76,6 +76,7 @@ def make_plan(manifest: Manifest, selection: Selection = Selection()) -> Plan:
 
 def route_of(spec: ModelSpec, opset: int) -> Route:
     """The exporter and capture for one opset, and why."""
+    spec = spec.at(opset)
     match spec.exporter, spec.capture:
         case "dynamo", capture:
             return Route(

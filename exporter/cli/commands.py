@@ -14,6 +14,7 @@ _MODULES = {
     "export": "export",
     "plan": "plan",
     "list": "listing",
+    "explain": "explain",
     "report": "report",
     "gate": "gate",
     "baseline": "baseline",

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import click
 
-from exporter.plan import Selection
+from exporter.errors import ExitCode, ExporterError
+from exporter.manifest import Manifest
+from exporter.plan import PlannedCell, Selection, make_plan
 
 root_option = click.option(
     "--root",
@@ -41,6 +43,19 @@ def selection_options(function: Callable[..., int]) -> Callable[..., int]:
         return function(selection, **others)
 
     return selecting
+
+
+def one_cell(manifest: Manifest, pattern: str) -> PlannedCell:
+    """The one cell that a pattern means.
+
+    Raises:
+        ExporterError: NOTHING_SELECTED, where it means none or several.
+    """
+    plan = make_plan(manifest, Selection(patterns=(pattern,)))
+    if len(plan.selected) > 1:
+        message = f"'{pattern}' means {len(plan.selected)} cells; name one of them"
+        raise ExporterError(ExitCode.NOTHING_SELECTED, message)
+    return plan.selected[0]
 
 
 def today() -> date:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from exporter.cli.options import root_option
+from exporter.cli.options import one_cell, root_option
 from exporter.cli.terminal import say
 from exporter.errors import ExitCode, ExporterError
 from exporter.manifest import Manifest, load_project
-from exporter.plan import Selection, make_plan
+from exporter.plan import make_plan
 from exporter.record import Record, read_run
 from exporter.repro import Reproduced, write_reproducer
 from exporter.run import BuildFolder, still_valid
@@ -33,7 +33,7 @@ def command(cell: str, dest: Path | None, root: Path) -> int:
     folder = dest or build.path / "repro" / f"{id.model}-{id.opset}-{id.device}"
     write_reproducer(
         Reproduced(
-            spec=manifest.model(id.model),
+            spec=manifest.model(id.model).at(id.opset, id.device),
             record=record,
             device=manifest.project.device(id.device),
             tools=tools,
@@ -47,13 +47,9 @@ def command(cell: str, dest: Path | None, root: Path) -> int:
 
 
 def _record(manifest: Manifest, pattern: str) -> tuple[Record, dict[str, str]]:
-    plan = make_plan(manifest, Selection(patterns=(pattern,)))
-    if len(plan.selected) > 1:
-        message = f"'{pattern}' means {len(plan.selected)} cells; name one of them"
-        raise ExporterError(ExitCode.NOTHING_SELECTED, message)
-    name = str(plan.selected[0].cell)
+    name = str(one_cell(manifest, pattern).cell)
     run = read_run(BuildFolder.of(manifest.project).results)
-    results = still_valid(run, manifest, plan)
+    results = still_valid(run, manifest, make_plan(manifest))
     known = results.run.by_cell()
     if name not in known:
         message = f"{name}: {results.missing.get(name, 'it has not been exported yet')}"

@@ -1,7 +1,8 @@
 """TOML text in, a frozen, typed `Manifest` out, or every problem with its file and line."""
 
 from exporter.manifest.calls import parse_at
-from exporter.manifest.load import load_project
+from exporter.manifest.explain import explain
+from exporter.manifest.load import load_layers, load_project
 from exporter.manifest.schema import schema
 from exporter.manifest.spec import (
     Axis,
@@ -17,6 +18,7 @@ from exporter.manifest.spec import (
     Manifest,
     ModelSpec,
     Output,
+    Override,
     Project,
     Skip,
     Tolerance,
@@ -36,9 +38,12 @@ __all__ = [
     "Manifest",
     "ModelSpec",
     "Output",
+    "Override",
     "Project",
     "Skip",
     "Tolerance",
+    "explain",
+    "load_layers",
     "load_project",
     "parse_at",
     "schema",

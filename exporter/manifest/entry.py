@@ -20,6 +20,7 @@ from exporter.manifest.fields import (
     PlainField,
     Timeout,
 )
+from exporter.manifest.override_table import OverrideTable
 from exporter.manifest.spec import CaptureName, Mode, Precision
 from exporter.manifest.tables import (
     AxisTable,
@@ -46,7 +47,7 @@ class Settings(Table):
     later = frozenset(
         {
             "weights", "weights_sha256", "export_device", "inputs_from",
-            "custom_ops", "overrides", "memory",
+            "custom_ops", "memory",
         }
     )  # fmt: skip
     elsewhere: ClassVar[Mapping[str, str]] = {
@@ -111,6 +112,8 @@ class Settings(Table):
     """Foreseen failures."""
     skip: Items[SkipTable] = ()
     """Cells that are not run."""
+    overrides: Items[OverrideTable] = ()
+    """`[[models.ID.overrides]]`: other settings for some opsets or devices."""
     timeout: Timeout = 600.0
     """What the model's job may take: `"10m"`, `"90s"`, `"1h"`, or seconds."""
 

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from exporter.errors import nearest
 from exporter.manifest.layers import Effective
 from exporter.manifest.opsets import spelled
+from exporter.manifest.override_table import OverrideTable
 from exporter.manifest.spec import Expectation, Skip
 from exporter.manifest.tables import ExpectTable, SkipTable
 from exporter.manifest.wording import KeyPath, listed, quoted
@@ -18,7 +19,7 @@ def resolved_expectations(model: Effective) -> tuple[Expectation, ...]:
     for index, table in enumerate(model.settings.expect):
         found.append(
             Expectation(
-                opsets=_opsets(model, ("expect", index), table),
+                opsets=opsets_of(model, ("expect", index), table),
                 device=table.device,
                 stage=table.stage,
                 check=table.check,
@@ -35,7 +36,7 @@ def resolved_skips(model: Effective) -> tuple[Skip, ...]:
     """The cells that are not run, in order."""
     return tuple(
         Skip(
-            opsets=_opsets(model, ("skip", index), table),
+            opsets=opsets_of(model, ("skip", index), table),
             device=table.device,
             reason=table.reason,
         )
@@ -43,8 +44,8 @@ def resolved_skips(model: Effective) -> tuple[Skip, ...]:
     )
 
 
-def _opsets(
-    model: Effective, place: KeyPath, table: ExpectTable | SkipTable
+def opsets_of(
+    model: Effective, place: KeyPath, table: ExpectTable | SkipTable | OverrideTable
 ) -> tuple[int, ...] | None:
     """The opsets of the model that are meant; checks the device on the way."""
     devices = model.settings.devices

@@ -10,9 +10,10 @@ from collections.abc import Iterable
 from exporter.manifest.entry import Settings
 from exporter.manifest.layers import Effective
 from exporter.manifest.opsets import NATIVE, ON_REQUEST, spelled
+from exporter.manifest.overrides import Variant, variants
 from exporter.manifest.spec import ExporterName
 from exporter.manifest.tables import said
-from exporter.manifest.wording import listed
+from exporter.manifest.wording import KeyPath, listed
 from exporter.values import Plain
 
 _TITLE = {"dynamo": "dynamo", "torchscript": "TorchScript"}
@@ -36,36 +37,64 @@ OPTIONS: dict[ExporterName, frozenset[str]] = {
 
 def check_exporter(model: Effective) -> None:
     """Refuses opsets that the exporter cannot make, and captures that belong to the other one."""
-    settings = model.settings
-    if not model.has("exporter", "capture"):
-        return
+    if model.has("exporter", "capture", "overrides"):
+        for variant in variants(model.settings) if model.has("opsets") else ():
+            _check_variant(model, variant)
+
+
+def _check_variant(model: Effective, variant: Variant) -> None:
+    settings = variant.settings
     chosen = _chosen(settings)
     if settings.capture and chosen and settings.capture not in _CAPTURES[chosen]:
         own = listed(f"'{capture}'" for capture in _CAPTURES[chosen])
         message = f"'{settings.capture}' is not a capture of {_TITLE[chosen]}, which has {own}"
-        model.refuse(model.nearest_said("capture", "exporter"), message)
+        place = variant.place("capture") or model.nearest_said("capture", "exporter")
+        model.refuse(place, message)
         return
-    if chosen is None or not model.has("opsets"):
+    if chosen is None:
         return
     # Only who names dynamo gets what its version converter makes of opset 18.
     first, last = (NATIVE if settings.exporter == "auto" else ON_REQUEST)[chosen]
     outside = [opset for opset in settings.opsets if not first <= opset <= last]
     if outside:
         message = f"{_TITLE[chosen]} makes opsets {first} to {last}, not {spelled(outside)}"
-        keys = ("opsets", "exporter") if settings.exporter != "auto" else ("opsets", "capture")
-        model.refuse(model.nearest_said(*keys), f"{message}; {_way_out(settings, chosen)}")
+        other = "exporter" if settings.exporter != "auto" else "capture"
+        place = variant.place(other) or model.nearest_said("opsets", other)
+        model.refuse(place, f"{message}; {_way_out(settings, chosen)}")
 
 
 def resolved_options(model: Effective) -> dict[str, Plain]:
-    """The options that were said, by their own names."""
+    """The options that were said, by their own names; those of overrides are checked, too."""
     options = said(model.settings.options)
-    if model.has("exporter", "capture", "opsets"):
-        in_use = exporters_in_use(model.settings)
-        for key in options:
-            takers = [name for name, known in OPTIONS.items() if key in known]
-            if in_use and in_use.isdisjoint(takers):
-                model.refuse(("options", key), _wrong_exporter(key, in_use, takers))
+    if model.has("exporter", "capture", "opsets", "overrides"):
+        _check_options(model, ("options",), options, None)
+        for index, table in enumerate(model.settings.overrides):
+            place: KeyPath = ("overrides", index, "options")
+            _check_options(model, place, said(table.options), table.opset)
     return options
+
+
+def _check_options(
+    model: Effective, place: KeyPath, options: Iterable[str], opsets: tuple[int, ...] | None
+) -> None:
+    """Refuses options that no exporter takes which makes one of these opsets."""
+    in_use = {
+        exporter
+        for variant in variants(model.settings)
+        if opsets is None or not set(opsets).isdisjoint(variant.settings.opsets)
+        for exporter in exporters_in_use(_within(variant.settings, opsets))
+    }
+    for key in options:
+        takers = [name for name, known in OPTIONS.items() if key in known]
+        if in_use and in_use.isdisjoint(takers):
+            model.refuse((*place, key), _wrong_exporter(key, in_use, takers))
+
+
+def _within(settings: Settings, opsets: tuple[int, ...] | None) -> Settings:
+    if opsets is None:
+        return settings
+    kept = tuple(opset for opset in settings.opsets if opset in opsets)
+    return settings.model_copy(update={"opsets": kept})
 
 
 def exporters_in_use(settings: Settings) -> frozenset[str]:

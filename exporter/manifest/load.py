@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.errors import ExitCode, ExporterError, Location, Problem
@@ -11,7 +12,7 @@ from exporter.manifest.axes import check_shared_axes
 from exporter.manifest.documents import ManifestFile, manifest_file
 from exporter.manifest.entry import ID_PATTERN
 from exporter.manifest.family import Family, Member
-from exporter.manifest.layers import stacked
+from exporter.manifest.layers import Effective, stacked
 from exporter.manifest.project import read_project
 from exporter.manifest.read import read_toml
 from exporter.manifest.references import References
@@ -23,7 +24,21 @@ from exporter.manifest.wording import quoted
 _ID_RULE = "an ID has up to 100 of a-z, 0-9, '_', '.' and '-', and begins with a letter or digit"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A project as it was read."""
+
+    manifest: Manifest
+    layers: Mapping[str, Effective]
+    """The settings of each model with where they come from, by ID."""
+
+
 def load_project(root: Path) -> Manifest:
+    """The manifest of a project; see `load_layers`."""
+    return load_layers(root).manifest
+
+
+def load_layers(root: Path) -> Loaded:
     """Reads `[tool.exporter]` of pyproject.toml and every manifest of the project.
 
     Args:
@@ -55,7 +70,10 @@ def load_project(root: Path) -> Manifest:
     if report:
         raise ExporterError(ExitCode.MANIFEST, report.problems())
     found = tuple(spec for spec in specs if spec is not None)
-    return Manifest(project=project.project, models=found)
+    return Loaded(
+        manifest=Manifest(project=project.project, models=found),
+        layers={model.id: model for model in models},
+    )
 
 
 #: What lies beside the folders of the models in the build folder.

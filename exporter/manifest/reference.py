@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from exporter.manifest import entry, settings, tables
+from exporter.manifest import entry, override_table, settings, tables
 from exporter.manifest.entry import Entry
 from exporter.manifest.schema import schema, table_schema
 from exporter.manifest.tables import Table
@@ -41,11 +41,12 @@ The first line gives completion and checks in editors that know JSON Schema.
 ## Where settings come from
 
 Later wins: the built-in default, `[tool.exporter]` in pyproject.toml, `[defaults]` of the manifest
-file, the entry that `extends` names, the entry itself. `init`, `options` and `axes` are merged key
-by key, every other key is replaced as a whole. A parent in another file brings the `[defaults]` of
-its file with it. Paths are relative to the manifest in which they are written, and
-`package.module:attribute` is looked up in the manifest's folder, then in the project's root, then
-where Python looks.
+file, the entry that `extends` names, the entry itself, and the `[[models.ID.overrides]]` that mean
+the cell. `exporter explain CELL` shows each value with the file and line it came from. `init`,
+`options` and `axes` are merged key by key, every other key is replaced as a whole. A parent in
+another file brings the `[defaults]` of its file with it. Paths are relative to the manifest in
+which they are written, and `package.module:attribute` is looked up in the manifest's folder, then
+in the project's root, then where Python looks.
 """
 
 #: Title and class of each section, in order.
@@ -62,6 +63,8 @@ _SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("options", tables.OptionsTable),
     ("expect", tables.ExpectTable),
     ("skip", tables.SkipTable),
+    ("[[models.ID.overrides]]", override_table.OverrideTable),
+    ("overrides.outputs", override_table.OutputOverride),
     ("[tool.exporter] in pyproject.toml", settings.ProjectTable),
     ("[tool.exporter.devices.NAME]", settings.DeviceTable),
 )

@@ -17,6 +17,7 @@ from exporter.manifest.expectations import resolved_expectations, resolved_skips
 from exporter.manifest.exporters import check_exporter, resolved_options
 from exporter.manifest.fills import resolved_fill
 from exporter.manifest.layers import Effective
+from exporter.manifest.overrides import resolved_overrides
 from exporter.manifest.places import resolved_places
 from exporter.manifest.references import References
 from exporter.manifest.signature import resolved_dtype, resolved_shapes
@@ -58,6 +59,8 @@ def resolved(model: Effective, around: Surroundings) -> ModelSpec | None:
         parts["expect"] = resolved_expectations(model)
     if model.has("skip"):
         parts["skip"] = resolved_skips(model)
+    if model.has("overrides"):
+        parts["overrides"] = resolved_overrides(model, around.devices)
     if model.has("tolerance"):
         parts["tolerance"] = resolved_tolerance(
             model, ("tolerance",), settings.tolerance, around.devices

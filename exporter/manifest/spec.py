@@ -8,6 +8,7 @@ The format that users write is `entry.py`; `resolve.py` turns the one into the o
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Literal
 
@@ -148,6 +149,40 @@ class Skip(Condition):
     reason: str
 
 
+class Override(Condition):
+    """Other settings for some cells of a model; None and empty tables say nothing."""
+
+    exporter: Literal["auto", "dynamo", "torchscript"] | None = None
+    capture: CaptureName | None = None
+    ir_version: int | None = None
+    options: dict[str, Plain] = Field(default_factory=dict)
+    """Laid over those of the model, key by key."""
+    tolerance: Tolerance | None = None
+    outputs: dict[str, Tolerance] = Field(default_factory=dict)
+    """Tolerances of single outputs, by name."""
+
+    def over(self, spec: ModelSpec) -> ModelSpec:
+        """The contract with what this says of it."""
+        update: dict[str, object] = {"options": {**spec.options, **self.options}}
+        if self.exporter is not None:
+            # A capture belongs to one exporter: the other's own comes with it.
+            update |= {"exporter": self.exporter, "capture": self.capture}
+        if self.capture is not None:
+            update["capture"] = self.capture
+        if self.ir_version is not None:
+            update["ir_version"] = self.ir_version
+        if self.tolerance is not None:
+            update["tolerance"] = self.tolerance
+        if self.outputs:
+            update["outputs"] = tuple(
+                output.model_copy(update={"tolerance": self.outputs[output.name]})
+                if output.name in self.outputs
+                else output
+                for output in spec.outputs
+            )
+        return spec.model_copy(update=update)
+
+
 class ModelSpec(Value):
     """The whole contract of one model, with nothing left to look up."""
 
@@ -182,6 +217,8 @@ class ModelSpec(Value):
     options: dict[str, Plain] = Field(default_factory=dict)
     expect: Items[Expectation] = ()
     skip: Items[Skip] = ()
+    overrides: Items[Override] = ()
+    """In order: of two that mean a cell, the later one wins."""
     timeout: float
     """Seconds that the model's job may take."""
 
@@ -191,6 +228,18 @@ class ModelSpec(Value):
             if axis.name == name:
                 return axis
         raise KeyError(name)
+
+    def at(self, opset: int, device: str | None = None) -> ModelSpec:
+        """The contract of one cell, its overrides applied; those for devices only with one."""
+        spec = self
+        for override in self.overrides:
+            right_opset = override.opsets is None or opset in override.opsets
+            if right_opset and (
+                override.device == "*"
+                or (device is not None and fnmatchcase(device, override.device))
+            ):
+                spec = override.over(spec)
+        return spec
 
 
 class Device(Value):

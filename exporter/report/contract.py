@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from exporter.manifest import Axis, Bound, Dim, Fill, ModelSpec, Tolerance
+from exporter.manifest import Axis, Bound, Dim, Fill, ModelSpec, Override, Tolerance
 from exporter.report.fold import fold_opsets
 
 #: What holds where a manifest says nothing of tolerance.
@@ -123,6 +123,27 @@ def _settings(spec: ModelSpec) -> Iterable[Setting]:
     for name, value in literal.items():
         if value:
             yield Setting(name=name, value=value, is_literal=True)
+    for override in spec.overrides:
+        yield Setting(name=f"override: {_cells(override)}", value=_overridden(override))
+
+
+def _cells(override: Override) -> str:
+    where = [] if override.opsets is None else [f"opsets {fold_opsets(override.opsets)}"]
+    where += [] if override.device == "*" else [f"device {override.device}"]
+    return ", ".join(where)
+
+
+def _overridden(override: Override) -> str:
+    """What an override says, key by key."""
+    said = {
+        "exporter": override.exporter or "",
+        "capture": override.capture or "",
+        "ir_version": "" if override.ir_version is None else f"at most {override.ir_version}",
+        "options": _table(override.options),
+        "tolerance": _tolerance(override.tolerance) if override.tolerance else "",
+        **{f"tolerance of {name}": _tolerance(bound) for name, bound in override.outputs.items()},
+    }
+    return "; ".join(f"{name}: {value}" for name, value in said.items() if value)
 
 
 def _shape(shape: Iterable[Dim]) -> str:

@@ -66,7 +66,7 @@ def run_audit(
         _copy(record, original, private)
         request = Request(
             cell=cell,
-            spec=manifest.model(cell.model),
+            spec=manifest.model(cell.model).at(cell.opset, cell.device),
             device=manifest.project.device(cell.device),
             original=str(original.path.resolve()),
             folder=str(private.path.resolve()),

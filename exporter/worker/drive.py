@@ -85,7 +85,7 @@ class Drive:
             case = self._case(opset, model, inputs)
             try:
                 with seconds.of(Stage.CONVERT):
-                    graph, notes = convert_module(model, self._spec, inputs, opset.opset, scratch)
+                    graph, notes = convert_module(model, case.spec, inputs, opset.opset, scratch)
                     self._write(graph, opset)
             except Failure as failure:
                 self._fail(opset, explain_failure(failure, case, self._patience), seconds)
@@ -97,9 +97,17 @@ class Drive:
                 shutil.rmtree(scratch.parent, ignore_errors=True)
 
     def _dynamo(self, model: Model, inputs: Tensors, reference: Reference) -> None:
-        opsets = self._of("dynamo")
-        if not opsets:
-            return
+        # One capture for all opsets, but for those that an override captures in another way.
+        captures: dict[str, list[OpsetJob]] = {}
+        for opset in self._of("dynamo"):
+            captures.setdefault(opset.route.capture, []).append(opset)
+        for opsets in captures.values():
+            self._captured(tuple(opsets), model, inputs, reference)
+
+    def _captured(
+        self, opsets: tuple[OpsetJob, ...], model: Model, inputs: Tensors, reference: Reference
+    ) -> None:
+        """Captures once, and makes these opsets of it."""
         self._announce(Stage.CAPTURE, opsets)
         state = State(model)
         try:
@@ -124,7 +132,7 @@ class Drive:
             try:
                 with seconds.of(Stage.CONVERT), converter_notes() as notes:
                     artifacts = self._folder.path / "logs" / str(opset.opset)
-                    graph = convert_program(program, self._spec, opset.opset, artifacts, kept)
+                    graph = convert_program(program, case.spec, opset.opset, artifacts, kept)
                     self._write(graph, opset)
             except Failure as failure:
                 self._fail(opset, explain_failure(failure, case, self._patience), seconds)
@@ -142,10 +150,12 @@ class Drive:
             "route": f"{opset.route.exporter} {opset.route.capture}",
             **{name: tools[name] for name in ("torch", "onnx", "onnxscript", "exporter")},
         }
-        write_artifact(graph, self._spec, opset.opset, self._folder, provenance)
+        spec = self._spec.at(opset.opset)
+        write_artifact(graph, spec, opset.opset, self._folder, provenance)
 
     def _case(self, opset: OpsetJob, model: Model, inputs: Tensors) -> Case:
-        return Case(model=model, inputs=inputs, spec=self._spec, job=opset, root=self._root)
+        spec = self._spec.at(opset.opset)
+        return Case(model=model, inputs=inputs, spec=spec, job=opset, root=self._root)
 
     def _prove(
         self, case: Case, reference: Reference, seconds: Seconds, notes: tuple[str, ...]
@@ -154,7 +164,7 @@ class Drive:
         subject = Subject(
             folder=self._folder,
             opset=opset.opset,
-            spec=self._spec,
+            spec=case.spec,
             reference=reference,
             notes=notes,
             memory=self._memory,
@@ -172,8 +182,9 @@ class Drive:
         for device in opset.devices:
             cell = CellId(model=self._spec.id, opset=opset.opset, device=device.name)
             self._announce(Stage.PARITY, (opset,), only=cell)
-            record = prove_on(device, subject, structure, common, Seconds(seconds))
-            self._record(explain_red(record, case, subject, device, self._patience))
+            here = replace(subject, spec=self._spec.at(opset.opset, device.name))
+            record = prove_on(device, here, structure, common, Seconds(seconds))
+            self._record(explain_red(record, case, here, device, self._patience))
 
     def _fail(self, opset: OpsetJob, failure: Failure, seconds: Seconds) -> None:
         for cell in self._job.cells_of(opset):

@@ -18,8 +18,8 @@ from exporter.worker.capture import capture_program
 from exporter.worker.convert import convert_module, convert_program
 from exporter.worker.failure import Failure
 from exporter.worker.inputs import draw
-from exporter.worker.sizes import input_sets
 from exporter.worker.prove import prove_structure
+from exporter.worker.sizes import input_sets
 from exporter.worker.source import load_model
 from exporter.worker.torch_internals import Decompositions
 from tests.worker.contracts import ROOT, contract, fill, given, put_out

@@ -155,8 +155,8 @@ def test_the_releases_of_onnx_runtime_that_load_each_file() -> None:
         ("18", "1.18 and later, for IR version 10; ir_version = 8 would do for 1.14"),
         (
             "19",
-            "1.18 and later, for IR version 10; ir_version = 9 would do for 1.15,"
-            " with kernels of own",
+            "1.18 and later, for IR version 10; ir_version = 9 would do for 1.15, "
+            + "with kernels of own",
         ),
         ("20", "no release that is known"),
     ]

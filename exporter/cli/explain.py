@@ -1,0 +1,35 @@
+"""`exporter explain`: every setting of one cell, and where it comes from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from exporter.cli.options import one_cell, root_option
+from exporter.cli.terminal import aligned, say
+from exporter.errors import ExitCode
+from exporter.manifest import explain, load_layers
+
+
+@click.command()
+@click.argument("cell")
+@root_option
+def command(cell: str, root: Path) -> int:
+    """Show each setting of CELL with the file and line that it comes from.
+
+    CELL is a whole id (model/opset/device) or a pattern that means one cell.
+    """
+    loaded = load_layers(root)
+    planned = one_cell(loaded.manifest, cell)
+    id, route = planned.cell, planned.route
+    say(f"{id}: {route.exporter} {route.capture}, because {route.why}")
+    if planned.skip:
+        say(f"skipped: {planned.skip}")
+    rows = [("KEY", "FROM", "VALUE")]
+    spec = loaded.manifest.model(id.model)
+    found = explain(loaded.layers[id.model], spec, id.opset, id.device)
+    rows.extend((row.key, row.origin, row.value) for row in found)
+    for line in aligned(rows):
+        say(line)
+    return ExitCode.OK
