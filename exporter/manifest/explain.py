@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -18,6 +18,8 @@ from exporter.manifest.override_table import OverrideTable
 from exporter.manifest.spec import ModelSpec
 from exporter.manifest.tables import Table, said
 from exporter.manifest.wording import KeyPath, key_text
+
+_Overrides = Sequence[tuple[KeyPath, OverrideTable]]
 
 BUILT_IN = "built-in default"
 CHOSEN = "chosen"
@@ -44,7 +46,7 @@ def explain(model: Effective, spec: ModelSpec, opset: int, device: str) -> Itera
         opset: The cell's.
         device: The cell's.
     """
-    overrides = [
+    overrides: _Overrides = [
         (("overrides", index), table)
         for index, table in enumerate(model.settings.overrides)
         if _means(table, opset, device)
@@ -61,9 +63,6 @@ def explain(model: Effective, spec: ModelSpec, opset: int, device: str) -> Itera
             if row := _row(model, key, path):
                 yield row
     yield from _outputs(model, overrides)
-
-
-_Overrides = list[tuple[KeyPath, OverrideTable]]
 
 
 def _means(table: OverrideTable, opset: int, device: str) -> bool:
