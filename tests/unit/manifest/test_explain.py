@@ -61,7 +61,7 @@ def test_each_layer_is_named_with_its_line(tmp_path: Path) -> None:
     assert found["axes.batch"] == ("{ max = 8 }", "manifests/net.toml:12")
     assert found["axes.batch.example"] == ("3", "chosen")
     assert found["mode"] == ('"eval"', "built-in default")
-    assert found["timeout"] == ("600", "built-in default")
+    assert found["timeout"] == ("600.0", "built-in default")
     assert "ir_version" not in found
     assert "description" not in found
 
