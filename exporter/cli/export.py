@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import click
@@ -12,7 +13,7 @@ from exporter.cli.plan import decisions_for, show_plan
 from exporter.cli.progress import progress
 from exporter.cli.report import publish
 from exporter.cli.summary import show_summary
-from exporter.engine import LocalEngine, worker_environment
+from exporter.engine import LocalEngine, Spawner, Starter, Warm, worker_environment
 from exporter.errors import ExitCode
 from exporter.manifest import load_project
 from exporter.plan import Selection, make_plan
@@ -44,11 +45,17 @@ def command(  # click gives each option as an argument
         return ExitCode.OK
     require_packages()
     limit = jobs or manifest.project.jobs or default_jobs()
-    engine = LocalEngine(limit, worker_environment(os.environ))
+    engine = LocalEngine(limit, _starter())
     with progress(explain=explain) as watcher:
         results = run_plan(manifest, plan, engine, watcher, today(), force=force)
     publish(manifest, results.run)
     return show_summary(manifest, plan, results.run)
+
+
+def _starter() -> Starter:
+    """Warm workers where processes can fork and the kernel ends children with their parent."""
+    environment = worker_environment(os.environ)
+    return Warm(environment) if sys.platform == "linux" else Spawner(environment)
 
 
 def default_jobs() -> int:

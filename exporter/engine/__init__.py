@@ -3,6 +3,8 @@
 from exporter.engine.environment import worker_environment
 from exporter.engine.local import LocalEngine
 from exporter.engine.protocol import Ended, Engine, Listener, Outcome, Task
+from exporter.engine.starter import Spawner, Starter
+from exporter.engine.warm import Warm
 
 __all__ = [
     "Ended",
@@ -10,6 +12,9 @@ __all__ = [
     "Listener",
     "LocalEngine",
     "Outcome",
+    "Spawner",
+    "Starter",
     "Task",
+    "Warm",
     "worker_environment",
 ]

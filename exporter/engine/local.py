@@ -6,20 +6,17 @@ whatever it starts ends with it.
 
 from __future__ import annotations
 
-import os
+import math
 import signal
-import subprocess
-import sys
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from exporter.engine.protocol import Ended, Listener, Outcome, Task
+from exporter.engine.starter import Start, Starter
 from exporter.engine.watch import Watch
 from exporter.job import JobFolder, write_value
-
-WORKER = (sys.executable, "-P", "-m", "exporter.worker")
 
 _POLL = 0.1  # seconds between two looks
 _GRACE = 1.0  # seconds between asking a worker to end and making it
@@ -30,16 +27,12 @@ class LocalEngine:
 
     Args:
         limit: Workers at once.
-        environment: The environment of every worker, complete.
-        command: What to start; the path of the job is added to it.
+        starter: Starts them.
     """
 
-    def __init__(
-        self, limit: int, environment: Mapping[str, str], command: Sequence[str] = WORKER
-    ) -> None:
+    def __init__(self, limit: int, starter: Starter) -> None:
         self._limit = limit
-        self._environment = environment
-        self._command = command
+        self._starter = starter
 
     def run(self, tasks: Sequence[Task], listener: Listener) -> None:
         """Runs all tasks and those that the listener adds; leaves nothing running, ever.
@@ -52,7 +45,7 @@ class LocalEngine:
         try:
             while waiting or running:
                 while waiting and len(running) < self._limit:
-                    running.append(_Worker(waiting.popleft(), self._command, self._environment))
+                    running.append(_Worker(waiting.popleft(), self._starter))
                 time.sleep(_POLL)
                 for worker in tuple(running):
                     worker.watch.look(listener)
@@ -69,12 +62,13 @@ class LocalEngine:
         finally:
             for worker in running:
                 worker.end()
+            self._starter.close()
 
 
 class _Worker:
     """A process at work on one task."""
 
-    def __init__(self, task: Task, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(self, task: Task, starter: Starter) -> None:
         folder = JobFolder(Path(task.job.folder))
         # What an earlier worker announced in this folder is not what this one does.
         folder.announcement.unlink(missing_ok=True)
@@ -83,23 +77,15 @@ class _Worker:
         log.parent.mkdir(parents=True, exist_ok=True)
         self.watch = Watch(task.job, folder)
         self._task = task
+        start = Start(job=folder.job, log=log, folder=Path(task.job.root))
+        self._process = starter.start(start)
         self._started = time.monotonic()
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                [*command, str(folder.job)],
-                cwd=task.job.root,
-                env=dict(environment),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
 
     def outcome(self) -> Outcome | None:
         """How it ended; None while it is at work within its time."""
         code = self._process.poll()
         if code is not None:
-            self._kill_group()
+            self._process.signal_group(signal.SIGKILL)
             return self._as(Ended.EXITED if code >= 0 else Ended.SIGNAL, abs(code))
         if self._seconds() > self._task.seconds:
             self.end()
@@ -114,13 +100,11 @@ class _Worker:
     def end(self) -> None:
         """Ends the worker and everything that it started."""
         if self._process.poll() is None:
-            self._signal_group(signal.SIGTERM)
-            try:
-                self._process.wait(_GRACE)
-            except subprocess.TimeoutExpired:
-                self._kill_group()
-                self._process.wait()
-        self._kill_group()
+            self._process.signal_group(signal.SIGTERM)
+            if not self._process.wait(_GRACE):
+                self._process.signal_group(signal.SIGKILL)
+                self._process.wait(math.inf)
+        self._process.signal_group(signal.SIGKILL)
 
     def _as(self, ended: Ended, code: int) -> Outcome:
         return Outcome(
@@ -133,14 +117,3 @@ class _Worker:
 
     def _seconds(self) -> float:
         return time.monotonic() - self._started
-
-    def _kill_group(self) -> None:
-        self._signal_group(signal.SIGKILL)
-
-    def _signal_group(self, number: signal.Signals) -> None:
-        try:
-            os.killpg(self._process.pid, number)
-        except ProcessLookupError:
-            pass  # nothing of the group is left
-        except PermissionError:
-            pass  # what is left of it are zombies, which macOS refuses to signal

@@ -22,7 +22,7 @@ _PR_SET_PDEATHSIG = 1
 def main() -> int:
     """Reads the job named on the command line and does it; returns only where it cannot."""
     job = Job.model_validate_json(Path(sys.argv[1]).read_bytes())
-    _die_with_parent(os.getppid())
+    die_with_parent(os.getppid())
     try:
         from exporter.worker.drive import drive
     except ImportError as missing:
@@ -35,7 +35,7 @@ def main() -> int:
     os._exit(int(ExitCode.OK))
 
 
-def _die_with_parent(parent: int) -> None:
+def die_with_parent(parent: int) -> None:
     """Linux: the kernel ends this process when its parent ends, however that ends."""
     if sys.platform != "linux":
         return

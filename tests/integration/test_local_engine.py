@@ -14,7 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from exporter.engine import Ended, LocalEngine, Outcome, Task, worker_environment
+from exporter.engine import (
+    Ended,
+    LocalEngine,
+    Outcome,
+    Spawner,
+    Starter,
+    Task,
+    Warm,
+    worker_environment,
+)
 from exporter.job import Announcement, Job, JobFolder, OpsetJob
 from exporter.manifest import Device
 from exporter.record import Record
@@ -42,6 +51,25 @@ def announce(*opsets, stage="convert"):
 def record(opset):
     put(folder / "records" / f"{opset}.cpu.json", {"cell": cell(opset), "status": "pass"})
 """
+
+
+#: How the test that runs starts its workers.
+KIND = ["spawned"]
+
+
+@pytest.fixture(
+    autouse=True,
+    params=[
+        "spawned",
+        pytest.param(
+            "warm", marks=pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
+        ),
+    ],
+)
+def kind(request: pytest.FixtureRequest) -> str:
+    """Every test runs with each starter."""
+    KIND[0] = request.param
+    return KIND[0]
 
 
 class Heard:
@@ -82,8 +110,14 @@ def task(tmp_path: Path, *, model: str = "tiny", seconds: float = 30.0) -> Task:
 def engine(tmp_path: Path, body: str, *, limit: int = 2) -> LocalEngine:
     worker = tmp_path / "worker.py"
     worker.write_text(PRELUDE + textwrap.dedent(body))
+    return LocalEngine(limit, starter(worker))
+
+
+def starter(worker: Path) -> Starter:
     environment = worker_environment({**os.environ, "GITHUB_TOKEN": "secret"})
-    return LocalEngine(limit, environment, [sys.executable, "-S", str(worker)])
+    if KIND == ["warm"]:
+        return Warm(environment, [sys.executable, "-m", "exporter.worker.nursery", str(worker)])
+    return Spawner(environment, [sys.executable, "-S", str(worker)])
 
 
 def run_one(tmp_path: Path, body: str, *, seconds: float = 30.0) -> tuple[Outcome, Heard]:

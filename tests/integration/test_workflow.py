@@ -147,15 +147,15 @@ def test_a_second_run_at_once_is_refused(tmp_path: Path) -> None:
 
 
 def _workers_in(root: Path, patience: int = 50) -> list[int]:
-    """Processes whose command names the project, once they had a moment to end."""
+    """Workers that are in the project, once they had a moment to end."""
     for _ in range(patience + 1):
         found = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             try:
-                command = path.read_bytes()
+                command, inside = path.read_bytes(), path.with_name("cwd").readlink() == root
             except OSError:
                 continue
-            if b"exporter.worker" in command and str(root).encode() in command:
+            if b"exporter.worker" in command and inside:
                 found.append(int(path.parent.name))
         if not found:
             return []
