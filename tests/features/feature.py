@@ -28,6 +28,8 @@ class Standing(StrEnum):
     WORKS = "works"
     TORCHSCRIPT = "TorchScript only"
     DYNAMO = "dynamo only"
+    FROM_10 = "works from opset 10 on"
+    FROM_11 = "works from opset 11 on"
     CAUGHT = "red"
     """A pitfall: torch.onnx.export returns normally or not, and the verdict is red."""
     REFUSED = "refused by torch"

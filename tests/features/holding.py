@@ -42,6 +42,8 @@ def _standing(feature: Feature, records: tuple[Record, ...]) -> list[str]:
     other = {_exporter(record) for record in records if not record.status.is_green}
     fits = {
         Standing.WORKS: not other,
+        Standing.FROM_10: _is_green_from(10, records),
+        Standing.FROM_11: _is_green_from(11, records),
         Standing.TORCHSCRIPT: green == {"torchscript"},
         Standing.DYNAMO: green == {"dynamo"},
         Standing.CAUGHT: not green,
@@ -49,6 +51,13 @@ def _standing(feature: Feature, records: tuple[Record, ...]) -> list[str]:
         Standing.INVALID: False,
     }
     return [] if fits[feature.standing] else [f"'{feature.standing}' is not what came of it"]
+
+
+def _is_green_from(opset: int, records: tuple[Record, ...]) -> bool:
+    """Whether what has that opset or a higher one is green, what is below it red, and both are."""
+    above = [record.status.is_green for record in records if record.cell.opset >= opset]
+    below = [record.status.is_green for record in records if record.cell.opset < opset]
+    return bool(above and below) and all(above) and not any(below)
 
 
 def _exporter(record: Record) -> str:

@@ -14,6 +14,7 @@ from tests.features import (
     control_flow,
     custom_operators,
     elsewhere,
+    indexing,
     names,
     operators,
     opsets,
@@ -39,6 +40,7 @@ _ORDER = (
     custom_operators,
     operators,
     control_flow,
+    indexing,
     pitfalls,
     elsewhere,
 )
