@@ -114,7 +114,8 @@ def draw(spec: ModelSpec, trial: Trial, stored: Sequence[Inputs], seed: int) -> 
         raise Impossible("no input takes this index")
     inputs = {}
     for number, item in enumerate(spec.inputs):
-        shape = tuple(trial.sizes[dim] if isinstance(dim, str) else dim for dim in item.shape)
+        dims = item.file_shape
+        shape = tuple(trial.sizes[dim] if isinstance(dim, str) else dim for dim in dims)
         text = f"{trial.name}/{number}".encode()
         rng = np.random.default_rng([seed, *text])
         fill = item.fill
@@ -144,7 +145,8 @@ def _from_samples(
 
 def _dtype(item: Input) -> np.dtype[Any]:
     names = {"float32": "FLOAT", "float64": "DOUBLE"}
-    kind = TensorProto.DataType.Value(names.get(item.dtype, item.dtype.upper()))
+    dtype = item.file_dtype
+    kind = TensorProto.DataType.Value(names.get(dtype, dtype.upper()))
     return tensor_dtype_to_np_dtype(kind)
 
 

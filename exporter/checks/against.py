@@ -115,15 +115,17 @@ def _undeclared(
     """
     known = dict(sizes)
     for output, array in zip(outputs, expected, strict=True):
-        if array.dtype.name != output.dtype:
-            yield f"output '{output.name}' is declared {output.dtype}, PyTorch gives {array.dtype}"
+        shape = output.file_shape
+        if array.dtype.name != output.file_dtype:
+            dtype = output.file_dtype
+            yield f"output '{output.name}' is declared {dtype}, PyTorch gives {array.dtype}"
         wanted = [
             known.setdefault(dim, size) if isinstance(dim, str) else dim
-            for dim, size in zip(output.shape, array.shape, strict=False)
+            for dim, size in zip(shape, array.shape, strict=False)
         ]
-        if len(output.shape) != array.ndim or wanted != list(array.shape):
-            declared = ", ".join(map(str, output.shape))
-            names = dict.fromkeys(name for name in output.shape if name in known)
+        if len(shape) != array.ndim or wanted != list(array.shape):
+            declared = ", ".join(map(str, shape))
+            names = dict.fromkeys(name for name in shape if name in known)
             sized = ", ".join(f"{name}={known[str(name)]}" for name in names)
             yield (
                 f"output '{output.name}' is declared [{declared}]"

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from exporter.checks.protocol import Subject
-from exporter.checks.tolerance import limit_of
+from exporter.checks.tolerance import is_float, limit_of
 from exporter.record import CheckResult, Status
 from exporter.runtimes import Session
 
@@ -29,6 +29,8 @@ class _Output:
 
     name: str
     is_real: bool
+    is_empty: bool = False
+    """Whether a fixed size of 0 leaves nothing to compare."""
     scale: float = 0.0
     """Of the sample in which it is largest."""
     limit: float = 0.0
@@ -53,9 +55,11 @@ class Power:
         """Inconclusive where a wrong file would have passed."""
         outputs = [_output(subject, index, device) for index in range(len(subject.spec.outputs))]
         problems = [problem for output in outputs if (problem := _problem(output))]
-        if not problems and all(output.spread == 0 for output in outputs):
-            names = ", ".join(f"'{output.name}'" for output in outputs)
-            problems = [f"inputs of another seed give the very same {names}"]
+        full = [output for output in outputs if not output.is_empty]
+        if not problems and all(output.spread == 0 for output in full):
+            names = ", ".join(f"'{output.name}'" for output in full)
+            same = f"inputs of another seed give the very same {names}"
+            problems = [same if full else "no output has an element"]
         status, message = Status.PASS, ""
         if problems:
             status = Status.INCONCLUSIVE
@@ -70,8 +74,9 @@ class Power:
 
 def _output(subject: Subject, index: int, device: str) -> _Output:
     output, spread = subject.spec.outputs[index], subject.reference.spread[index]
-    if not output.dtype.removeprefix("b").startswith("float"):
-        return _Output(name=output.name, is_real=False, spread=spread)
+    if not is_float(output.dtype) or 0 in output.shape:
+        is_empty = 0 in output.shape
+        return _Output(name=output.name, is_real=False, is_empty=is_empty, spread=spread)
     # One sample in which the output is large enough can tell a wrong file.
     scale = max((s.scales[index] for s in subject.reference.samples if s.scales), default=0.0)
     declared = (s for s in subject.reference.samples if s.kind == "declared" and s.scales)

@@ -89,20 +89,26 @@ def _value(what: str, found: ValueInfoProto, declared: Input | Output) -> Iterat
         yield f"{what} is no tensor but {(kind or 'of no type').removesuffix('_type')}"
         return
     tensor = found.type.tensor_type
-    dtype = dtype_name(tensor.elem_type)
-    if dtype != declared.dtype:
-        yield f"{what} is {dtype}, declared {declared.dtype}"
-    wanted = ", ".join(map(str, declared.shape))
+    dtype, shape = dtype_name(tensor.elem_type), declared.file_shape
+    if dtype != declared.file_dtype:
+        yield f"{what} is {dtype}, declared {_declared_dtype(declared)}"
+    wanted = ", ".join(map(str, shape))
     if not tensor.HasField("shape"):
         yield f"{what} has no shape, declared [{wanted}]"
-    elif len(tensor.shape.dim) != len(declared.shape):
-        shape = ", ".join(map(_shown, tensor.shape.dim))
-        yield f"{what} is [{shape}], declared [{wanted}]"
+    elif len(tensor.shape.dim) != len(shape):
+        found_shape = ", ".join(map(_shown, tensor.shape.dim))
+        yield f"{what} is [{found_shape}], declared [{wanted}]"
     else:
-        pairs = zip(tensor.shape.dim, declared.shape, strict=True)
+        pairs = zip(tensor.shape.dim, shape, strict=True)
         for index, (dim, size) in enumerate(pairs):
             if problem := _dimension(what, index, dim, size):
                 yield problem
+
+
+def _declared_dtype(declared: Input | Output) -> str:
+    if not declared.is_complex:
+        return declared.dtype
+    return f"{declared.dtype}, which is {declared.file_dtype} in pairs"
 
 
 def _shown(dim: TensorShapeProto.Dimension) -> str:

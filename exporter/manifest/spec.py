@@ -68,12 +68,36 @@ class Fill(Value):
         return self.kind in ("normal", "uniform", "randint", "bernoulli", "python")
 
 
-class Input(Value):
-    """One input of the graph, in the order of the exported file."""
+#: ONNX's operators take no complex numbers: in a file they are pairs along one more dimension.
+_PARTS = {"complex64": "float32", "complex128": "float64"}
+
+
+class End(Value):
+    """An input or an output, as PyTorch has it and as the file does."""
 
     name: str
     shape: Items[Dim]
     dtype: str = "float32"
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether the file holds its real and imaginary parts along a last dimension of 2."""
+        return self.dtype in _PARTS
+
+    @property
+    def file_dtype(self) -> str:
+        """The dtype in the file and in the samples."""
+        return _PARTS.get(self.dtype, self.dtype)
+
+    @property
+    def file_shape(self) -> tuple[Dim, ...]:
+        """The dimensions in the file and in the samples."""
+        return (*self.shape, 2) if self.is_complex else self.shape
+
+
+class Input(End):
+    """One input of the graph, in the order of the exported file."""
+
     at: str
     """Where the value goes in the call: `args[0]`, `kwargs.mask`, `kwargs.past[0].key`."""
     fill: Fill = Fill(kind="normal")
@@ -97,12 +121,9 @@ class Tolerance(Bound):
     by_device: dict[str, Bound] = Field(default_factory=dict)
 
 
-class Output(Value):
+class Output(End):
     """One output of the graph, in order."""
 
-    name: str
-    shape: Items[Dim]
-    dtype: str = "float32"
     tolerance: Tolerance | None = None
 
 

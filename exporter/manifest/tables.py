@@ -88,8 +88,10 @@ class InputTable(Table):
     shape: Items[DimField]
     """A size where the dimension is fixed, a name where it is a dynamic axis; `[]` is a scalar."""
     dtype: Dtype | None = None
-    """A dtype of PyTorch by its name. Without it: the model's `precision`, else float32. Whoever
-    names one keeps it, whatever the `precision`."""
+    """A dtype of PyTorch by its name. Without it: the model's `precision`, else float32; a dtype
+    that is named stays, whatever the `precision`. ONNX's operators take no complex numbers: where
+    `complex64` and `["n", 4]` are declared, the file has float32 and `["n", 4, 2]`, real and
+    imaginary parts in the last dimension, and so have the samples. Dynamo alone exports them."""
     at: At | None = None
     """Where the value goes in the call: `"args[0]"`, `"kwargs.mask"`, `"args[1][0]"`,
     `"kwargs.past[0].key"`. Without it: the next position of `args`."""
@@ -132,7 +134,8 @@ class OutputTable(Table):
     shape: Items[DimField]
     """Sizes and axis names, as for inputs. An axis that only an output has is allowed."""
     dtype: Dtype | None = None
-    """Checked, not cast. Without it: the model's `precision`, else float32."""
+    """Checked, not cast. Without it: the model's `precision`, else float32. Complex numbers are
+    pairs in the file, as for inputs."""
     kind: Kind = "tensor"
     """What it is."""
     tolerance: ToleranceTable | None = None

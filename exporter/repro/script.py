@@ -51,6 +51,7 @@ def script_text(
         "input_names": [item.name for item in spec.inputs],
         "call_names": [item.name for item in spec.inputs] if wraps else list(call.names),
         "output_names": [item.name for item in spec.outputs],
+        "complex_inputs": [item.name for item in spec.inputs if item.is_complex],
         "input_shapes": [list(item.shape) for item in spec.inputs],
         "opset": record.cell.opset,
         "sample": showing.name,

@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 from exporter.manifest import ModelSpec
 from exporter.record import Stage
-from exporter.worker.failure import line_of, stage_of
+from exporter.worker.failure import Failure, line_of, stage_of
 from exporter.worker.inputs import Call, Tensors, call_of, tensor_call
 from exporter.worker.naming import state_output_sizes
 from exporter.worker.positional import Positional, needs_wrapping, unwrap_names
@@ -101,6 +101,7 @@ def convert_module(
     Raises:
         Failure: of stage `convert`.
     """
+    _refuse_complex(spec)
     wraps = spec.capture != "script" and needs_wrapping(spec, model)
     if wraps and isinstance(model, torch.nn.Module):
         model = Positional(model, spec)
@@ -127,6 +128,18 @@ def convert_module(
         graph = ir.load(scratch)
     unwrap_names(graph)
     return graph, (*dict.fromkeys(notes), *state_output_sizes(graph, spec))
+
+
+def _refuse_complex(spec: ModelSpec) -> None:
+    """TorchScript's exporter would fail too, with a word about some number type."""
+    for side, ends in (("input", spec.inputs), ("output", spec.outputs)):
+        for end in ends:
+            if end.is_complex:
+                message = (
+                    f"TorchScript exports no complex numbers: {side} '{end.name}' is {end.dtype}; "
+                    "dynamo writes them as pairs, from opset 18 up"
+                )
+                raise Failure(Stage.CONVERT, message)
 
 
 def _torchscript_options(spec: ModelSpec) -> dict[str, Any]:

@@ -15,10 +15,12 @@ from torch.utils import _pytree as pytree
 
 from exporter.manifest import ModelSpec
 from exporter.record import Stage, Status
+from exporter.worker.arrays import real_view
 from exporter.worker.failure import Failure, one_line, stage_of
 from exporter.worker.inputs import Tensors, tensor_call
 from exporter.worker.source import Model
 
+#: Real ones: complex outputs are pairs along a last dimension, as a file has them.
 Outputs = tuple[torch.Tensor, ...]
 
 
@@ -55,8 +57,10 @@ def run_declared(model: Model, spec: ModelSpec, inputs: Tensors) -> Outputs:
     elif _is_shuffled([path for path, _ in leaves], spec):
         # Names are given by position: each output would bear the other's.
         problem = "declared in another order are"
+    elif misnamed := _neither_or_both_complex([leaf for _, leaf in leaves], spec):
+        raise Failure(Stage.SOURCE, misnamed, status=Status.FAIL)
     else:
-        return tuple(leaf.detach() for _, leaf in leaves)
+        return tuple(real_view(leaf.detach()) for _, leaf in leaves)
     described = ", ".join(f"{path or 'the result'}: {_kind(leaf)}" for path, leaf in leaves)
     names = ", ".join(item.name for item in spec.outputs)
     raise Failure(
@@ -74,7 +78,7 @@ def run(model: Model, spec: ModelSpec, inputs: Tensors) -> Outputs:
     """
     with stage_of(Stage.SOURCE):
         leaves = flatten_outputs(_call(model, spec, inputs))
-        return tuple(leaf.detach() for _, leaf in leaves)
+        return tuple(real_view(leaf.detach()) for _, leaf in leaves)
 
 
 def float64_twin(model: Model) -> tuple[Model | None, str]:
@@ -82,7 +86,11 @@ def float64_twin(model: Model) -> tuple[Model | None, str]:
     if not isinstance(model, torch.nn.Module):
         return model, ""
     try:
-        return copy.deepcopy(model).double(), ""
+        twin = copy.deepcopy(model).double()
+        for weight in (*twin.parameters(), *twin.buffers()):
+            if weight.is_complex():  # `double` leaves them alone
+                weight.data = weight.data.to(torch.complex128)
+        return twin, ""
     except Exception as error:  # any model may refuse to be copied; then there is no twin
         return None, f"the model cannot be copied to float64: {one_line(error)}"
 
@@ -91,16 +99,19 @@ def run_exactly(twin: Model | None, spec: ModelSpec, inputs: Tensors) -> Outputs
     """The outputs in float64, of the same input values; None where that does not run."""
     if twin is None:
         return None
-    wide = {
-        name: value.double() if value.is_floating_point() else value
-        for name, value in inputs.items()
-    }
+    wide = {name: _wide(value) for name, value in inputs.items()}
     try:
         with _default_dtype(torch.float64):
             outputs = run(twin, spec, wide)
     except Failure:
         return None
     return outputs if len(outputs) == len(spec.outputs) else None
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_complex():
+        return tensor.to(torch.complex128)
+    return tensor.double() if tensor.is_floating_point() else tensor
 
 
 def flatten_outputs(returned: Any) -> list[tuple[str, Any]]:
@@ -114,6 +125,15 @@ def _is_shuffled(paths: list[str], spec: ModelSpec) -> bool:
     own = [path.removeprefix(".").removeprefix("['").removesuffix("']") for path in paths]
     declared = [item.name for item in spec.outputs]
     return own != declared and sorted(own) == sorted(declared)
+
+
+def _neither_or_both_complex(leaves: list[torch.Tensor], spec: ModelSpec) -> str:
+    """Where a complex output is declared real, or a real one complex; else empty."""
+    for leaf, output in zip(leaves, spec.outputs, strict=True):
+        if leaf.is_complex() != output.is_complex:
+            dtype = str(leaf.dtype).removeprefix("torch.")
+            return f"output '{output.name}' is {dtype}, declared {output.dtype}"
+    return ""
 
 
 def _call(model: Model, spec: ModelSpec, inputs: Tensors) -> Any:

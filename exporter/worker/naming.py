@@ -32,9 +32,9 @@ def name_axes(model: ir.Model, spec: ModelSpec) -> None:
     inputs = {item.name: item for item in spec.inputs}
     for value in model.graph.inputs:
         item = inputs.get(str(value.name))
-        if item is None or value.shape is None or len(value.shape) != len(item.shape):
+        if item is None or value.shape is None or len(value.shape) != len(item.file_shape):
             continue
-        for dim, wanted in zip(value.shape, item.shape, strict=True):
+        for dim, wanted in zip(value.shape, item.file_shape, strict=True):
             if isinstance(dim, ir.SymbolicDim) and dim.value and isinstance(wanted, str):
                 names.setdefault(dim.value, wanted)
     if any(symbol != name for symbol, name in names.items()):
@@ -55,10 +55,10 @@ def _name_output_axes(model: ir.Model, spec: ModelSpec, taken: set[str]) -> None
     by_name = {item.name: item for item in spec.outputs}
     for value in model.graph.outputs:
         item = by_name.get(str(value.name))
-        if item is None or value.shape is None or len(value.shape) != len(item.shape):
+        if item is None or value.shape is None or len(value.shape) != len(item.file_shape):
             continue
         value.shape = value.shape.copy()  # a shape that was read from a file is frozen
-        for index, wanted in enumerate(item.shape):
+        for index, wanted in enumerate(item.file_shape):
             is_symbolic = isinstance(value.shape[index], ir.SymbolicDim)
             if is_symbolic and isinstance(wanted, str) and wanted not in taken:
                 value.shape[index] = wanted
@@ -76,17 +76,17 @@ def state_output_sizes(model: ir.Model, spec: ModelSpec) -> tuple[str, ...]:
     by_name = {item.name: item for item in spec.outputs}
     for value in model.graph.outputs:
         item = by_name.get(str(value.name))
-        if item is None or value.shape is None or len(value.shape) != len(item.shape):
+        if item is None or value.shape is None or len(value.shape) != len(item.file_shape):
             continue
         unknown = [
             index
-            for index, (dim, wanted) in enumerate(zip(value.shape, item.shape, strict=True))
+            for index, (dim, wanted) in enumerate(zip(value.shape, item.file_shape, strict=True))
             if isinstance(wanted, int) and isinstance(dim, ir.SymbolicDim) and dim.value not in own
         ]
         if unknown:
             value.shape = value.shape.copy()  # a shape that was read from a file is frozen
             for index in unknown:
-                value.shape[index] = item.shape[index]
+                value.shape[index] = item.file_shape[index]
             dims = ", ".join(str(index) for index in unknown)
             stated.append(
                 f"TorchScript does not know the size of dimension {dims} of output "

@@ -45,6 +45,8 @@ def altered(tensor: torch.Tensor, *, upwards: bool = False) -> torch.Tensor:
         tensor: The declared values.
         upwards: Larger integers instead, in range or not.
     """
+    if not tensor.numel():
+        return tensor  # nothing in it can be another value
     if upwards:
         return tensor + 2
     flipped = tensor.flatten().flip(0).reshape(tensor.shape)

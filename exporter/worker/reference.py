@@ -11,9 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 
 from exporter.checks.determinism import KEEPS_STATE
@@ -21,6 +19,7 @@ from exporter.checks.samples import write_sample
 from exporter.job import JobFolder, Reference, Sample
 from exporter.manifest import ModelSpec
 from exporter.worker import rounding
+from exporter.worker.arrays import to_numpy
 from exporter.worker.eager import Outputs, State, float64_twin, run, run_declared, run_exactly
 from exporter.worker.failure import Failure
 from exporter.worker.inputs import Tensors, draw
@@ -135,14 +134,3 @@ def _write(folder: Path, done: _Run) -> None:
         [to_numpy(tensor) for tensor in done.outputs or ()],
         [to_numpy(tensor) for tensor in done.exact or ()],
     )
-
-
-def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    """The same values and dtype in numpy; bfloat16 by way of ml_dtypes."""
-    tensor = tensor.detach().cpu().contiguous()
-    if tensor.dtype is torch.bfloat16:
-        import ml_dtypes
-
-        return tensor.view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
-    found: np.ndarray[Any, Any] = tensor.numpy()
-    return found

@@ -182,3 +182,19 @@ def hidden_shape_lie(model: ModelProto) -> None:
     model.graph.value_info.append(
         helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 4, 5, 5])
     )
+
+
+def column_where_none_is(model: ModelProto) -> None:
+    """`kept` gets a column, by pads that are computed from a shape: inference does not follow."""
+    for item in model.graph.node:
+        item.output[:] = ["before" if name == "kept" else name for name in item.output]
+    zeros = helper.make_tensor("zeros", TensorProto.INT64, [3], [0, 0, 0])
+    one = helper.make_tensor("one", TensorProto.INT64, [1], [1])
+    model.graph.initializer.extend([zeros, one])
+    model.graph.node.extend(
+        [
+            helper.make_node("Unique", ["one"], ["ones"]),
+            helper.make_node("Concat", ["zeros", "ones"], ["pads"], axis=0),
+            helper.make_node("Pad", ["before", "pads"], ["kept"]),
+        ]
+    )

@@ -5,13 +5,13 @@ In: nothing. Out: `SIGNATURES`.
 
 from __future__ import annotations
 
-from exporter.record import Stage, Status
+from exporter.record import Stage
 from tests.traps.trap import (
     DYNAMO,
     SOUND,
     Trap,
-    Verdict,
     contract,
+    failed,
     fill,
     given,
     parity,
@@ -25,10 +25,6 @@ _EXTRA = {"inputs": (given(), given("extra", at="args[1]"))}
 
 def _pair(first: str, second: str) -> dict[str, object]:
     return {"outputs": (put_out(first, "batch", 4), put_out(second, "batch", 4))}
-
-
-def _wrong_source(says: str) -> Verdict:
-    return Verdict(status=Status.FAIL, stage=Stage.SOURCE, says=says)
 
 
 SIGNATURES = (
@@ -48,19 +44,19 @@ SIGNATURES = (
         name="dict output in another order",
         story="the keys are the declared names, and would each name the other's value",
         spec=contract("outputs.py:Dictionary", **_pair("back", "double")),
-        verdict=_wrong_source("in another order"),
+        verdict=failed(Stage.SOURCE, "in another order"),
     ),
     Trap(
         name="str output",
         story="a str vanishes from a graph",
         spec=contract("outputs.py:Text"),
-        verdict=_wrong_source("['kind']: str); only tensors"),
+        verdict=failed(Stage.SOURCE, "['kind']: str); only tensors"),
     ),
     Trap(
         name="number output",
         story="a Python number vanishes from a graph",
         spec=contract("outputs.py:Number", **_pair("y", "n")),
-        verdict=_wrong_source("[1]: int); only tensors"),
+        verdict=failed(Stage.SOURCE, "[1]: int); only tensors"),
     ),
     Trap(
         name="None output",
@@ -78,7 +74,7 @@ SIGNATURES = (
         name="None output that was declared",
         story="two are declared and one of them is None",
         spec=contract("outputs.py:Nothing", **_pair("y", "cache")),
-        verdict=_wrong_source("the model returns 1 outputs"),
+        verdict=failed(Stage.SOURCE, "the model returns 1 outputs"),
     ),
     Trap(
         name="nested outputs",
@@ -103,13 +99,13 @@ SIGNATURES = (
         name="too few outputs declared",
         story="a third output would ship unseen",
         spec=contract("outputs.py:Nested", **_pair("a", "b")),
-        verdict=_wrong_source("the model returns 3 outputs"),
+        verdict=failed(Stage.SOURCE, "the model returns 3 outputs"),
     ),
     Trap(
         name="too many outputs declared",
         story="a promised output does not exist",
         spec=contract("values.py:ItemKept", **_pair("a", "b")),
-        verdict=_wrong_source("the model returns 1 outputs"),
+        verdict=failed(Stage.SOURCE, "the model returns 1 outputs"),
     ),
     Trap(
         name="one tensor as two outputs",

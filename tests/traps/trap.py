@@ -91,6 +91,11 @@ def refused(stage: Stage, says: str) -> Verdict:
     return Verdict(status=Status.ERROR, stage=stage, says=says)
 
 
+def failed(stage: Stage, says: str) -> Verdict:
+    """The model itself breaks a promise, before there is a file."""
+    return Verdict(status=Status.FAIL, stage=stage, says=says)
+
+
 def contract(source: str, opset: int = TORCHSCRIPT, **changes: object) -> ModelSpec:
     """A contract of one input and one output, both `[batch, 4]`, unless changed.
 
@@ -124,6 +129,7 @@ __all__ = [
     "Trap",
     "Verdict",
     "contract",
+    "failed",
     "fill",
     "given",
     "inconclusive",

@@ -213,3 +213,14 @@ class Exported(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x + x if torch.onnx.is_in_onnx_export() else x * 2
+
+
+class Turned(nn.Module):
+    """Complex numbers times a complex weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turn = nn.Parameter(torch.randn(4, dtype=torch.complex64))
+
+    def forward(self, z: Tensor) -> Tensor:
+        return (z * self.turn).conj()

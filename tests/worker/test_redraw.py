@@ -90,3 +90,10 @@ def test_a_fixed_integer_is_tried_below_and_above() -> None:
     assert list(sets) == ["declared", "other x", "other n", "larger n"]
     values = {name: int(draw(spec, chosen, ROOT)["n"]) for name, chosen in sets.items()}
     assert values == {"declared": 5, "other x": 5, "other n": 4, "larger n": 7}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool])
+@pytest.mark.parametrize("upwards", [False, True])
+def test_nothing_stays_nothing(dtype: torch.dtype, upwards: bool) -> None:
+    empty = torch.zeros((3, 0), dtype=dtype)
+    assert altered(empty, upwards=upwards).shape == (3, 0)

@@ -182,3 +182,37 @@ def test_an_axis_of_outputs_alone_needs_no_size(tmp_path: Path) -> None:
     reference = refer(spec, tmp_path)
     assert reference.noise == (None,)
     assert reference.samples[0].axes == {"batch": 3}
+
+
+def test_complex_numbers_are_written_in_pairs_and_have_a_twin(tmp_path: Path) -> None:
+    spec = contract(
+        "Turned",
+        inputs=(given("z", "batch", 4, dtype="complex64"),),
+        outputs=(put_out("w", "batch", 4, dtype="complex64"),),
+    )
+    reference = refer(spec, tmp_path)
+    assert reference.float64 == ""
+    noise, spread = reference.noise[0], reference.spread[0]
+    assert noise is not None
+    assert spread is not None
+    assert 0 < noise < 1e-6
+    assert spread > 0.1
+    found = read_sample(JobFolder(tmp_path).sample(0), spec)
+    assert {array.shape for array in (found.inputs["z"], *found.outputs)} == {(3, 4, 2)}
+    assert (found.inputs["z"].dtype.name, found.outputs[0].dtype.name) == ("float32", "float32")
+    assert found.exact[0] is not None
+
+
+@pytest.mark.parametrize(("dtype", "net"), [("float32", "Turned"), ("complex64", "Affine")])
+def test_a_complex_output_is_declared_complex_and_no_other(
+    dtype: str, net: str, tmp_path: Path
+) -> None:
+    given_as = "complex64" if net == "Turned" else "float32"
+    spec = contract(
+        net,
+        inputs=(given("z", "batch", 4, dtype=given_as),),
+        outputs=(put_out("w", "batch", 4, dtype=dtype),),
+    )
+    with pytest.raises(Failure, match=f"output 'w' is {given_as}, declared {dtype}") as raised:
+        refer(spec, tmp_path)
+    assert (raised.value.stage, raised.value.status) == (Stage.SOURCE, Status.FAIL)

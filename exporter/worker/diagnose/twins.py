@@ -17,10 +17,10 @@ import torch
 
 from exporter.checks.comparison import Array
 from exporter.manifest import ModelSpec
+from exporter.worker.arrays import to_numpy
 from exporter.worker.diagnose.graph import FileGraph
 from exporter.worker.eager import State
 from exporter.worker.inputs import Tensors, tensor_call
-from exporter.worker.reference import to_numpy
 
 _NAME = "PyTorch"
 #: The scope that `positional.Positional` puts around a model.
@@ -145,13 +145,6 @@ class ModuleValues:
             for handle in handles:
                 handle.remove()
             state.restore()
-
-
-def from_numpy(array: Array) -> torch.Tensor:
-    """The same values and dtype; bfloat16 by way of its bits."""
-    if array.dtype.name == "bfloat16":
-        return torch.from_numpy(array.view("uint16").copy()).view(torch.bfloat16)
-    return torch.from_numpy(array.copy())
 
 
 def _keep(found: list[Array | None]) -> Callable[..., None]:

@@ -15,11 +15,12 @@ import torch
 from exporter.checks.samples import SampleData
 from exporter.record import Divergence
 from exporter.runtimes import Session
+from exporter.worker.arrays import from_numpy
 from exporter.worker.diagnose.again import Again, exported_again
 from exporter.worker.diagnose.case import Case
 from exporter.worker.diagnose.first import Search
 from exporter.worker.diagnose.graph import FileGraph
-from exporter.worker.diagnose.twins import ModuleValues, ProgramValues, from_numpy
+from exporter.worker.diagnose.twins import ModuleValues, ProgramValues
 from exporter.worker.diagnose.values import KnownValues, RuntimeValues, Values, apart
 from exporter.worker.failure import Failure
 from exporter.worker.inputs import Tensors
@@ -101,7 +102,10 @@ class Where:
         return None
 
     def _tensors(self) -> Tensors:
-        return {name: from_numpy(value) for name, value in self.data.inputs.items()}
+        return {
+            item.name: from_numpy(self.data.inputs[item.name], is_complex=item.is_complex)
+            for item in self.case.spec.inputs
+        }
 
     def _lines(self) -> Mapping[str, str]:
         if self.lines:

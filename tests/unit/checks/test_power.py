@@ -175,3 +175,32 @@ def test_an_output_must_move_further_than_it_may_be_off_where_it_moves() -> None
     )
     enough = here.spec.model_copy(update={"tolerance": Tolerance(atol=1e-9)})
     assert power(replace(here, reference=both, spec=enough)).status is Status.PASS
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "complex64"])
+def test_an_output_without_elements_is_no_reason_for_doubt(dtype: str) -> None:
+    made = subject(3.0, 0.0, spread=(1.0, 0.0))
+    empty = value(Output, "z", "batch, 0", dtype)
+    found = power(_with(made, made.spec.outputs[0], empty))
+    assert (found.status, found.message) == (Status.PASS, "")
+    still = subject(3.0, 0.0, spread=(0.0, 0.0))
+    found = power(_with(still, still.spec.outputs[0], empty))
+    assert found.status is Status.INCONCLUSIVE
+    assert "inputs of another seed give the very same 'y';" in found.message
+
+
+def test_outputs_of_which_none_has_an_element_prove_nothing() -> None:
+    made = subject(0.0, spread=(0.0,))
+    found = power(_with(made, value(Output, "y", "batch, 0")))
+    assert found.status is Status.INCONCLUSIVE
+    assert "a wrong file would pass: no output has an element" in found.message
+
+
+def test_a_complex_output_is_measured_like_any_other() -> None:
+    assert power(subject(3.0, dtype="complex64")).status is Status.PASS
+    found = power(subject(3.0, dtype="complex64", tolerance=Tolerance(atol=1.0)))
+    assert found.status is Status.INCONCLUSIVE
+
+
+def _with(made: Subject, *outputs: Output) -> Subject:
+    return replace(made, spec=made.spec.model_copy(update={"outputs": outputs}))

@@ -107,7 +107,6 @@ def test_a_missing_shape_fails(tmp_path: Path) -> None:
         ("int64", "int64"),
         ("uint8", "uint8"),
         ("bool", "bool"),
-        ("complex64", "complex64"),
     ],
 )
 def test_dtypes_go_by_the_names_of_pytorch(word: str, dtype: str, tmp_path: Path) -> None:
@@ -294,3 +293,32 @@ def test_a_file_that_is_no_onnx_fails(tmp_path: Path) -> None:
     subject = make_subject(tmp_path)
     subject.path.write_bytes(b"no model")
     assert check_signature(subject).message == "18.onnx is no ONNX file: it cannot be parsed"
+
+
+PAIRS = f"""{HEAD} g (float[n, 4, 2] z) => (double[n, 2] w) <int64[1] k = {{1}}>
+{{ a = ReduceSum<keepdims = 0>(z, k) w = Cast<to = 11>(a) }}"""
+
+
+@pytest.mark.parametrize(
+    ("z", "w", "said"),
+    [
+        (("n, 4", "complex64"), ("n", "complex128"), ""),
+        (
+            ("n, 4, 2", "complex64"),
+            ("n", "complex128"),
+            "input 'z' is [n, 4, 2], declared [n, 4, 2, 2]",
+        ),
+        (
+            ("n, 4", "complex64"),
+            ("n", "complex64"),
+            "output 'w' is float64, declared complex64, which is float32 in pairs",
+        ),
+        (("n, 3", "complex64"), ("n", "complex128"), "dimension 1 of input 'z' is 4, declared 3"),
+        (("n, 4, 2", "float32"), ("n, 2", "float64"), ""),
+    ],
+)
+def test_complex_numbers_are_pairs(
+    z: tuple[str, str], w: tuple[str, str], said: str, tmp_path: Path
+) -> None:
+    spec = contract(inputs=(value(Input, "z", *z),), outputs=(value(Output, "w", *w),))
+    assert message(tmp_path, PAIRS, spec) == said

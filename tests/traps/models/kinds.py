@@ -1,0 +1,43 @@
+"""Models over other kinds of values than tensors of floats."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class Rotated(nn.Module):
+    """Complex numbers in and out; one output is real, one is conjugated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("turn", torch.randn(4, dtype=torch.complex64))
+
+    def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        turned = z * self.turn
+        return turned.conj(), turned.abs()
+
+
+class Spectrum(nn.Module):
+    """Floats in, complex numbers out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.fft.fft(self.linear(x))
+
+
+class Cached(nn.Module):
+    """A cache that is empty at the first step, and one that is not."""
+
+    def forward(self, x: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.cat([past, x], 1) * 2, past * 2
+
+
+class Nothing(nn.Module):
+    """No element at all."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, :0] + 1
