@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from exporter.errors import ExitCode, ExporterError
 from exporter.files import write_text
+from exporter.fingerprint import LISTING
 from exporter.job import JobFolder, Reference, Sample
 from exporter.manifest import Device, ModelSpec
 from exporter.record import Record, Stage
@@ -61,6 +62,8 @@ def write_reproducer(cell: Reproduced, folder: Path) -> None:
     for name, sample in ((DECLARED, reference.samples[0]), (SHOWING, showing)):
         _copy_tensors(cell.built.sample(sample.index), folder / name)
     for source in cell.record.sources:
+        if PurePosixPath(source.file).name == LISTING:
+            continue  # names of files, and no file
         # A record is a file that anybody may have written.
         if PurePosixPath(source.file).is_absolute() or ".." in PurePosixPath(source.file).parts:
             message = f"{source.file}: lies outside the project; export the model again"

@@ -38,7 +38,8 @@ def cell(root: Path, record: Record) -> Reproduced:
 
 
 def test_sources_and_tensors_are_copied_and_an_earlier_one_is_replaced(tmp_path: Path) -> None:
-    made = cell(tmp_path, make_record("alexnet/17/cpu", "fail", sources=(SOURCE,)))
+    listing = Source(file="manifests/*.py", sha256="1" * 64)
+    made = cell(tmp_path, make_record("alexnet/17/cpu", "fail", sources=(SOURCE, listing)))
     folder = tmp_path / "out"
     for _ in range(2):
         write_reproducer(made, folder)
