@@ -15,9 +15,12 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from exporter.manifest.fields import (
+    ExportDevice,
     Line,
+    Memory,
     Opsets,
     PlainField,
+    Sha256,
     Timeout,
 )
 from exporter.manifest.override_table import OverrideTable
@@ -46,8 +49,7 @@ class Settings(Table):
 
     later = frozenset(
         {
-            "weights", "weights_sha256", "export_device", "inputs_from",
-            "custom_ops", "memory",
+            "inputs_from", "custom_ops",
         }
     )  # fmt: skip
     elsewhere: ClassVar[Mapping[str, str]] = {
@@ -66,9 +68,19 @@ class Settings(Table):
     """Words that `--tag` selects by."""
     source: Line = Field(default="")
     """`"file.py:attribute"`, relative to the manifest, or `"package.module:attribute"`: a class, a
-    function that returns a module, or a module object."""
+    function that returns a module, or a module object; one that TorchScript compiled and a
+    `torch.export.ExportedProgram` count as modules. Or a file, relative to the manifest, without
+    attribute: `"net.pt2"` holds an `ExportedProgram` (`torch.export.save`) for dynamo, `"net.pt"` a
+    TorchScript module (`torch.jit.save`) for TorchScript."""
     init: dict[str, PlainField] = Field(default_factory=dict)
     """Keyword arguments for that call."""
+    weights: Line = Field(default="")
+    """A file, relative to the manifest, that is loaded into the model with
+    `load_state_dict(strict=True)`: `.safetensors`, or `.pt`, `.pth`, `.bin`, of which nothing but
+    tensors is read (`weights_only=True`)."""
+    weights_sha256: Sha256 = Field(default="")
+    """The hash that the file must have; another one is an error before anything of the model
+    runs."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Set before the model is built, and again before inputs are drawn."""
     mode: Mode = "eval"
@@ -77,6 +89,10 @@ class Settings(Table):
     """Casts the floating weights of the model, and is the dtype of every input and output that
     names none: a variant in half precision is `extends` and this one line. Without it, nothing is
     cast."""
+    export_device: ExportDevice = "cpu"
+    """Where the model is while it runs in PyTorch and is exported; `devices` says where the file
+    is checked. PyTorch's own outputs are computed there too. A machine without it has the cells
+    `unavailable`."""
     exporter: Literal["auto", "dynamo", "torchscript"] = "auto"
     """`auto` is dynamo from opset 18 up and TorchScript below; the record says which and why.
     `dynamo` below 18 is converted down from 18, where that can be done."""
@@ -116,6 +132,10 @@ class Settings(Table):
     """`[[models.ID.overrides]]`: other settings for some opsets or devices."""
     timeout: Timeout = 600.0
     """What the model's job may take: `"10m"`, `"90s"`, `"1h"`, or seconds."""
+    memory: Memory | None = None
+    """What the model's job may take beyond PyTorch itself, in address space: `"8GiB"`, `"500MB"`.
+    Cells that need more are `killed`. Without it there is no limit. Linux alone, and not where
+    `export_device` is a GPU, whose driver reserves more than there is."""
 
 
 class Entry(Settings):

@@ -44,6 +44,7 @@ MAX_SIZE = 2**31 - 1
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _LONGEST = 30 * 24 * 3600.0
+_LEAST_MEMORY = 10**6
 
 
 class Within(ValueError):
@@ -153,6 +154,30 @@ def _timeout(value: object) -> float:
     raise expected(form, value)
 
 
+def _memory(value: object) -> int:
+    """Bytes. Units of 1000 as people write them (`MB`), and of 1024 (`MiB`)."""
+    if isinstance(value, str):
+        found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) ?([KMGT])(i?)B", value, re.ASCII)
+        if found:
+            power = "KMGT".index(found[2]) + 1
+            size = int(float(found[1]) * (1024 if found[3] else 1000) ** power)
+            if size >= _LEAST_MEMORY:
+                return size
+    raise expected('a size of at least 1MB, such as "500MB" or "8GiB"', value)
+
+
+def _sha256(value: str) -> str:
+    if not re.fullmatch(r"[0-9a-fA-F]{64}", value):
+        raise expected("a sha256 of 64 hexadecimal digits", value)
+    return value.lower()
+
+
+def _export_device(value: str) -> str:
+    if not re.fullmatch(r"cpu|mps|(cuda|xpu)(:(0|[1-9]\d?))?", value, re.ASCII):
+        raise expected('a device of PyTorch\'s such as "cpu", "cuda" or "cuda:1"', value)
+    return value
+
+
 def _day(value: object) -> str:
     match value:
         case dt.datetime():
@@ -239,6 +264,21 @@ Timeout = Annotated[
     float,
     PlainValidator(_timeout),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "integer", "exclusiveMinimum": 0}]}),
+]
+Memory = Annotated[
+    int,
+    PlainValidator(_memory),
+    WithJsonSchema({"type": "string", "examples": ["500MB", "8GiB"]}),
+]
+Sha256 = Annotated[
+    str,
+    AfterValidator(_sha256),
+    WithJsonSchema({"type": "string", "pattern": "^[0-9a-fA-F]{64}$"}),
+]
+ExportDevice = Annotated[
+    str,
+    AfterValidator(_export_device),
+    WithJsonSchema({"type": "string", "examples": ["cpu", "cuda", "cuda:1"]}),
 ]
 Day = Annotated[
     str, PlainValidator(_day), WithJsonSchema({"type": "string", "examples": ["2027-06-30"]})

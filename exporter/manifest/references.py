@@ -1,4 +1,4 @@
-"""`file.py:attribute` and `package.module:attribute` in, whether they exist out, by reading alone.
+"""`file.py:attribute`, `package.module:attribute` or a file in, whether it exists out, by reading.
 
 Files are parsed, not run: an attribute exists where a statement of the module defines it, or where
 the module could define anything (a star import, `__getattr__`, `globals()`).
@@ -43,13 +43,15 @@ class References:
     def source(self, model: Effective, path: KeyPath, text: str) -> str:
         """Checks a reference of either form; returns it relative to the model's own manifest."""
         place, _, attribute = text.rpartition(":")
-        if attribute.endswith(".pt2"):
-            model.refuse(path, "a saved program (.pt2) is not supported yet")
-        elif place.endswith(".py"):
+        if not place and text.endswith((".pt2", ".pt")):
+            return self.file(model, path, text)
+        if place.endswith(".py"):
             return self.function(model, path, text)
-        elif not (_MODULE.fullmatch(place) and attribute.isidentifier()):
+        if not (_MODULE.fullmatch(place) and attribute.isidentifier()):
             form = '"file.py:attribute" or "package.module:attribute"'
             hint = f'; did you mean "{place}.py:{attribute}"?' if "/" in place else ""
+            if place.endswith((".pt2", ".pt")):
+                hint = f"; a saved model has no attributes: {quoted(place)}"
             model.refuse(path, f"expected {form}, got {quoted(text)}{hint}")
         else:
             self._module(model, path, place, attribute)
@@ -61,20 +63,36 @@ class References:
         if not (place.endswith(".py") and attribute.isidentifier()):
             model.refuse(path, f'expected "file.py:attribute", got {quoted(text)}')
             return text
+        name = self._existing(model, path, place)
+        if not name:
+            return text
+        self._attribute(model, path, self.root / name, (name, attribute))
+        if model.origin(path).folder == model.own.folder:
+            return text
+        return f"{posixpath.relpath(name, model.own.folder or '.')}:{attribute}"
+
+    def file(self, model: Effective, path: KeyPath, text: str) -> str:
+        """Checks that a file of the project exists; returns it relative to the model's manifest."""
+        if posixpath.normpath(posixpath.join(model.origin(path).folder, text)).startswith("../"):
+            model.refuse(path, f"{quoted(text)} lies outside the project")
+            return text
+        name = self._existing(model, path, text)
+        if not name or model.origin(path).folder == model.own.folder:
+            return text
+        return posixpath.relpath(name, model.own.folder or ".")
+
+    def _existing(self, model: Effective, path: KeyPath, place: str) -> str:
+        """The file relative to the project's root; empty where there is none."""
         if place.startswith("/") or "\\" in place or ":" in place:
             message = "expected a path relative to the manifest, with forward slashes"
             model.refuse(path, f"{message}, got {quoted(place)}")
-            return text
-        folder = model.origin(path).folder
-        name = posixpath.normpath(posixpath.join(folder, place))
+            return ""
+        name = posixpath.normpath(posixpath.join(model.origin(path).folder, place))
         file = self.root / name
-        if not _is_file(file):
-            model.refuse(path, f"there is no file {quoted(name)}{_nearest_file(file)}")
-            return text
-        self._attribute(model, path, file, (name, attribute))
-        if folder == model.own.folder:
-            return text
-        return f"{posixpath.relpath(name, model.own.folder or '.')}:{attribute}"
+        if _is_file(file):
+            return name
+        model.refuse(path, f"there is no file {quoted(name)}{_nearest_file(file)}")
+        return ""
 
     def _module(self, model: Effective, path: KeyPath, module: str, attribute: str) -> None:
         package, *inner = module.split(".")
@@ -111,11 +129,11 @@ def _is_file(file: Path) -> bool:
 
 def _nearest_file(file: Path) -> str:
     try:
-        names = [each.stem for each in file.parent.iterdir() if each.suffix == ".py"]
+        names = [each.stem for each in file.parent.iterdir() if each.suffix == file.suffix]
     except OSError:
         return ""
     close = difflib.get_close_matches(file.stem, names, n=1)
-    return f"; did you mean '{close[0]}.py'?" if close else ""
+    return f"; did you mean '{close[0]}{file.suffix}'?" if close else ""
 
 
 @dataclass(frozen=True, slots=True)

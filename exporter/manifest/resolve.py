@@ -20,6 +20,7 @@ from exporter.manifest.layers import Effective
 from exporter.manifest.overrides import resolved_overrides
 from exporter.manifest.places import resolved_places
 from exporter.manifest.references import References
+from exporter.manifest.saved import check_saved_source, resolved_weights
 from exporter.manifest.signature import resolved_dtype, resolved_shapes
 from exporter.manifest.spec import Constant, Fill, Input, ModelSpec, Output
 from exporter.manifest.tables import InputTable
@@ -30,8 +31,8 @@ from exporter.manifest.wording import KeyPath, quoted
 _ELSEWHERE = {"opsets": ", here, in [defaults] or in [tool.exporter]"}
 #: Keys that pass as they are.
 _PLAIN = (
-    "description", "owner", "tags", "init", "seed", "mode", "precision", "exporter", "capture",
-    "opsets", "devices", "ir_version", "timeout",
+    "description", "owner", "tags", "init", "seed", "mode", "precision", "export_device",
+    "exporter", "capture", "opsets", "devices", "ir_version", "timeout", "memory",
 )  # fmt: skip
 
 
@@ -53,6 +54,8 @@ def resolved(model: Effective, around: Surroundings) -> ModelSpec | None:
     parts: dict[str, Any] = {key: getattr(settings, key) for key in _PLAIN}
     if model.has("source"):
         parts["source"] = around.references.source(model, ("source",), settings.source)
+    parts |= resolved_weights(model, around.references)
+    check_saved_source(model)
     if model.has("options"):
         parts["options"] = resolved_options(model)
     if model.has("expect"):

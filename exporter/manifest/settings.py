@@ -9,7 +9,15 @@ from typing import Annotated
 
 from pydantic import Field, Tag
 
-from exporter.manifest.fields import Folder, Line, Opsets, RuntimeName, Timeout, by_form
+from exporter.manifest.fields import (
+    Folder,
+    Line,
+    Memory,
+    Opsets,
+    RuntimeName,
+    Timeout,
+    by_form,
+)
 from exporter.manifest.tables import Table, ToleranceTable
 from exporter.values import Items
 
@@ -46,8 +54,6 @@ DevicesField = Annotated[
 class ProjectTable(Table):
     """`[tool.exporter]`."""
 
-    later = frozenset({"memory"})
-
     manifests: Folder = "manifests"
     """The folder of the manifests; every `*.toml` in it and below is read."""
     build: Folder = "build"
@@ -70,5 +76,7 @@ class ProjectTable(Table):
     """Models at work at once; without it: one per core."""
     timeout: Timeout = 600.0
     """Timeout of models that name none."""
+    memory: Memory | None = None
+    """Memory of models that name none."""
     gate: GateTable = Field(default_factory=GateTable)
     """The gate's policy; empty so far."""

@@ -8,6 +8,7 @@ The format that users write is `entry.py`; `resolve.py` turns the one into the o
 
 from __future__ import annotations
 
+import posixpath
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Literal
@@ -216,12 +217,19 @@ class ModelSpec(Value):
     owner: str = ""
     tags: Items[str] = ()
     source: str
-    """`file.py:attr` relative to the manifest, or `package.module:attr`."""
+    """`file.py:attr` relative to the manifest, `package.module:attr`, or a saved model: `net.pt2`
+    (dynamo's) or `net.pt` (TorchScript's), relative to the manifest."""
+    weights: str = ""
+    """A file to load into the model, relative to the manifest; empty where there is none."""
+    weights_sha256: str = ""
+    """In lower case; empty where any content will do."""
     init: dict[str, Plain] = Field(default_factory=dict)
     seed: int = 0
     mode: Mode = "eval"
     precision: Precision | None = None
     """What the model is cast to; None: it stays as it is built."""
+    export_device: str = "cpu"
+    """Where the model is while it runs in PyTorch and is exported."""
     exporter: Literal["auto", "dynamo", "torchscript"] = "auto"
     capture: CaptureName | None = None
     """None: `export` under dynamo, `trace` under TorchScript."""
@@ -242,6 +250,26 @@ class ModelSpec(Value):
     """In order: of two that mean a cell, the later one wins."""
     timeout: float
     """Seconds that the model's job may take."""
+    memory: int | None = None
+    """Bytes of address space that the model's job may take beyond PyTorch itself."""
+
+    @property
+    def is_saved_program(self) -> bool:
+        """Whether the source is a saved `ExportedProgram`."""
+        return self.source.endswith(".pt2")
+
+    @property
+    def is_saved_script(self) -> bool:
+        """Whether the source is a saved TorchScript module."""
+        return self.source.endswith(".pt")
+
+    @property
+    def data_files(self) -> tuple[str, ...]:
+        """The files that the model is loaded from, relative to the root; code not counted."""
+        source = (self.source,) if self.is_saved_program or self.is_saved_script else ()
+        names = (*source, *((self.weights,) if self.weights else ()))
+        folder = posixpath.dirname(self.manifest)
+        return tuple(posixpath.normpath(posixpath.join(folder, name)) for name in names)
 
     def axis(self, name: str) -> Axis:
         """The axis of that name. Raises KeyError where there is none."""

@@ -17,6 +17,7 @@ from exporter.manifest import Input, ModelSpec
 from exporter.record import Stage
 from exporter.worker.failure import Failure, stage_of
 from exporter.worker.inputs import Tensors, call_of, tensor_call
+from exporter.worker.program import program_of
 from exporter.worker.source import Model
 from exporter.worker.torch_internals import capture_context
 
@@ -30,6 +31,9 @@ def capture_program(model: Model, spec: ModelSpec, inputs: Tensors, *, strict: b
     Raises:
         Failure: of stage `capture`, with what torch says.
     """
+    captured = program_of(model)
+    if captured is not None:
+        return captured
     if not isinstance(model, torch.nn.Module) or isinstance(model, torch.jit.ScriptModule):
         raise Failure(
             Stage.CAPTURE,

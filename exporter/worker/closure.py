@@ -11,25 +11,27 @@ from __future__ import annotations
 
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from exporter.fingerprint import LISTING, file_digest
 from exporter.record import Source
 
 
-def loaded_sources(root: Path, since: Path) -> tuple[Source, ...]:
+def loaded_sources(root: Path, since: Path, data: Iterable[str] = ()) -> tuple[Source, ...]:
     """Every module file of the project that is loaded now, and the folders that they are in.
 
     Args:
         root: The project's root.
         since: A file that was written when the work began: what changed after it may not be what
             was loaded, and gets no hash.
+        data: Files, relative to the root, that the model was loaded from and that are no code.
     """
     root = root.resolve()
     began = since.stat().st_ctime_ns
-    files = set(_module_files(root))
-    listings = {path.parent / LISTING for path in files}
+    modules = set(_module_files(root))
+    listings = {path.parent / LISTING for path in modules}
+    files = modules | {root / name for name in data}
     return tuple(
         Source(
             file=path.relative_to(root).as_posix(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from exporter.worker.failure import Failure, line_of, stage_of
 from exporter.worker.inputs import Call, Tensors, call_of, tensor_call
 from exporter.worker.naming import state_output_sizes
 from exporter.worker.positional import Positional, needs_wrapping, unwrap_names
+from exporter.worker.program import leaf_order, program_of
 from exporter.worker.source import Model
 from exporter.worker.torch_internals import Decompositions
 
@@ -71,7 +72,7 @@ def translate_program(
     with stage_of(Stage.CONVERT), kept.reused():
         converted = torch.onnx.export(
             program,
-            input_names=_names_in_call_order(spec, None),
+            input_names=_names_in_program_order(program, spec),
             output_names=[item.name for item in spec.outputs],
             opset_version=opset,
             dynamo=True,
@@ -102,7 +103,13 @@ def convert_module(
         Failure: of stage `convert`.
     """
     _refuse_complex(spec)
-    wraps = spec.capture != "script" and needs_wrapping(spec, model)
+    if program_of(model) is not None:
+        raise Failure(
+            Stage.CAPTURE,
+            f"TorchScript takes modules, {spec.source} is an ExportedProgram; "
+            "set exporter = 'dynamo'",
+        )
+    wraps = spec.capture != "script" and (needs_wrapping(spec, model) or _has_compiled_parts(model))
     if wraps and isinstance(model, torch.nn.Module):
         model = Positional(model, spec)
         call = Call(args=tuple(tensor.clone() for tensor in inputs.values()), kwargs={})
@@ -112,6 +119,10 @@ def convert_module(
         names = _names_in_call_order(spec, model)
     scratch.parent.mkdir(parents=True, exist_ok=True)
     with stage_of(Stage.CONVERT), _tracer_warnings() as notes:
+        if _has_compiled_parts(model):
+            # The tracer of torch.onnx refuses them; that of torch.jit keeps their control flow.
+            trace: Callable[..., Any] = torch.jit.trace  # torch gives it no types
+            model = trace(model, call.args, strict=False, check_trace=False)
         torch.onnx.export(
             model,
             # torch.onnx takes a last dict for keyword arguments unless an empty one follows it.
@@ -142,6 +153,13 @@ def _refuse_complex(spec: ModelSpec) -> None:
                 raise Failure(Stage.CONVERT, message)
 
 
+def _has_compiled_parts(model: Model) -> bool:
+    """Whether a module that is to be traced has submodules that TorchScript compiled."""
+    if not isinstance(model, torch.nn.Module) or isinstance(model, torch.jit.ScriptModule):
+        return False
+    return any(isinstance(part, torch.jit.ScriptModule) for part in model.modules())
+
+
 def _torchscript_options(spec: ModelSpec) -> dict[str, Any]:
     options: dict[str, Any] = {"training": MODES[spec.mode]}
     options |= {name: spec.options[name] for name in _TORCHSCRIPT_OPTIONS if name in spec.options}
@@ -160,6 +178,15 @@ def _dynamic_axes(spec: ModelSpec) -> dict[str, dict[int, str]]:
         for name, shape in shapes
         if (named := {index: dim for index, dim in enumerate(shape) if isinstance(dim, str)})
     }
+
+
+def _names_in_program_order(program: Any, spec: ModelSpec) -> list[str]:
+    """Input names in the order of a program, which may have been captured by another call."""
+    call = call_of(spec, {item.name: _Named(item.name) for item in spec.inputs}, lambda _: None)
+    leaves = leaf_order(program, call.args, call.kwargs)
+    if leaves is None:
+        return _names_in_call_order(spec, None)
+    return [leaf.name for leaf in leaves if isinstance(leaf, _Named)]
 
 
 def _names_in_call_order(spec: ModelSpec, model: Model | None) -> list[str]:

@@ -32,6 +32,7 @@ from exporter.worker.diagnose.explain import (
 )
 from exporter.worker.eager import State
 from exporter.worker.failure import Failure
+from exporter.worker.fit import require_fit
 from exporter.worker.inputs import Tensors, draw
 from exporter.worker.packages import loaded_packages
 from exporter.worker.prove import REFERENCE, Common, Seconds, prove_on, prove_structure
@@ -64,6 +65,7 @@ class Drive:
             self._announce(Stage.SOURCE, opsets)
             with self._shared.of(Stage.SOURCE):
                 model = load_model(self._spec, self._root)
+                require_fit(model, self._spec)
             with self._shared.of(REFERENCE):
                 reference = compute_reference(model, self._spec, self._root, self._folder)
                 write_value(self._folder.reference, reference)
@@ -204,10 +206,11 @@ class Drive:
             )
 
     def _record(self, record: Record) -> None:
+        names = self._spec.data_files
         whole = record.model_copy(
             update={
                 "fingerprint": self._job.fingerprint_of(record.cell),
-                "sources": loaded_sources(self._root, since=self._folder.job),
+                "sources": loaded_sources(self._root, since=self._folder.job, data=names),
                 "packages": loaded_packages(),
             }
         )

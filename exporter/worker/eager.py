@@ -18,6 +18,7 @@ from exporter.record import Stage, Status
 from exporter.worker.arrays import real_view
 from exporter.worker.failure import Failure, one_line, stage_of
 from exporter.worker.inputs import Tensors, tensor_call
+from exporter.worker.program import float64_module, program_of
 from exporter.worker.source import Model
 
 #: Real ones: complex outputs are pairs along a last dimension, as a file has them.
@@ -60,7 +61,7 @@ def run_declared(model: Model, spec: ModelSpec, inputs: Tensors) -> Outputs:
     elif misnamed := _neither_or_both_complex([leaf for _, leaf in leaves], spec):
         raise Failure(Stage.SOURCE, misnamed, status=Status.FAIL)
     else:
-        return tuple(real_view(leaf.detach()) for _, leaf in leaves)
+        return tuple(real_view(leaf.detach().cpu()) for _, leaf in leaves)
     described = ", ".join(f"{path or 'the result'}: {_kind(leaf)}" for path, leaf in leaves)
     names = ", ".join(item.name for item in spec.outputs)
     raise Failure(
@@ -78,14 +79,17 @@ def run(model: Model, spec: ModelSpec, inputs: Tensors) -> Outputs:
     """
     with stage_of(Stage.SOURCE):
         leaves = flatten_outputs(_call(model, spec, inputs))
-        return tuple(real_view(leaf.detach()) for _, leaf in leaves)
+        return tuple(real_view(leaf.detach().cpu()) for _, leaf in leaves)
 
 
 def float64_twin(model: Model) -> tuple[Model | None, str]:
     """A copy of the model in float64; without one, the reason."""
     if not isinstance(model, torch.nn.Module):
         return model, ""
+    program = program_of(model)
     try:
+        if program is not None:
+            return float64_module(program), ""
         twin = copy.deepcopy(model).double()
         for weight in (*twin.parameters(), *twin.buffers()):
             if weight.is_complex():  # `double` leaves them alone

@@ -71,7 +71,8 @@ def draw(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
                     f"input '{item.name}' of set '{chosen.name}' came out as "
                     f"{tensor.dtype} {list(tensor.shape)}, declared {item.dtype} {list(shape)}",
                 )
-            tensors[item.name] = tensor
+            # Drawn on the CPU, so that the values are the same wherever the model is.
+            tensors[item.name] = tensor.to(spec.export_device)
     return tensors
 
 

@@ -1,19 +1,25 @@
 """From the text of `source` to a model that is ready to run.
 
-In: a `ModelSpec` and the project's root. Out: a module, or a function compiled by TorchScript.
+In: a `ModelSpec` and the project's root. Out: a module, or a function compiled by TorchScript, with
+its weights, in its mode, on its device. A captured program is the module that it runs as.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
+from torch.export import ExportedProgram
 
 from exporter.attributes import load_attribute, search_first
 from exporter.manifest import ModelSpec
 from exporter.record import Stage
 from exporter.worker.failure import Failure, stage_of
+from exporter.worker.place import export_device
+from exporter.worker.program import as_module
+from exporter.worker.weights import load_weights, require_hash
 
 #: What the exporters take.
 Model: TypeAlias = "torch.nn.Module | torch.jit.ScriptFunction[Any, Any]"
@@ -25,21 +31,57 @@ def load_model(spec: ModelSpec, root: Path) -> Model:
     Raises:
         Failure: of stage `source`, where importing or building it fails or gives no model.
     """
+    folder = (root / spec.manifest).parent
     with stage_of(Stage.SOURCE):
+        require_hash(spec, folder)
+        device = export_device(spec)
         search_first(root)
-        found = load_attribute(spec.source, (root / spec.manifest).parent)
-        torch.manual_seed(spec.seed)
-        model = _build(found, spec)
+        model = _from_file(spec, folder)
+        if model is None:
+            model = _from_code(spec, folder)
+        if isinstance(model, ExportedProgram):
+            return _captured(model, spec)
         if not isinstance(model, torch.nn.Module | torch.jit.ScriptFunction):
             raise Failure(
                 Stage.SOURCE,
                 f"{spec.source} gave a {type(model).__name__}, expected a torch.nn.Module",
             )
-        return _in_mode(_in_precision(model, spec), spec)
+        if spec.weights:
+            load_weights(model, spec, folder)
+        model = _in_precision(model, spec)
+        if isinstance(model, torch.nn.Module) and device.type != "cpu":
+            model.to(device)
+        return _in_mode(model, spec)
+
+
+def _from_file(spec: ModelSpec, folder: Path) -> Any:
+    """A saved model; None where the source is code."""
+    if spec.is_saved_program:
+        return torch.export.load(folder / spec.source)
+    if spec.is_saved_script:
+        load: Callable[..., Any] = torch.jit.load  # torch gives it no types
+        return load(str(folder / spec.source), map_location="cpu")
+    return None
+
+
+def _from_code(spec: ModelSpec, folder: Path) -> Any:
+    found = load_attribute(spec.source, folder)
+    torch.manual_seed(spec.seed)
+    return _build(found, spec)
+
+
+def _captured(program: ExportedProgram, spec: ModelSpec) -> Model:
+    """A program has its weights, its mode and its device since it was captured."""
+    said = {"weights": spec.weights, "mode": spec.mode == "train", "precision": spec.precision}
+    said["export_device"] = spec.export_device != "cpu"
+    for key in (key for key, is_said in said.items() if is_said):
+        message = f"{spec.source} is an ExportedProgram: its {key} is what it was captured with"
+        raise Failure(Stage.SOURCE, message)
+    return as_module(program)
 
 
 def _build(found: Any, spec: ModelSpec) -> Any:
-    is_model = isinstance(found, torch.nn.Module | torch.jit.ScriptFunction)
+    is_model = isinstance(found, torch.nn.Module | torch.jit.ScriptFunction | ExportedProgram)
     if is_model and not isinstance(found, type):
         if spec.init:
             raise Failure(

@@ -1,0 +1,74 @@
+"""What an entry loads from files, saved models and weights, in; whether it can be used, out.
+
+A saved model belongs to one exporter: an `ExportedProgram` (`.pt2`) to dynamo, a TorchScript module
+(`.pt`) to TorchScript.
+"""
+
+from __future__ import annotations
+
+from exporter.manifest.exporters import exporters_in_use
+from exporter.manifest.layers import Effective
+from exporter.manifest.opsets import spelled
+from exporter.manifest.references import References
+from exporter.manifest.wording import quoted
+
+_WEIGHTS = (".safetensors", ".pt", ".pth", ".bin")
+
+
+def resolved_weights(model: Effective, references: References) -> dict[str, str]:
+    """The file of the weights and its hash, where they are said."""
+    settings = model.settings
+    found: dict[str, str] = {}
+    if ("weights",) in model.origins and model.has("weights"):
+        found["weights"] = settings.weights
+        if not settings.weights.endswith(_WEIGHTS):
+            kinds = ", ".join(_WEIGHTS)
+            message = f"expected a file of one of the kinds {kinds}, got {quoted(settings.weights)}"
+            model.refuse(("weights",), message)
+        else:
+            found["weights"] = references.file(model, ("weights",), settings.weights)
+    if ("weights_sha256",) in model.origins and model.has("weights_sha256"):
+        found["weights_sha256"] = settings.weights_sha256
+        if ("weights",) not in model.origins:
+            model.refuse(("weights_sha256",), "there is no `weights` whose hash it could be")
+    return found
+
+
+def check_saved_source(model: Effective) -> None:
+    """Refuses keys that a saved model has no use for, and the exporter that cannot take it."""
+    settings = model.settings
+    if not model.has("source"):
+        return
+    if settings.source.endswith(".pt2"):
+        what, own = "a saved program", "dynamo"
+        if ("weights",) in model.origins:
+            model.refuse(("weights",), f"{what} holds its own weights")
+        if settings.mode == "train":
+            model.refuse(("mode",), f"{what} has the mode that it was captured in")
+        if settings.precision is not None:
+            model.refuse(("precision",), f"{what} has the precision that it was captured in")
+    elif settings.source.endswith(".pt"):
+        what, own = "a saved TorchScript module", "torchscript"
+    else:
+        return
+    if settings.init:
+        model.refuse(("init",), f"{what} takes no init arguments")
+    if model.has("exporter", "capture", "opsets"):
+        _check_exporter(model, what, own)
+
+
+def _check_exporter(model: Effective, what: str, own: str) -> None:
+    settings = model.settings
+    title = {"dynamo": "dynamo", "torchscript": "TorchScript"}[own]
+    if exporters_in_use(settings) == {own}:
+        if settings.capture == "strict":
+            model.refuse(("capture",), f"{what} is captured already")
+        return
+    if settings.exporter != "auto" or settings.capture is not None:
+        key = model.nearest_said("exporter", "capture")
+        model.refuse(key, f"{what} can be exported by {title} alone")
+        return
+    others = [opset for opset in settings.opsets if (opset >= 18) is (own == "torchscript")]
+    message = f"{what} can be exported by {title} alone, and 'auto' takes the other exporter for"
+    advice = f"say exporter = '{own}', or leave them out"
+    model.refuse(("opsets",), f"{message} {spelled(others)}; {advice}")
