@@ -9,6 +9,7 @@ from __future__ import annotations
 from exporter.manifest.exporters import exporters_in_use
 from exporter.manifest.layers import Effective
 from exporter.manifest.opsets import spelled
+from exporter.manifest.overrides import Variant, variants
 from exporter.manifest.references import References
 from exporter.manifest.wording import quoted
 
@@ -53,20 +54,23 @@ def check_saved_source(model: Effective) -> None:
         return
     if settings.init:
         model.refuse(("init",), f"{what} takes no init arguments")
-    if model.has("exporter", "capture", "opsets"):
-        _check_exporter(model, what, own)
+    if model.has("exporter", "capture", "opsets", "overrides"):
+        for variant in variants(settings):
+            _check_exporter(model, variant, what, own)
 
 
-def _check_exporter(model: Effective, what: str, own: str) -> None:
-    settings = model.settings
+def _check_exporter(model: Effective, variant: Variant, what: str, own: str) -> None:
+    settings = variant.settings
     title = {"dynamo": "dynamo", "torchscript": "TorchScript"}[own]
     if exporters_in_use(settings) == {own}:
         if settings.capture == "strict":
-            model.refuse(("capture",), f"{what} is captured already")
+            place = variant.place("capture") or ("capture",)
+            model.refuse(place, f"{what} is captured already")
         return
     if settings.exporter != "auto" or settings.capture is not None:
-        key = model.nearest_said("exporter", "capture")
-        model.refuse(key, f"{what} can be exported by {title} alone")
+        key = "exporter" if settings.exporter != "auto" else "capture"
+        place = variant.place(key) or (key,)
+        model.refuse(place, f"{what} can be exported by {title} alone")
         return
     others = [opset for opset in settings.opsets if (opset >= 18) is (own == "torchscript")]
     message = f"{what} can be exported by {title} alone, and 'auto' takes the other exporter for"
