@@ -24,6 +24,8 @@ from exporter.checks.protocol import Subject
 from exporter.checks.structure import read_model
 from exporter.fingerprint import tool_versions
 from exporter.job import JobFolder, Reference
+from exporter.runtimes import Kernels, load_kernels
+from exporter.untrusted import one_line
 
 #: A mutant may take so many times as long as the sound file, and these seconds more.
 _SLOWER, _MORE = 10.0, 20.0
@@ -44,7 +46,7 @@ def conduct(request: Request, heard: Callable[[int], None]) -> Audit:
         heard: Called with the count of mutants that are done.
 
     Raises:
-        Unsound: where the file itself does not pass.
+        Unsound: where the file itself does not pass, or its kernels are not to be had.
     """
     tried: list[Tried] = []
     for one in _Auditor(request).tried():
@@ -57,8 +59,9 @@ class _Auditor:
     def __init__(self, request: Request) -> None:
         self._request = request
         self._folder = JobFolder(Path(request.folder))
-        self._subject = _subject(request, self._folder)
-        self._original = _subject(request, JobFolder(Path(request.original)))
+        kernels = _kernels(request)
+        self._subject = _subject(request, self._folder, kernels)
+        self._original = _subject(request, JobFolder(Path(request.original)), kernels)
         self._model = read_model(self._original.path)
         self._seconds = self._measure()
 
@@ -111,12 +114,21 @@ class _Auditor:
         return searched.value.fate, "", searched.value.why
 
 
-def _subject(request: Request, folder: JobFolder) -> Subject:
+def _kernels(request: Request) -> Kernels:
+    """The kernels of custom operators, as the export had them."""
+    try:
+        return load_kernels(request.spec, Path(request.root))
+    except Exception as error:
+        raise Unsound(one_line(f"custom_ops: {type(error).__name__}: {error}")) from error
+
+
+def _subject(request: Request, folder: JobFolder, kernels: Kernels) -> Subject:
     return Subject(
         folder=folder,
         opset=request.cell.opset,
         spec=request.spec,
         reference=Reference.model_validate_json(folder.reference.read_bytes()),
+        kernels=kernels,
     )
 
 

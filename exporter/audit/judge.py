@@ -51,7 +51,7 @@ def first_no(subject: Subject, device: Device) -> No | None:
         if result.status is not Status.PASS:
             return No(result.check, result.message)
     try:
-        session = open_session(subject.path, device)
+        session = open_session(subject.path, device, subject.kernels)
     except LoadFailure as refused:
         return No("load", str(refused))
     for parity in PARITY_CHECKS:
@@ -74,7 +74,8 @@ def search(
         rows: Indices that the change is about.
         seed: Of the inputs.
     """
-    before, after = open_session(original.path, device), open_session(subject.path, device)
+    before = open_session(original.path, device, original.kernels)
+    after = open_session(subject.path, device, subject.kernels)
     moved, tried = 0.0, 0
     for name, inputs in _inputs(subject, rows, seed):
         try:

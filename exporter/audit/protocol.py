@@ -40,6 +40,8 @@ class Request(Value):
     cell: CellId
     spec: ModelSpec
     device: Device
+    root: str
+    """The project's root, absolute."""
     original: str
     """The model's folder under the build folder, absolute; only read."""
     folder: str

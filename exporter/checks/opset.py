@@ -1,6 +1,7 @@
 """`opset`: the file has the opset that was asked for, and an IR version within the cap.
 
 Asked for 13, torch's dynamo exporter may write 18 and only log it: the file says what it is.
+Operators of other domains than ONNX's are in the file only where the manifest names the domain.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from collections.abc import Iterator, Mapping
 
 from onnx import ModelProto
 
+from exporter.checks.domains import declared_domains, foreign_operators, listing
 from exporter.checks.graph import domain_of
 from exporter.checks.ir_version import needed_ir_version
 from exporter.checks.protocol import Subject
 from exporter.checks.structure import hold_structure
+from exporter.manifest.wording import key_text
 from exporter.record import CheckResult
 
 NAME = "opset"
@@ -46,7 +49,15 @@ def _find(subject: Subject, model: ModelProto) -> Iterator[str]:
 
 
 def _custom_domains(subject: Subject, model: ModelProto) -> Iterator[str]:
-    """Where the option `custom_opsets` asks for a version, the file and its functions have it."""
+    """Every other domain is one that the manifest names, in the version that it asks for."""
+    declared = declared_domains(subject.spec)
+    for domain, names in foreign_operators(model).items():
+        if domain not in declared:
+            version = next((i.version for i in model.opset_import if i.domain == domain), 1)
+            yield (
+                f"the file uses the domain '{domain}' ({listing(names)}), which the manifest does "
+                f"not name: say options.custom_opsets = {{ {key_text((domain,))} = {version} }}"
+            )
     wished = subject.spec.options.get("custom_opsets")
     versions: Mapping[str, object] = wished if isinstance(wished, Mapping) else {}
     places = [("the file", model.opset_import)]

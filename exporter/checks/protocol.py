@@ -14,7 +14,7 @@ from exporter.checks.samples import SampleData, SampleMemory
 from exporter.job import JobFolder, Reference, Sample
 from exporter.manifest import ModelSpec
 from exporter.record import CheckResult
-from exporter.runtimes import Session
+from exporter.runtimes import NO_KERNELS, Kernels, Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,8 @@ class Subject:
     """What the exporter said of the file while it made it."""
     memory: SampleMemory = field(default_factory=SampleMemory, compare=False, repr=False)
     """Shared by the files of one job."""
+    kernels: Kernels = NO_KERNELS
+    """Of the custom operators in the file."""
 
     @property
     def path(self) -> Path:

@@ -29,6 +29,7 @@ from exporter.manifest.tables import (
     AxisTable,
     CaseTable,
     ConstantTable,
+    CustomOpTable,
     DynamicAxes,
     ExpectTable,
     InputTable,
@@ -49,7 +50,7 @@ class Settings(Table):
 
     later = frozenset(
         {
-            "inputs_from", "custom_ops",
+            "inputs_from",
         }
     )  # fmt: skip
     elsewhere: ClassVar[Mapping[str, str]] = {
@@ -124,6 +125,8 @@ class Settings(Table):
     float32 error against float64."""
     options: OptionsTable = Field(default_factory=OptionsTable)
     """Other arguments of `torch.onnx.export`."""
+    custom_ops: Items[CustomOpTable] = ()
+    """Operators that the exporter does not know by itself, and the kernels that run them."""
     expect: Items[ExpectTable] = ()
     """Foreseen failures."""
     skip: Items[SkipTable] = ()

@@ -24,7 +24,10 @@ _BOTH = ("export_params", "keep_initializers_as_inputs", "verbose")
 #: The options of each exporter, as of torch 2.13.
 OPTIONS: dict[ExporterName, frozenset[str]] = {
     "dynamo": frozenset(
-        {*_BOTH, "external_data", "optimize", "report", "profile", "dump_exported_program"}
+        {
+            *_BOTH, "custom_opsets", "external_data", "optimize", "report", "profile",
+            "dump_exported_program",
+        }
     ),
     "torchscript": frozenset(
         {
@@ -99,12 +102,15 @@ def _within(settings: Settings, opsets: tuple[int, ...] | None) -> Settings:
 
 def exporters_in_use(settings: Settings) -> frozenset[str]:
     """The exporters that make the model's opsets."""
+    return frozenset(exporter_of(settings, opset) for opset in settings.opsets)
+
+
+def exporter_of(settings: Settings, opset: int) -> ExporterName:
+    """The exporter that makes one opset of the model."""
     chosen = _chosen(settings)
     if chosen:
-        return frozenset({chosen})
-    return frozenset(
-        "dynamo" if opset >= _DYNAMO_SINCE else "torchscript" for opset in settings.opsets
-    )
+        return chosen
+    return "dynamo" if opset >= _DYNAMO_SINCE else "torchscript"
 
 
 def _chosen(settings: Settings) -> ExporterName | None:

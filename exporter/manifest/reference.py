@@ -61,6 +61,7 @@ _SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("cases", tables.CaseTable),
     ("tolerance", tables.ToleranceTable),
     ("options", tables.OptionsTable),
+    ("custom_ops", tables.CustomOpTable),
     ("expect", tables.ExpectTable),
     ("skip", tables.SkipTable),
     ("[[models.ID.overrides]]", override_table.OverrideTable),

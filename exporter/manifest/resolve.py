@@ -11,6 +11,7 @@ from typing import Any
 
 from exporter.manifest.axes import resolved_axes
 from exporter.manifest.cases import resolved_cases
+from exporter.manifest.custom_ops import resolved_custom_ops
 from exporter.manifest.devices import unknown_device
 from exporter.manifest.entry import Settings
 from exporter.manifest.expectations import resolved_expectations, resolved_skips
@@ -58,6 +59,8 @@ def resolved(model: Effective, around: Surroundings) -> ModelSpec | None:
     check_saved_source(model)
     if model.has("options"):
         parts["options"] = resolved_options(model)
+    if model.has("custom_ops"):
+        parts["custom_ops"] = resolved_custom_ops(model, around.references)
     if model.has("expect"):
         parts["expect"] = resolved_expectations(model)
     if model.has("skip"):

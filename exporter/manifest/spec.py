@@ -143,6 +143,31 @@ class Case(Value):
     axes: dict[str, int] = Field(default_factory=dict)
 
 
+class CustomOp(Value):
+    """How an operator of PyTorch's is exported, and the kernels of what comes of it.
+
+    The functions and classes are `file.py:attribute` relative to the manifest, or
+    `package.module:attribute`; what is empty was not said.
+    """
+
+    name: str
+    """`aten::stft` under TorchScript, `aten.stft.default` under dynamo; of kernels alone the
+    file's operator, `domain::Operator`."""
+    symbolic: str = ""
+    onnxscript: str = ""
+    translation: str = ""
+    opset: int = 1
+    """The first opset that this holds for."""
+    ort_library: str = ""
+    """A path relative to the manifest, or a function that returns one."""
+    reference: str = ""
+
+    @property
+    def is_kernel_alone(self) -> bool:
+        """Whether it says nothing of the export."""
+        return not (self.symbolic or self.onnxscript or self.translation)
+
+
 class Condition(Value):
     """Which cells of the model are meant."""
 
@@ -244,6 +269,7 @@ class ModelSpec(Value):
     cases: Items[Case] = ()
     tolerance: Tolerance = Tolerance()
     options: dict[str, Plain] = Field(default_factory=dict)
+    custom_ops: Items[CustomOp] = ()
     expect: Items[Expectation] = ()
     skip: Items[Skip] = ()
     overrides: Items[Override] = ()

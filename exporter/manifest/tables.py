@@ -179,6 +179,53 @@ class CaseTable(Table):
     """Sizes for axes, by name."""
 
 
+class CustomOpTable(Table):
+    """What becomes of an operator that ONNX lacks, and what runs the result.
+
+    At most one of `symbolic`, `onnxscript` and `translation`; the kernels may stand with it or in
+    an entry of their own. What no runtime at hand has a kernel for is `unavailable`, never green.
+    A function that the file brings along (`onnxscript`) needs no kernel. The domains of all other
+    operators have to be named by `options.custom_opsets` or by an entry of kernels.
+    """
+
+    name: Line
+    """PyTorch's operator: `"namespace::operator"` under TorchScript,
+    `"namespace.operator.overload"` under dynamo. In an entry of kernels alone: the operator of the
+    file, `"domain::Operator"`."""
+    symbolic: Line | None = None
+    """TorchScript: `"file.py:function"`, called as `function(g, *arguments)`; it builds the nodes.
+    As for `torch.onnx.register_custom_op_symbolic`."""
+    onnxscript: Line | None = None
+    """TorchScript: `"file.py:function"`, a function of onnxscript, which becomes a function in the
+    file. Its inputs and attributes are the operator's arguments in order."""
+    translation: Line | None = None
+    """dynamo: `"file.py:function"`, called with the operator's arguments; it is written in
+    onnxscript. As for `custom_translation_table` of `torch.onnx.export`."""
+    opset: Annotated[int, Field(ge=1, le=99)] | None = None
+    """The opset from which on this holds; without it: every opset. Of several entries for one
+    operator, the highest that is not above the file's opset counts."""
+    ort_library: Line | None = None
+    """A library of kernels for ONNX Runtime: `"libfoo.so"`, relative to the manifest and inside
+    the project, or `"package.module:function"` or `"file.py:function"`, which returns its path."""
+    reference: Line | None = None
+    """A kernel for onnx.reference: `"file.py:Class"`, an `onnx.reference.op_run.OpRun` that has
+    the operator's name and an `op_domain`."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> CustomOpTable:
+        ways = self.model_fields_set & {"symbolic", "onnxscript", "translation"}
+        if len(ways) > 1:
+            raise ValueError("takes only one of symbolic, onnxscript and translation")
+        if not ways and not self.model_fields_set & {"ort_library", "reference"}:
+            raise ValueError(
+                "needs one of symbolic, onnxscript and translation, "
+                "or a kernel: ort_library or reference"
+            )
+        if not ways and "opset" in self.model_fields_set:
+            raise ValueError("takes `opset` with symbolic, onnxscript or translation only")
+        return self
+
+
 class ExpectTable(Table):
     """A foreseen failure. Strict: a pass, or another failure, is red."""
 
@@ -250,7 +297,8 @@ class OptionsTable(Table):
     autograd_inlining: bool = True
     """TorchScript: inline `torch.autograd.Function`."""
     custom_opsets: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
-    """TorchScript: versions of operator domains besides ONNX's own."""
+    """Both exporters: the operator domains besides ONNX's own that the file may have, with their
+    versions. TorchScript writes them so, dynamo takes them from the translation."""
     do_constant_folding: bool = True
     """TorchScript: compute what is constant at export time."""
     export_modules_as_functions: bool = False

@@ -68,6 +68,7 @@ def run_audit(
             cell=cell,
             spec=manifest.model(cell.model).at(cell.opset, cell.device),
             device=manifest.project.device(cell.device),
+            root=str(Path(manifest.project.root).resolve()),
             original=str(original.path.resolve()),
             folder=str(private.path.resolve()),
             mutants=mutation.mutants,

@@ -4,6 +4,7 @@ In: the path of a file and a `Device`. Out: a `Session`, or one of three excepti
 fault it is. No torch here: any machine or older runtime can check an artifact.
 """
 
+from exporter.runtimes.custom import NO_KERNELS, Kernels, NoKernel, load_kernels
 from exporter.runtimes.opening import open_session
 from exporter.runtimes.protocol import (
     LoadFailure,
@@ -14,10 +15,14 @@ from exporter.runtimes.protocol import (
 )
 
 __all__ = [
+    "NO_KERNELS",
+    "Kernels",
     "LoadFailure",
+    "NoKernel",
     "Placement",
     "RunFailure",
     "Session",
     "Unavailable",
+    "load_kernels",
     "open_session",
 ]

@@ -39,7 +39,13 @@ class OnnxRuntimeSession:
     """A file loaded by ONNX Runtime; see `Session`."""
 
     def __init__(
-        self, path: Path, device: Device, *, threads: int = 1, optimised: bool = True
+        self,
+        path: Path,
+        device: Device,
+        *,
+        threads: int = 1,
+        optimised: bool = True,
+        libraries: Sequence[Path] = (),
     ) -> None:
         """Loads the file.
 
@@ -48,6 +54,7 @@ class OnnxRuntimeSession:
             device: Its providers, first choice first; none means the CPU.
             threads: For one operator. One, since several workers run at once.
             optimised: Without it, ONNX Runtime runs the graph as it is written.
+            libraries: Kernels of custom operators.
 
         Raises:
             Unavailable: where the first provider is missing, or does not start.
@@ -58,7 +65,11 @@ class OnnxRuntimeSession:
         self._path = path
         self._asked, self._strict = providers[0], device.strict
         try:
-            self._session = _open(str(path), providers, threads, optimised=optimised)
+            options = _options(threads, optimised=optimised)
+            _register(libraries, options)
+            self._session = _open(str(path), providers, options)
+        except LoadFailure:
+            raise
         except Exception as error:  # pybind11 classes with no base of their own
             if providers[0] != _CPU and not _starts(providers):
                 message = f"{providers[0]} does not start on this machine"
@@ -124,9 +135,7 @@ def _require(provider: str) -> None:
         )
 
 
-def _open(
-    model: str | bytes, providers: list[str], threads: int, *, optimised: bool = True
-) -> onnxruntime.InferenceSession:
+def _options(threads: int, *, optimised: bool = True) -> onnxruntime.SessionOptions:
     options = onnxruntime.SessionOptions()
     if not optimised:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -134,6 +143,22 @@ def _open(
     options.inter_op_num_threads = 1
     options.log_severity_level = _ERRORS_ONLY
     options.add_session_config_entry(_RECORDS_PLACEMENT, "1")
+    return options
+
+
+def _register(libraries: Sequence[Path], options: onnxruntime.SessionOptions) -> None:
+    for library in libraries:
+        try:
+            options.register_custom_ops_library(str(library))
+        except Exception as error:  # pybind11 classes with no base of their own
+            reason = first_line(error, library)
+            message = f"the kernels of {library.name} cannot be registered: {reason}"
+            raise LoadFailure(message) from error
+
+
+def _open(
+    model: str | bytes, providers: list[str], options: onnxruntime.SessionOptions
+) -> onnxruntime.InferenceSession:
     # Without this, a provider that fails is replaced by the CPU, with a line on stdout.
     return onnxruntime.InferenceSession(
         model,
@@ -150,7 +175,7 @@ def _starts(providers: list[str]) -> bool:
 
     text = '<ir_version: 7, opset_import: ["" : 13]> g (float[1] x) => (float[1] y) {y = Relu(x)}'
     try:
-        session = _open(parser.parse_model(text).SerializeToString(), providers, 1)
+        session = _open(parser.parse_model(text).SerializeToString(), providers, _options(1))
     except Exception:  # noqa: BLE001 - ONNX Runtime's exceptions share no base but this
         return False
     return bool(session.get_providers()[:1] == providers[:1])

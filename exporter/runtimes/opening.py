@@ -10,11 +10,17 @@ from pathlib import Path
 from typing import assert_never
 
 from exporter.manifest import Device
+from exporter.runtimes.custom import NO_KERNELS, Kernels
 from exporter.runtimes.protocol import Session, Unavailable
 
 
-def open_session(path: Path, device: Device) -> Session:
+def open_session(path: Path, device: Device, kernels: Kernels = NO_KERNELS) -> Session:
     """Loads the file on the device.
+
+    Args:
+        path: The `.onnx` file.
+        device: The runtime, and where it runs.
+        kernels: Of the file's custom operators.
 
     Raises:
         Unavailable: where this machine lacks the runtime or the device.
@@ -26,11 +32,11 @@ def open_session(path: Path, device: Device) -> Session:
                 from exporter.runtimes.onnxruntime import OnnxRuntimeSession
             except ImportError as error:
                 raise Unavailable(f"onnxruntime cannot be imported: {error}") from error
-            return OnnxRuntimeSession(path, device)
+            return OnnxRuntimeSession(path, device, libraries=kernels.libraries)
         case "reference":
             from exporter.runtimes.reference import ReferenceSession
 
-            return ReferenceSession(path)
+            return ReferenceSession(path, kernels.operators)
         case "openvino":
             try:
                 from exporter.runtimes.openvino import OpenVinoSession

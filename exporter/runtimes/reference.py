@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
 
 from exporter.runtimes.messages import first_line
 from exporter.runtimes.protocol import Array, LoadFailure, Placement, RunFailure
@@ -26,15 +27,19 @@ def version() -> str:
 class ReferenceSession:
     """A file loaded by onnx.reference; see `Session`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, operators: Sequence[type[OpRun]] = ()) -> None:
         """Loads the file with its external data.
+
+        Args:
+            path: The `.onnx` file.
+            operators: Kernels of custom operators.
 
         Raises:
             LoadFailure: where it cannot be read, or holds an operator that has no implementation.
         """
         self._path = path
         try:
-            self._evaluator = ReferenceEvaluator(str(path))
+            self._evaluator = _evaluator(operators)(str(path))
         except Exception as error:  # operators are looked up by code of any kind
             raise LoadFailure(first_line(error, path)) from error
 
@@ -61,6 +66,18 @@ class ReferenceSession:
         except Exception as error:  # operators are numpy code that raises anything
             raise RunFailure(first_line(error, self._path)) from error
         return [_tensor(value) for value in outputs]
+
+
+def _evaluator(operators: Sequence[type[OpRun]]) -> type[ReferenceEvaluator]:
+    """An evaluator with these kernels, inside functions as well: stock ones have none there."""
+    if not operators:
+        return ReferenceEvaluator
+
+    class WithKernels(ReferenceEvaluator):
+        def __init__(self, proto: Any, **more: Any) -> None:
+            super().__init__(proto, **more | {"new_ops": list(operators)})
+
+    return WithKernels
 
 
 def _tensor(value: Any) -> Array:

@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 
 from exporter.manifest import ModelSpec
 from exporter.record import Stage
+from exporter.worker.custom_ops import NO_CUSTOM_OPS, CustomOps
 from exporter.worker.failure import Failure, line_of, stage_of
 from exporter.worker.inputs import Call, Tensors, call_of, tensor_call
 from exporter.worker.naming import state_output_sizes
@@ -45,7 +46,12 @@ MODES = {"eval": "EVAL", "train": "TRAINING", "keep": "PRESERVE"}
 
 
 def convert_program(
-    program: Any, spec: ModelSpec, opset: int, artifacts: Path, kept: Decompositions
+    program: Any,
+    spec: ModelSpec,
+    opset: int,
+    artifacts: Path,
+    kept: Decompositions,
+    custom: CustomOps = NO_CUSTOM_OPS,
 ) -> ir.Model:
     """Translates a captured program by the public dynamo exporter.
 
@@ -55,16 +61,22 @@ def convert_program(
         opset: The opset to translate to.
         artifacts: Where reports go that the options ask for.
         kept: What the program was decomposed to for other opsets.
+        custom: Translations of custom operators.
 
     Raises:
         Failure: of stage `convert`.
     """
-    model: ir.Model = translate_program(program, spec, opset, artifacts, kept).model
+    model: ir.Model = translate_program(program, spec, opset, artifacts, kept, custom).model
     return model
 
 
 def translate_program(
-    program: Any, spec: ModelSpec, opset: int, artifacts: Path, kept: Decompositions
+    program: Any,
+    spec: ModelSpec,
+    opset: int,
+    artifacts: Path,
+    kept: Decompositions,
+    custom: CustomOps = NO_CUSTOM_OPS,
 ) -> Any:
     """The same with the program as it was decomposed: a `torch.onnx.ONNXProgram`."""
     options: dict[str, Any] = {"verbose": False}
@@ -77,6 +89,7 @@ def translate_program(
             opset_version=opset,
             dynamo=True,
             artifacts_dir=artifacts,
+            custom_translation_table=dict(custom.translations(opset)) or None,
             **options,
         )
     if converted is None:
@@ -85,7 +98,12 @@ def translate_program(
 
 
 def convert_module(
-    model: Model, spec: ModelSpec, inputs: Tensors, opset: int, scratch: Path
+    model: Model,
+    spec: ModelSpec,
+    inputs: Tensors,
+    opset: int,
+    scratch: Path,
+    custom: CustomOps = NO_CUSTOM_OPS,
 ) -> tuple[ir.Model, tuple[str, ...]]:
     """Traces or scripts and converts by the TorchScript exporter.
 
@@ -95,6 +113,7 @@ def convert_module(
         inputs: The declared inputs.
         opset: The opset to convert to.
         scratch: A file name to export to; it and any external data beside it are temporary.
+        custom: Symbolic functions of custom operators.
 
     Returns:
         The graph, and what the tracer warned of or shape inference did not know.
@@ -118,7 +137,7 @@ def convert_module(
         call = tensor_call(spec, inputs)
         names = _names_in_call_order(spec, model)
     scratch.parent.mkdir(parents=True, exist_ok=True)
-    with stage_of(Stage.CONVERT), _tracer_warnings() as notes:
+    with stage_of(Stage.CONVERT), custom.registered(opset), _tracer_warnings() as notes:
         if _has_compiled_parts(model):
             # The tracer of torch.onnx refuses them; that of torch.jit keeps their control flow.
             trace: Callable[..., Any] = torch.jit.trace  # torch gives it no types

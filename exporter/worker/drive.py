@@ -24,6 +24,7 @@ from exporter.worker.capture import capture_program
 from exporter.worker.closure import loaded_sources
 from exporter.worker.console import log_to
 from exporter.worker.convert import convert_module, convert_program
+from exporter.worker.custom_ops import NO_CUSTOM_OPS, load_custom_ops
 from exporter.worker.diagnose.case import Case
 from exporter.worker.diagnose.explain import (
     explain_failure,
@@ -57,6 +58,7 @@ class Drive:
         self._shared = Seconds()
         self._memory = SampleMemory()
         self._patience = seconds_for(job.spec, len(job.cells()))
+        self._custom = NO_CUSTOM_OPS
 
     def run(self) -> None:
         """Does the job; a failing model ends as records, never as an exception."""
@@ -66,6 +68,7 @@ class Drive:
             with self._shared.of(Stage.SOURCE):
                 model = load_model(self._spec, self._root)
                 require_fit(model, self._spec)
+                self._custom = load_custom_ops(self._spec, self._root)
             with self._shared.of(REFERENCE):
                 reference = compute_reference(model, self._spec, self._root, self._folder)
                 write_value(self._folder.reference, reference)
@@ -87,7 +90,9 @@ class Drive:
             case = self._case(opset, model, inputs)
             try:
                 with seconds.of(Stage.CONVERT):
-                    graph, notes = convert_module(model, case.spec, inputs, opset.opset, scratch)
+                    graph, notes = convert_module(
+                        model, case.spec, inputs, opset.opset, scratch, self._custom
+                    )
                     self._write(graph, opset)
             except Failure as failure:
                 self._fail(opset, explain_failure(failure, case, self._patience), seconds)
@@ -134,7 +139,9 @@ class Drive:
             try:
                 with seconds.of(Stage.CONVERT), converter_notes() as notes:
                     artifacts = self._folder.path / "logs" / str(opset.opset)
-                    graph = convert_program(program, case.spec, opset.opset, artifacts, kept)
+                    graph = convert_program(
+                        program, case.spec, opset.opset, artifacts, kept, self._custom
+                    )
                     self._write(graph, opset)
             except Failure as failure:
                 self._fail(opset, explain_failure(failure, case, self._patience), seconds)
@@ -157,7 +164,14 @@ class Drive:
 
     def _case(self, opset: OpsetJob, model: Model, inputs: Tensors) -> Case:
         spec = self._spec.at(opset.opset)
-        return Case(model=model, inputs=inputs, spec=spec, job=opset, root=self._root)
+        return Case(
+            model=model,
+            inputs=inputs,
+            spec=spec,
+            job=opset,
+            root=self._root,
+            custom=self._custom,
+        )
 
     def _prove(
         self, case: Case, reference: Reference, seconds: Seconds, notes: tuple[str, ...]
@@ -170,6 +184,7 @@ class Drive:
             reference=reference,
             notes=notes,
             memory=self._memory,
+            kernels=self._custom.kernels,
         )
         self._announce(Stage.STRUCTURE, (opset,))
         with seconds.of(Stage.STRUCTURE):
@@ -206,7 +221,7 @@ class Drive:
             )
 
     def _record(self, record: Record) -> None:
-        names = self._spec.data_files
+        names = (*self._spec.data_files, *self._custom.libraries_in(self._root))
         whole = record.model_copy(
             update={
                 "fingerprint": self._job.fingerprint_of(record.cell),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from exporter.checks import PARITY_CHECKS, STRUCTURE_CHECKS
 from exporter.checks.determinism import Determinism
+from exporter.checks.domains import without_kernel
 from exporter.checks.protocol import Subject
 from exporter.manifest import Device
 from exporter.record import Artifact, CellId, CheckResult, Record, Route, Stage, Status
@@ -63,11 +64,11 @@ def prove_on(
     parity: tuple[CheckResult, ...] = ()
     try:
         with seconds.of(Stage.LOAD):
-            session = open_session(subject.path, device)
+            session = open_session(subject.path, device, subject.kernels)
     except Unavailable as missing:
         outcome = outcome or _Outcome(Status.UNAVAILABLE, Stage.LOAD, None, str(missing))
     except LoadFailure as refused:
-        outcome = outcome or _Outcome(Status.ERROR, Stage.LOAD, None, str(refused))
+        outcome = outcome or _refused(subject, device, str(refused))
     else:
         with seconds.of(Stage.PARITY):
             parity = tuple(
@@ -104,6 +105,13 @@ class _Outcome:
     stage: Stage | None
     check: str | None
     message: str
+
+
+def _refused(subject: Subject, device: Device, why: str) -> _Outcome:
+    """An operator that nothing here could run is no fault of the file, and proves nothing."""
+    if lacking := without_kernel(subject, device):
+        return _Outcome(Status.UNAVAILABLE, Stage.LOAD, None, lacking)
+    return _Outcome(Status.ERROR, Stage.LOAD, None, why)
 
 
 def _first_no(results: Sequence[CheckResult], stage: Stage) -> _Outcome | None:

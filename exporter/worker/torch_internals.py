@@ -12,7 +12,7 @@ them and decomposes each time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -61,8 +61,15 @@ def _in_onnx_export() -> Iterator[None]:
         _flags._is_onnx_exporting = before
 
 
-def untranslated(program: Any, opset: int) -> list[torch.fx.Node]:
+def untranslated(
+    program: Any, opset: int, custom: Mapping[Any, Callable[..., Any]]
+) -> list[torch.fx.Node]:
     """Every node of a captured program, once decomposed, that dynamo has no translation for.
+
+    Args:
+        program: The captured program.
+        opset: Whose translations count.
+        custom: Translations of the manifest's own.
 
     Empty where this torch is not known, or where the program cannot be decomposed.
     """
@@ -71,6 +78,8 @@ def untranslated(program: Any, opset: int) -> list[torch.fx.Node]:
     from torch.onnx._internal.exporter import _core, _dispatching, _registration
 
     registry = _registration.ONNXRegistry.from_torchlib(opset_version=opset)
+    for target, translation in custom.items():
+        registry.register_op(target, translation)
     try:
         decomposed = _core._prepare_exported_program_for_export(program, registry=registry)
     except Exception:  # what fails is told by the export itself; this only adds to its message

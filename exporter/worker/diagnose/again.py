@@ -51,7 +51,9 @@ def exported_again(case: Case, folder: Path) -> Iterator[Again]:
     with _scratch(folder) as scratch:
         program = None
         if case.route.exporter == "dynamo":
-            made = translate_program(case.program, case.spec, case.opset, scratch, case.kept)
+            made = translate_program(
+                case.program, case.spec, case.opset, scratch, case.kept, case.custom
+            )
             graph, program = made.model, made.exported_program
         else:
             # Verbose, it leaves source lines in the file (and prints the graph into the log).
@@ -81,7 +83,9 @@ def by_other_exporter(case: Case, folder: Path) -> Iterator[Again | None]:
                 program = capture_program(case.model, spec, case.inputs, strict=False)
             finally:
                 state.restore()
-            graph = convert_program(program, spec, case.opset, scratch, Decompositions())
+            graph = convert_program(
+                program, spec, case.opset, scratch, Decompositions(), case.custom
+            )
         else:
             graph = _by_torchscript(case, spec, scratch)
         yield Again(path=_write(graph, case, scratch))
@@ -90,9 +94,8 @@ def by_other_exporter(case: Case, folder: Path) -> Iterator[Again | None]:
 def _by_torchscript(case: Case, spec: Any, scratch: Path) -> ir.Model:
     state = State(case.model)
     try:
-        graph, _ = convert_module(
-            case.model, spec, case.inputs, case.opset, scratch / "made" / "model.onnx"
-        )
+        made = scratch / "made" / "model.onnx"
+        graph, _ = convert_module(case.model, spec, case.inputs, case.opset, made, case.custom)
     finally:
         state.restore()
     return graph

@@ -78,7 +78,7 @@ class Inquiry:
         )
 
     def _examine(self, check: str) -> None:
-        session = open_session(self._subject.path, self._device)
+        session = self._load_mine(self._subject.path)
         self._sample = failing_sample(check, self._subject, session, self._device.name)
         sample = self._sample
         if sample is None:
@@ -169,7 +169,12 @@ class Inquiry:
             found.append((_PLAIN, Culprit.OPTIMISER, self._plainly, 60.0))
         if self._device.runtime != "onnxruntime" or self._device.providers[:1] not in ((), _CPU):
             found.append(
-                ("ONNX Runtime on the CPU", Culprit.KERNEL, lambda p: open_session(p, cpu), 60.0)
+                (
+                    "ONNX Runtime on the CPU",
+                    Culprit.KERNEL,
+                    lambda path: self._load(path, cpu),
+                    60.0,
+                )
             )
         if self._device.runtime != "reference":
             specification = Device(name="reference", runtime="reference")
@@ -177,7 +182,7 @@ class Inquiry:
                 (
                     _SPECIFICATION,
                     Culprit.KERNEL,
-                    lambda path: open_session(path, specification),
+                    lambda path: self._load(path, specification),
                     _REFERENCE_SECONDS,
                 )
             )
@@ -238,12 +243,16 @@ class Inquiry:
         )
 
     def _load_mine(self, path: Path) -> Session:
-        return open_session(path, self._device)
+        return self._load(path, self._device)
+
+    def _load(self, path: Path, device: Device) -> Session:
+        return open_session(path, device, self._subject.kernels)
 
     def _plainly(self, path: Path) -> Session:
         from exporter.runtimes.onnxruntime import OnnxRuntimeSession
 
-        return OnnxRuntimeSession(path, self._device, optimised=False)
+        libraries = self._subject.kernels.libraries
+        return OnnxRuntimeSession(path, self._device, optimised=False, libraries=libraries)
 
 
 def _run(session: Session, trials: Trials) -> list[Array] | None:

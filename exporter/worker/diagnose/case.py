@@ -18,6 +18,7 @@ from typing import Any
 from exporter.job import OpsetJob
 from exporter.manifest import ModelSpec
 from exporter.record import Route
+from exporter.worker.custom_ops import NO_CUSTOM_OPS, CustomOps
 from exporter.worker.inputs import Tensors
 from exporter.worker.source import Model
 from exporter.worker.torch_internals import Decompositions
@@ -38,6 +39,7 @@ class Case:
     """The captured `torch.export.ExportedProgram`; None under TorchScript, or without one."""
     kept: Decompositions = field(default_factory=Decompositions)
     """What the program was decomposed to before."""
+    custom: CustomOps = NO_CUSTOM_OPS
 
     @property
     def opset(self) -> int:

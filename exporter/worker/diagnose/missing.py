@@ -72,7 +72,8 @@ def _under_dynamo(case: Case) -> Iterator[tuple[str, str]]:
     if case.program is None:
         return
     # Below its first opset, dynamo translates to that one and has the file converted down.
-    for node in untranslated(case.program, max(case.opset, FIRST_DYNAMO_OPSET)):
+    known = case.custom.translations(case.opset)
+    for node in untranslated(case.program, max(case.opset, FIRST_DYNAMO_OPSET), known):
         trace = node.meta.get("stack_trace") or ""
         yield str(node.target), line_of_trace(trace, case.root)
 
@@ -82,7 +83,7 @@ def _under_torchscript(case: Case, named: str) -> Iterator[tuple[str, str]]:
     call = tensor_call(case.spec, case.inputs)
     state = State(case.model)
     try:
-        with warnings.catch_warnings(), torch.no_grad():
+        with warnings.catch_warnings(), torch.no_grad(), case.custom.registered(case.opset):
             warnings.simplefilter("ignore")
             graph, names = torch.onnx.utils.unconvertible_ops(
                 case.model,

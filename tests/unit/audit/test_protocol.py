@@ -15,6 +15,7 @@ def audit(*tried: Tried) -> Audit:
         cell=parse_cell("alexnet/17/cpu"),
         spec=make_spec(),
         device=Device(name="cpu", runtime="onnxruntime"),
+        root="/project",
         original="/build/alexnet",
         folder="/build/.work/alexnet",
         mutants=9,

@@ -1,0 +1,134 @@
+"""Operators that are neither ONNX's own nor the file's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from onnx import parser
+from onnx.reference.op_run import OpRun
+
+from exporter.checks.domains import foreign_operators, without_kernel
+from exporter.checks.opset import check_opset
+from exporter.manifest import CustomOp, Device
+from exporter.record import Status
+from exporter.runtimes import Kernels
+from tests.unit.checks.subjects import contract, make_subject
+
+OWN = """<ir_version: 8, opset_import: ["" : 18, "own" : 3]>
+g (float[batch, 3] x) => (float[batch, 3] y) { h = own.Foo(x) y = own.Bar(h) }
+"""
+IN_A_FUNCTION = """<ir_version: 8, opset_import: ["" : 18, "own" : 1]>
+g (float[batch, 3] x) => (float[batch, 3] y) { y = own.twice(x) }
+<domain: "own", opset_import: ["" : 18, "other" : 1]>
+twice (a) => (b) { b = other.Foo(a) }
+"""
+IN_A_BRANCH = """<ir_version: 8, opset_import: ["" : 18, "own" : 1]>
+g (float[batch, 3] x, bool c) => (float[batch, 3] y) {
+  y = If(c) <then_branch = t () => (a) { a = own.Foo(x) },
+            else_branch = e () => (b) { b = Relu(x) }>
+}
+"""
+MACHINE_LEARNING = """<ir_version: 8, opset_import: ["" : 18, "ai.onnx.ml" : 3]>
+g (float[batch, 3] x) => (float[batch, 3] y) { y = ai.onnx.ml.Scaler(x) }
+"""
+
+
+class Foo(OpRun):
+    op_domain = "own"
+
+
+def device(runtime: str) -> Device:
+    return Device.model_validate({"name": "here", "runtime": runtime})
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (OWN, {"own": ("Bar", "Foo")}),
+        (IN_A_FUNCTION, {"other": ("Foo",)}),
+        (IN_A_BRANCH, {"own": ("Foo",)}),
+        (MACHINE_LEARNING, {}),
+    ],
+)
+def test_they_are_found_wherever_they_stand(text: str, found: dict[str, tuple[str, ...]]) -> None:
+    assert foreign_operators(parser.parse_model(text)) == found
+
+
+def test_a_domain_that_the_manifest_does_not_name_fails(tmp_path: Path) -> None:
+    result = check_opset(make_subject(tmp_path, OWN))
+    assert result.status is Status.FAIL
+    assert result.message == (
+        "the file uses the domain 'own' (Bar, Foo), which the manifest does not name: "
+        "say options.custom_opsets = { own = 3 }"
+    )
+
+
+@pytest.mark.parametrize(
+    ("named", "status"),
+    [
+        ({"options": {"custom_opsets": {"own": 3}}}, Status.PASS),
+        ({"options": {"custom_opsets": {"own": 1}}}, Status.FAIL),
+        ({"options": {"custom_opsets": {"other": 1}}}, Status.FAIL),
+        ({"custom_ops": (CustomOp(name="own::Foo", reference="x.py:Foo"),)}, Status.PASS),
+        # An operator of PyTorch's says nothing of the file's domains.
+        ({"custom_ops": (CustomOp(name="own::foo", symbolic="x.py:foo"),)}, Status.FAIL),
+    ],
+)
+def test_how_the_manifest_names_a_domain(
+    named: dict[str, object], status: Status, tmp_path: Path
+) -> None:
+    assert check_opset(make_subject(tmp_path, OWN, spec=contract(**named))).status is status
+
+
+def test_a_function_of_the_file_that_is_not_there_is_foreign(tmp_path: Path) -> None:
+    text = IN_A_FUNCTION.replace("own.twice(x)", "own.thrice(x)").replace("other.Foo", "Relu")
+    result = check_opset(make_subject(tmp_path, text))
+    assert "the domain 'own' (thrice)" in result.message
+
+
+@pytest.mark.parametrize(
+    ("runtime", "says"),
+    [
+        ("onnxruntime", "`ort_library` in custom_ops gives ONNX Runtime one"),
+        ("reference", "`reference` in custom_ops gives onnx.reference one"),
+        ("openvino", "it takes none from custom_ops"),
+    ],
+)
+def test_what_has_no_kernel_is_named_with_what_would_run_it(
+    runtime: str, says: str, tmp_path: Path
+) -> None:
+    lacking = without_kernel(make_subject(tmp_path, OWN), device(runtime))
+    assert lacking == f"here has no kernel for own::Bar, own::Foo; {says}"
+
+
+@pytest.mark.parametrize(
+    ("runtime", "kernels"),
+    [
+        ("onnxruntime", Kernels(libraries=(Path("libfoo.so"),))),
+        ("reference", Kernels(operators=(Foo,))),
+    ],
+)
+def test_kernels_that_are_not_the_right_ones_are_no_lack(
+    runtime: str, kernels: Kernels, tmp_path: Path
+) -> None:
+    subject = replace(make_subject(tmp_path, OWN), kernels=kernels)
+    assert without_kernel(subject, device(runtime)) == ""
+
+
+def test_kernels_of_another_runtime_help_nobody(tmp_path: Path) -> None:
+    subject = replace(make_subject(tmp_path, OWN), kernels=Kernels(operators=(Foo,)))
+    assert "own::Foo" in without_kernel(subject, device("onnxruntime"))
+
+
+def test_operators_that_onnxruntime_brings_along(tmp_path: Path) -> None:
+    subject = make_subject(tmp_path, OWN.replace("own", "com.microsoft"))
+    assert without_kernel(subject, device("onnxruntime")) == ""
+    assert "com.microsoft::Foo" in without_kernel(subject, device("reference"))
+
+
+def test_a_file_that_cannot_be_read_lacks_nothing(tmp_path: Path) -> None:
+    subject = make_subject(tmp_path)
+    subject.path.write_bytes(b"\xff")
+    assert without_kernel(subject, device("onnxruntime")) == ""

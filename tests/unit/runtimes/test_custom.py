@@ -1,0 +1,154 @@
+"""Kernels that a manifest brings: what they are, and the sessions that use them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import parser
+
+from exporter.manifest import CustomOp, Device
+from exporter.runtimes import Kernels, LoadFailure, NoKernel, load_kernels, open_session
+from tests.unit.factory import make_spec
+
+SOURCE = """
+from pathlib import Path
+
+from onnx.reference.op_run import OpRun
+
+
+class Twice(OpRun):
+    op_domain = "own"
+
+    def _run(self, x):
+        return (x * 2,)
+
+
+class Relu(OpRun):
+    def _run(self, x):
+        return (x,)
+
+
+class Plain:
+    pass
+
+
+value = 3
+
+
+def library():
+    return Path(__file__).with_name("libfoo.so")
+
+
+def gone():
+    return "/no/such/folder/libgone.so"
+
+
+def nothing():
+    return None
+
+
+def broken():
+    raise OSError("no licence")
+"""
+HEAD = '<ir_version: 8, opset_import: ["" : 18, "own" : 1]>\n'
+TWICE = HEAD + "g (float[n] x) => (float[n] y) { y = own.Twice(x) }"
+IN_A_FUNCTION = (
+    HEAD
+    + """g (float[n] x) => (float[n] y) { y = own.four(x) }
+<domain: "own", opset_import: ["" : 18, "own" : 1]>
+four (a) => (b) { h = own.Twice(a) b = own.Twice(h) }"""
+)
+IN_A_BRANCH = (
+    HEAD
+    + """g (float[n] x, bool c) => (float[n] y) {
+  y = If(c) <then_branch = t () => (float[n] a) { a = own.Twice(x) },
+            else_branch = e () => (float[n] b) { b = Identity(x) }>
+}"""
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "a-source.py").write_text(SOURCE)
+    (tmp_path / "libfoo.so").write_bytes(b"no library at all")
+    return tmp_path
+
+
+def kernels(folder: Path, **named: str) -> Kernels:
+    spec = make_spec(manifest="net.toml", custom_ops=(CustomOp(name="own::Twice", **named),))
+    return load_kernels(spec, folder)
+
+
+def reference(folder: Path, text: str, found: Kernels, **inputs: object) -> np.ndarray:
+    onnx.save(parser.parse_model(text), folder / "18.onnx")
+    session = open_session(folder / "18.onnx", Device(name="r", runtime="reference"), found)
+    arrays = {name: np.asarray(value) for name, value in inputs.items()}
+    (output,) = session.run(arrays)
+    return output
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "factor"),
+    [(TWICE, {}, 2), (IN_A_FUNCTION, {}, 4), (IN_A_BRANCH, {"c": True}, 2)],
+)
+def test_a_kernel_for_the_reference_runtime_runs_wherever_its_operator_stands(
+    text: str, more: dict[str, object], factor: int, folder: Path
+) -> None:
+    found = kernels(folder, reference="a-source.py:Twice")
+    x = np.float32([1, -2])
+    np.testing.assert_array_equal(reference(folder, text, found, x=x, **more), x * factor)
+
+
+def test_without_it_the_file_is_refused(folder: Path) -> None:
+    with pytest.raises(LoadFailure, match="Twice"):
+        reference(folder, TWICE, Kernels(), x=np.float32([1]))
+
+
+@pytest.mark.parametrize(
+    ("named", "says"),
+    [
+        ({"reference": "a-source.py:Plain"}, "is another class, expected an onnx.reference"),
+        ({"reference": "a-source.py:value"}, "is a int, expected an onnx.reference"),
+        # It would stand in for ONNX's own operator in every file of this model.
+        ({"reference": "a-source.py:Relu"}, "has no op_domain: it would replace ONNX's own Relu"),
+        ({"ort_library": "a-source.py:value"}, "is a int, expected a function"),
+        ({"ort_library": "a-source.py:nothing"}, "gave a NoneType, expected the path"),
+        ({"ort_library": "a-source.py:gone"}, "there is no file libgone.so"),
+        ({"ort_library": "libgone.so"}, "there is no file libgone.so"),
+    ],
+)
+def test_what_is_no_kernel(named: dict[str, str], says: str, folder: Path) -> None:
+    with pytest.raises(NoKernel) as raised:
+        kernels(folder, **named)
+    assert says in str(raised.value)
+    assert str(folder) not in str(raised.value)
+
+
+def test_what_the_users_own_code_raises_is_theirs(folder: Path) -> None:
+    with pytest.raises(OSError, match="no licence"):
+        kernels(folder, ort_library="a-source.py:broken")
+
+
+def test_one_library_is_registered_once(folder: Path) -> None:
+    ops = tuple(
+        CustomOp(name="own::Foo", ort_library=text)
+        for text in ("libfoo.so", "a-source.py:library", "./libfoo.so")
+    )
+    found = load_kernels(make_spec(manifest="net.toml", custom_ops=ops), folder)
+    assert found.libraries == ((folder / "libfoo.so").resolve(),)
+
+
+def test_a_library_that_does_not_load_is_a_failure_without_paths(folder: Path) -> None:
+    onnx.save(parser.parse_model(TWICE), folder / "18.onnx")
+    found = kernels(folder, ort_library="libfoo.so")
+    with pytest.raises(LoadFailure) as raised:
+        open_session(folder / "18.onnx", Device(name="cpu", runtime="onnxruntime"), found)
+    assert "the kernels of libfoo.so cannot be registered" in str(raised.value)
+    assert str(folder) not in str(raised.value)
+
+
+def test_a_model_without_custom_operators_imports_nothing(tmp_path: Path) -> None:
+    assert load_kernels(make_spec(), tmp_path / "nowhere") == Kernels()
