@@ -130,7 +130,11 @@ def _listing(folder: Path) -> str:
 
 @cache
 def _tool_parts() -> dict[str, str]:
-    own = {"python": platform.python_version(), "platform": _platform(), "exporter": _own_code()}
+    own = {
+        "python": platform.python_version(),
+        "platform": _platform(),
+        "exporter": exporter_state(),
+    }
     states = {name: package_state(name) for name in DISTRIBUTIONS}
     return {f"{TOOL}{name}": state for name, state in (own | states).items()}
 
@@ -151,8 +155,8 @@ def _platform() -> str:
 
 
 @cache
-def _own_code() -> str:
-    """Our own modules: in a checkout their version does not change with each edit."""
+def exporter_state() -> str:
+    """Our own version and a digest of our modules, whose version no edit in a checkout changes."""
     package = Path(__file__).parent
     files = sorted(package.rglob("*.py"))
     listed = "".join(f"{path.relative_to(package)}:{file_digest(path)};" for path in files)

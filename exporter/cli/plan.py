@@ -10,7 +10,7 @@ from exporter.cli.options import root_option, selection_options, today
 from exporter.cli.terminal import aligned, plural, say
 from exporter.manifest import Manifest, load_project
 from exporter.plan import Plan, Selection, make_plan
-from exporter.run import BuildFolder, Decisions, Judge, decide
+from exporter.run import BuildFolder, Decisions, Judge, Stored, decide
 
 
 @click.command()
@@ -27,8 +27,8 @@ def command(selection: Selection, root: Path, force: bool) -> int:
 
 def decisions_for(manifest: Manifest, plan: Plan, *, force: bool) -> Decisions:
     """What an export would do now."""
-    build = BuildFolder.of(manifest.project)
-    return decide(plan, build, Judge(manifest, today()), force=force)
+    stored = Stored(BuildFolder.of(manifest.project))
+    return decide(plan, stored, Judge(manifest, today()), force=force)
 
 
 def show_plan(plan: Plan, decisions: Decisions) -> None:

@@ -10,10 +10,12 @@ from exporter.cli.options import root_option
 from exporter.cli.results import read_results
 from exporter.cli.terminal import plural, say
 from exporter.errors import ExitCode
+from exporter.fingerprint import exporter_state
 from exporter.manifest import Manifest, load_project
 from exporter.record import RunRecord
 from exporter.report import render_reports, write_reports
-from exporter.report.audits import read_audits
+from exporter.report.audits import AUDITS, read_audits
+from exporter.report.standing import key_of, note_standing, packaged_templates, stands
 
 
 @click.command()
@@ -28,11 +30,20 @@ def command(root: Path) -> int:
 
 
 def publish(manifest: Manifest, run: RunRecord) -> None:
-    """Writes every page of the report, with the project's own templates where it has them."""
+    """Writes every page of the report, with the project's own templates where it has them.
+
+    Nothing is written where the pages that stand were made from the very same.
+    """
     project = manifest.project
     root = Path(project.root)
-    reports = root / project.reports
-    pages = render_reports(
-        manifest, run, templates=root / project.templates, audits=read_audits(reports)
+    reports, templates = root / project.reports, root / project.templates
+    note = root / project.build / "reports.json"
+    key = key_of(
+        (run.to_json(indent=None), manifest.to_json(indent=None), exporter_state()),
+        (templates, packaged_templates(), reports / AUDITS),
     )
+    if stands(note, key, reports):
+        return
+    pages = render_reports(manifest, run, templates=templates, audits=read_audits(reports))
     write_reports(reports, pages)
+    note_standing(note, key, reports, pages)

@@ -17,7 +17,8 @@ from exporter.errors import ExitCode, ExporterError
 from exporter.record import CellId
 from exporter.report import figures
 
-_FOLDER = "audits"
+#: The folder of audits beside the pages.
+AUDITS = "audits"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,7 @@ class AuditRow:
 
 def audit_path(reports: Path, cell: CellId) -> Path:
     """Where the audit of a cell lies."""
-    return reports / _FOLDER / cell.model / f"{cell.opset}.{cell.device}.json"
+    return reports / AUDITS / cell.model / f"{cell.opset}.{cell.device}.json"
 
 
 def read_audits(reports: Path) -> dict[str, tuple[Audit, ...]]:
@@ -55,7 +56,7 @@ def read_audits(reports: Path) -> dict[str, tuple[Audit, ...]]:
         ExporterError: UNREADABLE, where one is damaged.
     """
     found: dict[str, list[Audit]] = {}
-    for path in sorted((reports / _FOLDER).glob("*/*.json")):
+    for path in sorted((reports / AUDITS).glob("*/*.json")):
         try:
             audit = Audit.model_validate_json(path.read_bytes())
         except (OSError, ValidationError) as error:

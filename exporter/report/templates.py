@@ -14,18 +14,11 @@ from pathlib import Path
 
 import jinja2
 
-import exporter
 from exporter.errors import ExitCode, ExporterError, Location, Problem
 from exporter.report import markdown
+from exporter.report.standing import packaged_templates
 
 _SUFFIX = ".jinja"
-
-
-def packaged_templates() -> Path:
-    """The templates that come with us: inside the wheel, or beside the package in a checkout."""
-    package = Path(exporter.__path__[0])
-    inside = package / "templates"
-    return inside if inside.is_dir() else package.parent / "templates"
 
 
 def render(name: str, folder: Path | None, **values: object) -> str:

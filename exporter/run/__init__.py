@@ -1,7 +1,7 @@
 """A plan in, records and files in the build folder out."""
 
 from exporter.run.decide import Decisions, decide
-from exporter.run.folders import BuildFolder
+from exporter.run.folders import BuildFolder, Stored
 from exporter.run.orchestrate import Watcher, run_plan
 from exporter.run.requirements import require_packages
 from exporter.run.results import Judge, Results, collect, still_valid
@@ -11,6 +11,7 @@ __all__ = [
     "Decisions",
     "Judge",
     "Results",
+    "Stored",
     "Watcher",
     "collect",
     "decide",

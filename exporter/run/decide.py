@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from exporter.cache import PASSING
 from exporter.plan import Plan, PlannedCell
 from exporter.record import Record
-from exporter.run.folders import BuildFolder
+from exporter.run.folders import Stored
 from exporter.run.intact import Intact
 from exporter.run.results import Judge
 
@@ -35,22 +35,19 @@ class Decisions:
         return str(planned.cell) in self.reasons
 
 
-def decide(plan: Plan, build: BuildFolder, judge: Judge, *, force: bool = False) -> Decisions:
+def decide(plan: Plan, stored: Stored, judge: Judge, *, force: bool = False) -> Decisions:
     """Looks at every selected cell.
 
     Args:
         plan: What is promised and selected.
-        build: Where the records and files of earlier runs lie.
+        stored: The records of earlier runs.
         judge: Knows what is true today.
         force: Whether every selected cell runs, whatever is known of it.
     """
-    intact = Intact(build.path)
-    stored: dict[str, Record] = {}
-    for model in dict.fromkeys(planned.cell.model for planned in plan.to_run):
-        stored |= build.model(model).read_records()
+    intact = Intact(stored.path)
     reasons: dict[str, str] = {}
     for planned in plan.to_run:
-        record = stored.get(str(planned.cell))
+        record = stored.of(planned.cell)
         if force:
             reasons[str(planned.cell)] = "every selected cell was asked for"
         elif why := _why(record, judge.why_stale, intact):
@@ -59,7 +56,7 @@ def decide(plan: Plan, build: BuildFolder, judge: Judge, *, force: bool = False)
     return Decisions(
         to_run=tuple(planned for planned in plan.to_run if str(planned.cell) in reasons),
         reasons=reasons,
-        seconds=_seconds(stored.values()),
+        seconds=_seconds(stored.read()),
     )
 
 

@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from exporter.errors import ExitCode, ExporterError
 from exporter.job import JobFolder
 from exporter.manifest import Project
-from exporter.record import Record
+from exporter.record import CellId, Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,30 @@ class BuildFolder:
             old.rename(final)
             raise
         shutil.rmtree(old)
+
+
+class Stored:
+    """The records in a build folder, each model's read once."""
+
+    def __init__(self, build: BuildFolder) -> None:
+        self._build = build
+        self._models: dict[str, dict[str, Record]] = {}
+
+    @property
+    def path(self) -> Path:
+        """The build folder, where the files lie that the records speak of."""
+        return self._build.path
+
+    def of(self, cell: CellId) -> Record | None:
+        """The record of the cell as it was found; None where there is none."""
+        if cell.model not in self._models:
+            self._models[cell.model] = self._build.model(cell.model).read_records()
+        return self._models[cell.model].get(str(cell))
+
+    def read(self) -> Iterator[Record]:
+        """Every record of the models that were asked for so far."""
+        for records in self._models.values():
+            yield from records.values()
 
 
 def drop_unproved(folder: JobFolder) -> None:

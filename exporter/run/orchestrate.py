@@ -21,7 +21,7 @@ from exporter.manifest import Manifest, Project
 from exporter.plan import Plan, PlannedCell
 from exporter.record import Record
 from exporter.run.decide import Decisions, decide
-from exporter.run.folders import BuildFolder, carry_over, drop_unproved
+from exporter.run.folders import BuildFolder, Stored, carry_over, drop_unproved
 from exporter.run.results import Judge, Results, collect
 from exporter.run.verdict import job_for, log_tail, settle
 
@@ -72,14 +72,16 @@ def run_plan(
     build = BuildFolder.of(manifest.project)
     judge = Judge(manifest, today)
     with build.locked():
-        decisions = decide(plan, build, judge, force=force)
+        stored = Stored(build)
+        decisions = decide(plan, stored, judge, force=force)
         watcher.decided(decisions)
         try:
             if decisions.to_run:
                 tasks = tasks_of(manifest, decisions, build, judge)
+                stored = Stored(build)  # to be read when they are done
                 engine.run(tasks, Supervisor(manifest, plan, build, judge, watcher))
         finally:
-            results = collect(plan, build, judge)
+            results = collect(plan, stored, judge)
             write_value(build.results, results.run)
     return results
 

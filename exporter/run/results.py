@@ -1,7 +1,7 @@
 """What is known of every promised cell, from the records in the build folder.
 
-In: the manifest, its plan, the build folder. Out: a `RunRecord` of the records that still hold,
-judged against the manifest's expectations, and why the others do not.
+In: the manifest, its plan, the records in the build folder. Out: a `RunRecord` of the records that
+still hold, judged against the manifest's expectations, and why the others do not.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from exporter.fingerprint import device_digest, fingerprint, tool_versions, with
 from exporter.manifest import Manifest
 from exporter.plan import Plan
 from exporter.record import CellId, Record, RunRecord, Status
-from exporter.run.folders import BuildFolder
+from exporter.run.folders import Stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,15 +28,13 @@ class Results:
     """Why there is no record, by the text of the cell."""
 
 
-def collect(plan: Plan, build: BuildFolder, judge: Judge) -> Results:
-    """Reads and judges the records of every planned cell, selected or not."""
+def collect(plan: Plan, stored: Stored, judge: Judge) -> Results:
+    """Judges the records of every planned cell, selected or not."""
     records: list[Record] = []
     missing: dict[str, str] = {}
-    stored: dict[str, Record] = {}
-    for model in {planned.cell.model for planned in plan.cells}:
-        stored |= build.model(model).read_records()
     for planned in plan.cells:
         name = str(planned.cell)
+        record = stored.of(planned.cell)
         if planned.skip:
             records.append(
                 Record(
@@ -46,12 +44,12 @@ def collect(plan: Plan, build: BuildFolder, judge: Judge) -> Results:
                     route=planned.route,
                 )
             )
-        elif name not in stored:
+        elif record is None:
             missing[name] = "it has not been exported yet"
-        elif reason := judge.why_stale(stored[name]):
+        elif reason := judge.why_stale(record):
             missing[name] = f"{reason} since it was exported"
         else:
-            records.append(judge.judged(stored[name]))
+            records.append(judge.judged(record))
     records.sort(key=lambda record: record.cell.sort_key)
     return Results(run=RunRecord(tools=tool_versions(), records=tuple(records)), missing=missing)
 

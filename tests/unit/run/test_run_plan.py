@@ -11,7 +11,7 @@ from exporter.job import Job, JobFolder
 from exporter.manifest import Expectation, Manifest, Skip
 from exporter.plan import Selection, make_plan
 from exporter.record import Status, read_run
-from exporter.run import BuildFolder, Judge, collect, run_plan, still_valid
+from exporter.run import BuildFolder, Judge, Stored, collect, run_plan, still_valid
 from tests.unit.run.builders import (
     FakeEngine,
     Noted,
@@ -275,7 +275,7 @@ def test_expectations_are_applied_when_results_are_collected(tmp_path: Path) -> 
     # On disk the record is as it was found, so that another expectation needs no export.
     plan = make_plan(manifest(tmp_path))
     without = collect(
-        plan, BuildFolder.of(project.project), Judge(manifest(tmp_path), TODAY)
+        plan, Stored(BuildFolder.of(project.project)), Judge(manifest(tmp_path), TODAY)
     ).run.by_cell()
     assert without["tiny/18/cpu"].status is Status.ERROR
 

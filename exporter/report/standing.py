@@ -1,0 +1,62 @@
+"""Whether the pages that stand are those that would be written now.
+
+In: everything that pages are made from. Out: a key, and a note in the build folder of the key and
+the pages that were written under it. A page that somebody changed or removed is written again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from pydantic import ValidationError
+
+import exporter
+from exporter.fingerprint import file_digest
+from exporter.job import write_value
+from exporter.values import Value
+
+
+class _Standing(Value):
+    """What was written last."""
+
+    key: str
+    pages: dict[str, str]
+    """Digest by name, relative to the reports folder."""
+
+
+def packaged_templates() -> Path:
+    """The templates that come with us: inside the wheel, or beside the package in a checkout."""
+    package = Path(exporter.__path__[0])
+    inside = package / "templates"
+    return inside if inside.is_dir() else package.parent / "templates"
+
+
+def key_of(texts: Iterable[str], folders: Iterable[Path]) -> str:
+    """A digest of texts and of every file in the folders, which need not exist."""
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(hashlib.sha256(text.encode()).digest())
+    for folder in folders:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                digest.update(f"{path.relative_to(folder)}:{file_digest(path)};".encode())
+    return digest.hexdigest()
+
+
+def stands(note: Path, key: str, reports: Path) -> bool:
+    """Whether pages were written under the key, and are still as they were."""
+    try:
+        known = _Standing.model_validate_json(note.read_bytes())
+    except (OSError, ValidationError):
+        return False
+    return known.key == key and all(
+        file_digest(reports / name) == digest for name, digest in known.pages.items()
+    )
+
+
+def note_standing(note: Path, key: str, reports: Path, pages: Iterable[str]) -> None:
+    """Notes what was just written."""
+    digests = {name: file_digest(reports / name) for name in sorted(pages)}
+    write_value(note, _Standing(key=key, pages=digests))
