@@ -121,13 +121,8 @@ def convert_module(
     Raises:
         Failure: of stage `convert`.
     """
+    _refuse_program(model, spec)
     _refuse_complex(spec)
-    if program_of(model) is not None:
-        raise Failure(
-            Stage.CAPTURE,
-            f"TorchScript takes modules, {spec.source} is an ExportedProgram; "
-            "set exporter = 'dynamo'",
-        )
     wraps = spec.capture != "script" and (needs_wrapping(spec, model) or _has_compiled_parts(model))
     if wraps and isinstance(model, torch.nn.Module):
         model = Positional(model, spec)
@@ -158,6 +153,15 @@ def convert_module(
         graph = ir.load(scratch)
     unwrap_names(graph)
     return graph, (*dict.fromkeys(notes), *state_output_sizes(graph, spec))
+
+
+def _refuse_program(model: Model, spec: ModelSpec) -> None:
+    if program_of(model) is not None:
+        raise Failure(
+            Stage.CAPTURE,
+            f"TorchScript takes modules, {spec.source} is an ExportedProgram; "
+            "set exporter = 'dynamo'",
+        )
 
 
 def _refuse_complex(spec: ModelSpec) -> None:
