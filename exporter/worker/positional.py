@@ -4,7 +4,8 @@ In: a module and its contract. Out: a module whose `forward` takes the declared 
 order, and the renaming that takes the wrapping out of the exported names again.
 
 Called as it is, with keyword arguments or constants, the tracer makes a graph input of every
-Python number, default arguments included, and orders inputs by the signature of `forward`.
+Python number, default arguments included, and orders inputs by the signature of `forward`. A
+`torch.onnx.ExportableModule` would go to the dynamo exporter, whatever was asked for.
 """
 
 from __future__ import annotations
@@ -41,9 +42,14 @@ class Positional(torch.nn.Module):
 
 
 def needs_wrapping(spec: ModelSpec, model: Model) -> bool:
-    """Whether the call holds more than tensors in positions of their own."""
+    """Whether the call holds more than tensors in positions of their own, or is not traced."""
     is_plain = is_by_position((item.at for item in spec.inputs), constants=bool(spec.constants))
-    return not is_plain or _has_default_numbers(model)
+    return not is_plain or _has_default_numbers(model) or _is_for_dynamo(model)
+
+
+def _is_for_dynamo(model: Model) -> bool:
+    exportable = getattr(torch.onnx, "ExportableModule", None)  # since torch 2.11
+    return exportable is not None and isinstance(model, exportable)
 
 
 def _has_default_numbers(model: Model) -> bool:

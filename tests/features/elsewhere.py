@@ -4,21 +4,256 @@ from __future__ import annotations
 
 from tests.features.feature import Elsewhere, Section
 
+EXPORT = (
+    Elsewhere(
+        name="file name",
+        api="export(model, args, f)",
+        torch="1.0+",
+        instead="Every file is `build/<model>/<opset>.onnx`, written beside, then renamed.",
+    ),
+    Elsewhere(
+        name="export into memory, or into an archive",
+        api="export(model, args, io.BytesIO()), ExportTypes.ZIP_ARCHIVE, ExportTypes.DIRECTORY",
+        torch="1.0-2.8",
+        instead="What is proved is the file that ships: read `build/<model>/<opset>.onnx`.",
+    ),
+    Elsewhere(
+        name="run the file after the export",
+        api="export(..., verify=True)",
+        torch="2.5+",
+        instead="Always: the checks run the file that ships, on every device of `devices`.",
+    ),
+    Elsewhere(
+        name="folder of reports",
+        api="export(..., artifacts_dir=...)",
+        torch="2.5+",
+        instead="What `options.report`, `profile` and `dump_exported_program` write lies in "
+        "`build/<model>/logs/<opset>/`.",
+    ),
+    Elsewhere(
+        name="another exporter where one fails",
+        api="export(..., fallback=True)",
+        torch="2.5-2.10",
+        instead="Never: the record names the exporter and why it was that one. `exporter = "
+        '"torchscript"` for the whole model, or `[[models.ID.overrides]]` for some opsets.',
+    ),
+    Elsewhere(
+        name="another capture where one fails",
+        api="strategies of export(..., dynamo=True), TORCH_ONNX_ENABLE_DRAFT_EXPORT",
+        torch="2.5+",
+        instead='Never: `capture = "export"` or `"strict"` is the one that is done.',
+    ),
+    Elsewhere(
+        name="outputs of the example",
+        api="export(..., example_outputs=...)",
+        torch="1.2-1.10",
+        instead="PyTorch is run on every input set, for the file to be held against.",
+    ),
+    Elsewhere(
+        name="checker on or off",
+        api="export(..., enable_onnx_checker=...), onnx.checker.check_model",
+        torch="1.5-1.10",
+        instead="Always on: the check `wellformed`, from the file, with strict shape inference.",
+    ),
+    Elsewhere(
+        name="mode while exporting",
+        api="select_model_mode_for_export(model, mode)",
+        torch="1.5+",
+        instead='`mode = "eval"`, `"train"` or `"keep"`; PyTorch is run in the same mode.',
+    ),
+    Elsewhere(
+        name="inputs observed in a running program",
+        api="InputObserver",
+        torch="2.11+",
+        instead="A contract is written: names, shapes and axes in `inputs`, values from `fill` or "
+        "files. What an observer infers can be written there.",
+    ),
+)
+
+DYNAMO = (
+    Elsewhere(
+        name="first dynamo exporter",
+        api="dynamo_export(model, *args, **kwargs), export(..., dynamo=True)",
+        torch="2.1-2.8",
+        instead='`exporter = "dynamo"`; calls as in `inputs` and `constants`.',
+    ),
+    Elsewhere(
+        name="dynamic shapes of the first dynamo exporter",
+        api="ExportOptions(dynamic_shapes=True)",
+        torch="2.1-2.8",
+        instead="A name in `shape`, for each axis that is to be dynamic.",
+    ),
+    Elsewhere(
+        name="registry of the first dynamo exporter",
+        api="ExportOptions(onnx_registry=...), OnnxRegistry.register_op",
+        torch="2.1-2.7",
+        instead="`custom_ops` with `translation`.",
+    ),
+    Elsewhere(
+        name="export without weights",
+        api="enable_fake_mode(), ExportOptions(fake_context=...)",
+        torch="2.1-2.7",
+        instead="Not here: numbers cannot be proved without weights. For models that are large, "
+        "weights lie beside the file and are shared by all opsets.",
+    ),
+    Elsewhere(
+        name="diagnostics",
+        api="ExportOptions(diagnostic_options=...), DiagnosticOptions, ExportOutput.diagnostics",
+        torch="2.1-2.7",
+        instead="The record: status, stage, message, what is missing with the model's lines, and "
+        "the log of the cell. dynamo's own report by `options.report`.",
+    ),
+    Elsewhere(
+        name="ONNX Runtime as a backend of torch.compile",
+        api='torch.compile(backend="onnxrt"), is_onnxrt_backend_supported, ONNXRuntimeOptions',
+        torch="2.1-2.8",
+        instead="Not here: it makes no file. Files are run by the `devices` of a model.",
+    ),
+)
+
+PROGRAM = (
+    Elsewhere(
+        name="ONNXProgram: save",
+        api="ONNXProgram.save, ONNXProgram.model_proto, ExportOutput.save",
+        torch="2.1+",
+        instead="Files are saved always; `options.export_params`, `keep_initializers_as_inputs` "
+        "and `external_data` are its arguments.",
+    ),
+    Elsewhere(
+        name="ONNXProgram: optimise",
+        api="ONNXProgram.optimize()",
+        torch="2.5+",
+        instead="`options.optimize`, on unless it is set to false.",
+    ),
+    Elsewhere(
+        name="ONNXProgram: other weights",
+        api="ONNXProgram.apply_weights(state_dict)",
+        torch="2.5+",
+        instead="`weights` of another entry, by `extends`; its file is proved against them.",
+    ),
+    Elsewhere(
+        name="ONNXProgram: run",
+        api="ONNXProgram(...), call_reference, initialize_inference_session, release",
+        torch="2.5+",
+        instead='`devices = ["cpu", "reference"]`: ONNX Runtime and onnx.reference.',
+    ),
+    Elsewhere(
+        name="ONNXProgram: values inside",
+        api="ONNXProgram.compute_values(names)",
+        torch="2.7+",
+        instead="A wrong file's record names the first node that differs; `exporter repro CELL` "
+        "writes a script to look further with.",
+    ),
+    Elsewhere(
+        name="ONNXProgram: names of axes",
+        api="ONNXProgram.rename_axes(mapping)",
+        torch="2.11+",
+        instead="The names in `shape` are those in the file of both exporters.",
+    ),
+    Elsewhere(
+        name="ONNXProgram: inputs and outputs as the file takes them",
+        api="ONNXProgram.adapt_torch_inputs_to_onnx, adapt_torch_outputs_to_onnx",
+        torch="2.1-2.5",
+        instead="`at` says where each value goes; `test_data_set_<n>/` holds them as the file "
+        "takes them.",
+    ),
+)
+
+VERIFICATION = (
+    Elsewhere(
+        name="find the node that is wrong",
+        api="verification.find_mismatch, GraphInfo, verify_aten_graph",
+        torch="2.0-2.8",
+        instead="Done whenever a cell is red at parity: whose fault it is, and the first node "
+        "that differs with the model's line.",
+    ),
+    Elsewhere(
+        name="compare with the captured program",
+        api="verification.verify_onnx_program, VerificationInfo",
+        torch="2.7+",
+        instead="The checks compare with PyTorch itself, not with the capture, which may be wrong.",
+    ),
+    Elsewhere(
+        name="assert in a test",
+        api="testing.assert_onnx_program",
+        torch="2.10+",
+        instead="`exporter gate` in CI: it fails where a cell turned red, or is gone.",
+    ),
+    Elsewhere(
+        name="options of a comparison",
+        api="verification.VerificationOptions, OnnxBackend",
+        torch="2.0-2.8",
+        instead="`tolerance`, `cases`, `devices`.",
+    ),
+    Elsewhere(
+        name="traces that differ by input",
+        api="verification.check_export_model_diff",
+        torch="2.0-2.8",
+        instead="Always: the checks `values`, `axes` and `cases` run other inputs.",
+    ),
+)
+
+AROUND = (
+    Elsewhere(
+        name="graph as text",
+        api="export_to_pretty_string, onnx.helper.printable_graph, verbose=True",
+        torch="1.0-2.8",
+        instead="`exporter show CELL`.",
+    ),
+    Elsewhere(
+        name="log on or off",
+        api="enable_log(), disable_log(), utils.setup_onnx_logging",
+        torch="1.13-2.8",
+        instead="Each opset has its own log, `build/<model>/logs/<opset>.log`; `options.verbose` "
+        "makes it longer.",
+    ),
+    Elsewhere(
+        name="symbolic functions",
+        api="symbolic_helper.parse_args, JitScalarType, GraphContext.op, onnxscript_op",
+        torch="1.0+",
+        instead="As they are, in the file that `symbolic` of `custom_ops` names.",
+    ),
+    Elsewhere(
+        name="end of a registration",
+        api="unregister_custom_op_symbolic",
+        torch="1.7+",
+        instead="Each registration ends with its export.",
+    ),
+    Elsewhere(
+        name="operators that cannot be converted",
+        api="utils.unconvertible_ops",
+        torch="1.10+",
+        instead="`exporter ops MODEL` lists them all, for both exporters; so does a record.",
+    ),
+    Elsewhere(
+        name="exceptions",
+        api="errors.UnsupportedOperatorError, SymbolicValueError, OnnxExporterError, CheckerError",
+        torch="1.10+",
+        instead="A failing model is a record with the stage, the message and the log, never an "
+        "exception. Other models and opsets go on.",
+    ),
+    Elsewhere(
+        name="Caffe2",
+        api="caffe2.python.onnx.backend.prepare",
+        torch="1.0-2.3",
+        instead='A device of `runtime = "backend"` runs it, and whatever has the ONNX backend API.',
+    ),
+    Elsewhere(
+        name="Apex's hook for half precision",
+        api="utils.disable_apex_o2_state_dict_hook",
+        torch="1.10+",
+        instead='`precision = "float16"` casts model and inputs.',
+    ),
+    Elsewhere(
+        name="memory of an export",
+        api='"Understanding TorchDynamo-based ONNX Exporter Memory Usage"',
+        torch="2.6+",
+        instead="One process for each model; `memory` limits it.",
+    ),
+)
+
 SECTION = Section(
     name="Elsewhere",
     text="What is deliberately no key of a manifest, and what stands in its place.",
-    rows=(
-        Elsewhere(
-            name="file name",
-            api="export(model, args, f)",
-            torch="1.0+",
-            instead="Every file is `build/<model>/<opset>.onnx`, written beside and renamed.",
-        ),
-        Elsewhere(
-            name="run the file after the export",
-            api="export(..., verify=True)",
-            torch="2.5+",
-            instead="Always: the checks run the file that ships, on every device of `devices`.",
-        ),
-    ),
+    rows=(*EXPORT, *DYNAMO, *PROGRAM, *VERIFICATION, *AROUND),
 )

@@ -22,6 +22,7 @@ from tests.features import (
     pitfalls,
     types,
     weights,
+    wrapped,
 )
 from tests.features.feature import Elsewhere, Feature, Referred, Row, Section, Standing
 from tests.traps.table import ALL as TRAPS
@@ -31,6 +32,7 @@ PAGE = ROOT / "docs" / "torch-onnx.md"
 
 _ORDER = (
     captures,
+    wrapped,
     calls,
     names,
     types,
