@@ -83,6 +83,8 @@ class Sample(Value):
     """Why PyTorch itself does not run on it; then there are no outputs."""
     scales: Items[float] = ()
     """Largest finite magnitude of each output in PyTorch; 0 for outputs that are not floats."""
+    exact: bool = True
+    """Whether it was run in float64 too, be it in vain."""
 
 
 class TableParts(Value):
@@ -100,8 +102,9 @@ class Reference(Value):
 
     samples: Items[Sample]
     noise: Items[float | None]
-    """For each output, the largest |float32 - float64| over all samples, as a share of the
-    output's scale. None where float64 cannot say (the output is no float, or did not run)."""
+    """For each output, the largest |float32 - float64| over the samples that were run in float64,
+    as a share of the output's scale. None where float64 cannot say (the output is no float, or did
+    not run)."""
     float64: str = ""
     """Why there is no float64 reference; empty where there is one."""
     unstable: str = ""
@@ -111,6 +114,12 @@ class Reference(Value):
     scale, others as a share of the elements; None where PyTorch took no other values."""
     tables: Items[TableParts] = ()
     """Every weight of two dimensions: of a table, samples read a few rows."""
+
+    @property
+    def is_measured_everywhere(self) -> bool:
+        """Whether no sample is left that float64 could say more of."""
+        asked = all(sample.exact or sample.error for sample in self.samples)
+        return asked or all(share is None for share in self.noise)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from decimal import ROUND_CEILING, Decimal
 from exporter.checks.comparison import Array, Comparison, Needed, compare, scale_of
 from exporter.checks.protocol import Subject
 from exporter.checks.samples import DamagedSample, SampleData
-from exporter.checks.tolerance import is_float, is_measured, limit_of
+from exporter.checks.tolerance import is_float, is_measured, limit_of, limit_without_exact
 from exporter.job import Sample
 from exporter.manifest import Output
 from exporter.record import CheckResult, Status
@@ -72,7 +72,8 @@ def _hold(sample: Sample, subject: Subject, session: Session, device: str) -> _O
         problem = f"the runtime gives {len(actual)} outputs, declared {len(names)}"
         return _Outcome(sample=sample, problems=(problem,))
     comparisons = tuple(
-        _compare(value, data, index, subject, device) for index, value in enumerate(actual)
+        _compare(value, data, index, subject, device, is_exact=sample.exact)
+        for index, value in enumerate(actual)
     )
     problems = (
         *_undeclared(subject.spec.outputs, data.outputs, sample.axes),
@@ -94,11 +95,14 @@ def _refusal(sample: Sample) -> str:
 
 
 def _compare(
-    actual: object, data: SampleData, index: int, subject: Subject, device: str
+    actual: object, data: SampleData, index: int, subject: Subject, device: str, *, is_exact: bool
 ) -> Comparison:
     expected, exact = data.outputs[index], data.exact[index]
     if not is_float(expected.dtype.name) or not is_float(subject.spec.outputs[index].dtype):
         return compare(actual, expected, None, expected)
+    if not is_exact and is_measured(subject, index, device):
+        limit = limit_without_exact(subject, index, device, scale_of(expected))
+        return compare(actual, expected, limit, expected)
     usable = exact is not None and exact.shape == expected.shape and scale_of(exact) > 0
     measured = usable and is_measured(subject, index, device)
     against = exact if measured and exact is not None else expected

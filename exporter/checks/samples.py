@@ -82,12 +82,21 @@ def write_sample(
     if len(float64_outputs) not in (0, len(outputs)):
         raise ValueError(f"{len(outputs)} outputs, but {len(float64_outputs)} in float64")
     folder.mkdir(parents=True, exist_ok=True)
-    groups = {"input": inputs, "output": outputs, "float64": float64_outputs}
-    for kind, arrays in groups.items():
-        for index, array in enumerate(arrays):
-            tensor = numpy_helper.from_array(np.asarray(array))
-            data = tensor.SerializeToString(deterministic=True)
-            (folder / f"{kind}_{index}.pb").write_bytes(data)
+    _write(folder, "input", inputs)
+    _write(folder, "output", outputs)
+    write_exact(folder, float64_outputs)
+
+
+def write_exact(folder: Path, float64_outputs: Sequence[Array]) -> None:
+    """Adds the outputs computed in float64 to a sample, in place of what is there."""
+    _write(folder, "float64", float64_outputs)
+
+
+def _write(folder: Path, kind: str, arrays: Sequence[Array]) -> None:
+    for index, array in enumerate(arrays):
+        tensor = numpy_helper.from_array(np.asarray(array))
+        data = tensor.SerializeToString(deterministic=True)
+        (folder / f"{kind}_{index}.pb").write_bytes(data)
 
 
 def read_sample(folder: Path, spec: ModelSpec) -> SampleData:

@@ -32,6 +32,7 @@ from exporter.worker.diagnose.explain import (
     seconds_for,
 )
 from exporter.worker.eager import State
+from exporter.worker.exact import is_worth_float64, measured_everywhere
 from exporter.worker.failure import Failure
 from exporter.worker.fit import require_fit
 from exporter.worker.inputs import Tensors, draw
@@ -57,6 +58,7 @@ class Drive:
         self._folder = JobFolder(Path(job.folder))
         self._shared = Seconds()
         self._memory = SampleMemory()
+        self._whole: Reference | None = None
         self._patience = seconds_for(job.spec, len(job.cells()))
         self._custom = NO_CUSTOM_OPS
 
@@ -181,7 +183,7 @@ class Drive:
             folder=self._folder,
             opset=opset.opset,
             spec=case.spec,
-            reference=reference,
+            reference=self._whole or reference,
             notes=notes,
             memory=self._memory,
             kernels=self._custom.kernels,
@@ -201,7 +203,21 @@ class Drive:
             self._announce(Stage.PARITY, (opset,), only=cell)
             here = replace(subject, spec=self._spec.at(opset.opset, device.name))
             record = prove_on(device, here, structure, common, Seconds(seconds))
+            if is_worth_float64(record, subject.reference):
+                with seconds.of(REFERENCE):
+                    subject = self._measured(case.model, subject)
+                here = replace(subject, spec=here.spec)
+                record = prove_on(device, here, structure, common, Seconds(seconds))
             self._record(explain_red(record, case, here, device, self._patience))
+
+    def _measured(self, model: Model, subject: Subject) -> Subject:
+        """The subject with float64 outputs for every sample, and all later ones of the job too."""
+        self._whole = measured_everywhere(
+            model, self._spec, self._root, self._folder, subject.reference
+        )
+        self._memory = SampleMemory()
+        write_value(self._folder.reference, self._whole)
+        return replace(subject, reference=self._whole, memory=self._memory)
 
     def _fail(self, opset: OpsetJob, failure: Failure, seconds: Seconds) -> None:
         for cell in self._job.cells_of(opset):

@@ -4,12 +4,12 @@ In: the model and its contract. Out: test data sets beside the file, and a `Refe
 
 The same model runs three ways: twice as declared (does it differ from itself?), with each input
 given other values (do the outputs move at all?), and in float64 (how much of the difference is
-float32's own?).
+float32's own?): on a few samples at first, see `exact.py`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -21,6 +21,7 @@ from exporter.manifest import ModelSpec
 from exporter.worker import rounding
 from exporter.worker.arrays import to_numpy
 from exporter.worker.eager import Outputs, State, float64_twin, run, run_declared, run_exactly
+from exporter.worker.exact import first_measured
 from exporter.worker.failure import Failure
 from exporter.worker.inputs import Tensors, draw
 from exporter.worker.sizes import InputSet, input_sets
@@ -36,6 +37,8 @@ class _Run:
     inputs: Tensors
     outputs: Outputs | None
     exact: Outputs | None = None
+    is_measured: bool = False
+    """Whether it was run in float64, be it in vain."""
     error: str = ""
 
 
@@ -51,16 +54,18 @@ def compute_reference(model: Model, spec: ModelSpec, root: Path, folder: JobFold
     inputs = draw(spec, declared, root)
     outputs = run_declared(model, spec, inputs)
     unstable = _instability(model, spec, inputs, outputs, state)
-    twin, no_twin = float64_twin(model)
-    runs = [_Run(declared, inputs, outputs, run_exactly(twin, spec, inputs))]
+    runs = [_Run(declared, inputs, outputs)]
     for chosen in others:
-        attempt = _attempt(model, twin, spec, chosen, draw(spec, chosen, root))
+        attempt = _attempt(model, spec, chosen, draw(spec, chosen, root))
         state.restore()
         if _says_something(attempt, inputs):
             runs.append(attempt)
+    runs, no_twin = _measured(model, spec, runs)
     for index, done in enumerate(runs):
         _write(folder.sample(index), done)
-    noise, why_not = rounding.noise([(r.outputs, r.exact) for r in runs if r.outputs is not None])
+    noise, why_not = rounding.noise(
+        [(r.outputs, r.exact) for r in runs if r.outputs is not None and r.is_measured]
+    )
     moved = [r.outputs for r in runs if r.chosen.kind == "values" and r.outputs is not None]
     elsewhere = [
         r.outputs for r in runs if r.chosen.kind in ("axis", "case") and r.outputs is not None
@@ -92,15 +97,25 @@ def _instability(
     return second if fresh else f"{KEEPS_STATE}: {second}"
 
 
-def _attempt(
-    model: Model, twin: Model | None, spec: ModelSpec, chosen: InputSet, inputs: Tensors
-) -> _Run:
+def _measured(model: Model, spec: ModelSpec, runs: list[_Run]) -> tuple[list[_Run], str]:
+    """The runs, some of them in float64 too; and why the model has no twin in it."""
+    twin, no_twin = float64_twin(model)
+    at = [(place, run.outputs) for place, run in enumerate(runs) if run.outputs is not None]
+    chosen = first_measured([runs[place].inputs for place, _ in at], [outputs for _, outputs in at])
+    runs = list(runs)
+    for place in (at[index][0] for index in chosen):
+        exact = run_exactly(twin, spec, runs[place].inputs)
+        runs[place] = replace(runs[place], exact=exact, is_measured=True)
+    return runs, no_twin
+
+
+def _attempt(model: Model, spec: ModelSpec, chosen: InputSet, inputs: Tensors) -> _Run:
     """PyTorch on one more input set; that it fails there is a finding, not the end."""
     try:
         outputs = run(model, spec, inputs)
     except Failure as failure:
         return _Run(chosen, inputs, None, error=failure.message)
-    return _Run(chosen, inputs, outputs, run_exactly(twin, spec, inputs))
+    return _Run(chosen, inputs, outputs)
 
 
 def _says_something(attempt: _Run, declared: Tensors) -> bool:
@@ -124,6 +139,7 @@ def _sample(index: int, done: _Run) -> Sample:
         axes=dict(done.chosen.sizes),
         error=done.error,
         scales=tuple(rounding.scale(output) for output in done.outputs or ()),
+        exact=done.is_measured,
     )
 
 

@@ -18,6 +18,8 @@ from exporter.manifest import Axis, Case, ModelSpec
 _SEARCH = 10_000
 #: Elements of the largest tensor that a probe of the largest size may make: 256 MB of float32.
 _AFFORDABLE = 1 << 26
+#: Elements of a tensor from which on each row of it costs.
+_LARGE = 1 << 17
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +41,13 @@ def input_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
     axes = [axis for axis in spec.axes if axis.example is not None]
     declared = {axis.name: axis.example for axis in axes if axis.example is not None}
     sets = [InputSet(name="declared", kind="declared", sizes=declared)]
+    is_large = _elements(spec, declared) > _LARGE
     for axis in axes:
-        for size in dict.fromkeys((*probes(axis), *_largest(spec, axis, declared))):
+        found = probes(axis, is_large=is_large)
+        for size in dict.fromkeys((*found, *_largest(spec, axis, declared))):
             sizes = {**declared, axis.name: size}
             sets.append(InputSet(name=f"{axis.name}={size}", kind="axis", sizes=sizes))
-    if len(axes) > 1 and (together := _together(axes, declared)):
+    if len(axes) > 1 and (together := _together(axes, declared, is_large=is_large)):
         name = " ".join(f"{axis}={size}" for axis, size in together.items())
         sets.append(InputSet(name=name, kind="axis", sizes=together))
     for case in spec.cases:
@@ -65,13 +69,17 @@ def input_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
     return tuple(sets)
 
 
-def probes(axis: Axis) -> tuple[int, ...]:
+def probes(axis: Axis, *, is_large: bool = False) -> tuple[int, ...]:
     """Sizes to prove one axis at: a far one, the smallest promised, and those asked for.
 
     A size of 1 is where exporters specialise, and where models are served most often.
+
+    Args:
+        axis: With the size that it is exported at.
+        is_large: Whether tensors are so large that a run takes long: then the far size is nearer.
     """
     example = axis.example or 0
-    wanted = [far(axis, avoid=(example,)), _smallest(axis), *axis.probe]
+    wanted = [far(axis, avoid=(example,), is_large=is_large), _smallest(axis), *axis.probe]
     return tuple(dict.fromkeys(size for size in wanted if size and size != example))
 
 
@@ -84,22 +92,29 @@ def _largest(spec: ModelSpec, axis: Axis, declared: Mapping[str, int]) -> tuple[
     if axis.max is None or axis.example is None:
         return ()
     size = axis.max - axis.max % axis.multiple_of
-    sizes = {**declared, axis.name: size}
-    shapes = [*(item.shape for item in spec.inputs), *(item.shape for item in spec.outputs)]
-    elements = max(prod(sizes.get(d, 1) if isinstance(d, str) else d for d in s) for s in shapes)
+    elements = _elements(spec, {**declared, axis.name: size})
     is_cheap = elements * (size / axis.example) <= _AFFORDABLE
     return (size,) if is_cheap and size != axis.example and axis.allows(size) else ()
 
 
-def far(axis: Axis, *, avoid: Sequence[int]) -> int | None:
+def _elements(spec: ModelSpec, sizes: Mapping[str, int]) -> int:
+    """Of the largest tensor of the contract."""
+    shapes = [*(item.shape for item in spec.inputs), *(item.shape for item in spec.outputs)]
+    return max(prod(sizes.get(d, 1) if isinstance(d, str) else d for d in s) for s in shapes)
+
+
+def far(axis: Axis, *, avoid: Sequence[int], is_large: bool = False) -> int | None:
     """A size well beyond all of `avoid` and coprime to them in units of `multiple_of`.
 
-    Falls back to the best that a narrow range allows; None where it allows no other size.
+    Where tensors are large it is beyond by half. Falls back to the best that a narrow range allows;
+    None where it allows no other size.
     """
     unit = axis.multiple_of
     reach = max(avoid)
     # Twice as far where that is cheap; a quarter where the axis is an image's width.
     target = reach + (reach + 1 if reach <= 32 * unit else reach // 4 + 1)
+    if is_large:
+        target = min(target, reach + reach // 2 + 1)
     upwards = (n * unit for n in count(-(-target // unit)))
     for size in _within(upwards, axis):
         if all(gcd(size // unit, max(other // unit, 1)) == 1 for other in avoid):
@@ -120,11 +135,13 @@ def _smallest(axis: Axis) -> int | None:
     return next(_within((n * axis.multiple_of for n in count(1)), axis), None)
 
 
-def _together(axes: Iterable[Axis], declared: Mapping[str, int]) -> dict[str, int]:
+def _together(
+    axes: Iterable[Axis], declared: Mapping[str, int], *, is_large: bool
+) -> dict[str, int]:
     """Every axis at another size at once, all of them different where their ranges allow it."""
     chosen: dict[str, int] = {}
     for axis in axes:
-        alone = far(axis, avoid=(declared[axis.name],))
+        alone = far(axis, avoid=(declared[axis.name],), is_large=is_large)
         taken = (declared[axis.name], *chosen.values())
         another = _beyond(axis, alone, taken) if alone else None
         chosen[axis.name] = another or alone or declared[axis.name]

@@ -1,0 +1,101 @@
+"""PyTorch in float64: on the cheapest samples first, on all of them where a file is in doubt.
+
+In: a model, its contract and its `Reference`. Out: which samples to begin with; and the `Reference`
+with float64 outputs for the others too, written beside theirs.
+
+Float64 costs many times what float32 does. A sample without it is held against PyTorch's float32
+within a bound that leaves room for PyTorch's own error: what passes that would pass against float64
+(`checks/tolerance.py` shows why), so that only a file which does not is worth the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import torch
+
+from exporter.checks.samples import read_sample, write_exact
+from exporter.job import JobFolder, Reference
+from exporter.manifest import ModelSpec
+from exporter.record import Record, Stage, Status
+from exporter.worker import rounding
+from exporter.worker.arrays import Array, from_numpy, to_numpy
+from exporter.worker.eager import Outputs, float64_twin, run_exactly
+from exporter.worker.inputs import Tensors, draw
+from exporter.worker.sizes import input_sets
+from exporter.worker.source import Model
+
+#: Elements of each output after which the largest error says how large errors are.
+_ENOUGH = 64
+
+
+def first_measured(inputs: Sequence[Tensors], outputs: Sequence[Outputs]) -> list[int]:
+    """The samples to begin with: the smallest, up to enough elements of every float output.
+
+    Args:
+        inputs: Of each sample that PyTorch runs on.
+        outputs: What it put out, in the same order.
+
+    Returns:
+        Their places in that order, rising.
+    """
+    order = sorted(range(len(inputs)), key=lambda index: (_size(inputs[index].values()), index))
+    chosen: list[int] = []
+    for index in order:
+        chosen.append(index)
+        columns = zip(*(outputs[each] for each in chosen), strict=True)
+        if all(_size(column) >= _ENOUGH or not _is_float(column) for column in columns):
+            break
+    return sorted(chosen)
+
+
+def is_worth_float64(record: Record, reference: Reference) -> bool:
+    """Whether a file is red for numbers alone, and not yet held against float64 everywhere."""
+    is_no = record.status is Status.FAIL and record.stage is Stage.PARITY
+    if not is_no or reference.is_measured_everywhere:
+        return False
+    wrong = [result for result in record.checks if result.status is Status.FAIL]
+    excess = [result.metrics.get("of_limit") for result in wrong]
+    # Infinite where kinds or shapes differ; none where a check compares no numbers.
+    return bool(excess) and all(isinstance(one, float) and math.isfinite(one) for one in excess)
+
+
+def measured_everywhere(
+    model: Model, spec: ModelSpec, root: Path, folder: JobFolder, reference: Reference
+) -> Reference:
+    """The reference with float64 outputs for every sample that PyTorch runs on.
+
+    Where a sample does not run in float64, no output has a measured bound, as if it had been run
+    at once.
+    """
+    twin, no_twin = float64_twin(model)
+    sets = {(chosen.kind, chosen.name): chosen for chosen in input_sets(spec)}
+    pairs: list[tuple[Outputs, Outputs | None]] = []
+    for sample in reference.samples:
+        if sample.error:
+            continue
+        path = folder.sample(sample.index)
+        data = read_sample(path, spec)
+        exact = run_exactly(twin, spec, draw(spec, sets[sample.kind, sample.name], root))
+        write_exact(path, [to_numpy(tensor) for tensor in exact or ()])
+        pairs.append((tuple(_tensors(data.outputs, spec)), exact))
+    noise, why_not = rounding.noise(pairs)
+    samples = tuple(sample.model_copy(update={"exact": True}) for sample in reference.samples)
+    return reference.model_copy(
+        update={"samples": samples, "noise": noise, "float64": no_twin or why_not}
+    )
+
+
+def _size(tensors: Iterable[torch.Tensor]) -> int:
+    return sum(tensor.numel() for tensor in tensors)
+
+
+def _is_float(column: Sequence[torch.Tensor]) -> bool:
+    return all(tensor.is_floating_point() or tensor.is_complex() for tensor in column)
+
+
+def _tensors(outputs: Sequence[Array], spec: ModelSpec) -> Iterator[torch.Tensor]:
+    for item, array in zip(spec.outputs, outputs, strict=True):
+        yield from_numpy(array, is_complex=item.dtype.startswith("complex"))

@@ -1,0 +1,97 @@
+"""Float64 on the cheapest samples, and on the others where a file is in doubt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from exporter.checks.samples import read_sample
+from exporter.job import JobFolder, Reference
+from exporter.manifest import Axis, ModelSpec
+from exporter.record import CheckResult, Record, Stage, Status
+from exporter.worker.exact import first_measured, is_worth_float64, measured_everywhere
+from exporter.worker.reference import compute_reference
+from exporter.worker.source import load_model
+from tests.unit.factory import make_record
+from tests.worker.contracts import ROOT, contract, given, put_out
+
+#: 4 -> 3, at a batch of 100.
+WIDE = contract("Affine", axes=(Axis(name="batch", example=100),))
+
+
+def refer(spec: ModelSpec, folder: Path) -> Reference:
+    return compute_reference(load_model(spec, ROOT), spec, ROOT, JobFolder(folder))
+
+
+def sizes(*rows: int) -> tuple[list[dict[str, torch.Tensor]], list[tuple[torch.Tensor, ...]]]:
+    return [{"x": torch.ones(n, 2)} for n in rows], [(torch.ones(n),) for n in rows]
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ((3, 7, 1, 3), [0, 1, 2, 3]),
+        ((100, 7, 1), [0, 1, 2]),
+        ((100, 64, 200), [1]),
+        ((100, 1, 200, 70), [1, 3]),
+    ],
+)
+def test_the_smallest_samples_come_first(rows: tuple[int, ...], expected: list[int]) -> None:
+    assert first_measured(*sizes(*rows)) == expected
+
+
+def test_integers_need_no_measure() -> None:
+    inputs, _ = sizes(100, 1)
+    outputs = [(torch.ones(len(each["x"]), dtype=torch.int64),) for each in inputs]
+    assert first_measured(inputs, outputs) == [1]
+
+
+def test_a_costly_sample_is_not_run_in_float64_at_first(tmp_path: Path) -> None:
+    reference = refer(WIDE, tmp_path)
+    measured = {sample.name: sample.exact for sample in reference.samples}
+    assert measured == {"declared": True, "batch=127": False, "batch=1": True, "other x": False}
+    assert not reference.is_measured_everywhere
+    for sample in reference.samples:
+        found = read_sample(JobFolder(tmp_path).sample(sample.index), WIDE)
+        assert (found.exact[0] is not None) is sample.exact
+
+
+def test_the_rest_is_measured_when_asked_for(tmp_path: Path) -> None:
+    model, folder = load_model(WIDE, ROOT), JobFolder(tmp_path)
+    first = compute_reference(model, WIDE, ROOT, folder)
+    whole = measured_everywhere(model, WIDE, ROOT, folder, first)
+    assert whole.is_measured_everywhere
+    before, after = first.noise[0], whole.noise[0]
+    assert before is not None
+    assert after is not None
+    assert after >= before
+    for sample in whole.samples:
+        found = read_sample(folder.sample(sample.index), WIDE)
+        exact = found.exact[0]
+        assert exact is not None
+        assert abs(exact - found.outputs[0]).max() <= after * sample.scales[0] * 1.000001
+
+
+def test_a_model_without_float64_is_not_asked_again(tmp_path: Path) -> None:
+    spec = contract("Stubborn", outputs=(put_out("y", "batch", 4),), inputs=(given(),))
+    assert refer(spec, tmp_path).is_measured_everywhere
+
+
+def red(*excess: float, status: Status = Status.FAIL) -> Record:
+    checks = [
+        CheckResult(check="axes", status=Status.FAIL, metrics={"of_limit": one}) for one in excess
+    ]
+    record = make_record("net/18/cpu", status, checks=tuple(checks))
+    return record.model_copy(update={"stage": Stage.PARITY})
+
+
+def test_only_wrong_numbers_are_worth_float64(tmp_path: Path) -> None:
+    narrow = refer(WIDE, tmp_path)
+    assert is_worth_float64(red(1.5), narrow)
+    assert not is_worth_float64(red(1.5, float("inf")), narrow), "a shape differs too"
+    assert not is_worth_float64(red(), narrow)
+    assert not is_worth_float64(red(1.5, status=Status.INCONCLUSIVE), narrow)
+    samples = tuple(sample.model_copy(update={"exact": True}) for sample in narrow.samples)
+    assert not is_worth_float64(red(1.5), narrow.model_copy(update={"samples": samples}))
