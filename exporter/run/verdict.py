@@ -18,6 +18,7 @@ from typing import assert_never
 
 from exporter.engine import Ended, Outcome
 from exporter.job import Announcement, Job, JobFolder
+from exporter.memory import beyond, ran_out
 from exporter.record import CellId, Record, Status
 from exporter.untrusted import neutral
 
@@ -101,6 +102,11 @@ def log_tail(job: Job, announcement: Announcement | None) -> str:
 def _dead(outcome: Outcome, cell: CellId) -> Record:
     is_kill = outcome.ended is Ended.SIGNAL and outcome.code == signal.SIGKILL
     status = Status.KILLED if is_kill else Status.CRASH
+    limit = outcome.job.spec.memory
+    # C++ aborts where it finds no memory; without a limit that may be the machine's own fault.
+    if limit is not None and not is_kill and ran_out(log_tail(outcome.job, outcome.at_work)):
+        message = f"{beyond(limit)}: the worker {_how(outcome)} {_when(outcome)}"
+        return _record(outcome, cell, Status.KILLED, message)
     return _record(outcome, cell, status, f"the worker {_how(outcome)} {_when(outcome)}")
 
 

@@ -25,9 +25,11 @@ def main() -> int:
     die_with_parent(os.getppid())
     try:
         from exporter.worker.drive import drive
+        from exporter.worker.limit import limit_memory
     except ImportError as missing:
         sys.stderr.write(f"the worker cannot start: {missing}\n")
         return int(ExitCode.ENVIRONMENT)
+    limit_memory(job.spec)
     drive(job)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -36,6 +36,7 @@ from exporter.worker.exact import is_worth_float64, measured_everywhere
 from exporter.worker.failure import Failure
 from exporter.worker.fit import require_fit
 from exporter.worker.inputs import Tensors, draw
+from exporter.worker.limit import within_memory
 from exporter.worker.packages import loaded_packages
 from exporter.worker.prove import REFERENCE, Common, Seconds, prove_on, prove_structure
 from exporter.worker.reference import compute_reference
@@ -238,7 +239,7 @@ class Drive:
 
     def _record(self, record: Record) -> None:
         names = (*self._spec.data_files, *self._custom.libraries_in(self._root))
-        whole = record.model_copy(
+        whole = within_memory(record, self._spec).model_copy(
             update={
                 "fingerprint": self._job.fingerprint_of(record.cell),
                 "sources": loaded_sources(self._root, since=self._folder.job, data=names),

@@ -46,8 +46,8 @@ def stage_of(stage: Stage) -> Iterator[None]:
         yield
     except Failure:
         raise
-    except MemoryError:
-        raise
+    except MemoryError as error:
+        raise Failure(stage, one_line(error), detail=tail(error), status=Status.KILLED) from error
     except Exception as error:
         raise Failure(stage, one_line(error), detail=tail(error)) from error
 

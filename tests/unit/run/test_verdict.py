@@ -153,3 +153,28 @@ def test_the_tail_of_the_log_is_short_and_fit_to_be_shown(
 
 def test_a_missing_log_says_nothing(tmp_path: Path) -> None:
     assert log_tail(job(tmp_path, SPEC), None) == ""
+
+
+@pytest.mark.parametrize(
+    ("memory", "line", "status"),
+    [
+        (8 << 30, "terminate called after throwing an instance of 'std::bad_alloc'", "killed"),
+        (8 << 30, "what(): a shape of 2, 3", "crash"),
+        (None, "terminate called after throwing an instance of 'std::bad_alloc'", "crash"),
+    ],
+)
+def test_an_abort_for_want_of_memory_counts_as_killed_under_a_limit(
+    tmp_path: Path, memory: int | None, line: str, status: str
+) -> None:
+    limited = job(tmp_path, spec("tiny", memory=memory))
+    log = JobFolder(tmp_path).log(None)
+    log.parent.mkdir()
+    log.write_text(line)
+    ended = outcome(limited, Ended.SIGNAL, signal.SIGABRT, announcement(limited.cells()[:1]))
+    record = settle(ended, {}).settled["tiny/17/cpu"]
+    assert record.status == status
+    if status == "killed":
+        assert record.message == (
+            "needs more than the 8GiB that `memory` allows: the worker died of SIGABRT "
+            "while at convert"
+        )

@@ -81,6 +81,7 @@ def test_a_failure_keeps_its_own_stage() -> None:
     assert caught.value.stage is Stage.SOURCE
 
 
-def test_the_end_of_memory_is_no_failure_of_the_model() -> None:
-    with pytest.raises(MemoryError), stage_of(Stage.CONVERT):
+def test_memory_that_ran_out_is_told_apart() -> None:
+    with pytest.raises(Failure) as caught, stage_of(Stage.CONVERT):
         raise MemoryError
+    assert (caught.value.status, caught.value.message) == (Status.KILLED, "MemoryError")

@@ -1,0 +1,34 @@
+"""Amounts of memory, and how running out of it shows.
+
+In: text that PyTorch, ONNX Runtime, Python or C++ left behind. Out: whether an allocation failed.
+"""
+
+from __future__ import annotations
+
+import re
+
+#: Python's, PyTorch's, the C library's, C++'s and ONNX Runtime's own words for it.
+_FAILED = re.compile(
+    r"MemoryError|(can't|cannot|failed to|unable to) allocate (memory|\S+ (.i)?b)|not enough memory"
+    r"|(bad|std::bad_)[ _]?alloc|out of memory",
+    re.IGNORECASE,
+)
+_UNITS = (("GiB", 1 << 30), ("GB", 10**9), ("MiB", 1 << 20), ("MB", 10**6))
+
+
+def ran_out(text: str) -> bool:
+    """Whether somebody says in `text` that an allocation failed."""
+    return _FAILED.search(text) is not None
+
+
+def size_text(size: int) -> str:
+    """Bytes as the manifest writes them: `8GiB`, `500MB`; rounded where none of them fits."""
+    for unit, of in _UNITS:
+        if size % of == 0:
+            return f"{size // of}{unit}"
+    return f"{size / (1 << 20):.0f}MiB"
+
+
+def beyond(limit: int) -> str:
+    """What is said of a job that needs more than its limit."""
+    return f"needs more than the {size_text(limit)} that `memory` allows"

@@ -1,0 +1,39 @@
+"""The limit on what a job may take, and the cells that need more.
+
+In: a contract, and records as they were found. Out: the limit set on this process; records whose
+failure is that memory ran out, as `killed`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from exporter.manifest import ModelSpec
+from exporter.memory import beyond, ran_out
+from exporter.record import Record, Status
+
+
+def limit_memory(spec: ModelSpec) -> None:
+    """Limits the address space of this process to what it has now and `spec.memory`.
+
+    Set when torch is loaded: its libraries alone reserve gigabytes. Where the model is on a GPU
+    there is no limit, since the driver reserves address space for all of the machine's memory.
+    """
+    if spec.memory is None or sys.platform != "linux" or spec.export_device != "cpu":
+        return
+    import resource
+
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    wanted = pages * resource.getpagesize() + spec.memory
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (allowed, hard))
+
+
+def within_memory(record: Record, spec: ModelSpec) -> Record:
+    """The record as it is, or `killed` where what went wrong is that memory ran out."""
+    if spec.memory is None or not record.status.is_red or not ran_out(record.message):
+        return record
+    message = f"{beyond(spec.memory)}: {record.message}"
+    return record.model_copy(update={"status": Status.KILLED, "message": message})

@@ -1,0 +1,39 @@
+"""A model that takes memory without end ends as `killed`, and the next one is not touched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from exporter.record import read_run
+from tests.integration.project import exporter, make_project
+
+GREEDY = """
+
+class Greedy(Good):
+    def forward(self, x):
+        if torch.onnx.is_in_onnx_export():
+            kept = []
+            while True:
+                kept.append(torch.ones(10_000_000))
+        return super().forward(x)
+
+
+class Builds(Good):
+    def __init__(self):
+        super().__init__()
+        self.kept = [bytearray(10_000_000) for _ in range(1_000_000)]
+"""
+
+
+def test_a_limit_ends_what_needs_more_and_nothing_else(tmp_path: Path) -> None:
+    root = make_project(tmp_path, builds="Builds", good="Good", greedy="Greedy")
+    (root / "pyproject.toml").write_text('[tool.exporter]\nmemory = "900MB"\n')
+    source = root / "manifests/models.py"
+    source.write_text(source.read_text() + GREEDY)
+    command = exporter(root, "export", "--opset", "17")
+    assert command.returncode == 1, command.stdout + command.stderr
+    cells = read_run(root / "build/results.json").by_cell()
+    assert cells["good/17/cpu"].status == "pass", cells["good/17/cpu"].message
+    for name, stage in (("builds/17/cpu", "source"), ("greedy/17/cpu", "convert")):
+        assert (cells[name].status, cells[name].stage) == ("killed", stage), cells[name].message
+        assert cells[name].message.startswith("needs more than the 900MB that `memory` allows: ")

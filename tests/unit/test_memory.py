@@ -1,0 +1,39 @@
+"""Amounts of memory, and how running out of it shows."""
+
+from __future__ import annotations
+
+import pytest
+
+from exporter.memory import beyond, ran_out, size_text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "MemoryError",
+        "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 8.00 GiB for an array",
+        "DefaultCPUAllocator: can't allocate memory: you tried to allocate 400 bytes",
+        "OSError: [Errno 12] Cannot allocate memory",
+        "terminate called after throwing an instance of 'std::bad_alloc'",
+        "Failed to allocate memory for requested buffer of size 1024",
+        "bad allocation",
+    ],
+)
+def test_what_says_that_memory_ran_out(text: str) -> None:
+    assert ran_out(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "memory format channels_last", "a bad location", "KeyError: 'memory'"]
+)
+def test_what_does_not(text: str) -> None:
+    assert not ran_out(text)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(8 << 30, "8GiB"), (500 * 10**6, "500MB"), (3 << 29, "1536MiB"), (1234567890, "1177MiB")],
+)
+def test_sizes_are_written_as_in_the_manifest(size: int, text: str) -> None:
+    assert size_text(size) == text
+    assert text in beyond(size)
