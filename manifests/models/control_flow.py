@@ -1,5 +1,6 @@
-"""Code that tracing cannot see through: a loop over an input, and a write in place."""
+"""Code that tracing cannot see through: loops, branches, lists, and a write in place."""
 
+import torch
 from torch import Tensor, nn
 
 
@@ -41,3 +42,71 @@ class EllipsisAssignment(IndexedAssignment):
         written = data.clone()
         written[..., index] = new_data
         return written
+
+
+class Gate(nn.Module):
+    """Scales what is positive as a whole, and shifts what is not: a branch by `torch.cond`.
+
+    Shapes: x `[batch, 4]` -> `[batch, 4]`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Take the branch that the sum chooses, then the layer."""
+        gated: Tensor = torch.cond(x.sum() > 0, _scaled, _shifted, (x,))
+        return gated + torch.tanh(self.linear(x))
+
+
+def _scaled(x: Tensor) -> Tensor:
+    return x * 2
+
+
+def _shifted(x: Tensor) -> Tensor:
+    return x - 1
+
+
+@torch.jit.script
+def relax(x: Tensor, target: Tensor, steps: Tensor) -> Tensor:
+    """Goes half of the way to `target`, `steps` times.
+
+    Shapes: x and target `[batch, 4]`, steps `[]` of integers -> `[batch, 4]`.
+    """
+    for _ in range(int(steps)):
+        x = x + (target - x) * 0.5
+    return x
+
+
+class Refined(nn.Module):
+    """Traced layers around a scripted loop.
+
+    Shapes: x `[batch, 4]`, steps `[]` of integers -> `[batch, 4]`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.last = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor, steps: Tensor) -> Tensor:
+        """Refine what the first layer gives, then apply the last."""
+        refined: Tensor = self.last(relax(self.first(x), x, steps))
+        return refined
+
+
+class Collected(nn.Module):
+    """A list with one more part for each step, joined at its end.
+
+    After the example of the torch.onnx documentation that builds a list in a loop.
+
+    Shapes: x `[batch, 4]`, steps `[]` of integers -> `[batch * (steps + 1), 4]`.
+    """
+
+    def forward(self, x: Tensor, steps: Tensor) -> Tensor:
+        """Append a part for each step."""
+        parts = [x]
+        for step in range(int(steps)):
+            parts.append(x * 0.5 + step)  # noqa: PERF401 - TorchScript keeps this loop
+        return torch.cat(parts, dim=0)
