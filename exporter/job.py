@@ -97,6 +97,20 @@ class TableParts(Value):
     """In the order of the rows; empty for a part of nothing but zeros."""
 
 
+class NamedWeight(Value):
+    """A weight that the manifest names, as PyTorch has it."""
+
+    name: str
+    """In the file."""
+    source: str
+    """In the model: `features.0.weight`."""
+    dtype: str
+    """By PyTorch's name: `float32`."""
+    shape: Items[int]
+    sha256: str
+    """Of its values, row by row."""
+
+
 class Reference(Value):
     """What PyTorch says: the samples, and how exact its own float32 is."""
 
@@ -114,6 +128,8 @@ class Reference(Value):
     scale, others as a share of the elements; None where PyTorch took no other values."""
     tables: Items[TableParts] = ()
     """Every weight of two dimensions: of a table, samples read a few rows."""
+    weights: Items[NamedWeight] = ()
+    """The weights that the manifest names."""
 
     @property
     def is_measured_everywhere(self) -> bool:

@@ -14,6 +14,9 @@ from pydantic import Field, ValidationError
 from exporter.errors import ExitCode, ExporterError
 from exporter.values import Items, Value
 
+#: How notes begin that are warnings of the TorchScript tracer.
+TRACER = "tracer warning: "
+
 
 class Status(StrEnum):
     """What became of a cell or of a check. Only `pass` and `xfail` are green."""

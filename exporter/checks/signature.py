@@ -12,6 +12,7 @@ from typing import Literal
 from onnx import ModelProto, TensorShapeProto, ValueInfoProto
 
 from exporter.checks.graph import functions_of, needed_names
+from exporter.checks.parameters import weight_problems
 from exporter.checks.protocol import Subject
 from exporter.checks.structure import hold_structure
 from exporter.manifest import Dim, Input, Output
@@ -44,6 +45,7 @@ def _find(subject: Subject, model: ModelProto) -> Iterator[str]:
         if item.name in declared and item.name not in needed:
             yield f"the graph ignores input '{item.name}'"
     yield from _values("output", list(graph.output), spec.outputs)
+    yield from weight_problems(subject, model)
 
 
 def _listed_initializers(

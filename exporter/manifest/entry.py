@@ -24,6 +24,7 @@ from exporter.manifest.fields import (
     Timeout,
 )
 from exporter.manifest.override_table import OverrideTable
+from exporter.manifest.parameter_field import ParametersField
 from exporter.manifest.spec import CaptureName, Mode, Precision
 from exporter.manifest.tables import (
     AxisTable,
@@ -116,6 +117,10 @@ class Settings(Table):
     dynamic_axes: dict[str, DynamicAxes] = Field(default_factory=dict)
     """As torch.onnx takes it, where `shape` holds only sizes: `image = [0, 2]` (names are
     generated), `image = { 0 = "batch" }`, or one for some and the other for others."""
+    parameters: ParametersField | None = None
+    """What the file calls the weights: `"learned_{}"` numbers the parameters from 0 in the order of
+    `named_parameters`, a list names each of them, and a table names those that its globs mean,
+    buffers too: `{ "features.*.weight" = "kernel_{}" }`. Without it: their names in the model."""
     constants: Items[ConstantTable] = ()
     """Fixed arguments of the call."""
     cases: Items[CaseTable] = ()

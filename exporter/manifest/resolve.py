@@ -19,6 +19,7 @@ from exporter.manifest.exporters import check_exporter, resolved_options
 from exporter.manifest.fills import resolved_fill
 from exporter.manifest.layers import Effective
 from exporter.manifest.overrides import resolved_overrides
+from exporter.manifest.parameters import resolved_parameters
 from exporter.manifest.places import resolved_places
 from exporter.manifest.references import References
 from exporter.manifest.saved import check_saved_source, resolved_weights
@@ -67,6 +68,8 @@ def resolved(model: Effective, around: Surroundings) -> ModelSpec | None:
         parts["skip"] = resolved_skips(model)
     if model.has("overrides"):
         parts["overrides"] = resolved_overrides(model, around.devices)
+    if model.has("parameters"):
+        parts["parameters"] = resolved_parameters(model)
     if model.has("tolerance"):
         parts["tolerance"] = resolved_tolerance(
             model, ("tolerance",), settings.tolerance, around.devices

@@ -47,6 +47,18 @@ class Axis(Value):
         inside = self.min <= size and (self.max is None or size <= self.max)
         return inside and size % self.multiple_of == 0
 
+    @property
+    def factors(self) -> tuple[int, int | None] | None:
+        """The least and the greatest number of times that `multiple_of` fits into a size.
+
+        None where every size is a multiple, and where the example is the multiple itself: captured
+        at a factor of 1, a dimension would be taken for a constant.
+        """
+        step = self.multiple_of
+        if step == 1 or self.example is None or self.example < 2 * step:
+            return None
+        return -(-self.min // step), None if self.max is None else self.max // step
+
 
 class Fill(Value):
     """How an input gets its values. Only the fields of its kind are set."""
@@ -168,6 +180,17 @@ class CustomOp(Value):
         return not (self.symbolic or self.onnxscript or self.translation)
 
 
+class ParameterNames(Value):
+    """What the file calls the weights: one of the three is set."""
+
+    numbered: str = ""
+    """For all parameters in their order, `{}` being the number from 0."""
+    listed: Items[str] = ()
+    """One for each parameter, in their order."""
+    patterns: dict[str, str] = Field(default_factory=dict)
+    """By a glob over the names in `state_dict`; `{}` is the number among those that it means."""
+
+
 class Condition(Value):
     """Which cells of the model are meant."""
 
@@ -265,6 +288,8 @@ class ModelSpec(Value):
     outputs: Items[Output]
     axes: Items[Axis] = ()
     """Every axis name of the inputs and outputs, in order of first appearance."""
+    parameters: ParameterNames | None = None
+    """None: weights keep the names that they have in the model."""
     constants: Items[Constant] = ()
     cases: Items[Case] = ()
     tolerance: Tolerance = Tolerance()

@@ -118,6 +118,7 @@ def _settings(spec: ModelSpec) -> Iterable[Setting]:
         "seed": str(spec.seed) if spec.seed else "",
         "init": _table(spec.init),
         "constants": _table({constant.at: constant.value for constant in spec.constants}),
+        "parameters": _parameters(spec),
         "options": _table(spec.options),
     }
     for name, value in literal.items():
@@ -125,6 +126,13 @@ def _settings(spec: ModelSpec) -> Iterable[Setting]:
             yield Setting(name=name, value=value, is_literal=True)
     for override in spec.overrides:
         yield Setting(name=f"override: {_cells(override)}", value=_overridden(override))
+
+
+def _parameters(spec: ModelSpec) -> str:
+    names = spec.parameters
+    if names is None:
+        return ""
+    return names.numbered or ", ".join(names.listed) or _table(names.patterns)
 
 
 def _cells(override: Override) -> str:

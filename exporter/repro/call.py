@@ -117,10 +117,15 @@ def _leaves(node: _Tree | str) -> list[str]:
 
 def _hints(item: Input, spec: ModelSpec) -> str:
     named = {index: dim for index, dim in enumerate(item.shape) if isinstance(dim, str)}
-    return "{" + ", ".join(f"{i}: {_hint(spec.axis(dim))}" for i, dim in named.items()) + "}"
+    numbers = {axis.name: number for number, axis in enumerate(spec.axes)}
+    hints = (f"{i}: {_hint(spec.axis(dim), numbers[dim])}" for i, dim in named.items())
+    return "{" + ", ".join(hints) + "}"
 
 
-def _hint(axis: Axis) -> str:
+def _hint(axis: Axis, number: int) -> str:
+    if axis.factors is not None:
+        least, most = axis.factors
+        return f"{axis.multiple_of} * Dim('_factor{number}', min={least}, max={most})"
     limits: Mapping[str, int | None] = {
         "min": axis.min if axis.min > 1 else None,
         "max": axis.max,

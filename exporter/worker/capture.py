@@ -68,6 +68,11 @@ def _hints(item: Input, spec: ModelSpec) -> dict[int, Any]:
 
 def _hint(spec: ModelSpec, name: str) -> Any:
     axis = spec.axis(name)
+    if axis.factors is not None:
+        # Only a derived dimension promises that what is left over is nothing.
+        least, most = axis.factors
+        number = [each.name for each in spec.axes].index(name)
+        return axis.multiple_of * Dim(f"_factor{number}", min=least, max=most)
     if axis.min <= 1 and axis.max is None:
         return Dim.DYNAMIC
     return Dim.DYNAMIC(min=axis.min if axis.min > 1 else None, max=axis.max)

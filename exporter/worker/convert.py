@@ -6,28 +6,25 @@ In: the model, its capture and an opset. Out: an `onnx_ir.Model` as the exporter
 from __future__ import annotations
 
 import inspect
-import sys
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
 import torch
-from torch.jit._trace import TracerWarning
 from torch.utils import _pytree as pytree
 
 from exporter.manifest import ModelSpec
 from exporter.record import Stage
 from exporter.worker.custom_ops import NO_CUSTOM_OPS, CustomOps
-from exporter.worker.failure import Failure, line_of, stage_of
+from exporter.worker.failure import Failure, stage_of
 from exporter.worker.inputs import Call, Tensors, call_of, tensor_call
 from exporter.worker.naming import state_output_sizes
 from exporter.worker.positional import Positional, needs_wrapping, unwrap_names
 from exporter.worker.program import leaf_order, program_of
 from exporter.worker.source import Model
 from exporter.worker.torch_internals import Decompositions
+from exporter.worker.tracer import tracer_warnings
 
 _DYNAMO_OPTIONS = ("optimize", "verbose", "report", "profile", "dump_exported_program")
 _TORCHSCRIPT_OPTIONS = (
@@ -132,7 +129,7 @@ def convert_module(
         call = tensor_call(spec, inputs)
         names = _names_in_call_order(spec, model)
     scratch.parent.mkdir(parents=True, exist_ok=True)
-    with stage_of(Stage.CONVERT), custom.registered(opset), _tracer_warnings() as notes:
+    with stage_of(Stage.CONVERT), custom.registered(opset), tracer_warnings(Path()) as notes:
         if _has_compiled_parts(model):
             # The tracer of torch.onnx refuses them; that of torch.jit keeps their control flow.
             trace: Callable[..., Any] = torch.jit.trace  # torch gives it no types
@@ -152,7 +149,7 @@ def convert_module(
         )
         graph = ir.load(scratch)
     unwrap_names(graph)
-    return graph, (*dict.fromkeys(notes), *state_output_sizes(graph, spec))
+    return graph, (*notes, *state_output_sizes(graph, spec))
 
 
 def _refuse_program(model: Model, spec: ModelSpec) -> None:
@@ -237,24 +234,3 @@ def _bound(model: torch.nn.Module, call: Call) -> Mapping[str, Any]:
         return dict(inspect.signature(model.forward).bind(*call.args, **call.kwargs).arguments)
     except (TypeError, ValueError):  # no readable signature: the order of the call it is
         return {"args": call.args, "kwargs": call.kwargs}
-
-
-@contextmanager
-def _tracer_warnings() -> Iterator[list[str]]:
-    """Collects what the tracer says of values that it bakes in, with the model's source line."""
-    notes: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("default")
-        warnings.simplefilter("always", TracerWarning)
-        try:
-            yield notes
-        finally:
-            for item in caught:
-                if issubclass(item.category, TracerWarning):
-                    first = str(item.message).strip().splitlines()[0]
-                    where = f"{Path(item.filename).name}:{item.lineno}"
-                    notes.append(line_of(f"{where}: {first}"))
-                # Everything stays in the cell's log, tracer warnings too.
-                sys.stderr.write(
-                    warnings.formatwarning(item.message, item.category, item.filename, item.lineno)
-                )

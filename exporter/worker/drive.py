@@ -20,6 +20,7 @@ from exporter.fingerprint import tool_versions
 from exporter.job import Announcement, Job, JobFolder, OpsetJob, Reference, write_value
 from exporter.record import CellId, Record, Stage
 from exporter.worker.artifact import write_artifact
+from exporter.worker.artifacts import kept_artifacts
 from exporter.worker.capture import capture_program
 from exporter.worker.closure import loaded_sources
 from exporter.worker.console import log_to
@@ -38,6 +39,7 @@ from exporter.worker.fit import require_fit
 from exporter.worker.inputs import Tensors, draw
 from exporter.worker.limit import within_memory
 from exporter.worker.packages import loaded_packages
+from exporter.worker.parameters import named_weights, rename_weights, weight_names
 from exporter.worker.prove import REFERENCE, Common, Seconds, prove_on, prove_structure
 from exporter.worker.reference import compute_reference
 from exporter.worker.sizes import input_sets
@@ -58,6 +60,7 @@ class Drive:
         self._root = Path(job.root)
         self._folder = JobFolder(Path(job.folder))
         self._shared = Seconds()
+        self._names: dict[str, str] = {}
         self._memory = SampleMemory()
         self._whole: Reference | None = None
         self._patience = seconds_for(job.spec, len(job.cells()))
@@ -72,8 +75,11 @@ class Drive:
                 model = load_model(self._spec, self._root)
                 require_fit(model, self._spec)
                 self._custom = load_custom_ops(self._spec, self._root)
+                self._names = weight_names(model, self._spec)
             with self._shared.of(REFERENCE):
                 reference = compute_reference(model, self._spec, self._root, self._folder)
+                weights = named_weights(model, self._names)
+                reference = reference.model_copy(update={"weights": weights})
                 write_value(self._folder.reference, reference)
                 inputs = draw(self._spec, input_sets(self._spec)[0], self._root)
         except Failure as failure:
@@ -146,6 +152,7 @@ class Drive:
                         program, case.spec, opset.opset, artifacts, kept, self._custom
                     )
                     self._write(graph, opset)
+                    notes.extend(kept_artifacts(artifacts, self._folder.path))
             except Failure as failure:
                 self._fail(opset, explain_failure(failure, case, self._patience), seconds)
             else:
@@ -162,6 +169,7 @@ class Drive:
             "route": f"{opset.route.exporter} {opset.route.capture}",
             **{name: tools[name] for name in ("torch", "onnx", "onnxscript", "exporter")},
         }
+        rename_weights(graph, self._names)
         spec = self._spec.at(opset.opset)
         write_artifact(graph, spec, opset.opset, self._folder, provenance)
 

@@ -6,9 +6,14 @@ and annotations change, never what the graph computes.
 
 from __future__ import annotations
 
+import re
+
 import onnx_ir as ir
 
 from exporter.manifest import ModelSpec
+
+#: A dimension that is a multiple of a symbol, as torch.export writes it.
+_FACTORED = re.compile(r"(\d+)\*(\w+)")
 
 
 def order_inputs(model: ir.Model, spec: ModelSpec) -> None:
@@ -29,6 +34,7 @@ def name_axes(model: ir.Model, spec: ModelSpec) -> None:
     one, and the signature check says so. An axis that only an output has is named in place.
     """
     names: dict[str, str] = {}
+    parts: dict[str, str] = {}
     inputs = {item.name: item for item in spec.inputs}
     for value in model.graph.inputs:
         item = inputs.get(str(value.name))
@@ -37,6 +43,11 @@ def name_axes(model: ir.Model, spec: ModelSpec) -> None:
         for dim, wanted in zip(value.shape, item.file_shape, strict=True):
             if isinstance(dim, ir.SymbolicDim) and dim.value and isinstance(wanted, str):
                 names.setdefault(dim.value, wanted)
+                if factored := _FACTORED.fullmatch(dim.value):
+                    # `8*s62` is the axis: what is left of `s62` elsewhere is a part of it.
+                    step, symbol = factored.groups()
+                    parts.setdefault(symbol, f"({wanted}//{step})")
+    names = {**parts, **names}
     if any(symbol != name for symbol, name in names.items()):
         _rename_symbols(model, names)
     _name_output_axes(model, spec, {*names.values()})

@@ -224,3 +224,61 @@ class Turned(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         return (z * self.turn).conj()
+
+
+class Layers(nn.Module):
+    """Two layers, four parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 3)
+        self.second = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(torch.relu(self.first(x)))
+
+
+class Convolved(nn.Module):
+    """A convolution and a BatchNorm that exporters fold into it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+        self.norm = nn.BatchNorm2d(4)
+        self.norm.running_var.fill_(4.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.conv(x))
+
+
+class Tied(nn.Module):
+    """Two layers that share their weight and have each a bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.second = nn.Linear(4, 4)
+        self.second.weight = self.first.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(torch.relu(self.first(x)))
+
+
+class Patches(nn.Module):
+    """Cuts a width that has to be a multiple of 8 into patches of 8."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        if x.shape[1] % 8:
+            raise ValueError("the width is no multiple of 8")
+        patches = x.reshape(x.shape[0], x.shape[1] // 8, 8)
+        return x * 2, patches.sum(-1)
+
+
+class Branching(nn.Module):
+    """Decides twice on a value, and calls a part of torch that bakes a size in."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(2):
+            if x.sum() > 0:
+                x = x * 2
+        return x

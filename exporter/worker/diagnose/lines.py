@@ -6,8 +6,9 @@ In: stack traces as torch keeps them. Out: `models/vision.py:31`, or nothing.
 from __future__ import annotations
 
 import re
-import sysconfig
 from pathlib import Path
+
+from exporter.worker.project_files import in_project
 
 #: `File "/x/models.py", line 8, in forward`, outermost first: dynamo's metadata.
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
@@ -29,18 +30,6 @@ def line_of_trace(trace: str, root: Path) -> str:
     else:
         frames = _RANGE.findall(trace) or _SCRIPTED.findall(trace)
     for file, line in frames:
-        if place := _in_project(Path(file), root):
+        if place := in_project(Path(file), root):
             return f"{place}:{line}"
     return ""
-
-
-def _in_project(file: Path, root: Path) -> str:
-    path, root = file.resolve(), root.resolve()
-    own = Path(__file__).resolve().parents[2]
-    foreign = [
-        own,
-        *(Path(sysconfig.get_path(key)).resolve() for key in ("purelib", "platlib", "stdlib")),
-    ]
-    if not path.is_relative_to(root) or any(path.is_relative_to(folder) for folder in foreign):
-        return ""
-    return path.relative_to(root).as_posix()

@@ -1,0 +1,34 @@
+"""How `parameters` is written: names of the weights in the file.
+
+In: what tomli read. Out: the type of the field in `entry.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, Tag
+
+from exporter.manifest.fields import Line, Name, by_form
+from exporter.manifest.wording import expected
+from exporter.values import Items
+
+#: Where the number of a weight goes in its name.
+NUMBER = "{}"
+
+
+def _numbered(value: str) -> str:
+    if NUMBER not in value:
+        raise expected(f'a name with "{NUMBER}" for the number, such as "learned_{NUMBER}"', value)
+    return value
+
+
+_Numbered = Annotated[Name, AfterValidator(_numbered)]
+_Names = Annotated[Items[Name], Field(min_length=1)]
+_Patterns = Annotated[dict[Line, Name], Field(min_length=1)]
+ParametersField = Annotated[
+    Annotated[_Numbered, Tag("<text>")]
+    | Annotated[_Names, Tag("<list>")]
+    | Annotated[_Patterns, Tag("<table>")],
+    by_form("expected a name with a number, a list of names or a table of names"),
+]

@@ -1,0 +1,43 @@
+"""`parameters` as written in, what the worker names weights by out.
+
+Which weights there are is known once the model is built: the rest of the rules is the worker's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from exporter.manifest.layers import Effective
+from exporter.manifest.spec import ParameterNames
+from exporter.manifest.wording import KeyPath, key_text, quoted
+
+
+def resolved_parameters(model: Effective) -> ParameterNames | None:
+    """The names of weights; None where they keep those that they have in the model."""
+    match model.settings.parameters:
+        case None:
+            return None
+        case str() as numbered:
+            return ParameterNames(numbered=numbered)
+        case tuple() as names:
+            _refuse_taken(model, names)
+            return ParameterNames(listed=names)
+        case dict() as patterns:
+            return ParameterNames(patterns=patterns)
+
+
+def _refuse_taken(model: Effective, names: tuple[str, ...]) -> None:
+    """A name means one value of the graph."""
+    taken: dict[str, KeyPath] = dict(_signature(model)) if model.has("inputs", "outputs") else {}
+    for index, name in enumerate(names):
+        if owner := taken.get(name):
+            message = f"{quoted(name)} is the name of {key_text(owner)} already"
+            model.refuse(("parameters", index), message)
+        taken.setdefault(name, ("parameters", index))
+
+
+def _signature(model: Effective) -> Iterator[tuple[str, KeyPath]]:
+    for index, given in enumerate(model.settings.inputs):
+        yield given.name, ("inputs", index)
+    for index, put_out in enumerate(model.settings.outputs):
+        yield put_out.name, ("outputs", index)

@@ -1,0 +1,81 @@
+"""Weights under their names: what is told of those that are not there."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, parser
+
+from exporter.checks.signature import check_signature
+from exporter.job import NamedWeight
+from exporter.record import Status
+from tests.unit.checks.subjects import DOUBLE, contract, make_reference, make_subject
+
+
+def weight(**fields: Any) -> NamedWeight:
+    values = np.array([2.0], np.float32)
+    defaults: dict[str, Any] = {
+        "name": "two",
+        "source": "scale.weight",
+        "dtype": "float32",
+        "shape": (1,),
+        "sha256": hashlib.sha256(values.tobytes()).hexdigest(),
+    }
+    return NamedWeight(**{**defaults, **fields})
+
+
+def said(folder: Path, named: NamedWeight, model: onnx.ModelProto | str = DOUBLE) -> str:
+    result = check_signature(
+        make_subject(folder, model, reference=make_reference(weights=(named,)))
+    )
+    assert (result.status is Status.PASS) is not bool(result.message)
+    return result.message
+
+
+def test_a_weight_with_its_name_and_values_passes(tmp_path: Path) -> None:
+    assert said(tmp_path, weight()) == ""
+
+
+def test_another_name_shape_type_and_value_are_told(tmp_path: Path) -> None:
+    found = said(tmp_path, weight(name="learned_0"))
+    assert found == "no weight is called 'learned_0' (scale.weight): it is called 'two'"
+    found = said(tmp_path, weight(name="learned_0", sha256="0" * 64))
+    assert "the exporter made another one of it" in found
+    found = said(tmp_path, weight(shape=(1, 1), dtype="float16"))
+    assert found == (
+        "the weight 'two' is not scale.weight: it is float32 [1], and not float16 [1, 1]"
+    )
+    found = said(tmp_path, weight(sha256="0" * 64))
+    assert found == "the weight 'two' is not scale.weight: it has other values"
+
+
+def test_weights_beside_the_file_are_read(tmp_path: Path) -> None:
+    model = parser.parse_model(DOUBLE)
+    tensor = model.graph.initializer[0]
+    content = np.array([2.0], np.float32).tobytes()
+    (tmp_path / "w.data").write_bytes(content)
+    tensor.ClearField("float_data")
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", "w.data"), ("offset", "0"), ("length", "4")):
+        tensor.external_data.add(key=key, value=value)
+    assert said(tmp_path, weight(), model) == ""
+    (tmp_path / "w.data").unlink()
+    assert "it has other values" in said(tmp_path, weight(), model)
+
+
+def test_without_stored_weights_the_inputs_bear_the_names(tmp_path: Path) -> None:
+    text = DOUBLE.replace("x)", "x, float[1] two)").replace("<float[1] two = {2.0}> ", "")
+    subject = make_subject(
+        tmp_path,
+        text,
+        spec=contract(options={"export_params": False}),
+        reference=make_reference(weights=(weight(), weight(name="other"))),
+    )
+    message = check_signature(subject).message
+    assert "'two' (scale.weight)" not in message
+    assert "no weight is called 'other' (scale.weight)" in message

@@ -1,0 +1,174 @@
+"""Weights under the names of the manifest, in the files of both exporters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from exporter.checks.protocol import Subject
+from exporter.checks.signature import check_signature
+from exporter.job import JobFolder, Reference
+from exporter.manifest import ModelSpec, ParameterNames
+from exporter.record import Stage, Status
+from exporter.worker.artifact import write_artifact
+from exporter.worker.capture import capture_program
+from exporter.worker.convert import convert_module, convert_program
+from exporter.worker.failure import Failure
+from exporter.worker.inputs import draw
+from exporter.worker.parameters import named_weights, rename_weights, weight_names
+from exporter.worker.sizes import input_sets
+from exporter.worker.source import load_model
+from exporter.worker.torch_internals import Decompositions
+from tests.worker.contracts import ROOT, contract, given, put_out
+
+BOTH = pytest.mark.parametrize(("opset", "dynamo"), [(13, False), (18, True)])
+
+
+def export(spec: ModelSpec, folder: Path, opset: int, *, dynamo: bool) -> Subject:
+    """The file with its weights renamed, as the worker writes it."""
+    model = load_model(spec, ROOT)
+    names = weight_names(model, spec)
+    inputs = draw(spec, input_sets(spec)[0], ROOT)
+    if dynamo:
+        program = capture_program(model, spec, inputs, strict=False)
+        graph = convert_program(program, spec, opset, folder, Decompositions())
+    else:
+        graph, _ = convert_module(model, spec, inputs, opset, folder / ".scratch" / "a.onnx")
+    rename_weights(graph, names)
+    write_artifact(graph, spec, opset, JobFolder(folder), {})
+    weights = named_weights(model, names)
+    reference = Reference(samples=(), noise=(), spread=(), weights=weights)
+    return Subject(folder=JobFolder(folder), opset=opset, spec=spec, reference=reference)
+
+
+def stored(subject: Subject) -> dict[str, np.ndarray]:
+    model = onnx.load(subject.path)
+    onnx.checker.check_model(model)
+    return {item.name: numpy_helper.to_array(item) for item in model.graph.initializer}
+
+
+def two_layers(**names: object) -> ModelSpec:
+    return contract("Layers", parameters=ParameterNames.model_validate(names))
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ({"numbered": "learned_{}"}, ["learned_0", "learned_1", "learned_2", "learned_3"]),
+        ({"listed": ("a", "b", "c", "d")}, ["a", "b", "c", "d"]),
+        # One weight takes the name that another one had.
+        (
+            {"listed": ("second.weight", "b", "first.weight", "d")},
+            ["second.weight", "b", "first.weight", "d"],
+        ),
+        (
+            {"patterns": {"*.weight": "w{}", "second.bias": "end"}},
+            ["w0", "first.bias", "w1", "end"],
+        ),
+    ],
+)
+def test_weights_have_the_names_of_the_manifest(
+    names: dict[str, object], expected: list[str], opset: int, dynamo: bool, tmp_path: Path
+) -> None:
+    spec = two_layers(**names)
+    subject = export(spec, tmp_path, opset, dynamo=dynamo)
+    found = stored(subject)
+    model = load_model(spec, ROOT)
+    for name, (_, parameter) in zip(expected, model.named_parameters(), strict=True):
+        assert np.array_equal(found[name], parameter.detach().numpy())
+    result = check_signature(subject)
+    assert (result.status, result.message) == (Status.PASS, "")
+
+
+@BOTH
+def test_a_weight_under_another_name_is_red(opset: int, dynamo: bool, tmp_path: Path) -> None:
+    subject = export(two_layers(numbered="learned_{}"), tmp_path, opset, dynamo=dynamo)
+    model = onnx.load(subject.path)
+    for node in model.graph.node:
+        node.input[:] = ["other" if name == "learned_2" else name for name in node.input]
+    for item in model.graph.initializer:
+        item.name = "other" if item.name == "learned_2" else item.name
+    onnx.save(model, subject.path)
+    result = check_signature(subject)
+    assert result.status is Status.FAIL
+    assert result.message == (
+        "no weight is called 'learned_2' (second.weight): it is called 'other'"
+    )
+
+
+def test_two_weights_that_swapped_their_names_are_red(tmp_path: Path) -> None:
+    subject = export(two_layers(numbered="learned_{}"), tmp_path, 18, dynamo=True)
+    model = onnx.load(subject.path)
+    swapped = {"learned_1": "learned_3", "learned_3": "learned_1"}
+    for item in model.graph.initializer:
+        item.name = swapped.get(item.name, item.name)
+    onnx.save(model, subject.path)
+    assert check_signature(subject).message == (
+        "the weight 'learned_1' is not first.bias: it has other values; "
+        "the weight 'learned_3' is not second.bias: it has other values"
+    )
+
+
+@BOTH
+def test_a_weight_that_the_exporter_computed_away_is_red_and_says_how_to_keep_it(
+    opset: int, dynamo: bool, tmp_path: Path
+) -> None:
+    # BatchNorm is folded into the convolution before it.
+    spec = contract(
+        "Convolved",
+        inputs=(given("x", "batch", 3, 5, 5),),
+        outputs=(put_out("y", "batch", 4, 3, 3),),
+        parameters=ParameterNames(numbered="learned_{}"),
+    )
+    result = check_signature(export(spec, tmp_path, opset, dynamo=dynamo))
+    assert result.status is Status.FAIL
+    assert "no weight is called 'learned_2' (norm.weight)" in result.message
+    assert "`options.do_constant_folding = false`" in result.message
+    kept = {"optimize": False} if dynamo else {"do_constant_folding": False, "training": "PRESERVE"}
+    (tmp_path / "kept").mkdir()
+    spec = spec.model_copy(update={"options": kept})
+    assert check_signature(export(spec, tmp_path / "kept", opset, dynamo=dynamo)).message == ""
+
+
+def test_an_intermediate_value_makes_way(tmp_path: Path) -> None:
+    plain = onnx.load(export(two_layers(numbered="w_{}"), tmp_path, 13, dynamo=False).path)
+    inner = plain.graph.node[0].output[0]
+    names = {"listed": (inner, "b", "c", "d")}
+    subject = export(two_layers(**names), tmp_path, 13, dynamo=False)
+    assert inner in stored(subject)
+    assert check_signature(subject).status is Status.PASS
+
+
+@BOTH
+def test_a_shared_weight_has_one_name(opset: int, dynamo: bool, tmp_path: Path) -> None:
+    spec = contract(
+        "Tied",
+        outputs=(put_out("y", "batch", 4),),
+        parameters=ParameterNames(numbered="learned_{}"),
+    )
+    subject = export(spec, tmp_path, opset, dynamo=dynamo)
+    assert set(stored(subject)) >= {"learned_0", "learned_1", "learned_2"}
+    assert check_signature(subject).message == ""
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"listed": ("a", "b")}, "2 names for 4 weights: first.weight, first.bias, second.weight"),
+        ({"patterns": {"third.*": "w_{}"}}, "'third.*' is none of the weights left to name"),
+        ({"patterns": {"*.bias": "b"}}, "'*.bias' means 2 weights, and 'b' is one name"),
+        ({"patterns": {"first.*": "w_{}", "second.*": "w_{}"}}, "2 weights would be called 'w_0'"),
+        ({"patterns": {"first.bias": "x"}}, "'x' would be first.bias and is an input or output"),
+    ],
+)
+def test_names_that_do_not_fit_the_model_are_told(names: dict[str, object], message: str) -> None:
+    spec = two_layers(**names)
+    with pytest.raises(Failure) as caught:
+        weight_names(load_model(spec, ROOT), spec)
+    assert caught.value.stage is Stage.SOURCE
+    assert message in caught.value.message

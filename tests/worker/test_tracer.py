@@ -1,0 +1,38 @@
+"""Warnings of the tracer: the model's line, and how often."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+
+from exporter.worker.convert import convert_module
+from exporter.worker.inputs import draw
+from exporter.worker.sizes import input_sets
+from exporter.worker.source import load_model
+from exporter.worker.tracer import tracer_warnings
+from tests.worker.contracts import ROOT, contract, put_out
+
+
+def test_a_warning_names_the_line_of_the_model_and_its_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)  # the worker runs in the project's root
+    spec = contract("Branching", outputs=(put_out("y", "batch", 4),))
+    inputs = draw(spec, input_sets(spec)[0], ROOT)
+    model = load_model(spec, ROOT)
+    _, notes = convert_module(model, spec, inputs, 13, tmp_path / "a.onnx")
+    lines = (ROOT / "tests/worker/nets.py").read_text(encoding="utf-8").splitlines()
+    number = next(n for n, line in enumerate(lines, 1) if "if x.sum() > 0" in line)
+    told = [note for note in notes if note.startswith("tracer warning: ")]
+    assert len(told) == 1
+    assert told[0].startswith(f"tracer warning: tests/worker/nets.py:{number}: Converting a tensor")
+    assert told[0].endswith("(2 times)")
+
+
+def test_other_warnings_are_in_the_log_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with tracer_warnings(ROOT) as notes:
+        warnings.warn("something else", UserWarning, stacklevel=1)
+    assert notes == []
+    assert "something else" in capsys.readouterr().err
