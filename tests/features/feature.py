@@ -1,5 +1,9 @@
 """What a row of `docs/torch-onnx.md` is, and what it has to prove.
 
+A new row goes into the file of its section, its model into `models/`. Then
+`python -m tests.features WORDS` says whether the rows whose names hold one of the words are right,
+and `python -m tests.features` writes the page.
+
 In: nothing. Out: `Feature` (proved by a project of its own), `Referred` (proved by traps),
 `Elsewhere` (not here, with what to write instead) and `Section`; the words to write them with.
 """

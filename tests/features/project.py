@@ -13,35 +13,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import tomli
-
 from exporter.files import write_text
 from exporter.job import JobFolder, OpsetJob
 from exporter.manifest import Manifest, ModelSpec, load_project
 from exporter.plan import route_of
 from exporter.record import Record, RunRecord
+from tests.features.entry import manifest_text
 from tests.features.feature import MODEL, Feature, Proof
 from tests.integration.project import exporter
 from tests.traps.prove import export
 
 MODELS = Path(__file__).parent / "models"
-#: What an entry has where the row's own lines do not say otherwise.
-DEFAULTS = {
-    "inputs": 'inputs = [{ name = "x", shape = ["batch", 4] }]',
-    "outputs": 'outputs = [{ name = "y", shape = ["batch", 4] }]',
-    "opsets": "opsets = [13, 18]",
-}
-
-
-def manifest_text(feature: Feature) -> str:
-    """The whole manifest of a row."""
-    own = "\n".join(text.strip("\n") for text in (feature.rest, feature.lines) if text)
-    said = tomli.loads(f"[models.{MODEL}]\n{own}")["models"][MODEL]
-    defaults = dict(DEFAULTS)
-    if feature.model:
-        defaults = {"source": f'source = "{feature.model}"', **defaults}
-    missing = [line for key, line in defaults.items() if key not in said]
-    return "\n".join(["format = 1", "", f"[models.{MODEL}]", *missing, own, ""])
 
 
 def write_project(feature: Feature, root: Path) -> None:

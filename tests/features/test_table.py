@@ -11,12 +11,13 @@ import pytest
 from markdown_it import MarkdownIt
 
 from exporter.record import Stage
-from tests.features.feature import Feature, Referred, Row, Standing, parity, refused
+from tests.features.feature import SOUND, Feature, Referred, Row, Standing, parity, refused
 from tests.features.holding import differences
 from tests.features.names import DYNAMIC_AXES
 from tests.features.project import MODELS
 from tests.features.table import FEATURES, PAGE, ROWS, page
 from tests.traps.table import ALL as TRAPS
+from tests.unit.factory import make_record
 
 _VERSIONS = re.compile(r"\d\.\d+(\+|(-\d\.\d+)?)")
 
@@ -51,6 +52,15 @@ def test_traps_that_are_referred_to_exist() -> None:
     names = {trap.name for trap in TRAPS}
     referred = [name for row in ROWS if isinstance(row, Referred) for name in row.traps]
     assert [name for name in referred if name not in names] == []
+
+
+def test_the_first_condition_that_fits_counts() -> None:
+    no, other = parity("axes", "x"), refused(Stage.CONVERT, "y")
+    row = replace(DYNAMIC_AXES, verdicts={"half/*/cuda: *": other, "<11": no, "*": SOUND})
+    cells = {"net/10/cpu": no, "net/11/cpu": SOUND, "half/9/cuda": other, "half/9/cpu": no}
+    assert {cell: row.right(make_record(cell)) for cell in cells} == cells
+    with pytest.raises(LookupError, match="net/13/cpu"):
+        replace(row, verdicts={"<13": SOUND}).right(make_record("net/13/cpu"))
 
 
 @pytest.mark.parametrize(

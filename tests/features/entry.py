@@ -1,0 +1,41 @@
+"""The manifest of a row.
+
+In: a `Feature`. Out: the text of its manifest, and the opsets that it asks for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tomli
+
+from exporter.manifest.opsets import parse_opsets
+from tests.features.feature import MODEL, Feature
+
+#: What an entry has where the row's own lines do not say otherwise.
+DEFAULTS = {
+    "inputs": 'inputs = [{ name = "x", shape = ["batch", 4] }]',
+    "outputs": 'outputs = [{ name = "y", shape = ["batch", 4] }]',
+    "opsets": "opsets = [13, 18]",
+}
+
+
+def manifest_text(feature: Feature) -> str:
+    """The whole manifest of a row."""
+    own = "\n".join(text.strip("\n") for text in (feature.rest, feature.lines) if text)
+    said = _entry(f"[models.{MODEL}]\n{own}")
+    defaults = dict(DEFAULTS)
+    if feature.model:
+        defaults = {"source": f'source = "{feature.model}"', **defaults}
+    missing = [line for key, line in defaults.items() if key not in said]
+    return "\n".join(["format = 1", "", f"[models.{MODEL}]", *missing, own, ""])
+
+
+def opsets_of(feature: Feature) -> tuple[int, ...]:
+    """The opsets of the row's model."""
+    return parse_opsets(_entry(manifest_text(feature))["opsets"])
+
+
+def _entry(text: str) -> dict[str, Any]:
+    entry: dict[str, Any] = tomli.loads(text)["models"][MODEL]
+    return entry
