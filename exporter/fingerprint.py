@@ -21,6 +21,8 @@ from exporter.manifest import Device, ModelSpec, Override
 
 #: Distributions whose version can change a file or a verdict.
 DISTRIBUTIONS = ("torch", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "numpy")
+#: The part that the checks alone read.
+CHECKS = "checks"
 #: Before the name of a tool among the parts of a fingerprint.
 TOOL = "tool."
 #: The last part of a source's name that stands for the listing of a folder.
@@ -50,7 +52,7 @@ def fingerprint(spec: ModelSpec) -> dict[str, str]:
         include={"tolerance": True, "outputs": {"__all__": {"tolerance"}}, "overrides": True},
         exclude_defaults=True,
     )
-    return {"entry": _digest(entry), "checks": _digest(checks), **_tool_parts()}
+    return {"entry": _digest(entry), CHECKS: _digest(checks), **_tool_parts()}
 
 
 def _split(overrides: tuple[Override, ...]) -> tuple[tuple[Override, ...], tuple[Override, ...]]:

@@ -27,6 +27,8 @@ class OpsetJob(Value):
     opset: int
     route: Route
     devices: Items[Device]
+    is_there: bool = False
+    """Whether an earlier run made the very file: only what the checks read has changed."""
 
 
 class Job(Value):
@@ -83,6 +85,8 @@ class Sample(Value):
     """Why PyTorch itself does not run on it; then there are no outputs."""
     scales: Items[float] = ()
     """Largest finite magnitude of each output in PyTorch; 0 for outputs that are not floats."""
+    sha256: str = ""
+    """Of the files in its folder; see `checks.samples.sample_digest`."""
     exact: bool = True
     """Whether it was run in float64 too, be it in vain."""
 

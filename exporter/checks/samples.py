@@ -7,6 +7,7 @@ of such a folder. `input_<i>.pb` and `output_<i>.pb` are what ONNX's test runner
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,6 +98,19 @@ def _write(folder: Path, kind: str, arrays: Sequence[Array]) -> None:
         tensor = numpy_helper.from_array(np.asarray(array))
         data = tensor.SerializeToString(deterministic=True)
         (folder / f"{kind}_{index}.pb").write_bytes(data)
+
+
+def sample_digest(folder: Path) -> str:
+    """The sha256 of the names and bytes of a sample's files, in hex.
+
+    Raises:
+        OSError: where one cannot be read.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        digest.update(path.name.encode() + b"\0")
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
 
 
 def read_sample(folder: Path, spec: ModelSpec) -> SampleData:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from exporter.cache import PASSING
 from exporter.plan import Plan, PlannedCell
-from exporter.record import Record
+from exporter.record import Record, Status
 from exporter.run.folders import Stored
 from exporter.run.intact import Intact
 from exporter.run.results import Judge
@@ -27,6 +27,8 @@ class Decisions:
     """In the order of the plan."""
     reasons: Mapping[str, str]
     """Why a cell runs, by its text."""
+    rechecked: frozenset[str] = frozenset()
+    """Those of which only the checks run: their files are the ones that would be made."""
     seconds: Mapping[str, float]
     """What a model's cells took when they were made last, by model; not of those never made."""
 
@@ -46,16 +48,20 @@ def decide(plan: Plan, stored: Stored, judge: Judge, *, force: bool = False) -> 
     """
     intact = Intact(stored.path)
     reasons: dict[str, str] = {}
+    rechecked = set()
     for planned in plan.to_run:
         record = stored.of(planned.cell)
         if force:
             reasons[str(planned.cell)] = "every selected cell was asked for"
         elif why := _why(record, judge.why_stale, intact):
             reasons[str(planned.cell)] = why
+            if record is not None and _only_checks(record, judge, intact):
+                rechecked.add(str(planned.cell))
     intact.save()
     return Decisions(
         to_run=tuple(planned for planned in plan.to_run if str(planned.cell) in reasons),
         reasons=reasons,
+        rechecked=frozenset(rechecked),
         seconds=_seconds(stored.read()),
     )
 
@@ -68,6 +74,14 @@ def _why(record: Record | None, stale: Callable[[Record], str], intact: Intact) 
     if reason := stale(record):
         return reason
     return intact.problem(record.artifact) if record.artifact else ""
+
+
+def _only_checks(record: Record, judge: Judge, intact: Intact) -> bool:
+    """Whether what the checks read is all that changed of a cell that has its file."""
+    has_outcome = record.status in (Status.PASS, Status.FAIL, Status.INCONCLUSIVE)
+    if not has_outcome or record.artifact is None or intact.problem(record.artifact):
+        return False
+    return judge.only_checks_changed(record)
 
 
 def _seconds(records: Iterable[Record]) -> dict[str, float]:

@@ -102,7 +102,7 @@ def tasks_of(
             root=manifest.project.root,
             build=str(build.path),
             folder=str(build.fresh(model).path),
-            opsets=_opset_jobs(manifest.project, cells),
+            opsets=_opset_jobs(manifest.project, cells, decisions.rechecked),
             fingerprint=judge.parts.model(model),
             device_digests={name: judge.parts.device(name) for name in spec.devices},
         )
@@ -188,16 +188,20 @@ class Supervisor:
         return str(record.cell) in self._planned and self._judge.holds(record)
 
 
-def _opset_jobs(project: Project, cells: Iterable[PlannedCell]) -> tuple[OpsetJob, ...]:
-    by_opset = groupby(cells, key=lambda planned: (planned.cell.opset, planned.route))
-    return tuple(
-        OpsetJob(
+def _opset_jobs(
+    project: Project, cells: Iterable[PlannedCell], rechecked: frozenset[str] = frozenset()
+) -> tuple[OpsetJob, ...]:
+    jobs = []
+    for (opset, route), group in groupby(cells, key=lambda p: (p.cell.opset, p.route)):
+        ids = [planned.cell for planned in group]
+        job = OpsetJob(
             opset=opset,
             route=route,
-            devices=tuple(project.device(planned.cell.device) for planned in group),
+            devices=tuple(project.device(cell.device) for cell in ids),
+            is_there=all(str(cell) in rechecked for cell in ids),
         )
-        for (opset, route), group in by_opset
-    )
+        jobs.append(job)
+    return tuple(jobs)
 
 
 def _refuse_environment(outcome: Outcome) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from exporter.cache import Today
 from exporter.expect import apply_expectations
-from exporter.fingerprint import device_digest, fingerprint, tool_versions, without_tools
+from exporter.fingerprint import CHECKS, device_digest, fingerprint, tool_versions, without_tools
 from exporter.manifest import Manifest
 from exporter.plan import Plan
 from exporter.record import CellId, Record, RunRecord, Status
@@ -112,6 +112,11 @@ class Judge:
         """Why the record no longer speaks for its cell; empty where it does."""
         stale = self._today.why_stale(record, self.parts.of(record.cell))
         return stale or self._today.why_other_packages(record)
+
+    def only_checks_changed(self, record: Record) -> bool:
+        """Whether the record would still speak for its cell if the checks read what they did."""
+        parts = {p: v for p, v in self.parts.of(record.cell).items() if p != CHECKS}
+        return not (self._today.why_stale(record, parts) or self._today.why_other_packages(record))
 
     def holds(self, record: Record) -> bool:
         """Whether the record still speaks for its cell."""

@@ -41,6 +41,7 @@ from exporter.worker.limit import within_memory
 from exporter.worker.packages import loaded_packages
 from exporter.worker.parameters import named_weights, rename_weights, weight_names
 from exporter.worker.prove import REFERENCE, Common, Seconds, prove_on, prove_structure
+from exporter.worker.recheck import recheck
 from exporter.worker.reference import compute_reference
 from exporter.worker.sizes import input_sets
 from exporter.worker.source import Model, load_model
@@ -65,10 +66,25 @@ class Drive:
         self._whole: Reference | None = None
         self._patience = seconds_for(job.spec, len(job.cells()))
         self._custom = NO_CUSTOM_OPS
+        self._opsets = job.opsets
 
     def run(self) -> None:
         """Does the job; a failing model ends as records, never as an exception."""
-        opsets = self._job.opsets
+        self._opsets = tuple(opset for opset in self._job.opsets if not self._recheck(opset))
+        if self._opsets:
+            self._make(self._opsets)
+
+    def _recheck(self, opset: OpsetJob) -> bool:
+        """Whether the checks alone settle this opset, on the file that is there."""
+        if not opset.is_there:
+            return False
+        self._announce(Stage.PARITY, (opset,))
+        records = recheck(self._job, opset, self._memory)
+        for record in records or ():
+            write_value(self._folder.record(record.cell), record)
+        return records is not None
+
+    def _make(self, opsets: tuple[OpsetJob, ...]) -> None:
         try:
             self._announce(Stage.SOURCE, opsets)
             with self._shared.of(Stage.SOURCE):
@@ -159,7 +175,7 @@ class Drive:
                 self._prove(case, reference, seconds, tuple(notes))
 
     def _of(self, exporter: str) -> tuple[OpsetJob, ...]:
-        return tuple(opset for opset in self._job.opsets if opset.route.exporter == exporter)
+        return tuple(opset for opset in self._opsets if opset.route.exporter == exporter)
 
     def _write(self, graph: ir.Model, opset: OpsetJob) -> None:
         tools = tool_versions()

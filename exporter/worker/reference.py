@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from exporter.checks.determinism import KEEPS_STATE
-from exporter.checks.samples import write_sample
+from exporter.checks.samples import sample_digest, write_sample
 from exporter.job import JobFolder, Reference, Sample
 from exporter.manifest import ModelSpec
 from exporter.worker import rounding
@@ -71,7 +71,9 @@ def compute_reference(model: Model, spec: ModelSpec, root: Path, folder: JobFold
         r.outputs for r in runs if r.chosen.kind in ("axis", "case") and r.outputs is not None
     ]
     return Reference(
-        samples=tuple(_sample(index, done) for index, done in enumerate(runs)),
+        samples=tuple(
+            _sample(index, done, folder.sample(index)) for index, done in enumerate(runs)
+        ),
         noise=noise,
         float64=no_twin or why_not,
         unstable=unstable,
@@ -131,7 +133,7 @@ def _says_something(attempt: _Run, declared: Tensors) -> bool:
     return changed and not attempt.error
 
 
-def _sample(index: int, done: _Run) -> Sample:
+def _sample(index: int, done: _Run, folder: Path) -> Sample:
     return Sample(
         index=index,
         name=done.chosen.name,
@@ -140,6 +142,7 @@ def _sample(index: int, done: _Run) -> Sample:
         error=done.error,
         scales=tuple(rounding.scale(output) for output in done.outputs or ()),
         exact=done.is_measured,
+        sha256=sample_digest(folder),
     )
 
 

@@ -1,0 +1,127 @@
+"""The checks once more, on a file that is there, where only they have changed.
+
+In: a job's opset whose file an earlier run made, and that run's folder. Out: new records for its
+cells, or None where the file has to be made again: something is not whole, or a check says no, and
+whoever has to find out why needs the model.
+
+Nothing of the model is loaded, so that another tolerance costs seconds.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from exporter.checks.facts import artifact_facts
+from exporter.checks.protocol import Subject
+from exporter.checks.samples import SampleMemory, sample_digest
+from exporter.checks.structure import Unreadable
+from exporter.job import Job, JobFolder, OpsetJob, Reference
+from exporter.record import Record, Status
+from exporter.worker.prove import Common, Seconds, prove_on, prove_structure
+
+
+def recheck(job: Job, opset: OpsetJob, memory: SampleMemory) -> list[Record] | None:
+    """Brings the files into the job's folder and holds the checks of today against them."""
+    fresh, old = JobFolder(Path(job.folder)), JobFolder(Path(job.build) / job.spec.id)
+    stored = old.read_records()
+    cells = job.cells_of(opset)
+    earlier = [stored[str(cell)] for cell in cells if str(cell) in stored]
+    reference = _reference(old)
+    if len(earlier) < len(cells) or reference is None or job.spec.custom_ops:
+        return None
+    try:
+        _bring(opset, earlier[0], old, fresh)
+        _bring_samples(reference, old, fresh)
+        facts = artifact_facts(fresh.model(opset.opset), job.spec.id)
+    except (OSError, Unreadable, ValueError):
+        return None
+    if any(record.artifact != facts for record in earlier):
+        return None
+    shutil.copyfile(old.reference, fresh.reference)
+    subject = Subject(
+        folder=fresh,
+        opset=opset.opset,
+        spec=job.spec.at(opset.opset),
+        reference=reference,
+        notes=earlier[0].notes,
+        memory=memory,
+    )
+    return _prove(job, opset, subject, earlier)
+
+
+def _prove(
+    job: Job, opset: OpsetJob, subject: Subject, earlier: list[Record]
+) -> list[Record] | None:
+    structure = prove_structure(subject)
+    records = []
+    for device, record in zip(opset.devices, earlier, strict=True):
+        common = Common(route=opset.route, log=record.log, notes=record.notes)
+        here = replace(subject, spec=job.spec.at(opset.opset, device.name))
+        found = prove_on(device, here, structure, common, Seconds())
+        if found.status is not Status.PASS:
+            return None
+        records.append(_renewed(record, found, job.fingerprint_of(record.cell)))
+    return records
+
+
+def _renewed(earlier: Record, found: Record, fingerprint: dict[str, str]) -> Record:
+    """What was known of the file, with what the checks say of it today."""
+    return earlier.model_copy(
+        update={
+            "status": found.status,
+            "stage": None,
+            "check": None,
+            "message": "",
+            "detail": "",
+            "blame": None,
+            "checks": found.checks,
+            "seconds": {**earlier.seconds, **found.seconds},
+            "fingerprint": fingerprint,
+        }
+    )
+
+
+def _reference(folder: JobFolder) -> Reference | None:
+    try:
+        return Reference.model_validate_json(folder.reference.read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def _bring(opset: OpsetJob, record: Record, old: JobFolder, fresh: JobFolder) -> None:
+    """Copies: onnx refuses weights that have a second name.
+
+    Raises:
+        OSError: where one of the files cannot be read.
+        ValueError: where a name leads out of the folder, or there is no file.
+    """
+    if record.artifact is None:
+        raise ValueError(f"{record.cell} has no file")
+    for name in (f"{opset.opset}.onnx", *record.artifact.external_data):
+        source, target = old.path / name, fresh.path / name
+        if source.parent != old.path or source.is_symlink():
+            raise ValueError(f"{name} is not inside the model's folder")
+        if not target.exists():
+            shutil.copyfile(source, target)
+    log = old.log(opset.opset)
+    if log.is_file() and not log.is_symlink():
+        shutil.copyfile(log, fresh.log(opset.opset))
+
+
+def _bring_samples(reference: Reference, old: JobFolder, fresh: JobFolder) -> None:
+    """Copies PyTorch's inputs and outputs.
+
+    Raises:
+        OSError: where one cannot be read.
+        ValueError: where they are not what PyTorch put out.
+    """
+    for sample in reference.samples:
+        target = fresh.sample(sample.index)
+        if not target.exists():
+            shutil.copytree(old.sample(sample.index), target)
+        if sample_digest(target) != sample.sha256:
+            raise ValueError(f"{target.name} is not what PyTorch put out")
