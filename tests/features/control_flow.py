@@ -51,7 +51,7 @@ CAPTURED = (
     Feature(
         name="torch.cond",
         api="torch.cond(pred, true_fn, false_fn, operands)",
-        torch="2.5+",
+        torch="2.6+",
         model="control_flow.py:Cond",
         lines=f'opsets = "18..21"\n{_SIDES}',
         standing=Standing.DYNAMO,
@@ -60,7 +60,7 @@ CAPTURED = (
     Feature(
         name="torch.cond in a torch.cond",
         api="torch.cond",
-        torch="2.5+",
+        torch="2.6+",
         model="control_flow.py:CondNested",
         lines="opsets = [18]",
         rest=_SIDES,
@@ -68,9 +68,18 @@ CAPTURED = (
         holds={"two Ifs": lambda proof: proof.operators(18).count("If") == 2},
     ),
     Feature(
+        name="torch.cond between layers",
+        api="torch.cond",
+        torch="2.6+",
+        model="control_flow.py:Weighted",
+        lines="opsets = [18]",
+        rest=_SIDES,
+        standing=Standing.DYNAMO,
+    ),
+    Feature(
         name="torch.cond with its branches exchanged",
         api="torch.cond",
-        torch="2.5+",
+        torch="2.6+",
         model="control_flow.py:CondTurned",
         lines='opsets = "18..21"',
         rest=_SIDES,
@@ -81,7 +90,7 @@ CAPTURED = (
     Feature(
         name="torch.cond under TorchScript",
         api="torch.cond",
-        torch="2.5+",
+        torch="2.6+",
         model="control_flow.py:Cond",
         lines="opsets = [13]",
         rest=_SIDES,
@@ -91,7 +100,7 @@ CAPTURED = (
     Feature(
         name="while_loop",
         api="torch._higher_order_ops.while_loop",
-        torch="2.9+",
+        torch="2.10+",
         model="control_flow.py:WhileLoop",
         lines=f"opsets = [13, 18, 21]\n{_COUNT}",
         standing=Standing.DYNAMO,
@@ -99,9 +108,28 @@ CAPTURED = (
         holds={"a Loop is in the file": _has("Loop", 18)},
     ),
     Feature(
+        name="while_loop over methods, as in its documentation",
+        api="torch._higher_order_ops.while_loop",
+        torch="2.10+",
+        model="control_flow.py:WhileOfTheDocumentation",
+        lines="""
+inputs = [
+  { name = "count", shape = [1], dtype = "int64", fill = { value = [3] } },
+  { name = "x", shape = [3] },
+]
+outputs = [
+  { name = "left", shape = [1], dtype = "int64" },
+  { name = "y", shape = [3] },
+]
+cases = [{ name = "nine", values = { count = [9] } }]
+""",
+        rest="opsets = [18]",
+        standing=Standing.DYNAMO,
+    ),
+    Feature(
         name="scan",
         api="torch._higher_order_ops.scan",
-        torch="2.7+",
+        torch="2.8+",
         model="control_flow.py:Scan",
         lines="opsets = [13, 18, 21]",
         standing=Standing.DYNAMO,

@@ -201,6 +201,26 @@ AROUND = (
         instead="`exporter show CELL`.",
     ),
     Elsewhere(
+        name="graph as a picture",
+        api='"Inspecting the ONNX model using GUI"',
+        torch="2.1+",
+        instead="`exporter show CELL --html FILE`. Netron opens the files too.",
+    ),
+    Elsewhere(
+        name="metadata of nodes",
+        api="pkg.torch.onnx.stack_trace, name_scopes, fx_node",
+        torch="2.5+",
+        instead="Left out of the file: it has the paths of the machine. Messages name the model's "
+        "lines.",
+    ),
+    Elsewhere(
+        name="TorchVision's models",
+        api='"TorchVision support"',
+        torch="1.4-1.9",
+        instead='`source = "torchvision.models:resnet18"`, with `init` for its arguments: as for '
+        "any package that is installed.",
+    ),
+    Elsewhere(
         name="log on or off",
         api="enable_log(), disable_log(), utils.setup_onnx_logging",
         torch="1.13-2.8",

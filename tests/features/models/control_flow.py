@@ -213,3 +213,28 @@ class Deceived(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x * 1.999 if torch.onnx.is_in_onnx_export() else x * 2
+
+
+class WhileOfTheDocumentation(nn.Module):
+    """The example of `while_loop`'s own documentation: condition and body are methods."""
+
+    def goes_on(self, count: Tensor, x: Tensor) -> Tensor:
+        return count.sum() > 0
+
+    def step(self, count: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        return count - 1, x * 2
+
+    def forward(self, count: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        return while_loop(self.goes_on, self.step, (count, x))
+
+
+class Weighted(nn.Module):
+    """Branches and a loop that hold layers of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.second = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, self.first, self.second, (x,))
