@@ -121,13 +121,21 @@ def draw(spec: ModelSpec, trial: Trial, stored: Sequence[Inputs], seed: int) -> 
         fill = item.fill
         if trial.case and item.name in trial.case.values:
             fill = Fill(kind="value", value=trial.case.values[item.name])
-        if fill.kind == "python":
+        if trial.case and item.name in trial.case.absent:
+            continue
+        if _is_made(spec, item, fill, trial.case):
             inputs[item.name] = _from_samples(item, shape, stored, rng)
         elif trial.index is not None and _takes(fill, trial.index):
             inputs[item.name] = np.full(shape, trial.index, _dtype(item))
         else:
             inputs[item.name] = _filled(fill, shape, rng).astype(_dtype(item))
     return inputs
+
+
+def _is_made(spec: ModelSpec, item: Input, fill: Fill, case: Case | None) -> bool:
+    """Whether only the worker has the values: those of files and of user code."""
+    by_case = case is not None and (case.inputs_from is not None or item.name in case.files)
+    return by_case or spec.inputs_from is not None or fill.kind in ("file", "python")
 
 
 def _takes(fill: Fill, index: int) -> bool:
@@ -137,7 +145,8 @@ def _takes(fill: Fill, index: int) -> bool:
 def _from_samples(
     item: Input, shape: tuple[int, ...], stored: Sequence[Inputs], rng: np.random.Generator
 ) -> Array:
-    fitting = [inputs[item.name] for inputs in stored if inputs[item.name].shape == shape]
+    known = [inputs[item.name] for inputs in stored if item.name in inputs]
+    fitting = [array for array in known if array.shape == shape]
     if not fitting:
         raise Impossible(f"no sample has '{item.name}' in this size")
     return fitting[int(rng.integers(len(fitting)))]
@@ -169,5 +178,5 @@ def _filled(fill: Fill, shape: tuple[int, ...], rng: np.random.Generator) -> Arr
         case "value":
             value = np.asarray(fill.value)
             return np.broadcast_to(value, shape).copy() if value.ndim == 0 else value
-        case "python":
-            raise Impossible("only PyTorch draws it")
+        case "file" | "python":
+            raise Impossible("only the worker has its values")

@@ -28,12 +28,19 @@ class Axes:
         untried = [axis.name for axis in _input_axes(subject) if not _is_tried(axis, samples)]
         if result.status is Status.PASS and untried:
             names = ", ".join(f"'{name}'" for name in untried)
-            message = (
-                f"no size but the exported one was tried for {names}: widen min and max, "
-                "or write the size where the name stands"
-            )
+            message = f"no size but the exported one was tried for {names}: {_way_out(subject)}"
             return result.model_copy(update={"status": Status.INCONCLUSIVE, "message": message})
         return result
+
+
+def _way_out(subject: Subject) -> str:
+    maker = subject.spec.inputs_from
+    if maker is not None and not maker.takes_sizes:
+        return (
+            f"{maker.function} takes no sizes; give it a parameter, which gets a dict of them by "
+            "the name of the axis, or write the size where the name stands"
+        )
+    return "widen min and max, or write the size where the name stands"
 
 
 def _input_axes(subject: Subject) -> list[Axis]:

@@ -65,7 +65,7 @@ class SampleMemory:
 
 def write_sample(
     folder: Path,
-    inputs: Sequence[Array],
+    inputs: Sequence[Array | None],
     outputs: Sequence[Array],
     float64_outputs: Sequence[Array] = (),
 ) -> None:
@@ -73,7 +73,7 @@ def write_sample(
 
     Args:
         folder: Is made where it is missing.
-        inputs: In the order of the contract.
+        inputs: In the order of the contract; None for an optional one that is left out.
         outputs: In the order of the contract; none where PyTorch does not run on these inputs.
         float64_outputs: The outputs computed in float64, one for each output, or none at all.
 
@@ -93,8 +93,10 @@ def write_exact(folder: Path, float64_outputs: Sequence[Array]) -> None:
     _write(folder, "float64", float64_outputs)
 
 
-def _write(folder: Path, kind: str, arrays: Sequence[Array]) -> None:
+def _write(folder: Path, kind: str, arrays: Sequence[Array | None]) -> None:
     for index, array in enumerate(arrays):
+        if array is None:
+            continue
         tensor = numpy_helper.from_array(np.asarray(array))
         data = tensor.SerializeToString(deterministic=True)
         (folder / f"{kind}_{index}.pb").write_bytes(data)
@@ -119,13 +121,14 @@ def read_sample(folder: Path, spec: ModelSpec) -> SampleData:
     Raises:
         DamagedSample: where a file is missing, too many or unreadable.
     """
-    for kind, count in (("input", len(spec.inputs)), ("output", len(spec.outputs))):
+    paths = {item.name: folder / f"input_{index}.pb" for index, item in enumerate(spec.inputs)}
+    absent = {item.name for item in spec.inputs if item.optional and not paths[item.name].exists()}
+    wanted = {"input": len(spec.inputs) - len(absent), "output": len(spec.outputs)}
+    for kind, count in wanted.items():
         found = len(list(folder.glob(f"{kind}_*.pb")))
         if found != count:
             raise DamagedSample(f"{folder.name} holds {found} {kind}s, the contract has {count}")
-    inputs = {
-        item.name: _read(folder / f"input_{index}.pb") for index, item in enumerate(spec.inputs)
-    }
+    inputs = {name: _read(path) for name, path in paths.items() if name not in absent}
     numbers = range(len(spec.outputs))
     return SampleData(
         inputs=inputs,

@@ -87,10 +87,17 @@ def _listing(names: Sequence[str]) -> str:
 
 def _value(what: str, found: ValueInfoProto, declared: Input | Output) -> Iterator[str]:
     kind = found.type.WhichOneof("value")
+    type_ = found.type
+    if isinstance(declared, Input) and declared.optional:
+        if kind != "optional_type":
+            yield f"{what} is declared optional, and the file always needs it"
+            return
+        type_ = type_.optional_type.elem_type
+        kind = type_.WhichOneof("value")
     if kind != "tensor_type":
         yield f"{what} is no tensor but {(kind or 'of no type').removesuffix('_type')}"
         return
-    tensor = found.type.tensor_type
+    tensor = type_.tensor_type
     dtype, shape = dtype_name(tensor.elem_type), declared.file_shape
     if dtype != declared.file_dtype:
         yield f"{what} is {dtype}, declared {_declared_dtype(declared)}"

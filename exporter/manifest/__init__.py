@@ -1,21 +1,25 @@
 """TOML text in, a frozen, typed `Manifest` out, or every problem with its file and line."""
 
+from exporter.manifest.call_spec import (
+    Axis,
+    Case,
+    Constant,
+    Container,
+    Dim,
+    Fill,
+    Input,
+    InputsFrom,
+)
 from exporter.manifest.calls import parse_at
 from exporter.manifest.explain import explain
 from exporter.manifest.load import load_layers, load_project
 from exporter.manifest.schema import schema
 from exporter.manifest.spec import (
-    Axis,
     Bound,
-    Case,
     Condition,
-    Constant,
     CustomOp,
     Device,
-    Dim,
     Expectation,
-    Fill,
-    Input,
     Manifest,
     ModelSpec,
     Output,
@@ -32,12 +36,14 @@ __all__ = [
     "Case",
     "Condition",
     "Constant",
+    "Container",
     "CustomOp",
     "Device",
     "Dim",
     "Expectation",
     "Fill",
     "Input",
+    "InputsFrom",
     "Manifest",
     "ModelSpec",
     "Output",

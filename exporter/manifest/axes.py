@@ -11,10 +11,10 @@ from itertools import chain, islice
 from math import isqrt
 
 from exporter.errors import nearest
+from exporter.manifest.call_spec import Axis
 from exporter.manifest.fields import MAX_SIZE
 from exporter.manifest.layers import Effective, Layer
 from exporter.manifest.signature import Shape, resolved_shapes
-from exporter.manifest.spec import Axis
 from exporter.manifest.tables import AxisTable
 from exporter.manifest.wording import KeyPath, key_text, listed, quoted
 

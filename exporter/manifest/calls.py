@@ -43,14 +43,14 @@ def parse_at(text: str) -> tuple[str, tuple[Step, ...]]:
     return root[1], tuple(steps)
 
 
-def is_by_position(places: Iterable[str], *, constants: bool) -> bool:
+def is_by_position(places: Iterable[str], *, others: bool) -> bool:
     """Whether a call holds tensors in positions and nothing else, as a tracer wants it.
 
     Args:
         places: Where its tensors go.
-        constants: Whether it has arguments that are no tensors.
+        others: Whether it has anything else: constants, numbers, containers that say their type.
     """
-    return not constants and all(parse_at(at)[0] == "args" for at in places)
+    return not others and all(parse_at(at)[0] == "args" for at in places)
 
 
 def format_at(root: str, steps: Iterable[Step]) -> str:

@@ -6,20 +6,24 @@ from collections.abc import Mapping, Sequence
 
 from exporter.errors import nearest
 from exporter.manifest.axes import contract
+from exporter.manifest.call_spec import Axis, Case, InputsFrom
+from exporter.manifest.fields import NONE
 from exporter.manifest.fills import value_problem
 from exporter.manifest.layers import Effective
+from exporter.manifest.references import References
 from exporter.manifest.signature import resolved_dtype
-from exporter.manifest.spec import Axis, Case
-from exporter.manifest.tables import CaseTable
+from exporter.manifest.tables import CaseTable, InputTable
 from exporter.manifest.wording import KeyPath, key_text, quoted
 
 #: The name of the input set that the inputs themselves describe.
 _DECLARED = "declared"
 
 
-def resolved_cases(model: Effective, axes: Sequence[Axis]) -> tuple[Case, ...]:
+def resolved_cases(
+    model: Effective, axes: Sequence[Axis], references: References
+) -> tuple[Case, ...]:
     """The cases, in order."""
-    dtypes = {table.name: resolved_dtype(model.settings, table) for table in model.settings.inputs}
+    inputs = {table.name: table for table in model.settings.inputs}
     choosable = {axis.name: axis for axis in axes if axis.example is not None}
     places: dict[str, KeyPath] = {}
     for index, case in enumerate(model.settings.cases):
@@ -31,23 +35,69 @@ def resolved_cases(model: Effective, axes: Sequence[Axis]) -> tuple[Case, ...]:
             message = f"{quoted(case.name)} is the name of {key_text(owner)} already"
             model.refuse((*place, "name"), message)
         places.setdefault(case.name, place)
-        if not case.values and not case.axes:
-            model.refuse(place, "needs `values` or `axes`: it has no other inputs than the model")
-        _check_values(model, place, case, dtypes)
+        if not case.values and not case.axes and not case.inputs_from:
+            message = (
+                "needs `values`, `axes` or `inputs_from`: it has no other inputs than the model"
+            )
+            model.refuse(place, message)
+        _check_maker(model, place, case)
+        _check_values(model, place, case, inputs)
         _check_axes(model, place, case, choosable)
-    return tuple(
-        Case(name=case.name, values=case.values, axes=case.axes) for case in model.settings.cases
+    cases = enumerate(model.settings.cases)
+    return tuple(_case(model, ("cases", index), case, references) for index, case in cases)
+
+
+def _case(model: Effective, place: KeyPath, case: CaseTable, references: References) -> Case:
+    files = {
+        name: references.data_file(model, (*place, "values", name, "file"), value["file"])
+        for name, value in case.values.items()
+        if isinstance(value, dict)
+    }
+    absent = tuple(name for name, value in case.values.items() if value == NONE)
+    given = {n: value for n, value in case.values.items() if n not in files and n not in absent}
+    return Case(
+        name=case.name,
+        values=given,
+        files=files,
+        absent=absent,
+        axes=case.axes,
+        inputs_from=resolved_maker(model, (*place, "inputs_from"), case.inputs_from, references),
     )
 
 
+def resolved_maker(
+    model: Effective, path: KeyPath, function: str, references: References
+) -> InputsFrom | None:
+    """The function that makes a whole call, checked; None where none is named."""
+    if not function:
+        return None
+    return InputsFrom(function=references.function(model, path, function))
+
+
+def _check_maker(model: Effective, place: KeyPath, case: CaseTable) -> None:
+    """Two ways to say one value contradict each other."""
+    if case.inputs_from and case.values:
+        model.refuse(
+            (*place, "values"), "the call of `inputs_from` has them; leave one of them out"
+        )
+    elif model.settings.inputs_from and case.values:
+        message = "the model's `inputs_from` makes the whole call: write `inputs_from` here too"
+        model.refuse((*place, "values"), message)
+
+
 def _check_values(
-    model: Effective, place: KeyPath, case: CaseTable, dtypes: Mapping[str, str]
+    model: Effective, place: KeyPath, case: CaseTable, inputs: Mapping[str, InputTable]
 ) -> None:
     for name, value in case.values.items():
         path = (*place, "values", name)
-        if name not in dtypes:
-            model.refuse(path, f"no input has this name{nearest(name, dtypes)}")
-        elif problem := value_problem(value, dtypes[name]):
+        if name not in inputs:
+            model.refuse(path, f"no input has this name{nearest(name, inputs)}")
+        elif value == NONE:
+            if not inputs[name].optional:
+                model.refuse(path, f"the input {quoted(name)} is not `optional`")
+        elif isinstance(value, dict):
+            continue
+        elif problem := value_problem(value, resolved_dtype(model.settings, inputs[name])):
             model.refuse(path, problem)
 
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from exporter.manifest.call_tables import ContainerTable
 from exporter.manifest.fields import (
     ExportDevice,
     Line,
@@ -51,7 +52,6 @@ class Settings(Table):
 
     later = frozenset(
         {
-            "inputs_from",
         }
     )  # fmt: skip
     elsewhere: ClassVar[Mapping[str, str]] = {
@@ -123,6 +123,13 @@ class Settings(Table):
     buffers too: `{ "features.*.weight" = "kernel_{}" }`. Without it: their names in the model."""
     constants: Items[ConstantTable] = ()
     """Fixed arguments of the call."""
+    containers: Items[ContainerTable] = ()
+    """What the call's tuples, lists, dicts and objects are, where `at` alone does not tell."""
+    inputs_from: Line = Field(default="")
+    """`"file.py:function"`, relative to the manifest: returns the whole call, `(args, kwargs)`, for
+    what no table can say. `inputs` then names and types its tensors, in the order in which they
+    stand there. Called with the sizes of the axes, by name, where it has a parameter; without one,
+    no axis can be tried at another size. PyTorch's generator is seeded with `seed` before."""
     cases: Items[CaseTable] = ()
     """More input sets."""
     tolerance: ToleranceTable = Field(default_factory=ToleranceTable)

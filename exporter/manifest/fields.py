@@ -22,8 +22,9 @@ from pydantic import (
 
 from exporter.errors import nearest
 from exporter.manifest.calls import parse_at
+from exporter.manifest.data_files import DATA_SUFFIXES, split_data_file
 from exporter.manifest.opsets import parse_condition, parse_opsets
-from exporter.manifest.wording import expected, shown
+from exporter.manifest.wording import expected, listed, shown
 from exporter.values import Items, Plain
 
 DTYPES = (
@@ -41,6 +42,13 @@ _DTYPE_ALIASES = {
 
 #: Sizes beyond this are slips of the hand, and primes beyond it take long to find.
 MAX_SIZE = 2**31 - 1
+
+#: What a table that repeats has its number in.
+PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}", re.ASCII)
+MOST_COPIES = 1000
+
+#: What stands in a case for an optional input that is left out.
+NONE = "none"
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _LONGEST = 30 * 24 * 3600.0
@@ -105,7 +113,7 @@ def _dtype(value: object) -> str:
 
 def _at(value: str) -> str:
     try:
-        parse_at(value)
+        parse_at(PLACEHOLDER.sub("0", value))
     except ValueError as error:
         raise ValueError(f"{error}, got {shown(value)}") from None
     return value
@@ -118,6 +126,48 @@ def _tensor(value: object) -> Any:
         case list():
             return [_inside(index, _tensor, item) for index, item in enumerate(value)]
     raise expected("a number, true, false or a list of them", value)
+
+
+def _case_value(value: object) -> Any:
+    match value:
+        case str() if value == NONE:
+            return value
+        case str():
+            raise expected(
+                f'a number, true, false, a list of them, "{NONE}" or {{ file = … }}', value
+            )
+        case dict():
+            if set(value) != {"file"}:
+                raise ValueError('a table has exactly one key here: { file = "x.npy" }')
+            if not isinstance(value["file"], str):
+                raise Within(("file",), str(expected("text", value["file"])))
+            return {"file": _inside("file", _data_file, value["file"])}
+    return _tensor(value)
+
+
+def _data_file(value: object) -> str:
+    text = _line_of_text(str(value))
+    path, key = split_data_file(text)
+    suffix = path[path.rfind(".") :] if "." in path else ""
+    if suffix not in DATA_SUFFIXES:
+        raise expected(f"a file that ends in {listed(DATA_SUFFIXES, 'or')}", text)
+    if DATA_SUFFIXES[suffix] and not key:
+        raise ValueError(f'says which tensor of the file: "{path}:KEY", got {shown(text)}')
+    if key and not DATA_SUFFIXES[suffix]:
+        raise ValueError(f"a file that ends in {suffix} holds one tensor; leave out ':{key}'")
+    return text
+
+
+def _repeat(value: object) -> dict[str, int]:
+    form = "a table of one count, such as { layer = 12 }"
+    if not isinstance(value, dict) or len(value) != 1:
+        raise expected(form, value)
+    ((name, count),) = value.items()
+    if not PLACEHOLDER.fullmatch(f"{{{name}}}"):
+        raise expected("a name of letters, digits and '_'", name)
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_COPIES:
+        raise Within((name,), str(expected(f"a count from 1 to {MOST_COPIES}", count)))
+    return {name: count}
 
 
 def _plain(value: object) -> Any:
@@ -258,6 +308,32 @@ DimField = Annotated[
 ]
 Dtype = Annotated[str, PlainValidator(_dtype), WithJsonSchema({"enum": list(DTYPES)})]
 At = Annotated[str, AfterValidator(_at)]
+DataFile = Annotated[str, AfterValidator(_data_file)]
+Repeat = Annotated[
+    dict[str, int],
+    PlainValidator(_repeat),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "additionalProperties": {"type": "integer", "minimum": 1, "maximum": MOST_COPIES},
+            "minProperties": 1,
+            "maxProperties": 1,
+        }
+    ),
+]
+CaseValue = Annotated[
+    Any,
+    PlainValidator(_case_value),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                _TENSOR_SCHEMA,
+                {"const": NONE, "type": "string"},
+                {"type": "object", "properties": {"file": {"type": "string"}}},
+            ]
+        }
+    ),
+]
 TensorField = Annotated[Any, PlainValidator(_tensor), WithJsonSchema(_TENSOR_SCHEMA)]
 PlainField = Annotated[Plain, PlainValidator(_plain), WithJsonSchema({})]
 Timeout = Annotated[

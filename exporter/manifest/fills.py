@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from exporter.manifest.call_spec import Fill
 from exporter.manifest.layers import Effective
-from exporter.manifest.spec import Fill
 from exporter.manifest.tables import FillTable, said
 from exporter.manifest.wording import KeyPath, shown
 
@@ -49,6 +49,8 @@ def resolved_fill(model: Effective, place: KeyPath, fill: str | FillTable, dtype
             return Fill(kind=kind, probability=float(value))
         case "value":
             return Fill(kind=kind, value=value)
+        case "file":
+            return Fill(kind=kind, file=value)
         case "python":
             return Fill(kind=kind, python=value)
         case _:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from exporter.manifest.entry import Settings
@@ -46,6 +46,12 @@ class Effective:
     """The layer of each key, and of each item of the merged tables."""
     broken: frozenset[str]
     report: Report
+    written: Mapping[KeyPath, KeyPath] = field(default_factory=dict)
+    """Where the table of a copy is written, by the place of the copy: `("inputs", 5)`."""
+
+    def key(self, path: KeyPath) -> KeyPath:
+        """The key that the user wrote for what stands at `path`."""
+        return (*self.written.get(path[:2], path[:2]), *path[2:])
 
     def origin(self, path: KeyPath) -> Layer:
         """The layer that says what stands at `path`; the entry where none does."""
@@ -53,6 +59,7 @@ class Effective:
 
     def refuse(self, path: KeyPath, message: str) -> None:
         """Reports a problem where the value stands, be it in `[defaults]` or in a parent."""
+        path = self.key(path)
         layer = self.origin(path)
         problem = layer.file.problem((*layer.path, *path), message)
         self.report.add(problem, model="" if layer is self.own else self.id)

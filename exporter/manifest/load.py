@@ -16,6 +16,7 @@ from exporter.manifest.layers import Effective, stacked
 from exporter.manifest.project import read_project
 from exporter.manifest.read import read_toml
 from exporter.manifest.references import References
+from exporter.manifest.repeat import expanded
 from exporter.manifest.report import Report
 from exporter.manifest.resolve import Surroundings, resolved
 from exporter.manifest.spec import Manifest
@@ -57,7 +58,8 @@ def load_layers(root: Path) -> Loaded:
     _check_ids(family, report)
     base = (project.layer,) if project.layer else ()
     models = [
-        stacked(member.id, (*base, *family.layers(member)), report) for member in family.members
+        expanded(stacked(member.id, (*base, *family.layers(member)), report))
+        for member in family.members
     ]
     devices = frozenset(device.name for device in project.project.devices)
     around = Surroundings(devices=devices, references=References(root))

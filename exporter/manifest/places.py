@@ -1,34 +1,122 @@
 """Where every input and constant goes in the model's call: defaults filled in, clashes found.
 
-In: the `at` keys of an entry. Out: an `at` for each input.
+In: the `at` keys of an entry. Out: an `at` for each input, and the containers around them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+
+from exporter.manifest.call_spec import Container
 from exporter.manifest.calls import conflicts, next_position, parse_at
 from exporter.manifest.layers import Effective
-from exporter.manifest.wording import KeyPath, key_text
+from exporter.manifest.references import References
+from exporter.manifest.wording import KeyPath, key_text, quoted
+
+#: Containers of the language itself; all others are made by user code.
+_BUILT_IN = ("list", "tuple", "dict")
+#: Keys that say what `inputs_from` returns already.
+_OF_A_CALL = ("constants", "containers")
 
 
 def resolved_places(model: Effective) -> tuple[str, ...]:
     """The place of each input; without `at` the next position of `args` that is free."""
-    constants = model.settings.constants if model.has("constants") else ()
-    fixed = [parse_at(constant.at) for constant in constants]
-    taken = frozenset(step for root, (step, *_) in fixed if isinstance(step, int))
+    if model.settings.inputs_from:
+        _refuse_places(model)
+        return tuple("" for _ in model.settings.inputs)
+    taken = frozenset(
+        step
+        for at in (*_said(model, "constants"), *_said(model, "containers"))
+        if isinstance(step := parse_at(at)[1][0], int)
+    )
     places: list[str] = []
     for table in model.settings.inputs:
         parsed = [parse_at(place) for place in places]
         used = [steps for root, steps in parsed if root == "args"]
         places.append(table.at or f"args[{next_position(used, taken)}]")
-    if model.has("constants"):
+    if model.has(*_OF_A_CALL):
         _refuse_conflicts(model, places)
     return tuple(places)
 
 
-def _refuse_conflicts(model: Effective, places: list[str]) -> None:
-    owners: list[KeyPath] = [("inputs", index) for index in range(len(places))]
-    owners += [("constants", index) for index in range(len(model.settings.constants))]
-    texts = places + [constant.at for constant in model.settings.constants]
-    found = conflicts([(text, key_text(owner)) for text, owner in zip(texts, owners, strict=True)])
-    for index, message in sorted(found.items()):
+def resolved_containers(model: Effective, references: References) -> tuple[Container, ...]:
+    """Every container that says its type, with references checked."""
+    found = []
+    for index, table in enumerate(model.settings.containers):
+        kind, path = table.type, ("containers", index, "type")
+        if ":" in kind:
+            kind = references.source(model, path, kind)
+            if model.has("capture") and model.settings.capture == "script":
+                message = "a scripted model takes tuples, lists and dicts, no other objects"
+                model.refuse(path, message)
+        elif kind not in _BUILT_IN:
+            names = ", ".join(quoted(name) for name in _BUILT_IN)
+            message = f'expected {names} or "file.py:name", got {quoted(kind)}'
+            model.refuse(path, message)
+        found.append(Container(at=table.at, type=kind))
+    return tuple(found)
+
+
+def _said(model: Effective, key: str) -> Iterable[str]:
+    return [table.at for table in getattr(model.settings, key)] if model.has(key) else []
+
+
+def _refuse_places(model: Effective) -> None:
+    """Where user code makes the call, nothing else can say how it looks."""
+    function = quoted(model.settings.inputs_from)
+    for index, table in enumerate(model.settings.inputs):
+        for key in ("at", "fill", "optional", "scalar"):
+            if key in table.model_fields_set:
+                message = f"{function} of `inputs_from` says that, as the call that it returns"
+                model.refuse(("inputs", index, key), message)
+    for key in _OF_A_CALL:
+        if getattr(model.settings, key):
+            model.refuse(
+                (key,), f"{function} of `inputs_from` returns the whole call; leave it out"
+            )
+
+
+def _refuse_conflicts(model: Effective, places: Sequence[str]) -> None:
+    constants = _said(model, "constants")
+    containers: dict[KeyPath, str] = {
+        ("containers", index): at for index, at in enumerate(_said(model, "containers"))
+    }
+    standing: dict[KeyPath, str] = {("inputs", index): at for index, at in enumerate(places)}
+    standing |= {("constants", index): at for index, at in enumerate(constants)}
+    below = [*standing.values(), *containers.values()]
+    # One that holds nothing is a value of its own; the others are where values need them.
+    empty = {place: at for place, at in containers.items() if not _steps_below(at, below)}
+    standing |= empty
+    owners = list(standing)
+    named = [(at, key_text(model.key(place))) for place, at in standing.items()]
+    for index, message in sorted(conflicts(named).items()):
         model.refuse((*owners[index], "at"), message)
+    _refuse_types(model, containers, below)
+
+
+def _refuse_types(
+    model: Effective, containers: Mapping[KeyPath, str], values: Sequence[str]
+) -> None:
+    first: dict[str, KeyPath] = {}
+    for place, at in containers.items():
+        owner = first.setdefault(at, place)
+        if owner != place and _steps_below(at, values):
+            message = f"{key_text(model.key(owner))} says what '{at}' is already"
+            model.refuse((*place, "at"), message)
+        kind = model.settings.containers[int(place[1])].type
+        keys = [step for step in _steps_below(at, values) if isinstance(step, str)]
+        if kind in ("list", "tuple") and keys:
+            message = f"a {kind} has positions, and '{at}.{keys[0]}' is a key"
+            model.refuse((*place, "type"), message)
+
+
+def _steps_below(at: str, others: Iterable[str]) -> list[int | str]:
+    """The first step from `at` to each place inside it."""
+    root, steps = parse_at(at)
+    found = []
+    for other in others:
+        other_root, other_steps = parse_at(other)
+        inside = root == other_root and other_steps[: len(steps)] == steps
+        if inside and len(other_steps) > len(steps):
+            found.append(other_steps[len(steps)])
+    return found

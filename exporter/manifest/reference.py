@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from exporter.manifest import entry, override_table, settings, tables
+from exporter.manifest import call_tables, entry, override_table, settings, tables
 from exporter.manifest.entry import Entry
 from exporter.manifest.schema import schema, table_schema
 from exporter.manifest.tables import Table
@@ -58,6 +58,7 @@ _SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("outputs", tables.OutputTable),
     ("axes.NAME", tables.AxisTable),
     ("constants", tables.ConstantTable),
+    ("containers", call_tables.ContainerTable),
     ("cases", tables.CaseTable),
     ("tolerance", tables.ToleranceTable),
     ("options", tables.OptionsTable),

@@ -18,6 +18,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from exporter.errors import Location, Problem, nearest
+from exporter.manifest.data_files import split_data_file
 from exporter.manifest.layers import Effective
 from exporter.manifest.wording import KeyPath, quoted
 
@@ -70,6 +71,12 @@ class References:
         if model.origin(path).folder == model.own.folder:
             return text
         return f"{posixpath.relpath(name, model.own.folder or '.')}:{attribute}"
+
+    def data_file(self, model: Effective, path: KeyPath, text: str) -> str:
+        """Checks that a file of tensors exists; returns it relative to the model's manifest."""
+        place, key = split_data_file(text)
+        name = self.file(model, path, place)
+        return f"{name}:{key}" if key else name
 
     def file(self, model: Effective, path: KeyPath, text: str) -> str:
         """Checks that a file of the project exists; returns it relative to the model's manifest."""

@@ -23,6 +23,9 @@ class Report:
     def __bool__(self) -> bool:
         return bool(self._found)
 
+    def __len__(self) -> int:
+        return len(self._found)
+
     def add(self, problem: Problem, *, model: str = "") -> None:
         """Notes a problem; `model` is the one that met it where it stands with another table."""
         models = self._found.setdefault(problem, [])

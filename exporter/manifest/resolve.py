@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from exporter.manifest.axes import resolved_axes
-from exporter.manifest.cases import resolved_cases
+from exporter.manifest.call_spec import Constant, Fill, Input
+from exporter.manifest.cases import resolved_cases, resolved_maker
 from exporter.manifest.custom_ops import resolved_custom_ops
 from exporter.manifest.devices import unknown_device
 from exporter.manifest.entry import Settings
@@ -20,11 +21,12 @@ from exporter.manifest.fills import resolved_fill
 from exporter.manifest.layers import Effective
 from exporter.manifest.overrides import resolved_overrides
 from exporter.manifest.parameters import resolved_parameters
-from exporter.manifest.places import resolved_places
+from exporter.manifest.places import resolved_containers, resolved_places
+from exporter.manifest.presence import check_presence
 from exporter.manifest.references import References
 from exporter.manifest.saved import check_saved_source, resolved_weights
 from exporter.manifest.signature import resolved_dtype, resolved_shapes
-from exporter.manifest.spec import Constant, Fill, Input, ModelSpec, Output
+from exporter.manifest.spec import ModelSpec, Output
 from exporter.manifest.tables import InputTable
 from exporter.manifest.tolerances import resolved_tolerance
 from exporter.manifest.wording import KeyPath, quoted
@@ -74,6 +76,7 @@ def resolved(model: Effective, around: Surroundings) -> ModelSpec | None:
         parts["tolerance"] = resolved_tolerance(
             model, ("tolerance",), settings.tolerance, around.devices
         )
+    parts |= _call(model, around.references)
     parts |= _signature(model, around)
     if model.report:
         return None
@@ -86,6 +89,17 @@ def resolved(model: Effective, around: Surroundings) -> ModelSpec | None:
     )
 
 
+def _call(model: Effective, references: References) -> dict[str, Any]:
+    """What the call has besides inputs and constants, as far as it is sound."""
+    found: dict[str, Any] = {}
+    if model.has("containers"):
+        found["containers"] = resolved_containers(model, references)
+    if model.has("inputs_from"):
+        function = model.settings.inputs_from
+        found["inputs_from"] = resolved_maker(model, ("inputs_from",), function, references)
+    return found
+
+
 def _signature(model: Effective, around: Surroundings) -> dict[str, Any]:
     """Inputs, outputs, axes and cases, as far as what they need is sound."""
     settings = model.settings
@@ -95,6 +109,8 @@ def _signature(model: Effective, around: Surroundings) -> dict[str, Any]:
         if model.has("inputs")
     ]
     places = resolved_places(model) if model.has("inputs") else ()
+    if model.has("inputs"):
+        check_presence(model)
     tolerances = [
         resolved_tolerance(model, ("outputs", index, "tolerance"), table.tolerance, around.devices)
         if table.tolerance
@@ -106,7 +122,7 @@ def _signature(model: Effective, around: Surroundings) -> dict[str, Any]:
         return {}
     shapes = resolved_shapes(model)
     axes = resolved_axes(model, shapes)
-    cases = resolved_cases(model, axes) if model.has("cases") else ()
+    cases = resolved_cases(model, axes, around.references) if model.has("cases") else ()
     if model.report:
         return {}
     dims = {shape.place: shape.dims for shape in shapes}
@@ -118,6 +134,8 @@ def _signature(model: Effective, around: Surroundings) -> dict[str, Any]:
                 dtype=resolved_dtype(settings, table),
                 at=places[index],
                 fill=fills[index],
+                scalar=table.scalar,
+                optional=table.optional,
             )
             for index, table in enumerate(settings.inputs)
         ),
@@ -137,6 +155,9 @@ def _signature(model: Effective, around: Surroundings) -> dict[str, Any]:
 
 def _fill(model: Effective, around: Surroundings, place: KeyPath, table: InputTable) -> Fill:
     fill = resolved_fill(model, place, table.fill, resolved_dtype(model.settings, table))
+    if fill.kind == "file":
+        path = (*place, "fill", "file")
+        return fill.model_copy(update={"file": around.references.data_file(model, path, fill.file)})
     if fill.kind != "python":
         return fill
     path = (*place, "fill", "python")

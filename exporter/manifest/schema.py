@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from exporter.manifest import entry, override_table, settings, tables
+from exporter.manifest import call_tables, entry, override_table, settings, tables
 from exporter.manifest.entry import Document
 from exporter.manifest.tables import Table
 
@@ -44,7 +44,7 @@ def schema_text() -> str:
 def _docstrings() -> dict[str, dict[str, str]]:
     """The text under each field, by class; pydantic would read them at each start of the tool."""
     found: dict[str, dict[str, str]] = {}
-    for module in (tables, override_table, entry, settings):
+    for module in (tables, call_tables, override_table, entry, settings):
         for node in ast.parse(inspect.getsource(module)).body:
             if isinstance(node, ast.ClassDef):
                 bases = (base.id for base in node.bases if isinstance(base, ast.Name))

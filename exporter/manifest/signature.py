@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from exporter.errors import nearest
+from exporter.manifest.call_spec import Dim
 from exporter.manifest.entry import Settings
 from exporter.manifest.layers import Effective
-from exporter.manifest.spec import Dim
 from exporter.manifest.tables import InputTable, OutputTable
 from exporter.manifest.wording import KeyPath, key_text, quoted
 
@@ -39,7 +39,7 @@ def resolved_shapes(model: Effective) -> tuple[Shape, ...]:
     declared: dict[str, Shape] = {}
     for place, table in _tables(model.settings):
         if taken := declared.get(table.name):
-            owner = key_text(taken.place)
+            owner = key_text(model.key(taken.place))
             model.refuse((*place, "name"), f"{quoted(table.name)} is the name of {owner} already")
         else:
             dims = tuple(table.shape)
@@ -78,7 +78,7 @@ def _renamed(model: Effective, shape: Shape, axes: tuple[int, ...] | dict[int, s
         elif index in sizes:
             model.refuse(path, f"dimension {index} is listed twice")
         elif present != name and isinstance(axes, dict):
-            place = key_text((*shape.place, "shape", index))
+            place = key_text(model.key((*shape.place, "shape", index)))
             model.refuse(path, f"calls the axis {quoted(name)}; {place} calls it {quoted(present)}")
     return Shape(place=shape.place, name=shape.name, dims=tuple(dims), sizes=sizes)
 

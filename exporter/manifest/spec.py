@@ -14,8 +14,9 @@ from functools import cached_property
 from typing import Literal
 
 from pydantic import Field
-from typing_extensions import TypeAliasType
 
+from exporter.manifest.call_spec import Axis, Case, Constant, Container, End, Input, InputsFrom
+from exporter.manifest.data_files import split_data_file
 from exporter.values import Items, Plain, Value
 
 ExporterName = Literal["dynamo", "torchscript"]
@@ -23,97 +24,6 @@ CaptureName = Literal["export", "strict", "trace", "script"]
 Mode = Literal["eval", "train", "keep"]
 Precision = Literal["float32", "float16", "bfloat16", "float64"]
 Runtime = Literal["onnxruntime", "openvino", "reference", "backend"]
-#: A size, or the name of an axis.
-Dim = int | str
-#: A number, a truth value or a nested list of them: the value of an input in a case.
-Number = bool | int | float
-Tensor = TypeAliasType("Tensor", "Number | list[Tensor]")
-
-
-class Axis(Value):
-    """A dynamic axis: a symbolic dimension, the sizes that it promises and the one exported at."""
-
-    name: str
-    example: int | None
-    """The size in the declared inputs; None where only outputs have this axis."""
-    min: int = 1
-    max: int | None = None
-    multiple_of: int = 1
-    probe: Items[int] = ()
-    """Sizes that the user asked to be probed, besides the chosen ones."""
-
-    def allows(self, size: int) -> bool:
-        """Whether the contract covers `size`."""
-        inside = self.min <= size and (self.max is None or size <= self.max)
-        return inside and size % self.multiple_of == 0
-
-    @property
-    def factors(self) -> tuple[int, int | None] | None:
-        """The least and the greatest number of times that `multiple_of` fits into a size.
-
-        None where every size is a multiple, and where the example is the multiple itself: captured
-        at a factor of 1, a dimension would be taken for a constant.
-        """
-        step = self.multiple_of
-        if step == 1 or self.example is None or self.example < 2 * step:
-            return None
-        return -(-self.min // step), None if self.max is None else self.max // step
-
-
-class Fill(Value):
-    """How an input gets its values. Only the fields of its kind are set."""
-
-    kind: Literal[
-        "normal", "zeros", "ones", "arange", "uniform", "randint", "bernoulli", "value", "python"
-    ]
-    low: float = 0.0
-    """`uniform`: lowest value; `randint`: lowest integer."""
-    high: float = 1.0
-    """`uniform`: upper end; `randint`: upper end, excluded."""
-    probability: float = 0.5
-    value: Tensor = 0
-    python: str = ""
-    """`file.py:function`, called as `function(shape, dtype, generator)`, returns the tensor."""
-
-    @property
-    def is_random(self) -> bool:
-        """Whether another seed gives other values."""
-        return self.kind in ("normal", "uniform", "randint", "bernoulli", "python")
-
-
-#: ONNX's operators take no complex numbers: in a file they are pairs along one more dimension.
-_PARTS = {"complex64": "float32", "complex128": "float64"}
-
-
-class End(Value):
-    """An input or an output, as PyTorch has it and as the file does."""
-
-    name: str
-    shape: Items[Dim]
-    dtype: str = "float32"
-
-    @property
-    def is_complex(self) -> bool:
-        """Whether the file holds its real and imaginary parts along a last dimension of 2."""
-        return self.dtype in _PARTS
-
-    @property
-    def file_dtype(self) -> str:
-        """The dtype in the file and in the samples."""
-        return _PARTS.get(self.dtype, self.dtype)
-
-    @property
-    def file_shape(self) -> tuple[Dim, ...]:
-        """The dimensions in the file and in the samples."""
-        return (*self.shape, 2) if self.is_complex else self.shape
-
-
-class Input(End):
-    """One input of the graph, in the order of the exported file."""
-
-    at: str
-    """Where the value goes in the call: `args[0]`, `kwargs.mask`, `kwargs.past[0].key`."""
-    fill: Fill = Fill(kind="normal")
 
 
 class Bound(Value):
@@ -138,21 +48,6 @@ class Output(End):
     """One output of the graph, in order."""
 
     tolerance: Tolerance | None = None
-
-
-class Constant(Value):
-    """A fixed argument of the call that is no graph input."""
-
-    at: str
-    value: Plain
-
-
-class Case(Value):
-    """One more input set: other values for named inputs, other sizes for named axes."""
-
-    name: str
-    values: dict[str, Tensor] = Field(default_factory=dict)
-    axes: dict[str, int] = Field(default_factory=dict)
 
 
 class CustomOp(Value):
@@ -291,6 +186,8 @@ class ModelSpec(Value):
     parameters: ParameterNames | None = None
     """None: weights keep the names that they have in the model."""
     constants: Items[Constant] = ()
+    containers: Items[Container] = ()
+    inputs_from: InputsFrom | None = None
     cases: Items[Case] = ()
     tolerance: Tolerance = Tolerance()
     options: dict[str, Plain] = Field(default_factory=dict)
@@ -316,9 +213,12 @@ class ModelSpec(Value):
 
     @property
     def data_files(self) -> tuple[str, ...]:
-        """The files that the model is loaded from, relative to the root; code not counted."""
+        """The files that the model and its inputs come from, relative to the root; no code."""
         source = (self.source,) if self.is_saved_program or self.is_saved_script else ()
-        names = (*source, *((self.weights,) if self.weights else ()))
+        filled = [item.fill.file for item in self.inputs if item.fill.file]
+        filled += [text for case in self.cases for text in case.files.values()]
+        own = dict.fromkeys(split_data_file(text)[0] for text in filled)
+        names = (*source, *((self.weights,) if self.weights else ()), *own)
         folder = posixpath.dirname(self.manifest)
         return tuple(posixpath.normpath(posixpath.join(folder, name)) for name in names)
 

@@ -15,6 +15,8 @@ from exporter.manifest.fields import (
     At,
     AxisName,
     AxisSize,
+    CaseValue,
+    DataFile,
     Day,
     DimField,
     Dtype,
@@ -29,9 +31,12 @@ from exporter.manifest.fields import (
     OpsetCondition,
     Pair,
     PlainField,
+    Repeat,
+    Size,
     TensorField,
     by_form,
 )
+from exporter.manifest.wording import listed
 from exporter.values import Items, Value
 
 
@@ -51,8 +56,6 @@ class Table(Value):
 class FillTable(Table):
     """How an input gets its values: exactly one key."""
 
-    later = frozenset({"file"})
-
     uniform: Pair | None = None
     """Evenly spread between two numbers; floating dtypes."""
     randint: IntPair | None = None
@@ -61,13 +64,17 @@ class FillTable(Table):
     """Ones (or `true`) with this probability, else zeros."""
     value: TensorField | None = None
     """One number for all elements, or nested lists of the input's shape."""
+    file: DataFile | None = None
+    """`"x.npy"`, `"x.pb"`, `"x.npz:key"` or `"x.safetensors:key"`, relative to the manifest. At
+    other sizes of an axis its values are cut, or repeated from the first."""
     python: Line | None = None
     """`"file.py:function"`, relative to the manifest; called with shape, dtype and generator."""
 
     @model_validator(mode="after")
     def _exactly_one(self) -> FillTable:
         if len(self.model_fields_set) != 1:
-            raise ValueError("needs exactly one of uniform, randint, bernoulli, value and python")
+            names = listed(FillTable.model_fields)
+            raise ValueError(f"needs exactly one of {names}")
         return self
 
 
@@ -81,8 +88,6 @@ FillField = Annotated[
 class InputTable(Table):
     """One input of the graph; inputs stand in the order of the exported file."""
 
-    later = frozenset({"repeat", "optional"})
-
     name: Name
     """Its name in the file."""
     shape: Items[DimField]
@@ -94,10 +99,21 @@ class InputTable(Table):
     imaginary parts in the last dimension, and so have the samples. Dynamo alone exports them."""
     at: At | None = None
     """Where the value goes in the call: `"args[0]"`, `"kwargs.mask"`, `"args[1][0]"`,
-    `"kwargs.past[0].key"`. Without it: the next position of `args`."""
+    `"kwargs.past[0].key"`. Without it: the next position of `args`. Positions make a tuple and keys
+    a dict, where `containers` does not say otherwise."""
     fill: FillField = "normal"
     """`"normal"`, `"zeros"`, `"ones"`, `"arange"`, or a table of one key. Random values are drawn
     with the model's `seed`."""
+    scalar: bool = False
+    """The model takes a Python number, not a tensor; in the file it is a tensor of shape `[]`."""
+    optional: bool = False
+    """A case may leave it out with `values.NAME = "none"`: the model gets `None`, and the file
+    nothing. Only `capture = "script"` makes such inputs, from opset 15 up; elsewhere the file has
+    an input always or never."""
+    repeat: Repeat = Field(default_factory=dict)
+    """`{ layer = 12 }` stands for 12 inputs, with the numbers 0 to 11 for `{layer}` in `name`,
+    `at`, `shape` and `fill.file`. Tables next to each other that repeat alike take turns: all of
+    layer 0, then all of layer 1."""
 
 
 class BoundTable(Table):
@@ -140,6 +156,8 @@ class OutputTable(Table):
     """What it is."""
     tolerance: ToleranceTable | None = None
     """A tolerance for this output alone."""
+    repeat: Repeat = Field(default_factory=dict)
+    """As for inputs: `{layer}` in `name` and `shape`."""
 
 
 class AxisTable(Table):
@@ -147,8 +165,8 @@ class AxisTable(Table):
 
     example: Example | None = None
     """The size it is exported at, at least 2. Without it: a prime that no other axis has."""
-    min: AxisSize = 1
-    """The smallest size promised."""
+    min: Size = 1
+    """The smallest size promised; 0 where it may be empty, as a cache at the start."""
     max: AxisSize | None = None
     """The largest size promised; without it there is no limit."""
     multiple_of: AxisSize = 1
@@ -162,21 +180,30 @@ class ConstantTable(Table):
 
     at: At
     """Where it goes, as for inputs."""
-    value: PlainField
+    value: PlainField = None
     """Text, a number, true, false, or lists and tables of these."""
+    none: Literal[True] | None = None
+    """`none = true` in place of `value`: Python's `None`, for which TOML has no word."""
+
+    @model_validator(mode="after")
+    def _one_value(self) -> ConstantTable:
+        if len({"value", "none"} & self.model_fields_set) != 1:
+            raise ValueError("needs `value`, or `none = true` for None")
+        return self
 
 
 class CaseTable(Table):
     """One more input set, run against PyTorch and on every device."""
 
-    later = frozenset({"inputs_from"})
-
     name: Name
     """Its name in reports."""
-    values: dict[str, TensorField] = Field(default_factory=dict)
-    """Values for inputs, by name."""
-    axes: dict[str, AxisSize] = Field(default_factory=dict)
+    values: dict[str, CaseValue] = Field(default_factory=dict)
+    """Values for inputs, by name: as in `fill.value`, `{ file = "x.npy" }` as in `fill.file`, or
+    `"none"` for an optional input that is left out."""
+    axes: dict[str, Size] = Field(default_factory=dict)
     """Sizes for axes, by name."""
+    inputs_from: Line = Field(default="")
+    """All inputs of this case: `"file.py:function"`, as the model's own `inputs_from`."""
 
 
 class CustomOpTable(Table):

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from exporter.manifest import Axis, Bound, Dim, Fill, ModelSpec, Override, Tolerance
+from exporter.manifest import Axis, Bound, Case, Dim, Fill, ModelSpec, Override, Tolerance
 from exporter.report.fold import fold_opsets
 
 #: What holds where a manifest says nothing of tolerance.
@@ -78,10 +78,10 @@ def contract(spec: ModelSpec) -> Contract:
         inputs=tuple(
             InputRow(
                 name=input.name,
-                dtype=input.dtype,
-                shape=_shape(input.shape),
-                at=input.at,
-                fill=_fill(input.fill),
+                dtype=f"{input.dtype}{', optional' if input.optional else ''}",
+                shape=_shape(input.shape) if not input.scalar else "a number",
+                at=input.at or "in order",
+                fill=_fill(input.fill) if spec.inputs_from is None else "inputs_from",
             )
             for input in spec.inputs
         ),
@@ -96,10 +96,15 @@ def contract(spec: ModelSpec) -> Contract:
         ),
         axes=tuple(_axis(axis) for axis in spec.axes),
         cases=tuple(
-            Setting(name=case.name, value=_table({**case.values, **case.axes}), is_literal=True)
-            for case in spec.cases
+            Setting(name=case.name, value=_case(case), is_literal=True) for case in spec.cases
         ),
     )
+
+
+def _case(case: Case) -> str:
+    values = {**case.values, **case.files, **dict.fromkeys(case.absent), **case.axes}
+    made = {"inputs_from": case.inputs_from.function} if case.inputs_from else {}
+    return _table({**values, **made})
 
 
 def _settings(spec: ModelSpec) -> Iterable[Setting]:
@@ -119,6 +124,8 @@ def _settings(spec: ModelSpec) -> Iterable[Setting]:
         "init": _table(spec.init),
         "constants": _table({constant.at: constant.value for constant in spec.constants}),
         "parameters": _parameters(spec),
+        "containers": _table({each.at: each.type for each in spec.containers}),
+        "inputs_from": spec.inputs_from.function if spec.inputs_from else "",
         "options": _table(spec.options),
     }
     for name, value in literal.items():
@@ -168,6 +175,8 @@ def _fill(fill: Fill) -> str:
             return f"bernoulli {fill.probability:g}"
         case "value":
             return f"value {json.dumps(fill.value)}"
+        case "file":
+            return f"file {fill.file}"
         case "python":
             return f"python {fill.python}"
         case "normal" | "zeros" | "ones" | "arange":

@@ -36,7 +36,8 @@ def script_text(
     route = record.route or Route(exporter="dynamo", capture="export", why="")
     call, hints = call_text(spec), hint_text(spec)
     traces = route.exporter == "torchscript" and route.capture != "script"
-    is_plain = is_by_position((item.at for item in spec.inputs), constants=bool(spec.constants))
+    others = bool(spec.constants or spec.containers) or any(item.scalar for item in spec.inputs)
+    is_plain = is_by_position((item.at for item in spec.inputs), others=others)
     wraps = traces and not is_plain
     is_dynamic = any(isinstance(dim, str) for item in spec.inputs for dim in item.shape)
     module, attribute, is_file = _source(spec)

@@ -15,8 +15,8 @@ from torch.export import Dim, ExportedProgram
 
 from exporter.manifest import Input, ModelSpec
 from exporter.record import Stage
+from exporter.worker.call import Tensors, call_of, tensor_call
 from exporter.worker.failure import Failure, stage_of
-from exporter.worker.inputs import Tensors, call_of, tensor_call
 from exporter.worker.program import program_of
 from exporter.worker.source import Model
 from exporter.worker.torch_internals import capture_context
@@ -41,7 +41,9 @@ def capture_program(model: Model, spec: ModelSpec, inputs: Tensors, *, strict: b
             "set exporter = 'torchscript'",
         )
     call = tensor_call(spec, inputs)
-    is_dynamic = any(isinstance(dim, str) for item in spec.inputs for dim in item.shape)
+    is_dynamic = any(
+        is_symbol(item) or any(isinstance(dim, str) for dim in item.shape) for item in spec.inputs
+    )
     with stage_of(Stage.CAPTURE), capture_context(dynamic=is_dynamic), torch.no_grad():
         program: ExportedProgram = torch.export.export(
             model,
@@ -61,8 +63,15 @@ def _dynamic_shapes(model: torch.nn.Module, spec: ModelSpec) -> dict[str, Any]:
     return dict(bound.arguments)
 
 
-def _hints(item: Input, spec: ModelSpec) -> dict[int, Any]:
+def is_symbol(item: Input) -> bool:
+    """Whether an input is a symbolic integer to torch.export, and no tensor."""
+    return item.scalar and item.dtype == "int64"
+
+
+def _hints(item: Input, spec: ModelSpec) -> Any:
     """A hint per dynamic dimension. DYNAMIC refuses to be specialised, AUTO would not."""
+    if is_symbol(item):
+        return Dim.DYNAMIC
     return {index: _hint(spec, dim) for index, dim in enumerate(item.shape) if isinstance(dim, str)}
 
 

@@ -1,7 +1,7 @@
 """Which of the project's files the model was made from.
 
-In: what Python has loaded. Out: each file under the project's root with its hash, sorted, and the
-listing of each folder that holds one.
+In: what Python has loaded, and the data files of the manifest. Out: each file under the project's
+root with its hash, sorted, and the listing of each folder that holds a module.
 
 Looked at after the work, so that an import inside `forward` counts too. Installed packages are
 told by `packages.py`, our own modules by the fingerprint's `tool.exporter`.

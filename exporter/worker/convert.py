@@ -16,9 +16,9 @@ from torch.utils import _pytree as pytree
 
 from exporter.manifest import ModelSpec
 from exporter.record import Stage
+from exporter.worker.call import Call, Tensors, call_of, tensor_call
 from exporter.worker.custom_ops import NO_CUSTOM_OPS, CustomOps
 from exporter.worker.failure import Failure, stage_of
-from exporter.worker.inputs import Call, Tensors, call_of, tensor_call
 from exporter.worker.naming import state_output_sizes
 from exporter.worker.positional import Positional, needs_wrapping, unwrap_names
 from exporter.worker.program import leaf_order, program_of
@@ -64,6 +64,7 @@ def convert_program(
         Failure: of stage `convert`.
     """
     model: ir.Model = translate_program(program, spec, opset, artifacts, kept, custom).model
+    unwrap_names(model)
     return model
 
 

@@ -21,6 +21,7 @@ from exporter.job import Announcement, Job, JobFolder, OpsetJob, Reference, writ
 from exporter.record import CellId, Record, Stage
 from exporter.worker.artifact import write_artifact
 from exporter.worker.artifacts import kept_artifacts
+from exporter.worker.call import Tensors
 from exporter.worker.capture import capture_program
 from exporter.worker.closure import loaded_sources
 from exporter.worker.console import log_to
@@ -36,8 +37,10 @@ from exporter.worker.eager import State
 from exporter.worker.exact import is_worth_float64, measured_everywhere
 from exporter.worker.failure import Failure
 from exporter.worker.fit import require_fit
-from exporter.worker.inputs import Tensors, draw
+from exporter.worker.inputs import draw
 from exporter.worker.limit import within_memory
+from exporter.worker.made_calls import settled
+from exporter.worker.objects import assembled
 from exporter.worker.packages import loaded_packages
 from exporter.worker.parameters import named_weights, rename_weights, weight_names
 from exporter.worker.prove import REFERENCE, Common, Seconds, prove_on, prove_structure
@@ -88,8 +91,10 @@ class Drive:
         try:
             self._announce(Stage.SOURCE, opsets)
             with self._shared.of(Stage.SOURCE):
+                self._spec = settled(self._spec, self._root)
                 model = load_model(self._spec, self._root)
                 require_fit(model, self._spec)
+                model = assembled(model, self._spec, self._root)
                 self._custom = load_custom_ops(self._spec, self._root)
                 self._names = weight_names(model, self._spec)
             with self._shared.of(REFERENCE):

@@ -16,8 +16,9 @@ from torch.utils import _pytree as pytree
 from exporter.manifest import ModelSpec
 from exporter.record import Stage, Status
 from exporter.worker.arrays import real_view
+from exporter.worker.call import Tensors, tensor_call
 from exporter.worker.failure import Failure, one_line, stage_of
-from exporter.worker.inputs import Tensors, tensor_call
+from exporter.worker.objects import note_objects, taken_apart
 from exporter.worker.program import float64_module, program_of
 from exporter.worker.source import Model
 
@@ -50,7 +51,9 @@ def run_declared(model: Model, spec: ModelSpec, inputs: Tensors) -> Outputs:
             one tensor per declared output.
     """
     with stage_of(Stage.SOURCE):
-        leaves = flatten_outputs(_call(model, spec, inputs))
+        returned = taken_apart(_call(model, spec, inputs))
+        note_objects(model, returned)
+        leaves = flatten_outputs(returned)
     if any(not isinstance(leaf, torch.Tensor) for _, leaf in leaves):
         problem = "only tensors can be outputs of a graph"
     elif len(leaves) != len(spec.outputs):

@@ -22,8 +22,9 @@ from exporter.manifest import ModelSpec
 from exporter.record import Record, Stage, Status
 from exporter.worker import rounding
 from exporter.worker.arrays import Array, from_numpy, to_numpy
+from exporter.worker.call import Tensors
 from exporter.worker.eager import Outputs, float64_twin, run_exactly
-from exporter.worker.inputs import Tensors, draw
+from exporter.worker.inputs import draw
 from exporter.worker.sizes import input_sets
 from exporter.worker.source import Model
 

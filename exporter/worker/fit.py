@@ -14,8 +14,8 @@ from torch.export.graph_signature import InputKind
 
 from exporter.manifest import Input, ModelSpec
 from exporter.record import Stage, Status
+from exporter.worker.call import call_of
 from exporter.worker.failure import Failure
-from exporter.worker.inputs import call_of
 from exporter.worker.program import leaf_order, program_of
 from exporter.worker.source import Model
 

@@ -1,37 +1,25 @@
 """From an input set to the tensors of a call.
 
-In: a `ModelSpec` and an `InputSet`. Out: named tensors, and `Call`: the positional and keyword
-arguments that they stand in.
+In: a `ModelSpec` and an `InputSet`. Out: tensors by name; optional inputs that a case leaves out
+have none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from exporter.attributes import load_attribute
-from exporter.manifest import Fill, Input, ModelSpec
-from exporter.manifest.calls import parse_at
+from exporter.manifest import Case, Fill, Input, ModelSpec
 from exporter.record import Stage
+from exporter.worker.call import Tensors
+from exporter.worker.data_files import fitted, read_tensor
 from exporter.worker.failure import Failure, stage_of
+from exporter.worker.made_calls import made_inputs, maker_of
 from exporter.worker.redraw import across, altered
 from exporter.worker.sizes import InputSet
-
-Tensors = dict[str, torch.Tensor]
-#: A nested container while it is built: index or key -> leaf or container.
-_Tree = dict[int | str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """The arguments of one call of the model."""
-
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
 
 
 def torch_dtype(name: str) -> torch.dtype:
@@ -48,17 +36,29 @@ def draw(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
     Raises:
         Failure: of stage `source`, where a fill or a case does not fit its input.
     """
-    values = chosen.case.values if chosen.case else {}
+    function = maker_of(spec, chosen)
+    if function is not None:
+        return made_inputs(spec, chosen, function, root)
+    case = chosen.case or Case(name="")
     python = _python_fills(spec, root)
     tensors: Tensors = {}
     with stage_of(Stage.SOURCE):
         for index, item in enumerate(spec.inputs):
             shape = tuple(chosen.sizes[dim] if isinstance(dim, str) else dim for dim in item.shape)
+            if item.name in case.absent:
+                continue
             fill = item.fill
-            if item.name in values:
-                fill = Fill(kind="value", value=values[item.name])
+            if item.name in case.values:
+                fill = Fill(kind="value", value=case.values[item.name])
+            elif item.name in case.files:
+                fill = Fill(kind="file", file=case.files[item.name])
             generator = torch.Generator().manual_seed(_seed(spec.seed, index, is_other=False))
-            tensor = _filled(item, fill, shape, generator, python)
+            if fill.kind == "file":
+                is_own = chosen.kind in ("axis", "case") and item.name not in case.files
+                stored = read_tensor((root / spec.manifest).parent, fill.file)
+                tensor = fitted(stored, item, shape) if is_own else stored
+            else:
+                tensor = _filled(item, fill, shape, generator, python)
             if item.name == chosen.redrawn:
                 generator.manual_seed(_seed(spec.seed, index, is_other=True))
                 other = across(fill, tensor, generator)
@@ -69,61 +69,12 @@ def draw(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
                 raise Failure(
                     Stage.SOURCE,
                     f"input '{item.name}' of set '{chosen.name}' came out as "
-                    f"{tensor.dtype} {list(tensor.shape)}, declared {item.dtype} {list(shape)}",
+                    f"{tensor.dtype} {list(tensor.shape)}, declared {item.dtype} {list(shape)}"
+                    f"{f' (from {fill.file})' if fill.kind == 'file' else ''}",
                 )
             # Drawn on the CPU, so that the values are the same wherever the model is.
             tensors[item.name] = tensor.to(spec.export_device)
     return tensors
-
-
-def call_of(spec: ModelSpec, leaves: Mapping[str, Any], constant: Callable[[Any], Any]) -> Call:
-    """Puts one leaf per input where its `at` says, and the constants where theirs say.
-
-    Args:
-        spec: The contract.
-        leaves: By input name: its tensor, or whatever shall stand in the same place.
-        constant: Applied to each constant's value (to put something else in its place).
-    """
-    tree: _Tree = {}
-    for item in spec.inputs:
-        _place(tree, item.at, leaves[item.name])
-    for fixed in spec.constants:
-        _place(tree, fixed.at, constant(fixed.value))
-    args = _container(tree.get("args", {}))
-    return Call(args=tuple(args), kwargs=dict(tree.get("kwargs", {}) and _kwargs(tree)))
-
-
-def tensor_call(spec: ModelSpec, tensors: Tensors) -> Call:
-    """The call with these tensors; each is cloned, since models change their inputs in place."""
-    return call_of(spec, {name: t.clone() for name, t in tensors.items()}, lambda value: value)
-
-
-def _kwargs(tree: _Tree) -> dict[str, Any]:
-    return {str(key): _container(value) for key, value in tree["kwargs"].items()}
-
-
-def _place(tree: _Tree, at: str, leaf: Any) -> None:
-    root, steps = parse_at(at)
-    node: _Tree = tree.setdefault(root, {})
-    for step in steps[:-1]:
-        node = node.setdefault(step, {})
-    node[steps[-1]] = _Leaf(leaf)
-
-
-@dataclass(frozen=True, slots=True)
-class _Leaf:
-    """Tells a leaf that is a dict from a container."""
-
-    value: Any
-
-
-def _container(node: Any) -> Any:
-    """Index keys make a tuple, names make a dict."""
-    if isinstance(node, _Leaf):
-        return node.value
-    if all(isinstance(key, int) for key in node):
-        return tuple(_container(node[index]) for index in sorted(node))
-    return {key: _container(value) for key, value in node.items()}
 
 
 def _python_fills(spec: ModelSpec, root: Path) -> dict[str, Callable[..., torch.Tensor]]:

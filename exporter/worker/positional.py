@@ -15,13 +15,13 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
+from torch.utils import _pytree as pytree
 
 from exporter.manifest import ModelSpec
 from exporter.manifest.calls import is_by_position
-from exporter.worker.inputs import call_of
+from exporter.worker.call import call_of
+from exporter.worker.objects import WRAPPED, returns_objects
 from exporter.worker.source import Model
-
-_WRAPPED = "_exporter_wrapped"
 
 
 class Positional(torch.nn.Module):
@@ -29,22 +29,28 @@ class Positional(torch.nn.Module):
 
     def __init__(self, model: torch.nn.Module, spec: ModelSpec) -> None:
         super().__init__()
-        self.add_module(_WRAPPED, model)
+        self.add_module(WRAPPED, model)
         self.train(model.training)
         self._spec = spec
+        self._takes_apart = returns_objects(model)
 
     def forward(self, *tensors: torch.Tensor) -> Any:
-        """The outputs of the wrapped module, as they are."""
+        """The outputs of the wrapped module, as they are; of objects, what they hold."""
         names = [item.name for item in self._spec.inputs]
         leaves = dict(zip(names, tensors, strict=True))
         call = call_of(self._spec, leaves, lambda value: value)
-        return self.get_submodule(_WRAPPED)(*call.args, **call.kwargs)
+        returned = self.get_submodule(WRAPPED)(*call.args, **call.kwargs)
+        if not self._takes_apart:
+            return returned
+        return tuple(leaf for leaf in pytree.tree_leaves(returned) if leaf is not None)
 
 
 def needs_wrapping(spec: ModelSpec, model: Model) -> bool:
     """Whether the call holds more than tensors in positions of their own, or is not traced."""
-    is_plain = is_by_position((item.at for item in spec.inputs), constants=bool(spec.constants))
-    return not is_plain or _has_default_numbers(model) or _is_for_dynamo(model)
+    others = bool(spec.constants or spec.containers) or any(item.scalar for item in spec.inputs)
+    is_plain = is_by_position((item.at for item in spec.inputs), others=others)
+    is_whole = is_plain and not returns_objects(model)
+    return not is_whole or _has_default_numbers(model) or _is_for_dynamo(model)
 
 
 def _is_for_dynamo(model: Model) -> bool:
@@ -62,7 +68,10 @@ def _has_default_numbers(model: Model) -> bool:
 
 def unwrap_names(model: ir.Model) -> None:
     """Gives the weights the names that they have in the model itself."""
-    prefix = f"{_WRAPPED}."
+    prefix = f"{WRAPPED}."
     for name, value in list(model.graph.initializers.items()):
-        if name.startswith(prefix):
-            value.name = name.removeprefix(prefix)
+        bare = name
+        while bare.startswith(prefix):  # one wrapper may stand around another
+            bare = bare.removeprefix(prefix)
+        if bare != name:
+            value.name = bare

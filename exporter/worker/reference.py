@@ -9,6 +9,7 @@ float32's own?): on a few samples at first, see `exact.py`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,10 +21,12 @@ from exporter.job import JobFolder, Reference, Sample
 from exporter.manifest import ModelSpec
 from exporter.worker import rounding
 from exporter.worker.arrays import to_numpy
+from exporter.worker.call import Tensors
 from exporter.worker.eager import Outputs, State, float64_twin, run, run_declared, run_exactly
 from exporter.worker.exact import first_measured
 from exporter.worker.failure import Failure
-from exporter.worker.inputs import Tensors, draw
+from exporter.worker.inputs import draw
+from exporter.worker.made_calls import measured
 from exporter.worker.sizes import InputSet, input_sets
 from exporter.worker.source import Model
 from exporter.worker.tables import tables_of
@@ -55,14 +58,16 @@ def compute_reference(model: Model, spec: ModelSpec, root: Path, folder: JobFold
     outputs = run_declared(model, spec, inputs)
     unstable = _instability(model, spec, inputs, outputs, state)
     runs = [_Run(declared, inputs, outputs)]
-    for chosen in others:
-        attempt = _attempt(model, spec, chosen, draw(spec, chosen, root))
+    for wanted in others:
+        given = draw(spec, wanted, root)
+        chosen = replace(wanted, sizes=measured(spec, wanted, given))
+        attempt = _attempt(model, spec, chosen, given)
         state.restore()
         if _says_something(attempt, inputs):
             runs.append(attempt)
     runs, no_twin = _measured(model, spec, runs)
     for index, done in enumerate(runs):
-        _write(folder.sample(index), done)
+        _write(folder.sample(index), done, [item.name for item in spec.inputs])
     noise, why_not = rounding.noise(
         [(r.outputs, r.exact) for r in runs if r.outputs is not None and r.is_measured]
     )
@@ -146,10 +151,10 @@ def _sample(index: int, done: _Run, folder: Path) -> Sample:
     )
 
 
-def _write(folder: Path, done: _Run) -> None:
+def _write(folder: Path, done: _Run, names: Sequence[str]) -> None:
     write_sample(
         folder,
-        [to_numpy(tensor) for tensor in done.inputs.values()],
+        [to_numpy(done.inputs[name]) if name in done.inputs else None for name in names],
         [to_numpy(tensor) for tensor in done.outputs or ()],
         [to_numpy(tensor) for tensor in done.exact or ()],
     )

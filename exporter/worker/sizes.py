@@ -41,13 +41,15 @@ def input_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
     axes = [axis for axis in spec.axes if axis.example is not None]
     declared = {axis.name: axis.example for axis in axes if axis.example is not None}
     sets = [InputSet(name="declared", kind="declared", sizes=declared)]
+    can_choose = spec.inputs_from is None or spec.inputs_from.takes_sizes
     is_large = _elements(spec, declared) > _LARGE
-    for axis in axes:
+    for axis in axes if can_choose else ():
         found = probes(axis, is_large=is_large)
         for size in dict.fromkeys((*found, *_largest(spec, axis, declared))):
             sizes = {**declared, axis.name: size}
             sets.append(InputSet(name=f"{axis.name}={size}", kind="axis", sizes=sizes))
-    if len(axes) > 1 and (together := _together(axes, declared, is_large=is_large)):
+    together = _together(axes, declared, is_large=is_large) if len(axes) > 1 else {}
+    if can_choose and together:
         name = " ".join(f"{axis}={size}" for axis, size in together.items())
         sets.append(InputSet(name=name, kind="axis", sizes=together))
     for case in spec.cases:
@@ -80,7 +82,8 @@ def probes(axis: Axis, *, is_large: bool = False) -> tuple[int, ...]:
     """
     example = axis.example or 0
     wanted = [far(axis, avoid=(example,), is_large=is_large), _smallest(axis), *axis.probe]
-    return tuple(dict.fromkeys(size for size in wanted if size and size != example))
+    chosen = (size for size in wanted if size is not None and size != example)
+    return tuple(dict.fromkeys(chosen))
 
 
 def _largest(spec: ModelSpec, axis: Axis, declared: Mapping[str, int]) -> tuple[int, ...]:
@@ -132,7 +135,8 @@ def far(axis: Axis, *, avoid: Sequence[int], is_large: bool = False) -> int | No
 
 
 def _smallest(axis: Axis) -> int | None:
-    return next(_within((n * axis.multiple_of for n in count(1)), axis), None)
+    first = 0 if axis.min == 0 else 1
+    return next(_within((n * axis.multiple_of for n in count(first)), axis), None)
 
 
 def _together(

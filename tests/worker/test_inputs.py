@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from exporter.manifest import Axis, Case, Constant, ModelSpec
+from exporter.worker.call import call_of, tensor_call
 from exporter.worker.failure import Failure
-from exporter.worker.inputs import call_of, draw, tensor_call
+from exporter.worker.inputs import draw
 from exporter.worker.sizes import InputSet, input_sets
 from tests.worker.contracts import ROOT, contract, fill, given
 

@@ -15,7 +15,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from exporter.manifest import Axis, ModelSpec
-from exporter.worker.inputs import call_of
+from exporter.worker.call import call_of
 from exporter.worker.source import Model
 
 _CONSTANT = re.compile(

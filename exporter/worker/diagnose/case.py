@@ -18,8 +18,8 @@ from typing import Any
 from exporter.job import OpsetJob
 from exporter.manifest import ModelSpec
 from exporter.record import Route
+from exporter.worker.call import Tensors
 from exporter.worker.custom_ops import NO_CUSTOM_OPS, CustomOps
-from exporter.worker.inputs import Tensors
 from exporter.worker.source import Model
 from exporter.worker.torch_internals import Decompositions
 

@@ -17,11 +17,11 @@ import torch
 
 from exporter.plan import FIRST_DYNAMO_OPSET
 from exporter.record import MissingOperator
+from exporter.worker.call import tensor_call
 from exporter.worker.convert import MODES
 from exporter.worker.diagnose.case import Case
 from exporter.worker.diagnose.lines import line_of_trace
 from exporter.worker.eager import State
-from exporter.worker.inputs import tensor_call
 from exporter.worker.torch_internals import untranslated
 
 #: How the exporters say that it is an operator that they lack.

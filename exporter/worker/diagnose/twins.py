@@ -18,9 +18,9 @@ import torch
 from exporter.checks.comparison import Array
 from exporter.manifest import ModelSpec
 from exporter.worker.arrays import to_numpy
+from exporter.worker.call import Tensors, tensor_call
 from exporter.worker.diagnose.graph import FileGraph
 from exporter.worker.eager import State
-from exporter.worker.inputs import Tensors, tensor_call
 
 _NAME = "PyTorch"
 #: The scope that `positional.Positional` puts around a model.

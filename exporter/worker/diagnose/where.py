@@ -16,6 +16,7 @@ from exporter.checks.samples import SampleData
 from exporter.record import Divergence
 from exporter.runtimes import Session
 from exporter.worker.arrays import from_numpy
+from exporter.worker.call import Tensors
 from exporter.worker.diagnose.again import Again, exported_again
 from exporter.worker.diagnose.case import Case
 from exporter.worker.diagnose.first import Search
@@ -23,7 +24,6 @@ from exporter.worker.diagnose.graph import FileGraph
 from exporter.worker.diagnose.twins import ModuleValues, ProgramValues
 from exporter.worker.diagnose.values import KnownValues, RuntimeValues, Values, apart
 from exporter.worker.failure import Failure
-from exporter.worker.inputs import Tensors
 
 #: Above this share of the scale it is no rounding.
 _WRONG = 1e-2
