@@ -36,6 +36,8 @@ class Standing(StrEnum):
     FROM_11 = "works from opset 11 on"
     CAUGHT = "red"
     """A pitfall: torch.onnx.export returns normally or not, and the verdict is red."""
+    UNPROVED = "unavailable"
+    """Exported, and nothing here can run the file: neither green nor red."""
     REFUSED = "refused by torch"
     """torch has a name for it and raises."""
     INVALID = "refused by the manifest"
@@ -118,6 +120,8 @@ class Feature:
     """Lines of `[tool.exporter]` in pyproject.toml."""
     prepare: Callable[[Path], None] | None = None
     """Writes more files into the manifest's folder: weights, inputs."""
+    package: str = ""
+    """A package that it needs besides the tools; where it is not installed, nothing is proved."""
     by_command: bool = False
     """Whether it runs by `exporter export`, in processes of its own, which costs seconds."""
 

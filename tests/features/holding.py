@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from exporter.errors import ExporterError
-from exporter.record import Record
+from exporter.record import Record, Status
 from tests.features.feature import Feature, Standing
 from tests.features.project import prove
 
@@ -47,6 +47,7 @@ def _standing(feature: Feature, records: tuple[Record, ...]) -> list[str]:
         Standing.TORCHSCRIPT: green == {"torchscript"},
         Standing.DYNAMO: green == {"dynamo"},
         Standing.CAUGHT: not green,
+        Standing.UNPROVED: {record.status for record in records} == {Status.UNAVAILABLE},
         Standing.REFUSED: not green,
         Standing.INVALID: False,
     }
