@@ -115,6 +115,19 @@ class NamedWeight(Value):
     """Of its values, row by row."""
 
 
+class Weight(Value):
+    """A weight of a model whose file takes its weights as inputs."""
+
+    name: str
+    """In the file."""
+    dtype: str
+    shape: Items[int]
+    is_read: bool
+    """Whether a run of the model reads it."""
+    same_as: str = ""
+    """The first name of the same tensor, where it has several."""
+
+
 class Reference(Value):
     """What PyTorch says: the samples, and how exact its own float32 is."""
 
@@ -134,6 +147,9 @@ class Reference(Value):
     """Every weight of two dimensions: of a table, samples read a few rows."""
     weights: Items[NamedWeight] = ()
     """The weights that the manifest names."""
+    fed: Items[Weight] = ()
+    """Every weight in the order of the `state_dict`, where a file takes them as inputs; see
+    `JobFolder.weight`."""
 
     @property
     def is_measured_everywhere(self) -> bool:
@@ -179,6 +195,10 @@ class JobFolder:
     def sample(self, index: int) -> Path:
         """Inputs and outputs in ONNX's own test format."""
         return self.path / f"test_data_set_{index}"
+
+    def weight(self, index: int) -> Path:
+        """The value of a weight that a file takes as an input."""
+        return self.path / "weights" / f"weight_{index}.pb"
 
     def log(self, opset: int | None) -> Path:
         """What was printed while `opset` was at work; None: what all opsets share."""

@@ -6,10 +6,11 @@ Out: a `CheckResult`. A check never raises for what it finds: a file that it can
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+from exporter.checks.fed import fed_weights
 from exporter.checks.samples import SampleData, SampleMemory
 from exporter.job import JobFolder, Reference, Sample
 from exporter.manifest import ModelSpec
@@ -43,7 +44,12 @@ class Subject:
         Raises:
             DamagedSample: where it cannot be read.
         """
-        return self.memory.read(self.folder.sample(sample.index), self.spec)
+        data = self.memory.read(self.folder.sample(sample.index), self.spec)
+        if not self.spec.weights_are_inputs:
+            return data
+        declared = [item.name for item in self.spec.inputs]
+        fed = fed_weights(self.path, self.folder, self.reference.fed, declared)
+        return replace(data, inputs={**data.inputs, **fed})
 
 
 class StructureCheck(Protocol):

@@ -11,6 +11,7 @@ from typing import Literal
 
 from onnx import ModelProto, TensorShapeProto, ValueInfoProto
 
+from exporter.checks.fed import fed_problems
 from exporter.checks.graph import functions_of, needed_names
 from exporter.checks.parameters import weight_problems
 from exporter.checks.protocol import Subject
@@ -36,7 +37,9 @@ def _find(subject: Subject, model: ModelProto) -> Iterator[str]:
     stored = {item.name for item in graph.initializer}
     stored |= {item.values.name for item in graph.sparse_initializer}
     declared = {item.name for item in spec.inputs}
-    inputs = [item for item in graph.input if item.name not in stored or item.name in declared]
+    weights = subject.reference.fed if spec.weights_are_inputs else ()
+    besides = stored | {weight.name for weight in weights}
+    inputs = [item for item in graph.input if item.name not in besides or item.name in declared]
     yield from _values("input", inputs, spec.inputs)
     listed = [item.name for item in graph.input if item.name in stored]
     yield from _listed_initializers(subject, model, listed)
@@ -46,6 +49,8 @@ def _find(subject: Subject, model: ModelProto) -> Iterator[str]:
             yield f"the graph ignores input '{item.name}'"
     yield from _values("output", list(graph.output), spec.outputs)
     yield from weight_problems(subject, model)
+    if spec.weights_are_inputs:
+        yield from fed_problems(model, weights, declared, needed)
 
 
 def _listed_initializers(
@@ -56,6 +61,8 @@ def _listed_initializers(
         yield f"input '{name}' has a default value: the file runs without it"
     others = [name for name in listed if name not in declared]
     asked = subject.spec.options.get("keep_initializers_as_inputs") is True
+    if asked and not others and model.graph.initializer:
+        yield "the initializers are not listed as inputs"
     if others and not asked and model.ir_version >= _IR_WITHOUT_LISTED_INITIALIZERS:
         names = ", ".join(others[:_MANY]) + (", …" if len(others) > _MANY else "")
         yield f"{len(others)} initializers are listed as inputs: {names}"

@@ -5,7 +5,7 @@ In: an entry's `exporter`, `capture`, `opsets`, `options`. Out: the options; pro
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from exporter.manifest.entry import Settings
 from exporter.manifest.layers import Effective
@@ -20,22 +20,37 @@ _TITLE = {"dynamo": "dynamo", "torchscript": "TorchScript"}
 _CAPTURES = {"dynamo": ("export", "strict"), "torchscript": ("trace", "script")}
 _DYNAMO_SINCE = NATIVE["dynamo"][0]
 
-_BOTH = ("export_params", "keep_initializers_as_inputs", "verbose")
+#: What both take.
+OF_BOTH = ("export_params", "keep_initializers_as_inputs", "verbose")
 #: The options of each exporter, as of torch 2.13.
 OPTIONS: dict[ExporterName, frozenset[str]] = {
     "dynamo": frozenset(
         {
-            *_BOTH, "custom_opsets", "external_data", "optimize", "report", "profile",
+            *OF_BOTH, "custom_opsets", "external_data", "optimize", "report", "profile",
             "dump_exported_program",
         }
     ),
     "torchscript": frozenset(
         {
-            *_BOTH, "autograd_inlining", "custom_opsets", "do_constant_folding",
+            *OF_BOTH, "autograd_inlining", "custom_opsets", "do_constant_folding",
             "export_modules_as_functions", "operator_export_type", "training",
         }
     ),
 }  # fmt: skip
+
+#: With `export_params = false`, what keeps each weight what it is: folding and optimisation compute
+#: new ones, and TorchScript makes one of two that happen to be equal unless they are inputs.
+WEIGHTS_AS_INPUTS: dict[ExporterName, dict[str, Plain]] = {
+    "dynamo": {"optimize": False},
+    "torchscript": {
+        "keep_initializers_as_inputs": True,
+        "do_constant_folding": False,
+        "training": "PRESERVE",
+    },
+}
+
+
+_FOLDING = ("optimize", "do_constant_folding")
 
 
 def check_exporter(model: Effective) -> None:
@@ -78,7 +93,7 @@ def resolved_options(model: Effective) -> dict[str, Plain]:
 
 
 def _check_options(
-    model: Effective, place: KeyPath, options: Iterable[str], opsets: tuple[int, ...] | None
+    model: Effective, place: KeyPath, options: Mapping[str, Plain], opsets: tuple[int, ...] | None
 ) -> None:
     """Refuses options that no exporter takes which makes one of these opsets."""
     in_use = {
@@ -91,6 +106,11 @@ def _check_options(
         takers = [name for name, known in OPTIONS.items() if key in known]
         if in_use and in_use.isdisjoint(takers):
             model.refuse((*place, key), _wrong_exporter(key, in_use, takers))
+    if "export_params" in options and not options["export_params"]:
+        for key in _FOLDING:
+            if options.get(key):
+                message = "computes new weights from those that `export_params = false` leaves out"
+                model.refuse((*place, key), message)
 
 
 def _within(settings: Settings, opsets: tuple[int, ...] | None) -> Settings:

@@ -202,6 +202,11 @@ class ModelSpec(Value):
     """Bytes of address space that the model's job may take beyond PyTorch itself."""
 
     @property
+    def weights_are_inputs(self) -> bool:
+        """Whether the file takes its weights as inputs."""
+        return self.options.get("export_params") is False
+
+    @property
     def is_saved_program(self) -> bool:
         """Whether the source is a saved `ExportedProgram`."""
         return self.source.endswith(".pt2")

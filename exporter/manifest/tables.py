@@ -306,7 +306,9 @@ class OptionsTable(Table):
     }
 
     export_params: bool = True
-    """Both exporters: store the weights in the file."""
+    """Both exporters: store the weights in the file. With `false` they are inputs of the file,
+    after the declared ones, in the order of `state_dict` and by its names; the graph is then
+    neither folded nor optimised, which would compute new weights."""
     keep_initializers_as_inputs: bool = False
     """Both exporters: list the weights as inputs, too."""
     verbose: bool = False

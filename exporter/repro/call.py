@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from exporter.manifest import Axis, Input, ModelSpec
 from exporter.manifest.calls import parse_at
-from exporter.manifest.exporters import OPTIONS
+from exporter.manifest.exporters import OPTIONS, WEIGHTS_AS_INPUTS
 from exporter.manifest.spec import ExporterName
 from exporter.values import Plain
 
@@ -62,6 +62,8 @@ def options_text(spec: ModelSpec, exporter: ExporterName) -> dict[str, str]:
         {"verbose": False} if exporter == "dynamo" else {"training": _MODES[spec.mode]}
     )
     given |= {name: value for name, value in spec.options.items() if name in taken}
+    if spec.weights_are_inputs:  # the script's file keeps them, and computes the same
+        given |= WEIGHTS_AS_INPUTS[exporter] | {"export_params": True}
     return {
         name: f"torch.onnx.{_ENUMS[name]}.{value}" if name in _ENUMS else repr(value)
         for name, value in given.items()

@@ -106,6 +106,9 @@ def _copy(record: Record, original: JobFolder, private: JobFolder) -> None:
         shutil.copyfile(path, private.path / path.name)
     for sample in original.path.glob("test_data_set_*"):
         shutil.copytree(sample, private.path / sample.name)
+    weights = original.weight(0).parent
+    if weights.is_dir() and not weights.is_symlink():
+        shutil.copytree(weights, private.path / weights.name)
 
 
 def _conduct(

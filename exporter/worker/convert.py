@@ -15,6 +15,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from exporter.manifest import ModelSpec
+from exporter.manifest.exporters import WEIGHTS_AS_INPUTS
 from exporter.record import Stage
 from exporter.worker.call import Call, Tensors, call_of, tensor_call
 from exporter.worker.custom_ops import NO_CUSTOM_OPS, CustomOps
@@ -79,6 +80,7 @@ def translate_program(
     """The same with the program as it was decomposed: a `torch.onnx.ONNXProgram`."""
     options: dict[str, Any] = {"verbose": False}
     options |= {name: spec.options[name] for name in _DYNAMO_OPTIONS if name in spec.options}
+    options |= WEIGHTS_AS_INPUTS["dynamo"] if spec.weights_are_inputs else {}
     with stage_of(Stage.CONVERT), kept.reused():
         converted = torch.onnx.export(
             program,
@@ -184,6 +186,8 @@ def _has_compiled_parts(model: Model) -> bool:
 def _torchscript_options(spec: ModelSpec) -> dict[str, Any]:
     options: dict[str, Any] = {"training": MODES[spec.mode]}
     options |= {name: spec.options[name] for name in _TORCHSCRIPT_OPTIONS if name in spec.options}
+    if spec.weights_are_inputs:
+        options |= WEIGHTS_AS_INPUTS["torchscript"] | {"export_params": True}
     options["training"] = getattr(torch.onnx.TrainingMode, str(options["training"]))
     if "operator_export_type" in options:
         kind = str(options["operator_export_type"])

@@ -17,7 +17,7 @@ from exporter.checks.facts import artifact_facts
 from exporter.checks.protocol import Subject
 from exporter.checks.samples import SampleMemory
 from exporter.fingerprint import tool_versions
-from exporter.job import Announcement, Job, JobFolder, OpsetJob, Reference, write_value
+from exporter.job import Announcement, Job, JobFolder, OpsetJob, Reference, Weight, write_value
 from exporter.record import CellId, Record, Stage
 from exporter.worker.artifact import write_artifact
 from exporter.worker.artifacts import kept_artifacts
@@ -36,6 +36,7 @@ from exporter.worker.diagnose.explain import (
 from exporter.worker.eager import State
 from exporter.worker.exact import is_worth_float64, measured_everywhere
 from exporter.worker.failure import Failure
+from exporter.worker.fed import store_weights, take_weights_as_inputs
 from exporter.worker.fit import require_fit
 from exporter.worker.inputs import draw
 from exporter.worker.limit import within_memory
@@ -69,6 +70,7 @@ class Drive:
         self._whole: Reference | None = None
         self._patience = seconds_for(job.spec, len(job.cells()))
         self._custom = NO_CUSTOM_OPS
+        self._fed: tuple[Weight, ...] = ()
         self._opsets = job.opsets
 
     def run(self) -> None:
@@ -100,9 +102,11 @@ class Drive:
             with self._shared.of(REFERENCE):
                 reference = compute_reference(model, self._spec, self._root, self._folder)
                 weights = named_weights(model, self._names)
-                reference = reference.model_copy(update={"weights": weights})
-                write_value(self._folder.reference, reference)
                 inputs = draw(self._spec, input_sets(self._spec)[0], self._root)
+                self._fed = store_weights(model, self._spec, inputs, self._names, self._folder)
+                update = {"weights": weights, "fed": self._fed}
+                reference = reference.model_copy(update=update)
+                write_value(self._folder.reference, reference)
         except Failure as failure:
             for opset in opsets:
                 self._fail(opset, failure, self._shared)
@@ -192,6 +196,8 @@ class Drive:
         }
         rename_weights(graph, self._names)
         spec = self._spec.at(opset.opset)
+        if spec.weights_are_inputs:
+            take_weights_as_inputs(graph, [weight.name for weight in self._fed])
         write_artifact(graph, spec, opset.opset, self._folder, provenance)
 
     def _case(self, opset: OpsetJob, model: Model, inputs: Tensors) -> Case:

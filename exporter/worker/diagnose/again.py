@@ -16,6 +16,7 @@ from typing import Any
 import onnx_ir as ir
 
 from exporter.job import JobFolder
+from exporter.manifest.exporters import OF_BOTH
 from exporter.plan import FIRST_DYNAMO_OPSET
 from exporter.worker.artifact import write_artifact
 from exporter.worker.capture import capture_program
@@ -23,6 +24,7 @@ from exporter.worker.convert import convert_module, convert_program, translate_p
 from exporter.worker.diagnose.case import Case
 from exporter.worker.diagnose.lines import line_of_trace
 from exporter.worker.eager import State
+from exporter.worker.fed import state_names, take_weights_as_inputs
 from exporter.worker.torch_internals import Decompositions
 
 _TRACE = "pkg.torch.onnx.stack_trace"
@@ -75,8 +77,9 @@ def by_other_exporter(case: Case, folder: Path) -> Iterator[Again | None]:
         yield None
         return
     with _scratch(folder) as scratch:
-        # Options belong to one exporter: the other gets none of them.
-        spec = case.spec.model_copy(update={"options": {}, "capture": None})
+        # Options belong to one exporter: the other gets none of its own, and what both take.
+        both = {key: value for key, value in case.spec.options.items() if key in OF_BOTH}
+        spec = case.spec.model_copy(update={"options": both, "capture": None})
         if by_dynamo:
             state = State(case.model)
             try:
@@ -102,6 +105,8 @@ def _by_torchscript(case: Case, spec: Any, scratch: Path) -> ir.Model:
 
 
 def _write(graph: ir.Model, case: Case, scratch: Path) -> Path:
+    if case.spec.weights_are_inputs:
+        take_weights_as_inputs(graph, state_names(case.model))
     return write_artifact(graph, case.spec, case.opset, JobFolder(scratch), {})
 
 
