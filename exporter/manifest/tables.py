@@ -36,6 +36,7 @@ from exporter.manifest.fields import (
     TensorField,
     by_form,
 )
+from exporter.manifest.removed_options import REMOVED
 from exporter.manifest.wording import listed
 from exporter.values import Items, Value
 
@@ -303,6 +304,7 @@ class OptionsTable(Table):
         "opset_version": "say it with `opsets`",
         "output_names": "say it with `outputs`",
         "verify": "every file is verified by the checks",
+        **REMOVED,
     }
 
     export_params: bool = True
@@ -318,11 +320,11 @@ class OptionsTable(Table):
     optimize: bool = True
     """dynamo: optimise the graph."""
     report: bool = False
-    """dynamo: write its own report."""
+    """dynamo: write its own report, `logs/<opset>/report.md` in the model's build folder."""
     profile: bool = False
-    """dynamo: profile the export."""
+    """dynamo: profile the export, into the report or the log; needs the package pyinstrument."""
     dump_exported_program: bool = False
-    """dynamo: store the captured program."""
+    """dynamo: store the captured program, `logs/<opset>/program.pt2`."""
     autograd_inlining: bool = True
     """TorchScript: inline `torch.autograd.Function`."""
     custom_opsets: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)

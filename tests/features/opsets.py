@@ -2,6 +2,93 @@
 
 from __future__ import annotations
 
-from tests.features.feature import Section
+from tests.features.feature import SOUND, Feature, Section, Standing, structure
 
-SECTION = Section(name="Opsets", text="", rows=())
+TORCHSCRIPT = Feature(
+    name="every opset of TorchScript",
+    api="export(..., opset_version=7, dynamo=False)",
+    torch="1.2+",
+    model="names.py:Affine",
+    lines='opsets = "7..20"\nexporter = "torchscript"',
+    note="7 and 8 are as old as ONNX Runtime itself. torch would write 21 and more, by 20's rules.",
+)
+DYNAMO = Feature(
+    name="every opset of dynamo",
+    api="export(..., opset_version=26, dynamo=True)",
+    torch="2.5+",
+    model="names.py:Affine",
+    lines='opsets = "18..26"',
+    note="torch writes 27 and 28 too, which no release of ONNX Runtime loads so far.",
+)
+AUTO = Feature(
+    name="both exporters in one range",
+    api="export(..., opset_version=9)",
+    torch="1.2+",
+    model="names.py:Affine",
+    lines="opsets = [9, 17, 18, 21]",
+    holds={
+        "TorchScript below 18, dynamo from there": lambda p: (
+            [route.exporter for n in (9, 17, 18, 21) if (route := p.record(n).route)]
+            == ["torchscript", "torchscript", "dynamo", "dynamo"]
+        )
+    },
+)
+CONVERTED = Feature(
+    name="older opsets by dynamo",
+    api="export(..., opset_version=13, dynamo=True)",
+    torch="2.5+",
+    model="options.py:Stacked",
+    lines='opsets = [13, 15, 17]\nexporter = "dynamo"',
+    standing=Standing.DYNAMO,
+    verdicts={
+        "13": structure("opset", "the file is opset 18, asked was 13"),
+        ">=15": SOUND,
+    },
+    note="torch's version converter takes the file down from 18, or leaves it there and logs it.",
+)
+IR_VERSION = Feature(
+    name="an IR version for older runtimes",
+    api="ONNXProgram.model.ir_version = 8",
+    torch="2.5+, dynamo",
+    model="names.py:Affine",
+    lines="opsets = 18\nir_version = 8",
+    holds={
+        "the file is IR version 8, which ONNX Runtime 1.14 loads": lambda p: (
+            p.graph(18).ir_version == 8
+        )
+    },
+)
+OVERRIDES = Feature(
+    name="other settings for some opsets",
+    api="one call of export per opset",
+    torch="1.2+",
+    model="options.py:Twice",
+    rest="opsets = [17, 18, 19]",
+    lines="""
+[[models.net.overrides]]
+opset = 19
+exporter = "torchscript"
+
+[[models.net.overrides]]
+opset = 18
+options = { optimize = false }
+ir_version = 8
+""",
+    holds={
+        "opset 19 is TorchScript's": lambda p: (
+            (route := p.record(19).route) is not None and route.exporter == "torchscript"
+        ),
+        "opset 18 has its own options": lambda p: (
+            p.operators(18).count("Exp") == 2 and p.graph(18).ir_version == 8
+        ),
+    },
+)
+
+SECTION = Section(
+    name="Opsets",
+    text=(
+        "TorchScript makes opsets 7 to 20, dynamo 18 to 26, and below 18 what its version "
+        "converter makes of 18. Each model's page says which release of ONNX Runtime loads a file."
+    ),
+    rows=(TORCHSCRIPT, DYNAMO, AUTO, CONVERTED, IR_VERSION, OVERRIDES),
+)

@@ -1,5 +1,6 @@
 """Models of the section on names and axes."""
 
+import torch
 from torch import Tensor, nn
 
 
@@ -13,3 +14,25 @@ class Affine(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.linear(x)
         return y
+
+
+class Patches(nn.Module):
+    """Sums over patches of 8: the width has to be a multiple of that."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.reshape(x.shape[0], x.shape[1] // 8, 8).sum(-1)
+
+
+class Found(nn.Module):
+    """How many rows come out depends on the values."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.nonzero(x > 0)
+
+
+class Fixed(nn.Module):
+    """Takes the size of the batch for a constant."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = int(x.shape[0])
+        return x * torch.arange(rows).reshape(rows, 1).expand(rows, 4)

@@ -1,0 +1,87 @@
+"""Models of the section on options: each shows what one option does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class Layer(nn.Module):
+    """A layer that is a module of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(self.linear(x))
+
+
+class Stacked(nn.Module):
+    """Two of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = Layer()
+        self.second = Layer()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.second(self.first(x))
+        return y
+
+
+class Stable(nn.Module):
+    """BatchNorm: in training mode it uses the figures of the batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.norm(x)
+        return y
+
+
+class Folded(nn.Module):
+    """Turns a weight that never changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.matmul(x.unsqueeze(1), self.weight.transpose(0, 1)).squeeze(1)
+
+
+class Twice(nn.Module):
+    """Computes the same thing twice, which an optimiser sees."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.exp(x * 0.1) + torch.exp(x * 0.1)
+
+
+class Bessel(nn.Module):
+    """An operator that ONNX lacks."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.special.bessel_j0(x)
+
+
+class _Swish(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x * torch.sigmoid(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0]
+
+
+class Swish(nn.Module):
+    """An `autograd.Function` without a `symbolic`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = _Swish.apply(x)
+        return y

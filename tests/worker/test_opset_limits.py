@@ -1,0 +1,71 @@
+"""The opsets of the manifest are those of the exporters, and the table of releases is true."""
+
+from __future__ import annotations
+
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail
+from torch.onnx import _constants
+from torch.onnx._internal.exporter import _constants as dynamo
+
+from exporter.manifest.opsets import FIRST, LAST, NATIVE, ON_REQUEST
+from exporter.plan import FIRST_DYNAMO_OPSET
+from exporter.support import ONNX_RUNTIME, Loads, first_release
+
+
+def test_torchscript_makes_what_torch_says_it_makes() -> None:
+    limits = (_constants.ONNX_MIN_OPSET, _constants.ONNX_TORCHSCRIPT_EXPORTER_MAX_OPSET)
+    assert NATIVE["torchscript"] == limits == ON_REQUEST["torchscript"]
+
+
+def test_dynamo_begins_where_its_translations_do() -> None:
+    assert NATIVE["dynamo"][0] == dynamo.TORCHLIB_OPSET == FIRST_DYNAMO_OPSET
+    assert ON_REQUEST["dynamo"] == (FIRST, LAST)
+
+
+def test_the_last_opset_is_one_that_onnx_knows_and_a_release_loads() -> None:
+    assert onnx.defs.onnx_opset_version() >= LAST
+    assert NATIVE["dynamo"][1] == LAST == ONNX_RUNTIME[-1].opset
+
+
+def _loads(opset: int, ir_version: int) -> bool:
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"])],
+        "g",
+        [value("x", TensorProto.FLOAT, [2])],
+        [value("y", TensorProto.FLOAT, [2])],
+    )
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version
+    )
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        onnxruntime.InferenceSession(model.SerializeToString(), options)
+    except Fail:
+        return False
+    return True
+
+
+def _of_the_installed() -> Loads:
+    major, minor = map(int, onnxruntime.__version__.split(".")[:2])
+    return [each for each in ONNX_RUNTIME if each.release <= (major, minor)][-1]
+
+
+def test_the_table_says_what_the_installed_release_loads() -> None:
+    known = _of_the_installed()
+    assert _loads(known.opset, 3)
+    assert _loads(9, known.ir_version)
+    assert first_release(known.opset, known.ir_version) == known.release
+    if (known.opset, known.ir_version) == (LAST, ONNX_RUNTIME[-1].ir_version):
+        # Where a newer release loads more, the table needs another row.
+        assert not _loads(known.opset + 1, 3)
+        assert not _loads(9, known.ir_version + 1)
+
+
+@pytest.mark.parametrize("opset", [FIRST, LAST])
+def test_the_limits_themselves_load(opset: int) -> None:
+    assert _loads(opset, 3)

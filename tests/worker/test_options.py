@@ -1,0 +1,37 @@
+"""The options of the manifest are the arguments of torch.onnx.export, all of them."""
+
+from __future__ import annotations
+
+import inspect
+
+import torch
+
+from exporter.manifest.exporters import OPTIONS
+from exporter.manifest.removed_options import REMOVED
+from exporter.manifest.tables import OptionsTable
+from exporter.worker.convert import _DYNAMO_OPTIONS, _TORCHSCRIPT_OPTIONS
+
+ARGUMENTS = frozenset(inspect.signature(torch.onnx.export).parameters)
+#: torch.onnx.export takes them, and what is in use of a file once it is written does it here.
+_BY_THE_ARTIFACT = {"external_data", "export_params", "keep_initializers_as_inputs"}
+
+
+def test_every_argument_of_torch_is_an_option_or_said_to_belong_elsewhere() -> None:
+    known = {*OptionsTable.model_fields, *OptionsTable.elsewhere, *OptionsTable.later}
+    assert ARGUMENTS - known == set()
+
+
+def test_every_option_is_an_argument_of_torch() -> None:
+    assert set(OptionsTable.model_fields) - ARGUMENTS == set()
+
+
+def test_what_torch_removed_is_no_argument() -> None:
+    assert ARGUMENTS.isdisjoint(REMOVED)
+
+
+def test_every_option_reaches_an_exporter() -> None:
+    passed = {*_DYNAMO_OPTIONS, *_TORCHSCRIPT_OPTIONS, *_BY_THE_ARTIFACT}
+    assert set(OptionsTable.model_fields) == passed
+    assert set().union(*OPTIONS.values()) == passed
+    assert OPTIONS["dynamo"] >= set(_DYNAMO_OPTIONS)
+    assert OPTIONS["torchscript"] >= set(_TORCHSCRIPT_OPTIONS)
