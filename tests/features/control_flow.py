@@ -81,7 +81,7 @@ CAPTURED = (
         api="torch.cond",
         torch="2.6+",
         model="control_flow.py:CondTurned",
-        lines='opsets = "18..21"',
+        lines="opsets = [18]",
         rest=_SIDES,
         standing=Standing.CAUGHT,
         verdicts={"*": parity("parity", "output 'y': error")},
