@@ -82,6 +82,12 @@ def baseline(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", requires=["environment"])
+def operators(session: nox.Session) -> None:
+    """Write the table of all ATen operators; `-- alexnet` lists what a model lacks."""
+    Environment.run(session, "exporter", "ops", *session.posargs)
+
+
+@nox.session(venv_backend="none", requires=["environment"])
 def tests(session: nox.Session) -> None:
     """Run the tests; `-- tests/unit` selects."""
     Environment.run(session, "pytest", *(session.posargs or ["-n", "2", "--dist", "loadfile"]))

@@ -224,6 +224,9 @@ class Record(Value):
     artifact: Artifact | None = None
     checks: Items[CheckResult] = ()
     notes: Items[str] = ()
+    torch_operators: dict[str, int] = Field(default_factory=dict)
+    """How often the model uses each operator of torch before it is converted: `aten::add` in the
+    traced graph, `aten.add.Tensor` in the captured program."""
     log: str = ""
     """What the worker printed, relative to the build folder."""
     seconds: dict[str, float] = Field(default_factory=dict)

@@ -21,6 +21,7 @@ _MODULES = {
     "repro": "repro",
     "expectations": "expectations",
     "audit": "audit",
+    "ops": "ops",
 }
 
 

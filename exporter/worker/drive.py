@@ -7,6 +7,8 @@ an announcement of the cells that it could take down.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,7 +51,11 @@ from exporter.worker.recheck import recheck
 from exporter.worker.reference import compute_reference
 from exporter.worker.sizes import input_sets
 from exporter.worker.source import Model, load_model
-from exporter.worker.torch_internals import Decompositions
+from exporter.worker.torch_internals import (
+    Decompositions,
+    captured_operators,
+    traced_operators,
+)
 from exporter.worker.version_converter import converter_notes
 
 #: Stages whose work serves all opsets.
@@ -68,6 +74,7 @@ class Drive:
         self._names: dict[str, str] = {}
         self._memory = SampleMemory()
         self._whole: Reference | None = None
+        self._operators: dict[int, dict[str, int]] = {}
         self._patience = seconds_for(job.spec, len(job.cells()))
         self._custom = NO_CUSTOM_OPS
         self._fed: tuple[Weight, ...] = ()
@@ -123,7 +130,7 @@ class Drive:
             scratch = self._folder.path / ".scratch" / f"{opset.opset}.onnx"
             case = self._case(opset, model, inputs)
             try:
-                with seconds.of(Stage.CONVERT):
+                with seconds.of(Stage.CONVERT), self._counting(opset):
                     graph, notes = convert_module(
                         model, case.spec, inputs, opset.opset, scratch, self._custom
                     )
@@ -164,6 +171,8 @@ class Drive:
             return
         finally:
             state.restore()
+        counts = dict(sorted(captured_operators(program).items()))
+        self._operators |= {opset.opset: counts for opset in opsets}
         kept = Decompositions()
         # From the highest opset down: what is decomposed for it mostly serves the others too.
         for opset in reversed(opsets):
@@ -182,6 +191,15 @@ class Drive:
                 self._fail(opset, explain_failure(failure, case, self._patience), seconds)
             else:
                 self._prove(case, reference, seconds, tuple(notes))
+
+    @contextmanager
+    def _counting(self, opset: OpsetJob) -> Iterator[None]:
+        """What the traced graph is made of goes into the records, also where it is refused."""
+        with traced_operators() as counts:
+            try:
+                yield
+            finally:
+                self._operators[opset.opset] = dict(sorted(counts.items()))
 
     def _of(self, exporter: str) -> tuple[OpsetJob, ...]:
         return tuple(opset for opset in self._opsets if opset.route.exporter == exporter)
@@ -279,6 +297,7 @@ class Drive:
                 "fingerprint": self._job.fingerprint_of(record.cell),
                 "sources": loaded_sources(self._root, since=self._folder.job, data=names),
                 "packages": loaded_packages(),
+                "torch_operators": self._operators.get(record.cell.opset, {}),
             }
         )
         write_value(self._folder.record(record.cell), whole)

@@ -17,7 +17,13 @@ from exporter.worker.convert import convert_program
 from exporter.worker.inputs import draw
 from exporter.worker.sizes import input_sets
 from exporter.worker.source import load_model
-from exporter.worker.torch_internals import Decompositions, _Decomposed, is_known_torch
+from exporter.worker.torch_internals import (
+    Decompositions,
+    _Decomposed,
+    captured_operators,
+    is_known_torch,
+    traced_operators,
+)
 from tests.worker.contracts import ROOT, contract, given, put_out
 
 BLOCK = contract(
@@ -140,3 +146,49 @@ def test_a_decomposition_serves_only_what_decomposes_alike(
 ) -> None:
     decomposed = _Decomposed(object(), frozenset({"a", "b", "c"}), Graph(*left))
     assert decomposed.serves(frozenset(translated)) is serves
+
+
+class Mixed(nn.Module):
+    """Works in place, and has a branch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.relu_(x + 1) + torch.relu(x)
+        if bool(x.sum() > 0):
+            y = torch.tanh(y)
+        return y
+
+
+def test_the_operators_of_a_traced_graph_are_counted(tmp_path: Path) -> None:
+    from torch.onnx._internal.torchscript_exporter import utils
+
+    before = utils._optimize_graph
+    with traced_operators() as counts:
+        torch.onnx.export(
+            torch.jit.script(Mixed()),
+            (torch.ones(2),),
+            str(tmp_path / "a.onnx"),
+            opset_version=17,
+            dynamo=False,
+        )
+    assert utils._optimize_graph is before
+    assert (counts["aten::relu"] + counts["aten::relu_"], counts["aten::tanh"]) == (2, 1)
+    assert not [name for name in counts if name.startswith(("prim::", "onnx::"))]
+
+
+def test_the_operators_of_a_captured_program_are_counted_branches_included() -> None:
+    class Branches(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            found: Tensor = torch.cond(x.sum() > 0, lambda x: x.tanh(), lambda x: x + 1, (x,))
+            return found.relu()
+
+    counts = captured_operators(torch.export.export(Branches(), (torch.ones(2),)))
+    assert counts["aten.relu.default"] == 1
+    assert counts["aten.tanh.default"] == 1
+
+
+def test_an_unknown_torch_counts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_internals, "_KNOWN", ())
+    with traced_operators() as counts:
+        path = str(tmp_path / "a.onnx")
+        torch.onnx.export(nn.ReLU(), (torch.ones(2),), path, opset_version=17, dynamo=False)
+    assert not counts

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import torch
 
@@ -53,6 +54,11 @@ def missing_operators(message: str, case: Case) -> tuple[MissingOperator, ...]:
     return _counted(uses)
 
 
+def missing_nodes(nodes: Iterable[torch.fx.Node], root: Path) -> tuple[MissingOperator, ...]:
+    """Nodes of a decomposed program that have no translation, by operator."""
+    return _counted(_told(nodes, root))
+
+
 def _counted(uses: Iterable[tuple[str, str]]) -> tuple[MissingOperator, ...]:
     sources: dict[str, list[str]] = {}
     for operator, source in uses:
@@ -73,9 +79,14 @@ def _under_dynamo(case: Case) -> Iterator[tuple[str, str]]:
         return
     # Below its first opset, dynamo translates to that one and has the file converted down.
     known = case.custom.translations(case.opset)
-    for node in untranslated(case.program, max(case.opset, FIRST_DYNAMO_OPSET), known):
+    nodes = untranslated(case.program, max(case.opset, FIRST_DYNAMO_OPSET), known)
+    yield from _told(nodes, case.root)
+
+
+def _told(nodes: Iterable[torch.fx.Node], root: Path) -> Iterator[tuple[str, str]]:
+    for node in nodes:
         trace = node.meta.get("stack_trace") or ""
-        yield str(node.target), line_of_trace(trace, case.root)
+        yield str(node.target), line_of_trace(trace, root)
 
 
 def _under_torchscript(case: Case, named: str) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,150 @@
+"""`exporter ops`: what the exporters can convert, of torch as a whole or of one model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from exporter.cli.options import root_option
+from exporter.cli.results import read_results
+from exporter.cli.terminal import aligned, plural, say
+from exporter.engine import worker_environment
+from exporter.errors import ExitCode, ExporterError
+from exporter.files import write_text
+from exporter.manifest import Manifest, load_project
+from exporter.operators import Lacking, LackingAt, Survey
+from exporter.plan import Plan, Selection, make_plan
+from exporter.record import Route, RunRecord
+from exporter.report.fold import fold_opsets
+from exporter.report.operators import OPERATORS, render_operators
+from exporter.run import require_packages
+from exporter.run.operators import make_table, stored_table, survey
+
+_Key = TypeVar("_Key", bound=Hashable)
+_NAMES = {"torchscript": "TorchScript", "dynamo": "dynamo"}
+
+
+@click.command()
+@click.argument("cells", nargs=-1)
+@root_option
+def command(cells: tuple[str, ...], root: Path) -> int:
+    """Write the table of all ATen operators, or list what the models of CELLS lack.
+
+    Without CELLS: which operators each exporter can convert, at which opsets, and which of the
+    models use them, into OPERATORS.md beside the reports. With CELLS: every operator of these
+    models that an exporter lacks, opset by opset, with the model's lines; nothing is exported.
+    """
+    manifest = load_project(root)
+    require_packages()
+    if not cells:
+        return _write_table(manifest)
+    plan = make_plan(manifest, Selection(patterns=cells))
+    return _list_lacking(manifest, plan)
+
+
+def _write_table(manifest: Manifest) -> int:
+    run = _run(manifest)
+    table = stored_table(manifest)
+    if table is None:
+        say("asking torch for every operator and opset, which takes a minute or two, once")
+        table = make_table(manifest, worker_environment(os.environ))
+    project = manifest.project
+    root = Path(project.root)
+    text = render_operators(manifest, table, run, root / project.templates)
+    path = root / project.reports / OPERATORS
+    write_text(path, text)
+    count = len({row.operator for row in table.rows})
+    say(f"{plural(count, 'operator')}: {project.reports}/{OPERATORS}")
+    return ExitCode.OK
+
+
+def _run(manifest: Manifest) -> RunRecord:
+    """The results; without any, no operator is known to be used by a model."""
+    try:
+        return read_results(manifest).run
+    except ExporterError as error:
+        if error.exit_code != ExitCode.UNREADABLE:
+            raise
+        for problem in error.problems:
+            say(f"no models in the table: {problem}")
+        return RunRecord(tools={}, records=())
+
+
+def _list_lacking(manifest: Manifest, plan: Plan) -> int:
+    is_red = False
+    for model, routes in _routes(plan).items():
+        question = Survey(
+            spec=manifest.model(model),
+            root=str(Path(manifest.project.root).resolve()),
+            routes=routes,
+        )
+        answer = survey(question, worker_environment(os.environ))
+        is_red |= show_lacking(model, routes, answer)
+    return ExitCode.RED if is_red else ExitCode.OK
+
+
+def _routes(plan: Plan) -> dict[str, dict[int, Route]]:
+    """By model and opset: the exporter of the cells that are run."""
+    routes: dict[str, dict[int, Route]] = {}
+    for planned in plan.to_run:
+        routes.setdefault(planned.cell.model, {})[planned.cell.opset] = planned.route
+    return routes
+
+
+def show_lacking(model: str, routes: dict[int, Route], answer: Lacking) -> bool:
+    """Prints what a model lacks; whether it does so at an opset that it promises.
+
+    Args:
+        model: Its ID.
+        routes: By opset, the exporter that the promise is kept by.
+        answer: What was found.
+    """
+    if answer.problem:
+        say(f"{model}: {answer.problem}", colour="red")
+        return True
+    is_red = False
+    for exporter, name in _NAMES.items():
+        found = [item for item in answer.found if item.exporter == exporter]
+        promised = [item for item in found if routes[item.opset].exporter == exporter]
+        for items, word in ((promised, ""), ([i for i in found if i not in promised], _ELSE)):
+            if items:
+                is_red |= _show_group(f"{model}: {name}", items, word) and not word
+    return is_red
+
+
+_ELSE = " (which does not make these files)"
+
+
+def _show_group(head: str, items: list[LackingAt], word: str) -> bool:
+    """Prints what an exporter lacks at some opsets; whether it is anything."""
+    fine = [item.opset for item in items if not item.missing and not item.problem]
+    if fine:
+        say(f"{head} {fold_opsets(fine)}{word}: lacks nothing", colour=None if word else "green")
+    colour = None if word else "red"
+    for problem, opsets in _grouped((item.problem, item.opset) for item in items if item.problem):
+        say(f"{head} {fold_opsets(opsets)}{word}: {problem}", colour=colour)
+    missing = _grouped(
+        ((lack.operator, f"{lack.count}x", ", ".join(lack.sources)), item.opset)
+        for item in items
+        for lack in item.missing
+    )
+    if missing:
+        opsets = sorted({opset for _, found in missing for opset in found})
+        say(f"{head} {fold_opsets(opsets)}{word}: lacks", colour=colour)
+        rows = [("operator", "uses", "opsets", "at")]
+        rows += [(row[0], row[1], fold_opsets(found), row[2]) for row, found in missing]
+        for line in aligned(rows):
+            say(f"  {line}")
+    return len(fine) < len(items)
+
+
+def _grouped(pairs: Iterable[tuple[_Key, int]]) -> list[tuple[_Key, list[int]]]:
+    """Opsets by what is the same at them, in the order of the first."""
+    groups: dict[_Key, list[int]] = {}
+    for key, opset in pairs:
+        groups.setdefault(key, []).append(opset)
+    return list(groups.items())

@@ -1,0 +1,49 @@
+"""Entry of the process that asks torch: `python -m exporter.worker.operators REQUEST OUT.json`.
+
+In: `table`, or the path of a `Survey`. Out: an `OperatorTable` or `Lacking` in OUT.json and exit
+code 0; 4 and a line on stderr where this torch cannot be asked.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from exporter.errors import ExitCode
+from exporter.job import write_value
+from exporter.operators import Survey
+
+
+def main() -> int:
+    """Answers the request that the command line names."""
+    request, out = sys.argv[1], Path(sys.argv[2])
+    try:
+        import torch
+
+        from exporter.worker.torch_registries import UnknownTorch, require_known_torch
+    except ImportError as missing:
+        sys.stderr.write(f"torch cannot be asked: {missing}\n")
+        return int(ExitCode.ENVIRONMENT)
+    torch.set_num_threads(1)
+    if request == "table":
+        from exporter.worker.operators.table import operator_table
+
+        try:
+            require_known_torch()
+        except UnknownTorch as unknown:
+            sys.stderr.write(f"{unknown}\n")
+            return int(ExitCode.ENVIRONMENT)
+        write_value(out, operator_table())
+    else:
+        from exporter.worker.operators.lacking import lacking
+
+        write_value(out, lacking(Survey.model_validate_json(Path(request).read_bytes())))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Everything is written; what a model's library does at the end of Python is no failure.
+    os._exit(int(ExitCode.OK))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

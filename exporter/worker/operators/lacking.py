@@ -1,0 +1,145 @@
+"""All operators of one model that its exporters lack, opset by opset, without a file.
+
+In: a `Survey`. Out: `Lacking`. TorchScript converts the model and throws the graph away, because
+some of its functions refuse what they are registered for. Dynamo captures it once, and the
+registry of each opset is held against the program.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from exporter.job import OpsetJob
+from exporter.manifest.opsets import NATIVE
+from exporter.operators import Lacking, LackingAt, Survey
+from exporter.plan import FIRST_DYNAMO_OPSET
+from exporter.record import Route
+from exporter.worker.capture import capture_program
+from exporter.worker.convert import convert_module, convert_program
+from exporter.worker.custom_ops import load_custom_ops
+from exporter.worker.diagnose.case import Case
+from exporter.worker.diagnose.missing import missing_nodes, missing_operators
+from exporter.worker.eager import State
+from exporter.worker.failure import Failure, one_line
+from exporter.worker.fit import require_fit
+from exporter.worker.inputs import draw
+from exporter.worker.sizes import input_sets
+from exporter.worker.source import load_model
+from exporter.worker.torch_internals import Decompositions, is_known_torch, untranslatable
+
+
+def lacking(survey: Survey) -> Lacking:
+    """Answers; a failing model is an answer too."""
+    root = Path(survey.root)
+    try:
+        model = load_model(survey.spec, root)
+        require_fit(model, survey.spec)
+        custom = load_custom_ops(survey.spec, root)
+        inputs = draw(survey.spec, input_sets(survey.spec)[0], root)
+    except Failure as failure:
+        return Lacking(found=(), problem=failure.message)
+    cases = [
+        Case(
+            model=model,
+            inputs=inputs,
+            spec=survey.spec.at(opset),
+            job=OpsetJob(opset=opset, route=route, devices=()),
+            root=root,
+            custom=custom,
+        )
+        for route, opset in _asked(survey)
+    ]
+    found = [_by_torchscript(case) for case in cases if case.route.exporter == "torchscript"]
+    for capture in ("export", "strict"):
+        found += _by_dynamo([case for case in cases if case.route.capture == capture])
+    return Lacking(found=tuple(sorted(found, key=lambda item: (item.opset, item.exporter))))
+
+
+def _asked(survey: Survey) -> Iterator[tuple[Route, int]]:
+    """The exporter of each opset, and the other one where both are free to make it."""
+    for opset, route in survey.routes.items():
+        yield route, opset
+        if survey.spec.at(opset).capture is None:
+            other = _other(route)
+            first, last = NATIVE[other.exporter]
+            if first <= opset <= last:
+                yield other, opset
+
+
+def _other(route: Route) -> Route:
+    if route.exporter == "dynamo":
+        return Route(exporter="torchscript", capture="trace", why="")
+    return Route(exporter="dynamo", capture="export", why="")
+
+
+def _by_torchscript(case: Case) -> LackingAt:
+    state = State(case.model)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            scratch = Path(folder) / f"{case.opset}.onnx"
+            convert_module(case.model, case.spec, case.inputs, case.opset, scratch, case.custom)
+    except Failure as failure:
+        state.restore()
+        return _told(failure, case)
+    finally:
+        state.restore()
+    return LackingAt(exporter="torchscript", opset=case.opset)
+
+
+def _by_dynamo(cases: list[Case]) -> list[LackingAt]:
+    """All of these opsets by one capture, the same for all of them."""
+    if not cases:
+        return []
+    state = State(cases[0].model)
+    strict = cases[0].route.capture == "strict"
+    try:
+        program = capture_program(cases[0].model, cases[0].spec, cases[0].inputs, strict=strict)
+    except Failure as failure:
+        problem = f"cannot be captured: {failure.message}"
+        return [LackingAt(exporter="dynamo", opset=case.opset, problem=problem) for case in cases]
+    finally:
+        state.restore()
+    kept = Decompositions()
+    return [_of_program(replace(case, program=program, kept=kept)) for case in reversed(cases)]
+
+
+def _of_program(case: Case) -> LackingAt:
+    if not is_known_torch():
+        return _of_conversion(case)
+    try:
+        with case.kept.reused():
+            # Below its first opset, dynamo translates to that one and has the file converted down.
+            opset = max(case.opset, FIRST_DYNAMO_OPSET)
+            nodes = untranslatable(case.program, opset, case.custom.translations(case.opset))
+    except Exception as error:
+        problem = f"cannot be decomposed: {one_line(error)}"
+        return LackingAt(exporter="dynamo", opset=case.opset, problem=problem)
+    missing = missing_nodes(nodes, case.root)
+    return LackingAt(exporter="dynamo", opset=case.opset, missing=missing)
+
+
+def _of_conversion(case: Case) -> LackingAt:
+    """By converting it: the registries of this torch were not looked at."""
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            convert_program(
+                case.program, case.spec, case.opset, Path(folder), case.kept, case.custom
+            )
+    except Failure as failure:
+        return _told(failure, case)
+    return LackingAt(exporter="dynamo", opset=case.opset)
+
+
+def _told(failure: Failure, case: Case) -> LackingAt:
+    """What a failed conversion says of operators, and else what it says."""
+    text = f"{failure.__cause__ or ''}\n{failure.message}\n{failure.detail}"
+    missing = missing_operators(text, case)
+    return LackingAt(
+        exporter=case.route.exporter,
+        opset=case.opset,
+        missing=missing,
+        problem="" if missing else failure.message,
+    )

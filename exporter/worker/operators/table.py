@@ -1,0 +1,124 @@
+"""The table of all ATen operators and the opsets in which each exporter can convert them.
+
+In: the ranges of opsets. Out: an `OperatorTable`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from exporter.fingerprint import tool_versions
+from exporter.manifest.opsets import NATIVE
+from exporter.operators import OperatorRow, OperatorTable
+from exporter.worker.operators.proof import proved
+from exporter.worker.torch_registries import (
+    DynamoRegistry,
+    Operator,
+    aten_operators,
+    dynamo_registry,
+    is_taken_apart,
+    names_of,
+    torchscript_opsets,
+    writes_to_out,
+)
+
+#: What the table is read from.
+TOOLS = ("torch", "onnxscript")
+
+
+@dataclass(slots=True)
+class _Ways:
+    """The opsets of one overload under dynamo."""
+
+    translated: list[int] = field(default_factory=list)
+    decomposed: list[int] = field(default_factory=list)
+    apart: list[int] = field(default_factory=list)
+
+    @property
+    def key(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(self.translated), tuple(self.decomposed), tuple(self.apart)
+
+
+def operator_table() -> OperatorTable:
+    """Asks both exporters for every opset that they make; takes about a minute."""
+    torchscript, dynamo = (_opsets(name) for name in ("torchscript", "dynamo"))
+    everything = aten_operators()
+    plain = plain_operators(everything)
+    registries = {opset: dynamo_registry(opset) for opset in dynamo}
+    symbolic = torchscript_opsets(torchscript)
+    rows = table_rows(under_dynamo(plain, registries), symbolic)
+    tools = tool_versions()
+    return OperatorTable(
+        tools={name: tools[name] for name in TOOLS},
+        torchscript=torchscript,
+        dynamo=dynamo,
+        rows=rows,
+        folded=len(everything) - len(plain),
+    )
+
+
+def plain_operators(everything: Iterable[Operator]) -> list[Operator]:
+    """Those that neither write to an `out` argument nor are another one in place."""
+    everything = list(everything)
+    packets = {names_of(operator)[0] for operator in everything}
+    return [
+        operator
+        for operator in everything
+        if not writes_to_out(operator) and not _is_in_place(names_of(operator)[0], packets)
+    ]
+
+
+def under_dynamo(
+    operators: Iterable[Operator], registries: Mapping[int, DynamoRegistry]
+) -> dict[str, dict[str, _Ways]]:
+    """Operator -> overload -> its opsets."""
+    operators = list(operators)
+    # Most opsets have the same translations as the one before.
+    distinct = {registry.translated: registry for registry in registries.values()}
+    places = {translated: index for index, translated in enumerate(distinct)}
+    unsure = [op for op in operators if any(is_taken_apart(op, r) for r in distinct.values())]
+    ends_well = proved(unsure, list(distinct.values()))
+    ways: dict[str, dict[str, _Ways]] = defaultdict(lambda: defaultdict(_Ways))
+    for opset, registry in registries.items():
+        for operator in operators:
+            packet, overload = names_of(operator)
+            way = ways[packet][overload]
+            if str(operator) in registry.translated:
+                way.translated.append(opset)
+            elif is_taken_apart(operator, registry):
+                is_proved = ends_well[str(operator)][places[registry.translated]]
+                (way.decomposed if is_proved else way.apart).append(opset)
+    return ways
+
+
+def table_rows(
+    dynamo: Mapping[str, Mapping[str, _Ways]], torchscript: Mapping[str, tuple[int, ...]]
+) -> tuple[OperatorRow, ...]:
+    """One row for the overloads of an operator that are alike."""
+    rows = []
+    for name in sorted({*dynamo, *torchscript}):
+        alike: dict[tuple[tuple[int, ...], ...], list[str]] = defaultdict(list)
+        for overload, way in dynamo.get(name, {"default": _Ways()}).items():
+            alike[way.key].append(overload)
+        for (translated, decomposed, apart), overloads in alike.items():
+            row = OperatorRow(
+                operator=name,
+                overloads=tuple(sorted(overloads)),
+                torchscript=torchscript.get(name, ()),
+                translated=translated,
+                decomposed=decomposed,
+                apart=apart,
+            )
+            rows.append(row)
+    return tuple(sorted(rows, key=lambda row: (row.operator, row.overloads)))
+
+
+def _is_in_place(packet: str, packets: set[str]) -> bool:
+    return packet.endswith("_") and not packet.endswith("__") and packet[:-1] in packets
+
+
+def _opsets(exporter: str) -> tuple[int, ...]:
+    first, last = NATIVE[exporter]
+    return tuple(range(first, last + 1))

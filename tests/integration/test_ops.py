@@ -1,0 +1,120 @@
+"""`exporter ops`: the table after an export, and what one model lacks without any."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter.errors import ExitCode
+from exporter.manifest import load_project
+from exporter.operators import OperatorRow, OperatorTable
+from exporter.record import Status, read_run
+from exporter.run.operators import _table_path
+from tests.integration.project import exporter
+
+MODELS = """
+import torch
+from torch import nn
+
+
+class Good(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.linear(x).relu_()
+
+
+class Lacking(Good):
+    def forward(self, x):
+        y = torch.special.bessel_j0(x) + torch.special.bessel_j0(x + 1)
+        return super().forward(y + torch.special.airy_ai(x))
+"""
+MANIFEST = """
+format = 1
+
+[models.good]
+source = "models.py:Good"
+inputs = [{ name = "x", shape = ["batch", 4] }]
+outputs = [{ name = "y", shape = ["batch", 3] }]
+opsets = [17, 18]
+
+[models.lacking]
+extends = "good"
+source = "models.py:Lacking"
+
+[models.never]
+extends = "good"
+"""
+ROWS = (
+    OperatorRow(operator="aten::relu", overloads=("default",), torchscript=(17,), translated=(18,)),
+    OperatorRow(operator="aten::special_airy_ai", overloads=("default",)),
+)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("ops")
+    (root / "manifests").mkdir()
+    (root / "pyproject.toml").write_text("[tool.exporter]\n", encoding="utf-8")
+    (root / "manifests" / "models.py").write_text(MODELS, encoding="utf-8")
+    (root / "manifests" / "all.toml").write_text(MANIFEST, encoding="utf-8")
+    assert exporter(root, "export", "good", "lacking", "--jobs", "1").returncode == ExitCode.RED
+    return root
+
+
+def test_every_record_says_what_the_model_is_made_of(project: Path) -> None:
+    records = read_run(project / "build" / "results.json").by_cell()
+    assert records["good/17/cpu"].torch_operators == {"aten::linear": 1, "aten::relu_": 1}
+    captured = records["good/18/cpu"].torch_operators
+    assert captured == {"aten.linear.default": 1, "aten.relu_.default": 1}
+    for cell, name in (("lacking/17/cpu", "aten::"), ("lacking/18/cpu", "aten.")):
+        assert records[cell].status is Status.ERROR
+        used = [key for key in records[cell].torch_operators if key.startswith(name)]
+        assert any("airy_ai" in key for key in used), "also where the conversion is refused"
+
+
+def test_the_table_names_the_models(project: Path) -> None:
+    # Asking torch for all of it takes minutes: the table is there already.
+    table = OperatorTable(
+        tools={"torch": "2"}, torchscript=(17,), dynamo=(18,), rows=ROWS, folded=2
+    )
+    path = _table_path(load_project(project))
+    path.parent.mkdir()
+    path.write_text(table.to_json(), encoding="utf-8")
+    done = exporter(project, "ops")
+    assert done.returncode == ExitCode.OK, done.stderr
+    text = (project / "reports" / "OPERATORS.md").read_text(encoding="utf-8")
+    both = "[good](models/good.md), [lacking](models/lacking.md)"
+    assert f"| `relu` |  | 17 | 18 | {both} |" in text
+    assert "| `special_airy_ai` |  | [lacking](models/lacking.md) |" in text
+    assert "Not told by any export yet: never." in text
+    (project / "reports" / "OPERATORS.md").unlink()
+    exporter(project, "ops")
+    assert (project / "reports" / "OPERATORS.md").read_text(encoding="utf-8") == text
+
+
+def test_a_model_that_lacks_operators_is_red_and_lists_them_all(project: Path) -> None:
+    done = exporter(project, "ops", "lacking")
+    assert done.returncode == ExitCode.RED
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert "lacking: TorchScript 17: lacks" in lines
+    assert "aten::special_bessel_j0 2x 17 manifests/models.py:17" in lines
+    assert "aten::special_airy_ai 1x 17 manifests/models.py:18" in lines
+    assert "lacking: dynamo 18: lacks" in lines
+    assert "prims.bessel_j0.default 2x 18 manifests/models.py:17" in lines
+
+
+def test_a_model_that_lacks_nothing_is_green(project: Path) -> None:
+    done = exporter(project, "ops", "never/18")
+    assert done.returncode == ExitCode.OK
+    assert "never: dynamo 18: lacks nothing" in done.stdout
+    assert not (project / "build" / "never").exists(), "nothing was exported"
+
+
+def test_a_word_that_means_no_cell_is_refused(project: Path) -> None:
+    done = exporter(project, "ops", "lackin")
+    assert done.returncode == ExitCode.NOTHING_SELECTED
+    assert "did you mean 'lacking'?" in done.stderr
