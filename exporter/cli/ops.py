@@ -50,7 +50,7 @@ def _write_table(manifest: Manifest) -> int:
     run = _run(manifest)
     table = stored_table(manifest)
     if table is None:
-        say("asking torch for every operator and opset, which takes a minute or two, once")
+        say("asking torch for every operator and opset, which takes some minutes, once")
         table = make_table(manifest, worker_environment(os.environ))
     project = manifest.project
     root = Path(project.root)

@@ -39,10 +39,7 @@ _TABLE_SECONDS = 1800.0
 
 def stored_table(manifest: Manifest) -> OperatorTable | None:
     """The table of an earlier call with the same tools; None where there is none."""
-    try:
-        return OperatorTable.model_validate_json(_table_path(manifest).read_bytes())
-    except (OSError, ValidationError):
-        return None
+    return _read(_table_path(manifest))
 
 
 def make_table(manifest: Manifest, environment: Mapping[str, str]) -> OperatorTable:
@@ -55,7 +52,7 @@ def make_table(manifest: Manifest, environment: Mapping[str, str]) -> OperatorTa
     path = _table_path(manifest)
     path.parent.mkdir(parents=True, exist_ok=True)
     code, said = _run("table", path, environment, _TABLE_SECONDS)
-    table = stored_table(manifest) if code == 0 else None
+    table = _read(path) if code == 0 else None
     if table is None:
         kind = ExitCode.ENVIRONMENT if code == ExitCode.ENVIRONMENT else ExitCode.BUG
         raise ExporterError(kind, f"the table of operators cannot be made: {said or code}")
@@ -77,6 +74,13 @@ def survey(question: Survey, environment: Mapping[str, str]) -> Lacking:
         raise ExporterError(ExitCode.ENVIRONMENT, said)
     last = said.splitlines()[-1] if said else ""
     return Lacking(found=(), problem=f"{_ending(code, question.spec.timeout)}{last and ': '}{last}")
+
+
+def _read(path: Path) -> OperatorTable | None:
+    try:
+        return OperatorTable.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return None
 
 
 def _ending(code: int | None, seconds: float) -> str:

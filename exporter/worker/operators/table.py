@@ -42,7 +42,7 @@ class _Ways:
 
 
 def operator_table() -> OperatorTable:
-    """Asks both exporters for every opset that they make; takes about a minute."""
+    """Asks both exporters for every opset that they make; takes some minutes."""
     torchscript, dynamo = (_opsets(name) for name in ("torchscript", "dynamo"))
     everything = aten_operators()
     plain = plain_operators(everything)
