@@ -81,6 +81,11 @@ def writes_to_out(operator: Operator) -> bool:
     return any(parameter.is_out for parameter in parameters_of(operator))
 
 
+def returns_tensors(operator: Operator) -> bool:
+    """Whether a tensor comes out of it, or a list of them."""
+    return any("Tensor" in str(returned.type) for returned in operator._schema.returns)
+
+
 def is_taken_apart(operator: Operator, registry: DynamoRegistry) -> bool:
     """Whether it has no translation, and torch knows how to do it with other operators."""
     if str(operator) in registry.translated:
@@ -105,6 +110,7 @@ def torchscript_opsets(opsets: Iterable[int]) -> dict[str, tuple[int, ...]]:
     opsets = tuple(opsets)
     for opset in opsets:  # a module is registered when it is imported
         importlib.import_module(f"torch.onnx._internal.torchscript_exporter.symbolic_opset{opset}")
+    known = {schema.name for schema in torch._C._jit_get_all_schemas()}
     registry = registration.registry
     groups = {name: registry.get_function_group(name) for name in sorted(registry.all_functions())}
     found = {}
@@ -112,8 +118,13 @@ def torchscript_opsets(opsets: Iterable[int]) -> dict[str, tuple[int, ...]]:
         functions = {opset: group.get(opset) for opset in opsets} if group else {}
         takes = tuple(o for o, function in functions.items() if function and not refuses(function))
         if takes and name.startswith("aten::"):
-            found[name] = takes
+            found[_as_written(name, known)] = takes
     return found
+
+
+def _as_written(name: str, known: set[str]) -> str:
+    """`aten::__and__`: the exporter takes one underscore off the end before it looks."""
+    return f"{name}_" if name not in known and f"{name}_" in known else name
 
 
 def refuses(function: Callable[..., Any]) -> bool:

@@ -24,7 +24,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from exporter.worker.operators.children import each_in_a_child
-from exporter.worker.torch_registries import DynamoRegistry, Operator, left_over, parameters_of
+from exporter.worker.torch_registries import (
+    DynamoRegistry,
+    Operator,
+    left_over,
+    parameters_of,
+    returns_tensors,
+)
 
 _SHAPES = ((2, 3, 4, 4), (1, 1, 3), (2, 3, 4), (3, 3), (3,))
 _DTYPES = (torch.float32, torch.int64, torch.bool)
@@ -93,7 +99,8 @@ class _Table:
         with contextlib.suppress(Exception):  # whatever an operator says to a call it dislikes
             program = torch.export.export(_Calling(operator), tuple(call[0]), call[1])
             targets = left_over(program.run_decompositions(dict(self._decompositions)))
-            if str(operator) not in targets:
+            # A number that torch.export computed itself leaves nothing that could be translated.
+            if str(operator) not in targets and (targets or returns_tensors(operator)):
                 return _Trace(targets, frozenset(self._used))
         return None
 
