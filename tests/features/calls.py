@@ -62,8 +62,8 @@ SECTION = Section(
     rows=(
         Feature(
             name="keyword arguments",
-            api="export(model, args, kwargs=...)",
-            torch="2.0+",
+            api="export(model, args, kwargs=...), export(model, (x, {'bias': b}))",
+            torch="1.4+",
             model="calls.py:Keywords",
             lines=f"inputs = [\n  {_X},\n  {{ name = 'bias', at = 'kwargs.bias', "
             "shape = ['batch', 4] },\n]\n"

@@ -14,7 +14,7 @@ EXPORT = (
     Elsewhere(
         name="export into memory, or into an archive",
         api="export(model, args, io.BytesIO()), ExportTypes.ZIP_ARCHIVE, ExportTypes.DIRECTORY",
-        torch="1.0-2.8",
+        torch="1.0-2.5",
         instead="What is proved is the file that ships: read `build/<model>/<opset>.onnx`.",
     ),
     Elsewhere(
@@ -145,12 +145,6 @@ PROGRAM = (
         "writes a script to look further with.",
     ),
     Elsewhere(
-        name="ONNXProgram: names of axes",
-        api="ONNXProgram.rename_axes(mapping)",
-        torch="2.11+",
-        instead="The names in `shape` are those in the file of both exporters.",
-    ),
-    Elsewhere(
         name="ONNXProgram: inputs and outputs as the file takes them",
         api="ONNXProgram.adapt_torch_inputs_to_onnx, adapt_torch_outputs_to_onnx",
         torch="2.1-2.5",
@@ -197,7 +191,7 @@ AROUND = (
     Elsewhere(
         name="graph as text",
         api="export_to_pretty_string, onnx.helper.printable_graph, verbose=True",
-        torch="1.0-2.8",
+        torch="1.0-2.5",
         instead="`exporter show CELL`.",
     ),
     Elsewhere(
@@ -223,7 +217,7 @@ AROUND = (
     Elsewhere(
         name="log on or off",
         api="enable_log(), disable_log(), utils.setup_onnx_logging",
-        torch="1.13-2.8",
+        torch="1.10-2.5",
         instead="Each opset has its own log, `build/<model>/logs/<opset>.log`; `options.verbose` "
         "makes it longer.",
     ),

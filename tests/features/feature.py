@@ -99,7 +99,7 @@ class Feature:
     api: str
     """What torch.onnx calls it: `export(..., dynamic_axes=...)`."""
     torch: str
-    """The versions of torch that have it: `1.4+`, `1.4-2.9`, `2.5+`."""
+    """The versions of torch that have it: `1.4+`, `2.5-2.10`, `2.5+, dynamo`."""
     model: str
     """`file.py:attribute`, a file of `tests/features/models/`; empty where `lines` names one."""
     lines: str

@@ -199,8 +199,8 @@ SECTION = Section(
         Elsewhere(
             name="other names for the axes of a finished program",
             api="ONNXProgram.rename_axes(...)",
-            torch="2.9+, dynamo",
-            instead="the names in `shape` are the file's, under both exporters",
+            torch="2.11+, dynamo",
+            instead="The names in `shape` are the file's, under both exporters.",
         ),
     ),
 )

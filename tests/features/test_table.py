@@ -19,7 +19,8 @@ from tests.features.table import FEATURES, PAGE, ROWS, page
 from tests.traps.table import ALL as TRAPS
 from tests.unit.factory import make_record
 
-_VERSIONS = re.compile(r"\d\.\d+(\+|(-\d\.\d+)?)")
+#: `1.4+`, `2.5-2.10`, `up to 1.10`, and words behind: `1.0+, TorchScript; deprecated in 2.6`.
+_VERSIONS = re.compile(r"(\d\.\d+(\+|-\d\.\d+)|up to \d\.\d+)([,;] [\w ,;.]+)?")
 
 
 def test_the_page_is_current() -> None:
