@@ -165,6 +165,8 @@ class Allowed(Value):
     """Whether the error is counted from float64's output and not from PyTorch's own."""
     scale: float | None = None
     """Elements beyond it may be off in proportion to their size; None: `atol` holds for all."""
+    items: Items[Allowed] = ()
+    """Of a sequence, what holds for each item, instead of the rest."""
 
 
 class Culprit(StrEnum):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from onnx import TensorProto, TensorShapeProto, ValueInfoProto
+from onnx import TensorProto, TensorShapeProto, TypeProto, ValueInfoProto
 
 from exporter.audit.draft import Draft
 
@@ -23,9 +23,15 @@ def _dims(values: Iterable[ValueInfoProto], wanted: Callable[[Dim], bool]) -> li
     return [
         (f"dimension {index} of {value.name}", dim)
         for value in values
-        for index, dim in enumerate(value.type.tensor_type.shape.dim)
+        for index, dim in enumerate(_tensor(value.type).shape.dim)
         if wanted(dim)
     ]
+
+
+def _tensor(type_: TypeProto) -> TypeProto.Tensor:
+    """Of a sequence, the type of its items."""
+    is_sequence = type_.HasField("sequence_type")
+    return (type_.sequence_type.elem_type if is_sequence else type_).tensor_type
 
 
 def _is_fixed(dim: Dim) -> bool:
@@ -88,10 +94,10 @@ def inner_size_changed(draft: Draft) -> str:
 def dtype_changed(draft: Draft) -> str:
     """Another dtype declared for an input, an output or a value inside."""
     values = [*_ends(draft), *draft.model.graph.value_info]
-    value = draft.rng.choice([v for v in values if v.type.HasField("tensor_type")])
-    old = value.type.tensor_type.elem_type
+    value = draft.rng.choice([v for v in values if _tensor(v.type).elem_type])
+    old = _tensor(value.type).elem_type
     new = TensorProto.DOUBLE if old == TensorProto.FLOAT else TensorProto.FLOAT
-    value.type.tensor_type.elem_type = new
+    _tensor(value.type).elem_type = new
     names = [TensorProto.DataType.Name(kind) for kind in (new, old)]
     return f"{value.name} declared {names[0]}, was {names[1]}"
 

@@ -8,16 +8,16 @@ contract declares and the values that PyTorch gives.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 
-from exporter.checks.comparison import Array, Comparison, Needed, compare, scale_of
+from exporter.checks.comparison import Comparison, Needed
+from exporter.checks.declared import undeclared
+from exporter.checks.outputs import At, compare_output
 from exporter.checks.protocol import Subject
-from exporter.checks.samples import DamagedSample, SampleData
-from exporter.checks.tolerance import is_float, is_measured, limit_of, limit_without_exact
+from exporter.checks.samples import DamagedSample
 from exporter.job import Sample
-from exporter.manifest import Output
 from exporter.record import CheckResult, Status
 from exporter.runtimes import RunFailure, Session
 
@@ -71,18 +71,16 @@ def _hold(sample: Sample, subject: Subject, session: Session, device: str) -> _O
     if len(actual) != len(names):
         problem = f"the runtime gives {len(actual)} outputs, declared {len(names)}"
         return _Outcome(sample=sample, problems=(problem,))
-    comparisons = tuple(
-        _compare(value, data, index, subject, device, is_exact=sample.exact)
+    compared = [
+        pair
         for index, value in enumerate(actual)
-    )
+        for pair in compare_output(value, data, At(subject, index, device, sample.exact))
+    ]
     problems = (
-        *_undeclared(subject.spec.outputs, data.outputs, sample.axes),
-        *(
-            f"output '{name}': {comparison.problem}"
-            for name, comparison in zip(names, comparisons, strict=True)
-            if comparison.problem
-        ),
+        *undeclared(subject.spec.outputs, data.outputs, sample.axes),
+        *(f"{what}: {found.problem}" for what, found in compared if found.problem),
     )
+    comparisons = tuple(comparison for _, comparison in compared)
     return _Outcome(sample=sample, problems=problems, comparisons=comparisons)
 
 
@@ -92,49 +90,6 @@ def _refusal(sample: Sample) -> str:
     sizes = "its declared inputs" if sample.kind == "declared" else sample.name
     advice = "" if sample.kind == "declared" else "; narrow the axis with min, max or multiple_of"
     return f"PyTorch itself refuses {sizes}: {sample.error}{advice}"
-
-
-def _compare(
-    actual: object, data: SampleData, index: int, subject: Subject, device: str, *, is_exact: bool
-) -> Comparison:
-    expected, exact = data.outputs[index], data.exact[index]
-    if not is_float(expected.dtype.name) or not is_float(subject.spec.outputs[index].dtype):
-        return compare(actual, expected, None, expected)
-    if not is_exact and is_measured(subject, index, device):
-        limit = limit_without_exact(subject, index, device, scale_of(expected))
-        return compare(actual, expected, limit, expected)
-    usable = exact is not None and exact.shape == expected.shape and scale_of(exact) > 0
-    measured = usable and is_measured(subject, index, device)
-    against = exact if measured and exact is not None else expected
-    limit = limit_of(subject, index, device, scale_of(against), exact=measured)
-    return compare(actual, expected, limit, against)
-
-
-def _undeclared(
-    outputs: Sequence[Output], expected: Sequence[Array], sizes: Mapping[str, int]
-) -> Iterator[str]:
-    """Where PyTorch's own outputs are not what the contract says.
-
-    An axis that only outputs have gets its size from the first that has it.
-    """
-    known = dict(sizes)
-    for output, array in zip(outputs, expected, strict=True):
-        shape = output.file_shape
-        if array.dtype.name != output.file_dtype:
-            dtype = output.file_dtype
-            yield f"output '{output.name}' is declared {dtype}, PyTorch gives {array.dtype}"
-        wanted = [
-            known.setdefault(dim, size) if isinstance(dim, str) else dim
-            for dim, size in zip(shape, array.shape, strict=False)
-        ]
-        if len(shape) != array.ndim or wanted != list(array.shape):
-            declared = ", ".join(map(str, shape))
-            names = dict.fromkeys(name for name in shape if name in known)
-            sized = ", ".join(f"{name}={known[str(name)]}" for name in names)
-            yield (
-                f"output '{output.name}' is declared [{declared}]"
-                f"{f' with {sized}' if sized else ''}, PyTorch gives {list(array.shape)}"
-            )
 
 
 def _message(failed: Sequence[_Outcome], count: int) -> str:

@@ -86,11 +86,11 @@ def compare(actual: object, expected: Array, limit: Limit | None, against: Array
         against: The values that the limit is about: `expected`, or the same output in float64.
     """
     if not isinstance(actual, np.ndarray):
-        return _no(f"no tensor but a {type(actual).__name__}")
+        return misfit(f"no tensor but a {type(actual).__name__}")
     if actual.dtype != expected.dtype:
-        return _no(f"{actual.dtype.name}, PyTorch gives {expected.dtype.name}")
+        return misfit(f"{actual.dtype.name}, PyTorch gives {expected.dtype.name}")
     if actual.shape != expected.shape:
-        return _no(f"shape {list(actual.shape)}, PyTorch gives {list(expected.shape)}")
+        return misfit(f"shape {list(actual.shape)}, PyTorch gives {list(expected.shape)}")
     if limit is None:
         return _equal(actual, expected)
     if quick := _quickly(actual, expected, limit, against):
@@ -149,7 +149,8 @@ def _quickly(actual: Array, expected: Array, limit: Limit, against: Array) -> Co
     )
 
 
-def _no(problem: str) -> Comparison:
+def misfit(problem: str) -> Comparison:
+    """What no tolerance would let pass: another kind of value, dtype, shape or count."""
     return Comparison(problem=problem, max_abs=np.inf, of_limit=np.inf)
 
 
@@ -168,7 +169,7 @@ def _kinds(values: Array) -> Array:
 
 def _other_kind(actual: Array, expected: Array, differ: Array) -> Comparison:
     where = _place(differ, int(np.argmax(differ)))[: actual.ndim]
-    return _no(
+    return misfit(
         f"NaN or Inf differ in {int(differ.sum())} of {differ.size} elements, "
         f"first at {list(where)} (file {actual[where]}, PyTorch {expected[where]})"
     )

@@ -8,19 +8,18 @@ of such a folder. `input_<i>.pb` and `output_<i>.pb` are what ONNX's test runner
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
 from onnx import numpy_helper
 
-from exporter.manifest import ModelSpec
-
-Array = np.ndarray[Any, Any]
+from exporter.manifest import ModelSpec, Output
+from exporter.runtimes.values import Array, OnnxValue, items_of
 
 
 class DamagedSample(Exception):
@@ -33,9 +32,9 @@ class SampleData:
 
     inputs: Mapping[str, Array]
     """By the names of the contract."""
-    outputs: tuple[Array, ...]
+    outputs: tuple[OnnxValue, ...]
     """In the order of the contract, in the dtypes that PyTorch gave."""
-    exact: tuple[Array | None, ...]
+    exact: tuple[OnnxValue | None, ...]
     """The outputs in float64; None where there is none."""
 
 
@@ -54,8 +53,9 @@ class SampleMemory:
         """The sample in `folder`, as `read_sample` gives it; nobody writes into its arrays."""
         if folder not in self._kept:
             data = read_sample(folder, spec)
-            arrays = (*data.inputs.values(), *data.outputs, *data.exact)
-            size = sum(array.nbytes for array in arrays if array is not None)
+            values = (*data.inputs.values(), *data.outputs, *data.exact)
+            known = (value for value in values if value is not None)
+            size = sum(array.nbytes for value in known for array in items_of(value))
             if size > self._left:
                 return data
             self._left -= size
@@ -66,8 +66,8 @@ class SampleMemory:
 def write_sample(
     folder: Path,
     inputs: Sequence[Array | None],
-    outputs: Sequence[Array],
-    float64_outputs: Sequence[Array] = (),
+    outputs: Sequence[OnnxValue],
+    float64_outputs: Sequence[OnnxValue] = (),
 ) -> None:
     """Writes one sample; the same arrays give the same bytes.
 
@@ -88,17 +88,16 @@ def write_sample(
     write_exact(folder, float64_outputs)
 
 
-def write_exact(folder: Path, float64_outputs: Sequence[Array]) -> None:
+def write_exact(folder: Path, float64_outputs: Sequence[OnnxValue]) -> None:
     """Adds the outputs computed in float64 to a sample, in place of what is there."""
     _write(folder, "float64", float64_outputs)
 
 
-def _write(folder: Path, kind: str, arrays: Sequence[Array | None]) -> None:
-    for index, array in enumerate(arrays):
-        if array is None:
+def _write(folder: Path, kind: str, values: Sequence[OnnxValue | None]) -> None:
+    for index, value in enumerate(values):
+        if value is None:
             continue
-        tensor = numpy_helper.from_array(np.asarray(array))
-        data = tensor.SerializeToString(deterministic=True)
+        data = _proto(value).SerializeToString(deterministic=True)
         (folder / f"{kind}_{index}.pb").write_bytes(data)
 
 
@@ -129,24 +128,46 @@ def read_sample(folder: Path, spec: ModelSpec) -> SampleData:
         if found != count:
             raise DamagedSample(f"{folder.name} holds {found} {kind}s, the contract has {count}")
     inputs = {name: _read(path) for name, path in paths.items() if name not in absent}
-    numbers = range(len(spec.outputs))
+    outputs = list(enumerate(spec.outputs))
     return SampleData(
         inputs=inputs,
-        outputs=tuple(_read(folder / f"output_{index}.pb") for index in numbers),
-        exact=tuple(_read_exact(folder / f"float64_{index}.pb") for index in numbers),
+        outputs=tuple(_read_value(folder / f"output_{index}.pb", item) for index, item in outputs),
+        exact=tuple(_read_exact(folder / f"float64_{index}.pb", item) for index, item in outputs),
     )
 
 
+def _proto(value: OnnxValue) -> onnx.TensorProto | onnx.SequenceProto:
+    if isinstance(value, list):
+        return numpy_helper.from_list(value, dtype=onnx.SequenceProto.TENSOR)
+    return numpy_helper.from_array(np.asarray(value))
+
+
+def _read_value(path: Path, output: Output) -> OnnxValue:
+    if output.kind == "tensor":
+        return _read(path)
+    with _damage_of(path):
+        sequence = onnx.SequenceProto.FromString(path.read_bytes())
+        if sequence.elem_type != onnx.SequenceProto.TENSOR:
+            raise ValueError("it holds no sequence of tensors")
+        return [numpy_helper.to_array(item) for item in sequence.tensor_values]
+
+
 def _read(path: Path) -> Array:
-    try:
+    with _damage_of(path):
         return numpy_helper.to_array(onnx.load_tensor(path))
+
+
+@contextmanager
+def _damage_of(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (OSError, DecodeError, ValueError, TypeError) as error:
         what = type(error).__name__  # its text may hold the path of this machine
         raise DamagedSample(f"{path.parent.name}/{path.name} cannot be read: {what}") from error
 
 
-def _read_exact(path: Path) -> Array | None:
+def _read_exact(path: Path, output: Output) -> OnnxValue | None:
     if not path.exists():
         return None
-    array = _read(path)
-    return array if array.dtype == np.float64 else None
+    value = _read_value(path, output)
+    return value if all(array.dtype == np.float64 for array in items_of(value)) else None

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from onnx import ModelProto, TensorShapeProto, ValueInfoProto
+from onnx import ModelProto, TensorShapeProto, TypeProto, ValueInfoProto
 
 from exporter.checks.fed import fed_problems
 from exporter.checks.graph import functions_of, needed_names
@@ -93,18 +93,10 @@ def _listing(names: Sequence[str]) -> str:
 
 
 def _value(what: str, found: ValueInfoProto, declared: Input | Output) -> Iterator[str]:
-    kind = found.type.WhichOneof("value")
-    type_ = found.type
-    if isinstance(declared, Input) and declared.optional:
-        if kind != "optional_type":
-            yield f"{what} is declared optional, and the file always needs it"
-            return
-        type_ = type_.optional_type.elem_type
-        kind = type_.WhichOneof("value")
-    if kind != "tensor_type":
-        yield f"{what} is no tensor but {(kind or 'of no type').removesuffix('_type')}"
+    what, tensor, problem = _innermost(what, found.type, declared)
+    if problem:
+        yield problem
         return
-    tensor = type_.tensor_type
     dtype, shape = dtype_name(tensor.elem_type), declared.file_shape
     if dtype != declared.file_dtype:
         yield f"{what} is {dtype}, declared {_declared_dtype(declared)}"
@@ -119,6 +111,28 @@ def _value(what: str, found: ValueInfoProto, declared: Input | Output) -> Iterat
         for index, (dim, size) in enumerate(pairs):
             if problem := _dimension(what, index, dim, size):
                 yield problem
+
+
+def _innermost(
+    what: str, found: TypeProto, declared: Input | Output
+) -> tuple[str, TypeProto.Tensor, str]:
+    """The tensor type inside an optional or a sequence, its name, and what is wrong with those."""
+    none = TypeProto.Tensor()
+    if isinstance(declared, Input) and declared.optional:
+        if _kind(found) != "optional":
+            return what, none, f"{what} is declared optional, and the file always needs it"
+        found = found.optional_type.elem_type
+    if isinstance(declared, Output) and declared.kind == "sequence":
+        if _kind(found) != "sequence":
+            return what, none, f"{what} is no sequence but {_kind(found)}"
+        found, what = found.sequence_type.elem_type, f"each item of {what}"
+    if _kind(found) != "tensor":
+        return what, none, f"{what} is no tensor but {_kind(found)}"
+    return what, found.tensor_type, ""
+
+
+def _kind(type_: TypeProto) -> str:
+    return (type_.WhichOneof("value") or "of no type").removesuffix("_type")
 
 
 def _declared_dtype(declared: Input | Output) -> str:

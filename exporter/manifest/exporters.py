@@ -19,6 +19,7 @@ from exporter.values import Plain
 _TITLE = {"dynamo": "dynamo", "torchscript": "TorchScript"}
 _CAPTURES = {"dynamo": ("export", "strict"), "torchscript": ("trace", "script")}
 _DYNAMO_SINCE = NATIVE["dynamo"][0]
+_SEQUENCES_SINCE = 11
 
 #: What both take.
 OF_BOTH = ("export_params", "keep_initializers_as_inputs", "verbose")
@@ -79,6 +80,24 @@ def _check_variant(model: Effective, variant: Variant) -> None:
         other = "exporter" if settings.exporter != "auto" else "capture"
         place = variant.place(other) or model.nearest_said("opsets", other)
         model.refuse(place, f"{message}; {_way_out(settings, chosen)}")
+
+
+def check_sequences(model: Effective) -> None:
+    """Refuses lists of tensors where no exporter can make one."""
+    settings = model.settings
+    if not model.has("outputs", "capture", "opsets"):
+        return
+    early = [opset for opset in settings.opsets if opset < _SEQUENCES_SINCE]
+    for index, table in enumerate(settings.outputs):
+        if table.kind != "sequence":
+            continue
+        path = ("outputs", index, "kind")
+        if settings.capture != "script":
+            message = "a sequence needs capture = 'script': a trace and dynamo put out each item"
+            model.refuse(path, message)
+        elif early:
+            since = f"ONNX has sequences since opset {_SEQUENCES_SINCE}"
+            model.refuse(path, f"{since}, not at {spelled(early)}")
 
 
 def resolved_options(model: Effective) -> dict[str, Plain]:

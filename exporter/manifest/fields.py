@@ -256,17 +256,6 @@ def _index_key(value: object) -> int:
     raise expected("the index of a dimension", value)
 
 
-def _not_yet(*later: str) -> Callable[[object], object]:
-    """Refuses values that the format knows and this version does not."""
-
-    def check(value: object) -> object:
-        if value in later:
-            raise ValueError(f"{shown(value)} is not supported yet")
-        return value
-
-    return check
-
-
 #: Tags for the spellings of a key; as steps of pydantic's paths they mean nothing to users.
 FORMS = ("<text>", "<table>", "<list>", "[key]")
 
@@ -375,5 +364,4 @@ Index = Annotated[int, Field(ge=0, le=9999)]
 IndexKey = Annotated[int, BeforeValidator(_index_key), WithJsonSchema({"type": "string"})]
 Pair = Annotated[Items[Real], Field(min_length=2, max_length=2)]
 IntPair = Annotated[Items[int], Field(min_length=2, max_length=2)]
-Kind = Annotated[Literal["tensor"], BeforeValidator(_not_yet("sequence"))]
 RuntimeName = Literal["onnxruntime", "openvino", "reference", "backend"]

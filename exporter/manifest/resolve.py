@@ -16,7 +16,7 @@ from exporter.manifest.custom_ops import resolved_custom_ops
 from exporter.manifest.devices import unknown_device
 from exporter.manifest.entry import Settings
 from exporter.manifest.expectations import resolved_expectations, resolved_skips
-from exporter.manifest.exporters import check_exporter, resolved_options
+from exporter.manifest.exporters import check_exporter, check_sequences, resolved_options
 from exporter.manifest.fills import resolved_fill
 from exporter.manifest.layers import Effective
 from exporter.manifest.overrides import resolved_overrides
@@ -54,6 +54,7 @@ def resolved(model: Effective, around: Surroundings) -> ModelSpec | None:
     _check_required(model)
     _check_devices(model, around.devices)
     check_exporter(model)
+    check_sequences(model)
     settings = model.settings
     parts: dict[str, Any] = {key: getattr(settings, key) for key in _PLAIN}
     if model.has("source"):
@@ -144,6 +145,7 @@ def _signature(model: Effective, around: Surroundings) -> dict[str, Any]:
                 name=table.name,
                 shape=dims["outputs", index],
                 dtype=resolved_dtype(settings, table),
+                kind=table.kind,
                 tolerance=tolerances[index],
             )
             for index, table in enumerate(settings.outputs)

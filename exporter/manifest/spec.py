@@ -24,6 +24,8 @@ CaptureName = Literal["export", "strict", "trace", "script"]
 Mode = Literal["eval", "train", "keep"]
 Precision = Literal["float32", "float16", "bfloat16", "float64"]
 Runtime = Literal["onnxruntime", "openvino", "reference", "backend"]
+#: What an output is: one tensor, or a list of them.
+Kind = Literal["tensor", "sequence"]
 
 
 class Bound(Value):
@@ -47,6 +49,8 @@ class Tolerance(Bound):
 class Output(End):
     """One output of the graph, in order."""
 
+    kind: Kind = "tensor"
+    """Of a `sequence`, shape and dtype are those of each item."""
     tolerance: Tolerance | None = None
 
 

@@ -25,7 +25,6 @@ from exporter.manifest.fields import (
     Index,
     IndexKey,
     IntPair,
-    Kind,
     Line,
     Name,
     OpsetCondition,
@@ -37,6 +36,7 @@ from exporter.manifest.fields import (
     by_form,
 )
 from exporter.manifest.removed_options import REMOVED
+from exporter.manifest.spec import Kind
 from exporter.manifest.wording import listed
 from exporter.values import Items, Value
 
@@ -154,7 +154,10 @@ class OutputTable(Table):
     """Checked, not cast. Without it: the model's `precision`, else float32. Complex numbers are
     pairs in the file, as for inputs."""
     kind: Kind = "tensor"
-    """What it is."""
+    """`sequence` is a list of tensors: `shape` and `dtype` are those of each item, and along an
+    axis that no tensor has, items may differ in size. Only TorchScript's compiler keeps lists, so
+    that `capture = "script"` is needed, and opset 11; a trace and dynamo put out each item by
+    itself."""
     tolerance: ToleranceTable | None = None
     """A tolerance for this output alone."""
     repeat: Repeat = Field(default_factory=dict)

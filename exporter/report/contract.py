@@ -45,6 +45,7 @@ class OutputRow:
     name: str
     dtype: str
     shape: str
+    kind: str
     tolerance: str
     """Empty where the model's own holds."""
 
@@ -90,6 +91,7 @@ def contract(spec: ModelSpec) -> Contract:
                 name=output.name,
                 dtype=output.dtype,
                 shape=_shape(output.shape),
+                kind=output.kind,
                 tolerance=_tolerance(output.tolerance) if output.tolerance else "",
             )
             for output in spec.outputs

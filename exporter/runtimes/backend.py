@@ -19,7 +19,8 @@ from onnx.backend.base import Backend
 
 from exporter.manifest import Device
 from exporter.runtimes.messages import first_line
-from exporter.runtimes.protocol import Array, LoadFailure, Placement, RunFailure, Unavailable
+from exporter.runtimes.protocol import LoadFailure, Placement, RunFailure, Unavailable
+from exporter.runtimes.values import Array, OnnxValue
 
 _CPU = "CPU"
 
@@ -65,7 +66,7 @@ class BackendSession:
         word = f"{self._module} says that it runs on {self._device}; it does not tell of each node"
         return Placement(asked=self._device, nodes={}, word=word)
 
-    def run(self, inputs: Mapping[str, Array]) -> Sequence[Array]:
+    def run(self, inputs: Mapping[str, Array]) -> Sequence[OnnxValue]:
         """Outputs in the order of the file.
 
         Raises:
@@ -82,7 +83,12 @@ class BackendSession:
             raise RunFailure(first_line(error, self._path)) from error
         if not isinstance(outputs, tuple | list):
             raise RunFailure(f"{self._module}: `run` returned no sequence of outputs")
-        return [np.asarray(output) for output in outputs]
+        return [
+            [np.asarray(item) for item in output]
+            if isinstance(output, list)
+            else np.asarray(output)
+            for output in outputs
+        ]
 
 
 def _backend(module: str, path: Path) -> Any:

@@ -19,7 +19,8 @@ from onnx.helper import tensor_dtype_to_np_dtype
 from exporter.manifest import Device
 from exporter.runtimes.kernels import missing_kernel
 from exporter.runtimes.messages import first_line
-from exporter.runtimes.protocol import Array, LoadFailure, Placement, RunFailure, Unavailable
+from exporter.runtimes.protocol import LoadFailure, Placement, RunFailure, Unavailable
+from exporter.runtimes.values import Array, OnnxValue
 
 _CPU = "CPUExecutionProvider"
 _ERRORS_ONLY = 3
@@ -103,7 +104,7 @@ class OnnxRuntimeSession:
             nodes.setdefault(part.ep_name, Counter()).update(found)
         return Placement(asked=self._asked, nodes=nodes, strict=self._strict)
 
-    def run(self, inputs: Mapping[str, Array]) -> Sequence[Array]:
+    def run(self, inputs: Mapping[str, Array]) -> Sequence[OnnxValue]:
         """Outputs in the order of the file.
 
         Raises:
@@ -112,7 +113,7 @@ class OnnxRuntimeSession:
         try:
             if self._has_bfloat16():
                 return self._run_by_values(inputs)
-            outputs: Sequence[Array] = self._session.run(None, dict(inputs))
+            outputs: Sequence[OnnxValue] = self._session.run(None, dict(inputs))
         except Exception as error:
             raise RunFailure(first_line(error, self._path)) from error
         return outputs
@@ -121,7 +122,7 @@ class OnnxRuntimeSession:
         ends = (*self._session.get_inputs(), *self._session.get_outputs())
         return any("bfloat16" in end.type for end in ends)
 
-    def _run_by_values(self, inputs: Mapping[str, Array]) -> Sequence[Array]:
+    def _run_by_values(self, inputs: Mapping[str, Array]) -> Sequence[OnnxValue]:
         """`run` knows no bfloat16, since numpy has none; values with a type of ONNX's do."""
         values = {name: _to_value(array) for name, array in inputs.items()}
         return [_to_array(value) for value in self._session.run_with_ort_values(None, values)]
@@ -188,7 +189,9 @@ def _to_value(array: Array) -> onnxruntime.OrtValue:
     return onnxruntime.OrtValue.ortvalue_from_numpy(array)
 
 
-def _to_array(value: onnxruntime.OrtValue) -> Array:
+def _to_array(value: onnxruntime.OrtValue) -> OnnxValue:
+    if value.is_tensor_sequence():
+        return [np.asarray(item) for item in value.numpy()]
     if value.element_type() != TensorProto.BFLOAT16:
         array: Array = value.numpy()
         return array

@@ -18,7 +18,8 @@ from onnx.helper import tensor_dtype_to_np_dtype
 
 from exporter.manifest import Device
 from exporter.runtimes.messages import first_line
-from exporter.runtimes.protocol import Array, LoadFailure, Placement, RunFailure, Unavailable
+from exporter.runtimes.protocol import LoadFailure, Placement, RunFailure, Unavailable
+from exporter.runtimes.values import Array
 
 _CPU = "CPU"
 _BFLOAT16 = tensor_dtype_to_np_dtype(TensorProto.BFLOAT16)

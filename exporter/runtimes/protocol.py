@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
-
-Array = np.ndarray[Any, Any]
+from exporter.runtimes.values import Array, OnnxValue
 
 
 class Unavailable(Exception):
@@ -48,7 +46,7 @@ class Session(Protocol):
     def output_names(self) -> Sequence[str]:
         """Names of the outputs, in the order of the file."""
 
-    def run(self, inputs: Mapping[str, Array]) -> Sequence[Array]:
+    def run(self, inputs: Mapping[str, Array]) -> Sequence[OnnxValue]:
         """Outputs in the order of the file.
 
         Raises:

@@ -16,7 +16,8 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 from exporter.runtimes.messages import first_line
-from exporter.runtimes.protocol import Array, LoadFailure, Placement, RunFailure
+from exporter.runtimes.protocol import LoadFailure, Placement, RunFailure
+from exporter.runtimes.values import Array, OnnxValue
 
 
 def version() -> str:
@@ -54,7 +55,7 @@ class ReferenceSession:
         nodes = Counter(node.op_type for node in self._evaluator.rt_nodes_)
         return Placement(asked="onnx.reference", nodes={"onnx.reference": nodes})
 
-    def run(self, inputs: Mapping[str, Array]) -> Sequence[Array]:
+    def run(self, inputs: Mapping[str, Array]) -> Sequence[OnnxValue]:
         """Outputs in the order of the file.
 
         Raises:
@@ -65,7 +66,10 @@ class ReferenceSession:
                 outputs = self._evaluator.run(None, dict(inputs))
         except Exception as error:  # operators are numpy code that raises anything
             raise RunFailure(first_line(error, self._path)) from error
-        return [_tensor(value) for value in outputs]
+        return [
+            [_tensor(item) for item in value] if isinstance(value, list) else _tensor(value)
+            for value in outputs
+        ]
 
 
 def _evaluator(operators: Sequence[type[OpRun]]) -> type[ReferenceEvaluator]:

@@ -11,19 +11,15 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from exporter.manifest import ModelSpec
-from exporter.record import Stage, Status
-from exporter.worker.arrays import real_view
+from exporter.record import Stage
 from exporter.worker.call import Tensors, tensor_call
 from exporter.worker.failure import Failure, one_line, stage_of
 from exporter.worker.objects import note_objects, taken_apart
 from exporter.worker.program import float64_module, program_of
+from exporter.worker.returned import Outputs, declared_outputs, outputs_of
 from exporter.worker.source import Model
-
-#: Real ones: complex outputs are pairs along a last dimension, as a file has them.
-Outputs = tuple[torch.Tensor, ...]
 
 
 class State:
@@ -53,25 +49,7 @@ def run_declared(model: Model, spec: ModelSpec, inputs: Tensors) -> Outputs:
     with stage_of(Stage.SOURCE):
         returned = taken_apart(_call(model, spec, inputs))
         note_objects(model, returned)
-        leaves = flatten_outputs(returned)
-    if any(not isinstance(leaf, torch.Tensor) for _, leaf in leaves):
-        problem = "only tensors can be outputs of a graph"
-    elif len(leaves) != len(spec.outputs):
-        problem = f"declared are {len(spec.outputs)}"
-    elif _is_shuffled([path for path, _ in leaves], spec):
-        # Names are given by position: each output would bear the other's.
-        problem = "declared in another order are"
-    elif misnamed := _neither_or_both_complex([leaf for _, leaf in leaves], spec):
-        raise Failure(Stage.SOURCE, misnamed, status=Status.FAIL)
-    else:
-        return tuple(real_view(leaf.detach().cpu()) for _, leaf in leaves)
-    described = ", ".join(f"{path or 'the result'}: {_kind(leaf)}" for path, leaf in leaves)
-    names = ", ".join(item.name for item in spec.outputs)
-    raise Failure(
-        Stage.SOURCE,
-        f"the model returns {len(leaves)} outputs ({described}); {problem} ({names})",
-        status=Status.FAIL,
-    )
+        return declared_outputs(returned, spec)
 
 
 def run(model: Model, spec: ModelSpec, inputs: Tensors) -> Outputs:
@@ -81,8 +59,7 @@ def run(model: Model, spec: ModelSpec, inputs: Tensors) -> Outputs:
         Failure: of stage `source`, where the model does not run on these inputs.
     """
     with stage_of(Stage.SOURCE):
-        leaves = flatten_outputs(_call(model, spec, inputs))
-        return tuple(real_view(leaf.detach().cpu()) for _, leaf in leaves)
+        return outputs_of(_call(model, spec, inputs), spec)
 
 
 def float64_twin(model: Model) -> tuple[Model | None, str]:
@@ -121,38 +98,10 @@ def _wide(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.double() if tensor.is_floating_point() else tensor
 
 
-def flatten_outputs(returned: Any) -> list[tuple[str, Any]]:
-    """Leaves of what the model returned with their paths: `['logits']`, `[0]`, or nothing."""
-    pairs, _ = pytree.tree_flatten_with_path(returned)
-    return [(pytree.keystr(path), leaf) for path, leaf in pairs if leaf is not None]
-
-
-def _is_shuffled(paths: list[str], spec: ModelSpec) -> bool:
-    """Whether the model's own names of its outputs are the declared ones in another order."""
-    own = [path.removeprefix(".").removeprefix("['").removesuffix("']") for path in paths]
-    declared = [item.name for item in spec.outputs]
-    return own != declared and sorted(own) == sorted(declared)
-
-
-def _neither_or_both_complex(leaves: list[torch.Tensor], spec: ModelSpec) -> str:
-    """Where a complex output is declared real, or a real one complex; else empty."""
-    for leaf, output in zip(leaves, spec.outputs, strict=True):
-        if leaf.is_complex() != output.is_complex:
-            dtype = str(leaf.dtype).removeprefix("torch.")
-            return f"output '{output.name}' is {dtype}, declared {output.dtype}"
-    return ""
-
-
 def _call(model: Model, spec: ModelSpec, inputs: Tensors) -> Any:
     call = tensor_call(spec, inputs)
     with torch.no_grad():
         return model(*call.args, **call.kwargs)
-
-
-def _kind(leaf: Any) -> str:
-    if isinstance(leaf, torch.Tensor):
-        return f"{str(leaf.dtype).removeprefix('torch.')} {list(leaf.shape)}"
-    return type(leaf).__name__
 
 
 @contextmanager

@@ -11,20 +11,18 @@ within a bound that leaves room for PyTorch's own error: what passes that would 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-
-import torch
 
 from exporter.checks.samples import read_sample, write_exact
 from exporter.job import JobFolder, Reference
 from exporter.manifest import ModelSpec
 from exporter.record import Record, Stage, Status
 from exporter.worker import rounding
-from exporter.worker.arrays import Array, from_numpy, to_numpy
 from exporter.worker.call import Tensors
-from exporter.worker.eager import Outputs, float64_twin, run_exactly
+from exporter.worker.eager import float64_twin, run_exactly
 from exporter.worker.inputs import draw
+from exporter.worker.returned import Outputs, Returned, from_value, items_of, to_value
 from exporter.worker.sizes import input_sets
 from exporter.worker.source import Model
 
@@ -80,8 +78,8 @@ def measured_everywhere(
         path = folder.sample(sample.index)
         data = read_sample(path, spec)
         exact = run_exactly(twin, spec, draw(spec, sets[sample.kind, sample.name], root))
-        write_exact(path, [to_numpy(tensor) for tensor in exact or ()])
-        pairs.append((tuple(_tensors(data.outputs, spec)), exact))
+        write_exact(path, [to_value(output) for output in exact or ()])
+        pairs.append((tuple(from_value(value) for value in data.outputs), exact))
     noise, why_not = rounding.noise(pairs)
     samples = tuple(sample.model_copy(update={"exact": True}) for sample in reference.samples)
     return reference.model_copy(
@@ -89,14 +87,9 @@ def measured_everywhere(
     )
 
 
-def _size(tensors: Iterable[torch.Tensor]) -> int:
-    return sum(tensor.numel() for tensor in tensors)
+def _size(outputs: Iterable[Returned]) -> int:
+    return sum(item.numel() for output in outputs for item in items_of(output))
 
 
-def _is_float(column: Sequence[torch.Tensor]) -> bool:
-    return all(tensor.is_floating_point() or tensor.is_complex() for tensor in column)
-
-
-def _tensors(outputs: Sequence[Array], spec: ModelSpec) -> Iterator[torch.Tensor]:
-    for item, array in zip(spec.outputs, outputs, strict=True):
-        yield from_numpy(array, is_complex=item.dtype.startswith("complex"))
+def _is_float(column: Sequence[Returned]) -> bool:
+    return all(item.is_floating_point() for output in column for item in items_of(output))

@@ -22,11 +22,12 @@ from exporter.manifest import ModelSpec
 from exporter.worker import rounding
 from exporter.worker.arrays import to_numpy
 from exporter.worker.call import Tensors
-from exporter.worker.eager import Outputs, State, float64_twin, run, run_declared, run_exactly
+from exporter.worker.eager import State, float64_twin, run, run_declared, run_exactly
 from exporter.worker.exact import first_measured
 from exporter.worker.failure import Failure
 from exporter.worker.inputs import draw
 from exporter.worker.made_calls import measured
+from exporter.worker.returned import Outputs, to_value
 from exporter.worker.sizes import InputSet, input_sets
 from exporter.worker.source import Model
 from exporter.worker.tables import tables_of
@@ -155,6 +156,6 @@ def _write(folder: Path, done: _Run, names: Sequence[str]) -> None:
     write_sample(
         folder,
         [to_numpy(done.inputs[name]) if name in done.inputs else None for name in names],
-        [to_numpy(tensor) for tensor in done.outputs or ()],
-        [to_numpy(tensor) for tensor in done.exact or ()],
+        [to_value(output) for output in done.outputs or ()],
+        [to_value(output) for output in done.exact or ()],
     )

@@ -12,15 +12,23 @@ import torch
 
 from exporter.checks.comparison import scale_of
 from exporter.manifest import ModelSpec
-from exporter.worker.eager import Outputs
+from exporter.worker.returned import Outputs, Returned, items_of
 
 #: Above this share of the output's scale, float32 and float64 do not compute the same thing (an
 #: argmax went the other way, a cast inside), and the difference is no measure of rounding.
 _LARGEST_NOISE = {torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 2e-1}
 
 
-def scale(tensor: torch.Tensor) -> float:
-    """Its size, by the measure of the checks; 0 for tensors that are empty or no floats."""
+def scale(output: Returned) -> float:
+    """Its size, by the measure of the checks; 0 for what is empty or no floats.
+
+    Of a sequence that of the smallest item that is not 0: the limits are each item's own.
+    """
+    sizes = [_scale(item) for item in items_of(output)]
+    return min((size for size in sizes if size), default=0.0)
+
+
+def _scale(tensor: torch.Tensor) -> float:
     if not tensor.is_floating_point():
         return 0.0
     # numpy knows no bfloat16.
@@ -31,11 +39,21 @@ def scale(tensor: torch.Tensor) -> float:
 def difference(spec: ModelSpec, first: Outputs, second: Outputs) -> str:
     """How two runs on one input set differ; empty where they do not."""
     for item, one, other in zip(spec.outputs, first, second, strict=True):
-        if one.shape != other.shape:
-            return f"output '{item.name}' is {list(one.shape)} once and {list(other.shape)} then"
-        if not _is_same(one, other):
-            apart = _apart(one, other)
-            return f"output '{item.name}' differs by {apart:.1e} between two runs on one input"
+        what = f"output '{item.name}'"
+        ones, others = items_of(one), items_of(other)
+        if len(ones) != len(others):
+            return f"{what} has {len(ones)} items once and {len(others)} then"
+        for place, pair in enumerate(zip(ones, others, strict=True)):
+            if found := _difference(*pair):
+                return f"{f'item {place} of ' if item.kind == 'sequence' else ''}{what} {found}"
+    return ""
+
+
+def _difference(one: torch.Tensor, other: torch.Tensor) -> str:
+    if one.shape != other.shape:
+        return f"is {list(one.shape)} once and {list(other.shape)} then"
+    if not _is_same(one, other):
+        return f"differs by {_apart(one, other):.1e} between two runs on one input"
     return ""
 
 
@@ -55,22 +73,37 @@ def spread(
     """
     found: list[float | None] = []
     for index, output in enumerate(declared):
-        twins = [other[index] for other in others if other[index].shape == output.shape]
+        twins = [other[index] for other in others if _shapes(other[index]) == _shapes(output)]
         moved = max((_moved(output, twin) for twin in twins), default=None)
-        if not moved and not output.is_floating_point():
-            values = torch.unique(output)
-            if any(not torch.equal(values, torch.unique(other[index])) for other in elsewhere):
-                moved = 1.0
+        values = _exact_values(output)
+        if not moved and values and any(values != _exact_values(o[index]) for o in elsewhere):
+            moved = 1.0
         found.append(moved)
     return tuple(found)
 
 
-def _moved(one: torch.Tensor, other: torch.Tensor) -> float:
+def _shapes(output: Returned) -> list[torch.Size]:
+    return [item.shape for item in items_of(output)]
+
+
+def _exact_values(output: Returned) -> set[float]:
+    """The values in it, if they are no floats."""
+    exact = (item for item in items_of(output) if not item.is_floating_point())
+    return {value for item in exact for value in torch.unique(item).tolist()}
+
+
+def _moved(output: Returned, twin: Returned) -> float:
+    """How far the item that moves furthest does."""
+    pairs = zip(items_of(output), items_of(twin), strict=True)
+    return max((_tensor_moved(one, other) for one, other in pairs), default=0.0)
+
+
+def _tensor_moved(one: torch.Tensor, other: torch.Tensor) -> float:
     if _is_same(one, other):
         return 0.0
     if not one.is_floating_point():
         return 1.0
-    share = _apart(one, other) / (scale(one) or 1.0)
+    share = _apart(one, other) / (_scale(one) or 1.0)
     return share if torch.equal(one.isfinite(), other.isfinite()) else max(share, 1.0)
 
 
@@ -99,7 +132,18 @@ def noise(
     return tuple(shares), "; ".join(reasons)
 
 
-def _noise_of(columns: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> tuple[float | None, str]:
+def _noise_of(columns: Sequence[tuple[Returned, Returned]]) -> tuple[float | None, str]:
+    pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
+    for declared, exact in columns:
+        if len(items_of(declared)) != len(items_of(exact)):
+            return None, "it has another number of items in float64"
+        pairs += zip(items_of(declared), items_of(exact), strict=True)
+    return _tensor_noise(pairs) if pairs else (None, "")
+
+
+def _tensor_noise(
+    columns: Sequence[tuple[torch.Tensor, torch.Tensor]],
+) -> tuple[float | None, str]:
     dtype = columns[0][0].dtype
     if not dtype.is_floating_point:
         return None, ""
@@ -109,7 +153,7 @@ def _noise_of(columns: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> tuple[flo
             return None, "it is computed in its declared dtype whatever the inputs are"
         if declared.shape != exact.shape:
             return None, "it has another shape in float64"
-        size = scale(exact)
+        size = _scale(exact)
         # What masks others lies beyond the scale, and counts by its own size.
         errors = (declared.double() - exact).abs() / exact.abs().clamp(min=size)
         largest = max(largest, _largest(errors) if size else 0.0)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from exporter.manifest import ModelSpec
+from exporter.manifest import ModelSpec, Output
 from exporter.record import Stage
-from tests.traps import edits
+from tests.traps import edits, lists
 from tests.traps import tampering as tamper
 from tests.traps.sound import OFF
 from tests.traps.trap import (
@@ -187,4 +187,132 @@ _EMPTY = (
     ),
 )
 
-KINDS = (*_HALF, *_COMPLEX, *_EMPTY)
+
+def _sequence(name: str, *shape: int | str, dtype: str = "float32") -> Output:
+    return Output(name=name, shape=shape, dtype=dtype, kind="sequence")
+
+
+def _scripted(net: str, *outputs: Output, **changes: object) -> ModelSpec:
+    return contract(f"kinds.py:{net}", capture="script", outputs=outputs, **changes)
+
+
+_PIECES = _scripted("Pieces", _sequence("pieces", 4), put_out("total", 4))
+
+
+def _list(
+    name: str, story: str, how: Tamper | None, verdict: Verdict, spec: ModelSpec = _PIECES
+) -> Trap:
+    return Trap(name=f"list: {name}", story=story, spec=spec, tamper=how, verdict=verdict)
+
+
+_LISTS = (
+    _list("as many items as rows", "built in a loop of a script", None, SOUND),
+    _list(
+        "items of another size each",
+        "along an axis that only the list has",
+        None,
+        SOUND,
+        _scripted("Growing", _sequence("pieces", "k", 4)),
+    ),
+    _list(
+        "by a split",
+        "each item has the batch",
+        None,
+        SOUND,
+        _scripted("Halves", _sequence("halves", "batch", 2)),
+    ),
+    _list(
+        "of integers",
+        "each item must be equal",
+        None,
+        SOUND,
+        _scripted("Labels", _sequence("labels", "batch", dtype="int64")),
+    ),
+    _list(
+        "an item missing",
+        "the last one is left out",
+        tamper.edited(lists.last_left_out),
+        parity("parity", "output 'pieces': 2 items, PyTorch gives 3"),
+    ),
+    _list(
+        "another order",
+        "the last item comes first",
+        tamper.edited(lists.last_first),
+        parity("parity", "item 0 of output 'pieces': error"),
+    ),
+    _list(
+        "one item off",
+        "the last one by a thousandth",
+        tamper.edited(lists.last_off),
+        parity("parity", "item 2 of output 'pieces': error 1.00e-03"),
+    ),
+    _list(
+        "as many items as in the example",
+        "three, whatever the batch is",
+        tamper.edited(lists.three_items),
+        parity("axes", "batch=7: output 'pieces': 3 items, PyTorch gives 7"),
+    ),
+    _list(
+        "items of another dtype",
+        "float64, in the signature too",
+        tamper.edited(lists.of_another_dtype),
+        structure("signature", "each item of output 'pieces' is float64, declared float32"),
+    ),
+    _list(
+        "items of another size",
+        "in the signature alone",
+        tamper.edited(lists.items_of_three),
+        structure("signature", "dimension 0 of each item of output 'pieces' is 3, declared 4"),
+    ),
+    _list(
+        "a tensor for the list",
+        "the first item alone",
+        tamper.edited(lists.first_alone),
+        structure("signature", "output 'pieces' is no sequence but tensor"),
+    ),
+    _list(
+        "declared as tensors",
+        "a script puts out one list, not its items",
+        None,
+        failed(Stage.SOURCE, "a list of tensors is declared with kind = 'sequence' (halves)"),
+        _scripted("Halves", put_out("halves", "batch", 2)),
+    ),
+    _list(
+        "declared as two tensors",
+        "a trace would put out two, a script puts out one list",
+        None,
+        failed(Stage.SOURCE, "declared are 2 (left, right); a list as one output has kind"),
+        _scripted("Halves", put_out("left", "batch", 2), put_out("right", "batch", 2)),
+    ),
+    _list(
+        "a tensor declared as a list",
+        "the sum is no list",
+        None,
+        failed(Stage.SOURCE, "declared as a sequence, and no list: total"),
+        _scripted("Pieces", _sequence("pieces", 4), _sequence("total", 4)),
+    ),
+    _list(
+        "items of one declared size that are not",
+        "the items grow",
+        None,
+        parity("parity", "item 0 of output 'pieces' is declared [batch, 4] with batch=3"),
+        _scripted("Growing", _sequence("pieces", "batch", 4)),
+    ),
+    Trap(
+        name="list: traced",
+        story="a trace puts out each item by itself",
+        spec=contract(
+            "kinds.py:Halves",
+            outputs=(put_out("left", "batch", 2), put_out("right", "batch", 2)),
+        ),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="list: traced, declared as one tensor",
+        story="the message says how a list is declared",
+        spec=contract("kinds.py:Halves", outputs=(put_out("halves", "batch", 2),)),
+        verdict=failed(Stage.SOURCE, "a list as one output has kind = 'sequence'"),
+    ),
+)
+
+KINDS = (*_HALF, *_COMPLEX, *_EMPTY, *_LISTS)

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from exporter.checks.comparison import Array
 from exporter.checks.protocol import Subject
 from exporter.job import Sample
 from exporter.manifest import Device
 from exporter.record import Blame, Culprit, Divergence
 from exporter.runtimes import LoadFailure, RunFailure, Session, Unavailable, open_session
+from exporter.runtimes.values import OnnxValue
 from exporter.worker.diagnose.again import Again, by_other_exporter, exported_again
 from exporter.worker.diagnose.case import Case, TimeIsUp, time_limit
 from exporter.worker.diagnose.trial import Answer, Replay, Trials, distance, failing_sample
@@ -255,7 +255,7 @@ class Inquiry:
         return OnnxRuntimeSession(path, self._device, optimised=False, libraries=libraries)
 
 
-def _run(session: Session, trials: Trials) -> list[Array] | None:
+def _run(session: Session, trials: Trials) -> list[OnnxValue] | None:
     """The outputs; None where there are none to compare."""
     try:
         outputs = session.run(trials.data.inputs)
@@ -269,7 +269,7 @@ def _about(share: float) -> str:
     return f"up to 1e{math.ceil(math.log10(share))}" if 0 < share < np.inf else f"{share:g}"
 
 
-def _agree(mine: list[Array] | None, theirs: list[Array] | None) -> bool:
+def _agree(mine: list[OnnxValue] | None, theirs: list[OnnxValue] | None) -> bool:
     """Whether two runtimes are wrong alike; to fail on the same inputs is that too."""
     if mine is None or theirs is None:
         return mine is theirs

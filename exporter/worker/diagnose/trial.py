@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from exporter.checks.against import hold_samples
-from exporter.checks.comparison import Array, scale_of
+from exporter.checks.outputs import At, bound_for, items_in_float64
 from exporter.checks.protocol import Subject
 from exporter.checks.samples import SampleData
-from exporter.checks.tolerance import Limit, is_float, is_measured, limit_of
 from exporter.job import Sample
 from exporter.record import Allowed, CheckResult, Status
 from exporter.runtimes import Session
+from exporter.runtimes.values import Array, OnnxValue
 from exporter.worker.diagnose.values import apart
 
 #: Which samples each check holds.
@@ -58,18 +58,19 @@ class Trials:
         return tuple(self._allowed(index) for index in range(len(self.data.outputs)))
 
     def _allowed(self, index: int) -> Allowed:
-        subject, output = self._subject, self.data.outputs[index]
-        declared = subject.spec.outputs[index].dtype
-        if not is_float(output.dtype.name) or not is_float(declared):
+        expected, exact = self.data.outputs[index], self.data.exact[index]
+        if not isinstance(expected, list):
+            return self._tensor_allowed(index, expected, None if isinstance(exact, list) else exact)
+        pairs = zip(expected, items_in_float64(exact, len(expected)), strict=True)
+        return Allowed(items=tuple(self._tensor_allowed(index, *pair) for pair in pairs))
+
+    def _tensor_allowed(self, index: int, expected: Array, exact: Array | None) -> Allowed:
+        limit, against = bound_for(expected, exact, At(self._subject, index, self._device))
+        if limit is None:
             return Allowed()
-        exact = self.data.exact[index]
-        usable = exact is not None and exact.shape == output.shape
-        if not usable or exact is None or not is_measured(subject, index, self._device):
-            return _as_allowed(
-                limit_of(subject, index, self._device, scale_of(output), exact=False)
-            )
-        limit = limit_of(subject, index, self._device, scale_of(exact))
-        return _as_allowed(limit, exact=True)
+        scale = limit.scale if math.isfinite(limit.scale) else None
+        is_exact = against is not expected
+        return Allowed(atol=limit.atol, rtol=limit.rtol, exact=is_exact, scale=scale)
 
 
 class Replay:
@@ -81,7 +82,7 @@ class Replay:
         self.output_names = names
         self._outputs = data.outputs
 
-    def run(self, inputs: Mapping[str, Array]) -> Sequence[Array]:
+    def run(self, inputs: Mapping[str, Array]) -> Sequence[OnnxValue]:
         """The outputs, whatever the inputs."""
         return self._outputs
 
@@ -97,16 +98,11 @@ def failing_sample(check: str, subject: Subject, session: Session, device: str) 
     return None
 
 
-def distance(one: Sequence[Array], other: Sequence[Array]) -> float:
+def distance(one: Sequence[OnnxValue], other: Sequence[OnnxValue]) -> float:
     """The largest error between two runs, as a share of the scale of its output."""
     if len(one) != len(other):
         return float(np.inf)
     return max((apart(a, b) for a, b in zip(one, other, strict=True)), default=0.0)
-
-
-def _as_allowed(limit: Limit, *, exact: bool = False) -> Allowed:
-    scale = limit.scale if math.isfinite(limit.scale) else None
-    return Allowed(atol=limit.atol, rtol=limit.rtol, exact=exact, scale=scale)
 
 
 def _hold(sample: Sample, subject: Subject, session: Session, device: str) -> CheckResult:

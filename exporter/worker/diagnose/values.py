@@ -14,6 +14,7 @@ import numpy as np
 
 from exporter.checks.comparison import Array
 from exporter.runtimes import LoadFailure, RunFailure, Session
+from exporter.runtimes.values import OnnxValue
 from exporter.worker.diagnose.graph import FileGraph
 
 #: Values computed at once.
@@ -30,8 +31,8 @@ class Values(Protocol):
     def knows(self, value: str) -> bool:
         """Whether it may have the value."""
 
-    def of(self, names: Sequence[str]) -> Mapping[str, Array | None]:
-        """The values; None for one that cannot be computed, or that is no tensor."""
+    def of(self, names: Sequence[str]) -> Mapping[str, OnnxValue | None]:
+        """The values; None for one that cannot be computed."""
 
 
 class RuntimeValues:
@@ -55,7 +56,7 @@ class RuntimeValues:
         """A runtime has them all."""
         return self._graph.maker(value) is not None
 
-    def of(self, names: Sequence[str]) -> Mapping[str, Array | None]:
+    def of(self, names: Sequence[str]) -> Mapping[str, OnnxValue | None]:
         """See `Values`; where some cannot be computed together, each is tried alone."""
         try:
             return dict(zip(names, self._run(names), strict=True))
@@ -64,24 +65,26 @@ class RuntimeValues:
                 return {names[0]: None}
         return {name: self.of([name])[name] for name in names}
 
-    def _run(self, names: Sequence[str]) -> Sequence[Array | None]:
+    def _run(self, names: Sequence[str]) -> Sequence[OnnxValue | None]:
         self._scratch.write_bytes(self._graph.part(names).SerializeToString())
         try:
             outputs = self._load(self._scratch).run(self._inputs)
         finally:
             self._scratch.unlink(missing_ok=True)
-        # A sequence or a map is no tensor, whatever the protocol hopes for.
-        return [_tensor(value) for value in outputs]
+        # A map is neither a tensor nor a sequence, whatever the protocol hopes for.
+        return [_value(value) for value in outputs]
 
 
-def _tensor(value: object) -> Array | None:
+def _value(value: object) -> OnnxValue | None:
+    if isinstance(value, list):
+        return value if all(isinstance(item, np.ndarray) for item in value) else None
     return value if isinstance(value, np.ndarray) else None
 
 
 class KnownValues:
     """Values that are at hand, before those of another side; see `Values`."""
 
-    def __init__(self, known: Mapping[str, Array], others: Values) -> None:
+    def __init__(self, known: Mapping[str, OnnxValue], others: Values) -> None:
         self._known = known
         self._others = others
 
@@ -94,15 +97,25 @@ class KnownValues:
         """Either has it."""
         return value in self._known or self._others.knows(value)
 
-    def of(self, names: Sequence[str]) -> Mapping[str, Array | None]:
+    def of(self, names: Sequence[str]) -> Mapping[str, OnnxValue | None]:
         """See `Values`."""
         unknown = [name for name in names if name not in self._known]
         found = self._others.of(unknown) if unknown else {}
         return {name: self._known[name] if name in self._known else found[name] for name in names}
 
 
-def apart(found: Array | None, wanted: Array) -> float:
+def apart(found: OnnxValue | None, wanted: OnnxValue) -> float:
     """The largest error as a share of the scale; infinite where the two are of another kind."""
+    if isinstance(found, list) or isinstance(wanted, list):
+        if not isinstance(found, list) or not isinstance(wanted, list) or len(found) != len(wanted):
+            return np.inf
+        return max(
+            (_apart(one, other) for one, other in zip(found, wanted, strict=True)), default=0
+        )
+    return _apart(found, wanted)
+
+
+def _apart(found: Array | None, wanted: Array) -> float:
     if found is None or found.shape != wanted.shape:
         return np.inf
     if found.dtype.kind in "biuOSU" or wanted.dtype.kind in "biuOSU":

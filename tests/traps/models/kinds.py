@@ -41,3 +41,42 @@ class Nothing(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x[:, :0] + 1
+
+
+class Pieces(nn.Module):
+    """A list of as many rows as there are, and their sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> tuple[list[Tensor], Tensor]:
+        pieces: list[Tensor] = []
+        y = self.linear(x)
+        for row in range(x.size(0)):
+            pieces += [y[row] * (row + 1)]
+        return pieces, y.sum(0)
+
+
+class Growing(nn.Module):
+    """Items of another size each."""
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        pieces: list[Tensor] = []
+        for row in range(x.size(0)):
+            pieces += [torch.tanh(x[: row + 1])]
+        return pieces
+
+
+class Halves(nn.Module):
+    """Two halves of its columns, by `split`."""
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        return list(torch.split(torch.sin(x), 2, dim=1))
+
+
+class Labels(nn.Module):
+    """A list of integers: where each row is largest, and smallest."""
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        return [x.argmax(1), x.argmin(1)]

@@ -1,0 +1,93 @@
+"""One output of the file held against PyTorch's: a tensor, or a sequence item by item.
+
+In: what the session put out, and the sample. Out: comparisons, each with the words for what was
+compared: `output 'y'`, `item 2 of output 'parts'`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from exporter.checks.comparison import Comparison, compare, misfit, scale_of
+from exporter.checks.protocol import Subject
+from exporter.checks.samples import SampleData
+from exporter.checks.tolerance import (
+    Limit,
+    is_float,
+    is_measured,
+    limit_of,
+    limit_without_exact,
+)
+from exporter.manifest import Output
+from exporter.runtimes.values import Array, OnnxValue
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """Which output is held against what is said of it."""
+
+    subject: Subject
+    index: int
+    device: str
+    is_exact: bool = True
+    """Whether the sample was run in float64, be it in vain."""
+
+    @property
+    def output(self) -> Output:
+        """The output, as it is declared."""
+        return self.subject.spec.outputs[self.index]
+
+
+def compare_output(actual: object, data: SampleData, at: At) -> Iterator[tuple[str, Comparison]]:
+    """Holds an output against PyTorch's: of a sequence the count first, then each item."""
+    name = f"output '{at.output.name}'"
+    expected, exact = data.outputs[at.index], data.exact[at.index]
+    if not isinstance(expected, list):
+        yield name, _compare(actual, expected, None if isinstance(exact, list) else exact, at)
+    elif not isinstance(actual, list):
+        yield name, misfit(f"no sequence but a {type(actual).__name__}")
+    elif len(actual) != len(expected):
+        yield name, misfit(f"{_items(len(actual))}, PyTorch gives {len(expected)}")
+    else:
+        wides = items_in_float64(exact, len(expected))
+        for place, columns in enumerate(zip(actual, expected, wides, strict=True)):
+            yield f"item {place} of {name}", _compare(*columns, at)
+
+
+def items_in_float64(exact: OnnxValue | None, count: int) -> list[Array | None]:
+    """The items of a sequence in float64; None for each where there is no such sequence."""
+    if isinstance(exact, list) and len(exact) == count:
+        return [*exact]
+    return [None] * count
+
+
+def bound_for(expected: Array, exact: Array | None, at: At) -> tuple[Limit | None, Array]:
+    """The limit of one tensor, and the values that it is about: PyTorch's own, or float64's.
+
+    Args:
+        expected: What PyTorch put out.
+        exact: The same in float64.
+        at: The output that it is, or is an item of.
+
+    Returns:
+        No limit where values must be equal.
+    """
+    where = (at.subject, at.index, at.device)
+    if not is_float(expected.dtype.name) or not is_float(at.output.dtype):
+        return None, expected
+    if not at.is_exact and is_measured(*where):
+        return limit_without_exact(*where, scale_of(expected)), expected
+    usable = exact is not None and exact.shape == expected.shape and scale_of(exact) > 0
+    measured = usable and is_measured(*where)
+    against = exact if measured and exact is not None else expected
+    return limit_of(*where, scale_of(against), exact=measured), against
+
+
+def _compare(actual: object, expected: Array, exact: Array | None, at: At) -> Comparison:
+    limit, against = bound_for(expected, exact, at)
+    return compare(actual, expected, limit, against)
+
+
+def _items(count: int) -> str:
+    return f"{count} item" if count == 1 else f"{count} items"
