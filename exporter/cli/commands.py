@@ -15,6 +15,7 @@ _MODULES = {
     "plan": "plan",
     "list": "listing",
     "explain": "explain",
+    "show": "show",
     "report": "report",
     "gate": "gate",
     "baseline": "baseline",

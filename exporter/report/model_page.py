@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from exporter.audit.protocol import Audit
 from exporter.manifest import ModelSpec
+from exporter.record import TRACER
 from exporter.report.audits import AuditRow, audit_rows
 from exporter.report.cells import Cell, works_from
 from exporter.report.checked import CheckTable, check_table
@@ -65,6 +66,11 @@ class ModelPage:
     def has_survivors(self) -> bool:
         """Whether a change of a file was missed by every check."""
         return any(audit.survivors for audit in self.audits)
+
+    @property
+    def tracer_warnings(self) -> int:
+        """How many lines of the model the TorchScript tracer warns of."""
+        return sum(note.text.startswith(TRACER) for note in self.notes)
 
 
 def model_page(

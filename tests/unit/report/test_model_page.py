@@ -170,5 +170,15 @@ def test_notes_are_said_once() -> None:
     assert [(note.opsets, note.text) for note in page.notes] == [("9-10", "baked"), ("9", "other")]
 
 
+def test_warnings_of_the_tracer_are_counted() -> None:
+    said = "tracer warning: models/net.py:3: Converting a tensor to a Python boolean"
+    page = page_of(
+        make_record("dcgan/9/cpu", notes=(said, f"{said} (2 times)", "other")),
+        make_record("dcgan/10/cpu", notes=(said,)),
+    )
+    assert page.tracer_warnings == 2
+    assert page_of(make_record("dcgan/9/cpu", notes=("other",))).tracer_warnings == 0
+
+
 def test_a_pattern_is_quoted_for_the_shell() -> None:
     assert page_of().rerun == "nox -s export -- 'dcgan/*'"

@@ -1,0 +1,35 @@
+"""Entry of the process: `python -m exporter.show FILE.onnx text|html`.
+
+In: a file and a format. Out: the text on stdout and exit code 0; 5 and a line on stderr where the
+file cannot be read.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from exporter.errors import ExitCode
+
+
+def main() -> int:
+    """Writes the file that the command line names to stdout."""
+    path, form = Path(sys.argv[1]), sys.argv[2]
+    from exporter.checks.structure import Unreadable, read_model
+    from exporter.show.page import page
+    from exporter.show.shorten import shorten
+    from exporter.show.text import text
+
+    try:
+        model = read_model(path)
+    except Unreadable as problem:
+        sys.stderr.write(f"{problem}\n")
+        return int(ExitCode.UNREADABLE)
+    shorten(model)
+    sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]  # text
+    sys.stdout.write(page(model, path.name) if form == "html" else text(model))
+    return int(ExitCode.OK)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""Files as people read them: large weights left out, names of any kind made harmless."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+
+import onnx
+import pytest
+from click.testing import CliRunner
+from onnx import TensorProto, helper, parser
+
+from exporter.cli.show import command
+from exporter.errors import ExitCode, ExporterError
+from exporter.show.page import page
+from exporter.show.shorten import shorten
+from exporter.show.text import text
+from tests.unit.checks.subjects import DOUBLE
+from tests.unit.manifest.projects import ENTRY, make_project
+
+HOSTILE = 'x"><script>alert(1)</script>\x1b[31m\u202e'
+
+
+def large() -> onnx.ModelProto:
+    model = parser.parse_model(DOUBLE)
+    values = [float(number) for number in range(12)]
+    model.graph.initializer.append(helper.make_tensor("big", TensorProto.FLOAT, [3, 4], values))
+    return model
+
+
+def branching(name: str = "x") -> onnx.ModelProto:
+    """An `If` whose branches use a value of the graph around them."""
+
+    def branch(operator: str) -> onnx.GraphProto:
+        node = helper.make_node(operator, [name], ["inner"])
+        return helper.make_graph([node], operator, [], [value("inner")])
+
+    def value(called: str) -> onnx.ValueInfoProto:
+        return helper.make_tensor_value_info(called, TensorProto.FLOAT, [2])
+
+    node = helper.make_node(
+        "If", ["c"], ["y"], then_branch=branch("Relu"), else_branch=branch("Neg")
+    )
+    condition = helper.make_tensor("c", TensorProto.BOOL, [], [True])
+    graph = helper.make_graph([node], "g", [value(name)], [value("y")], [condition])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+
+
+class _Page(HTMLParser):
+    """The anchors of a page, the links to them and every tag."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.anchors: list[str] = []
+        self.links: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        found = dict(attrs)
+        self.anchors += [str(found["id"])] if "id" in found else []
+        self.links += [str(found["href"])[1:]] if "href" in found else []
+
+
+def test_large_weights_are_left_out_and_small_ones_are_not() -> None:
+    model = large()
+    shorten(model)
+    shown = text(model)
+    assert '"left out": "12 values from 0 to 11"' in shown
+    assert "two =  {2}" in shown
+    assert "y = Mul (x, two)" in shown
+
+
+def test_the_page_leads_from_each_value_to_what_makes_it() -> None:
+    model = branching()
+    found = _Page(page(model, "18.onnx"))
+    assert len(found.anchors) == len(set(found.anchors))
+    assert set(found.links) <= set(found.anchors)
+    # x twice, c, y, and `inner` of each branch.
+    assert len(found.links) == 6
+
+
+def test_the_page_shows_functions_and_weights_left_out() -> None:
+    model = large()
+    nodes = [helper.make_node("Relu", ["a"], ["b"])]
+    imports = [helper.make_opsetid("", 18)]
+    model.functions.append(helper.make_function("own", "f", ["a"], ["b"], nodes, imports))
+    shorten(model)
+    html = page(model, "18.onnx")
+    assert "Function own::f" in html
+    assert "float32[3, 4] 12 values from 0 to 11" in html
+
+
+def test_hostile_names_are_harmless() -> None:
+    model = branching(HOSTILE)
+    model.graph.name = HOSTILE
+    model.graph.node[0].name = HOSTILE
+    html = page(model, HOSTILE)
+    assert "script" not in _Page(html).tags
+    assert "&lt;script&gt;" in html
+    shown = text(model)
+    for steering in ("\x1b", "\u202e"):
+        assert steering not in html
+        assert steering not in shown
+
+
+def project(root: Path) -> Path:
+    make_project(root, {"manifests/net.toml": f"format = 1\n[models.net]\n{ENTRY}"})
+    (root / "build" / "net").mkdir(parents=True)
+    return root
+
+
+def test_the_command_prints_the_graph_or_writes_its_page(tmp_path: Path) -> None:
+    root = project(tmp_path)
+    onnx.save(large(), root / "build" / "net" / "17.onnx")
+    shown = CliRunner().invoke(command, ["net/17/cpu", "--root", str(root)])
+    assert (shown.exit_code, "y = Mul (x, two)" in shown.output) == (0, True)
+    html = tmp_path / "net.html"
+    arguments = ["net/17/cpu", "--root", str(root), "--html", str(html)]
+    assert CliRunner().invoke(command, arguments).exit_code == 0
+    assert "<h1>17.onnx</h1>" in html.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "says"),
+    [
+        (None, ExitCode.NOTHING_SELECTED, "there is no file of it"),
+        (b"no ONNX", ExitCode.UNREADABLE, "17.onnx is no ONNX file"),
+    ],
+)
+def test_what_cannot_be_shown_is_told(
+    content: bytes | None, code: ExitCode, says: str, tmp_path: Path
+) -> None:
+    root = project(tmp_path)
+    if content is not None:
+        (root / "build" / "net" / "17.onnx").write_bytes(content)
+    result = CliRunner().invoke(command, ["net/17/cpu", "--root", str(root)])
+    assert isinstance(result.exception, ExporterError)
+    assert result.exception.exit_code == code
+    assert says in str(result.exception)
