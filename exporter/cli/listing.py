@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from exporter.cli.call_table import HEADER, call_rows
 from exporter.cli.options import root_option, selection_options
 from exporter.cli.terminal import aligned, plural, say
 from exporter.manifest import load_project
@@ -16,11 +17,20 @@ from exporter.report import fold_opsets
 
 @click.command("list")
 @selection_options
+@click.option(
+    "--inputs", "shows_inputs", is_flag=True, help="Show the call of each model, input by input."
+)
 @root_option
-def command(selection: Selection, root: Path) -> int:
+def command(selection: Selection, root: Path, *, shows_inputs: bool) -> int:
     """Show the models, their opsets, devices and exporters."""
     manifest = load_project(root)
     plan = make_plan(manifest, selection)
+    if shows_inputs:
+        for model in dict.fromkeys(planned.cell.model for planned in plan.selected):
+            say(model)
+            for line in aligned([HEADER, *call_rows(manifest.model(model))]):
+                say(f"  {line}")
+        return 0
     rows = [("MODEL", "OPSETS", "DEVICES", "EXPORTER", "TAGS")]
     for model, group in groupby(plan.selected, key=lambda planned: planned.cell.model):
         cells = list(group)

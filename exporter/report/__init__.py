@@ -1,5 +1,6 @@
 """Records in, markdown out: the compatibility table, a page per model, the findings of the gate."""
 
+from exporter.report.contract import fill_text
 from exporter.report.fold import Fold, fold_findings, fold_opsets
 from exporter.report.render import render_gate, render_reports
 from exporter.report.symbols import MARKS, NOT_RUN, Mark, mark_of
@@ -10,6 +11,7 @@ __all__ = [
     "NOT_RUN",
     "Fold",
     "Mark",
+    "fill_text",
     "fold_findings",
     "fold_opsets",
     "mark_of",

@@ -82,7 +82,7 @@ def contract(spec: ModelSpec) -> Contract:
                 dtype=f"{input.dtype}{', optional' if input.optional else ''}",
                 shape=_shape(input.shape) if not input.scalar else "a number",
                 at=input.at or "in order",
-                fill=_fill(input.fill) if spec.inputs_from is None else "inputs_from",
+                fill=fill_text(input.fill) if spec.inputs_from is None else "inputs_from",
             )
             for input in spec.inputs
         ),
@@ -167,7 +167,8 @@ def _shape(shape: Iterable[Dim]) -> str:
     return f"[{', '.join(str(size) for size in shape)}]"
 
 
-def _fill(fill: Fill) -> str:
+def fill_text(fill: Fill) -> str:
+    """How an input gets its values, in words."""
     match fill.kind:
         case "uniform":
             return f"uniform [{fill.low:g}, {fill.high:g}]"

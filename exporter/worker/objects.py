@@ -32,6 +32,8 @@ from exporter.worker.source import Model
 #: The name of the model inside what is put around it: weights are called by it, until unwrapped.
 WRAPPED = "_exporter_wrapped"
 
+#: Whether TorchScript traces; torch gives it neither a type nor a place in its list of names.
+_is_tracing: Callable[[], bool] = torch.jit.is_tracing  # type: ignore[attr-defined]
 #: Models that were seen to return objects, which a tracer cannot return.
 _RETURNING: WeakSet[torch.nn.Module] = WeakSet()
 
@@ -149,7 +151,7 @@ def _made(plan: _Plan | None, value: Any) -> Any:
         return value
     if plan.is_number:
         # A tracer follows tensors; a number would be a constant to it.
-        return value if torch.onnx.is_in_onnx_export() else value.item()
+        return value if _is_tracing() else value.item()
     if isinstance(value, dict):
         named = {key: _made(plan.inner.get(key), item) for key, item in value.items()}
         return named if plan.make is None else plan.make(**named)

@@ -117,7 +117,7 @@ class TimesInt(nn.Module):
     """Takes an int."""
 
     def forward(self, x: Tensor, n: int) -> Tensor:
-        if isinstance(n, Tensor) and not torch.onnx.is_in_onnx_export():
+        if isinstance(n, Tensor) and not torch.jit.is_tracing():
             raise TypeError("expected an int")
         return x * n
 
@@ -126,7 +126,7 @@ class TimesFloat(nn.Module):
     """Takes a float."""
 
     def forward(self, x: Tensor, factor: float) -> Tensor:
-        if isinstance(factor, Tensor) and not torch.onnx.is_in_onnx_export():
+        if isinstance(factor, Tensor) and not torch.jit.is_tracing():
             raise TypeError("expected a float")
         return x * factor
 
