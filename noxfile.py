@@ -106,6 +106,12 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", requires=["environment"])
+def large(session: nox.Session) -> None:
+    """Export a model beyond 2 GB, and hold its memory to 3 times its weights."""
+    Environment.run(session, "python", "-m", "benchmarks.large", *session.posargs)
+
+
+@nox.session(venv_backend="none", requires=["environment"])
 def lint(session: nox.Session) -> None:
     """Check style and format."""
     Environment.run(session, "ruff", "check")

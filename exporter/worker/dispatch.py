@@ -13,9 +13,18 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+_NARROW = (torch.float32, torch.float16, torch.bfloat16)
+#: What takes elements of a tensor as they are.
+_LOOKUPS = frozenset(
+    {"aten::embedding", "aten::index", "aten::index_select", "aten::gather", "aten::take"}
+)
+_CONVOLUTIONS = frozenset(
+    getattr(torch, f"conv{kind}{rank}d") for kind in ("", "_transpose") for rank in (1, 2, 3)
+)
 Change = Callable[[Any, tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]]]
 
 
@@ -34,6 +43,54 @@ def operands() -> Iterator[set[int]]:
 
     with _mode(note):
         yield places
+
+
+@contextmanager
+def float64_operands() -> Iterator[None]:
+    """Every operator inside computes in float64, of weights that stay as they are.
+
+    Each is cast where it is used and forgotten after that: at no time is there a second copy of
+    all of them. What only views or looks up is exact as it is. Layers that hold the dtypes of their
+    inputs and weights against each other (`LSTM`) refuse to run so.
+    """
+    with _mode(_widen), _Convolutions():
+        yield
+
+
+class _Convolutions(TorchFunctionMode):
+    """Convolutions compare dtypes before they get to an operator."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func in _CONVOLUTIONS:
+            args, kwargs = pytree.tree_map(_widened, (args, kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+
+def _widen(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    schema = func._schema  # noqa: SLF001 - it is how torch tells what an operator does
+    if str(schema.name) in _LOOKUPS or any(_is_view(each) for each in schema.returns):
+        return args, kwargs
+    written = [
+        each.alias_info is not None and each.alias_info.is_write for each in schema.arguments
+    ]
+    wide = tuple(
+        arg if is_written else pytree.tree_map(_widened, arg)
+        for arg, is_written in zip(args, written, strict=False)
+    )
+    return wide, pytree.tree_map(_widened, kwargs)
+
+
+def _is_view(returned: Any) -> bool:
+    return returned.alias_info is not None and not returned.alias_info.is_write
+
+
+def _widened(value: Any) -> Any:
+    is_narrow = isinstance(value, torch.Tensor) and value.dtype in _NARROW
+    return value.double() if is_narrow else value
 
 
 def _mode(change: Change) -> Any:

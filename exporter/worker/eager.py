@@ -15,11 +15,16 @@ import torch
 from exporter.manifest import ModelSpec
 from exporter.record import Stage
 from exporter.worker.call import Tensors, tensor_call
+from exporter.worker.dispatch import float64_operands
 from exporter.worker.failure import Failure, one_line, stage_of
 from exporter.worker.objects import note_objects, taken_apart
 from exporter.worker.program import float64_module, program_of
 from exporter.worker.returned import Outputs, declared_outputs, outputs_of
 from exporter.worker.source import Model
+
+
+#: Weights up to this many bytes are copied to run the model in float64.
+_COPIED = 1 << 29
 
 
 class State:
@@ -62,12 +67,35 @@ def run(model: Model, spec: ModelSpec, inputs: Tensors) -> Outputs:
         return outputs_of(_call(model, spec, inputs), spec)
 
 
+class Widened(torch.nn.Module):
+    """A model that computes in float64 while its weights stay as they are."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self._call = (model,)  # in a tuple, so that it is no submodule of this one
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the model returns."""
+        with float64_operands():
+            return self._call[0](*args, **kwargs)
+
+
+def _bytes_of(model: torch.nn.Module) -> int:
+    return sum(weight.nbytes for weight in (*model.parameters(), *model.buffers()))
+
+
 def float64_twin(model: Model) -> tuple[Model | None, str]:
-    """A copy of the model in float64; without one, the reason."""
+    """The model in float64; without that, the reason.
+
+    A copy, or for models whose copy would take more memory than all else, the model itself with
+    its weights cast one at a time.
+    """
     if not isinstance(model, torch.nn.Module):
         return model, ""
     program = program_of(model)
     try:
+        if _bytes_of(model) > _COPIED:
+            return Widened(model), ""
         if program is not None:
             return float64_module(program), ""
         twin = copy.deepcopy(model).double()

@@ -1,0 +1,165 @@
+"""A model beyond protobuf's 2 GB, from the first export to the gate, and the memory that it takes.
+
+    python -m benchmarks.large [--layers 8] [--opsets 17,18] [--limit 3]
+
+In: how large. Out: for each command its seconds and the largest memory of all its processes
+together; exit code 1 where a cell is not green, or where the memory is beyond `limit` times the
+weights. Linux alone: memory is counted as the kernel shares it out (Pss), so that what processes
+share counts once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from exporter.record import read_run
+
+ROOT = Path(__file__).resolve().parents[1]
+WIDTH = 8320
+PER_LAYER = (WIDTH * WIDTH + WIDTH) * 4
+
+MODEL = f'''
+import torch
+from torch import nn
+
+WIDTH = {WIDTH}
+
+
+class Large(nn.Module):
+    """Residual layers, so that the output keeps its scale."""
+
+    def __init__(self, layers):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(layers))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = x + torch.relu(layer(x))
+        return x
+'''
+
+MANIFEST = f"""
+format = 1
+
+[models.large]
+source = "models.py:Large"
+init = {{{{ layers = {{layers}} }}}}
+inputs = [{{{{ name = "x", shape = ["batch", {WIDTH}] }}}}]
+outputs = [{{{{ name = "y", shape = ["batch", {WIDTH}] }}}}]
+opsets = [{{opsets}}]
+timeout = "30m"
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One command."""
+
+    code: int
+    seconds: float
+    peak: int
+    """Bytes."""
+
+
+def main() -> int:
+    """Runs the commands and prints what they took."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--layers", type=int, default=8)
+    parser.add_argument("--opsets", default="17,18")
+    parser.add_argument("--limit", type=float, default=3.0, help="times the weights")
+    chosen = parser.parse_args()
+    weights = PER_LAYER * chosen.layers
+    print(f"weights: {weights / 1e9:.2f} GB", flush=True)
+    with tempfile.TemporaryDirectory(prefix="large-") as folder:
+        free = shutil.disk_usage(folder).free
+        if free < 4 * weights:
+            print(f"{folder}: {free / 1e9:.0f} GB free, {4 * weights / 1e9:.0f} GB are needed")
+            return 1
+        return run(project(Path(folder), chosen.layers, chosen.opsets), weights, chosen.limit)
+
+
+def run(root: Path, weights: int, limit: float) -> int:
+    """The commands that a person would give, in order."""
+    is_fine = True
+    for command in ("export", "baseline", "gate"):
+        measured = measure([sys.executable, "-m", "exporter", command], root)
+        times = measured.peak / weights
+        print(
+            f"{command:9} {measured.seconds:6.1f} s  peak {measured.peak / 1e9:5.2f} GB  "
+            f"{times:4.2f} times the weights  exit code {measured.code}",
+            flush=True,
+        )
+        is_fine = is_fine and measured.code == 0 and times <= limit
+    for cell, record in sorted(read_run(root / "build/results.json").by_cell().items()):
+        print(f"{cell}: {record.status} {record.message} {dict(record.seconds)}")
+    data = sum(path.stat().st_size for path in (root / "build/large").glob("*.data"))
+    print(f"weights on disk: {data / 1e9:.2f} GB")
+    return 0 if is_fine else 1
+
+
+def project(root: Path, layers: int, opsets: str) -> Path:
+    """A project of this one model."""
+    (root / "manifests").mkdir()
+    (root / "pyproject.toml").write_text("[tool.exporter]\n", encoding="utf-8")
+    (root / "manifests/models.py").write_text(MODEL, encoding="utf-8")
+    text = MANIFEST.format(layers=layers, opsets=opsets)
+    (root / "manifests/large.toml").write_text(text, encoding="utf-8")
+    return root
+
+
+def measure(command: list[str], root: Path) -> Measured:
+    """Runs one command and watches it and all that it starts."""
+    start = time.monotonic()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, cwd=root, env=environment)
+    peaks = [0]
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.05):
+            peaks.append(sum(proportional(pid) for pid in tree(process.pid)))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    code = process.wait()
+    done.set()
+    watcher.join()
+    return Measured(code=code, seconds=time.monotonic() - start, peak=max(peaks))
+
+
+def tree(root: int) -> list[int]:
+    """The process and its descendants."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text()
+            except OSError:
+                continue  # it ended
+            parents.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(entry.name))
+    found = [root]
+    for pid in found:
+        found += parents.get(pid, [])
+    return found
+
+
+def proportional(pid: int) -> int:
+    """Bytes of memory, shared pages by their share."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
