@@ -22,7 +22,6 @@ from exporter.worker.program import float64_module, program_of
 from exporter.worker.returned import Outputs, declared_outputs, outputs_of
 from exporter.worker.source import Model
 
-
 #: Weights up to this many bytes are copied to run the model in float64.
 _COPIED = 1 << 29
 
