@@ -147,7 +147,10 @@ def _read_value(path: Path, output: Output) -> OnnxValue:
         return _read(path)
     with _damage_of(path):
         sequence = onnx.SequenceProto.FromString(path.read_bytes())
-        if sequence.elem_type != onnx.SequenceProto.TENSOR:
+        size = sequence.ByteSize()
+        sequence.DiscardUnknownFields()
+        # A tensor's bytes can be read as a sequence too, of no items and with much left over.
+        if sequence.elem_type != onnx.SequenceProto.TENSOR or sequence.ByteSize() != size:
             raise ValueError("it holds no sequence of tensors")
         return [numpy_helper.to_array(item) for item in sequence.tensor_values]
 

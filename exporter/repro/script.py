@@ -53,6 +53,7 @@ def script_text(
         "call_names": [item.name for item in spec.inputs] if wraps else list(call.names),
         "output_names": [item.name for item in spec.outputs],
         "complex_inputs": [item.name for item in spec.inputs if item.is_complex],
+        "lists": [i for i, item in enumerate(spec.outputs) if item.kind == "sequence"],
         "input_shapes": [list(item.shape) for item in spec.inputs],
         "opset": record.cell.opset,
         "sample": showing.name,
@@ -127,6 +128,8 @@ def _limits(record: Record, reference: Reference) -> list[dict[str, object]]:
 
 
 def _limit(allowed: Allowed) -> dict[str, object]:
+    if allowed.items:
+        return {"items": [_limit(item) for item in allowed.items]}
     if allowed.atol is None:
         return {"atol": 0.0, "rtol": 0.0, "exact": False, "scale": None}
     return {

@@ -19,6 +19,7 @@ from exporter.checks.samples import write_sample
 from exporter.job import JobFolder, Reference, Sample
 from exporter.manifest import Axis, Input, ModelSpec, Output
 from exporter.runtimes import Placement
+from exporter.runtimes.values import OnnxValue
 from tests.unit.factory import make_spec
 
 Array = np.ndarray[Any, Any]
@@ -91,14 +92,17 @@ def write(
     folder: Path,
     index: int,
     inputs: Arrays,
-    outputs: Arrays,
+    outputs: Sequence[OnnxValue],
     *,
-    exact: Arrays = (),
+    exact: Sequence[OnnxValue] = (),
     **fields: Any,
 ) -> Sample:
     """Writes a sample as the worker does."""
     write_sample(JobFolder(folder).sample(index), inputs, outputs, exact)
-    scales = tuple(_scale(array) if array.dtype.kind == "f" else 0.0 for array in outputs)
+    scales = tuple(
+        _scale(array) if isinstance(array, np.ndarray) and array.dtype.kind == "f" else 0.0
+        for array in outputs
+    )
     defaults: dict[str, Any] = {"name": "declared", "kind": "declared", "axes": {"batch": 2}}
     return Sample(index=index, scales=scales, **{**defaults, **fields})
 

@@ -1,0 +1,143 @@
+"""Outputs that are sequences: the count first, then each item by its own limit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from exporter.checks.declared import undeclared
+from exporter.checks.outputs import At, compare_output
+from exporter.checks.parity import Parity
+from exporter.checks.protocol import Subject
+from exporter.checks.samples import DamagedSample, SampleData, read_sample, write_sample
+from exporter.manifest import Output
+from exporter.record import CheckResult, Status
+from tests.unit.checks.subjects import Gives, contract, make_reference, make_subject, write
+
+ROWS = Output(name="rows", shape=("n",), kind="sequence")
+FIVE = [np.float32([1, 2]), np.float32([3e-3, 4e-3]), np.float32([5, 6])]
+
+
+def subject(folder: Path, *items: Any, dtype: str = "float32", **fields: Any) -> Subject:
+    """A contract of one list, and what PyTorch gave for it."""
+    output = ROWS.model_copy(update={"dtype": dtype})
+    exact = [[item.astype(np.float64) for item in items]] if "noise" in fields else []
+    x = np.zeros((2, 3), np.float32)
+    sample = write(folder, 0, [x], [list(items)], exact=exact)
+    reference = make_reference(sample, **fields)
+    return make_subject(folder, spec=contract(outputs=(output,)), reference=reference)
+
+
+def held(made: Subject, given: object) -> CheckResult:
+    return Parity()(made, Gives(given, names=("rows",)), "cpu")
+
+
+def test_the_same_items_pass(tmp_path: Path) -> None:
+    result = held(subject(tmp_path, *FIVE), [item.copy() for item in FIVE])
+    assert (result.status, result.message) == (Status.PASS, "")
+    assert result.metrics["max_abs"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (FIVE[:2], "output 'rows': 2 items, PyTorch gives 3"),
+        ([*FIVE, FIVE[0]], "output 'rows': 4 items, PyTorch gives 3"),
+        (FIVE[:1], "output 'rows': 1 item, PyTorch gives 3"),
+        ([], "output 'rows': 0 items, PyTorch gives 3"),
+        (np.stack(FIVE), "output 'rows': no sequence but a ndarray"),
+        ([FIVE[0], FIVE[2], FIVE[1]], "item 1 of output 'rows': error"),
+        ([FIVE[0], FIVE[1] + np.float32(1e-5), FIVE[2]], "item 1 of output 'rows': error 1.00e-05"),
+        ([FIVE[0], FIVE[1].astype(np.float64), FIVE[2]], "item 1 of output 'rows': float64, PyT"),
+        ([FIVE[0][:1], *FIVE[1:]], "item 0 of output 'rows': shape [1], PyTorch gives [2]"),
+        ([*FIVE[:2], np.float32([5, np.nan])], "item 2 of output 'rows': NaN or Inf differ"),
+        ([*FIVE[:2], [1.0]], "item 2 of output 'rows': no tensor but a list"),
+    ],
+)
+def test_the_problem_names_the_item(given: object, says: str, tmp_path: Path) -> None:
+    result = held(subject(tmp_path, *FIVE, noise=(1e-7,)), given)
+    assert result.status is Status.FAIL
+    assert result.message.startswith(says)
+
+
+def test_integers_are_equal_in_each_item(tmp_path: Path) -> None:
+    items = [np.int64([1, 2]), np.int64([3])]
+    made = subject(tmp_path, *items, dtype="int64")
+    assert held(made, items).status is Status.PASS
+    wrong = held(made, [items[0], np.int64([4])])
+    assert "item 1 of output 'rows': 1 of 1 elements differ" in wrong.message
+
+
+def test_a_list_of_nothing_is_a_list(tmp_path: Path) -> None:
+    made = subject(tmp_path)
+    assert held(made, []).status is Status.PASS
+    assert held(made, [FIVE[0]]).message == "output 'rows': 1 item, PyTorch gives 0"
+
+
+def test_each_item_has_the_limit_of_its_own_size(tmp_path: Path) -> None:
+    made = subject(tmp_path, *FIVE, noise=(1e-6,))
+    data = read_sample(made.folder.sample(0), made.spec)
+    near = [item * np.float32(1 + 1e-6) for item in FIVE]
+    found = list(compare_output(near, data, At(made, 0, "cpu")))
+    assert [what for what, _ in found] == [f"item {place} of output 'rows'" for place in range(3)]
+    assert not any(comparison.problem for _, comparison in found)
+    assert max(c.of_limit for _, c in found) < 2 * min(c.of_limit for _, c in found)
+
+
+def test_a_file_of_samples_that_holds_a_tensor_is_damaged(tmp_path: Path) -> None:
+    made = subject(tmp_path, *FIVE)
+    folder = made.folder.sample(0)
+    write_sample(folder, [np.zeros((2, 3), np.float32)], [np.stack(FIVE)])
+    with pytest.raises(DamagedSample, match=r"output_0.pb cannot be read"):
+        read_sample(folder, made.spec)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "values", "said"),
+    [
+        ((ROWS,), (FIVE,), []),
+        ((ROWS,), ([FIVE[0], FIVE[1][:1]],), []),
+        ((ROWS.model_copy(update={"shape": (2,)}),), (FIVE,), []),
+        (
+            (ROWS.model_copy(update={"shape": ("batch",)}),),
+            ([FIVE[0], FIVE[1][:1]],),
+            ["item 1 of output 'rows' is declared [batch] with batch=2, PyTorch gives [1]"],
+        ),
+        (
+            (ROWS, Output(name="y", shape=("n",))),
+            (FIVE, FIVE[0][:1]),
+            [
+                f"item {place} of output 'rows' is declared [n] with n=1, PyTorch gives [2]"
+                for place in range(3)
+            ],
+        ),
+        (
+            (ROWS.model_copy(update={"shape": ("k", "k")}),),
+            ([np.zeros((2, 2), np.float32), np.zeros((2, 3), np.float32)],),
+            ["item 1 of output 'rows' is declared [k, k] with k=2, PyTorch gives [2, 3]"],
+        ),
+        (
+            (ROWS,),
+            ([FIVE[0].astype(np.float64)],),
+            ["item 0 of output 'rows' is declared float32, PyTorch gives float64"],
+        ),
+    ],
+)
+def test_items_are_held_against_their_declared_sizes(
+    outputs: tuple[Output, ...], values: tuple[Any, ...], said: list[str]
+) -> None:
+    assert list(undeclared(outputs, values, {"batch": 2})) == said
+
+
+def test_a_sample_that_was_not_run_in_float64_leaves_less_room(tmp_path: Path) -> None:
+    made = subject(tmp_path, *FIVE, noise=(1e-3,))
+    data = SampleData(inputs={}, outputs=(FIVE,), exact=(None,))
+    near = [item + np.float32(1e-4) for item in FIVE]
+    shares = [
+        max(c.of_limit for _, c in compare_output(near, data, At(made, 0, "cpu", is_exact)))
+        for is_exact in (True, False)
+    ]
+    assert shares[0] != shares[1]
