@@ -292,10 +292,10 @@ class SkipTable(Table):
 class OptionsTable(Table):
     """Arguments of `torch.onnx.export`, by their own names."""
 
-    later = frozenset({"custom_translation_table"})
     elsewhere: ClassVar[Mapping[str, str]] = {
         "args": "say it with `inputs` and `constants`",
         "artifacts_dir": "the tool chooses where files go",
+        "custom_translation_table": "say it with `custom_ops`, and `translation`",
         "dynamic_axes": "say it with the model's own key `dynamic_axes`",
         "dynamic_shapes": "say it with axis names in `shape`, and `axes`",
         "dynamo": "say it with `exporter`",

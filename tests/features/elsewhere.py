@@ -2,15 +2,124 @@
 
 from __future__ import annotations
 
-from tests.features.feature import Elsewhere, Section
+from tests.features.feature import Elsewhere, Feature, Section, Standing
+
+
+def _refused(name: str, api: str, torch: str, line: str, says: str, note: str) -> Feature:
+    """An argument that is no key of `options`; the message says what to write."""
+    return Feature(
+        name=name,
+        api=api,
+        torch=torch,
+        model="names.py:Affine",
+        lines=line,
+        standing=Standing.INVALID,
+        invalid=says,
+        note=note,
+    )
+
+
+ARGUMENTS = (
+    _refused(
+        "file name",
+        "export(model, args, f)",
+        "1.0+",
+        'options.f = "model.onnx"',
+        "the tool chooses where files go",
+        "Every file is `build/<model>/<opset>.onnx`, written beside, then renamed.",
+    ),
+    _refused(
+        "folder of reports",
+        "export(..., artifacts_dir=...)",
+        "2.5+, dynamo",
+        'options.artifacts_dir = "."',
+        "the tool chooses where files go",
+        "`options.report`, `profile` and `dump_exported_program` write into "
+        "`build/<model>/logs/<opset>/`.",
+    ),
+    _refused(
+        "run the file after the export",
+        "export(..., verify=True)",
+        "2.5+, dynamo",
+        "options.verify = true",
+        "every file is verified by the checks",
+        "On every device of `devices`.",
+    ),
+    _refused(
+        "another exporter where one fails",
+        "export(..., fallback=True)",
+        "2.5-2.10",
+        "options.fallback = true",
+        "say it with `exporter`; nothing falls back silently",
+        "The record names the exporter and why it was that one.",
+    ),
+    _refused(
+        "outputs of the example",
+        "export(..., example_outputs=...)",
+        "1.2-1.10",
+        "options.example_outputs = true",
+        "the outputs are those that `outputs` declares",
+        "PyTorch is run on every input set, for the file to be held against.",
+    ),
+    _refused(
+        "checker on or off",
+        "export(..., enable_onnx_checker=...), onnx.checker.check_model",
+        "1.5-1.10",
+        "options.enable_onnx_checker = false",
+        "every file is checked",
+        "The check `wellformed`, from the file, with strict shape inference.",
+    ),
+    _refused(
+        "weights beside the file, as it was",
+        "export(..., use_external_data_format=True)",
+        "1.5-1.10",
+        "options.use_external_data_format = true",
+        "lie beside the file anyway",
+        "And once for all opsets that share them.",
+    ),
+    _refused(
+        "names of parameters kept",
+        "export(..., _retain_param_name=True)",
+        "1.0-1.10",
+        "options._retain_param_name = true",
+        "weights keep their names",
+        "`parameters` gives others.",
+    ),
+    _refused(
+        "source lines in the file",
+        "export(..., strip_doc_string=False)",
+        "1.2-1.10",
+        "options.strip_doc_string = false",
+        "files have none",
+        "They would have the paths of the machine.",
+    ),
+    _refused(
+        "ATen operators in the file, as it was",
+        "export(..., aten=True)",
+        "1.0-1.9",
+        "options.aten = true",
+        "write `operator_export_type = 'ONNX_ATEN'`",
+        "",
+    ),
+    _refused(
+        "raw graph, as it was",
+        "export(..., export_raw_ir=True)",
+        "1.0-1.9",
+        "options.export_raw_ir = true",
+        "write `operator_export_type = 'ONNX_FALLTHROUGH'`",
+        "",
+    ),
+    _refused(
+        "table of translations",
+        "export(..., custom_translation_table={...})",
+        "2.6+, dynamo",
+        "options.custom_translation_table = {}",
+        "say it with `custom_ops`, and `translation`",
+        "",
+    ),
+)
 
 EXPORT = (
-    Elsewhere(
-        name="file name",
-        api="export(model, args, f)",
-        torch="1.0+",
-        instead="Every file is `build/<model>/<opset>.onnx`, written beside, then renamed.",
-    ),
     Elsewhere(
         name="export into memory, or into an archive",
         api="export(model, args, io.BytesIO()), ExportTypes.ZIP_ARCHIVE, ExportTypes.DIRECTORY",
@@ -18,42 +127,10 @@ EXPORT = (
         instead="What is proved is the file that ships: read `build/<model>/<opset>.onnx`.",
     ),
     Elsewhere(
-        name="run the file after the export",
-        api="export(..., verify=True)",
-        torch="2.5+",
-        instead="Always: the checks run the file that ships, on every device of `devices`.",
-    ),
-    Elsewhere(
-        name="folder of reports",
-        api="export(..., artifacts_dir=...)",
-        torch="2.5+",
-        instead="What `options.report`, `profile` and `dump_exported_program` write lies in "
-        "`build/<model>/logs/<opset>/`.",
-    ),
-    Elsewhere(
-        name="another exporter where one fails",
-        api="export(..., fallback=True)",
-        torch="2.5-2.10",
-        instead="Never: the record names the exporter and why it was that one. `exporter = "
-        '"torchscript"` for the whole model, or `[[models.ID.overrides]]` for some opsets.',
-    ),
-    Elsewhere(
         name="another capture where one fails",
         api="strategies of export(..., dynamo=True), TORCH_ONNX_ENABLE_DRAFT_EXPORT",
         torch="2.5+",
         instead='Never: `capture = "export"` or `"strict"` is the one that is done.',
-    ),
-    Elsewhere(
-        name="outputs of the example",
-        api="export(..., example_outputs=...)",
-        torch="1.2-1.10",
-        instead="PyTorch is run on every input set, for the file to be held against.",
-    ),
-    Elsewhere(
-        name="checker on or off",
-        api="export(..., enable_onnx_checker=...), onnx.checker.check_model",
-        torch="1.5-1.10",
-        instead="Always on: the check `wellformed`, from the file, with strict shape inference.",
     ),
     Elsewhere(
         name="mode while exporting",
@@ -269,5 +346,5 @@ AROUND = (
 SECTION = Section(
     name="Elsewhere",
     text="What is deliberately no key of a manifest, and what stands in its place.",
-    rows=(*EXPORT, *DYNAMO, *PROGRAM, *VERIFICATION, *AROUND),
+    rows=(*ARGUMENTS, *EXPORT, *DYNAMO, *PROGRAM, *VERIFICATION, *AROUND),
 )
