@@ -15,13 +15,13 @@ from exporter.errors import nearest
 from exporter.manifest.call_tables import ContainerTable
 from exporter.manifest.fields import PLACEHOLDER
 from exporter.manifest.layers import Effective
-from exporter.manifest.tables import FillTable, InputTable, OutputTable
+from exporter.manifest.tables import ConstantTable, FillTable, InputTable, OutputTable
 from exporter.manifest.wording import KeyPath
 
-_Repeating: TypeAlias = "InputTable | OutputTable | ContainerTable"
+_Repeating: TypeAlias = "InputTable | OutputTable | ConstantTable | ContainerTable"
 
 #: The keys of an entry whose tables may repeat.
-_KEYS = ("inputs", "outputs", "containers")
+_KEYS = ("inputs", "outputs", "constants", "containers")
 
 
 def expanded(model: Effective) -> Effective:
@@ -45,9 +45,7 @@ def _copies(
     for repeat, group in groupby(enumerate(tables), key=lambda pair: pair[1].repeat):
         members = list(group)
         if not repeat:
-            for index, table in members:
-                _refuse_idle(model, (key, index), table)
-            yield from members
+            yield from ((i, _without_numbers(model, (key, i), table)) for i, table in members)
             continue
         ((name, count),) = repeat.items()
         sound = [(i, t) for i, t in members if _is_sound(model, (key, i), t, name)]
@@ -71,15 +69,19 @@ def _is_sound(model: Effective, place: KeyPath, table: _Repeating, name: str) ->
                 hint = nearest(other, (name,))
                 message = f"'{{{other}}}' is not what repeats here, '{{{name}}}' is{hint}"
                 model.refuse((*place, key), message)
-        if name not in used:
+        if not used:
             model.refuse((*place, key), f"is the same for every copy: put '{{{name}}}' into it")
     return len(model.report) == before
 
 
-def _refuse_idle(model: Effective, place: KeyPath, table: _Repeating) -> None:
-    for other in PLACEHOLDER.findall(getattr(table, "at", None) or ""):
+def _without_numbers(model: Effective, place: KeyPath, table: _Repeating) -> _Repeating:
+    """A table that does not repeat; where its place has a number all the same, that is reported."""
+    at = _texts(table).get("at", "")
+    found = PLACEHOLDER.findall(at)
+    for other in found:
         message = f"'{{{other}}}' needs `repeat = {{ {other} = COUNT }}` beside it"
         model.refuse((*place, "at"), message)
+    return table.model_copy(update={"at": PLACEHOLDER.sub("0", at)}) if found else table
 
 
 def _copy(table: _Repeating, name: str, number: int) -> _Repeating:
@@ -87,7 +89,7 @@ def _copy(table: _Repeating, name: str, number: int) -> _Repeating:
         return text.replace(f"{{{name}}}", str(number))
 
     changes: dict[str, Any] = {key: numbered(text) for key, text in _texts(table).items()}
-    if not isinstance(table, ContainerTable):
+    if isinstance(table, InputTable | OutputTable):
         changes["shape"] = tuple(
             numbered(dim) if isinstance(dim, str) else dim for dim in table.shape
         )

@@ -186,12 +186,14 @@ class ConstantTable(Table):
     """Where it goes, as for inputs."""
     value: PlainField = None
     """Text, a number, true, false, or lists and tables of these."""
-    none: Literal[True] | None = None
+    none: bool = False
     """`none = true` in place of `value`: Python's `None`, for which TOML has no word."""
+    repeat: Repeat = Field(default_factory=dict)
+    """As for inputs: `{layer}` in `at`."""
 
     @model_validator(mode="after")
     def _one_value(self) -> ConstantTable:
-        if len({"value", "none"} & self.model_fields_set) != 1:
+        if ("value" in self.model_fields_set) is self.none:
             raise ValueError("needs `value`, or `none = true` for None")
         return self
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 import onnx
@@ -47,7 +48,7 @@ def read_tensor(folder: Path, text: str) -> torch.Tensor:
                 return _from_safetensors(path, key, place)
     except Failure:
         raise
-    except (OSError, ValueError, TypeError, EOFError, DecodeError) as error:
+    except (OSError, ValueError, TypeError, EOFError, BadZipFile, DecodeError) as error:
         what = str(error).splitlines()[0].replace(str(path), place) if str(error) else ""
         message = f"{place} cannot be read: {what or type(error).__name__}"
         raise Failure(Stage.SOURCE, message) from error

@@ -1,0 +1,79 @@
+"""`exporter list`, and the calls that `--inputs` lays out without PyTorch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter.cli.entry import run
+from tests.unit.manifest.projects import make_project
+
+_NET = """format = 1
+
+[models.net]
+source = "models/vision.py:AlexNet"
+outputs = [{ name = "y", shape = ["batch", 3] }]
+opsets = "13..15"
+capture = "script"
+inputs = [
+  { name = "x", shape = ["batch", 3] },
+  { name = "k{i}", at = "kwargs.past[{i}]", shape = [3], repeat = { i = 2 } },
+  { name = "n", at = "args[2]", shape = [], dtype = "int64", fill = { value = 3 }, scalar = true },
+]
+constants = [{ at = "args[1]", none = true }]
+containers = [{ at = "kwargs.past", type = "list" }]
+
+[models.made]
+source = "models/vision.py:AlexNet"
+outputs = [{ name = "y", shape = ["batch", 3] }]
+opsets = 15
+inputs_from = "models/vision.py:make"
+inputs = [{ name = "x", shape = ["batch", 3] }]
+"""
+
+
+def listed(root: Path, capsys: pytest.CaptureFixture[str], *words: str) -> list[list[str]]:
+    make_project(root, {"manifests/net.toml": _NET})
+    assert run(["list", *words, "--root", str(root)]) == 0
+    return [line.split() for line in capsys.readouterr().out.splitlines()]
+
+
+def test_inputs_are_laid_out_in_the_order_of_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert listed(tmp_path, capsys, "net", "--inputs") == [
+        ["net"],
+        ["INPUT", "GOES", "TO", "DTYPE", "SHAPE", "VALUES"],
+        ["x", "args[0]", "float32", "[batch,", "3]", "normal"],
+        ["k0", "kwargs.past[0]", "float32", "[3]", "normal"],
+        ["k1", "kwargs.past[1]", "float32", "[3]", "normal"],
+        ["n", "args[2]", "int64", "a", "number", "value", "3"],
+        ["args[1]", "always", "None"],
+        ["kwargs.past", "a", "list"],
+    ]
+
+
+def test_a_call_made_by_code_has_no_places_yet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = listed(tmp_path, capsys, "made", "--inputs")
+    assert [
+        "x",
+        "tensor",
+        "0",
+        "of",
+        "the",
+        "call",
+        "float32",
+        "[batch,",
+        "3]",
+        "models/vision.py:make",
+    ] in rows
+
+
+def test_without_it_models_and_cells_are_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = listed(tmp_path, capsys)
+    assert rows[-1] == ["2", "models,", "4", "cells"]

@@ -1,0 +1,164 @@
+"""Repeated inputs, containers, files and functions: what a call of tables resolves to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.errors import ExporterError
+from exporter.manifest import Container, InputsFrom, ModelSpec
+from exporter.manifest.data_files import DATA_SUFFIXES, split_data_file
+from tests.unit.manifest.projects import load_model
+
+_HEAD = """\
+source = "models/vision.py:AlexNet"
+outputs = [{ name = "y{i}", shape = ["batch", 3], repeat = { i = 2 } }]
+opsets = "9..21"
+"""
+
+
+def model(root: Path, keys: str) -> ModelSpec:
+    return load_model(root, keys, _HEAD)
+
+
+def test_neighbours_that_repeat_alike_take_turns(tmp_path: Path) -> None:
+    spec = model(
+        tmp_path,
+        """inputs = [
+  { name = "x", shape = ["batch", 3] },
+  { name = "past.{layer}.key", at = "kwargs.past[{layer}][0]", shape = ["batch", "p{layer}"],
+    repeat = { layer = 2 } },
+  { name = "past.{layer}.value", at = "kwargs.past[{layer}][1]", shape = ["batch", "p{layer}"],
+    repeat = { layer = 2 } },
+  { name = "mask", shape = ["batch"] },
+  { name = "z{layer}", shape = [3], repeat = { layer = 2 } },
+]""",
+    )
+    assert [(item.name, item.at) for item in spec.inputs] == [
+        ("x", "args[0]"),
+        ("past.0.key", "kwargs.past[0][0]"),
+        ("past.0.value", "kwargs.past[0][1]"),
+        ("past.1.key", "kwargs.past[1][0]"),
+        ("past.1.value", "kwargs.past[1][1]"),
+        ("mask", "args[1]"),
+        ("z0", "args[2]"),
+        ("z1", "args[3]"),
+    ]
+    assert [axis.name for axis in spec.axes] == ["batch", "p0", "p1"]
+    assert [item.name for item in spec.outputs] == ["y0", "y1"]
+
+
+def test_others_that_repeat_do_not_take_turns(tmp_path: Path) -> None:
+    spec = model(
+        tmp_path,
+        """inputs = [
+  { name = "a{i}", shape = ["batch"], repeat = { i = 2 } },
+  { name = "b{i}", shape = ["batch"], repeat = { i = 3 } },
+]""",
+    )
+    assert [item.name for item in spec.inputs] == ["a0", "a1", "b0", "b1", "b2"]
+
+
+def test_containers_and_none(tmp_path: Path) -> None:
+    spec = model(
+        tmp_path,
+        """inputs = [
+  { name = "x", shape = ["batch"] },
+  { name = "k{i}", at = "kwargs.past[{i}].key", shape = ["batch"], repeat = { i = 2 } },
+]
+containers = [
+  { at = "kwargs.past", type = "list" },
+  { at = "kwargs.past[{i}]", type = "models/vision.py:AlexNet", repeat = { i = 2 } },
+  { at = "args[1]", type = "dict" },
+]
+constants = [
+  { at = "args[2]", none = true },
+  { at = "kwargs.past[{i}].value", none = true, repeat = { i = 2 } },
+]""",
+    )
+    assert spec.containers == (
+        Container(at="kwargs.past", type="list"),
+        Container(at="kwargs.past[0]", type="models/vision.py:AlexNet"),
+        Container(at="kwargs.past[1]", type="models/vision.py:AlexNet"),
+        Container(at="args[1]", type="dict"),
+    )
+    assert [each.is_object for each in spec.containers] == [False, True, True, False]
+    assert [(fixed.at, fixed.value) for fixed in spec.constants] == [
+        ("args[2]", None),
+        ("kwargs.past[0].value", None),
+        ("kwargs.past[1].value", None),
+    ]
+
+
+def test_an_empty_container_stands_where_nothing_else_can(tmp_path: Path) -> None:
+    keys = """inputs = [{ name = "x", at = "args[1][0]", shape = ["batch"] }]
+containers = [{ at = "args[0]", type = "list" }, { at = "args[1][1]", type = "tuple" }]"""
+    assert len(model(tmp_path, keys).containers) == 2
+    with pytest.raises(ExporterError, match=r"containers\[0\].at: 'args\[0\]' is already taken by"):
+        model(tmp_path, keys.replace("args[1][0]", "args[0]").replace("args[1][1]", "args[1]"))
+
+
+def test_files_count_among_the_data_of_a_model(tmp_path: Path) -> None:
+    folder = tmp_path / "manifests" / "data"
+    folder.mkdir(parents=True)
+    for name in ("x.npy", "y.npz", "z.pb"):
+        (folder / name).touch()
+    spec = model(
+        tmp_path,
+        """inputs = [
+  { name = "x", shape = ["batch"], fill = { file = "data/x.npy" } },
+  { name = "k{i}", shape = ["batch"], fill = { file = "data/y.npz:{i}" }, repeat = { i = 2 } },
+]
+cases = [{ name = "z", values = { x = { file = "data/z.pb" } } }]""",
+    )
+    assert [item.fill.file for item in spec.inputs] == [
+        "data/x.npy",
+        "data/y.npz:0",
+        "data/y.npz:1",
+    ]
+    assert spec.cases[0].files == {"x": "data/z.pb"}
+    assert spec.cases[0].values == {}
+    assert spec.data_files == tuple(f"manifests/data/{n}" for n in ("x.npy", "y.npz", "z.pb"))
+
+
+def test_a_function_makes_the_call(tmp_path: Path) -> None:
+    spec = model(
+        tmp_path,
+        """inputs_from = "models/vision.py:make"
+inputs = [{ name = "x", shape = ["batch"] }]
+cases = [{ name = "other", inputs_from = "models/vision.py:build" }]""",
+    )
+    assert spec.inputs_from == InputsFrom(function="models/vision.py:make")
+    assert [item.at for item in spec.inputs] == [""]
+    assert spec.cases[0].inputs_from == InputsFrom(function="models/vision.py:build")
+
+
+def test_optional_inputs_of_a_script(tmp_path: Path) -> None:
+    spec = load_model(
+        tmp_path,
+        """inputs = [{ name = "x", shape = [3] }, { name = "m", shape = [3], optional = true }]
+cases = [{ name = "bare", values = { m = "none", x = [1, 2, 3] } }]""",
+        """source = "models/vision.py:AlexNet"
+outputs = [{ name = "y", shape = [3] }]
+capture = "script"
+opsets = "15..17"
+""",
+    )
+    assert [item.optional for item in spec.inputs] == [False, True]
+    assert spec.cases[0].absent == ("m",)
+    assert spec.cases[0].values == {"x": [1, 2, 3]}
+
+
+@given(
+    st.from_regex(r"[a-z][a-z./]{0,9}", fullmatch=True),
+    st.sampled_from(sorted(DATA_SUFFIXES)),
+    st.from_regex(r"[a-z.:0-9]{0,9}", fullmatch=True),
+)
+def test_a_path_and_its_key_are_told_apart(path: str, suffix: str, key: str) -> None:
+    text = f"{path}{suffix}:{key}" if key else f"{path}{suffix}"
+    found = split_data_file(text)
+    assert ":".join(part for part in found if part) == text
+    assert found == (path + suffix, key) or any(end in path + ":" for end in DATA_SUFFIXES)

@@ -1,0 +1,107 @@
+"""Tensors from files, and what is said where there are none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import numpy_helper
+from safetensors.torch import save_file
+
+from exporter.manifest import Axis, Case, ModelSpec
+from exporter.worker.data_files import fitted, read_tensor
+from exporter.worker.failure import Failure
+from exporter.worker.inputs import draw
+from exporter.worker.sizes import input_sets
+from tests.worker.contracts import contract, fill, given
+
+_ARRAY = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    np.save(tmp_path / "x.npy", _ARRAY)
+    np.savez(tmp_path / "x.npz", a=_ARRAY, b=_ARRAY.astype(">f4"), c=np.array(["text"]))
+    tensor = torch.from_numpy(_ARRAY)
+    save_file({"a": tensor, "half": tensor.to(torch.bfloat16)}, tmp_path / "x.safetensors")
+    (tmp_path / "x.pb").write_bytes(numpy_helper.from_array(_ARRAY).SerializeToString())
+    return tmp_path
+
+
+@pytest.mark.parametrize("text", ["x.npy", "x.pb", "x.npz:a", "x.npz:b", "x.safetensors:a"])
+def test_every_form_holds_the_same_tensor(text: str, folder: Path) -> None:
+    found = read_tensor(folder, text)
+    assert found.dtype is torch.float32
+    assert torch.equal(found, torch.from_numpy(_ARRAY))
+
+
+def test_bfloat16_comes_as_it_is(folder: Path) -> None:
+    assert read_tensor(folder, "x.safetensors:half").dtype is torch.bfloat16
+    proto = onnx.helper.make_tensor("x", onnx.TensorProto.BFLOAT16, [2], [1.0, 2.0])
+    (folder / "half.pb").write_bytes(proto.SerializeToString())
+    assert torch.equal(read_tensor(folder, "half.pb"), torch.tensor([1, 2], dtype=torch.bfloat16))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x.npz:aa", "x.npz has no tensor 'aa'; did you mean 'a'?"),
+        ("x.safetensors:zz", "x.safetensors has no tensor 'zz'; it has a, half"),
+        ("x.npz:c", "is no dtype of a tensor"),
+        ("gone.npy", "gone.npy cannot be read"),
+        ("bad.npy", "bad.npy cannot be read"),
+        ("bad.npz:a", "bad.npz cannot be read"),
+        ("bad.pb", "bad.pb cannot be read"),
+        ("bad.safetensors:a", "bad.safetensors cannot be read"),
+        ("objects.npy", "objects.npy cannot be read: Object arrays cannot be loaded"),
+    ],
+)
+def test_what_cannot_be_read_is_said(text: str, message: str, folder: Path) -> None:
+    for suffix in ("npy", "npz", "pb", "safetensors"):
+        (folder / f"bad.{suffix}").write_bytes(b"\x93NUMPY no tensor \xff" * 9)
+    np.save(folder / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
+    with pytest.raises(Failure) as caught:
+        read_tensor(folder, text)
+    assert message in caught.value.message
+    assert str(folder) not in caught.value.message
+
+
+def test_at_other_sizes_values_are_cut_or_repeated() -> None:
+    tensor = torch.arange(6).reshape(3, 2)
+    item = given("x", "batch", 2)
+    assert fitted(tensor, item, (2, 2)).tolist() == [[0, 1], [2, 3]]
+    assert fitted(tensor, item, (5, 2)).tolist() == [[0, 1], [2, 3], [4, 5], [0, 1], [2, 3]]
+    assert fitted(tensor, item, (0, 2)).shape == (0, 2)
+    assert fitted(tensor, item, (3, 4)).shape == (3, 2), "a fixed size is left for the check"
+
+
+def _spec(**changes: object) -> ModelSpec:
+    inputs = (given("x", fill=fill("file", file="x.npy")),)
+    return contract("Affine", manifest="net.toml", inputs=inputs, **changes)
+
+
+def test_a_set_takes_its_values_from_the_file(folder: Path) -> None:
+    np.save(folder / "five.npy", np.ones((5, 4), np.float32))
+    case = Case(name="five", axes={"batch": 5}, files={"x": "five.npy"})
+    spec = _spec(cases=(case,))
+    drawn = {each.name: draw(spec, each, folder)["x"] for each in input_sets(spec)}
+    assert torch.equal(drawn["declared"], torch.from_numpy(_ARRAY))
+    assert torch.equal(drawn["five"], torch.ones(5, 4))
+    assert not torch.equal(drawn["other x"], drawn["declared"])
+    assert torch.equal(drawn["batch=1"], drawn["declared"][:1])
+
+
+@pytest.mark.parametrize("change", ["axes", "dtype"])
+def test_a_file_that_does_not_fit_is_refused_with_both(change: str, folder: Path) -> None:
+    if change == "axes":
+        spec = _spec(axes=(Axis(name="batch", example=5),))
+    else:
+        np.save(folder / "x.npy", _ARRAY.astype(np.float64))
+        spec = _spec()
+    with pytest.raises(Failure) as caught:
+        draw(spec, input_sets(spec)[0], folder)
+    assert "declared float32 [" in caught.value.message
+    assert "(from x.npy)" in caught.value.message

@@ -1,0 +1,120 @@
+"""Calls that user code makes: taken apart, settled, drawn again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from exporter.manifest import Axis, Case, InputsFrom, ModelSpec
+from exporter.worker.call import tensor_call
+from exporter.worker.failure import Failure
+from exporter.worker.inputs import draw
+from exporter.worker.made_calls import measured, settled
+from exporter.worker.sizes import input_sets
+from tests.worker.contracts import ROOT, contract, given
+
+
+def made(function: str, *, cases: tuple[Case, ...] = (), **changes: object) -> ModelSpec:
+    values: dict[str, object] = {
+        "inputs": tuple(given(name, at="") for name in ("x", "first", "inner")),
+        "inputs_from": InputsFrom(function=f"calls.py:{function}"),
+        "cases": cases,
+    }
+    return contract("Affine", **{**values, **changes})
+
+
+def by_case(function: str) -> tuple[Case, ...]:
+    return (Case(name="other", inputs_from=InputsFrom(function=f"calls.py:{function}")),)
+
+
+def test_every_value_gets_its_place() -> None:
+    spec = settled(made("sized"), ROOT)
+    assert [item.at for item in spec.inputs] == ["args[0]", "args[1][0]", "args[2].box.inner"]
+    assert [(each.at, each.value) for each in spec.constants] == [
+        ("args[1][1]", None),
+        ("args[2].box.size", 3),
+        ("kwargs.flag", True),
+    ]
+    kinds = {each.at: each.type for each in spec.containers}
+    assert kinds.pop("args[2].box").endswith("calls:Box")
+    assert kinds == {"args[1]": "list", "kwargs.empty": "list"}
+    assert spec.inputs_from == InputsFrom(function="calls.py:sized", takes_sizes=True)
+    call = tensor_call(spec, draw(spec, input_sets(spec)[0], ROOT))
+    assert call.args[0].shape == (3, 4)
+    assert isinstance(call.args[1], list)
+    assert call.kwargs == {"flag": True, "empty": []}
+
+
+def test_sizes_reach_the_function_and_values_follow_the_seed() -> None:
+    spec = settled(made("sized"), ROOT)
+    drawn = {each.name: draw(spec, each, ROOT) for each in input_sets(spec)}
+    assert drawn["batch=1"]["inner"].shape == (1, 4)
+    assert torch.equal(drawn["declared"]["x"], draw(spec, input_sets(spec)[0], ROOT)["x"])
+    assert not torch.equal(drawn["declared"]["x"], drawn["other x"]["x"])
+    assert torch.equal(drawn["declared"]["first"], drawn["other x"]["first"])
+
+
+def test_without_sizes_the_axes_are_what_came() -> None:
+    spec = settled(made("fixed"), ROOT)
+    assert spec.axis("batch").example == 5
+    assert {each.kind for each in input_sets(spec)} == {"declared", "values"}
+
+
+def test_a_case_may_bring_its_own_sizes() -> None:
+    spec = settled(made("sized", cases=by_case("fixed")), ROOT)
+    chosen = next(each for each in input_sets(spec) if each.kind == "case")
+    drawn = draw(spec, chosen, ROOT)
+    assert measured(spec, chosen, drawn) == {"batch": 5}
+    declared = input_sets(spec)[0]
+    assert measured(spec, replace(declared, sizes={"batch": 3}), draw(spec, declared, ROOT)) == {
+        "batch": 3
+    }
+
+
+def test_named_tuples_are_made_by_their_class() -> None:
+    inputs = (given("first", at=""), given("second", at=""))
+    spec = settled(made("tuples", inputs=inputs), ROOT)
+    assert [item.at for item in spec.inputs] == ["args[0][0]", "args[0][1]"]
+    assert spec.containers[0].type.endswith("calls:Two")
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("bare", "calls.py:bare returned a Tensor, expected (args, kwargs)"),
+        ("odd", "args[1] is a Odd, expected tensors, numbers"),
+        ("spoken", "args[0] has the key 'a b', which is no name"),
+        ("failing", "RuntimeError: no data here"),
+        ("restless", "calls.py:restless gives other values at args[0] in each call"),
+        ("shorter", "returns 2 tensors (args[0], args[1][0]), declared are 3 inputs"),
+        ("doubled", "input 'x' came out as float64 [5, 4], declared float32 [batch=5, 4]"),
+        ("uneven", "input 'first' came out as float32 [5, 4], declared float32 [batch=6, 4]"),
+    ],
+)
+def test_what_is_no_such_call_is_refused(function: str, message: str) -> None:
+    with pytest.raises(Failure) as caught:
+        settled(made(function), ROOT)
+    assert message in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("flagged", "returns False at kwargs.flag, the declared call has True"),
+        ("shorter", "the tensors stand at args[0], args[1][0], in the declared call at args[0]"),
+        ("doubled", "input 'x' came out as float64"),
+    ],
+)
+def test_a_case_is_the_declared_call_with_other_tensors(function: str, message: str) -> None:
+    spec = settled(made("sized", cases=by_case(function)), ROOT)
+    chosen = next(each for each in input_sets(spec) if each.kind == "case")
+    with pytest.raises(Failure) as caught:
+        draw(spec, chosen, ROOT)
+    assert message in caught.value.message
+
+
+def test_contracts_of_tables_stay_as_they_are() -> None:
+    spec = contract("Affine", axes=(Axis(name="batch", example=3),))
+    assert settled(spec, ROOT) == spec

@@ -1,0 +1,141 @@
+"""Objects of user code in the call and among the outputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from exporter.manifest import Constant, Container, ModelSpec
+from exporter.worker.call import call_of, tensor_call
+from exporter.worker.eager import float64_twin
+from exporter.worker.objects import Assembled, assembled, returns_objects, taken_apart
+from tests.worker.contracts import ROOT, contract, given
+
+
+class Affine(nn.Module):
+    """`x @ W + b`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x)
+
+
+class Seen(nn.Module):
+    """Keeps what it was called with."""
+
+    def forward(self, *args: object, **kwargs: object) -> Tensor:
+        self.seen = (args, kwargs)
+        return torch.ones(1)
+
+
+def spec_of(*, containers: tuple[Container, ...] = (), **changes: object) -> ModelSpec:
+    return contract("Affine", containers=containers, **changes)
+
+
+def test_objects_are_made_of_what_has_its_place_in_them() -> None:
+    spec = spec_of(
+        inputs=(given("x"), given("inner", at="kwargs.boxes[0].inner")),
+        constants=(Constant(at="kwargs.boxes[0].size", value=7),),
+        containers=(
+            Container(at="kwargs.boxes", type="list"),
+            Container(at="kwargs.boxes[0]", type="calls.py:Box"),
+            Container(at="args[1]", type="calls.py:Odd"),
+        ),
+    )
+    model = assembled(seen := Seen(), spec, ROOT)
+    assert isinstance(model, Assembled)
+    call = tensor_call(spec, {"x": torch.ones(3, 4), "inner": torch.zeros(3, 4)})
+    model(*call.args, **call.kwargs)
+    args, kwargs = seen.seen
+    assert torch.equal(args[0], torch.ones(3, 4))
+    assert type(args[1]).__name__ == "Odd"
+    (box,) = kwargs["boxes"]
+    assert isinstance(kwargs["boxes"], list)
+    assert (type(box).__name__, box.size) == ("Box", 7)
+    assert torch.equal(box.inner, torch.zeros(3, 4))
+
+
+def test_numbers_are_numbers_to_the_model() -> None:
+    inputs = (
+        given("x"),
+        given("n", at="args[1]", shape=(), dtype="int64", scalar=True),
+        given("f", at="args[2]", shape=(), scalar=True),
+        given("b", at="kwargs.b", shape=(), dtype="bool", scalar=True),
+    )
+    spec = spec_of(inputs=inputs)
+    tensors = {
+        "x": torch.ones(3, 4),
+        "n": torch.tensor(3),
+        "f": torch.tensor(0.5),
+        "b": torch.tensor(False),
+    }
+    model = assembled(seen := Seen(), spec, ROOT)
+    call = tensor_call(spec, tensors)
+    model(*call.args, **call.kwargs)
+    args, kwargs = seen.seen
+    assert (args[1:], kwargs) == ((3, 0.5), {"b": False})
+    assert [type(value) for value in (*args[1:], kwargs["b"])] == [int, float, bool]
+    script = tensor_call(spec.model_copy(update={"capture": "script"}), tensors)
+    assert (script.args[1:], script.kwargs) == ((3, 0.5), {"b": False})
+
+
+def test_a_model_of_plain_values_is_left_alone() -> None:
+    spec = spec_of(containers=(Container(at="args[1]", type="list"),))
+    model = Affine()
+    assert assembled(model, spec, ROOT) is model
+
+
+def test_a_copy_in_float64_has_the_weights_of_its_own() -> None:
+    spec = spec_of(containers=(Container(at="args[1]", type="calls.py:Odd"),))
+
+    class Both(Affine):
+        def forward(self, x: Tensor, odd: object) -> Tensor:
+            return super().forward(x)
+
+    model = assembled(Both(), spec, ROOT)
+    twin, why = float64_twin(model)
+    assert not why
+    assert twin is not None
+    call = call_of(spec, {"x": torch.ones(3, 4, dtype=torch.float64)}, lambda value: value)
+    assert twin(*call.args, **call.kwargs).dtype is torch.float64
+
+
+def test_optional_inputs_that_are_left_out_are_none() -> None:
+    spec = spec_of(inputs=(given("x"), given("m", at="kwargs.m", optional=True)))
+    call = tensor_call(spec, {"x": torch.ones(3, 4)})
+    assert call.kwargs == {"m": None}
+    with pytest.raises(KeyError):
+        tensor_call(spec_of(inputs=(given("x"), given("m", at="kwargs.m"))), {"x": torch.ones(1)})
+
+
+@dataclass
+class Result:
+    """What a model returns."""
+
+    logits: Tensor
+    extra: Tensor | None = None
+
+
+def test_dataclasses_are_taken_apart_by_field(tmp_path: Path) -> None:
+    returned = taken_apart((torch.ones(1), Result(logits=torch.zeros(2))))
+    pairs, _ = pytree.tree_flatten_with_path(returned)
+    leaves = [(pytree.keystr(path), tuple(leaf.shape)) for path, leaf in pairs if leaf is not None]
+    assert leaves == [("[0]", (1,)), ("[1].logits", (2,))]
+
+
+def test_a_model_is_known_by_what_it_returned() -> None:
+    from exporter.worker.objects import note_objects
+
+    plain, other = Affine(), Affine()
+    note_objects(plain, (torch.ones(1), {"a": [torch.ones(1)]}))
+    note_objects(other, taken_apart([Result(logits=torch.ones(1))]))
+    assert not returns_objects(plain)
+    assert returns_objects(other)
