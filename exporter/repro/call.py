@@ -20,8 +20,11 @@ _Tree: TypeAlias = "dict[int | str, _Tree | str]"
 
 _MODES = {"eval": "EVAL", "train": "TRAINING", "keep": "PRESERVE"}
 _ENUMS = {"training": "TrainingMode", "operator_export_type": "OperatorExportTypes"}
-#: What the artifact is written by, which is no argument of the exporter's here.
-_OURS = ("external_data",)
+#: What the artifact is written by or held to, which is no argument of the exporter's here.
+_OURS: Mapping[ExporterName, tuple[str, ...]] = {
+    "dynamo": ("external_data", "custom_opsets"),
+    "torchscript": (),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +60,7 @@ def dynamic_axes(spec: ModelSpec) -> dict[str, dict[int, str]]:
 
 def options_text(spec: ModelSpec, exporter: ExporterName) -> dict[str, str]:
     """The other arguments of `torch.onnx.export`, as expressions by name."""
-    taken = OPTIONS[exporter] - set(_OURS)
+    taken = OPTIONS[exporter] - set(_OURS[exporter])
     given: dict[str, Plain] = (
         {"verbose": False} if exporter == "dynamo" else {"training": _MODES[spec.mode]}
     )

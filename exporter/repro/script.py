@@ -21,6 +21,7 @@ from exporter.repro.call import (
     hint_text,
     options_text,
 )
+from exporter.repro.custom_ops import custom_tables
 from exporter.untrusted import one_line
 
 #: Without a word of the record: this many times PyTorch's own noise, or units in the last place.
@@ -44,6 +45,7 @@ def script_text(
     values: dict[str, object] = {
         "cell": str(record.cell),
         "seen": one_line(record.message) or record.status.value,
+        "manifest_folder": f"source/{PurePosixPath(spec.manifest).parent}",
         "folders": ["source", f"source/{PurePosixPath(spec.manifest).parent}"],
         "module": module,
         "attribute": attribute,
@@ -64,6 +66,8 @@ def script_text(
     }
     texts = {name: _python(repr(value)) for name, value in values.items()}
     options = options_text(spec, route.exporter)
+    custom = custom_tables(spec, record.cell.opset, route.exporter)
+    texts |= {name: _python(repr(value)) for name, value in custom.items()}
     expressions = {"args": call.args, "kwargs": call.kwargs}
     expressions |= {"hint_args": hints.args, "hint_kwargs": hints.kwargs}
     return render(
@@ -73,6 +77,7 @@ def script_text(
         **{name: _python(text) for name, text in expressions.items()},
         options=[_python(f"{name}={text},") for name, text in options.items()],
         mode=spec.mode,
+        has_custom_ops=bool(custom),
         cast=_CASTS[spec.precision] if spec.precision else "",
         is_file=is_file,
         wraps=wraps,

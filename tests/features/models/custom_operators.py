@@ -57,6 +57,10 @@ def symbolic_wrong(g: Any, x: Any, alpha: float) -> Any:
     return g.op("Mul", x, g.op("Constant", value_t=torch.tensor(alpha)))
 
 
+def broken(g: Any, *_: Any) -> Any:
+    raise RuntimeError("broken on purpose")
+
+
 def _schema(name: str) -> onnx.defs.OpSchema:
     value = onnx.defs.OpSchema.FormalParameter
     return onnx.defs.OpSchema(
@@ -70,7 +74,8 @@ def _schema(name: str) -> onnx.defs.OpSchema:
     )
 
 
-FOO = Op(Opset("custom_domain", 1), "Foo", _schema("Foo"))
+FOO_DOMAIN = "custom_domain"
+FOO = Op(Opset(FOO_DOMAIN, 1), "Foo", _schema("Foo"))
 
 
 def onnx_foo(x: Any, alpha: float) -> Any:

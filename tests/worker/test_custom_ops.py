@@ -1,0 +1,129 @@
+"""Custom operators: what is registered when, and what the manifest may not name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from exporter.manifest import CustomOp, ModelSpec
+from exporter.record import Stage
+from exporter.worker.convert import convert_module
+from exporter.worker.custom_ops import CustomOps, load_custom_ops
+from exporter.worker.diagnose.missing import missing_operators
+from exporter.worker.failure import Failure
+from exporter.worker.inputs import draw
+from exporter.worker.sizes import input_sets
+from exporter.worker.source import load_model
+from tests.worker.contracts import ROOT, contract, given, put_out
+from tests.worker.diagnose.cases import case_of
+
+FILE = "../features/models/custom_operators.py"
+FOO = "custom_ops::foo"
+
+
+def made(net: str, *entries: CustomOp, **changes: object) -> ModelSpec:
+    ends = {"inputs": (given(),), "outputs": (put_out("y", "batch", 4),)}
+    return contract(net, source=f"{FILE}:{net}", custom_ops=entries, **{**ends, **changes})
+
+
+def symbolic(function: str, opset: int = 1) -> CustomOp:
+    return CustomOp(name=FOO, symbolic=f"{FILE}:{function}", opset=opset)
+
+
+def operators(spec: ModelSpec, opset: int, folder: Path) -> list[str]:
+    model = load_model(spec, ROOT)
+    custom = load_custom_ops(spec, ROOT)
+    inputs = draw(spec, input_sets(spec)[0], ROOT)
+    graph, _ = convert_module(model, spec, inputs, opset, folder / "a.onnx", custom)
+    return [node.op_type for node in graph.graph if node.op_type != "Constant"]
+
+
+def test_a_symbolic_function_is_gone_after_the_export(tmp_path: Path) -> None:
+    spec = made("Foo", symbolic("symbolic_foo"))
+    assert operators(spec, 17, tmp_path) == ["Gemm", "Foo", "Tanh"]
+    with pytest.raises(Failure) as raised:
+        operators(made("Foo"), 17, tmp_path)
+    assert raised.value.stage is Stage.CONVERT
+
+
+def test_it_is_gone_too_where_the_export_fails(tmp_path: Path) -> None:
+    spec = made("Foo", CustomOp(name="aten::tanh", symbolic=f"{FILE}:broken"), symbolic("broken"))
+    with pytest.raises(Failure, match="broken"):
+        operators(spec, 17, tmp_path)
+    sound = made("Foo", symbolic("symbolic_of_onnx"))
+    assert operators(sound, 17, tmp_path) == ["Gemm", "Mul", "Add", "Tanh"]
+
+
+def test_the_entry_of_the_highest_opset_that_is_not_above_counts(tmp_path: Path) -> None:
+    # Later entries stand first: the order in the manifest says nothing.
+    spec = made("Foo", symbolic("symbolic_foo", 15), symbolic("symbolic_wrong", 11))
+    assert "Foo" in operators(spec, 17, tmp_path)
+    assert "Foo" in operators(spec, 15, tmp_path)
+    assert "Mul" in operators(spec, 14, tmp_path)
+    with pytest.raises(Failure):
+        operators(spec, 10, tmp_path)
+
+
+def test_an_exporter_lists_only_what_the_manifest_leaves_missing(tmp_path: Path) -> None:
+    case = case_of(made("Cumulative"), 18, dynamo=True)
+    complaint = "No ONNX function found for <OpOverload(op='prims.prod', overload='default')>"
+    assert [item.operator for item in missing_operators(complaint, case)] == ["prims.prod.default"]
+    spec = made(
+        "Cumulative",
+        CustomOp(name="aten.cumprod.default", translation=f"{FILE}:onnx_cumprod"),
+    )
+    custom = load_custom_ops(spec, ROOT)
+    assert list(custom.translations(18)) == [torch.ops.aten.cumprod.default]
+    assert list(CustomOps().translations(18)) == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        (
+            {"name": "custom_ops.no_such.default", "translation": f"{FILE}:onnx_foo"},
+            "PyTorch has no operator custom_ops::no_such once the model is built",
+        ),
+        (
+            {"name": "aten.add.Tensr", "translation": f"{FILE}:onnx_foo"},
+            "; did you mean 'Tensor'?",
+        ),
+        ({"name": FOO, "symbolic": f"{FILE}:FOO_DOMAIN"}, "is a str, expected a function"),
+        (
+            {"name": "aten::selu", "onnxscript": f"{FILE}:symbolic_foo"},
+            "is a function, expected a function of onnxscript",
+        ),
+        ({"name": FOO, "symbolic": f"{FILE}:nowhere"}, "nowhere"),
+        (
+            {"name": "custom_domain::Foo", "reference": f"{FILE}:symbolic_foo"},
+            "expected an onnx.reference.op_run.OpRun",
+        ),
+    ],
+)
+def test_what_the_manifest_may_not_name(entry: dict[str, str], says: str) -> None:
+    spec = made("Foo", CustomOp(**entry))
+    load_model(spec, ROOT)
+    with pytest.raises(Failure) as raised:
+        load_custom_ops(spec, ROOT)
+    assert raised.value.stage is Stage.SOURCE
+    assert says in raised.value.message
+    assert str(ROOT) not in raised.value.message
+
+
+def test_a_function_of_onnxscript_takes_all_arguments_of_the_operator(tmp_path: Path) -> None:
+    spec = made("Selu", CustomOp(name="aten::leaky_relu", onnxscript=f"{FILE}:selu"))
+    with pytest.raises(Failure, match=r"aten::leaky_relu has 2 arguments, .*selu takes 1"):
+        operators(spec, 15, tmp_path)
+
+
+def test_an_attribute_of_a_function_gets_the_constant_of_the_model(tmp_path: Path) -> None:
+    spec = made("Selu", CustomOp(name="aten::leaky_relu", onnxscript=f"{FILE}:leaky_relu"))
+    model = load_model(spec, ROOT)
+    inputs = draw(spec, input_sets(spec)[0], ROOT)
+    custom = load_custom_ops(spec, ROOT)
+    graph, _ = convert_module(model, spec, inputs, 15, tmp_path / "a.onnx", custom)
+    (node,) = [node for node in graph.graph if node.domain == "own"]
+    assert node.attributes["slope"].value == pytest.approx(0.3)
+    assert [function.name for function in graph.functions.values()] == ["leaky_relu"]
