@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from exporter.fingerprint import LISTING, TOOL, file_digest, package_state
+from exporter.fingerprint import LISTING, THOROUGH, TOOL, file_digest, package_state
 from exporter.record import Record, Status
 
 #: What another try may settle otherwise: it says nothing of the model that must be so.
@@ -22,6 +22,7 @@ _REASONS = {
     "entry": "its manifest entry changed",
     "checks": "its tolerances changed",
     "device": "the definition of its device changed",
+    THOROUGH: "it was not proved thoroughly",
 }
 
 

@@ -36,7 +36,9 @@ _NOT_PROVED = frozenset(
     | {"opsets", "devices"}
 )
 #: What the checks alone read: the file and PyTorch's outputs are the same whatever it says.
-_CHECKED = frozenset({"tolerance"})
+_CHECKED = frozenset({"tolerance", "thorough"})
+#: The part of a record that was made thoroughly; of the others it is missing.
+THOROUGH = "thorough"
 
 
 def fingerprint(spec: ModelSpec) -> dict[str, str]:
@@ -52,7 +54,8 @@ def fingerprint(spec: ModelSpec) -> dict[str, str]:
         include={"tolerance": True, "outputs": {"__all__": {"tolerance"}}, "overrides": True},
         exclude_defaults=True,
     )
-    return {"entry": _digest(entry), CHECKS: _digest(checks), **_tool_parts()}
+    parts = {"entry": _digest(entry), CHECKS: _digest(checks), **_tool_parts()}
+    return parts | ({THOROUGH: "yes"} if spec.thorough else {})
 
 
 def _split(overrides: tuple[Override, ...]) -> tuple[tuple[Override, ...], tuple[Override, ...]]:

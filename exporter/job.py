@@ -89,6 +89,13 @@ class Sample(Value):
     """Of the files in its folder; see `checks.samples.sample_digest`."""
     exact: bool = True
     """Whether it was run in float64 too, be it in vain."""
+    noise: Items[float | None] = ()
+    """Of each output, where it has a noise of its own: inputs of another magnitude."""
+
+    @property
+    def says(self) -> tuple[object, ...]:
+        """What PyTorch was given and gave back, in short."""
+        return (self.kind, self.axes, self.error, self.scales)
 
 
 class TableParts(Value):
@@ -150,6 +157,20 @@ class Reference(Value):
     fed: Items[Weight] = ()
     """Every weight in the order of the `state_dict`, where a file takes them as inputs; see
     `JobFolder.weight`."""
+
+    def agrees(self, other: Reference) -> bool:
+        """Whether both can be of one model: what they both looked at is the same.
+
+        How many samples there are, and how many of them were run in float64, is a matter of how
+        thoroughly the model was looked at.
+        """
+        theirs = {sample.name: sample for sample in other.samples}
+        pairs = [(mine, theirs[mine.name]) for mine in self.samples if mine.name in theirs]
+        return (
+            bool(pairs)
+            and all(one.says == another.says for one, another in pairs)
+            and (self.tables, self.unstable) == (other.tables, other.unstable)
+        )
 
     @property
     def is_measured_everywhere(self) -> bool:

@@ -222,6 +222,8 @@ class Record(Value):
     """The reason of the expectation that this failure met."""
     expectation: str = ""
     """What the manifest expected, where the outcome was something else."""
+    thorough: bool = False
+    """Whether more sizes and values were tried than by default."""
     route: Route | None = None
     artifact: Artifact | None = None
     checks: Items[CheckResult] = ()

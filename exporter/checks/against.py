@@ -9,7 +9,7 @@ contract declares and the values that PyTorch gives.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 
 from exporter.checks.comparison import Comparison, Needed
@@ -62,6 +62,7 @@ def _hold(sample: Sample, subject: Subject, session: Session, device: str) -> _O
         return _Outcome(
             sample=sample, problems=(f"the file's outputs are {found}, declared {wanted}",)
         )
+    subject = _with_noise_of(sample, subject)
     data = subject.read(sample)
     try:
         # Copies: other files are run on the same inputs, whatever a runtime does to them.
@@ -82,6 +83,15 @@ def _hold(sample: Sample, subject: Subject, session: Session, device: str) -> _O
     )
     comparisons = tuple(comparison for _, comparison in compared)
     return _Outcome(sample=sample, problems=problems, comparisons=comparisons)
+
+
+def _with_noise_of(sample: Sample, subject: Subject) -> Subject:
+    """Where inputs are of another magnitude, PyTorch's own noise may be larger too."""
+    if not sample.noise:
+        return subject
+    pairs = zip(subject.reference.noise, sample.noise, strict=True)
+    noise = tuple(None if usual is None or own is None else max(usual, own) for usual, own in pairs)
+    return replace(subject, reference=subject.reference.model_copy(update={"noise": noise}))
 
 
 def _refusal(sample: Sample) -> str:

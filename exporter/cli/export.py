@@ -17,7 +17,7 @@ from exporter.engine import LocalEngine, Spawner, Starter, Warm, worker_environm
 from exporter.errors import ExitCode
 from exporter.manifest import load_project
 from exporter.plan import Selection, make_plan
-from exporter.run import require_packages, run_plan
+from exporter.run import Wish, require_packages, run_plan
 
 #: What a model of half a gigabyte takes with its float64 twin and its files.
 _MEMORY_PER_JOB = 3 * 1024**3
@@ -29,9 +29,10 @@ _MEMORY_PER_JOB = 3 * 1024**3
 @click.option("--jobs", type=click.IntRange(min=1), help="Models at work at once.")
 @click.option("--dry-run", is_flag=True, help="Only show what would run, like `plan`.")
 @click.option("--force", is_flag=True, help="Run cells whose result still holds, too.")
+@click.option("--thorough", is_flag=True, help="Try more sizes and values; takes longer.")
 @click.option("--explain", is_flag=True, help="Say why each cell runs that does.")
-def command(  # click gives each option as an argument
-    selection: Selection, root: Path, jobs: int | None, dry_run: bool, force: bool, explain: bool
+def command(
+    selection: Selection, root: Path, jobs: int | None, dry_run: bool, **flags: bool
 ) -> int:
     """Build and prove the files of the selected cells (all of them by default).
 
@@ -40,14 +41,15 @@ def command(  # click gives each option as an argument
     """
     manifest = load_project(root)
     plan = make_plan(manifest, selection)
+    wish = Wish(force=flags["force"], thorough=flags["thorough"])
     if dry_run:
-        show_plan(plan, decisions_for(manifest, plan, force=force))
+        show_plan(plan, decisions_for(manifest, plan, wish))
         return ExitCode.OK
     require_packages()
     limit = jobs or manifest.project.jobs or default_jobs()
     engine = LocalEngine(limit, _starter())
-    with progress(explain=explain) as watcher:
-        results = run_plan(manifest, plan, engine, watcher, today(), force=force)
+    with progress(explain=flags["explain"]) as watcher:
+        results = run_plan(manifest, plan, engine, watcher, today(), wish)
     publish(manifest, results.run)
     return show_summary(manifest, plan, results.run)
 

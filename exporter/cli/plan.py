@@ -10,25 +10,26 @@ from exporter.cli.options import root_option, selection_options, today
 from exporter.cli.terminal import aligned, plural, say
 from exporter.manifest import Manifest, load_project
 from exporter.plan import Plan, Selection, make_plan
-from exporter.run import BuildFolder, Decisions, Judge, Stored, decide
+from exporter.run import BuildFolder, Decisions, Judge, Stored, Wish, decide
 
 
 @click.command()
 @selection_options
 @root_option
 @click.option("--force", is_flag=True, help="As `export --force` would.")
-def command(selection: Selection, root: Path, force: bool) -> int:
+@click.option("--thorough", is_flag=True, help="As `export --thorough` would.")
+def command(selection: Selection, root: Path, force: bool, thorough: bool) -> int:
     """Show the cells that an export would run, and why."""
     manifest = load_project(root)
     plan = make_plan(manifest, selection)
-    show_plan(plan, decisions_for(manifest, plan, force=force))
+    show_plan(plan, decisions_for(manifest, plan, Wish(force=force, thorough=thorough)))
     return 0
 
 
-def decisions_for(manifest: Manifest, plan: Plan, *, force: bool) -> Decisions:
+def decisions_for(manifest: Manifest, plan: Plan, wish: Wish) -> Decisions:
     """What an export would do now."""
     stored = Stored(BuildFolder.of(manifest.project))
-    return decide(plan, stored, Judge(manifest, today()), force=force)
+    return decide(plan, stored, Judge(manifest, today()), wish)
 
 
 def show_plan(plan: Plan, decisions: Decisions) -> None:

@@ -145,6 +145,8 @@ class Settings(Table):
     """Cells that are not run."""
     overrides: Items[OverrideTable] = ()
     """`[[models.ID.overrides]]`: other settings for some opsets or devices."""
+    thorough: bool = False
+    """Try more sizes and values, at several times the cost: see `checks.md`."""
     timeout: Timeout = 600.0
     """What the model's job may take: `"10m"`, `"90s"`, `"1h"`, or seconds."""
     memory: Memory | None = None

@@ -25,7 +25,7 @@ _FILE = "pyproject.toml"
 _PATH: KeyPath = ("tool", "exporter")
 _FOLDERS = ("manifests", "build", "reports", "templates")
 #: Keys of the project that are settings of its models.
-_FOR_MODELS = ("opsets", "tolerance", "timeout", "memory")
+_FOR_MODELS = ("opsets", "tolerance", "timeout", "memory", "thorough")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

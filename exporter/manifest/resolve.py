@@ -36,7 +36,7 @@ _ELSEWHERE = {"opsets": ", here, in [defaults] or in [tool.exporter]"}
 #: Keys that pass as they are.
 _PLAIN = (
     "description", "owner", "tags", "init", "seed", "mode", "precision", "export_device",
-    "exporter", "capture", "opsets", "devices", "ir_version", "timeout", "memory",
+    "exporter", "capture", "opsets", "devices", "ir_version", "timeout", "memory", "thorough",
 )  # fmt: skip
 
 

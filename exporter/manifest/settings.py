@@ -76,6 +76,8 @@ class ProjectTable(Table):
     """Models at work at once; without it: one per core."""
     timeout: Timeout = 600.0
     """Timeout of models that name none."""
+    thorough: bool = False
+    """Whether models that say nothing of it are tried at more sizes and values."""
     memory: Memory | None = None
     """Memory of models that name none."""
     gate: GateTable = Field(default_factory=GateTable)

@@ -200,6 +200,8 @@ class ModelSpec(Value):
     skip: Items[Skip] = ()
     overrides: Items[Override] = ()
     """In order: of two that mean a cell, the later one wins."""
+    thorough: bool = False
+    """Whether more sizes and values are tried than by default."""
     timeout: float
     """Seconds that the model's job may take."""
     memory: int | None = None

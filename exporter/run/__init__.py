@@ -1,6 +1,6 @@
 """A plan in, records and files in the build folder out."""
 
-from exporter.run.decide import Decisions, decide
+from exporter.run.decide import Decisions, Wish, decide
 from exporter.run.folders import BuildFolder, Stored
 from exporter.run.orchestrate import Watcher, run_plan
 from exporter.run.requirements import require_packages
@@ -13,6 +13,7 @@ __all__ = [
     "Results",
     "Stored",
     "Watcher",
+    "Wish",
     "collect",
     "decide",
     "require_packages",

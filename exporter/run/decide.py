@@ -37,26 +37,41 @@ class Decisions:
         return str(planned.cell) in self.reasons
 
 
-def decide(plan: Plan, stored: Stored, judge: Judge, *, force: bool = False) -> Decisions:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a run is asked to do beyond what has to be done."""
+
+    force: bool = False
+    """Every selected cell runs, whatever is known of it."""
+    thorough: bool = False
+    """Every selected cell is proved thoroughly, whatever its entry says."""
+
+
+NO_WISH = Wish()
+
+
+def decide(plan: Plan, stored: Stored, judge: Judge, wish: Wish = NO_WISH) -> Decisions:
     """Looks at every selected cell.
 
     Args:
         plan: What is promised and selected.
         stored: The records of earlier runs.
         judge: Knows what is true today.
-        force: Whether every selected cell runs, whatever is known of it.
+        wish: What is asked for beyond that.
     """
     intact = Intact(stored.path)
     reasons: dict[str, str] = {}
     rechecked = set()
     for planned in plan.to_run:
         record = stored.of(planned.cell)
-        if force:
+        if wish.force:
             reasons[str(planned.cell)] = "every selected cell was asked for"
         elif why := _why(record, judge.why_stale, intact):
             reasons[str(planned.cell)] = why
             if record is not None and _only_checks(record, judge, intact):
                 rechecked.add(str(planned.cell))
+        elif wish.thorough and record and not record.thorough:
+            reasons[str(planned.cell)] = "it was not proved thoroughly"
     intact.save()
     return Decisions(
         to_run=tuple(planned for planned in plan.to_run if str(planned.cell) in reasons),

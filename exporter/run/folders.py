@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
+from pydantic import ValidationError
 
 from exporter.errors import ExitCode, ExporterError
-from exporter.job import JobFolder
+from exporter.job import JobFolder, Reference
 from exporter.manifest import Project
 from exporter.record import CellId, Record
 
@@ -146,7 +147,7 @@ def carry_over(old: JobFolder, fresh: JobFolder, holds: Callable[[Record], bool]
         return []
     made = fresh.read_records()
     twins = {record.cell.opset: record for record in made.values()}
-    same_model = _is_same(old.reference, fresh.reference)
+    same_model = _is_same(old, fresh)
     lost = []
     for name, record in old.read_records().items():
         if name in made:
@@ -166,11 +167,16 @@ def _refuse_link(path: Path) -> None:
         raise ExporterError(ExitCode.ENVIRONMENT, message)
 
 
-def _is_same(one: Path, other: Path) -> bool:
+def _is_same(one: JobFolder, other: JobFolder) -> bool:
+    """Whether PyTorch says the same of both, as far as both asked it."""
     try:
-        return one.read_bytes() == other.read_bytes()
-    except OSError:
+        texts = [folder.reference.read_bytes() for folder in (one, other)]
+        if texts[0] == texts[1]:
+            return True
+        before, after = (Reference.model_validate_json(text) for text in texts)
+    except (OSError, ValidationError):
         return False
+    return before.agrees(after)
 
 
 def _is_same_file(record: Record, twin: Record) -> bool:

@@ -16,11 +16,12 @@ from typing import Protocol
 
 from exporter.engine import Ended, Engine, Outcome, Task
 from exporter.errors import ExitCode, ExporterError
+from exporter.fingerprint import THOROUGH
 from exporter.job import Announcement, Job, JobFolder, OpsetJob, write_value
 from exporter.manifest import Manifest, Project
 from exporter.plan import Plan, PlannedCell
 from exporter.record import Record
-from exporter.run.decide import Decisions, decide
+from exporter.run.decide import NO_WISH, Decisions, Wish, decide
 from exporter.run.folders import BuildFolder, Stored, carry_over, drop_unproved
 from exporter.run.results import Judge, Results, collect
 from exporter.run.verdict import job_for, log_tail, settle
@@ -51,8 +52,7 @@ def run_plan(
     engine: Engine,
     watcher: Watcher,
     today: date,
-    *,
-    force: bool = False,
+    wish: Wish = NO_WISH,
 ) -> Results:
     """Runs the selected cells without a result that still holds; collects the records of all.
 
@@ -62,7 +62,7 @@ def run_plan(
         engine: Runs the jobs.
         watcher: Is told of each step.
         today: The date by which expectations end.
-        force: Whether cells run whose result still holds.
+        wish: What is asked for beyond that.
 
     Raises:
         ExporterError: ENVIRONMENT, where workers cannot work here, another run is at work, or a
@@ -73,17 +73,25 @@ def run_plan(
     judge = Judge(manifest, today)
     with build.locked():
         stored = Stored(build)
-        decisions = decide(plan, stored, judge, force=force)
+        decisions = decide(plan, stored, judge, wish)
         watcher.decided(decisions)
         try:
             if decisions.to_run:
-                tasks = tasks_of(manifest, decisions, build, judge)
+                tasks = tasks_of(_wished(manifest, wish), decisions, build, judge)
                 stored = Stored(build)  # to be read when they are done
                 engine.run(tasks, Supervisor(manifest, plan, build, judge, watcher))
         finally:
             results = collect(plan, stored, judge)
             write_value(build.results, results.run)
     return results
+
+
+def _wished(manifest: Manifest, wish: Wish) -> Manifest:
+    """The manifest as its jobs see it; what is judged later is the manifest as it stands."""
+    if not wish.thorough:
+        return manifest
+    models = tuple(spec.model_copy(update={"thorough": True}) for spec in manifest.models)
+    return Manifest(project=manifest.project, models=models)
 
 
 def tasks_of(
@@ -97,13 +105,14 @@ def tasks_of(
     tasks = []
     for model, cells in groupby(decisions.to_run, key=lambda planned: planned.cell.model):
         spec = manifest.model(model)
+        thorough = {THOROUGH: "yes"} if spec.thorough else {}
         job = Job(
             spec=spec,
             root=manifest.project.root,
             build=str(build.path),
             folder=str(build.fresh(model).path),
             opsets=_opset_jobs(manifest.project, cells, decisions.rechecked),
-            fingerprint=judge.parts.model(model),
+            fingerprint=judge.parts.model(model) | thorough,
             device_digests={name: judge.parts.device(name) for name in spec.devices},
         )
         tasks.append(Task(job=job, seconds=spec.timeout))

@@ -14,8 +14,8 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from exporter.checks.samples import read_sample, write_exact
-from exporter.job import JobFolder, Reference
+from exporter.checks.samples import read_sample, sample_digest, write_exact
+from exporter.job import JobFolder, Reference, Sample
 from exporter.manifest import ModelSpec
 from exporter.record import Record, Stage, Status
 from exporter.worker import rounding
@@ -23,8 +23,9 @@ from exporter.worker.call import Tensors
 from exporter.worker.eager import float64_twin, run_exactly
 from exporter.worker.inputs import draw
 from exporter.worker.returned import Outputs, Returned, from_value, items_of, to_value
-from exporter.worker.sizes import input_sets
 from exporter.worker.source import Model
+from exporter.worker.tables import lengths_of
+from exporter.worker.thorough import all_sets
 
 #: Elements of each output after which the largest error says how large errors are.
 _ENOUGH = 64
@@ -70,20 +71,24 @@ def measured_everywhere(
     at once.
     """
     twin, no_twin = float64_twin(model)
-    sets = {(chosen.kind, chosen.name): chosen for chosen in input_sets(spec)}
+    chosen_sets = all_sets(spec, lengths_of(model))
+    sets = {(chosen.kind, chosen.name): chosen for chosen in chosen_sets}
     pairs: list[tuple[Outputs, Outputs | None]] = []
+    samples: list[Sample] = []
     for sample in reference.samples:
-        if sample.error:
+        if sample.error or sample.noise:
+            samples.append(sample)
             continue
         path = folder.sample(sample.index)
         data = read_sample(path, spec)
         exact = run_exactly(twin, spec, draw(spec, sets[sample.kind, sample.name], root))
         write_exact(path, [to_value(output) for output in exact or ()])
         pairs.append((tuple(from_value(value) for value in data.outputs), exact))
+        measured = {"exact": True, "sha256": sample_digest(path)}
+        samples.append(sample.model_copy(update=measured))
     noise, why_not = rounding.noise(pairs)
-    samples = tuple(sample.model_copy(update={"exact": True}) for sample in reference.samples)
     return reference.model_copy(
-        update={"samples": samples, "noise": noise, "float64": no_twin or why_not}
+        update={"samples": tuple(samples), "noise": noise, "float64": no_twin or why_not}
     )
 
 

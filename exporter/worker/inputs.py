@@ -18,7 +18,7 @@ from exporter.worker.call import Tensors
 from exporter.worker.data_files import fitted, read_tensor
 from exporter.worker.failure import Failure, stage_of
 from exporter.worker.made_calls import made_inputs, maker_of
-from exporter.worker.redraw import across, altered
+from exporter.worker.redraw import across, other
 from exporter.worker.sizes import InputSet
 
 
@@ -52,7 +52,8 @@ def draw(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
                 fill = Fill(kind="value", value=case.values[item.name])
             elif item.name in case.files:
                 fill = Fill(kind="file", file=case.files[item.name])
-            generator = torch.Generator().manual_seed(_seed(spec.seed, index, is_other=False))
+            seed = spec.seed + chosen.seed
+            generator = torch.Generator().manual_seed(_seed(seed, index, is_other=False))
             if fill.kind == "file":
                 is_own = chosen.kind in ("axis", "case") and item.name not in case.files
                 stored = read_tensor((root / spec.manifest).parent, fill.file)
@@ -60,11 +61,11 @@ def draw(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
             else:
                 tensor = _filled(item, fill, shape, generator, python)
             if item.name == chosen.redrawn:
-                generator.manual_seed(_seed(spec.seed, index, is_other=True))
-                other = across(fill, tensor, generator)
-                if other is None and fill.is_random:
-                    other = _filled(item, fill, shape, generator, python)
-                tensor = altered(tensor, upwards=chosen.upwards) if other is None else other
+                generator.manual_seed(_seed(seed, index, is_other=True))
+                redrawn = across(fill, tensor, generator)
+                if redrawn is None and fill.is_random:
+                    redrawn = _filled(item, fill, shape, generator, python)
+                tensor = other(tensor, redrawn, chosen)
             if tuple(tensor.shape) != shape or tensor.dtype != torch_dtype(item.dtype):
                 raise Failure(
                     Stage.SOURCE,

@@ -21,7 +21,7 @@ from exporter.record import Stage
 from exporter.worker.call import Tensors
 from exporter.worker.call_parts import Parts, take_apart
 from exporter.worker.failure import Failure, stage_of
-from exporter.worker.redraw import altered
+from exporter.worker.redraw import other
 from exporter.worker.sizes import InputSet
 
 
@@ -79,14 +79,13 @@ def made_inputs(spec: ModelSpec, chosen: InputSet, maker: InputsFrom, root: Path
             tensors, or they are not as declared.
     """
     with stage_of(Stage.SOURCE):
-        parts = _call(maker, spec, chosen.sizes, root, seed=spec.seed)
+        parts = _call(maker, spec, chosen.sizes, root, seed=spec.seed + chosen.seed)
         tensors = _named(spec, parts, maker)
         if chosen.redrawn:
-            other = _named(spec, _call(maker, spec, chosen.sizes, root, seed=spec.seed + 1), maker)
-            before, fresh = tensors[chosen.redrawn], other[chosen.redrawn]
-            if chosen.upwards or torch.equal(before, fresh):
-                fresh = altered(before, upwards=chosen.upwards)
-            tensors[chosen.redrawn] = fresh
+            again = _named(spec, _call(maker, spec, chosen.sizes, root, seed=spec.seed + 1), maker)
+            before, fresh = tensors[chosen.redrawn], again[chosen.redrawn]
+            is_new = not chosen.upwards and not torch.equal(before, fresh)
+            tensors[chosen.redrawn] = other(before, fresh if is_new else None, chosen)
         sizes = dict(chosen.sizes) if maker.takes_sizes else {}
         _measure(spec, tensors, sizes, maker.function)
         return {name: tensor.to(spec.export_device) for name, tensor in tensors.items()}

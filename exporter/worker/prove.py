@@ -84,6 +84,7 @@ def prove_on(
         stage=outcome.stage,
         check=outcome.check,
         message=outcome.message,
+        thorough=subject.spec.thorough,
         route=common.route,
         artifact=common.artifact,
         checks=(*structure, *parity),

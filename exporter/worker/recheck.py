@@ -19,6 +19,7 @@ from exporter.checks.facts import artifact_facts
 from exporter.checks.protocol import Subject
 from exporter.checks.samples import SampleMemory, sample_digest
 from exporter.checks.structure import Unreadable
+from exporter.fingerprint import THOROUGH
 from exporter.job import Job, JobFolder, OpsetJob, Reference
 from exporter.record import Record, Status
 from exporter.worker.prove import Common, Seconds, prove_on, prove_structure
@@ -80,7 +81,7 @@ def _renewed(earlier: Record, found: Record, fingerprint: dict[str, str]) -> Rec
             "blame": None,
             "checks": found.checks,
             "seconds": {**earlier.seconds, **found.seconds},
-            "fingerprint": fingerprint,
+            "fingerprint": fingerprint | ({THOROUGH: "yes"} if earlier.thorough else {}),
         }
     )
 

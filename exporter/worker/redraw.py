@@ -12,6 +12,7 @@ from __future__ import annotations
 import torch
 
 from exporter.manifest import Fill
+from exporter.worker.sizes import InputSet
 
 
 def across(fill: Fill, declared: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:
@@ -38,17 +39,30 @@ def across(fill: Fill, declared: torch.Tensor, generator: torch.Generator) -> to
     return None if torch.equal(other, declared) else other
 
 
-def altered(tensor: torch.Tensor, *, upwards: bool = False) -> torch.Tensor:
+def other(tensor: torch.Tensor, redrawn: torch.Tensor | None, chosen: InputSet) -> torch.Tensor:
+    """The values of the input that a set changes.
+
+    Args:
+        tensor: The declared values.
+        redrawn: Other values of its fill, where that has any.
+        chosen: Says how they are changed.
+    """
+    if chosen.factor != 1.0:
+        return tensor * chosen.factor
+    return altered(tensor, upwards=chosen.upwards) if redrawn is None else redrawn
+
+
+def altered(tensor: torch.Tensor, *, upwards: int = 0) -> torch.Tensor:
     """Other values where no seed gives them, near the given ones: most indices stay in range.
 
     Args:
         tensor: The declared values.
-        upwards: Larger integers instead, in range or not.
+        upwards: How much larger integers are instead, in range or not.
     """
     if not tensor.numel():
         return tensor  # nothing in it can be another value
     if upwards:
-        return tensor + 2
+        return tensor + upwards
     flipped = tensor.flatten().flip(0).reshape(tensor.shape)
     if not torch.equal(flipped, tensor):
         return flipped

@@ -26,11 +26,14 @@ from exporter.worker.eager import State, float64_twin, run, run_declared, run_ex
 from exporter.worker.exact import first_measured
 from exporter.worker.failure import Failure
 from exporter.worker.inputs import draw
+from exporter.worker.kept import Attributes
 from exporter.worker.made_calls import measured
-from exporter.worker.returned import Outputs, to_value
-from exporter.worker.sizes import InputSet, input_sets
-from exporter.worker.source import Model
-from exporter.worker.tables import tables_of
+from exporter.worker.objects import assembled
+from exporter.worker.returned import Outputs, items_of, to_value
+from exporter.worker.sizes import InputSet
+from exporter.worker.source import Model, load_model
+from exporter.worker.tables import lengths_of, tables_of
+from exporter.worker.thorough import all_sets
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,8 @@ class _Run:
     is_measured: bool = False
     """Whether it was run in float64, be it in vain."""
     error: str = ""
+    noise: tuple[float | None, ...] = ()
+    """Its own, where its inputs are of another magnitude."""
 
 
 def compute_reference(model: Model, spec: ModelSpec, root: Path, folder: JobFolder) -> Reference:
@@ -53,8 +58,8 @@ def compute_reference(model: Model, spec: ModelSpec, root: Path, folder: JobFold
         Failure: of stage `source`, where the model does not run on its declared inputs or returns
             other outputs than declared.
     """
-    state = State(model)
-    declared, *others = input_sets(spec)
+    state, attributes = State(model), Attributes(model)
+    declared, *others = all_sets(spec, lengths_of(model) if spec.thorough else ())
     inputs = draw(spec, declared, root)
     outputs = run_declared(model, spec, inputs)
     unstable = _instability(model, spec, inputs, outputs, state)
@@ -66,13 +71,24 @@ def compute_reference(model: Model, spec: ModelSpec, root: Path, folder: JobFold
         state.restore()
         if _says_something(attempt, inputs):
             runs.append(attempt)
+    if not unstable and attributes.have_changed():
+        unstable = _memory(model, spec, root, runs)
     runs, no_twin = _measured(model, spec, runs)
     for index, done in enumerate(runs):
         _write(folder.sample(index), done, [item.name for item in spec.inputs])
     noise, why_not = rounding.noise(
-        [(r.outputs, r.exact) for r in runs if r.outputs is not None and r.is_measured]
+        [
+            (r.outputs, r.exact)
+            for r in runs
+            if r.outputs is not None and r.is_measured and not r.noise
+        ]
     )
-    moved = [r.outputs for r in runs if r.chosen.kind == "values" and r.outputs is not None]
+    # Other magnitudes move any output: that inputs matter has to show at the usual ones.
+    moved = [
+        r.outputs
+        for r in runs
+        if r.chosen.kind == "values" and r.outputs is not None and r.chosen.factor == 1.0
+    ]
     elsewhere = [
         r.outputs for r in runs if r.chosen.kind in ("axis", "case") and r.outputs is not None
     ]
@@ -105,16 +121,61 @@ def _instability(
     return second if fresh else f"{KEEPS_STATE}: {second}"
 
 
+def _memory(model: Model, spec: ModelSpec, root: Path, runs: list[_Run]) -> str:
+    """How a model that was never called answers otherwise; empty where it does not."""
+    others = [done for done in runs if done.chosen.kind == "values" and done.outputs is not None]
+    if not others or others[0].outputs is None:
+        return ""
+    fresh = assembled(load_model(spec, root), spec, root)
+    if fresh is model or not _have_same_weights(fresh, model):
+        return ""  # there is one model alone, or each that is built is another
+    answer = run(fresh, spec, others[0].inputs)
+    changed = rounding.difference(spec, others[0].outputs, answer)
+    return f"it keeps something of its first call in an attribute: {changed}" if changed else ""
+
+
+def _have_same_weights(one: Model, other: Model) -> bool:
+    if not isinstance(one, torch.nn.Module) or not isinstance(other, torch.nn.Module):
+        return False
+    pairs = zip(one.parameters(), other.parameters(), strict=False)
+    return all(torch.equal(first, second) for first, second in pairs)
+
+
 def _measured(model: Model, spec: ModelSpec, runs: list[_Run]) -> tuple[list[_Run], str]:
     """The runs, some of them in float64 too; and why the model has no twin in it."""
     twin, no_twin = float64_twin(model)
-    at = [(place, run.outputs) for place, run in enumerate(runs) if run.outputs is not None]
+    runs = [sound for run in runs if (sound := _of_its_magnitude(twin, spec, run))]
+    at = [
+        (place, run.outputs)
+        for place, run in enumerate(runs)
+        if run.outputs is not None and not run.noise
+    ]
     chosen = first_measured([runs[place].inputs for place, _ in at], [outputs for _, outputs in at])
-    runs = list(runs)
     for place in (at[index][0] for index in chosen):
         exact = run_exactly(twin, spec, runs[place].inputs)
         runs[place] = replace(runs[place], exact=exact, is_measured=True)
     return runs, no_twin
+
+
+def _of_its_magnitude(twin: Model | None, spec: ModelSpec, run: _Run) -> _Run | None:
+    """A run on inputs of another magnitude with its noise; others as they are.
+
+    Returns:
+        None where float64 does not say how exact PyTorch is at it: nothing is promised where
+        numbers overflow, or where their rounding is as large as they are.
+    """
+    if run.chosen.factor == 1.0 or run.outputs is None:
+        return run
+    exact = run_exactly(twin, spec, run.inputs)
+    shares, _ = rounding.noise([(run.outputs, exact)])
+    numbers = [
+        (item, share)
+        for output, share in zip(run.outputs, shares, strict=True)
+        for item in items_of(output)
+        if item.is_floating_point()
+    ]
+    is_sound = all(share is not None and bool(one.isfinite().all()) for one, share in numbers)
+    return replace(run, exact=exact, is_measured=True, noise=shares) if is_sound else None
 
 
 def _attempt(model: Model, spec: ModelSpec, chosen: InputSet, inputs: Tensors) -> _Run:
@@ -148,6 +209,7 @@ def _sample(index: int, done: _Run, folder: Path) -> Sample:
         error=done.error,
         scales=tuple(rounding.scale(output) for output in done.outputs or ()),
         exact=done.is_measured,
+        noise=done.noise,
         sha256=sample_digest(folder),
     )
 

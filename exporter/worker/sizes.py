@@ -32,8 +32,12 @@ class InputSet:
     case: Case | None = None
     redrawn: str = ""
     """The input that gets other values than in the declared set."""
-    upwards: bool = False
-    """Whether these are larger integers; PyTorch may refuse them."""
+    upwards: int = 0
+    """How much larger these integers are; PyTorch may refuse them."""
+    factor: float = 1.0
+    """What the declared values of that input are multiplied by, in place of other ones."""
+    seed: int = 0
+    """Added to the model's seed when inputs are drawn."""
 
 
 def input_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
@@ -65,7 +69,7 @@ def input_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
                 kind="values",
                 sizes=declared,
                 redrawn=item.name,
-                upwards=True,
+                upwards=2,
             )
             sets.append(larger)
     return tuple(sets)
@@ -95,9 +99,24 @@ def _largest(spec: ModelSpec, axis: Axis, declared: Mapping[str, int]) -> tuple[
     if axis.max is None or axis.example is None:
         return ()
     size = axis.max - axis.max % axis.multiple_of
-    elements = _elements(spec, {**declared, axis.name: size})
-    is_cheap = elements * (size / axis.example) <= _AFFORDABLE
+    is_cheap = is_affordable(spec, axis, size, declared)
     return (size,) if is_cheap and size != axis.example and axis.allows(size) else ()
+
+
+def is_affordable(
+    spec: ModelSpec, axis: Axis, size: int, declared: Mapping[str, int], *, room: int = 1
+) -> bool:
+    """Whether the tensors of the contract leave room for their own growth once more.
+
+    Args:
+        spec: The contract.
+        axis: The one that is longer; an input has it.
+        size: Of that axis.
+        declared: The sizes of all axes as they are exported.
+        room: So many times the usual memory may be taken.
+    """
+    elements = _elements(spec, {**declared, axis.name: size})
+    return elements * (size / (axis.example or 1)) <= room * _AFFORDABLE
 
 
 def _elements(spec: ModelSpec, sizes: Mapping[str, int]) -> int:

@@ -11,6 +11,8 @@ from exporter.checks.tables import LEAST_ROWS, Array, parts_of
 from exporter.job import TableParts
 from exporter.worker.source import Model
 
+#: Lengths that are tried.
+_MOST = 16
 _NAMES = {
     torch.float32: "FLOAT",
     torch.float64: "DOUBLE",
@@ -31,6 +33,25 @@ def tables_of(model: Model) -> tuple[TableParts, ...]:
         for weight in weights.values()
         if weight.dtype in _NAMES and weight.ndim == 2 and len(weight) >= LEAST_ROWS
     )
+
+
+def lengths_of(model: Model) -> tuple[int, ...]:
+    """How long tables are that a size may go beyond, rising: embeddings, and what a model made.
+
+    The weights of torch's own layers, but for embeddings, are multiplied and not looked up.
+    """
+    if not isinstance(model, torch.nn.Module):
+        return ()
+    found: set[int] = set()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Embedding):
+            found.add(module.num_embeddings)
+            continue
+        own = list(module.buffers(recurse=False))
+        if not type(module).__module__.startswith("torch.nn."):
+            own += module.parameters(recurse=False)
+        found |= {size for tensor in own if tensor.ndim >= 2 for size in tensor.shape}
+    return tuple(sorted(size for size in found if size >= LEAST_ROWS)[:_MOST])
 
 
 def _bytes(weight: torch.Tensor) -> Array:

@@ -203,3 +203,8 @@ class _Decomposed:
     def _targets(self) -> set[Any]:
         modules = self.decomposed.graph_module.modules()
         return {node.target for module in modules for node in module.graph.nodes}
+
+
+def writes_into(tensor: torch.Tensor) -> int:
+    """How often a tensor was written into; 0 where torch does not count."""
+    return 0 if tensor.is_inference() else int(getattr(tensor, "_version", 0))

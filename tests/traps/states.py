@@ -109,8 +109,7 @@ STATES = (
         name="value kept from the first call",
         story="every later answer depends on which input came first",
         spec=contract("numbers.py:Remembers"),
-        verdict=inconclusive("determinism", "PyTorch differs from itself"),
-        gap="what a plain attribute keeps is seen where two answers to one input differ, not here",
+        verdict=inconclusive("determinism", "keeps something of its first call in an attribute"),
     ),
     Trap(
         name="table made in the first call",

@@ -36,9 +36,12 @@ Models and files that look right and are not, with the one verdict that is right
 their sound twins, which have to be green. `tests/traps/` runs them all and holds every record
 against this table. The page is written from the same table: `python -m tests.traps`.
 
-{traps} traps, {twins} sound twins. **{gaps} of the traps are not caught yet**: what is right stands
-in their row, and why it is not seen.
+{traps} traps, {twins} sound twins. {thorough} of the traps are caught under `thorough` alone, which
+stands beside how they are made.{gaps}
 """
+_GAPS = """
+**{gaps} of the traps are not caught yet**: what is right stands in their row, and why it is not
+seen."""
 
 
 def page() -> str:
@@ -49,7 +52,12 @@ def page() -> str:
 def _lines() -> Iterator[str]:
     twins = sum(trap.is_sound for trap in ALL)
     gaps = sum(bool(trap.gap) for trap in ALL)
-    yield _HEAD.format(traps=len(ALL) - twins, twins=twins, gaps=gaps)
+    yield _HEAD.format(
+        traps=len(ALL) - twins,
+        twins=twins,
+        thorough=sum(trap.spec.thorough and not trap.is_sound for trap in ALL),
+        gaps=_GAPS.format(gaps=gaps) if gaps else "",
+    )
     for heading, traps in GROUPS.items():
         yield f"## {heading}\n"
         yield "| trap | what is so | made | right verdict | where | its message says |"
@@ -64,6 +72,7 @@ def _row(trap: Trap) -> str:
     where = " / ".join(str(part) for part in (verdict.stage, verdict.check) if part)
     exporter = "dynamo" if trap.opset >= 18 else "TorchScript"
     made = f"{exporter} {trap.opset}{', changed' if trap.tamper else ''}"
+    made += ", thorough" if trap.spec.thorough else ""
     story = f"{trap.story}. **Not caught yet:** {trap.gap}" if trap.gap else trap.story
     says = f"`{verdict.says}`" if verdict.says else ""
     cells = (trap.name, story, made, str(verdict.status), where, says)

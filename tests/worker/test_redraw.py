@@ -79,8 +79,8 @@ def test_fixed_values_are_altered() -> None:
 
 
 def test_larger_integers_are_two_above() -> None:
-    assert altered(torch.tensor(5), upwards=True).item() == 7
-    assert altered(torch.arange(3), upwards=True).tolist() == [2, 3, 4]
+    assert altered(torch.tensor(5), upwards=2).item() == 7
+    assert altered(torch.arange(3), upwards=2).tolist() == [2, 3, 4]
 
 
 def test_a_fixed_integer_is_tried_below_and_above() -> None:
@@ -93,7 +93,7 @@ def test_a_fixed_integer_is_tried_below_and_above() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool])
-@pytest.mark.parametrize("upwards", [False, True])
-def test_nothing_stays_nothing(dtype: torch.dtype, upwards: bool) -> None:
+@pytest.mark.parametrize("upwards", [0, 2])
+def test_nothing_stays_nothing(dtype: torch.dtype, upwards: int) -> None:
     empty = torch.zeros((3, 0), dtype=dtype)
     assert altered(empty, upwards=upwards).shape == (3, 0)

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from exporter.errors import ExitCode, ExporterError
-from exporter.job import JobFolder, write_value
+from exporter.job import JobFolder, Reference, Sample, write_value
 from exporter.record import Record
 from exporter.run.folders import BuildFolder, carry_over, drop_unproved
 from tests.unit.run.builders import job, record, spec, write, write_reference
@@ -158,3 +159,34 @@ def test_the_record_that_was_made_now_wins(tmp_path: Path) -> None:
     fresh = made(tmp_path / "fresh", (18,), data="weights-1.data")
     assert carry_over(old, fresh, always) == []
     assert fresh.read_records()["tiny/18/cpu"].message == ""
+
+
+def said(*names: str, scale: float = 1.0, exact: bool = True, **fields: Any) -> str:
+    """A reference with these samples."""
+    samples = [
+        Sample(index=index, name=name, kind="axis", axes={"n": 3}, scales=(scale,), exact=exact)
+        for index, name in enumerate(names)
+    ]
+    found = Reference(samples=tuple(samples), noise=(1e-7,), spread=(1.0,))
+    return found.model_copy(update=fields).to_json()
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "stays"),
+    [
+        (said("a", "b"), said("a", "b", exact=False), True),
+        (said("a"), said("a", "b", "c"), True),
+        (said("a", "b"), said("a"), True),
+        (said("a"), said("a", scale=2.0), False),
+        (said("a"), said("a", unstable="it differs"), False),
+        (said("a"), said("b"), False),
+        (said("a"), "no JSON", False),
+    ],
+)
+def test_a_closer_look_at_the_same_model_drops_nothing(
+    tmp_path: Path, before: str, now: str, stays: bool
+) -> None:
+    old = made(tmp_path / "old", (9,), data="weights-1.data", reference=before)
+    fresh = made(tmp_path / "fresh", (18,), data="weights-1.data", reference=now)
+    assert (carry_over(old, fresh, always) == []) is stays
+    assert (fresh.path / "9.onnx").exists() is stays

@@ -11,7 +11,7 @@ from exporter.job import Job, JobFolder
 from exporter.manifest import Expectation, Manifest, Skip
 from exporter.plan import Selection, make_plan
 from exporter.record import Status, read_run
-from exporter.run import BuildFolder, Judge, Stored, collect, run_plan, still_valid
+from exporter.run import BuildFolder, Judge, Stored, Wish, collect, run_plan, still_valid
 from tests.unit.run.builders import (
     FakeEngine,
     Noted,
@@ -24,17 +24,18 @@ from tests.unit.run.builders import (
     record,
     spec,
     write,
+    write_reference,
 )
 
 TODAY = date(2026, 1, 1)
 
 
 def export(
-    of: Manifest, engine: FakeEngine, *patterns: str, force: bool = False
+    of: Manifest, engine: FakeEngine, *patterns: str, **wish: bool
 ) -> tuple[dict[str, str], Noted]:
     """Statuses by cell as they stand in results.json, and what the watcher heard."""
     noted = Noted()
-    run_plan(of, make_plan(of, Selection(patterns=patterns)), engine, noted, TODAY, force=force)
+    run_plan(of, make_plan(of, Selection(patterns=patterns)), engine, noted, TODAY, Wish(**wish))
     build = BuildFolder.of(of.project)
     assert not (build.path / ".work").exists()
     return {str(r.cell): r.status.value for r in read_run(build.results).records}, noted
@@ -302,3 +303,38 @@ def test_other_tools_do_not_make_read_results_void(tmp_path: Path) -> None:
     ]
     other = run.model_copy(update={"records": tuple(records)})
     assert not still_valid(other, project, make_plan(project)).missing
+
+
+def as_asked(of: Job) -> Outcome:
+    """A worker that looks as closely as its job says."""
+    write_reference(of, "same")
+    for cell in of.cells():
+        made = {"thorough": of.spec.thorough, "fingerprint": of.fingerprint_of(cell)}
+        write(of, record(of, cell).model_copy(update=made))
+    return outcome(of, Ended.EXITED, 0)
+
+
+def test_thorough_runs_what_was_not_and_its_results_stay(tmp_path: Path) -> None:
+    project = manifest(tmp_path)
+    export(project, FakeEngine(as_asked))
+    engine = FakeEngine(as_asked)
+    _, noted = export(project, engine, "*/18", thorough=True)
+    assert noted.reasons == {"tiny/18/cpu": "it was not proved thoroughly"}
+    assert engine.tasks[0].job.spec.thorough
+    records = read_run(BuildFolder.of(project.project).results).by_cell()
+    assert {name: each.thorough for name, each in records.items()} == {
+        "tiny/17/cpu": False,
+        "tiny/18/cpu": True,
+        "tiny/19/cpu": False,
+    }
+    for wish in ({}, {"thorough": True}):
+        _, noted = export(project, FakeEngine(as_asked), "*/18", **wish)
+        assert noted.reasons == {}, "a thorough result is good for both"
+
+
+def test_an_entry_that_asks_for_it_takes_no_other_result(tmp_path: Path) -> None:
+    export(manifest(tmp_path), FakeEngine(as_asked))
+    engine = FakeEngine(as_asked)
+    _, noted = export(manifest(tmp_path, spec(thorough=True)), engine)
+    assert set(noted.reasons.values()) == {"it was not proved thoroughly"}
+    assert len(noted.reasons) == 3

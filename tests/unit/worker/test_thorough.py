@@ -1,0 +1,75 @@
+"""What `thorough` tries beyond the usual input sets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from exporter.manifest import Axis, Fill, Input, ModelSpec
+from exporter.worker.sizes import input_sets
+from exporter.worker.thorough import all_sets
+from tests.unit.test_plan import spec
+
+
+def contract(**axis: Any) -> ModelSpec:
+    axes = (Axis.model_validate({"name": "n", "example": 3, **axis}),)
+    inputs = (
+        Input(name="x", shape=("n", 4), at="args[0]"),
+        Input(name="u", shape=(4,), at="args[1]", fill=Fill(kind="uniform")),
+        Input(name="turns", shape=(), at="args[2]", dtype="int64", fill=Fill(kind="value")),
+    )
+    return spec("net").model_copy(update={"axes": axes, "inputs": inputs, "thorough": True})
+
+
+def more(spec: ModelSpec, *lengths: int) -> list[str]:
+    usual = [chosen.name for chosen in input_sets(spec)]
+    found = [chosen.name for chosen in all_sets(spec, lengths)]
+    assert found[: len(usual)] == usual
+    assert len(set(found)) == len(found)
+    return found[len(usual) :]
+
+
+def test_without_it_there_is_nothing_more() -> None:
+    usual = contract().model_copy(update={"thorough": False})
+    assert all_sets(usual, (100,)) == input_sets(usual)
+
+
+def test_more_sizes_and_values() -> None:
+    assert more(contract(), 100) == [
+        "n=2",
+        "n=16",
+        "n=100",
+        "n=101",
+        "0.001 x x",
+        "0.1 x x",
+        "10 x x",
+        "1000 x x",
+        "much larger turns",
+        "draw 2",
+        "draw 3",
+    ]
+
+
+def test_sizes_keep_the_contract() -> None:
+    bounded = contract(max=300, multiple_of=3)
+    sizes = [chosen.sizes["n"] for chosen in all_sets(bounded, (100,)) if chosen.kind == "axis"]
+    assert set(sizes) >= {6, 300}
+    assert all(bounded.axes[0].allows(size) for size in sizes)
+    assert 102 not in sizes, "a promise that ends at 300 is tried there"
+    beyond_a_table = [c.sizes["n"] for c in all_sets(contract(multiple_of=3), (100,))]
+    assert {99, 102} <= set(beyond_a_table)
+
+
+def test_what_takes_too_much_memory_is_left_out() -> None:
+    names = more(contract(max=10_000_000), 10_000_000)
+    assert "n=10000000" not in names
+
+
+def test_each_set_says_what_it_changes() -> None:
+    by_name = {chosen.name: chosen for chosen in all_sets(contract())}
+    assert (by_name["10 x x"].redrawn, by_name["10 x x"].factor) == ("x", 10.0)
+    assert (by_name["much larger turns"].redrawn, by_name["much larger turns"].upwards) == (
+        "turns",
+        7,
+    )
+    assert by_name["draw 3"].seed == 2
+    assert {chosen.kind for chosen in by_name.values()} == {"declared", "axis", "values"}

@@ -1,0 +1,66 @@
+"""Plain attributes that a call changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from exporter.worker.kept import Attributes
+
+
+class Holder(nn.Module):
+    """Does with its attributes what it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(2, 2)
+        self.table = torch.zeros(3)
+        self.seen: list[Tensor] = []
+        self.known: dict[str, int] = {"a": 1}
+        self.register_buffer("running", torch.zeros(2))
+
+    def forward(self, act: Any) -> None:
+        act(self)
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda net: setattr(net, "first", torch.ones(1)),
+        lambda net: setattr(net, "table", torch.zeros(3)),
+        lambda net: net.table.add_(1),
+        lambda net: net.seen.append(torch.ones(1)),
+        lambda net: net.known.update(a=1000),
+        lambda net: delattr(net, "known"),
+        lambda net: setattr(net.inner, "cache", 1),
+    ],
+)
+def test_a_change_is_seen(act: Any) -> None:
+    model = Holder()
+    before = Attributes(model)
+    assert not before.have_changed()
+    model(act)
+    assert before.have_changed()
+
+
+@pytest.mark.parametrize(
+    "act", [lambda net: None, lambda net: net.running.add_(1), lambda net: net.table + 1]
+)
+def test_buffers_and_reading_are_no_change(act: Any) -> None:
+    model = Holder()
+    before = Attributes(model)
+    with torch.no_grad():
+        model(act)
+    assert not before.have_changed()
+
+
+def test_a_compiled_function_has_no_attributes() -> None:
+    function = torch.jit.script(lambda_like)
+    assert not Attributes(function).have_changed()
+
+
+def lambda_like(x: Tensor) -> Tensor:
+    return x + 1
