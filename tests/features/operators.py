@@ -2,6 +2,136 @@
 
 from __future__ import annotations
 
-from tests.features.feature import Section
+from exporter.record import Stage, Status
+from tests.features.feature import SOUND, Feature, Proof, Section, Standing, Verdict, refused
 
-SECTION = Section(name="Operators and runtimes", text="", rows=())
+_BACKEND = """
+[tool.exporter.devices.ort-backend]
+runtime = "backend"
+module = "onnxruntime.backend"
+"""
+_ABSENT = """
+[tool.exporter.devices.caffe2]
+runtime = "backend"
+module = "caffe2.python.onnx.backend"
+device = "CUDA:0"
+"""
+
+
+def _missing(proof: Proof, opset: int) -> list[tuple[str, int, int]]:
+    """Every operator that is missing, its uses, and at how many lines of the model."""
+    found = proof.record(opset).missing
+    return [(item.operator, item.count, len(item.sources)) for item in found]
+
+
+def _says_where(proof: Proof, says: str) -> bool:
+    placement = [item for item in proof.record(17).checks if item.check == "placement"]
+    return len(placement) == 1 and says in placement[0].message
+
+
+OPERATORS = (
+    Feature(
+        name="operators that no exporter has",
+        api="OnnxExporterError: Unsupported operators; utils.unconvertible_ops",
+        torch="1.4+",
+        model="operators.py:Rare",
+        lines="opsets = [13, 18]",
+        standing=Standing.REFUSED,
+        verdicts={
+            "<18": refused(Stage.CONVERT, "special_bessel_j0' to ONNX opset version 13"),
+            ">=18": refused(Stage.CONVERT, "prims.bessel_j0"),
+        },
+        holds={
+            "the record of 13 lists both with uses and lines": lambda proof: (
+                _missing(proof, 13)
+                == [("aten::special_bessel_j0", 2, 1), ("aten::special_airy_ai", 1, 1)]
+            ),
+            "the record of 18 lists both with uses and lines": lambda proof: (
+                _missing(proof, 18)
+                == [("prims.bessel_j0.default", 2, 1), ("aten.special_airy_ai.default", 1, 1)]
+            ),
+        },
+        note="`exporter ops net` lists them without an export; `exporter ops` writes a table of all "
+        "ATen operators and the opsets of both exporters.",
+    ),
+    Feature(
+        name="an operator that dynamo takes apart",
+        api="ExportedProgram.run_decompositions",
+        torch="2.5+",
+        model="operators.py:Squeezed",
+        lines="opsets = [13, 18]",
+        standing=Standing.DYNAMO,
+        verdicts={
+            "<18": refused(Stage.CONVERT, "only one element tensors can be converted to Python"),
+            ">=18": SOUND,
+        },
+        holds={
+            "the record of 18 has the operator as PyTorch calls it": lambda proof: (
+                "aten.squeeze.dims" in proof.record(18).torch_operators
+            ),
+            "the file of 18 has an operator of ONNX for it": lambda proof: (
+                "Squeeze" in proof.operators(18)
+            ),
+        },
+        note="`squeeze` of two axes. In the table of `exporter ops` it stands as *by decomposition*; "
+        "TorchScript has a function for `squeeze`, which refuses this call.",
+    ),
+)
+RUNTIMES = (
+    Feature(
+        name="an ONNX backend",
+        api="caffe2.python.onnx.backend: prepare(model, device), run(inputs)",
+        torch="1.4-1.12",
+        model="operators.py:Small",
+        lines='opsets = 17\ndevices = ["ort-backend"]',
+        project=_BACKEND,
+        holds={
+            "the backend's own word for where it runs is told": lambda proof: _says_where(
+                proof, "onnxruntime.backend says that it runs on CPU"
+            )
+        },
+        by_command=True,
+        note="In pyproject.toml: `[tool.exporter.devices.ort-backend]`, `runtime = "
+        '"backend"`, `module = "onnxruntime.backend"`, and `device = "CUDA:0"` for another than '
+        "the CPU.",
+    ),
+    Feature(
+        name="a backend that is not installed",
+        api='caffe2.python.onnx.backend.prepare(model, device="CUDA:0")',
+        torch="1.4-1.12",
+        model="operators.py:Small",
+        lines='opsets = 17\ndevices = ["caffe2"]',
+        project=_ABSENT,
+        standing=Standing.UNPROVED,
+        verdicts={
+            "*": Verdict(
+                status=Status.UNAVAILABLE,
+                stage=Stage.LOAD,
+                says="caffe2.python.onnx.backend cannot be imported",
+            )
+        },
+    ),
+    Feature(
+        name="OpenVINO",
+        api="none: another runtime for the same file",
+        torch="1.4+",
+        model="operators.py:Small",
+        lines='opsets = [17, 18]\ndevices = ["openvino"]',
+        package="openvino",
+        note="In float32 whatever the processor prefers. Install the extra `openvino`.",
+    ),
+    Feature(
+        name="onnx.reference",
+        api="ONNXProgram.call_reference",
+        torch="2.6+",
+        model="operators.py:Small",
+        lines='opsets = [17, 18]\ndevices = ["reference"]',
+    ),
+)
+
+SECTION = Section(
+    name="Operators and runtimes",
+    text="`exporter ops` tells which operators can be converted; `devices` names what runs the "
+    "file.",
+    rows=(*OPERATORS, *RUNTIMES),
+)
