@@ -51,8 +51,8 @@ OPERATORS = (
                 == [("prims.bessel_j0.default", 2, 1), ("aten.special_airy_ai.default", 1, 1)]
             ),
         },
-        note="`exporter ops net` lists them without an export; `exporter ops` writes a table of all "
-        "ATen operators and the opsets of both exporters.",
+        note="`exporter ops net` lists them without an export; `exporter ops` writes a table of "
+        "all ATen operators and the opsets of both exporters.",
     ),
     Feature(
         name="an operator that dynamo takes apart",
@@ -73,8 +73,8 @@ OPERATORS = (
                 "Squeeze" in proof.operators(18)
             ),
         },
-        note="`squeeze` of two axes. In the table of `exporter ops` it stands as *by decomposition*; "
-        "TorchScript has a function for `squeeze`, which refuses this call.",
+        note="`squeeze` of two axes. In the table of `exporter ops` it stands as *by "
+        "decomposition*; TorchScript has a function for `squeeze`, which refuses this call.",
     ),
 )
 RUNTIMES = (
