@@ -20,6 +20,8 @@ from exporter.checks.graph import all_tensors
 
 #: Types of which several share a byte, and how many do.
 _PACKED = {"UINT4": 2, "INT4": 2, "FLOAT4E2M1": 2, "UINT2": 4, "INT2": 4}
+#: Tensors up to this size stay inside: shape inference and optimisers read them.
+_SMALL = 1 << 11
 
 
 def external_files(model: ModelProto) -> tuple[str, ...]:
@@ -41,6 +43,22 @@ def external_data_problems(model: ModelProto, folder: Path) -> Iterator[str]:
                 yield broken[location]
         if not broken[location] and (problem := _range_problem(tensor, folder / location)):
             yield f"tensor '{tensor.name}' {problem}"
+
+
+def misplaced(model: ModelProto, wish: object) -> Iterator[str]:
+    """Where weights lie elsewhere than the option `external_data` says.
+
+    Args:
+        model: The file.
+        wish: True, False, or None, which leaves it to the exporter.
+    """
+    outside = [tensor.name for tensor in model.graph.initializer if _is_external(tensor)]
+    if wish is False and outside:
+        yield f"external_data = false, and {len(outside)} tensors lie outside: {outside[0]}"
+    if wish is True and not outside:
+        inside = [tensor for tensor in model.graph.initializer if tensor.ByteSize() > _SMALL]
+        if inside:
+            yield f"external_data = true, and {len(inside)} large tensors lie inside"
 
 
 def _is_external(tensor: TensorProto) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import onnx
 from onnx import ModelProto
 
-from exporter.checks.external_data import external_data_problems
+from exporter.checks.external_data import external_data_problems, misplaced
 from exporter.checks.protocol import Subject
 from exporter.checks.structure import hold_structure
 from exporter.record import CheckResult
@@ -33,6 +33,7 @@ def _find(subject: Subject, model: ModelProto) -> Iterator[str]:
     if outside:
         yield from outside  # the checker would say the same in other words
         return
+    yield from misplaced(model, subject.spec.options.get("external_data"))
     try:
         # From the path, so that models beyond protobuf's 2 GB pass; includes strict inference.
         onnx.checker.check_model(str(subject.path), full_check=True)

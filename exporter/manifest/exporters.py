@@ -22,12 +22,12 @@ _DYNAMO_SINCE = NATIVE["dynamo"][0]
 _SEQUENCES_SINCE = 11
 
 #: What both take.
-OF_BOTH = ("export_params", "keep_initializers_as_inputs", "verbose")
+OF_BOTH = ("export_params", "external_data", "keep_initializers_as_inputs", "verbose")
 #: The options of each exporter, as of torch 2.13.
 OPTIONS: dict[ExporterName, frozenset[str]] = {
     "dynamo": frozenset(
         {
-            *OF_BOTH, "custom_opsets", "external_data", "optimize", "report", "profile",
+            *OF_BOTH, "custom_opsets", "optimize", "report", "profile",
             "dump_exported_program",
         }
     ),

@@ -321,7 +321,8 @@ class OptionsTable(Table):
     verbose: bool = False
     """Both exporters: print more into the cell's log."""
     external_data: bool = True
-    """dynamo: store the weights beside the file."""
+    """Both exporters: store the weights beside the file, or with `false` inside it, which holds up
+    to 2 GB. Without a word as the size asks: from 1 MB on beside it."""
     optimize: bool = True
     """dynamo: optimise the graph."""
     report: bool = False

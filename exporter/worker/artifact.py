@@ -18,12 +18,16 @@ import onnx_ir as ir
 
 from exporter.job import JobFolder
 from exporter.manifest import ModelSpec
+from exporter.record import Stage
+from exporter.worker.failure import Failure
 from exporter.worker.naming import name_axes, order_inputs
 
 #: Models with more weights than this keep them outside, so that an opset more costs kilobytes.
 _INLINE_LIMIT = 1 << 20
 #: Smaller tensors stay inside the file: shape inference and optimisers read them.
 _TENSOR_LIMIT = 1 << 10
+#: Protocol buffers end at 2 GB, and the graph itself needs some of that.
+_LARGEST_FILE = (1 << 31) - (1 << 24)
 _ALIGNMENT = 1 << 12
 _CHUNK = 1 << 24
 #: From this IR version on, an initializer need not be an input.
@@ -101,6 +105,12 @@ def _move_weights_out(model: ir.Model, folder: Path, wish: object) -> None:
     values = [value for value in model.graph.initializers.values() if value.const_value is not None]
     tensors = [value.const_value for value in values if value.const_value is not None]
     total = sum(tensor.nbytes for tensor in tensors)
+    if wish is False and total > _LARGEST_FILE:
+        raise Failure(
+            Stage.CONVERT,
+            f"external_data = false: {total / 1e9:.1f} GB of weights are more than the 2 GB that "
+            "one file can hold",
+        )
     if wish is False or (wish is None and total <= _INLINE_LIMIT):
         return
     large = [value for value in values if _is_large(value)]

@@ -2,6 +2,150 @@
 
 from __future__ import annotations
 
-from tests.features.feature import Section
+import warnings
+from pathlib import Path
 
-SECTION = Section(name="Exporters, captures and sources", text="", rows=())
+from exporter.record import Stage, Status
+from tests.features.feature import Feature, Section, Standing, Verdict, refused, structure
+
+_BY_TORCHSCRIPT = 'exporter = "torchscript"\nopsets = [13, 18]'
+
+
+def _save_program(folder: Path) -> None:
+    import torch
+    from torch.export import Dim
+
+    program = torch.export.export(
+        torch.nn.Linear(4, 4).eval(), (torch.zeros(5, 4),), dynamic_shapes=({0: Dim.DYNAMIC},)
+    )
+    torch.export.save(program, folder / "net.pt2")
+
+
+def _save_script(folder: Path) -> None:
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that TorchScript is deprecated
+        torch.jit.script(torch.nn.Linear(4, 4).eval()).save(str(folder / "net.pt"))
+
+
+_ROWS = (
+    Feature(
+        name="a torch.export.ExportedProgram",
+        api="export(torch.export.export(...), dynamo=True)",
+        torch="2.5+, dynamo",
+        model="sources.py:captured",
+        lines='exporter = "dynamo"',
+        rest="opsets = [18]",
+        standing=Standing.DYNAMO,
+        note="An attribute that is one or returns one. Its module gives the reference outputs.",
+    ),
+    Feature(
+        name="a saved ExportedProgram",
+        api="torch.export.load",
+        torch="2.1+, dynamo",
+        model="",
+        lines='source = "net.pt2"',
+        rest="opsets = [18]",
+        prepare=_save_program,
+        standing=Standing.DYNAMO,
+    ),
+    Feature(
+        name="a program whose axes are not the contract's",
+        api="dynamic_shapes of torch.export.export",
+        torch="2.5+, dynamo",
+        model="sources.py:fixed",
+        lines="axes.batch = { example = 3 }",
+        rest="opsets = [18]",
+        standing=Standing.CAUGHT,
+        verdicts={"*": structure("signature", "axis 'batch' of input 'x' is fixed at 3")},
+    ),
+    Feature(
+        name="a program for other sizes than declared",
+        api="dynamic_shapes of torch.export.export",
+        torch="2.5+, dynamo",
+        model="sources.py:fixed",
+        lines="axes.batch = { example = 5 }",
+        rest="opsets = [18]",
+        standing=Standing.CAUGHT,
+        verdicts={
+            "*": Verdict(
+                status=Status.FAIL,
+                stage=Stage.SOURCE,
+                says="captured with input 'x' as float32 [3, 4]",
+            )
+        },
+    ),
+    Feature(
+        name="an ExportedProgram by TorchScript",
+        api="export(program, dynamo=False)",
+        torch="2.5+",
+        model="sources.py:captured",
+        lines='exporter = "torchscript"',
+        rest="opsets = [13]",
+        standing=Standing.CAUGHT,
+        verdicts={"*": refused(Stage.CAPTURE, "set exporter = 'dynamo'")},
+    ),
+    Feature(
+        name="a saved program by TorchScript",
+        api="export(program, dynamo=False)",
+        torch="2.5+",
+        model="",
+        lines='source = "net.pt2"\nexporter = "torchscript"',
+        prepare=_save_program,
+        standing=Standing.INVALID,
+        invalid="a saved program can be exported by dynamo alone",
+    ),
+    Feature(
+        name="a torch.jit.ScriptModule",
+        api="export(torch.jit.script(model), dynamo=False)",
+        torch="1.4+",
+        model="sources.py:scripted",
+        lines=_BY_TORCHSCRIPT,
+        standing=Standing.TORCHSCRIPT,
+    ),
+    Feature(
+        name="a torch.jit.ScriptFunction",
+        api="export(function, dynamo=False)",
+        torch="1.4+",
+        model="sources.py:doubled_until_large",
+        lines=_BY_TORCHSCRIPT,
+        standing=Standing.TORCHSCRIPT,
+    ),
+    Feature(
+        name="a saved TorchScript module",
+        api="torch.jit.load",
+        torch="1.4+",
+        model="",
+        lines='source = "net.pt"\nexporter = "torchscript"',
+        rest="opsets = [13, 18]",
+        prepare=_save_script,
+        standing=Standing.TORCHSCRIPT,
+    ),
+    Feature(
+        name="a traced model with a scripted part",
+        api='"mix tracing and scripting"',
+        torch="1.4+",
+        model="sources.py:PartlyScripted",
+        lines='exporter = "torchscript"',
+        rest="opsets = [13, 18]",
+        standing=Standing.TORCHSCRIPT,
+        holds={
+            "the branch is in the file": lambda proof: (
+                "If" in proof.operators(13) and "If" in proof.operators(18)
+            )
+        },
+    ),
+    Feature(
+        name="a compiled function by dynamo",
+        api="export(function, dynamo=True)",
+        torch="2.5+, dynamo",
+        model="sources.py:doubled_until_large",
+        lines='exporter = "dynamo"',
+        rest="opsets = [18]",
+        standing=Standing.CAUGHT,
+        verdicts={"*": refused(Stage.CAPTURE, "set exporter = 'torchscript'")},
+    ),
+)
+
+SECTION = Section(name="Exporters, captures and sources", text="", rows=_ROWS)

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from exporter.manifest import ModelSpec
-from exporter.record import Record, Status
+from exporter.record import Record, Stage, Status
 from tests.traps.prove import export, prove
 from tests.worker.contracts import contract, given, put_out
 
@@ -176,3 +176,13 @@ def test_initializers_are_inputs_where_the_manifest_says_so_and_there_alone(
     record = tampered(root, spec_of(opset, keep_initializers_as_inputs=True), list_none)
     assert record.check == "signature"
     assert "the initializers are not listed as inputs" in record.message
+
+
+def test_weights_that_no_file_can_hold_are_refused(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("exporter.worker.artifact._LARGEST_FILE", 100)
+    spec = spec_of(13, external_data=False)
+    (record,) = export(spec, root / "build" / "net", root=root)
+    assert (record.status, record.stage) == (Status.ERROR, Stage.CONVERT)
+    assert "external_data = false: 0.0 GB of weights are more than the 2 GB" in record.message

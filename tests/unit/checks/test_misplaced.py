@@ -1,0 +1,35 @@
+"""Weights lie where the option `external_data` says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from exporter.checks.external_data import misplaced
+
+
+def model(size: int, *, outside: bool) -> ModelProto:
+    tensor = numpy_helper.from_array(np.zeros(size, dtype=np.float32), "w")
+    if outside:
+        tensor.ClearField("raw_data")
+        tensor.data_location = TensorProto.EXTERNAL
+    return helper.make_model(helper.make_graph([], "g", [], [], [tensor]))
+
+
+@pytest.mark.parametrize(
+    ("size", "outside", "wish", "message"),
+    [
+        (1000, True, None, ""),
+        (1000, False, None, ""),
+        (1000, True, True, ""),
+        (1000, False, False, ""),
+        (10, False, True, ""),
+        (1000, True, False, "external_data = false, and 1 tensors lie outside: w"),
+        (1000, False, True, "external_data = true, and 1 large tensors lie inside"),
+    ],
+)
+def test_weights_elsewhere_than_asked_are_told(
+    size: int, outside: bool, wish: bool | None, message: str
+) -> None:
+    assert "".join(misplaced(model(size, outside=outside), wish)) == message
