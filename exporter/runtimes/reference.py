@@ -40,7 +40,7 @@ class ReferenceSession:
         """
         self._path = path
         try:
-            self._evaluator = _evaluator(operators)(str(path))
+            self._evaluator = _evaluator(_needed(operators, path))(str(path))
         except Exception as error:  # operators are looked up by code of any kind
             raise LoadFailure(first_line(error, path)) from error
 
@@ -70,6 +70,15 @@ class ReferenceSession:
             [_tensor(item) for item in value] if isinstance(value, list) else _tensor(value)
             for value in outputs
         ]
+
+
+def _needed(operators: Sequence[type[OpRun]], path: Path) -> Sequence[type[OpRun]]:
+    """Without those that would stand in for a function that the file brings along."""
+    if not operators:
+        return ()
+    functions = onnx.load(str(path), load_external_data=False).functions
+    own = {(function.domain, function.name) for function in functions}
+    return [item for item in operators if (item.op_domain, item.__name__) not in own]
 
 
 def _evaluator(operators: Sequence[type[OpRun]]) -> type[ReferenceEvaluator]:

@@ -7,16 +7,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from exporter.record import Stage
+from exporter.record import Stage, Status
 from tests.traps import edits
 from tests.traps import tampering as tamper
-from tests.traps.sound import CHOSEN, LOOPED, MASKED, OFF, RESHAPED, ROOTED, WORDS, file_trap
+from tests.traps.sound import (
+    CHOSEN,
+    LOOPED,
+    MASKED,
+    OFF,
+    RESHAPED,
+    ROOTED,
+    WORDS,
+    file_trap,
+    picture,
+)
 from tests.traps.trap import (
     DYNAMO,
     SOUND,
+    TORCHSCRIPT,
     Trap,
+    Verdict,
     parity,
-    refused,
     structure,
 )
 
@@ -80,9 +91,20 @@ GRAPHS = (
     file_trap("random numbers", "the file differs from itself", tamper.edited(edits.noise)),
     file_trap(
         "unknown operator",
-        "of a domain that no runtime has",
+        "of a domain that the manifest does not name",
         tamper.edited(edits.unknown_operator),
-        refused(Stage.LOAD, "nobody"),
+        structure("opset", "the file uses the domain 'nobody' (Unheard)"),
+    ),
+    Trap(
+        name="unknown operator of a domain that is named",
+        story="nothing here can run it, and it is what was asked for",
+        tamper=tamper.edited(edits.unknown_operator),
+        spec=picture(TORCHSCRIPT, options={"custom_opsets": {"nobody": 1}}),
+        verdict=Verdict(
+            status=Status.UNAVAILABLE,
+            stage=Stage.LOAD,
+            says="cpu has no kernel for nobody::Unheard",
+        ),
     ),
     Trap(
         name="batch baked into a Reshape",

@@ -21,13 +21,14 @@ from tests.traps.trap import (
 OFF = parity("parity", "output 'y': error")
 
 
-def picture(opset: int = TORCHSCRIPT) -> ModelSpec:
+def picture(opset: int = TORCHSCRIPT, **changes: object) -> ModelSpec:
     """A small network for pictures."""
     return contract(
         "files.py:Picture",
         opset,
         inputs=(given("x", "batch", 2, 6, 6),),
         outputs=(put_out("y", "batch", 3),),
+        **changes,
     )
 
 

@@ -102,6 +102,14 @@ def test_a_kernel_for_the_reference_runtime_runs_wherever_its_operator_stands(
     np.testing.assert_array_equal(reference(folder, text, found, x=x, **more), x * factor)
 
 
+def test_a_function_of_the_file_is_what_runs_and_no_kernel_of_its_name(folder: Path) -> None:
+    text = IN_A_FUNCTION.replace("own.four", "own.Twice").replace("four (a)", "Twice (a)")
+    text = text.replace("h = own.Twice(a) b = own.Twice(h)", "b = Neg(a)")
+    found = kernels(folder, reference="a-source.py:Twice")
+    x = np.float32([1, -2])
+    np.testing.assert_array_equal(reference(folder, text, found, x=x), -x)
+
+
 def test_without_it_the_file_is_refused(folder: Path) -> None:
     with pytest.raises(LoadFailure, match="Twice"):
         reference(folder, TWICE, Kernels(), x=np.float32([1]))
