@@ -34,6 +34,7 @@ class Standing(StrEnum):
     DYNAMO = "dynamo only"
     FROM_10 = "works from opset 10 on"
     FROM_11 = "works from opset 11 on"
+    FROM_23 = "works from opset 23 on"
     CAUGHT = "red"
     """A pitfall: torch.onnx.export returns normally or not, and the verdict is red."""
     UNPROVED = "unavailable"

@@ -44,6 +44,7 @@ def _standing(feature: Feature, records: tuple[Record, ...]) -> list[str]:
         Standing.WORKS: not other,
         Standing.FROM_10: _is_green_from(10, records),
         Standing.FROM_11: _is_green_from(11, records),
+        Standing.FROM_23: _is_green_from(23, records),
         Standing.TORCHSCRIPT: green == {"torchscript"},
         Standing.DYNAMO: green == {"dynamo"},
         Standing.CAUGHT: not green,

@@ -5,6 +5,7 @@ In: the section files. Out: `SECTIONS`, `FEATURES`, and `page()`, the text of `d
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tests.features import (
     control_flow,
     custom_operators,
     elsewhere,
+    exporters,
     indexing,
     names,
     operators,
@@ -33,6 +35,7 @@ from tests.traps.trap import ROOT, Trap, Verdict
 PAGE = ROOT / "docs" / "torch-onnx.md"
 
 _ORDER = (
+    exporters,
     captures,
     wrapped,
     calls,
@@ -88,7 +91,7 @@ def write() -> Path:
 def _lines() -> Iterator[str]:
     yield _HEAD.format(features=len(FEATURES))
     for section in SECTIONS:
-        yield f"- [{section.name}](#{section.name.lower().replace(',', '').replace(' ', '-')})"
+        yield f"- [{section.name}](#{_anchor(section.name)})"
     for section in SECTIONS:
         yield f"\n## {section.name}\n"
         if section.text:
@@ -97,6 +100,11 @@ def _lines() -> Iterator[str]:
         yield _RULE
         for row in section.rows:
             yield f"| {' | '.join(_cells(row))} |"
+
+
+def _anchor(heading: str) -> str:
+    """As GitHub makes it: small letters, without marks, a hyphen for each space."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -9,12 +9,29 @@ from tests.features.feature import (
     Section,
     Standing,
     refused,
+    structure,
 )
 
 _SINCE_10 = {"<10": refused(Stage.CONVERT, "added in version 10"), "10..17": SOUND}
 
+_POSITIONS = """
+inputs = [
+  { name = "x", shape = ["batch", 2, "length", 8] },
+  { name = "positions", shape = ["batch", "length"], dtype = "int64", fill = { randint = [0, 50] } },
+]
+outputs = [{ name = "y", shape = ["batch", 2, "length", 8] }]
+"""
+_ATTENDED = """
+inputs = [
+  { name = "query", shape = ["batch", 2, "length", 8] },
+  { name = "key", shape = ["batch", 2, "length", 8] },
+  { name = "value", shape = ["batch", 2, "length", 8] },
+]
+outputs = [{ name = "attended", shape = ["batch", 2, "length", 8] }]
+"""
+
 SECTION = Section(
-    name="Modules of other kinds",
+    name="torch.onnx's own modules and operators",
     rows=(
         Feature(
             name="ExportableModule",
@@ -65,6 +82,46 @@ SECTION = Section(
             lines="opsets = [9, 10, 13, 18]",
             standing=Standing.TORCHSCRIPT,
             verdicts={**_SINCE_10, ">=18": refused(Stage.CAPTURE, "LinearPackedParamsBase")},
+        ),
+        Feature(
+            name="rotary positions by ONNX's own operator",
+            api="onnx.ops.rotary_embedding",
+            torch="2.8+",
+            model="wrapped.py:Rotated",
+            lines='exporter = "dynamo"\nopsets = [18, 23, 24]',
+            rest=_POSITIONS,
+            standing=Standing.FROM_23,
+            verdicts={"<23": structure("wellformed", "No Op registered"), ">=23": SOUND},
+            holds={
+                "the operator is in the file": lambda proof: (
+                    proof.operators(23) == ["RotaryEmbedding"]
+                )
+            },
+            note="torch writes it into files of any opset; ONNX has it from 23 on.",
+        ),
+        Feature(
+            name="attention by ONNX's own operator",
+            api="onnx.ops.attention",
+            torch="2.8+",
+            model="wrapped.py:Attended",
+            lines='exporter = "dynamo"\nopsets = [18, 23, 24]',
+            rest=_ATTENDED,
+            standing=Standing.FROM_23,
+            verdicts={"<23": structure("wellformed", "No Op registered"), ">=23": SOUND},
+            holds={
+                "the operator is in the file": lambda proof: proof.operators(23) == ["Attention"]
+            },
+            note="torch writes it into files of any opset; ONNX has it from 23 on.",
+        ),
+        Feature(
+            name="any operator of ONNX, with more outputs than one",
+            api="onnx.ops.symbolic_multi_out",
+            torch="2.8+",
+            model="wrapped.py:Symbolic",
+            lines="opsets = [13, 18, 23]",
+            standing=Standing.DYNAMO,
+            verdicts={"<18": refused(Stage.CONVERT, "unsupported input list"), ">=18": SOUND},
+            holds={"the operator is in the file": lambda proof: "Split" in proof.operators(18)},
         ),
     ),
 )

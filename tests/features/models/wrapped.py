@@ -45,3 +45,42 @@ class Quantized(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.linear(torch.quantize_per_tensor(x, 0.05, 64, torch.quint8)).dequantize()
+
+
+class Rotated(nn.Module):
+    """Rotary positions by ONNX's own operator: x `[batch, 2, length, 8]`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        angles = torch.outer(torch.arange(50.0), torch.tensor([1.0, 0.3, 0.1, 0.03]))
+        self.register_buffer("cos", angles.cos())
+        self.register_buffer("sin", angles.sin())
+
+    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+        return torch.onnx.ops.rotary_embedding(x, self.cos, self.sin, positions)
+
+
+class Attended(nn.Module):
+    """Attention by ONNX's own operator: queries, keys and values `[batch, 2, length, 8]`."""
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return torch.onnx.ops.attention(query, key, value, is_causal=False)[0]
+
+
+class Symbolic(nn.Module):
+    """The two halves of a tensor, in an export by an operator of ONNX that has two outputs."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if torch.onnx.is_in_onnx_export():
+            shape = (x.shape[0], 2)
+            first, second = torch.onnx.ops.symbolic_multi_out(
+                "Split",
+                (x,),
+                {"axis": 1, "num_outputs": 2},
+                dtypes=(x.dtype, x.dtype),
+                shapes=(shape, shape),
+                version=18,
+            )
+        else:
+            first, second = x.chunk(2, dim=1)
+        return torch.cat((second, first), dim=1)

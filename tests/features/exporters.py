@@ -1,0 +1,86 @@
+"""Which exporter makes a file, and how it captures the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.features.feature import Feature, Proof, Section, Standing
+
+
+def _made_by(exporter: str, capture: str) -> Callable[[Proof], bool]:
+    def holds(proof: Proof) -> bool:
+        routes = [record.route for record in proof.records]
+        return all(
+            route is not None and (route.exporter, route.capture) == (exporter, capture)
+            for route in routes
+        )
+
+    return holds
+
+
+def _routes(proof: Proof) -> list[str]:
+    return [record.route.exporter if record.route else "" for record in proof.records]
+
+
+SECTION = Section(
+    name="Exporters",
+    rows=(
+        Feature(
+            name="an exporter for each opset",
+            api="export(model, args, opset_version=...)",
+            torch="1.2+",
+            model="names.py:Affine",
+            lines='opsets = "16..19"',
+            holds={
+                "TorchScript makes 16 and 17, dynamo 18 and 19": lambda proof: (
+                    sorted(_routes(proof)) == ["dynamo", "dynamo", "torchscript", "torchscript"]
+                )
+            },
+            note="Without a word it is dynamo from 18 on; the record says which, and why.",
+        ),
+        Feature(
+            name="the dynamo exporter",
+            api="export(..., dynamo=True)",
+            torch="2.5+; the default from 2.9",
+            model="names.py:Affine",
+            lines='exporter = "dynamo"\nopsets = [17, 18, 23]',
+            holds={"all three are dynamo's": _made_by("dynamo", "export")},
+            note="Below 18 its file is converted down, where that can be done.",
+        ),
+        Feature(
+            name="the TorchScript exporter",
+            api="export(..., dynamo=False)",
+            torch="1.0+; the default up to 2.8",
+            model="names.py:Affine",
+            lines='exporter = "torchscript"\nopsets = [9, 18, 20]',
+            holds={"all three are TorchScript's": _made_by("torchscript", "trace")},
+        ),
+        Feature(
+            name="strict capture",
+            api="torch.export.export(..., strict=True)",
+            torch="2.5+",
+            model="names.py:Affine",
+            lines='capture = "strict"\nopsets = [18]',
+            holds={"it is captured strictly": _made_by("dynamo", "strict")},
+            note="`torch.onnx.export` tries it where the other capture fails; here nothing else is "
+            "tried than what is said.",
+        ),
+        Feature(
+            name="scripted",
+            api="export(torch.jit.script(model), args, dynamo=False)",
+            torch="1.2+",
+            model="names.py:Affine",
+            lines='capture = "script"\nopsets = [9, 13]',
+            holds={"they are scripted": _made_by("torchscript", "script")},
+        ),
+        Feature(
+            name="a capture of the other exporter",
+            api="export(torch.jit.script(model), args, dynamo=True)",
+            torch="2.5+",
+            model="names.py:Affine",
+            lines='exporter = "dynamo"\ncapture = "script"',
+            standing=Standing.INVALID,
+            invalid="'script' is not a capture of dynamo",
+        ),
+    ),
+)
