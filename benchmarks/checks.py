@@ -1,6 +1,6 @@
 """What do the checks cost? Exports models and holds the seconds of the checks against the rest.
 
-In: `python -m benchmarks.checks [--models GLOB …] [--opsets N …] [--table]`. Each model is exported
+In: `python -m benchmarks.checks [--models GLOB …] [--opsets N …] [--thorough] [--table]`. Each model is exported
 by a worker of its own, as in a real run, on the CPU. Out: for each model the seconds that its files
 took to make, and what PyTorch's reference, loading and each check took beside them, in seconds and
 as a share of the former; both are measured in the same run, so that the share holds on a machine
@@ -44,7 +44,8 @@ def main(arguments: Sequence[str]) -> int:
     rows = []
     for spec in specs:
         opsets = [n for n in spec.opsets if not options.opsets or n in options.opsets]
-        spent = _spent(_records(manifest, spec, opsets))
+        asked = spec.model_copy(update={"thorough": options.thorough or spec.thorough})
+        spent = _spent(_records(manifest, asked, opsets))
         total.update(spent)
         rows.append((spec.id, spent))
         print(_line(spec.id, spent), flush=True)
@@ -58,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="checks", description=__doc__)
     parser.add_argument("--models", nargs="*", default=["*"], help="IDs of the manifests, or globs")
     parser.add_argument("--opsets", nargs="*", type=int, default=[], help="these alone")
+    parser.add_argument("--thorough", action="store_true", help="as `export --thorough` would")
     parser.add_argument("--table", action="store_true", help="the shares as markdown, too")
     return parser
 

@@ -1,6 +1,6 @@
 """Does a sound model ever come out red? Runs them over many seeds of weights and inputs.
 
-In: `python -m benchmarks.soundness [--seeds N] [--models GLOB …] [--opsets N …]`. Without
+In: `python -m benchmarks.soundness [--seeds N] [--models GLOB …] [--opsets N …] [--thorough]`. Without
 `--models` the sound twins of `tests/traps`, with it the project's own manifests, where a failure
 that a manifest foresees is right. Out: counts and every false red; exit code 1 where there is one.
 """
@@ -53,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="soundness", description=__doc__)
     parser.add_argument("--seeds", type=int, default=20, help="how many, from 0 on")
     parser.add_argument("--models", nargs="*", default=[], help="IDs of the manifests, or globs")
+    parser.add_argument("--thorough", action="store_true", help="as `export --thorough` would")
     parser.add_argument("--opsets", nargs="*", type=int, default=[], help="these alone")
     return parser
 
@@ -71,7 +72,8 @@ def _manifest_models(patterns: Sequence[str]) -> Iterator[tuple[str, ModelSpec]]
 def _run(spec: ModelSpec, seed: int, options: argparse.Namespace) -> Iterator[Record]:
     """Every cell with other weights and inputs, as it counts."""
     opsets = tuple(n for n in spec.opsets if not options.opsets or n in options.opsets)
-    seeded = spec.model_copy(update={"seed": seed, "opsets": opsets})
+    thorough = options.thorough or spec.thorough
+    seeded = spec.model_copy(update={"seed": seed, "opsets": opsets, "thorough": thorough})
     today = datetime.now(UTC).date()
     with TemporaryDirectory(prefix="soundness-") as folder:
         place = Path(folder) / spec.id
