@@ -1,10 +1,11 @@
 """What do the checks cost? Exports models and holds the seconds of the checks against the rest.
 
-In: `python -m benchmarks.checks [--models GLOB …] [--opsets N …] [--thorough] [--table]`. Each model is exported
-by a worker of its own, as in a real run, on the CPU. Out: for each model the seconds that its files
-took to make, and what PyTorch's reference, loading and each check took beside them, in seconds and
-as a share of the former; both are measured in the same run, so that the share holds on a machine
-that is busy with other things. `--table` writes the shares as a table of markdown.
+In: `python -m benchmarks.checks [--models GLOB …] [--opsets N …] [--thorough] [--table]`. Each
+model is exported by a worker of its own, as in a real run, on the CPU. Out: for each model the
+seconds that its files took to make, and what PyTorch's reference, loading and each check took
+beside them, in seconds and as a share of the former; both are measured in the same run, so that the
+share holds on a machine that is busy with other things. `--table` writes the shares as a table of
+markdown.
 """
 
 from __future__ import annotations

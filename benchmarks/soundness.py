@@ -1,8 +1,9 @@
 """Does a sound model ever come out red? Runs them over many seeds of weights and inputs.
 
-In: `python -m benchmarks.soundness [--seeds N] [--models GLOB …] [--opsets N …] [--thorough]`. Without
-`--models` the sound twins of `tests/traps`, with it the project's own manifests, where a failure
-that a manifest foresees is right. Out: counts and every false red; exit code 1 where there is one.
+In: `python -m benchmarks.soundness [--seeds N] [--models GLOB …] [--opsets N …] [--thorough]`.
+Without `--models` the sound twins of `tests/traps`, with it the project's own manifests, where a
+failure that a manifest foresees is right. Out: counts and every false red; exit code 1 where there
+is one.
 """
 
 from __future__ import annotations

@@ -30,6 +30,9 @@ class Axes:
             names = ", ".join(f"'{name}'" for name in untried)
             message = f"no size but the exported one was tried for {names}: {_way_out(subject)}"
             return result.model_copy(update={"status": Status.INCONCLUSIVE, "message": message})
+        if result.status is Status.PASS:
+            tried = ", ".join(_range(axis, samples) for axis in _input_axes(subject))
+            return result.model_copy(update={"metrics": {**result.metrics, "proved": tried}})
         return result
 
 
@@ -45,6 +48,13 @@ def _way_out(subject: Subject) -> str:
 
 def _input_axes(subject: Subject) -> list[Axis]:
     return [axis for axis in subject.spec.axes if axis.example is not None]
+
+
+def _range(axis: Axis, samples: Sequence[Sample]) -> str:
+    """From where to where sizes were tried: nothing is known of an axis beyond it."""
+    sizes = {sample.axes.get(axis.name, axis.example) for sample in samples} | {axis.example}
+    known = [size for size in sizes if size is not None]
+    return f"{axis.name} {min(known)} to {max(known)}"
 
 
 def _is_tried(axis: Axis, samples: Sequence[Sample]) -> bool:

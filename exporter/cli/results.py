@@ -6,13 +6,31 @@ named on stderr and count as missing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from exporter.baseline import parse_cell
 from exporter.cli.terminal import complain
+from exporter.fingerprint import tool_versions
 from exporter.manifest import Manifest
 from exporter.plan import make_plan
 from exporter.record import read_run
 from exporter.report.fold import fold
 from exporter.run import BuildFolder, Results, still_valid
+
+_MISSING = "missing"
+
+
+def other_tools(made: Mapping[str, str], today: Mapping[str, str]) -> str:
+    """Tools that results were made with and that have another version here; empty without any.
+
+    What is not installed here is no other version: a gate needs no PyTorch.
+    """
+    pairs = ((name, made.get(name, _MISSING), here) for name, here in today.items())
+    return ", ".join(
+        f"{name} {before} (here {here})"
+        for name, before, here in pairs
+        if _MISSING not in (before, here) and before != here
+    )
 
 
 def read_results(manifest: Manifest) -> Results:
@@ -22,6 +40,8 @@ def read_results(manifest: Manifest) -> Results:
         ExporterError: UNREADABLE, where there are none or they are damaged.
     """
     run = read_run(BuildFolder.of(manifest.project).results)
+    if others := other_tools(run.tools, tool_versions()):
+        complain(f"warning: the results were made with {others}; `nox -s export` proves them anew")
     results = still_valid(run, manifest, make_plan(manifest))
     for alike in fold(
         results.missing.items(), lambda item: parse_cell(item[0]), lambda item: item[1]

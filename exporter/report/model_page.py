@@ -15,6 +15,7 @@ from exporter.report.audits import AuditRow, audit_rows
 from exporter.report.cells import Cell, works_from
 from exporter.report.checked import CheckTable, check_table
 from exporter.report.contract import Contract, contract
+from exporter.report.fold import fold_opsets
 from exporter.report.shipped import (
     FileRow,
     Note,
@@ -50,6 +51,8 @@ class ModelPage:
     matrix: tuple[MatrixRow, ...]
     legend: tuple[Mark, ...]
     """The marks that the page uses."""
+    thorough: str
+    """The opsets that were looked at thoroughly, as ranges; empty where none was."""
     checks: tuple[CheckTable, ...]
     audits: tuple[AuditRow, ...]
     """What the checks saw of a file that was changed in many small ways."""
@@ -93,6 +96,9 @@ def model_page(
         opsets=opsets,
         matrix=tuple(_matrix_row(*of_device, opsets) for of_device in _by_device(cells)),
         legend=tuple(mark for mark in LEGEND if mark in used),
+        thorough=fold_opsets(
+            cell.id.opset for cell in cells if cell.record and cell.record.thorough
+        ),
         checks=tuple(table for table in tables if table.rows),
         audits=audit_rows(audits, (cell.id for cell in cells)),
         troubles=troubles(cells, build),

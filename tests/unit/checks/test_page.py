@@ -1,0 +1,17 @@
+"""docs/checks.md speaks of every check, and of no other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from exporter.checks import PARITY_CHECKS, STRUCTURE_CHECKS
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "checks.md"
+
+
+def test_every_check_has_its_row() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    structure = {check.__name__.removeprefix("check_") for check in STRUCTURE_CHECKS}
+    assert set(rows) == structure | {check.name for check in PARITY_CHECKS}
+    assert len(rows) == len(set(rows))
