@@ -17,7 +17,8 @@ _SINCE_10 = {"<10": refused(Stage.CONVERT, "added in version 10"), "10..17": SOU
 _POSITIONS = """
 inputs = [
   { name = "x", shape = ["batch", 2, "length", 8] },
-  { name = "positions", shape = ["batch", "length"], dtype = "int64", fill = { randint = [0, 50] } },
+  { name = "positions", shape = ["batch", "length"], dtype = "int64",
+    fill = { randint = [0, 50] } },
 ]
 outputs = [{ name = "y", shape = ["batch", 2, "length", 8] }]
 """
