@@ -150,6 +150,9 @@ class Reference(Value):
     spread: Items[float | None]
     """For each output, how far it moves when inputs get other values: floats as a share of their
     scale, others as a share of the elements; None where PyTorch took no other values."""
+    overflow: Items[str] = ()
+    """For each output, how far PyTorch's dtype leaves its range where float64 does not; empty
+    where it does not, as far as samples were run in float64."""
     tables: Items[TableParts] = ()
     """Every weight of two dimensions: of a table, samples read a few rows."""
     weights: Items[NamedWeight] = ()

@@ -46,6 +46,8 @@ class Comparison:
     """Largest error as a multiple of what is allowed at its element."""
     of_noise: float | None = None
     """Largest error as a multiple of PyTorch's own; None where that is not known."""
+    is_elsewhere: bool = False
+    """Whether NaN or Inf stand elsewhere than in PyTorch's output."""
     needed: Needed | None = None
     """The tolerance by hand that would pass; None where no tolerance would."""
     details: Mapping[str, float | str] = field(default_factory=dict)
@@ -169,10 +171,11 @@ def _kinds(values: Array) -> Array:
 
 def _other_kind(actual: Array, expected: Array, differ: Array) -> Comparison:
     where = _place(differ, int(np.argmax(differ)))[: actual.ndim]
-    return misfit(
+    found = misfit(
         f"NaN or Inf differ in {int(differ.sum())} of {differ.size} elements, "
         f"first at {list(where)} (file {actual[where]}, PyTorch {expected[where]})"
     )
+    return replace(found, is_elsewhere=True)
 
 
 def _equal(actual: Array, expected: Array) -> Comparison:

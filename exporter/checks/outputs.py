@@ -7,7 +7,7 @@ compared: `output 'y'`, `item 2 of output 'parts'`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from exporter.checks.comparison import Comparison, compare, misfit, scale_of
 from exporter.checks.protocol import Subject
@@ -19,6 +19,7 @@ from exporter.checks.tolerance import (
     limit_of,
     limit_without_exact,
 )
+from exporter.job import Reference
 from exporter.manifest import Output
 from exporter.runtimes.values import Array, OnnxValue
 
@@ -38,6 +39,11 @@ class At:
         """The output, as it is declared."""
         return self.subject.spec.outputs[self.index]
 
+    @property
+    def overflow(self) -> str:
+        """How PyTorch's dtype leaves its range here; empty where it does not."""
+        return overflow_of(self.subject.reference, self.index)
+
 
 def compare_output(actual: object, data: SampleData, at: At) -> Iterator[tuple[str, Comparison]]:
     """Holds an output against PyTorch's: of a sequence the count first, then each item."""
@@ -53,6 +59,11 @@ def compare_output(actual: object, data: SampleData, at: At) -> Iterator[tuple[s
         wides = items_in_float64(exact, len(expected))
         for place, columns in enumerate(zip(actual, expected, wides, strict=True)):
             yield f"item {place} of {name}", _compare(*columns, at)
+
+
+def overflow_of(reference: Reference, index: int) -> str:
+    """How PyTorch's dtype leaves its range in an output; empty where it does not."""
+    return reference.overflow[index] if index < len(reference.overflow) else ""
 
 
 def items_in_float64(exact: OnnxValue | None, count: int) -> list[Array | None]:
@@ -86,7 +97,10 @@ def bound_for(expected: Array, exact: Array | None, at: At) -> tuple[Limit | Non
 
 def _compare(actual: object, expected: Array, exact: Array | None, at: At) -> Comparison:
     limit, against = bound_for(expected, exact, at)
-    return compare(actual, expected, limit, against)
+    found = compare(actual, expected, limit, against)
+    if found.is_elsewhere and at.overflow:
+        return replace(found, problem=f"{found.problem}; {at.overflow}")
+    return found
 
 
 def _items(count: int) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from exporter.checks.outputs import overflow_of
 from exporter.checks.protocol import Subject
 from exporter.checks.tolerance import is_float, limit_of
 from exporter.record import CheckResult, Status
@@ -36,6 +37,8 @@ class _Output:
     limit: float = 0.0
     """What may be off there."""
     why: str = ""
+    overflow: str = ""
+    """How PyTorch's dtype leaves its range."""
     spread: float | None
     """How far it moves from the declared sample; None where that is not known."""
     limit_where_it_moves: float = 0.0
@@ -88,6 +91,7 @@ def _output(subject: Subject, index: int, device: str) -> _Output:
         scale=scale,
         limit=limit.at(scale) / scale if scale else 0.0,
         why=limit.why,
+        overflow=overflow_of(subject.reference, index),
         spread=spread,
         limit_where_it_moves=limit_of(subject, index, device, here).at(here) / (here or 1.0),
     )
@@ -97,7 +101,8 @@ def _problem(output: _Output) -> str:
     if not output.is_real:
         return ""
     if not output.scale:
-        return f"output '{output.name}' has no number but 0"
+        because = f": {output.overflow}" if output.overflow else ""
+        return f"output '{output.name}' has no number but 0{because}"
     if output.limit * _FAR > 1:
         return f"of output '{output.name}' {_allowed(output.limit, output.why)}"
     if output.spread and output.spread < output.limit_where_it_moves * _FAR:

@@ -48,7 +48,7 @@ from exporter.worker.packages import loaded_packages
 from exporter.worker.parameters import named_weights, rename_weights, weight_names
 from exporter.worker.prove import REFERENCE, Common, Seconds, prove_on, prove_structure
 from exporter.worker.recheck import recheck
-from exporter.worker.reference import compute_reference
+from exporter.worker.reference import compute_reference, overflow_notes
 from exporter.worker.sizes import input_sets
 from exporter.worker.source import Model, load_model
 from exporter.worker.torch_internals import (
@@ -249,7 +249,7 @@ class Drive:
         common = Common(
             route=opset.route,
             log=self._log(opset.opset),
-            notes=notes,
+            notes=(*notes, *overflow_notes(self._spec, reference)),
             artifact=facts,
         )
         for device in opset.devices:

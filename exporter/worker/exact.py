@@ -88,7 +88,12 @@ def measured_everywhere(
         samples.append(sample.model_copy(update=measured))
     noise, why_not = rounding.noise(pairs)
     return reference.model_copy(
-        update={"samples": tuple(samples), "noise": noise, "float64": no_twin or why_not}
+        update={
+            "samples": tuple(samples),
+            "noise": noise,
+            "overflow": rounding.overflow(pairs),
+            "float64": no_twin or why_not,
+        }
     )
 
 

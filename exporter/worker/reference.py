@@ -76,13 +76,12 @@ def compute_reference(model: Model, spec: ModelSpec, root: Path, folder: JobFold
     runs, no_twin = _measured(model, spec, runs)
     for index, done in enumerate(runs):
         _write(folder.sample(index), done, [item.name for item in spec.inputs])
-    noise, why_not = rounding.noise(
-        [
-            (r.outputs, r.exact)
-            for r in runs
-            if r.outputs is not None and r.is_measured and not r.noise
-        ]
-    )
+    pairs = [
+        (r.outputs, r.exact)
+        for r in runs
+        if r.outputs is not None and r.is_measured and not r.noise
+    ]
+    noise, why_not = rounding.noise(pairs)
     # Other magnitudes move any output: that inputs matter has to show at the usual ones.
     moved = [
         r.outputs
@@ -99,9 +98,16 @@ def compute_reference(model: Model, spec: ModelSpec, root: Path, folder: JobFold
         noise=noise,
         float64=no_twin or why_not,
         unstable=unstable,
+        overflow=rounding.overflow(pairs),
         spread=rounding.spread(outputs, moved, elsewhere),
         tables=tables_of(model),
     )
+
+
+def overflow_notes(spec: ModelSpec, reference: Reference) -> tuple[str, ...]:
+    """What a reader has to know where the file agrees with PyTorch that a number is too large."""
+    pairs = zip(spec.outputs, reference.overflow, strict=True)
+    return tuple(f"output '{output.name}': {said}" for output, said in pairs if said)
 
 
 def _instability(

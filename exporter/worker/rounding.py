@@ -132,6 +132,40 @@ def noise(
     return tuple(shares), "; ".join(reasons)
 
 
+def overflow(pairs: Sequence[tuple[Outputs, Outputs | None]]) -> tuple[str, ...]:
+    """For each output where it is Inf or NaN and float64 is not; else an empty text.
+
+    Args:
+        pairs: As for `noise`.
+    """
+    found = []
+    for index in range(len(pairs[0][0])):
+        columns = [(declared[index], exact[index]) for declared, exact in pairs if exact]
+        tensors = [
+            pair
+            for declared, exact in columns
+            for pair in zip(items_of(declared), items_of(exact), strict=False)
+        ]
+        found.append(_overflow(tensors))
+    return tuple(found)
+
+
+def _overflow(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> str:
+    count, total, largest = 0, 0, 0.0
+    for declared, exact in pairs:
+        if declared.is_floating_point() and declared.shape == exact.shape:
+            beyond = ~declared.isfinite() & exact.isfinite()
+            count, total = count + int(beyond.sum()), total + beyond.numel()
+            largest = max(largest, _largest(exact[beyond].abs()))
+    if not count:
+        return ""
+    dtype = str(pairs[0][0].dtype).removeprefix("torch.")
+    return (
+        f"{dtype} overflows in PyTorch: {count} of {total} elements are Inf or NaN where float64 "
+        f"has numbers up to {largest:.1e}"
+    )
+
+
 def _noise_of(columns: Sequence[tuple[Returned, Returned]]) -> tuple[float | None, str]:
     pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
     for declared, exact in columns:

@@ -52,6 +52,17 @@ def _half(
     )
 
 
+def _beyond(by: float) -> ModelSpec:
+    return contract(
+        "kinds.py:Beyond",
+        DYNAMO,
+        init={"by": by},
+        precision="float16",
+        inputs=(given(dtype="float16"),),
+        outputs=(put_out("y", "batch", 4, dtype="float16"),),
+    )
+
+
 _HALF = (
     _half(
         "cast", "`precision` casts the model, and 8 times its own rounding is allowed", None, SOUND
@@ -70,6 +81,18 @@ _HALF = (
         "one weight",
         "one element of the first convolution is off by 1",
         tamper.weight("first.weight", tamper.one_element(1.0)),
+    ),
+    Trap(
+        name="float16: all beyond its range",
+        story="Inf on both sides compares nothing",
+        spec=_beyond(1e3),
+        verdict=inconclusive("power", "has no number but 0: float16 overflows in PyTorch: "),
+    ),
+    Trap(
+        name="float16: some beyond its range",
+        story="Inf in the same places, as PyTorch has it; the record notes it",
+        spec=_beyond(200.0),
+        verdict=SOUND,
     ),
     Trap(
         name="float64 where no kernel is",

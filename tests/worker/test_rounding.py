@@ -7,6 +7,8 @@ import math
 import pytest
 import torch
 
+from exporter.manifest import Output
+from exporter.worker import rounding
 from exporter.worker.rounding import difference, spread
 from tests.worker.contracts import contract
 
@@ -61,3 +63,56 @@ def test_an_integer_may_move_at_another_size_alone() -> None:
     assert spread(still, [still], [tensors([1, 1, 1])]) == (0.0,)
     assert spread(still, [still], [tensors([1, 1, 2])]) == (1.0,)
     assert spread(tensors([1.0]), [tensors([1.0])], [tensors([2.0, 3.0])]) == (0.0,)
+
+
+def test_what_leaves_the_range_of_a_dtype_alone_is_told() -> None:
+    half = torch.tensor([1.0, torch.inf, torch.nan, torch.inf], dtype=torch.float16)
+    wide = torch.tensor([1.0, 7e4, 8e4, torch.inf], dtype=torch.float64)
+    told = rounding.overflow([((half, half), (wide, half.double())), ((half, half), None)])
+    where = "2 of 4 elements are Inf or NaN where float64 has numbers up to 8.0e+04"
+    assert told == (f"float16 overflows in PyTorch: {where}", "")
+
+
+def test_of_a_list_each_item_counts() -> None:
+    items = [torch.ones(2), torch.tensor([torch.inf])]
+    exact = [torch.ones(2, dtype=torch.float64), torch.tensor([1e39], dtype=torch.float64)]
+    assert rounding.overflow([((items,), (exact,))])[0].startswith(
+        "float32 overflows in PyTorch: 1"
+    )
+
+
+def _list(*values: float) -> list[torch.Tensor]:
+    return [torch.tensor([float(value)]) for value in values]
+
+
+def test_lists_differ_by_their_items() -> None:
+    spec = contract("Affine", outputs=(Output(name="rows", shape=(1,), kind="sequence"),))
+    assert rounding.difference(spec, (_list(1, 2),), (_list(1, 2),)) == ""
+    count = rounding.difference(spec, (_list(1, 2),), (_list(1),))
+    assert count == "output 'rows' has 2 items once and 1 then"
+    apart = rounding.difference(spec, (_list(1, 2),), (_list(1, 3),))
+    assert apart == "item 1 of output 'rows' differs by 1.0e+00 between two runs on one input"
+
+
+def test_a_list_moves_as_its_item_that_moves_furthest() -> None:
+    declared, moved = _list(1, 2), _list(1, 3)
+    assert rounding.spread((declared,), [(moved,)]) == (0.5,)
+    assert rounding.spread((declared,), [(declared,)]) == (0.0,)
+    # Another count tells nothing of how far values move.
+    assert rounding.spread((declared,), [(_list(1, 2, 3),)]) == (None,)
+
+
+def test_the_noise_of_a_list_is_that_of_its_noisiest_item() -> None:
+    declared = _list(1, 2)
+    exact = [item.double() * (1 + 1e-6 * place) for place, item in enumerate(declared)]
+    (noise,), why = rounding.noise([((declared,), (exact,))])
+    assert why == ""
+    assert noise == pytest.approx(1e-6, rel=1e-3)
+    (noise,), why = rounding.noise([((declared,), (exact[:1],))])
+    assert (noise, why) == (None, "output 0: it has another number of items in float64")
+    assert rounding.noise([(([],), ([],))]) == ((None,), "")
+
+
+def test_the_scale_of_a_list_is_that_of_its_smallest_item() -> None:
+    assert rounding.scale(_list(3, 0, 0.5)) == 0.5
+    assert rounding.scale(_list(0)) == rounding.scale([]) == 0.0

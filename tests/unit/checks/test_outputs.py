@@ -141,3 +141,13 @@ def test_a_sample_that_was_not_run_in_float64_leaves_less_room(tmp_path: Path) -
         for is_exact in (True, False)
     ]
     assert shares[0] != shares[1]
+
+
+def test_where_inf_stands_elsewhere_the_overflow_is_told(tmp_path: Path) -> None:
+    told = "float16 overflows in PyTorch: 1 of 6 elements"
+    made = subject(tmp_path, *FIVE[:2], np.float32([5, np.inf]), overflow=(told,))
+    result = held(made, FIVE)
+    assert result.message.startswith("item 2 of output 'rows': NaN or Inf differ in 1 of 2")
+    assert result.message.endswith(told)
+    off = [FIVE[0] + 1, FIVE[1], np.float32([5, np.inf])]
+    assert told not in held(made, off).message

@@ -1,0 +1,69 @@
+"""What a model returned, as the outputs that its contract declares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from exporter.manifest import Output
+from exporter.record import Stage, Status
+from exporter.worker.failure import Failure
+from exporter.worker.returned import declared_outputs, outputs_of
+from tests.worker.contracts import contract
+
+ROW, ROWS = torch.ones(2), [torch.zeros(2), torch.ones(2)]
+
+
+def _spec(*kinds: str, script: bool = True) -> Any:
+    outputs = tuple(
+        Output.model_validate({"name": f"y{index}", "shape": (2,), "kind": kind})
+        for index, kind in enumerate(kinds)
+    )
+    return contract("Affine", outputs=outputs, capture="script" if script else None)
+
+
+def test_a_script_keeps_its_lists_whole() -> None:
+    rows, row = declared_outputs((ROWS, ROW), _spec("sequence", "tensor"))
+    assert isinstance(rows, list)
+    assert [item.tolist() for item in rows] == [[0, 0], [1, 1]]
+    assert isinstance(row, torch.Tensor)
+    assert declared_outputs([], _spec("sequence")) == ([],)
+
+
+def test_a_trace_puts_out_each_item() -> None:
+    outputs = declared_outputs((ROWS, ROW), _spec("tensor", "tensor", "tensor", script=False))
+    assert all(isinstance(output, torch.Tensor) for output in outputs)
+    assert len(outputs_of(ROWS, _spec("tensor", script=False))) == 2
+
+
+@pytest.mark.parametrize(
+    ("returned", "kinds", "script", "says"),
+    [
+        (ROWS, ("tensor",), True, "a list of tensors is declared with kind = 'sequence' (y0)"),
+        (
+            ROWS,
+            ("tensor", "tensor"),
+            True,
+            "(the result: list of 2); declared are 2 (y0, y1); a list as one output has kind = ",
+        ),
+        (ROWS, ("tensor",), False, "a list as one output has kind = 'sequence' and capture = 'sc"),
+        (ROW, ("sequence",), True, "declared as a sequence, and no list: y0"),
+        ([ROW, 3], ("sequence",), True, "only tensors can be outputs of a graph"),
+        ((ROW, ROW), ("sequence",), True, "the model returns 2 outputs ([0]: float32 [2], [1]"),
+    ],
+)
+def test_another_kind_of_output_is_told(
+    returned: Any, kinds: tuple[str, ...], script: bool, says: str
+) -> None:
+    with pytest.raises(Failure) as raised:
+        declared_outputs(returned, _spec(*kinds, script=script))
+    assert (raised.value.stage, raised.value.status) == (Stage.SOURCE, Status.FAIL)
+    assert says in raised.value.message
+
+
+def test_two_outputs_that_are_no_list_get_no_word_about_lists() -> None:
+    with pytest.raises(Failure) as raised:
+        declared_outputs({"a": ROW, "b": ROW}, _spec("tensor", script=False))
+    assert "sequence" not in raised.value.message
