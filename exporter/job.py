@@ -228,6 +228,10 @@ class JobFolder:
         """What was printed while `opset` was at work; None: what all opsets share."""
         return self.path / "logs" / ("model.log" if opset is None else f"{opset}.log")
 
+    def artifacts(self, opset: int) -> Path:
+        """What the exporter of `opset` leaves besides the file, where options ask for it."""
+        return self.path / "logs" / str(opset)
+
     def read_records(self) -> dict[str, Record]:
         """Every whole record, by the text of its cell; a damaged file is no record."""
         found = {}

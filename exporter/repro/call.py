@@ -23,7 +23,7 @@ _ENUMS = {"training": "TrainingMode", "operator_export_type": "OperatorExportTyp
 #: What the artifact is written by or held to, which is no argument of the exporter's here.
 _OURS: Mapping[ExporterName, tuple[str, ...]] = {
     "dynamo": ("external_data", "custom_opsets"),
-    "torchscript": (),
+    "torchscript": ("external_data",),
 }
 
 

@@ -202,6 +202,11 @@ def _bring(record: Record, old: JobFolder, fresh: JobFolder) -> bool:
             _link(path, fresh.path / path.name)
     if old.log(opset).is_file() and not fresh.log(opset).exists():
         _link(old.log(opset), fresh.log(opset))
+    kept, wanted_there = old.artifacts(opset), fresh.artifacts(opset)
+    if kept.is_dir() and not wanted_there.exists():
+        for path in kept.iterdir():
+            if path.is_file() and not path.is_symlink():
+                _link(path, wanted_there / path.name)
     return True
 
 

@@ -181,7 +181,7 @@ class Drive:
             case = replace(self._case(opset, model, inputs), program=program, kept=kept)
             try:
                 with seconds.of(Stage.CONVERT), converter_notes() as notes:
-                    artifacts = self._folder.path / "logs" / str(opset.opset)
+                    artifacts = self._folder.artifacts(opset.opset)
                     graph = convert_program(
                         program, case.spec, opset.opset, artifacts, kept, self._custom
                     )

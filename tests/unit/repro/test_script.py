@@ -88,6 +88,18 @@ def test_the_call_is_written_as_the_worker_makes_it() -> None:
     assert hints.kwargs == "{'mask': {0: Dim.DYNAMIC}, 'cache': None}"
 
 
+def test_an_axis_of_multiples_is_written_as_one() -> None:
+    spec = make_spec(
+        inputs=(Input(name="x", shape=("batch", "width"), at="args[0]"),),
+        axes=(
+            Axis(name="batch", example=3),
+            Axis(name="width", example=24, min=8, max=100, multiple_of=8),
+        ),
+    )
+    wanted = "({0: Dim.DYNAMIC, 1: 8 * Dim('_factor1', min=1, max=12)},)"
+    assert hint_text(spec).args == wanted
+
+
 def test_each_exporter_gets_its_own_options() -> None:
     options = {"optimize": False, "do_constant_folding": True, "external_data": False}
     spec = make_spec(options=options, mode="train")

@@ -190,3 +190,13 @@ def test_a_closer_look_at_the_same_model_drops_nothing(
     fresh = made(tmp_path / "fresh", (18,), data="weights-1.data", reference=now)
     assert (carry_over(old, fresh, always) == []) is stays
     assert (fresh.path / "9.onnx").exists() is stays
+
+
+def test_reports_of_the_exporter_come_along_with_their_opset(tmp_path: Path) -> None:
+    old = made(tmp_path / "old", (9,), data="weights-1.data")
+    fresh = made(tmp_path / "fresh", (18,), data="weights-1.data")
+    old.artifacts(9).mkdir(parents=True)
+    (old.artifacts(9) / "report.md").write_text("said")
+    (old.artifacts(9) / "link.md").symlink_to(tmp_path / "elsewhere")
+    assert carry_over(old, fresh, always) == []
+    assert [path.name for path in fresh.artifacts(9).iterdir()] == ["report.md"]
