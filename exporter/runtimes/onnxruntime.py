@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 from onnx import TensorProto
 from onnx.helper import tensor_dtype_to_np_dtype
@@ -77,6 +78,11 @@ class OnnxRuntimeSession:
                 raise Unavailable(f"{message}: {first_line(error, path)}") from error
             lacks = missing_kernel(str(error), path, providers[0])
             raise LoadFailure(lacks or first_line(error, path)) from error
+        if libraries and (replaced := _replaced(self._session, path)):
+            raise LoadFailure(
+                f"a kernel stands in for {', '.join(replaced)}, which the file brings along as a "
+                "function: nothing would be known of the file's own"
+            )
         at_work = self._session.get_providers()
         if at_work[:1] != providers[:1]:
             raise Unavailable(
@@ -155,6 +161,21 @@ def _register(libraries: Sequence[Path], options: onnxruntime.SessionOptions) ->
             reason = first_line(error, library)
             message = f"the kernels of {library.name} cannot be registered: {reason}"
             raise LoadFailure(message) from error
+
+
+def _replaced(session: onnxruntime.InferenceSession, path: Path) -> list[str]:
+    """Functions of the file that registered kernels run: ONNX Runtime prefers those."""
+    model = onnx.load(str(path), load_external_data=False)
+    functions = {f"{item.domain}::{item.name}" for item in model.functions}
+    if not functions:
+        return []
+    try:
+        parts = session.get_provider_graph_assignment_info()
+    except AttributeError:  # an ONNX Runtime that does not tell: each may be
+        return sorted(functions)
+    # A function that is one is taken apart before nodes are assigned.
+    ran = {f"{node.domain}::{node.op_type}" for part in parts for node in part.get_nodes()}
+    return sorted(functions & ran)
 
 
 def _open(

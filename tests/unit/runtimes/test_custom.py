@@ -160,3 +160,47 @@ def test_a_library_that_does_not_load_is_a_failure_without_paths(folder: Path) -
 
 def test_a_model_without_custom_operators_imports_nothing(tmp_path: Path) -> None:
     assert load_kernels(make_spec(), tmp_path / "nowhere") == Kernels()
+
+
+INVERSE = """<ir_version: 8, opset_import: ["" : 15, "ai.onnx.contrib" : 1]>
+g (float[n, n] x) => (float[n, n] y) { y = ai.onnx.contrib.Inverse(x) }
+"""
+
+
+def compiled() -> Kernels:
+    """A real library, which has a kernel for `ai.onnx.contrib::Inverse`."""
+    extensions = pytest.importorskip("onnxruntime_extensions")
+    return Kernels(libraries=(Path(extensions.get_library_path()),))
+
+
+def test_a_compiled_kernel_runs(tmp_path: Path) -> None:
+    onnx.save(parser.parse_model(INVERSE), tmp_path / "18.onnx")
+    cpu = Device(name="cpu", runtime="onnxruntime")
+    session = open_session(tmp_path / "18.onnx", cpu, compiled())
+    (output,) = session.run({"x": np.float32([[2, 0], [0, 4]])})
+    np.testing.assert_allclose(output, [[0.5, 0], [0, 0.25]])
+    with pytest.raises(LoadFailure, match=r"ai\.onnx\.contrib"):
+        open_session(tmp_path / "18.onnx", cpu)
+
+
+def test_a_kernel_that_hides_a_function_of_the_file_is_refused(tmp_path: Path) -> None:
+    function = """<domain: "ai.onnx.contrib", opset_import: ["" : 15]>
+Inverse (a) => (b) { b = Neg(a) }"""
+    onnx.save(parser.parse_model(INVERSE + function), tmp_path / "18.onnx")
+    cpu = Device(name="cpu", runtime="onnxruntime")
+    (output,) = open_session(tmp_path / "18.onnx", cpu).run({"x": np.float32([[2]])})
+    assert output == -2
+    with pytest.raises(LoadFailure, match=r"stands in for ai\.onnx\.contrib::Inverse"):
+        open_session(tmp_path / "18.onnx", cpu, compiled())
+
+
+def test_functions_beside_kernels_are_the_files_own(tmp_path: Path) -> None:
+    function = """<domain: "ai.onnx.contrib", opset_import: ["" : 15]>
+Turned (a) => (b) { b = Neg(a) }"""
+    text = INVERSE.replace("y = ai", "h = ai").replace(
+        "(x) }", "(x) y = ai.onnx.contrib.Turned(h) }"
+    )
+    onnx.save(parser.parse_model(text + function), tmp_path / "18.onnx")
+    cpu = Device(name="cpu", runtime="onnxruntime")
+    (output,) = open_session(tmp_path / "18.onnx", cpu, compiled()).run({"x": np.float32([[2]])})
+    assert output == -0.5
