@@ -73,7 +73,7 @@ def write_reproducer(cell: Reproduced, folder: Path) -> None:
         shutil.copyfile(cell.root / source.file, target)
     script = script_text(cell.spec, cell.record, cell.device, showing, reference)
     write_text(folder / "repro.py", script)
-    readme = readme_text(cell.spec, cell.record, cell.tools, showing, cell.root)
+    readme = readme_text(cell.spec, cell.record, cell.tools, showing, cell.root, cell.device)
     write_text(folder / "README.md", readme)
 
 

@@ -26,6 +26,7 @@ from exporter.untrusted import one_line
 
 #: Without a word of the record: this many times PyTorch's own noise, or units in the last place.
 _NOISES, _PLACES = 16.0, 64.0
+_CPU = Device(name="cpu", runtime="onnxruntime")
 #: The methods of a module that cast its floating weights.
 _CASTS = {"float32": "float", "float16": "half", "bfloat16": "bfloat16", "float64": "double"}
 
@@ -60,10 +61,13 @@ def script_text(
         "opset": record.cell.opset,
         "sample": showing.name,
         "dynamic_axes": dynamic_axes(spec),
-        "providers": list(device.providers) or ["CPUExecutionProvider"],
+        "providers": [_provider(name) for name in device.providers] or ["CPUExecutionProvider"],
+        "runs_on": device.device or "CPU",
+        "backend_module": device.module.partition(":")[0],
         "limits": _limits(record, reference),
         "strict": route.capture == "strict",
     }
+    backend_class = device.module.partition(":")[2]
     texts = {name: _python(repr(value)) for name, value in values.items()}
     options = options_text(spec, route.exporter)
     custom = custom_tables(spec, record.cell.opset, route.exporter)
@@ -86,8 +90,29 @@ def script_text(
         is_scripted=route.capture == "script",
         by_dynamo=route.exporter == "dynamo",
         captures_first=route.capture == "strict" or record.stage is Stage.CAPTURE,
+        package=package_of(device),
+        backend_class=_python(repr(backend_class)) if backend_class else "",
         by_reference=device.runtime == "reference",
+        by_openvino=device.runtime == "openvino",
+        by_backend=device.runtime == "backend",
+        by_onnxruntime=device.runtime == "onnxruntime",
     )
+
+
+def package_of(device: Device) -> str:
+    """What runs the file, as pip or an import calls it."""
+    match device.runtime:
+        case "backend":
+            return device.module.partition(":")[0].partition(".")[0]
+        case "openvino":
+            return "openvino"
+        case _:
+            return "onnxruntime"
+
+
+def _provider(name: str) -> str | tuple[str, dict[str, str]]:
+    """As the session had it: in the precision of the file."""
+    return (name, {"use_tf32": "0"}) if name == "CUDAExecutionProvider" else name
 
 
 def _python(text: str) -> Markup:
@@ -96,7 +121,12 @@ def _python(text: str) -> Markup:
 
 
 def readme_text(
-    spec: ModelSpec, record: Record, tools: dict[str, str], showing: Sample, root: Path
+    spec: ModelSpec,
+    record: Record,
+    tools: dict[str, str],
+    showing: Sample,
+    root: Path,
+    device: Device = _CPU,
 ) -> str:
     """What it is, what was seen with which versions, and the entry of the manifest."""
     return render(
@@ -107,6 +137,7 @@ def readme_text(
         sample=showing.name,
         entry=_entry(spec, root),
         spec=spec,
+        package=package_of(device),
     )
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -63,14 +66,19 @@ source = "models.py:Baked"
 
 
 @pytest.fixture(scope="module")
-def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Record]:
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("runtimes")
     (root / "manifests").mkdir()
     (root / "pyproject.toml").write_text(PROJECT, encoding="utf-8")
     (root / "manifests" / "models.py").write_text(MODELS, encoding="utf-8")
     (root / "manifests" / "all.toml").write_text(MANIFEST, encoding="utf-8")
     exporter(root, "export", "--jobs", "1")
-    return read_run(root / "build" / "results.json").by_cell()
+    return root
+
+
+@pytest.fixture(scope="module")
+def records(project: Path) -> dict[str, Record]:
+    return read_run(project / "build" / "results.json").by_cell()
 
 
 def test_a_backend_proves_a_right_file_and_fails_a_wrong_one(records: dict[str, Record]) -> None:
@@ -106,3 +114,35 @@ def test_openvino_proves_a_right_file_and_fails_a_wrong_one(records: dict[str, R
 
 def test_a_device_that_openvino_lacks_is_unavailable(records: dict[str, Record]) -> None:
     assert records["sound/17/intel-gpu"].status is Status.UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        "ort-backend",
+        pytest.param(
+            "openvino",
+            marks=pytest.mark.skipif(find_spec("openvino") is None, reason="an optional runtime"),
+        ),
+    ],
+)
+@pytest.mark.parametrize(("model", "code"), [("sound", 0), ("baked", 1)])
+def test_a_reproducer_runs_the_file_where_the_cell_did(
+    project: Path, tmp_path: Path, device: str, model: str, code: int
+) -> None:
+    made = exporter(project, "repro", f"{model}/17/{device}", str(tmp_path / "repro"))
+    assert made.returncode == 0, made.stdout + made.stderr
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "repro.py"],
+        cwd=tmp_path / "repro",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == code, ran.stdout + ran.stderr
+    assert ("WRONG: output y is off by" in ran.stdout) is (code == 1)
+    text = (tmp_path / "repro" / "repro.py").read_text(encoding="utf-8")
+    assert ("onnxruntime.backend" if device == "ort-backend" else "import openvino") in text
+    package = "onnxruntime" if device == "ort-backend" else "openvino"
+    readme = (tmp_path / "repro" / "README.md").read_text(encoding="utf-8")
+    assert f"It needs torch, onnx and {package} alone" in readme

@@ -153,3 +153,29 @@ def test_the_entry_ends_where_another_begins(tmp_path: Path) -> None:
     assert "opset = 9" in readme
     assert "alexnet-large" not in readme
     assert ["torch", "2.13.0"] in Page.of(readme).rows
+
+
+def test_cuda_computes_as_the_cell_did_without_tf32() -> None:
+    cuda = Device(
+        name="cuda",
+        runtime="onnxruntime",
+        providers=("CUDAExecutionProvider", "CPUExecutionProvider"),
+    )
+    script = script_of(make_spec(), make_record("alexnet/17/cuda", "fail"), cuda)
+    assert "[('CUDAExecutionProvider', {'use_tf32': '0'}), 'CPUExecutionProvider']" in script
+
+
+@pytest.mark.parametrize(
+    ("module", "gets"),
+    [
+        ("own.backend", "backend = importlib.import_module('own.backend')"),
+        ("own:Net", "backend = getattr(importlib.import_module('own'), 'Net')"),
+    ],
+)
+def test_a_backend_is_asked_as_the_cell_asked_it(module: str, gets: str) -> None:
+    device = Device(name="own", runtime="backend", module=module, device="CUDA:0")
+    script = script_of(make_spec(), make_record("alexnet/17/own", "fail"), device)
+    ast.parse(script)
+    assert gets in script
+    assert "backend.prepare(model, device='CUDA:0')" in script
+    assert "Needs torch, onnx and own;" in script
