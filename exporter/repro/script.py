@@ -22,6 +22,7 @@ from exporter.repro.call import (
     options_text,
 )
 from exporter.repro.custom_ops import custom_tables
+from exporter.repro.runtime import package_of, runtime_values
 from exporter.untrusted import one_line
 
 #: Without a word of the record: this many times PyTorch's own noise, or units in the last place.
@@ -61,13 +62,9 @@ def script_text(
         "opset": record.cell.opset,
         "sample": showing.name,
         "dynamic_axes": dynamic_axes(spec),
-        "providers": [_provider(name) for name in device.providers] or ["CPUExecutionProvider"],
-        "runs_on": device.device or "CPU",
-        "backend_module": device.module.partition(":")[0],
         "limits": _limits(record, reference),
         "strict": route.capture == "strict",
     }
-    backend_class = device.module.partition(":")[2]
     texts = {name: _python(repr(value)) for name, value in values.items()}
     options = options_text(spec, route.exporter)
     custom = custom_tables(spec, record.cell.opset, route.exporter)
@@ -90,29 +87,8 @@ def script_text(
         is_scripted=route.capture == "script",
         by_dynamo=route.exporter == "dynamo",
         captures_first=route.capture == "strict" or record.stage is Stage.CAPTURE,
-        package=package_of(device),
-        backend_class=_python(repr(backend_class)) if backend_class else "",
-        by_reference=device.runtime == "reference",
-        by_openvino=device.runtime == "openvino",
-        by_backend=device.runtime == "backend",
-        by_onnxruntime=device.runtime == "onnxruntime",
+        **runtime_values(device),
     )
-
-
-def package_of(device: Device) -> str:
-    """What runs the file, as pip or an import calls it."""
-    match device.runtime:
-        case "backend":
-            return device.module.partition(":")[0].partition(".")[0]
-        case "openvino":
-            return "openvino"
-        case _:
-            return "onnxruntime"
-
-
-def _provider(name: str) -> str | tuple[str, dict[str, str]]:
-    """As the session had it: in the precision of the file."""
-    return (name, {"use_tf32": "0"}) if name == "CUDAExecutionProvider" else name
 
 
 def _python(text: str) -> Markup:
