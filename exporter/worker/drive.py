@@ -44,6 +44,7 @@ from exporter.worker.inputs import draw
 from exporter.worker.limit import within_memory
 from exporter.worker.made_calls import settled
 from exporter.worker.objects import assembled
+from exporter.worker.opened import OpenedFiles
 from exporter.worker.packages import loaded_packages
 from exporter.worker.parameters import named_weights, rename_weights, weight_names
 from exporter.worker.prove import REFERENCE, Common, Seconds, prove_on, prove_structure
@@ -74,6 +75,7 @@ class Drive:
         self._names: dict[str, str] = {}
         self._memory = SampleMemory()
         self._whole: Reference | None = None
+        self._opened = OpenedFiles(self._root, Path(job.build))
         self._operators: dict[int, dict[str, int]] = {}
         self._patience = seconds_for(job.spec, len(job.cells()))
         self._custom = NO_CUSTOM_OPS
@@ -84,7 +86,8 @@ class Drive:
         """Does the job; a failing model ends as records, never as an exception."""
         self._opsets = tuple(opset for opset in self._job.opsets if not self._recheck(opset))
         if self._opsets:
-            self._make(self._opsets)
+            with self._opened.watched():
+                self._make(self._opsets)
 
     def _recheck(self, opset: OpsetJob) -> bool:
         """Whether the checks alone settle this opset, on the file that is there."""
@@ -291,7 +294,8 @@ class Drive:
             )
 
     def _record(self, record: Record) -> None:
-        names = (*self._spec.data_files, *self._custom.libraries_in(self._root))
+        declared = (*self._spec.data_files, *self._custom.libraries_in(self._root))
+        names = dict.fromkeys((*declared, *self._opened.names()))
         whole = within_memory(record, self._spec).model_copy(
             update={
                 "fingerprint": self._job.fingerprint_of(record.cell),
