@@ -153,6 +153,8 @@ class Reference(Value):
     overflow: Items[str] = ()
     """For each output, how far PyTorch's dtype leaves its range where float64 does not; empty
     where it does not, as far as samples were run in float64."""
+    objects: bool = False
+    """Whether the model returns more than tuples, lists and dicts of tensors."""
     tables: Items[TableParts] = ()
     """Every weight of two dimensions: of a table, samples read a few rows."""
     weights: Items[NamedWeight] = ()
@@ -197,6 +199,11 @@ class JobFolder:
     def announcement(self) -> Path:
         """The last announcement."""
         return self.path / "at_work.json"
+
+    @property
+    def contract(self) -> Path:
+        """The contract with the call that `inputs_from` returned; only where it says one."""
+        return self.path / "contract.json"
 
     @property
     def reference(self) -> Path:

@@ -5,12 +5,13 @@ In: a `ModelSpec`. Out: expressions. What the worker builds as values is written
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import TypeAlias
 
 from exporter.manifest import Axis, Input, ModelSpec
-from exporter.manifest.calls import parse_at
+from exporter.manifest.calls import Step, parse_at
 from exporter.manifest.exporters import OPTIONS, WEIGHTS_AS_INPUTS
 from exporter.manifest.spec import ExporterName
 from exporter.values import Plain
@@ -39,12 +40,50 @@ class CallText:
 
 def call_text(spec: ModelSpec) -> CallText:
     """The call, over a table `inputs` of tensors by name."""
-    return _call(spec, lambda item: f"inputs[{item.name!r}].clone()", repr)
+    return _call(spec, _leaf, repr, makes_objects=True)
 
 
 def hint_text(spec: ModelSpec) -> CallText:
     """In place of each tensor its dynamic dimensions."""
-    return _call(spec, lambda item: _hints(item, spec), lambda _: "None")
+    return _call(spec, lambda item: _hints(item, spec), lambda _: "None", makes_objects=False)
+
+
+def flat_text(spec: ModelSpec, leaf: Callable[[Input], str]) -> str:
+    """One expression per input, in the order of the file, as a tuple."""
+    return _tuple([leaf(item) for item in spec.inputs])
+
+
+def flat_argument(item: Input) -> str:
+    """What stands for an input where all of them are given in a row: dynamo knows integers."""
+    return _leaf(item) if is_symbol(item) else f"inputs[{item.name!r}].clone()"
+
+
+def flat_hint(spec: ModelSpec) -> Callable[[Input], str]:
+    """The dynamic dimensions of such an argument."""
+    return lambda item: _hints(item, spec)
+
+
+def is_symbol(item: Input) -> bool:
+    """Whether torch.export takes it as a symbolic integer."""
+    return item.scalar and item.dtype == "int64"
+
+
+def importable(source: str) -> tuple[str, str]:
+    """Module and attribute of a reference; the module is empty where it cannot be imported."""
+    where, _, attribute = source.rpartition(":")
+    if not where.endswith(".py"):
+        return where, attribute
+    parts = PurePosixPath(where).with_suffix("").parts
+    return (".".join(parts) if all(part.isidentifier() for part in parts) else ""), attribute
+
+
+def _leaf(item: Input) -> str:
+    given = f"inputs[{item.name!r}]"
+    if item.scalar:
+        return f"as_number({given})"
+    if item.optional:
+        return f"(None if {item.name!r} not in inputs else {given}.clone())"
+    return f"{given}.clone()"
 
 
 def dynamic_axes(spec: ModelSpec) -> dict[str, dict[int, str]]:
@@ -74,7 +113,11 @@ def options_text(spec: ModelSpec, exporter: ExporterName) -> dict[str, str]:
 
 
 def _call(
-    spec: ModelSpec, leaf: Callable[[Input], str], constant: Callable[[object], str]
+    spec: ModelSpec,
+    leaf: Callable[[Input], str],
+    constant: Callable[[object], str],
+    *,
+    makes_objects: bool,
 ) -> CallText:
     tree: _Tree = {"args": {}, "kwargs": {}}
     names: _Tree = {"args": {}, "kwargs": {}}
@@ -83,33 +126,64 @@ def _call(
         _place(names, item.at, item.name)
     for fixed in spec.constants:
         _place(tree, fixed.at, constant(fixed.value))
+    kinds = {_steps(each.at): each.type for each in spec.containers}
+    for steps in kinds:
+        _inside(tree, steps)
+    if not makes_objects:
+        kinds = {steps: kind for steps, kind in kinds.items() if ":" not in kind}
     return CallText(
-        args=_written(tree["args"], is_args=True),
-        kwargs=_written(tree["kwargs"], is_args=False),
+        args=_written(tree["args"], ("args",), {**kinds, ("args",): "tuple"}),
+        kwargs=_written(tree["kwargs"], ("kwargs",), {**kinds, ("kwargs",): "dict"}),
         names=(*_leaves(names["args"]), *_leaves(names["kwargs"])),
     )
 
 
 def _place(tree: _Tree, at: str, leaf: str) -> None:
+    *parents, last = _steps(at)
+    _inside(tree, tuple(parents))[last] = leaf
+
+
+def _steps(at: str) -> tuple[Step, ...]:
     root, steps = parse_at(at)
+    return (root, *steps)
+
+
+def _inside(tree: _Tree, steps: tuple[Step, ...]) -> _Tree:
+    """The container at a place, made where it is missing."""
     node = tree
-    for step in (root, *steps[:-1]):
+    for step in steps:
         inner = node.setdefault(step, {})
         if isinstance(inner, str):
-            raise ValueError(f"'{at}' lies inside another value")
+            raise ValueError(f"{steps} lies inside another value")
         node = inner
-    node[steps[-1]] = leaf
+    return node
 
 
-def _written(node: _Tree | str, *, is_args: bool | None = None) -> str:
-    """Index keys make a tuple, names make a dict; `is_args` says it for an empty one."""
+def _written(
+    node: _Tree | str, steps: tuple[Step, ...], kinds: Mapping[tuple[Step, ...], str]
+) -> str:
+    """Positions make a tuple and keys a dict, where no type is said; objects are made of them."""
     if isinstance(node, str):
         return node
-    is_tuple = all(isinstance(key, int) for key in node) if is_args is None else is_args
-    if is_tuple:
-        items = [_written(node[key]) for key in sorted(node, key=int)]
-        return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
-    return "{" + ", ".join(f"{key!r}: {_written(value)}" for key, value in node.items()) + "}"
+    inner = {key: _written(value, (*steps, key), kinds) for key, value in node.items()}
+    kind = kinds.get(steps, "")
+    if kind == "dict" or not all(isinstance(key, int) for key in inner):
+        text = "{" + ", ".join(f"{key!r}: {value}" for key, value in inner.items()) + "}"
+        return f"{_maker(kind)}(**{text})" if ":" in kind else text
+    items = [inner[key] for key in sorted(inner, key=int)]
+    text = ", ".join(items)
+    if ":" in kind:
+        return f"{_maker(kind)}({text})"
+    return f"[{text}]" if kind == "list" else _tuple(items)
+
+
+def _tuple(items: Sequence[str]) -> str:
+    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+
+
+def _maker(reference: str) -> str:
+    module, attribute = importable(reference)
+    return f"getattr(importlib.import_module({module!r}), {attribute!r})"
 
 
 def _leaves(node: _Tree | str) -> list[str]:
@@ -121,6 +195,8 @@ def _leaves(node: _Tree | str) -> list[str]:
 
 
 def _hints(item: Input, spec: ModelSpec) -> str:
+    if is_symbol(item):
+        return "Dim.DYNAMIC"
     named = {index: dim for index, dim in enumerate(item.shape) if isinstance(dim, str)}
     numbers = {axis.name: number for number, axis in enumerate(spec.axes)}
     hints = (f"{i}: {_hint(spec.axis(dim), numbers[dim])}" for i, dim in named.items())

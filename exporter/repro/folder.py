@@ -17,6 +17,7 @@ from exporter.fingerprint import LISTING
 from exporter.job import JobFolder, Reference, Sample
 from exporter.manifest import Device, ModelSpec
 from exporter.record import Record, Stage
+from exporter.repro.call import importable
 from exporter.repro.script import readme_text, script_text
 
 #: In which folder of the reproducer the project's files lie, laid out as in the project.
@@ -56,6 +57,7 @@ def write_reproducer(cell: Reproduced, folder: Path) -> None:
         raise ExporterError(ExitCode.NOTHING_SELECTED, message)
     if cell.record.route is None:
         raise ExporterError(ExitCode.NOTHING_SELECTED, f"{cell.record.cell}: was never exported")
+    spec = _with_call(cell)
     reference = _reference(cell.built)
     showing = _showing(cell.record, reference)
     _make_room(folder)
@@ -71,10 +73,29 @@ def write_reproducer(cell: Reproduced, folder: Path) -> None:
         target = folder / SOURCES / source.file
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(cell.root / source.file, target)
-    script = script_text(cell.spec, cell.record, cell.device, showing, reference)
+    script = script_text(spec, cell.record, cell.device, showing, reference)
     write_text(folder / "repro.py", script)
     readme = readme_text(cell.spec, cell.record, cell.tools, showing, cell.root, cell.device)
     write_text(folder / "README.md", readme)
+
+
+def _with_call(cell: Reproduced) -> ModelSpec:
+    """The contract with its call written out, all of which a script can make."""
+    spec = cell.spec
+    if spec.inputs_from is not None:
+        path = cell.built.contract
+        try:
+            made = ModelSpec.model_validate_json(path.read_bytes())
+        except (OSError, ValidationError) as error:
+            message = f"{path}: cannot be read; export the model again"
+            raise ExporterError(ExitCode.ENVIRONMENT, message) from error
+        call = {"inputs": made.inputs, "constants": made.constants, "containers": made.containers}
+        spec = spec.model_copy(update={**call, "axes": made.axes, "inputs_from": None})
+    for each in spec.containers:
+        if each.is_object and not importable(each.type)[0]:
+            message = f"{cell.record.cell}: no script can import {each.type}: its path is no module"
+            raise ExporterError(ExitCode.NOTHING_SELECTED, message)
+    return spec
 
 
 def _reference(built: JobFolder) -> Reference:

@@ -18,7 +18,12 @@ from exporter.report.templates import render
 from exporter.repro.call import (
     call_text,
     dynamic_axes,
+    flat_argument,
+    flat_hint,
+    flat_text,
     hint_text,
+    importable,
+    is_symbol,
     options_text,
 )
 from exporter.repro.custom_ops import custom_tables
@@ -37,12 +42,14 @@ def script_text(
 ) -> str:
     """The script; see `templates/repro.py.jinja`."""
     route = record.route or Route(exporter="dynamo", capture="export", why="")
-    call, hints = call_text(spec), hint_text(spec)
     traces = route.exporter == "torchscript" and route.capture != "script"
     others = bool(spec.constants or spec.containers) or any(item.scalar for item in spec.inputs)
     is_plain = is_by_position((item.at for item in spec.inputs), others=others)
-    wraps = traces and not is_plain
-    is_dynamic = any(isinstance(dim, str) for item in spec.inputs for dim in item.shape)
+    by_dynamo = route.exporter == "dynamo"
+    wraps = (traces and not is_plain) or _is_made_inside(spec, reference, by_dynamo=by_dynamo)
+    is_dynamic = any(
+        is_symbol(item) or any(isinstance(dim, str) for dim in item.shape) for item in spec.inputs
+    )
     module, attribute, is_file = _source(spec)
     values: dict[str, object] = {
         "cell": str(record.cell),
@@ -54,7 +61,7 @@ def script_text(
         "init": spec.init,
         "seed": spec.seed,
         "input_names": [item.name for item in spec.inputs],
-        "call_names": [item.name for item in spec.inputs] if wraps else list(call.names),
+        "call_names": _names(spec, wraps=wraps),
         "output_names": [item.name for item in spec.outputs],
         "complex_inputs": [item.name for item in spec.inputs if item.is_complex],
         "lists": [i for i, item in enumerate(spec.outputs) if item.kind == "sequence"],
@@ -69,8 +76,7 @@ def script_text(
     options = options_text(spec, route.exporter)
     custom = custom_tables(spec, record.cell.opset, route.exporter)
     texts |= {name: _python(repr(value)) for name, value in custom.items()}
-    expressions = {"args": call.args, "kwargs": call.kwargs}
-    expressions |= {"hint_args": hints.args, "hint_kwargs": hints.kwargs}
+    expressions = _expressions(spec, wraps=wraps, by_dynamo=by_dynamo)
     return render(
         "repro.py",
         None,
@@ -82,13 +88,40 @@ def script_text(
         cast=_CASTS[spec.precision] if spec.precision else "",
         is_file=is_file,
         wraps=wraps,
-        may_wrap=traces and is_plain,
+        may_wrap=traces and is_plain and not wraps,
+        has_numbers=any(item.scalar for item in spec.inputs),
+        takes_apart=reference.objects,
         is_dynamic=is_dynamic,
         is_scripted=route.capture == "script",
-        by_dynamo=route.exporter == "dynamo",
+        by_dynamo=by_dynamo,
         captures_first=route.capture == "strict" or record.stage is Stage.CAPTURE,
         **runtime_values(device),
     )
+
+
+def _names(spec: ModelSpec, *, wraps: bool) -> list[str]:
+    """The inputs in the order of the call, or in that of the file where they stand in a row."""
+    return [item.name for item in spec.inputs] if wraps else list(call_text(spec).names)
+
+
+def _expressions(spec: ModelSpec, *, wraps: bool, by_dynamo: bool) -> dict[str, str]:
+    """The call and its dynamic dimensions, as the model takes it and in a row."""
+    call, hints = call_text(spec), hint_text(spec)
+    argument = flat_argument if by_dynamo else (lambda item: f"inputs[{item.name!r}].clone()")
+    return {
+        "args": call.args,
+        "kwargs": call.kwargs,
+        "flat_args": flat_text(spec, argument),
+        "hint_args": flat_text(spec, flat_hint(spec)) if wraps else hints.args,
+        "hint_kwargs": "{}" if wraps else hints.kwargs,
+    }
+
+
+def _is_made_inside(spec: ModelSpec, reference: Reference, *, by_dynamo: bool) -> bool:
+    """Whether the exported module makes objects, or takes them apart, that no exporter knows."""
+    objects = any(each.is_object for each in spec.containers)
+    numbers = any(item.scalar and not is_symbol(item) for item in spec.inputs)
+    return reference.objects or (by_dynamo and (objects or numbers))
 
 
 def _python(text: str) -> Markup:
@@ -119,12 +152,10 @@ def readme_text(
 
 def _source(spec: ModelSpec) -> tuple[str, str, bool]:
     """What to import, the attribute, and whether it is a file that has no importable name."""
-    where, _, attribute = spec.source.rpartition(":")
-    if not where.endswith(".py"):
-        return where, attribute, False
-    parts = PurePosixPath(where).with_suffix("").parts
-    if all(part.isidentifier() for part in parts):
-        return ".".join(parts), attribute, False
+    module, attribute = importable(spec.source)
+    if module:
+        return module, attribute, False
+    where = spec.source.rpartition(":")[0]
     return f"source/{PurePosixPath(spec.manifest).parent / where}", attribute, True
 
 

@@ -104,6 +104,8 @@ class Drive:
             self._announce(Stage.SOURCE, opsets)
             with self._shared.of(Stage.SOURCE):
                 self._spec = settled(self._spec, self._root)
+                if self._spec.inputs_from is not None:
+                    write_value(self._folder.contract, self._spec)
                 model = load_model(self._spec, self._root)
                 require_fit(model, self._spec)
                 model = assembled(model, self._spec, self._root)

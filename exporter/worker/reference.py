@@ -28,7 +28,7 @@ from exporter.worker.failure import Failure
 from exporter.worker.inputs import draw
 from exporter.worker.kept import Attributes
 from exporter.worker.made_calls import measured
-from exporter.worker.objects import assembled
+from exporter.worker.objects import assembled, returns_objects
 from exporter.worker.returned import Outputs, items_of, to_value
 from exporter.worker.sizes import InputSet
 from exporter.worker.source import Model, load_model
@@ -100,6 +100,7 @@ def compute_reference(model: Model, spec: ModelSpec, root: Path, folder: JobFold
         unstable=unstable,
         overflow=rounding.overflow(pairs),
         spread=rounding.spread(outputs, moved, elsewhere),
+        objects=returns_objects(model),
         tables=tables_of(model),
     )
 

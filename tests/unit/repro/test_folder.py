@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from exporter.errors import ExitCode, ExporterError
 from exporter.job import JobFolder, Reference, Sample
-from exporter.manifest import Device
+from exporter.manifest import Container, Device, InputsFrom
 from exporter.record import Record, Source, Stage
 from exporter.repro import Reproduced, write_reproducer
 from tests.unit.factory import make_record, make_spec
@@ -78,3 +79,26 @@ def test_what_fails_before_the_exporter_has_no_reproducer(tmp_path: Path) -> Non
     with pytest.raises(ExporterError, match="fails before an exporter has a part in it"):
         write_reproducer(made, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_call_made_by_code_is_read_from_what_the_worker_left(tmp_path: Path) -> None:
+    made = cell(tmp_path, make_record("alexnet/17/cpu", "fail", sources=(SOURCE,)))
+    spec = made.spec.model_copy(update={"inputs_from": InputsFrom(function="models.py:make")})
+    made = replace(made, spec=spec)
+    with pytest.raises(ExporterError, match="export the model again"):
+        write_reproducer(made, tmp_path / "out")
+    inputs = tuple(
+        item.model_copy(update={"at": f"kwargs.given{index}"})
+        for index, item in enumerate(spec.inputs)
+    )
+    made.built.contract.write_text(spec.model_copy(update={"inputs": inputs}).to_json())
+    write_reproducer(made, tmp_path / "out")
+    assert "'given0': inputs[" in (tmp_path / "out" / "repro.py").read_text()
+
+
+def test_a_class_that_no_script_can_import_is_said(tmp_path: Path) -> None:
+    made = cell(tmp_path, make_record("alexnet/17/cpu", "fail", sources=(SOURCE,)))
+    containers = (Container(at="args[7]", type="my-models/x.py:Cache"),)
+    made = replace(made, spec=made.spec.model_copy(update={"containers": containers}))
+    with pytest.raises(ExporterError, match="no script can import my-models"):
+        write_reproducer(made, tmp_path / "out")

@@ -9,9 +9,16 @@ from typing import Any
 import pytest
 
 from exporter.job import Reference, Sample
-from exporter.manifest import Axis, Constant, Device, Input, ModelSpec, Output
+from exporter.manifest import Axis, Constant, Container, Device, Input, ModelSpec, Output
 from exporter.record import Allowed, Blame, Culprit, Record
-from exporter.repro.call import call_text, hint_text, options_text
+from exporter.repro.call import (
+    call_text,
+    flat_argument,
+    flat_text,
+    hint_text,
+    importable,
+    options_text,
+)
 from exporter.repro.script import readme_text, script_text
 from tests.unit.factory import make_record, make_spec
 from tests.unit.report.hostile import HOSTILE
@@ -98,6 +105,44 @@ def test_an_axis_of_multiples_is_written_as_one() -> None:
     )
     wanted = "({0: Dim.DYNAMIC, 1: 8 * Dim('_factor1', min=1, max=12)},)"
     assert hint_text(spec).args == wanted
+
+
+def test_objects_numbers_and_optional_inputs_are_written_as_calls() -> None:
+    spec = make_spec(
+        inputs=(
+            Input(name="n", shape=(), dtype="int64", at="args[0]", scalar=True),
+            Input(name="m", shape=(3,), at="kwargs.m", optional=True),
+            Input(name="k", shape=("batch",), at="kwargs.past[0].key"),
+            Input(name="a", shape=(3,), at="kwargs.pair[0]"),
+        ),
+        constants=(Constant(at="kwargs.past[0].size", value=None),),
+        containers=(
+            Container(at="kwargs.past", type="list"),
+            Container(at="kwargs.past[0]", type="models/x.py:Layer"),
+            Container(at="kwargs.pair", type="package.x:Pair"),
+            Container(at="args[1]", type="dict"),
+        ),
+        axes=(Axis(name="batch", example=3),),
+    )
+    call, hints = call_text(spec), hint_text(spec)
+    assert call.args == "(as_number(inputs['n']), {})"
+    assert call.kwargs == (
+        "{'m': (None if 'm' not in inputs else inputs['m'].clone()), "
+        "'past': [getattr(importlib.import_module('models.x'), 'Layer')"
+        "(**{'key': inputs['k'].clone(), 'size': None})], "
+        "'pair': getattr(importlib.import_module('package.x'), 'Pair')(inputs['a'].clone())}"
+    )
+    assert hints.args == "(Dim.DYNAMIC, {})"
+    assert hints.kwargs == (
+        "{'m': {}, 'past': [{'key': {0: Dim.DYNAMIC}, 'size': None}], 'pair': ({},)}"
+    )
+    assert flat_text(spec, flat_argument).startswith("(as_number(inputs['n']), inputs['m'].clone()")
+
+
+def test_a_file_whose_path_is_no_module_cannot_be_imported() -> None:
+    assert importable("models/x.py:Layer") == ("models.x", "Layer")
+    assert importable("package.x:Layer") == ("package.x", "Layer")
+    assert importable("my-models/x.py:Layer") == ("", "Layer")
 
 
 def test_each_exporter_gets_its_own_options() -> None:
