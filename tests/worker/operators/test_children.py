@@ -23,13 +23,17 @@ def ask(name: str) -> Any:
             raise ValueError(name)
         case "hang":
             time.sleep(60)
+        case "work":
+            while True:
+                pass
     return [name, True]
 
 
-@pytest.mark.parametrize("bad", ["crash", "exit", "raise", "hang"])
+@pytest.mark.parametrize("bad", ["crash", "exit", "raise", "hang", "work"])
 @pytest.mark.parametrize("place", [0, 1, 3])
 def test_the_others_are_answered(bad: str, place: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(children, "_SECONDS", 1)
+    monkeypatch.setattr(children, "_WORK", 0.5)
+    monkeypatch.setattr(children, "_CLOCK", 60 if bad == "work" else 2)
     names = ["a", "b", "c"]
     names.insert(place, bad)
     assert each_in_a_child(names, ask) == {name: [name, True] for name in "abc"}
