@@ -42,14 +42,13 @@ def script_text(
 ) -> str:
     """The script; see `templates/repro.py.jinja`."""
     route = record.route or Route(exporter="dynamo", capture="export", why="")
-    traces = route.exporter == "torchscript" and route.capture != "script"
-    others = bool(spec.constants or spec.containers) or any(item.scalar for item in spec.inputs)
-    is_plain = is_by_position((item.at for item in spec.inputs), others=others)
     by_dynamo = route.exporter == "dynamo"
+    traces = not by_dynamo and route.capture != "script"
+    has_numbers = any(item.scalar for item in spec.inputs)
+    others = bool(spec.constants or spec.containers) or has_numbers
+    is_plain = is_by_position((item.at for item in spec.inputs), others=others)
     wraps = (traces and not is_plain) or _is_made_inside(spec, reference, by_dynamo=by_dynamo)
-    is_dynamic = any(
-        is_symbol(item) or any(isinstance(dim, str) for dim in item.shape) for item in spec.inputs
-    )
+    is_dynamic = _has_hints(spec)
     module, attribute, is_file = _source(spec)
     values: dict[str, object] = {
         "cell": str(record.cell),
@@ -89,7 +88,7 @@ def script_text(
         is_file=is_file,
         wraps=wraps,
         may_wrap=traces and is_plain and not wraps,
-        has_numbers=any(item.scalar for item in spec.inputs),
+        has_numbers=has_numbers,
         takes_apart=reference.objects,
         is_dynamic=is_dynamic,
         is_scripted=route.capture == "script",
@@ -115,6 +114,12 @@ def _expressions(spec: ModelSpec, *, wraps: bool, by_dynamo: bool) -> dict[str, 
         "hint_args": flat_text(spec, flat_hint(spec)) if wraps else hints.args,
         "hint_kwargs": "{}" if wraps else hints.kwargs,
     }
+
+
+def _has_hints(spec: ModelSpec) -> bool:
+    """Whether anything in the call is dynamic."""
+    dims = [dim for item in spec.inputs for dim in item.shape]
+    return any(isinstance(dim, str) for dim in dims) or any(map(is_symbol, spec.inputs))
 
 
 def _is_made_inside(spec: ModelSpec, reference: Reference, *, by_dynamo: bool) -> bool:
