@@ -176,6 +176,8 @@ class Culprit(StrEnum):
     OPTIMISER = "ONNX Runtime optimiser"
     KERNEL = "kernel"
     """The file is right and this runtime computes one of its operators wrong."""
+    RUNTIME = "runtime"
+    """The file is right and this runtime does not take it."""
     PRECISION = "precision"
     """PyTorch is as far from float64 as the file is: the tolerance asks for too much."""
     MODEL = "model"

@@ -14,6 +14,7 @@ from exporter.worker.diagnose.advice import advice_on_failure, advice_on_program
 from exporter.worker.diagnose.blame import Inquiry
 from exporter.worker.diagnose.case import Case, TimeIsUp, time_limit
 from exporter.worker.diagnose.missing import missing_operators
+from exporter.worker.diagnose.refused import blame_for_refusal
 from exporter.worker.failure import Failure
 
 #: A cell may take this long, and all cells of a model together a quarter of the model's time.
@@ -29,7 +30,10 @@ def seconds_for(spec: ModelSpec, cells: int) -> float:
 def explain_red(
     record: Record, case: Case, subject: Subject, device: Device, seconds: float
 ) -> Record:
-    """Adds whose fault it is, where a check that runs the file says no; else changes nothing."""
+    """Adds whose fault it is, where a runtime or a check that runs the file says no."""
+    if record.stage is Stage.LOAD and record.status is Status.ERROR:
+        refused = blame_for_refusal(subject, device, seconds)
+        return record.model_copy(update={"blame": refused})
     if record.stage is not Stage.PARITY:
         return record
     if record.status is Status.INCONCLUSIVE and record.check == "determinism":
