@@ -217,8 +217,9 @@ class CustomOpTable(Table):
 
     At most one of `symbolic`, `onnxscript` and `translation`; the kernels may stand with it or in
     an entry of their own. What no runtime at hand has a kernel for is `unavailable`, never green.
-    A function that the file brings along (`onnxscript`) needs no kernel. The domains of all other
-    operators have to be named by `options.custom_opsets` or by an entry of kernels.
+    A function that the file brings along (`onnxscript`) needs no kernel, and none may hide it.
+    The domains of all other operators have to be named by `options.custom_opsets` or by an entry of
+    kernels.
     """
 
     name: Line
