@@ -6,6 +6,7 @@ the script they stand as literals alone.
 
 from __future__ import annotations
 
+import posixpath
 from pathlib import Path, PurePosixPath
 
 from markupsafe import Markup
@@ -86,6 +87,7 @@ def script_text(
         has_custom_ops=bool(custom),
         cast=_CASTS[spec.precision] if spec.precision else "",
         is_file=is_file,
+        **_loading(spec),
         wraps=wraps,
         may_wrap=traces and is_plain and not wraps,
         has_numbers=has_numbers,
@@ -157,11 +159,31 @@ def readme_text(
 
 def _source(spec: ModelSpec) -> tuple[str, str, bool]:
     """What to import, the attribute, and whether it is a file that has no importable name."""
+    if spec.is_saved_program or spec.is_saved_script:
+        return "", "", False
     module, attribute = importable(spec.source)
     if module:
         return module, attribute, False
     where = spec.source.rpartition(":")[0]
     return f"source/{PurePosixPath(spec.manifest).parent / where}", attribute, True
+
+
+def _loading(spec: ModelSpec) -> dict[str, object]:
+    """How the script loads a saved model and weights, which were copied like any other source."""
+
+    def copied(name: str) -> Markup:
+        place = posixpath.normpath(f"source/{PurePosixPath(spec.manifest).parent / name}")
+        return _python(repr(place))
+
+    are_tensors = spec.weights.endswith(".safetensors")
+    return {
+        "saved": copied(spec.source),
+        "saved_program": spec.is_saved_program,
+        "saved_script": spec.is_saved_script,
+        "weights": copied(spec.weights),
+        "weights_tensors": are_tensors,
+        "weights_pickle": bool(spec.weights) and not are_tensors,
+    }
 
 
 def _limits(record: Record, reference: Reference) -> list[dict[str, object]]:

@@ -1,0 +1,109 @@
+"""Reproducers of models that come from files: saved programs, TorchScript, weights."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from torch.export import Dim
+
+from exporter.record import read_run
+from tests.integration.project import exporter
+from tests.integration.test_repro import reproduce
+
+CODE = """
+import torch
+from torch import nn
+
+
+class Branch(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if bool(x.mean() > 0):
+            return x + 1
+        return x - 1
+
+
+class Partly(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+        self.branch = torch.jit.script(Branch())
+
+    def forward(self, x):
+        return self.branch(self.linear(x))
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.linear(x)
+"""
+
+ENTRY = """
+[models.{id}]
+source = "{source}"
+inputs = [{{ name = "x", shape = ["batch", 4] }}]
+outputs = [{{ name = "y", shape = ["batch", 3] }}]
+axes.batch = {{ example = 3 }}
+opsets = {opset}
+{more}
+"""
+
+CELLS = {
+    "program": ("net.pt2", 18, ""),
+    "fixed": ("fixed.pt2", 18, ""),
+    "script": ("net.pt", 13, ""),
+    "partly": ("code.py:Partly", 13, ""),
+    "weights": ("code.py:Net", 18, 'weights = "w.pt"'),
+    "taking": ("code.py:Net", 13, "options.export_params = false"),
+}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("saved") / "project"
+    folder = root / "manifests"
+    folder.mkdir(parents=True)
+    (root / "pyproject.toml").write_text("[tool.exporter]\n")
+    (folder / "code.py").write_text(CODE)
+    model = torch.nn.Linear(4, 3).eval()
+    shapes = ({0: Dim.DYNAMIC},)
+    torch.export.save(
+        torch.export.export(model, (torch.zeros(5, 4),), dynamic_shapes=shapes), folder / "net.pt2"
+    )
+    torch.export.save(torch.export.export(model, (torch.zeros(3, 4),)), folder / "fixed.pt2")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that TorchScript is deprecated
+        torch.jit.script(model).save(str(folder / "net.pt"))
+    state = {f"linear.{name}": weight for name, weight in model.state_dict().items()}
+    torch.save(state, folder / "w.pt")
+    entries = (
+        ENTRY.format(id=id, source=source, opset=opset, more=more)
+        for id, (source, opset, more) in CELLS.items()
+    )
+    (folder / "saved.toml").write_text("format = 1\n" + "".join(entries))
+    command = exporter(root, "export")
+    assert command.returncode == 1, command.stdout + command.stderr
+    return root
+
+
+@pytest.mark.parametrize("model", list(CELLS))
+def test_a_reproducer_brings_what_the_model_was_loaded_from(
+    project: Path, tmp_path: Path, model: str
+) -> None:
+    opset = CELLS[model][1]
+    record = read_run(project / "build/results.json").by_cell()[f"{model}/{opset}/cpu"]
+    ran = reproduce(project, model, tmp_path / "made")
+    if model == "fixed":
+        assert (record.status, record.check) == ("fail", "signature")
+        assert ran.returncode == 1, ran.stdout + ran.stderr
+        assert "dimension 0 of x is 3, 'batch' was asked" in ran.stdout
+    else:
+        assert record.status == "pass", record.message
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        assert "it does not reproduce" in ran.stdout
