@@ -97,7 +97,9 @@ class Where:
         tensors = self._tensors()
         if again.program is not None:
             return ProgramValues(again.program, self.case.spec, tensors)
-        if isinstance(self.case.model, torch.nn.Module):
+        # What TorchScript compiled takes no hooks.
+        is_script = isinstance(self.case.model, torch.jit.ScriptModule)
+        if isinstance(self.case.model, torch.nn.Module) and not is_script:
             return ModuleValues(self.case.model, self.case.spec, tensors, FileGraph(self.path))
         return None
 

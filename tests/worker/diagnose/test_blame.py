@@ -53,7 +53,7 @@ def wrong_tanh(path: Path, device: Device) -> Session:
         wrong.unlink()
 
 
-def only_cpu_is_wrong(path: Path, device: Device) -> Session:
+def only_cpu_is_wrong(path: Path, device: Device, *_: object) -> Session:
     return (
         wrong_tanh(path, device) if device.runtime == "onnxruntime" else open_session(path, device)
     )
@@ -210,7 +210,7 @@ def test_what_was_found_stays_when_the_time_is_up(
 def test_a_runtime_that_refuses_the_file_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(path: Path, device: Device) -> Session:
+    def refuse(path: Path, device: Device, *_: object) -> Session:
         if device.runtime == "reference":
             raise LoadFailure("no such operator")
         return open_session(path, device)
