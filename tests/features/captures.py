@@ -148,4 +148,4 @@ _ROWS = (
     ),
 )
 
-SECTION = Section(name="Exporters, captures and sources", text="", rows=_ROWS)
+SECTION = Section(name="Sources", text="", rows=_ROWS)
