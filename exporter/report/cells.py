@@ -1,7 +1,7 @@
 """Every promised cell with what is known of it.
 
-In: a `ModelSpec` and a `RunRecord`. Out: its `Cell`s; a promise without a record is a cell too, and
-a record without a promise is none.
+In: a `Manifest` and a `RunRecord`. Out: the `Cell`s of each model; a promise without a record is a
+cell too, and a record without a promise is none.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from exporter.baseline import outcome_of
-from exporter.manifest import ModelSpec
+from exporter.manifest import Manifest
 from exporter.record import CellId, Record, RunRecord, Status
 from exporter.report import figures
 from exporter.report.fold import Fold, fold, likeness
@@ -50,21 +50,22 @@ class Cell:
         return one_line(self.record.foreseen) if self.record else ""
 
 
-def cells_of(spec: ModelSpec, run: RunRecord) -> tuple[Cell, ...]:
-    """The cells of a model, opset by opset."""
+def cells_by_model(manifest: Manifest, run: RunRecord) -> dict[str, tuple[Cell, ...]]:
+    """The cells of each model, opset by opset; models in the order of the manifest."""
     records = {
-        (record.cell.opset, record.cell.device): record
-        for record in run.records
-        if record.cell.model == spec.id
+        (record.cell.model, record.cell.opset, record.cell.device): record for record in run.records
     }
-    return tuple(
-        Cell(
-            id=CellId(model=spec.id, opset=opset, device=device),
-            record=records.get((opset, device)),
+    return {
+        spec.id: tuple(
+            Cell(
+                id=CellId(model=spec.id, opset=opset, device=device),
+                record=records.get((spec.id, opset, device)),
+            )
+            for opset in sorted(set(spec.opsets))
+            for device in dict.fromkeys(spec.devices)
         )
-        for opset in sorted(set(spec.opsets))
-        for device in dict.fromkeys(spec.devices)
-    )
+        for spec in manifest.models
+    }
 
 
 def works_from(cells: Iterable[Cell]) -> str:

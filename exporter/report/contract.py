@@ -186,13 +186,18 @@ def fill_text(fill: Fill) -> str:
             return fill.kind
 
 
-def _axis(axis: Axis) -> AxisRow:
+def axis_sizes(axis: Axis) -> str:
+    """The sizes that an axis promises: `1 and up`, `1 to 64, multiples of 8`."""
     upper = "" if axis.max is None else f" to {axis.max}"
     multiple = f", multiples of {axis.multiple_of}" if axis.multiple_of != 1 else ""
+    return f"{axis.min}{upper or ' and up'}{multiple}"
+
+
+def _axis(axis: Axis) -> AxisRow:
     return AxisRow(
         name=axis.name,
         example="" if axis.example is None else str(axis.example),
-        sizes=f"{axis.min}{upper or ' and up'}{multiple}",
+        sizes=axis_sizes(axis),
         probe=", ".join(str(size) for size in axis.probe),
     )
 

@@ -14,6 +14,7 @@ from exporter.record import TRACER
 from exporter.report.audits import AuditRow, audit_rows
 from exporter.report.cells import Cell, works_from
 from exporter.report.checked import CheckTable, check_table
+from exporter.report.consumer import Support
 from exporter.report.contract import Contract, contract
 from exporter.report.fold import fold_opsets
 from exporter.report.shipped import (
@@ -49,6 +50,8 @@ class ModelPage:
     contract: Contract
     opsets: tuple[int, ...]
     matrix: tuple[MatrixRow, ...]
+    support: tuple[Support, ...]
+    """Where the files run."""
     legend: tuple[Mark, ...]
     """The marks that the page uses."""
     thorough: str
@@ -77,7 +80,11 @@ class ModelPage:
 
 
 def model_page(
-    spec: ModelSpec, cells: Sequence[Cell], build: str, audits: Sequence[Audit] = ()
+    spec: ModelSpec,
+    cells: Sequence[Cell],
+    build: str,
+    audits: Sequence[Audit] = (),
+    support: Sequence[Support] = (),
 ) -> ModelPage:
     """Lays out the page.
 
@@ -86,6 +93,7 @@ def model_page(
         cells: The model's cells, opset by opset.
         build: The build folder, relative to the project's root.
         audits: The last one of each audited cell.
+        support: Where the files run.
     """
     opsets = tuple(sorted({cell.id.opset for cell in cells}))
     tables = tuple(check_table(device, of_device) for device, of_device in _by_device(cells))
@@ -95,6 +103,7 @@ def model_page(
         contract=contract(spec),
         opsets=opsets,
         matrix=tuple(_matrix_row(*of_device, opsets) for of_device in _by_device(cells)),
+        support=tuple(support),
         legend=tuple(mark for mark in LEGEND if mark in used),
         thorough=fold_opsets(
             cell.id.opset for cell in cells if cell.record and cell.record.thorough

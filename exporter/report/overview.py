@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from exporter.gate import Finding
 from exporter.manifest import Manifest
 from exporter.record import Route, RunRecord, Status
-from exporter.report.cells import Cell, cells_of, fold_cells, why_of, works_from
+from exporter.report.cells import Cell, cells_by_model, fold_cells, why_of, works_from
+from exporter.report.consumer import Support, support_of
 from exporter.report.fold import Fold, fold_findings, fold_opsets
 from exporter.report.symbols import LEGEND, Mark
 
@@ -87,6 +88,8 @@ class Overview:
     """By mark, in the order of the legend; marks without a cell are left out."""
     legend: tuple[Mark, ...]
     tables: tuple[Table, ...]
+    support: tuple[Support, ...]
+    """Where the files run."""
     red: Section
     not_run: Section
     foreseen: Section
@@ -101,7 +104,7 @@ def overview(
     manifest: Manifest, run: RunRecord, findings: Sequence[Finding] | None = None
 ) -> Overview:
     """Lays out the page."""
-    by_model = {spec.id: cells_of(spec, run) for spec in manifest.models}
+    by_model = cells_by_model(manifest, run)
     cells = [cell for of_model in by_model.values() for cell in of_model]
     counted = Counter(cell.mark for cell in cells)
     return Overview(
@@ -111,6 +114,11 @@ def overview(
         counts=tuple(Count(mark=mark, cells=counted[mark]) for mark in LEGEND if counted[mark]),
         legend=LEGEND,
         tables=_tables(by_model),
+        support=tuple(
+            row
+            for spec in manifest.models
+            for row in support_of(spec, by_model[spec.id], manifest, run.tools)
+        ),
         red=_section(_with_status(cells, *(status for status in Status if status.is_red))),
         not_run=_section(cell for cell in cells if cell.record is None),
         foreseen=_section(_with_status(cells, Status.XFAIL)),

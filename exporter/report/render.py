@@ -15,7 +15,8 @@ from exporter.audit.protocol import Audit
 from exporter.gate import Finding
 from exporter.manifest import Manifest
 from exporter.record import RunRecord
-from exporter.report.cells import cells_of
+from exporter.report.cells import cells_by_model
+from exporter.report.consumer import support_of
 from exporter.report.fold import fold_findings
 from exporter.report.model_page import model_page
 from exporter.report.overview import overview
@@ -52,9 +53,12 @@ def render_reports(
 
     page = overview(manifest, run, findings)
     files = {OVERVIEW: MARK + "\n" + render("compatibility.md", templates, page=page)}
+    by_model = cells_by_model(manifest, run)
     for spec in manifest.models:
-        cells = cells_of(spec, run)
-        view = model_page(spec, cells, manifest.project.build, (audits or {}).get(spec.id, ()))
+        cells = by_model[spec.id]
+        support = support_of(spec, cells, manifest, run.tools)
+        audited = (audits or {}).get(spec.id, ())
+        view = model_page(spec, cells, manifest.project.build, audited, support)
         files[f"{PAGES}/{spec.id}.md"] = MARK + "\n" + render("model.md", templates, page=view)
     return files
 

@@ -1,17 +1,18 @@
 from __future__ import annotations
 
 from exporter.record import CheckResult, Status
-from exporter.report.cells import cells_of
+from exporter.report.cells import cells_by_model
 from exporter.report.model_page import ModelPage, model_page
 from exporter.report.symbols import MARKS, NOT_RUN
-from tests.unit.factory import make_artifact, make_record, make_run, make_spec
+from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 
 OPSETS = (9, 10, 11, 18)
 
 
 def page_of(*records: object, **fields: object) -> ModelPage:
     spec = make_spec("dcgan", **{"opsets": OPSETS, **fields})
-    return model_page(spec, cells_of(spec, make_run(*records)), "build")
+    cells = cells_by_model(make_manifest(spec), make_run(*records))["dcgan"]
+    return model_page(spec, cells, "build")
 
 
 def checks(**statuses: str) -> tuple[CheckResult, ...]:

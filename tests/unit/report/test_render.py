@@ -188,11 +188,12 @@ def test_the_overview_reads_as_a_table() -> None:
         NOT_RUN.symbol,
         "",
     ]
-    assert page.links.count("models/alexnet.md") == 1
+    assert page.links.count("models/alexnet.md") == 2
     assert page.headings == [
         "Compatibility",
         "On cpu",
         "On cuda",
+        "Where the files run",
         "Legend",
         "What is red, and why",
         "Not run",
@@ -231,6 +232,7 @@ def test_all_green_has_no_section_about_trouble() -> None:
     assert Page.of(files["COMPATIBILITY.md"]).headings == [
         "Compatibility",
         "On cpu",
+        "Where the files run",
         "Legend",
         "Exporters",
         "Tools",
@@ -262,6 +264,7 @@ def test_the_page_of_a_model_tells_it_all() -> None:
     assert page.headings == [
         "dcgan",
         "Cells",
+        "Where it runs",
         "Contract",
         "Checks on cpu",
         "What does not pass",

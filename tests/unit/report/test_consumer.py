@@ -1,0 +1,109 @@
+"""What a consumer is promised is what was proved, and no more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from exporter.manifest import Axis, Device, Manifest, Project
+from exporter.record import CheckResult, Record, Status
+from exporter.report import render_reports
+from exporter.report.cells import cells_by_model
+from exporter.report.consumer import Support, support_of
+from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
+from tests.unit.report.rendered import Page
+
+TOOLS = {"onnxruntime": "1.31.1", "openvino": "missing", "onnx": "1.23.2"}
+
+
+def proved(opset: int, sizes: str = "batch 2 to 7", status: str = "pass", **fields: Any) -> Record:
+    """A record whose axes were tried at `sizes`."""
+    check = CheckResult(check="axes", status=Status.PASS, metrics={"proved": sizes})
+    artifact = fields.pop("artifact", {"ir_version": 8})
+    return make_record(
+        f"net/{opset}/{fields.pop('device', 'cpu')}",
+        status,
+        checks=(check,) if sizes else (),
+        artifact=make_artifact("net", opset, **artifact),
+    )
+
+
+def rows(*records: Record, tools: dict[str, str] = TOOLS, **fields: Any) -> tuple[Support, ...]:
+    spec = make_spec("net", **{"opsets": (12, 17, 18), **fields})
+    names = ("cpu", "cuda", "reference", "other")
+    runtimes = ("onnxruntime", "onnxruntime", "reference", "backend")
+    devices = tuple(
+        Device(name=name, runtime=runtime, module="own.backend")
+        for name, runtime in zip(names, runtimes, strict=True)
+    )
+    manifest = Manifest(project=Project(root="/project", devices=devices), models=(spec,))
+    cells = cells_by_model(manifest, make_run(*records))["net"]
+    return support_of(spec, cells, manifest, tools)
+
+
+def test_opsets_releases_and_sizes_in_a_row() -> None:
+    (row,) = rows(
+        proved(12, artifact={"ir_version": 7}), proved(17), proved(18, artifact={"ir_version": 10})
+    )
+    assert row == Support(
+        model="net",
+        devices=("cpu",),
+        opsets="12,17-18",
+        loads="1.3 and later (opset 12); 1.18 and later",
+        proved_with="ONNX Runtime 1.31.1",
+        axes=("batch 1 and up, proved 2 to 7",),
+    )
+
+
+@pytest.mark.parametrize("status", [status for status in Status if status is not Status.PASS])
+def test_only_what_passes_is_promised(status: Status) -> None:
+    (row,) = rows(proved(17), proved(18, status=status))
+    assert (row.opsets, row.loads) == ("17", "1.12 and later")
+    (none,) = rows(proved(18, status=status))
+    assert (none.opsets, none.loads, none.proved_with, none.axes) == ("", "", "", ())
+
+
+def test_sizes_are_those_that_every_file_was_tried_at() -> None:
+    axes = (Axis(name="a", example=3, max=64), Axis(name="ba", example=5, multiple_of=5))
+    both = (proved(17, "a 1 to 64, ba 5 to 35"), proved(18, "a 2 to 60, ba 5 to 70"))
+    (row,) = rows(*both, axes=axes)
+    assert row.axes == (
+        "a 1 to 64, proved 2 to 60",
+        "ba 1 and up, multiples of 5, proved 5 to 35",
+    )
+    (row,) = rows(both[0], proved(18, ""), axes=axes[:1])
+    assert row.axes == ("a 1 to 64, proved at 3 alone",)
+
+
+def test_axes_of_outputs_alone_are_no_choice_of_the_caller() -> None:
+    (row,) = rows(proved(17), axes=(Axis(name="found", example=None),))
+    assert row.axes == ("fixed sizes",)
+
+
+def test_devices_that_are_alike_share_a_row_and_others_have_their_own() -> None:
+    devices = ("cpu", "cuda", "reference", "other")
+    records = [proved(17, device=device) for device in devices]
+    found = rows(*records, devices=devices, opsets=(17,))
+    assert [(row.devices, row.proved_with) for row in found] == [
+        (("cpu", "cuda"), "ONNX Runtime 1.31.1"),
+        (("reference",), "onnx.reference 1.23.2"),
+        (("other",), "own.backend"),
+    ]
+    assert rows(proved(17), tools={})[0].proved_with == ""  # a version is no guess
+
+
+def test_a_file_that_no_known_release_loads_says_so() -> None:
+    (row,) = rows(proved(17), proved(18, artifact={"ir_version": 99, "opset_imports": {"": 27}}))
+    assert row.loads == "1.12 and later (opset 17); no release that is known (opset 18)"
+    (row,) = rows(proved(17, artifact={"ir_version": 8, "opset_imports": {"": 17, "own": 1}}))
+    assert row.loads == "1.12 and later, with kernels of own"
+
+
+def test_both_pages_show_it() -> None:
+    manifest = make_manifest(make_spec("net", opsets=(17, 18)))
+    run = make_run(proved(17), proved(18, status="fail"), tools=TOOLS)
+    files = render_reports(manifest, run)
+    said = ["cpu", "17", "1.12 and later", "batch 1 and up, proved 2 to 7", "ONNX Runtime 1.31.1"]
+    assert ["net", *said] in Page.of(files["COMPATIBILITY.md"]).rows
+    assert said in Page.of(files["models/net.md"]).rows
