@@ -13,8 +13,9 @@ from exporter.gate import Finding
 from exporter.manifest import Manifest
 from exporter.record import Route, RunRecord, Status
 from exporter.report.cells import Cell, cells_by_model, fold_cells, why_of, works_from
+from exporter.report.clusters import Cluster, FindingCluster, cluster_cells, cluster_findings
 from exporter.report.consumer import Support, support_of
-from exporter.report.fold import Fold, fold_findings, fold_opsets
+from exporter.report.fold import fold_opsets
 from exporter.report.symbols import LEGEND, Mark
 
 #: So many models are named in a row before only their number is.
@@ -67,6 +68,14 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Red:
+    """What is red, alike failures of many models once."""
+
+    cells: int
+    clusters: tuple[Cluster, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RouteRow:
     """An exporter, and the opsets that it made."""
 
@@ -90,14 +99,14 @@ class Overview:
     tables: tuple[Table, ...]
     support: tuple[Support, ...]
     """Where the files run."""
-    red: Section
+    red: Red
     not_run: Section
     foreseen: Section
     unproved: Section
     """Skipped and unavailable."""
     routes: tuple[RouteRow, ...]
     tools: tuple[tuple[str, str], ...]
-    findings: tuple[Fold[Finding], ...]
+    findings: tuple[FindingCluster, ...]
 
 
 def overview(
@@ -106,6 +115,7 @@ def overview(
     """Lays out the page."""
     by_model = cells_by_model(manifest, run)
     cells = [cell for of_model in by_model.values() for cell in of_model]
+    red = tuple(_with_status(cells, *(status for status in Status if status.is_red)))
     counted = Counter(cell.mark for cell in cells)
     return Overview(
         cells=len(cells),
@@ -119,13 +129,13 @@ def overview(
             for spec in manifest.models
             for row in support_of(spec, by_model[spec.id], manifest, run.tools)
         ),
-        red=_section(_with_status(cells, *(status for status in Status if status.is_red))),
+        red=Red(cells=len(red), clusters=cluster_cells(red, manifest)),
         not_run=_section(cell for cell in cells if cell.record is None),
         foreseen=_section(_with_status(cells, Status.XFAIL)),
         unproved=_section(_with_status(cells, Status.SKIP, Status.UNAVAILABLE)),
         routes=_routes(cells),
         tools=tuple(sorted(run.tools.items())),
-        findings=fold_findings(findings or ()),
+        findings=cluster_findings(findings or ()),
     )
 
 

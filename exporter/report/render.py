@@ -16,8 +16,8 @@ from exporter.gate import Finding
 from exporter.manifest import Manifest
 from exporter.record import RunRecord
 from exporter.report.cells import cells_by_model
+from exporter.report.clusters import cluster_findings
 from exporter.report.consumer import support_of
-from exporter.report.fold import fold_findings
 from exporter.report.model_page import model_page
 from exporter.report.overview import overview
 
@@ -77,6 +77,6 @@ def render_gate(findings: Sequence[Finding], templates: Path | None = None) -> s
         "gate.md",
         templates,
         findings=len(findings),
-        losses=fold_findings(losses),
-        news=fold_findings(news),
+        losses=cluster_findings(losses),
+        news=cluster_findings(news),
     )

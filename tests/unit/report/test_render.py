@@ -178,9 +178,9 @@ def test_the_overview_reads_as_a_table() -> None:
     text = render_reports(MANIFEST, make_run(*RECORDS))["COMPATIBILITY.md"]
     page = Page.of(text)
     symbol = {status: mark.symbol for status, mark in MARKS.items()}
-    assert page.rows[0] == ["model", "9", "10", "18", "19", "all pass from"]
-    assert page.rows[1] == ["alexnet", *[symbol[Status.PASS]] * 4, "9"]
-    assert page.rows[2] == [
+    rows = page.rows[page.rows.index(["model", "9", "10", "18", "19", "all pass from"]) :]
+    assert rows[1] == ["alexnet", *[symbol[Status.PASS]] * 4, "9"]
+    assert rows[2] == [
         "dcgan",
         symbol[Status.ERROR],
         symbol[Status.XFAIL],
@@ -191,11 +191,11 @@ def test_the_overview_reads_as_a_table() -> None:
     assert page.links.count("models/alexnet.md") == 2
     assert page.headings == [
         "Compatibility",
+        "What is red, and why",
         "On cpu",
         "On cuda",
         "Where the files run",
         "Legend",
-        "What is red, and why",
         "Not run",
         "Expected to fail",
         "Skipped or unavailable",
@@ -203,7 +203,8 @@ def test_the_overview_reads_as_a_table() -> None:
         "Tools",
     ]
     assert "5 of 12 cells are green:" in text
-    assert [symbol[Status.ERROR], "dcgan/9/cpu", "error at convert", "no Foo"] in page.rows
+    red = [symbol[Status.ERROR], "1", "1", "error at convert", "", "no Foo", "dcgan/9/cpu"]
+    assert red in page.rows
     assert [symbol[Status.XFAIL], "dcgan/10/cpu", "xfail at convert", "too old"] in page.rows
     assert [symbol[Status.SKIP], "dcgan/9/cuda", "skip", "too slow"] in page.rows
     assert ["torch", "2.13.0"] in page.rows
@@ -293,11 +294,12 @@ def test_the_gate_in_words() -> None:
     page = Page.of(render_gate(FINDINGS))
     assert page.headings == ["Gate", "What got worse", "What got better"]
     assert [
-        "dcgan/9/cpu",
+        "1",
         "new cell, red",
         "not in the baseline",
         "error at convert",
         "no Foo",
+        "dcgan/9/cpu",
     ] in (page.rows)
 
 
