@@ -1,24 +1,20 @@
-"""Each row of `docs/torch-onnx.md`, exported and proved as a project of its own."""
+"""How rows of `docs/torch-onnx.md` are proved, and that each of them is."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 
-import pytest
-
-from tests.features.feature import Feature
 from tests.features.holding import differences
 from tests.features.names import DYNAMIC_AXES
+from tests.features.rows import QUARTERS, quarter
 from tests.features.table import FEATURES
 
 
-@pytest.mark.parametrize("feature", [pytest.param(row, id=row.name) for row in FEATURES])
-def test_what_comes_of_a_row(feature: Feature, tmp_path: Path) -> None:
-    if feature.package and find_spec(feature.package) is None:
-        pytest.skip(f"{feature.package} is not installed")
-    assert differences(feature, tmp_path / "project") == []
+def test_the_quarters_are_the_whole() -> None:
+    rows = [param.id for number in range(QUARTERS) for param in quarter(number)]
+    assert sorted(rows) == sorted(row.name for row in FEATURES)
+    assert len(list(Path(__file__).parent.glob("test_quarter_*.py"))) == QUARTERS
 
 
 def test_a_row_may_run_by_the_command(tmp_path: Path) -> None:

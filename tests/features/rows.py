@@ -1,0 +1,30 @@
+"""The rows of `docs/torch-onnx.md` in quarters, since test files run side by side.
+
+In: the number of a quarter. Out: its rows as parameters of a test, and what such a test does.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.features.feature import Feature
+from tests.features.holding import differences
+from tests.features.table import FEATURES
+
+QUARTERS = 4
+
+
+def quarter(number: int) -> list[Any]:
+    """Every fourth row, from this one on: slow sections are spread over all quarters."""
+    return [pytest.param(row, id=row.name) for row in FEATURES[number::QUARTERS]]
+
+
+def hold(feature: Feature, folder: Path) -> None:
+    """Exports and proves the row as a project of its own."""
+    if feature.package and find_spec(feature.package) is None:
+        pytest.skip(f"{feature.package} is not installed")
+    assert differences(feature, folder / "project") == []
