@@ -13,7 +13,7 @@ from exporter.errors import ExitCode
 from exporter.fingerprint import exporter_state
 from exporter.manifest import Manifest, load_project
 from exporter.record import RunRecord
-from exporter.report import render_reports, write_reports
+from exporter.report import render_outputs, render_reports, write_reports
 from exporter.report.audits import AUDITS, read_audits
 from exporter.report.standing import key_of, note_standing, packaged_templates, stands
 
@@ -30,9 +30,9 @@ def command(root: Path) -> int:
 
 
 def publish(manifest: Manifest, run: RunRecord) -> None:
-    """Writes every page of the report, with the project's own templates where it has them.
+    """Writes every file of the report, with the project's own templates where it has them.
 
-    Nothing is written where the pages that stand were made from the very same.
+    Nothing is written where those that stand were made from the very same.
     """
     project = manifest.project
     root = Path(project.root)
@@ -45,5 +45,6 @@ def publish(manifest: Manifest, run: RunRecord) -> None:
     if stands(note, key, reports):
         return
     pages = render_reports(manifest, run, templates=templates, audits=read_audits(reports))
-    write_reports(reports, pages)
-    note_standing(note, key, reports, pages)
+    files = pages | render_outputs(manifest, run)
+    write_reports(reports, files)
+    note_standing(note, key, reports, files)

@@ -11,6 +11,7 @@ import inspect
 import json
 from collections.abc import Iterator
 from itertools import pairwise
+from types import ModuleType
 from typing import Any
 
 from exporter.manifest import call_tables, entry, override_table, settings, tables
@@ -28,7 +29,7 @@ def schema() -> dict[str, Any]:
 def table_schema(table: type[Table]) -> dict[str, Any]:
     """The schema of one kind of table and of those in it."""
     found: dict[str, Any] = _cleaned(table.model_json_schema())
-    texts = _docstrings()
+    texts = field_texts(tables, call_tables, override_table, entry, settings)
     for name, node in {**found.get("$defs", {}), table.__name__: found}.items():
         properties = node.get("properties", {})
         for key, each in properties.items():
@@ -41,10 +42,14 @@ def schema_text() -> str:
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-def _docstrings() -> dict[str, dict[str, str]]:
-    """The text under each field, by class; pydantic would read them at each start of the tool."""
+def field_texts(*modules: ModuleType) -> dict[str, dict[str, str]]:
+    """The text under each field, by class; pydantic would read them at each start of the tool.
+
+    Args:
+        modules: With those that hold a class before those that inherit from it.
+    """
     found: dict[str, dict[str, str]] = {}
-    for module in (tables, call_tables, override_table, entry, settings):
+    for module in modules:
         for node in ast.parse(inspect.getsource(module)).body:
             if isinstance(node, ast.ClassDef):
                 bases = (base.id for base in node.bases if isinstance(base, ast.Name))

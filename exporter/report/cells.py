@@ -31,6 +31,11 @@ class Cell:
         return mark_of(self.record)
 
     @property
+    def is_pass(self) -> bool:
+        """Whether every promise was proved; a failure that was foreseen is no pass."""
+        return self.record is not None and self.record.status is Status.PASS
+
+    @property
     def outcome(self) -> str:
         """`pass`, `error at convert`, `fail at parity (axes)`, `not run`."""
         return str(outcome_of(self.record)) if self.record else self.mark.word

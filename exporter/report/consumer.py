@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from exporter import support
 from exporter.manifest import Axis, Manifest, ModelSpec
-from exporter.record import Record, Status
+from exporter.record import Record
 from exporter.report.cells import Cell
 from exporter.report.contract import axis_sizes
 from exporter.report.fold import fold_opsets
@@ -59,7 +59,7 @@ def support_of(
         passing = [
             cell.record
             for cell in cells
-            if cell.id.device == device and cell.record and cell.record.status is Status.PASS
+            if cell.id.device == device and cell.record and cell.is_pass
         ]
         row = _support(spec, passing, _proved_with(manifest, device, tools))
         rows.setdefault(row, []).append(device)

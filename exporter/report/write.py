@@ -1,6 +1,6 @@
-"""Pages onto the disk.
+"""The files of a report onto the disk.
 
-In: the reports folder and the text of every page. Out: these files, each whole; pages of models
+In: the reports folder and the text of every file. Out: these files, each whole; those of models
 that no longer exist are removed, and nothing that was not written here.
 """
 
@@ -12,43 +12,57 @@ from pathlib import Path
 
 from exporter.errors import ExitCode, ExporterError
 from exporter.files import write_text
+from exporter.report.outputs import CSV, JUNIT
 from exporter.report.render import MARK, OVERVIEW, PAGES
 
-_PAGE = re.compile(rf"{PAGES}/[a-z0-9][a-z0-9_.-]*\.md")
+#: Files of which there is one.
+_ALONE = frozenset({OVERVIEW, JUNIT, CSV})
+#: Files of which each model has one: the folder, the suffix, and how ours begin.
+_FOR_MODELS = ((PAGES, ".md", MARK),)
+_MODEL = r"[a-z0-9][a-z0-9_.-]*"
 
 
 def write_reports(folder: Path, files: Mapping[str, str]) -> None:
-    """Writes every page and removes those of models that are gone.
+    """Writes every file and removes those of models that are gone.
 
     Args:
         folder: The reports folder; made where it is missing.
-        files: All of them, as `render_reports` gives them: a page that is not among them goes.
+        files: All of them, as `render_reports` and `render_outputs` give them: a model's file that
+            is not among them goes.
 
     Raises:
-        ExporterError: ENVIRONMENT, where a file cannot be written or removed, or the pages' folder
-            is a link.
-        ValueError: where a name is no page's.
+        ExporterError: ENVIRONMENT, where a file cannot be written or removed, or a folder of the
+            models' files is a link.
+        ValueError: where a name is none of a report's.
     """
-    strange = [name for name in files if name != OVERVIEW and not _PAGE.fullmatch(name)]
+    strange = [name for name in files if not _is_known(name)]
     if strange:
-        raise ValueError(f"no names of pages: {strange}")
-    pages = folder / PAGES
-    if pages.is_symlink():
-        message = f"{pages}: is a link; pages are not written through one"
-        raise ExporterError(ExitCode.ENVIRONMENT, message)
+        raise ValueError(f"no names of a report's files: {strange}")
+    for inner in dict.fromkeys(inner for inner, _, _ in _FOR_MODELS):
+        if (folder / inner).is_symlink():
+            message = f"{folder / inner}: is a link; reports are not written through one"
+            raise ExporterError(ExitCode.ENVIRONMENT, message)
     for name, text in sorted(files.items()):
         write_text(folder / name, text)
-    for path in sorted(pages.glob("*.md")):
-        if f"{PAGES}/{path.name}" not in files and _is_ours(path):
-            _remove(path)
+    for inner, suffix, mark in _FOR_MODELS:
+        for path in sorted((folder / inner).glob(f"*{suffix}")):
+            if f"{inner}/{path.name}" not in files and _is_ours(path, mark):
+                _remove(path)
 
 
-def _is_ours(path: Path) -> bool:
+def _is_known(name: str) -> bool:
+    return name in _ALONE or any(
+        re.fullmatch(rf"{inner}/{_MODEL}{re.escape(suffix)}", name)
+        for inner, suffix, _ in _FOR_MODELS
+    )
+
+
+def _is_ours(path: Path, mark: str) -> bool:
     if path.is_symlink() or not path.is_file():
         return False
     try:
         with path.open("rb") as file:
-            return file.read(len(MARK.encode())) == MARK.encode()
+            return file.read(len(mark.encode())) == mark.encode()
     except OSError:
         return False
 

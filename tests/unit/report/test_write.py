@@ -45,7 +45,7 @@ def test_removes_pages_of_models_that_are_gone_and_nothing_else(tmp_path: Path) 
     "name", ["../x.md", "/x.md", "models/../x.md", "models/a/b.md", "models/.x.md", "x.md", ""]
 )
 def test_a_name_outside_the_folder_is_our_own_fault(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no names of pages"):
+    with pytest.raises(ValueError, match="no names of a report"):
         write_reports(tmp_path / "reports", {**FILES, name: "x"})
     assert not list(tmp_path.iterdir())
 

@@ -1,0 +1,83 @@
+"""The cells as test cases, for the pages of a CI system: `reports/junit.xml`.
+
+In: every model's contract and `Cell`s. Out: JUnit's XML: a suite for each model, a case for each
+cell. A check that says no is a failure, a stage that raised an error. What was not run, what is
+unavailable and what fails as foreseen is skipped there, with the reason: JUnit knows no fourth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+from xml.etree.ElementTree import Element
+
+from exporter.manifest import Manifest, ModelSpec
+from exporter.record import Status
+from exporter.report import elements, figures
+from exporter.report.cells import Cell
+from exporter.report.reasons import in_short
+
+Kind = Literal["", "failure", "error", "skipped"]
+
+_KINDS: dict[Status, Kind] = {
+    Status.PASS: "",
+    Status.FAIL: "failure",
+    Status.INCONCLUSIVE: "failure",
+    Status.XPASS: "failure",
+    Status.ERROR: "error",
+    Status.CRASH: "error",
+    Status.TIMEOUT: "error",
+    Status.KILLED: "error",
+    Status.XFAIL: "skipped",
+    Status.SKIP: "skipped",
+    Status.UNAVAILABLE: "skipped",
+}
+
+
+def junit(manifest: Manifest, by_model: Mapping[str, Sequence[Cell]]) -> str:
+    """The whole document."""
+    every = [cell for cells in by_model.values() for cell in cells]
+    tree = elements.root("testsuites", {"name": "exporter", **_counts(every)})
+    for spec in manifest.models:
+        cells = by_model[spec.id]
+        suite = elements.add(tree, "testsuite", {"name": spec.id, **_counts(cells)})
+        for cell in cells:
+            _case(suite, spec, cell)
+    return elements.to_text(tree)
+
+
+def _kind(cell: Cell) -> Kind:
+    return _KINDS[cell.record.status] if cell.record else "skipped"
+
+
+def _counts(cells: Sequence[Cell]) -> dict[str, str]:
+    kinds = [_kind(cell) for cell in cells]
+    return {
+        "tests": str(len(kinds)),
+        "failures": str(kinds.count("failure")),
+        "errors": str(kinds.count("error")),
+        "skipped": str(kinds.count("skipped")),
+    }
+
+
+def _case(suite: Element, spec: ModelSpec, cell: Cell) -> None:
+    about = {"classname": spec.id, "name": str(cell.id), "file": spec.manifest}
+    case = elements.add(suite, "testcase", about)
+    if kind := _kind(cell):
+        message = cell.foreseen or cell.why
+        said = {"type": cell.outcome, "message": message}
+        elements.add(case, kind, said, _text(cell))
+
+
+def _text(cell: Cell) -> str:
+    """What a person needs who sees the case alone."""
+    record = cell.record
+    if record is None or record.status in (Status.SKIP, Status.UNAVAILABLE):
+        return ""
+    refused = (
+        f"{result.check}: {result.status}: {figures.message(result.message)}"
+        for result in record.checks
+        if result.status is not Status.PASS
+    )
+    parts = (cell.why, *refused, figures.message(in_short(record)), figures.detail(record.detail))
+    return "\n".join(dict.fromkeys(part for part in parts if part))
