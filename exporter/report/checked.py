@@ -65,11 +65,12 @@ def _results(cell: Cell) -> Iterable[CheckResult]:
 
 
 def _row(cell: Cell, checks: Sequence[str]) -> tuple[Said | None, ...]:
-    said = {result.check: _said(result) for result in _results(cell)}
+    said = {result.check: said_by(result) for result in _results(cell)}
     return tuple(said.get(check) for check in checks)
 
 
-def _said(result: CheckResult) -> Said:
+def said_by(result: CheckResult) -> Said:
+    """The mark of a check, and those of its figures that another machine would show too."""
     said = (_figure(name, value) for name, value in result.metrics.items())
     return Said(mark=MARKS[result.status], figures=tuple(figure for figure in said if figure))
 

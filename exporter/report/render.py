@@ -18,10 +18,12 @@ from exporter.record import RunRecord
 from exporter.report.cells import cells_by_model
 from exporter.report.clusters import cluster_findings
 from exporter.report.consumer import support_of
+from exporter.report.index_data import index_data
 from exporter.report.model_page import model_page
 from exporter.report.overview import overview
 
 OVERVIEW = "COMPATIBILITY.md"
+INDEX = "index.html"
 #: The folder of the models' pages. Only files that begin with `MARK` are ours there.
 PAGES = "models"
 MARK = "<!-- Written by `nox -s report` from the results: what you change here will be lost. -->\n"
@@ -44,16 +46,21 @@ def render_reports(
         audits: The last audits of each model's cells, by model.
 
     Returns:
-        Text by file name relative to the reports folder: `COMPATIBILITY.md`, `models/<id>.md`.
+        Text by file name relative to the reports folder: `COMPATIBILITY.md`, `index.html`,
+        `models/<id>.md`.
 
     Raises:
         ExporterError: MANIFEST, where a template is wrong.
     """
+    from exporter.report.index_html import index_html
     from exporter.report.templates import render
 
     page = overview(manifest, run, findings)
-    files = {OVERVIEW: MARK + "\n" + render("compatibility.md", templates, page=page)}
     by_model = cells_by_model(manifest, run)
+    files = {
+        OVERVIEW: MARK + "\n" + render("compatibility.md", templates, page=page),
+        INDEX: index_html(index_data(manifest, run, by_model), templates),
+    }
     for spec in manifest.models:
         cells = by_model[spec.id]
         support = support_of(spec, cells, manifest, run.tools)

@@ -27,8 +27,35 @@ def render(name: str, folder: Path | None, **values: object) -> str:
     Raises:
         ExporterError: MANIFEST, where a template is wrong, with its file and line.
     """
+    return _rendered(_environment(folder), name, values)
+
+
+def render_html(name: str, folder: Path | None, **values: object) -> str:
+    """The same for HTML: every value is escaped that is no `Markup`."""
+    return _rendered(_environment(folder).overlay(finalize=_as_it_is), name, values)
+
+
+def plain_text(name: str, folder: Path | None) -> str:
+    """A file of the templates' folders that is none itself, as it stands.
+
+    Raises:
+        ExporterError: MANIFEST, where it is no text.
+    """
+    environment = _environment(folder)
     try:
-        return _environment(folder).get_template(name + _SUFFIX).render(values)
+        return jinja2.FileSystemLoader(_folders(folder)).get_source(environment, name)[0]
+    except (jinja2.TemplateNotFound, UnicodeDecodeError) as error:
+        problem = Problem(message="no text can be read here", location=Location(file=name))
+        raise ExporterError(ExitCode.MANIFEST, [problem]) from error
+
+
+def _as_it_is(value: object) -> object:
+    return value
+
+
+def _rendered(environment: jinja2.Environment, name: str, values: dict[str, object]) -> str:
+    try:
+        return environment.get_template(name + _SUFFIX).render(values)
     except (jinja2.TemplateError, TypeError, ValueError) as error:
         place = _place(error, name + _SUFFIX)
         if place is None:
@@ -40,9 +67,8 @@ def render(name: str, folder: Path | None, **values: object) -> str:
 
 @lru_cache(maxsize=4)
 def _environment(folder: Path | None) -> jinja2.Environment:
-    folders = [path for path in (folder, packaged_templates()) if path is not None]
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folders),
+        loader=jinja2.FileSystemLoader(_folders(folder)),
         undefined=jinja2.StrictUndefined,
         autoescape=True,
         finalize=markdown.inline,
@@ -57,6 +83,10 @@ def _environment(folder: Path | None) -> jinja2.Environment:
         target=markdown.target,
     )
     return environment
+
+
+def _folders(folder: Path | None) -> list[Path]:
+    return [path for path in (folder, packaged_templates()) if path is not None]
 
 
 def _place(error: Exception, name: str) -> Location | None:

@@ -86,7 +86,7 @@ def _trouble(same: Fold[Cell], build: str) -> Trouble:
         foreseen=cell.foreseen,
         reasons=reasons_of(record) if record else Reasons(),
         refusals=_refusals(record) if record else (),
-        detail=_tail(figures.detail(record.detail)) if record else "",
+        detail=tail(figures.detail(record.detail)) if record else "",
         log=f"{build}/{record.log}" if record and record.log else "",
         rerun=rerun(str(cell.id)),
     )
@@ -107,5 +107,6 @@ def _refusals(record: Record) -> tuple[Refusal, ...]:
     )
 
 
-def _tail(text: str) -> str:
+def tail(text: str) -> str:
+    """The last lines of a detail."""
     return "\n".join(text.rstrip().splitlines()[-_DETAIL_LINES:])

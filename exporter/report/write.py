@@ -13,10 +13,10 @@ from pathlib import Path
 from exporter.errors import ExitCode, ExporterError
 from exporter.files import write_text
 from exporter.report.outputs import CSV, JUNIT
-from exporter.report.render import MARK, OVERVIEW, PAGES
+from exporter.report.render import INDEX, MARK, OVERVIEW, PAGES
 
 #: Files of which there is one.
-_ALONE = frozenset({OVERVIEW, JUNIT, CSV})
+_ALONE = frozenset({OVERVIEW, INDEX, JUNIT, CSV})
 #: Files of which each model has one: the folder, the suffix, and how ours begin.
 _FOR_MODELS = ((PAGES, ".md", MARK),)
 _MODEL = r"[a-z0-9][a-z0-9_.-]*"

@@ -60,7 +60,7 @@ def test_a_selection_exports_one_cell_and_leaves_the_other_as_it_was(accepted: P
 
 def test_the_same_records_give_the_same_reports(accepted: Path) -> None:
     def pages() -> dict[str, bytes]:
-        return {str(p): p.read_bytes() for p in (accepted / "reports").rglob("*.md")}
+        return {str(p): p.read_bytes() for p in (accepted / "reports").rglob("*.*")}
 
     assert exporter(accepted, "export").returncode == 0
     first = pages()

@@ -8,7 +8,11 @@ from exporter.errors import ExitCode, ExporterError
 from exporter.report import write_reports
 from exporter.report.render import MARK
 
-FILES = {"COMPATIBILITY.md": MARK + "table\n", "models/alexnet.md": MARK + "page\n"}
+FILES = {
+    "COMPATIBILITY.md": MARK + "table\n",
+    "index.html": "page\n",
+    "models/alexnet.md": MARK + "page\n",
+}
 
 
 def test_writes_every_page(tmp_path: Path) -> None:
@@ -16,7 +20,7 @@ def test_writes_every_page(tmp_path: Path) -> None:
     for name, text in FILES.items():
         assert (tmp_path / "reports" / name).read_text() == text
     write_reports(tmp_path / "reports", FILES)
-    assert len(list((tmp_path / "reports").rglob("*"))) == 3
+    assert len(list((tmp_path / "reports").rglob("*"))) == 4
 
 
 def test_removes_pages_of_models_that_are_gone_and_nothing_else(tmp_path: Path) -> None:
@@ -42,7 +46,8 @@ def test_removes_pages_of_models_that_are_gone_and_nothing_else(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "name", ["../x.md", "/x.md", "models/../x.md", "models/a/b.md", "models/.x.md", "x.md", ""]
+    "name",
+    ["../x.md", "/x.md", "models/../x.md", "models/a/b.md", "models/.x.md", "x.md", "x.html", ""],
 )
 def test_a_name_outside_the_folder_is_our_own_fault(name: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no names of a report"):

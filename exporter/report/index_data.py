@@ -1,0 +1,205 @@
+"""What `index.html` shows: every promised cell with all that is known of it, as plain values.
+
+In: a `Manifest`, a `RunRecord` and the cells of each model. Out: `IndexData`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Generic, TypeVar
+
+from exporter.manifest import Manifest, ModelSpec
+from exporter.record import Artifact, CheckResult, Record, RunRecord, Status
+from exporter.report import figures
+from exporter.report.cells import Cell, works_from
+from exporter.report.checked import said_by
+from exporter.report.index_values import (
+    CellData,
+    CheckData,
+    FileData,
+    IndexData,
+    IndexHead,
+    MarkData,
+    MissingData,
+    Outcome,
+    RowData,
+)
+from exporter.report.markdown import target
+from exporter.report.reasons import reasons_of
+from exporter.report.symbols import MARKS, NOT_RUN
+from exporter.report.troubles import rerun, tail
+from exporter.untrusted import one_line
+
+T = TypeVar("T", bound=Hashable)
+
+#: Steps that errors of float arithmetic seldom cross from one machine to another.
+_STEPS = (0.01, 0.1, 0.5, 1.0)
+
+
+def index_data(
+    manifest: Manifest, run: RunRecord, by_model: Mapping[str, Sequence[Cell]]
+) -> IndexData:
+    """Lays out the page.
+
+    Args:
+        manifest: What is promised.
+        run: Where the versions of the tools come from.
+        by_model: Every model's cells.
+    """
+    cells = [cell for of_model in by_model.values() for cell in of_model]
+    rows = tuple(
+        _row(spec, device, by_model[spec.id], manifest.project.build)
+        for spec in manifest.models
+        for device in dict.fromkeys(spec.devices)
+    )
+    green = sum(cell.record is not None and cell.record.status.is_green for cell in cells)
+    head = IndexHead(
+        summary=f"{green} of {len(cells)} cells of {len(by_model)} models are green",
+        marks=_marks(cells),
+        devices=tuple(dict.fromkeys(row.device for row in rows)),
+        tools=tuple((one_line(name), one_line(said)) for name, said in sorted(run.tools.items())),
+    )
+    return IndexData(head=head, rows=rows)
+
+
+class _Once(Generic[T]):
+    """Equal items, kept once."""
+
+    def __init__(self) -> None:
+        self.places: dict[T, int] = {}
+
+    def place(self, item: T) -> int:
+        return self.places.setdefault(item, len(self.places))
+
+
+def _marks(cells: Iterable[Cell]) -> tuple[MarkData, ...]:
+    words = [cell.mark.word for cell in cells]
+    kinds = [*((_family(status), mark) for status, mark in MARKS.items()), ("open", NOT_RUN)]
+    return tuple(
+        MarkData(
+            word=mark.word,
+            symbol=mark.symbol,
+            meaning=mark.meaning,
+            family=family,
+            cells=words.count(mark.word),
+        )
+        for family, mark in kinds
+    )
+
+
+def _family(status: Status) -> str:
+    if status is Status.XFAIL:
+        return "foreseen"
+    return "good" if status.is_green else "bad" if status.is_red else "open"
+
+
+def _row(spec: ModelSpec, device: str, of_model: Sequence[Cell], build: str) -> RowData:
+    outcomes: _Once[Outcome] = _Once()
+    checks: _Once[tuple[CheckData, ...]] = _Once()
+    files: _Once[FileData] = _Once()
+    here = [cell for cell in of_model if cell.id.device == device]
+    cells = []
+    for cell in here:
+        record = cell.record
+        results = record.checks if record else ()
+        error = max((_of_limit(result) for result in results), default=-math.inf)
+        cells.append(
+            CellData(
+                opset=cell.id.opset,
+                mark=cell.mark.word,
+                outcome=outcomes.place(_outcome(cell)),
+                checks=checks.place(tuple(_check(result) for result in results)),
+                file=files.place(_file(record, record.artifact))
+                if record and record.artifact
+                else -1,
+                error=_step(error),
+                boundless=error == math.inf,
+                log=one_line(f"{build}/{record.log}") if record and record.log else "",
+                rerun=one_line(rerun(str(cell.id))),
+                reproduce=one_line(reasons_of(record).reproduce) if record else "",
+            )
+        )
+    return RowData(
+        model=spec.id,
+        device=one_line(device),
+        page=f"models/{target(spec.id)}.md",
+        description=one_line(spec.description),
+        tags=one_line(", ".join(spec.tags)),
+        owner=one_line(spec.owner),
+        works_from=works_from(here),
+        outcomes=tuple(outcomes.places),
+        checks=tuple(checks.places),
+        files=tuple(files.places),
+        cells=tuple(cells),
+    )
+
+
+def _outcome(cell: Cell) -> Outcome:
+    record = cell.record
+    if record is None:
+        return Outcome(outcome=cell.outcome, why=cell.why)
+    reasons = reasons_of(record)
+    return Outcome(
+        outcome=one_line(cell.outcome),
+        stage=record.stage or "",
+        check=one_line(record.check or ""),
+        why=cell.why,
+        foreseen=cell.foreseen,
+        culprit=reasons.culprit,
+        sample=one_line(reasons.sample),
+        first=one_line(reasons.first),
+        evidence=reasons.evidence,
+        missing=tuple(
+            MissingData(
+                operator=one_line(item.operator), count=item.count, sources=one_line(item.sources)
+            )
+            for item in reasons.missing
+        ),
+        advice=tuple(one_line(line) for line in reasons.advice),
+        detail=tail(figures.detail(record.detail)),
+        notes=tuple(figures.message(note) for note in record.notes),
+    )
+
+
+def _check(result: CheckResult) -> CheckData:
+    said = said_by(result).figures
+    if result.status is not Status.PASS:  # somebody must act on its digits
+        said = tuple(
+            f"{name} {figures.two_digits(value)}" for name, value in result.metrics.items()
+        )
+    return CheckData(
+        check=one_line(result.check),
+        mark=MARKS[result.status].word,
+        message=figures.message(result.message),
+        figures=one_line(", ".join(said)),
+    )
+
+
+def _file(record: Record, artifact: Artifact) -> FileData:
+    route = record.route
+    return FileData(
+        exporter=f"{route.exporter} ({route.capture})" if route else "",
+        size=figures.size(artifact.bytes),
+        bytes=int(float(f"{artifact.bytes:.3g}")),
+        nodes=figures.count(artifact.nodes),
+        parameters=figures.count(artifact.parameters),
+        ir_version=artifact.ir_version,
+    )
+
+
+def _of_limit(result: CheckResult) -> float:
+    """The error of a check as a multiple of its limit; less than any where it compared nothing."""
+    value = result.metrics.get("of_limit")
+    if not isinstance(value, int | float):
+        return -math.inf
+    return math.inf if math.isnan(value) else float(value)
+
+
+def _step(error: float) -> float | None:
+    if not math.isfinite(error):
+        return None
+    for step in _STEPS:
+        if error <= step:
+            return step
+    return float(figures.two_digits(error))

@@ -1,0 +1,465 @@
+"use strict";
+// The page of the report: a matrix of models by opsets, and a panel with what is known of a cell.
+// Text of models and manifests reaches the page by textContent alone.
+
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const MARKS = new Map(DATA.head.marks.map((mark) => [mark.word, mark]));
+const ROWS = DATA.rows.map((row, place) => ({ ...row, place }));
+const BATCH = 60; // rows that are built at a time: the rest follows when it comes into sight
+const ORDERS = {
+  "as in the manifest": (row) => row.place,
+  name: (row) => row.model,
+  "most red": (row) => -row.cells.filter((cell) => family(cell) === "bad").length,
+  "largest error": (row) => -Math.max(...row.cells.map(errorOf)),
+  "largest file": (row) => -Math.max(...row.cells.map((cell) => fileOf(row, cell)?.bytes ?? 0)),
+  "works from": (row) => Number(row.works_from || Infinity),
+};
+const byId = (id) => document.getElementById(id);
+const family = (cell) => MARKS.get(cell.mark).family;
+const errorOf = (cell) => (cell.boundless ? Infinity : (cell.error ?? -1));
+const fileOf = (row, cell) => row.files[cell.file ?? -1];
+const keyOf = (row, cell) => `${row.model}/${cell.opset}/${row.device}`;
+const state = { words: [], marks: new Set(), device: "", tables: [], active: null, open: null };
+
+/** An element with properties and children; strings become text, and nothing else. */
+function make(tag, properties = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (name in element) element[name] = value;
+    else element.setAttribute(name, value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== ""));
+  return element;
+}
+
+// --- the matrix ----------------------------------------------------------------------------------
+
+function whyOf(row, cell) {
+  const outcome = row.outcomes[cell.outcome];
+  return outcome.foreseen || outcome.why || MARKS.get(cell.mark).meaning;
+}
+
+function searchable(row) {
+  const said = row.outcomes.flatMap((each) => [each.outcome, each.why, each.foreseen, each.culprit]);
+  return [row.model, row.device, row.description, row.tags, row.owner, ...said]
+    .filter(Boolean).join("\n").toLowerCase();
+}
+
+function isShown(row) {
+  row.text ??= searchable(row);
+  return (!state.device || row.device === state.device)
+    && (!state.marks.size || row.cells.some((cell) => state.marks.has(cell.mark)))
+    && state.words.every((word) => row.text.includes(word));
+}
+
+function show() {
+  const key = ORDERS[byId("sort").value];
+  const keyed = ROWS.filter(isShown).map((row) => [key(row), row]);
+  keyed.sort(([a, one], [b, other]) => (a < b ? -1 : a > b ? 1 : one.place - other.place));
+  const shown = keyed.map(([, row]) => row);
+  state.tables = DATA.head.devices
+    .map((device) => makeTable(device, shown.filter((row) => row.device === device)))
+    .filter((table) => table.rows.length);
+  sight.disconnect();
+  byId("tables").replaceChildren(...state.tables.map((table) => table.section));
+  state.tables.forEach(build);
+  const cells = shown.reduce((sum, row) => sum + row.cells.length, 0);
+  byId("shown").textContent = shown.length
+    ? `${shown.length} of ${ROWS.length} rows, ${cells} cells`
+    : "Nothing is like that; Escape in the search clears it.";
+  if (!activate(state.active && buttonOf(...state.active))) activate(document.querySelector(".cell"));
+  markOpen();
+}
+
+function makeTable(device, rows) {
+  const opsets = [...new Set(rows.flatMap((row) => row.cells.map((cell) => cell.opset)))];
+  opsets.sort((a, b) => a - b);
+  const heads = opsets.map((opset) => make("th", { scope: "col" }, String(opset)));
+  const body = make("tbody");
+  const end = make("div");
+  const section = make("section", {},
+    make("h2", {}, `On ${device}`),
+    make("div", { className: "scroll" },
+      make("table", { className: "matrix" },
+        make("thead", {}, make("tr", {},
+          make("th", { scope: "col" }, "model"), ...heads,
+          make("th", { scope: "col" }, "all pass from"))),
+        body)),
+    end);
+  return { rows, opsets, body, end, section, built: 0 };
+}
+
+/** Builds the next rows of a table; false where all stand. */
+function build(table) {
+  const next = table.rows.slice(table.built, table.built + BATCH);
+  table.body.append(...next.map((row) => makeRow(row, table.opsets)));
+  table.built += next.length;
+  sight.unobserve(table.end);
+  if (table.built < table.rows.length) sight.observe(table.end);
+  return next.length > 0;
+}
+
+const sight = new IntersectionObserver((entries) => {
+  for (const entry of entries) {
+    const table = state.tables.find((each) => each.end === entry.target);
+    if (entry.isIntersecting && table) build(table);
+  }
+}, { rootMargin: "1200px" });
+
+function makeRow(row, opsets) {
+  const cells = new Map(row.cells.map((cell) => [cell.opset, cell]));
+  return make("tr", {},
+    make("th", { scope: "row", title: row.description ?? "" }, make("a", { href: row.page, tabIndex: -1 }, row.model)),
+    ...opsets.map((opset) => make("td", {}, cells.has(opset) ? makeCell(row, cells.get(opset)) : "")),
+    make("td", { className: "from" }, row.works_from ?? ""));
+}
+
+function makeCell(row, cell) {
+  const mark = MARKS.get(cell.mark);
+  const dim = state.marks.size && !state.marks.has(cell.mark) ? " dim" : "";
+  const button = make("button", {
+    type: "button", className: `cell ${mark.family}${dim}`, tabIndex: -1,
+    "aria-label": `${keyOf(row, cell)}: ${row.outcomes[cell.outcome].outcome}`,
+  }, mark.symbol);
+  button.at = [row, cell];
+  return button;
+}
+
+function buttonOf(row, cell) {
+  for (const table of state.tables) {
+    const place = table.rows.indexOf(row);
+    if (place < 0) continue;
+    while (table.built <= place) build(table);
+    return [...table.body.rows[place].querySelectorAll(".cell")].find((each) => each.at[1] === cell);
+  }
+  return undefined;
+}
+
+// --- moving --------------------------------------------------------------------------------------
+
+/** Makes a cell the one that Tab reaches. */
+function activate(button) {
+  if (!button) return false;
+  if (state.active) {
+    const before = document.querySelector('.cell[tabindex="0"]');
+    if (before) before.tabIndex = -1;
+  }
+  button.tabIndex = 0;
+  state.active = button.at;
+  return true;
+}
+
+const MOVES = {
+  ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0],
+  PageUp: [-10, 0], PageDown: [10, 0], Home: [0, -Infinity], End: [0, Infinity],
+};
+
+function move(from, [down, right]) {
+  const [row, cell] = from.at;
+  const clamp = (place, last) => Math.min(Math.max(place, 0), last);
+  if (right) {
+    return buttonOf(row, row.cells[clamp(row.cells.indexOf(cell) + right, row.cells.length - 1)]);
+  }
+  const rows = state.tables.flatMap((table) => table.rows);
+  const target = rows[clamp(rows.indexOf(row) + down, rows.length - 1)];
+  const nearest = [...target.cells].sort(
+    (a, b) => Math.abs(a.opset - cell.opset) - Math.abs(b.opset - cell.opset))[0];
+  return buttonOf(target, nearest);
+}
+
+document.addEventListener("keydown", (event) => {
+  const inField = event.target.matches("input, select, textarea");
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "/" && !inField) {
+    event.preventDefault();
+    byId("search").select();
+    byId("search").focus();
+  } else if (event.key === "Escape") {
+    if (!byId("tip").hidden) hideTip();
+    if (event.target.id === "search") search("");
+    else if (state.open) closePanel();
+  } else if (event.target.matches(".cell") && MOVES[event.key]) {
+    event.preventDefault();
+    const button = move(event.target, MOVES[event.key]);
+    activate(button);
+    button.focus();
+    button.scrollIntoView({ block: "nearest", inline: "nearest" });
+    if (state.open) openPanel(button);
+  }
+});
+
+// --- the tip -------------------------------------------------------------------------------------
+
+function showTip(button) {
+  const [row, cell] = button.at;
+  const tip = byId("tip");
+  tip.textContent = `${keyOf(row, cell)}: ${row.outcomes[cell.outcome].outcome}. ${whyOf(row, cell)}`;
+  tip.hidden = false;
+  const place = button.getBoundingClientRect();
+  const { width, height } = tip.getBoundingClientRect();
+  const below = place.bottom + 6;
+  tip.style.left = `${Math.max(4, Math.min(place.left, innerWidth - width - 8))}px`;
+  tip.style.top = `${below + height > innerHeight ? place.top - height - 6 : below}px`;
+}
+
+function hideTip() {
+  byId("tip").hidden = true;
+}
+
+byId("tables").addEventListener("pointerover", (event) => {
+  const button = event.target.closest(".cell");
+  if (button) showTip(button);
+  else hideTip();
+});
+byId("tables").addEventListener("pointerleave", hideTip);
+byId("tables").addEventListener("focusin", (event) => {
+  if (event.target.matches(".cell:focus-visible")) showTip(event.target);
+});
+byId("tables").addEventListener("focusout", hideTip);
+document.addEventListener("scroll", hideTip, { capture: true, passive: true });
+
+// --- the panel -----------------------------------------------------------------------------------
+
+function markOpen() {
+  document.querySelector('.cell[aria-expanded="true"]')?.removeAttribute("aria-expanded");
+  if (state.open) buttonOf(...state.open)?.setAttribute("aria-expanded", "true");
+}
+
+function openPanel(button, focus = false) {
+  const [row, cell] = button.at;
+  activate(button);
+  state.open = button.at;
+  markOpen();
+  const panel = byId("panel");
+  panel.replaceChildren(...panelOf(row, cell));
+  panel.hidden = false;
+  panel.scrollTop = 0;
+  if (focus) panel.focus({ preventScroll: true });
+  remember(`#${encodeURIComponent(keyOf(row, cell))}`);
+}
+
+function closePanel() {
+  const button = buttonOf(...state.open);
+  state.open = null;
+  markOpen();
+  byId("panel").hidden = true;
+  remember("#");
+  (button ?? byId("search")).focus();
+}
+
+function remember(hash) {
+  try {
+    history.replaceState(null, "", hash);
+  } catch { /* a page that is shown inside another may not */ }
+}
+
+byId("tables").addEventListener("click", (event) => {
+  const button = event.target.closest(".cell");
+  if (button) openPanel(button, true);
+});
+
+function panelOf(row, cell) {
+  const mark = MARKS.get(cell.mark);
+  const outcome = row.outcomes[cell.outcome];
+  const file = fileOf(row, cell);
+  const close = make("button", { type: "button", className: "close", "aria-label": "Close" }, "✕");
+  close.addEventListener("click", closePanel);
+  const facts = [
+    ["status", `${mark.symbol} ${mark.word}: ${mark.meaning}`],
+    ["stage", outcome.stage], ["check", outcome.check],
+    ["message", outcome.why === mark.meaning ? "" : outcome.why], ["foreseen", outcome.foreseen],
+    ["fault", outcome.culprit], ["shown by", outcome.sample], ["first at", outcome.first],
+    ["file", file && `${file.size}, ${file.nodes} nodes, ${file.parameters} parameters, IR version ${file.ir_version}`],
+    ["exporter", file?.exporter], ["log", outcome.stage && cell.log], ["model", row.description],
+    ["owner", row.owner], ["tags", row.tags],
+  ];
+  return [
+    close,
+    make("h2", { id: "panel-title" }, keyOf(row, cell)),
+    definitions(facts),
+    ...section("Commands", make("div", {},
+      command("run it again", cell.rerun), command("reproduce it", cell.reproduce))),
+    ...section("Advice", listOf(outcome.advice)),
+    ...section("Evidence", listOf(outcome.evidence)),
+    ...section("Operators that are missing", table(["operator", "times", "used at"],
+      (outcome.missing ?? []).map((each) => [each.operator, String(each.count), each.sources ?? ""]))),
+    ...section("Checks", table(["", "check", "figures", "message"],
+      row.checks[cell.checks].map((each) => [
+        MARKS.get(each.mark).symbol, each.check, each.figures ?? "", each.message ?? ""]))),
+    ...section("Detail", outcome.detail ? make("pre", { tabIndex: 0 }, outcome.detail) : null),
+    ...section("Notes", listOf(outcome.notes)),
+    ...section("Error over opsets, of its limit", errorChart(row, cell)),
+    ...section("Size over opsets", sizeChart(row, cell)),
+    make("p", {}, make("a", { href: row.page }, `All about ${row.model}`)),
+  ];
+}
+
+function section(title, content) {
+  return content ? [make("h3", {}, title), content] : [];
+}
+
+function definitions(facts) {
+  return make("dl", {}, ...facts.filter(([, said]) => said)
+    .flatMap(([name, said]) => [make("dt", {}, name), make("dd", {}, said)]));
+}
+
+function listOf(lines) {
+  return lines?.length ? make("ul", {}, ...lines.map((line) => make("li", {}, line))) : null;
+}
+
+function table(heads, rows) {
+  if (!rows.length) return null;
+  return make("table", {},
+    make("thead", {}, make("tr", {}, ...heads.map((head) =>
+      head ? make("th", { scope: "col" }, head) : make("td")))),
+    make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((said) => make("td", {}, said))))));
+}
+
+function command(name, line) {
+  if (!line) return "";
+  const code = make("code", {}, line);
+  const copy = make("button", { type: "button", "aria-label": `Copy the command to ${name}` }, "Copy");
+  copy.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(line);
+      copy.textContent = "Copied";
+    } catch {
+      getSelection().selectAllChildren(code);
+    }
+  });
+  return make("div", { className: "command" }, code, copy);
+}
+
+// --- charts --------------------------------------------------------------------------------------
+
+const PLOT = { left: 58, right: 8, top: 8, bottom: 22, width: 420, height: 150 };
+
+function svg(tag, attributes, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+/** Bars over opsets. `lines`: [share of the height, label, class]; `heightOf`: 0 to 1, or null. */
+function chart(row, here, lines, heightOf, saidOf) {
+  const inner = PLOT.height - PLOT.top - PLOT.bottom;
+  const step = (PLOT.width - PLOT.left - PLOT.right) / row.cells.length;
+  const y = (share) => PLOT.top + inner * (1 - share);
+  const parts = lines.flatMap(([share, label, kind]) => [
+    svg("line", { x1: PLOT.left, x2: PLOT.width - PLOT.right, y1: y(share), y2: y(share), class: kind }),
+    svg("text", { x: PLOT.left - 5, y: y(share) + 4, "text-anchor": "end" }, label),
+  ]);
+  row.cells.forEach((cell, place) => {
+    const x = PLOT.left + place * step;
+    const share = heightOf(cell);
+    if (share !== null) {
+      const kind = `${family(cell)}${cell === here ? " here" : ""}`;
+      parts.push(svg("rect", {
+        x: x + step * 0.18, width: step * 0.64, y: y(share), height: Math.max(1, inner * share), class: kind,
+      }, svg("title", {}, `opset ${cell.opset}: ${saidOf(cell)}`)));
+    }
+    parts.push(svg("text", { x: x + step / 2, y: PLOT.height - 6, "text-anchor": "middle" }, String(cell.opset)));
+  });
+  const told = row.cells.filter((cell) => heightOf(cell) !== null)
+    .map((cell) => `opset ${cell.opset}: ${saidOf(cell)}`);
+  if (!told.length) return null;
+  const label = told.join(", ");
+  return svg("svg", { viewBox: `0 0 ${PLOT.width} ${PLOT.height}`, role: "img", "aria-label": label }, ...parts);
+}
+
+// Errors stand in the steps that every machine finds again; the scale is one of powers of ten.
+function errorChart(row, here) {
+  const share = (error) => Math.min(1, Math.max(0.03, (Math.log10(error) + 2.5) / 4));
+  const heightOf = (cell) => (cell.boundless ? 1 : cell.error === undefined ? null : share(cell.error));
+  const saidOf = (cell) => (cell.boundless ? "beyond every limit"
+    : cell.error > 1 ? `${cell.error} times its limit` : `at most ${cell.error * 100}% of its limit`);
+  const lines = [[share(0.01), "1%", ""], [share(0.1), "10%", ""], [share(1), "100%", "limit"], [share(10), "10×", ""]];
+  return chart(row, here, lines, heightOf, saidOf);
+}
+
+function sizeChart(row, here) {
+  const largest = row.files.reduce((most, file) => (file.bytes > most.bytes ? file : most), { bytes: 0, size: "" });
+  const heightOf = (cell) => (fileOf(row, cell) ? fileOf(row, cell).bytes / largest.bytes : null);
+  return chart(row, here, [[0, "0", ""], [1, largest.size, ""]], heightOf, (cell) => fileOf(row, cell).size);
+}
+
+// --- the controls --------------------------------------------------------------------------------
+
+function search(text) {
+  byId("search").value = text;
+  state.words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  show();
+}
+
+function setTheme(theme) {
+  document.documentElement.dataset.theme = theme;
+  byId("theme").textContent = theme === "dark" ? "Light" : "Dark";
+  byId("theme").setAttribute("aria-label", `${theme === "dark" ? "Light" : "Dark"} colours`);
+}
+
+function themeAtFirst() {
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  let chosen = null;
+  try {
+    chosen = localStorage.getItem("theme");
+  } catch { /* a browser may keep nothing for files */ }
+  setTheme(chosen === "dark" || chosen === "light" ? chosen : dark.matches ? "dark" : "light");
+  dark.addEventListener("change", () => chosen ?? setTheme(dark.matches ? "dark" : "light"));
+}
+
+function markButton(mark) {
+  const button = make("button", { type: "button", title: mark.meaning, "aria-pressed": "false" },
+    `${mark.symbol} ${mark.word} ${mark.cells}`);
+  button.addEventListener("click", () => {
+    const pressed = !state.marks.delete(mark.word);
+    if (pressed) state.marks.add(mark.word);
+    button.setAttribute("aria-pressed", String(pressed));
+    show();
+  });
+  return button;
+}
+
+function start() {
+  themeAtFirst();
+  byId("marks").append(...DATA.head.marks.filter((mark) => mark.cells).map(markButton));
+  byId("device").append(make("option", { value: "" }, "all"),
+    ...DATA.head.devices.map((device) => make("option", { value: device }, device)));
+  byId("sort").append(...Object.keys(ORDERS).map((name) => make("option", { value: name }, name)));
+  byId("tools").append(...DATA.head.tools.flatMap(([name, said]) => [make("dt", {}, name), make("dd", {}, said)]));
+  byId("theme").hidden = byId("controls").hidden = false;
+  byId("theme").addEventListener("click", () => {
+    setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
+    try {
+      localStorage.setItem("theme", document.documentElement.dataset.theme);
+    } catch { /* as above */ }
+  });
+  byId("controls").addEventListener("submit", (event) => event.preventDefault());
+  byId("search").addEventListener("input", () => search(byId("search").value));
+  byId("sort").addEventListener("change", show);
+  byId("device").addEventListener("change", () => {
+    state.device = byId("device").value;
+    show();
+  });
+  show();
+  openLinked();
+  addEventListener("hashchange", openLinked);
+}
+
+/** Opens the cell that the address names: `index.html#alexnet/18/cpu`. */
+function openLinked() {
+  let key = location.hash.slice(1);
+  try {
+    key = decodeURIComponent(key);
+  } catch { /* then it is no key of ours */ }
+  for (const row of ROWS) {
+    const cell = row.cells.find((each) => keyOf(row, each) === key);
+    const button = cell && buttonOf(row, cell);
+    if (button) {
+      openPanel(button);
+      button.scrollIntoView({ block: "center" });
+    }
+  }
+}
+
+start();

@@ -1,0 +1,245 @@
+"""The page that a browser shows, as far as it can be seen without one."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import re
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.errors import ExitCode, ExporterError
+from exporter.manifest import Manifest
+from exporter.record import CheckResult, Record, RunRecord, Status
+from exporter.report import MARKS, render_reports
+from exporter.report.cells import cells_by_model
+from exporter.report.index_data import index_data
+from exporter.report.index_html import index_html
+from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
+from tests.unit.report.hostile import HOSTILE
+from tests.unit.report.test_render import MANIFEST, RECORDS, hostile_project
+
+
+class Elements(HTMLParser):
+    """The elements of a page with their attributes, and the text of each script and style."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if self.cdata_elem:
+            self.texts.append(data)
+
+
+def page_of(manifest: Manifest, run: RunRecord) -> str:
+    return render_reports(manifest, run)["index.html"]
+
+
+def data_of(page: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Elements(page).texts[1])
+    return found
+
+
+def row_of(*records: Record, **spec: Any) -> dict[str, Any]:
+    found: dict[str, Any] = data_of(page_of(make_manifest(make_spec(**spec)), make_run(*records)))
+    (row,) = found["rows"]
+    return dict(row)
+
+
+def checked(check: str, of_limit: float, status: Status = Status.PASS) -> CheckResult:
+    return CheckResult(
+        check=check, status=status, message="off by 0.12345", metrics={"of_limit": of_limit}
+    )
+
+
+PLAIN = Elements(page_of(*hostile_project("plain")))
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_text_leaves_the_data(text: str) -> None:
+    page = page_of(*hostile_project(text))
+    elements = Elements(page)
+    assert [tag for tag, _ in elements.tags] == [tag for tag, _ in PLAIN.tags]
+    data = elements.texts[1]
+    assert not set("<>&\u2028\u2029\u202e\x1b") & set(data)
+    assert json.loads(data)["rows"][0]["model"] == "alexnet"
+
+
+@given(st.text(min_size=1).filter(lambda text: text.isprintable()))
+def test_what_was_said_arrives_as_it_was(text: str) -> None:
+    said = " ".join(f"x{text}".split())[:200]
+    row = row_of(make_record("alexnet/18/cpu", "skip"), description=said, opsets=(18,))
+    assert row["description"] == said
+
+
+def test_the_policy_allows_the_page_its_own_script_and_style_alone() -> None:
+    elements = Elements(page_of(MANIFEST, make_run(*RECORDS)))
+    (policy,) = (
+        attributes["content"]
+        for tag, attributes in elements.tags
+        if tag == "meta" and attributes.get("http-equiv") == "Content-Security-Policy"
+    )
+    style, _, script = elements.texts
+    hashes = [
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for text in (script, style)
+    ]
+    assert policy == (
+        f"default-src 'none'; script-src 'sha256-{hashes[0]}'; style-src 'sha256-{hashes[1]}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def test_the_page_names_nothing_that_a_browser_would_fetch() -> None:
+    page = page_of(MANIFEST, make_run(*RECORDS))
+    for tag, attributes in Elements(page).tags:
+        assert tag not in ("link", "img", "iframe", "object", "embed", "base")
+        assert "src" not in attributes
+        assert (attributes.get("href") or "COMPATIBILITY.md") == "COMPATIBILITY.md"
+    addresses = set(re.findall(r"https?://[\w.]+", page))
+    assert addresses <= {"http://www.w3.org"}, "the namespace of SVG is fetched by nobody"
+
+
+@given(st.permutations(RECORDS))
+def test_the_same_records_give_the_same_bytes(records: list[Record]) -> None:
+    assert page_of(MANIFEST, make_run(*records)) == page_of(MANIFEST, make_run(*RECORDS))
+
+
+def test_every_promised_cell_is_there_with_its_mark() -> None:
+    data = data_of(page_of(MANIFEST, make_run(*RECORDS, make_record("gone/18/cpu"))))
+    marks = {
+        f"{row['model']}/{cell['opset']}/{row['device']}": cell["mark"]
+        for row in data["rows"]
+        for cell in row["cells"]
+    }
+    assert len(marks) == 12
+    assert marks["dcgan/9/cpu"] == "error"
+    assert marks["dcgan/19/cpu"] == "not run"
+    assert data["head"]["summary"] == "5 of 12 cells of 2 models are green"
+    counts = {mark["word"]: mark["cells"] for mark in data["head"]["marks"]}
+    assert (counts["pass"], counts["not run"], counts["crash"]) == (4, 3, 0)
+    assert data["head"]["devices"] == ["cpu", "cuda"]
+
+
+def test_a_colour_is_green_for_a_pass_alone() -> None:
+    families = {
+        mark["word"]: mark["family"]
+        for mark in data_of(page_of(MANIFEST, make_run()))["head"]["marks"]
+    }
+    assert [word for word, family in families.items() if family == "good"] == ["pass"]
+    assert families["xfail"] == "foreseen"
+    assert {word for word, family in families.items() if family == "bad"} == {
+        MARKS[status].word for status in Status if status.is_red
+    }
+    assert families["skip"] == families["unavailable"] == families["not run"] == "open"
+
+
+def test_a_cell_says_why_and_how_to_see_it_again() -> None:
+    row = row_of(
+        make_record(
+            "alexnet/18/cpu",
+            "fail",
+            check="parity",
+            message="off by 0.123456",
+            detail="Traceback",
+            log="alexnet/logs/18.log",
+            checks=(checked("opset", 0.2), checked("parity", 12.345, Status.FAIL)),
+        ),
+        opsets=(18,),
+    )
+    (cell,), (outcome,), ((opset, parity),) = row["cells"], row["outcomes"], row["checks"]
+    assert outcome["stage"] == "parity"
+    assert outcome["check"] == "parity"
+    assert outcome["why"] == "off by 0.12"
+    assert outcome["detail"] == "Traceback"
+    assert cell["rerun"] == "nox -s export -- 'alexnet/18/cpu'"
+    assert cell["reproduce"] == "exporter repro alexnet/18/cpu"
+    assert cell["log"] == "build/alexnet/logs/18.log"
+    assert opset["figures"] == "≤ 50% of its limit"
+    assert parity == {
+        "check": "parity",
+        "mark": "fail",
+        "message": "off by 0.12",
+        "figures": "of_limit 12",
+    }
+
+
+@pytest.mark.parametrize(
+    ("errors", "step"),
+    [
+        ((), None),
+        ((0.0,), 0.01),
+        ((0.3, 0.02), 0.5),
+        ((1.0,), 1.0),
+        ((1.26, 0.1), 1.3),
+    ],
+)
+def test_an_error_is_the_largest_in_steps(errors: tuple[float, ...], step: float | None) -> None:
+    checks = tuple(checked("parity", error) for error in errors)
+    row = row_of(make_record("alexnet/18/cpu", checks=checks), opsets=(18,))
+    assert row["cells"][0].get("error") == step
+    assert "boundless" not in row["cells"][0]
+
+
+@pytest.mark.parametrize("error", [math.inf, math.nan])
+def test_an_error_without_a_bound_is_no_small_one(error: float) -> None:
+    checks = (checked("axes", 0.1), checked("parity", error, Status.FAIL))
+    row = row_of(make_record("alexnet/18/cpu", "fail", checks=checks), opsets=(18,))
+    assert row["cells"][0]["boundless"] is True
+    assert "error" not in row["cells"][0]
+
+
+def test_what_opsets_share_stands_once() -> None:
+    records = [make_record(f"alexnet/{opset}/cpu") for opset in (17, 18)]
+    row = row_of(*records)
+    assert len(row["outcomes"]) == len(row["checks"]) == 1
+    assert [file["exporter"] for file in row["files"]] == [
+        "torchscript (trace)",
+        "dynamo (export)",
+    ]
+
+
+def test_a_size_has_three_digits() -> None:
+    artifact = make_artifact("alexnet", 18, bytes=244_413_987)
+    row = row_of(make_record("alexnet/18/cpu", artifact=artifact), opsets=(18,))
+    assert (row["files"][0]["bytes"], row["files"][0]["size"]) == (244_000_000, "244 MB")
+
+
+def test_a_project_overrides_the_script(tmp_path: Path) -> None:
+    (tmp_path / "index.js").write_text("'mine'")
+    page = render_reports(MANIFEST, make_run(), None, tmp_path)["index.html"]
+    assert Elements(page).texts[2] == "'mine'"
+    (tmp_path / "index.js").write_bytes(b"\xff\xfe")
+    with pytest.raises(ExporterError, match=r"index\.js: no text can be read here") as caught:
+        render_reports(MANIFEST, make_run(), None, tmp_path)
+    assert caught.value.exit_code is ExitCode.MANIFEST
+
+
+def test_ten_thousand_cells_are_quick() -> None:
+    specs = [make_spec(f"model_{number}", opsets=tuple(range(9, 22))) for number in range(770)]
+    status = [Status.PASS, Status.PASS, Status.FAIL, Status.XFAIL]
+    records = [
+        make_record(f"{spec.id}/{opset}/cpu", status[opset % 4], message="off", detail="x\n" * 30)
+        for spec in specs
+        for opset in spec.opsets
+    ]
+    run, manifest = make_run(*records), make_manifest(*specs)
+    start = time.process_time()
+    page = index_html(index_data(manifest, run, cells_by_model(manifest, run)), None)
+    assert time.process_time() - start < 5, "a bit more than one second where nothing else runs"
+    assert len(data_of(page)["rows"]) == 770
