@@ -3,12 +3,14 @@
 In: a `RunRecord`. Out: a `Baseline` as versioned JSON with one line per cell, sorted, so that two
 branches that accept different cells merge, and the same records give the same bytes.
 
-It holds no message, figure, path or time: what it says must hold on every machine.
+It holds no message, path or time: what it says must hold on every machine. Its figures are those
+that drift is measured by; errors differ a little between machines, and are held to a factor.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
@@ -21,7 +23,7 @@ from exporter.record import CellId, Record, RunRecord, Stage, Status
 from exporter.values import Items, Value
 
 #: Raised with every change that an older reader would misunderstand.
-FORMAT: Final = 1
+FORMAT: Final = 2
 
 
 def parse_cell(text: str) -> CellId:
@@ -43,6 +45,20 @@ def _checked_cell(text: str) -> str:
     return text
 
 
+class Figures(Value):
+    """What a file was like, so that its drift shows while all promises are still kept."""
+
+    bytes: int
+    """The model file and its external data together."""
+    nodes: int
+    ir_version: int
+    domains: Items[str] = ()
+    """Other than ONNX's own, sorted."""
+    error: float | None = None
+    """The largest error of all checks as a multiple of what is allowed, to two digits; None where
+    nothing was compared, or NaN and Inf stood elsewhere."""
+
+
 class Outcome(Value):
     """What became of one cell, as far as it is accepted."""
 
@@ -52,6 +68,14 @@ class Outcome(Value):
     check: str | None = None
     exporter: Literal["dynamo", "torchscript"] | None = None
     """None where no file was made."""
+    capture: Literal["export", "strict", "trace", "script"] | None = None
+    """None where no file was made, and in baselines of format 1."""
+    flaky: bool = False
+    """Whether two runs of the very same inputs gave two verdicts."""
+    figures: Figures | None = None
+    """None where no file was made, and in baselines of format 1."""
+    reason: str = ""
+    """Why a person accepted it; empty where nobody said."""
 
     @property
     def id(self) -> CellId:
@@ -69,7 +93,8 @@ class Outcome(Value):
 class Baseline(Value):
     """The accepted outcomes, and the tools that they were found with."""
 
-    format: Literal[1] = FORMAT
+    format: Literal[1, 2] = FORMAT
+    """1 knows no figures: such a baseline is read, and written anew as 2."""
     tools: dict[str, str]
     cells: Items[Outcome]
 
@@ -83,6 +108,11 @@ class Baseline(Value):
         """Outcomes by the text of their cell."""
         return _by_cell(self.cells)
 
+    @property
+    def has_figures(self) -> bool:
+        """Whether drift can be told."""
+        return self.format >= FORMAT
+
     def to_json(self, *, indent: int | None = 2) -> str:
         """Canonical JSON with a line for each tool and each cell, both in order."""
         pad = " " * (indent or 0)
@@ -91,12 +121,12 @@ class Baseline(Value):
             for name, version in sorted(self.tools.items())
         )
         cells = (
-            json.dumps(outcome.model_dump(mode="json", exclude_none=True))
+            json.dumps(outcome.model_dump(mode="json", exclude_defaults=True))
             for outcome in sorted(self.cells, key=lambda outcome: outcome.id.sort_key)
         )
         return (
             "{\n"
-            f'{pad}"format": {self.format},\n'
+            f'{pad}"format": {FORMAT},\n'
             f'{pad}"tools": {{{_lines(tools, pad)}}},\n'
             f'{pad}"cells": [{_lines(cells, pad)}]\n'
             "}\n"
@@ -111,6 +141,26 @@ def outcome_of(record: Record) -> Outcome:
         stage=record.stage,
         check=record.check,
         exporter=record.route.exporter if record.route else None,
+        capture=record.route.capture if record.route else None,
+        flaky=bool(record.flaky),
+        figures=_figures(record),
+    )
+
+
+def _figures(record: Record) -> Figures | None:
+    artifact = record.artifact
+    if artifact is None:
+        return None
+    domains = {name.rpartition("::")[0] for name in artifact.operators} - {""}
+    errors = [result.metrics.get("of_limit") for result in record.checks]
+    known = [float(error) for error in errors if isinstance(error, int | float)]
+    is_known = known and all(math.isfinite(error) for error in known)
+    return Figures(
+        bytes=artifact.bytes,
+        nodes=artifact.nodes,
+        ir_version=artifact.ir_version,
+        domains=tuple(sorted(domains)),
+        error=float(f"{max(known):.2g}") if is_known else None,
     )
 
 
@@ -146,15 +196,23 @@ def read_baseline(path: Path) -> Baseline:
             says what to do; UNREADABLE, where it is damaged or of another format.
     """
     try:
-        content = path.read_bytes()
+        return parse_baseline(path.read_bytes(), str(path))
     except FileNotFoundError as error:
         message = f"{path}: no baseline yet: run `nox -s baseline` to accept today's results"
         raise ExporterError(ExitCode.RED, message) from error
     except OSError as error:
         message = f"{path}: cannot be read: {error.strerror}"
         raise ExporterError(ExitCode.UNREADABLE, message) from error
+
+
+def parse_baseline(content: bytes, name: str) -> Baseline:
+    """Takes the bytes of a baseline apart; `name` is what messages call it.
+
+    Raises:
+        ExporterError: UNREADABLE, where it is damaged or of another format.
+    """
     if any(line.startswith(b"<<<<<<< ") for line in content.splitlines()):
-        message = f"{path}: holds a merge conflict: resolve it, or delete the file and accept anew"
+        message = f"{name}: holds a merge conflict: resolve it, or delete the file and accept anew"
         raise ExporterError(ExitCode.UNREADABLE, message)
     try:
         return Baseline.model_validate_json(content)
@@ -162,7 +220,7 @@ def read_baseline(path: Path) -> Baseline:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         said = f"{where}: {first['msg']}" if where else first["msg"]
-        message = f"{path}: is no baseline of format {FORMAT}: {said}"
+        message = f"{name}: is no baseline of format {FORMAT} or older: {said}"
         raise ExporterError(ExitCode.UNREADABLE, message) from error
 
 

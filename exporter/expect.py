@@ -18,6 +18,8 @@ from exporter.record import Record, Status
 _PLAIN_FAILURES = (Status.FAIL, Status.ERROR, Status.INCONCLUSIVE)
 #: An expectation that ends within so many days is named on the page.
 _SOON = timedelta(days=14)
+#: How `Record.expectation` begins where the expectation's day is over.
+ENDED = "the expectation ended on "
 _UNPROVED = (Status.SKIP, Status.UNAVAILABLE)
 
 
@@ -39,7 +41,7 @@ def apply_expectations(spec: ModelSpec, record: Record, today: date) -> Record:
     if current:
         return _foreseen(record, current[0], today)
     if met:
-        note = f"the expectation ended on {met[0].until}: {_reason(met[0])}"
+        note = f"{ENDED}{met[0].until}: {_reason(met[0])}"
     else:
         note = "expected " + " or ".join(_describe(item) for item in expected)
     return record.model_copy(update={"expectation": note})

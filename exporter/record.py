@@ -224,6 +224,8 @@ class Record(Value):
     """The reason of the expectation that this failure met."""
     expectation: str = ""
     """What the manifest expected, where the outcome was something else."""
+    flaky: str = ""
+    """What an earlier run said of the very same inputs, where that was something else."""
     thorough: bool = False
     """Whether more sizes and values were tried than by default."""
     route: Route | None = None

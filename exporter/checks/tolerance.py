@@ -21,12 +21,11 @@ is more has to be held against e before it is called wrong.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from exporter.checks.protocol import Subject
 from exporter.job import Sample
-from exporter.manifest import Bound, ModelSpec, Output
+from exporter.manifest import bound_of
 
 _NOISE_FACTOR = 8.0
 #: Of so few errors the largest is small by luck now and then: of one normal error it is below an
@@ -144,22 +143,6 @@ def limit_without_exact(subject: Subject, index: int, device: str, scale: float)
         atol=limit.atol * max(1.0 - 1.0 / factor, 0.0),
         why=f"{limit.why}, less what is PyTorch's own",
     )
-
-
-def bound_of(spec: ModelSpec, output: Output, device: str) -> Bound:
-    """The first of the manifest's words that says anything; see the module."""
-    for bound in _words(spec, output, device):
-        if bound.outside or any(v is not None for v in (bound.atol, bound.rtol, bound.noise)):
-            return bound
-    return Bound()
-
-
-def _words(spec: ModelSpec, output: Output, device: str) -> Iterator[Bound]:
-    for tolerance in (output.tolerance, spec.tolerance):
-        if tolerance is not None:
-            yield tolerance.by_device.get(device, Bound())
-            yield tolerance.by_dtype.get(output.dtype, Bound())
-            yield tolerance
 
 
 def _measured(

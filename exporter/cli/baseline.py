@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from exporter.baseline import Baseline, baseline_of, read_baseline, write_baseline
+from exporter.baseline import Baseline, outcomes_of, read_baseline, write_baseline
 from exporter.cli.findings import show_findings
 from exporter.cli.options import root_option
 from exporter.cli.results import read_results
 from exporter.cli.terminal import complain, plural, say
 from exporter.errors import ExitCode
-from exporter.gate import judge
+from exporter.gate import accept_all, judge
 from exporter.manifest import load_project
 from exporter.plan import make_plan
 from exporter.record import RunRecord
@@ -33,8 +33,9 @@ def command(root: Path) -> int:
     kept = tuple(record for record in results.run.records if str(record.cell) in planned)
     run = results.run.model_copy(update={"records": kept})
     path = Path(manifest.project.root) / manifest.project.reports / "baseline.json"
-    show_findings(judge(_accepted_before(path, run), run, planned))
-    write_baseline(path, baseline_of(run))
+    before, gate = _accepted_before(path, run), manifest.project.gate
+    show_findings(judge(before, run, planned, gate))
+    write_baseline(path, accept_all(before, outcomes_of(run), run.tools, gate))
     say(f"accepted {plural(len(kept), 'cell')}: {manifest.project.reports}/baseline.json")
     return ExitCode.OK
 

@@ -16,7 +16,9 @@ def show_findings(findings: Sequence[Finding]) -> None:
     """Says each finding; alike ones of a model together."""
     for alike in fold_findings(findings):
         finding = alike.first
-        colour = "green" if finding.is_good_news else "red"
-        say(f"{alike.label}: {finding.kind}: {finding.before} -> {finding.after}", colour=colour)
+        colour = "green" if finding.is_good_news else "red" if finding.blocks else "yellow"
+        warning = "" if finding.blocks else "warning: "
+        change = f"{finding.before} -> {finding.after}"
+        say(f"{alike.label}: {warning}{finding.kind}: {change}", colour=colour)
         if finding.message:
             say(f"    {finding.message}")

@@ -1,5 +1,6 @@
 """TOML text in, a frozen, typed `Manifest` out, or every problem with its file and line."""
 
+from exporter.manifest.bounds import bound_of
 from exporter.manifest.call_spec import (
     Axis,
     Case,
@@ -12,6 +13,7 @@ from exporter.manifest.call_spec import (
 )
 from exporter.manifest.calls import parse_at
 from exporter.manifest.explain import explain
+from exporter.manifest.gate_spec import DEFAULT_GATE, Action, Gate, GatePolicy, ModelPolicy
 from exporter.manifest.load import load_layers, load_project
 from exporter.manifest.schema import schema
 from exporter.manifest.spec import (
@@ -31,6 +33,8 @@ from exporter.manifest.spec import (
 )
 
 __all__ = [
+    "DEFAULT_GATE",
+    "Action",
     "Axis",
     "Bound",
     "Case",
@@ -42,9 +46,12 @@ __all__ = [
     "Dim",
     "Expectation",
     "Fill",
+    "Gate",
+    "GatePolicy",
     "Input",
     "InputsFrom",
     "Manifest",
+    "ModelPolicy",
     "ModelSpec",
     "Output",
     "Override",
@@ -52,6 +59,7 @@ __all__ = [
     "Project",
     "Skip",
     "Tolerance",
+    "bound_of",
     "explain",
     "load_layers",
     "load_project",

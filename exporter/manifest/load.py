@@ -13,7 +13,7 @@ from exporter.manifest.documents import ManifestFile, manifest_file
 from exporter.manifest.entry import ID_PATTERN
 from exporter.manifest.family import Family, Member
 from exporter.manifest.layers import Effective, stacked
-from exporter.manifest.project import read_project
+from exporter.manifest.project import check_gate, read_project
 from exporter.manifest.read import read_toml
 from exporter.manifest.references import References
 from exporter.manifest.repeat import expanded
@@ -56,6 +56,7 @@ def load_layers(root: Path) -> Loaded:
     for file in files:
         family.add(file)
     _check_ids(family, report)
+    check_gate(project, {member.id for member in family.members}, report)
     base = (project.layer,) if project.layer else ()
     models = [
         expanded(stacked(member.id, (*base, *family.layers(member)), report))

@@ -5,18 +5,20 @@ No pyproject.toml, or one without that table, gives the defaults.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
-from exporter.errors import Problem
+from exporter.errors import Problem, nearest
 from exporter.manifest.devices import BUILT_IN, all_devices, unknown_device
 from exporter.manifest.documents import validated
 from exporter.manifest.entry import Settings
+from exporter.manifest.gate_spec import Gate, GatePolicy, ModelPolicy
 from exporter.manifest.layers import Layer
 from exporter.manifest.read import TomlFile, read_toml
 from exporter.manifest.report import Report
-from exporter.manifest.settings import ProjectTable
+from exporter.manifest.settings import GateTable, ProjectTable
 from exporter.manifest.spec import Device, Project
 from exporter.manifest.tables import said
 from exporter.manifest.wording import KeyPath, quoted, shown
@@ -34,6 +36,7 @@ class ProjectFile:
 
     project: Project
     layer: Layer | None
+    file: TomlFile | None = None
 
 
 def read_project(root: Path, report: Report) -> ProjectFile:
@@ -55,7 +58,17 @@ def read_project(root: Path, report: Report) -> ProjectFile:
         table=Settings.model_construct(set(values), **values),
         broken=frozenset(str(unit[0]) for unit in dropped).intersection(Settings.model_fields),
     )
-    return ProjectFile(project=_project(root, table, devices), layer=layer)
+    return ProjectFile(project=_project(root, table, devices), layer=layer, file=file)
+
+
+def check_gate(found: ProjectFile, models: Collection[str], report: Report) -> None:
+    """A policy for models that do not exist is a slip of the hand, and holds for nothing."""
+    if found.file is None:
+        return
+    for each in found.project.gate.models:
+        if not any(fnmatchcase(model, each.models) for model in models):
+            message = f"no model matches{nearest(each.models, models)}"
+            report.add(found.file.problem((*_PATH, "gate", "models", each.models), message))
 
 
 def _has_settings(file: TomlFile, report: Report) -> bool:
@@ -79,7 +92,14 @@ def _project(root: Path, table: ProjectTable, devices: Mapping[str, Device]) -> 
         templates=table.templates,
         devices=tuple(devices.values()),
         jobs=table.jobs,
+        gate=_gate(table.gate),
     )
+
+
+def _gate(table: GateTable) -> Gate:
+    policy = {key: value for key, value in said(table).items() if key in GatePolicy.model_fields}
+    models = (ModelPolicy(models=name, said=said(each)) for name, each in table.models.items())
+    return Gate(policy=GatePolicy(**policy), models=tuple(models))
 
 
 def _default_devices(

@@ -69,6 +69,7 @@ _SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("overrides.outputs", override_table.OutputOverride),
     ("[tool.exporter] in pyproject.toml", settings.ProjectTable),
     ("[tool.exporter.devices.NAME]", settings.DeviceTable),
+    ("[tool.exporter.gate]", settings.GateTable),
 )
 _TYPES = {
     "array": "list",

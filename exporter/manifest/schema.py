@@ -14,7 +14,7 @@ from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
-from exporter.manifest import call_tables, entry, override_table, settings, tables
+from exporter.manifest import call_tables, entry, gate_spec, override_table, settings, tables
 from exporter.manifest.entry import Document
 from exporter.manifest.tables import Table
 
@@ -29,7 +29,7 @@ def schema() -> dict[str, Any]:
 def table_schema(table: type[Table]) -> dict[str, Any]:
     """The schema of one kind of table and of those in it."""
     found: dict[str, Any] = _cleaned(table.model_json_schema())
-    texts = field_texts(tables, call_tables, override_table, entry, settings)
+    texts = field_texts(tables, call_tables, override_table, entry, gate_spec, settings)
     for name, node in {**found.get("$defs", {}), table.__name__: found}.items():
         properties = node.get("properties", {})
         for key, each in properties.items():

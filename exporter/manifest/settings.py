@@ -18,6 +18,7 @@ from exporter.manifest.fields import (
     Timeout,
     by_form,
 )
+from exporter.manifest.gate_spec import GatePolicy
 from exporter.manifest.tables import Table, ToleranceTable
 from exporter.values import Items
 
@@ -40,8 +41,17 @@ class DeviceTable(Table):
     """What the ONNX backend (`"CUDA:0"`) or OpenVINO (`"GPU"`) calls it; without it `"CPU"`."""
 
 
-class GateTable(Table):
-    """The gate's policy; it has no keys yet."""
+class ModelGateTable(GatePolicy, Table):
+    """Other policies for some models: `[tool.exporter.gate.models.NAME]`."""
+
+
+class GateTable(GatePolicy, Table):
+    """The gate's policy: `"block"` fails, `"warn"` says it and passes, `"ignore"` says nothing."""
+
+    models: dict[str, ModelGateTable] = Field(default_factory=dict)
+    """Other policies for some models, each with the keys above: `[tool.exporter.gate.models.NAME]`,
+    where NAME is an ID or a pattern such as `"resnet*"`. What it does not say stays as it is here;
+    of two that mean a model, the later one wins."""
 
 
 Names = Annotated[Items[Line], Field(min_length=1)]
@@ -81,4 +91,4 @@ class ProjectTable(Table):
     memory: Memory | None = None
     """Memory of models that name none."""
     gate: GateTable = Field(default_factory=GateTable)
-    """The gate's policy; empty so far."""
+    """Which findings of `exporter gate` stop a merge, and what counts as drift."""

@@ -17,6 +17,7 @@ from pydantic import Field
 
 from exporter.manifest.call_spec import Axis, Case, Constant, Container, End, Input, InputsFrom
 from exporter.manifest.data_files import split_data_file
+from exporter.manifest.gate_spec import DEFAULT_GATE, Gate
 from exporter.values import Items, Plain, Value
 
 ExporterName = Literal["dynamo", "torchscript"]
@@ -279,6 +280,7 @@ class Project(Value):
     devices: Items[Device]
     jobs: int | None = None
     """Models at work at once; None: one per core."""
+    gate: Gate = DEFAULT_GATE
 
     def device(self, name: str) -> Device:
         """The device of that name. Raises KeyError where there is none."""

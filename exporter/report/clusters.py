@@ -17,7 +17,7 @@ from exporter.gate import Finding, Kind
 from exporter.manifest import Manifest, ModelSpec
 from exporter.record import CellId
 from exporter.report.cells import Cell
-from exporter.report.fold import fold, likeness
+from exporter.report.fold import change_of, fold, likeness
 from exporter.report.symbols import Mark
 
 T = TypeVar("T")
@@ -87,9 +87,7 @@ def cluster_findings(findings: Sequence[Finding]) -> tuple[FindingCluster, ...]:
     groups = _grouped(
         findings,
         lambda found: (
-            found.kind,
-            found.before,
-            found.after,
+            *change_of(found),
             _alike(found.message, {found.cell.model: _MODEL}),
         ),
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from exporter.gate import Finding
+from exporter.gate import GROWTH, Finding
 from exporter.record import CellId
 
 T = TypeVar("T")
@@ -67,17 +67,23 @@ def fold(
 
 
 def fold_findings(findings: Sequence[Finding]) -> tuple[Fold[Finding], ...]:
-    """Findings that are equal but for their opset; messages may differ in their numbers."""
+    """Findings equal but for their opset; messages and growth may differ in their numbers."""
     return fold(
         findings,
         lambda finding: finding.cell,
         lambda finding: (
-            finding.kind,
-            finding.before,
-            finding.after,
+            *change_of(finding),
             likeness(finding.message),
         ),
     )
+
+
+def change_of(finding: Finding) -> tuple[Hashable, ...]:
+    """What is said of the change; of figures, that they grew: by how much differs by opset."""
+    change = (finding.before, finding.after)
+    if finding.kind in GROWTH:
+        change = (finding.cell.model, "")
+    return (finding.kind, finding.action, *change)
 
 
 def likeness(message: str) -> str:

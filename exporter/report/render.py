@@ -79,11 +79,14 @@ def render_gate(findings: Sequence[Finding], templates: Path | None = None) -> s
     from exporter.report.templates import render
 
     news = [finding for finding in findings if finding.is_good_news]
-    losses = [finding for finding in findings if not finding.is_good_news]
+    others = [finding for finding in findings if not finding.is_good_news]
+    losses = [finding for finding in others if finding.blocks]
+    warned = [finding for finding in others if not finding.blocks]
     return render(
         "gate.md",
         templates,
         findings=len(findings),
         losses=cluster_findings(losses),
         news=cluster_findings(news),
+        warned=cluster_findings(warned),
     )

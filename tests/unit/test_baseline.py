@@ -27,6 +27,9 @@ RECORDS = [
     make_record("bert/18/cuda", "unavailable", seconds={"load": 1.5}, log="bert/logs/18.log"),
     make_record("bert/18/cpu", "skip"),
 ]
+TRACED = '"exporter": "torchscript", "capture": "trace"'
+#: The end of the line of a cell that has a file.
+FIGURES = '"figures": {"bytes": 1234, "nodes": 2, "ir_version": 10}}'
 
 
 @given(st.permutations(RECORDS))
@@ -46,11 +49,11 @@ def test_a_line_per_cell_in_order_and_nothing_that_differs_between_machines() ->
         '{"cell": "bert/18/cuda", "status": "unavailable"',
     ]
     assert [", ".join(cell[2:]) for cell in cells] == [
-        '"stage": "convert", "exporter": "torchscript"}',
-        '"stage": "parity", "check": "axes", "exporter": "torchscript"}',
-        '"exporter": "dynamo"}',
+        f'"stage": "convert", {TRACED}}}',
+        f'"stage": "parity", "check": "axes", {TRACED}, {FIGURES}',
+        f'"exporter": "dynamo", "capture": "export", {FIGURES}',
         "",
-        '"stage": "load", "exporter": "dynamo"}',
+        '"stage": "load", "exporter": "dynamo", "capture": "export"}',
     ]
     assert '    "torch": "2.13.0"' in lines
 
@@ -60,7 +63,7 @@ def test_is_read_as_it_was_written(tmp_path: Path) -> None:
     baseline = baseline_of(make_run(*RECORDS))
     write_baseline(path, baseline)
     assert read_baseline(path) == baseline
-    assert json.loads(path.read_text())["format"] == 1
+    assert json.loads(path.read_text())["format"] == 2
 
 
 @pytest.mark.parametrize("records", [[], RECORDS[:1]])
@@ -87,7 +90,7 @@ CELL = '{"cell": "a/9/cpu", "status": "pass"}'
         ("[]", "object"),
         ("[" * 100_000, "recursion|EOF"),
         ("\ufffe", "JSON"),
-        ('{"format": 2, "tools": {}, "cells": []}', "format: Input should be 1"),
+        ('{"format": 3, "tools": {}, "cells": []}', "format: Input should be 1 or 2"),
         ('{"format": 1, "tools": {}}', "cells: Field required"),
         ('{"format": 1, "tools": {}, "cells": [], "more": 1}', "more: Extra inputs"),
         (f'{{"format": 1, "tools": {{}}, "cells": [{CELL}, {CELL}]}}', "the cell a/9/cpu twice"),

@@ -12,14 +12,13 @@ from hypothesis.extra import numpy as arrays
 from exporter.checks.comparison import compare, scale_of
 from exporter.checks.protocol import Subject
 from exporter.checks.tolerance import (
-    bound_of,
     is_float,
     is_measured,
     limit_of,
     limit_without_exact,
 )
 from exporter.job import JobFolder, Sample
-from exporter.manifest import Bound, Output, Tolerance
+from exporter.manifest import Bound, Output, Tolerance, bound_of
 from tests.unit.checks.subjects import contract, make_reference, value
 
 SAMPLE = Sample(index=0, name="declared", kind="declared", axes={"batch": 16}, scales=(1.0,))

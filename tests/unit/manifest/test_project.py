@@ -93,3 +93,33 @@ def test_a_file_whose_name_cannot_be_printed(tmp_path: Path) -> None:
     (tmp_path / "manifests" / "a\nb.toml").write_text("")
     with pytest.raises(ExporterError, match=r'cannot be printed, "manifests/a\\nb.toml"'):
         load_project(tmp_path)
+
+
+def test_the_policy_of_the_gate_is_the_models_own_then_the_patterns_then_the_projects(
+    tmp_path: Path,
+) -> None:
+    gate = _load(
+        tmp_path,
+        """
+        [tool.exporter.gate]
+        file_grown = "block"
+        error_factor = 2
+        [tool.exporter.gate.models."n*"]
+        file_grown = "ignore"
+        nodes_grown = "ignore"
+        [tool.exporter.gate.models.net]
+        file_grown = "warn"
+        """,
+    ).project.gate
+    net, other = gate.of("net"), gate.of("resnet18")
+    assert (net.file_grown, net.nodes_grown, net.error_factor) == ("warn", "ignore", 2.0)
+    assert (other.file_grown, other.nodes_grown, other.error_factor) == ("block", "warn", 2.0)
+
+
+def test_a_policy_for_no_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ExporterError) as caught:
+        _load(tmp_path, '[tool.exporter.gate.models."nett*"]\nmissing = "warn"\n')
+    assert str(caught.value) == (
+        'pyproject.toml:1: tool.exporter.gate.models."nett*": no model matches; '
+        "did you mean 'net'?"
+    )

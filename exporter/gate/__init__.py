@@ -1,0 +1,20 @@
+"""Results against what was accepted: what changed, and what becomes of it."""
+
+from exporter.gate.accept import accept_all, accept_some
+from exporter.gate.finding import GROWTH, NO_RESULT, NOT_ACCEPTED, Finding, Kind, blocking
+from exporter.gate.judge import differences, judge
+from exporter.gate.relaxed import relaxations
+
+__all__ = [
+    "GROWTH",
+    "NOT_ACCEPTED",
+    "NO_RESULT",
+    "Finding",
+    "Kind",
+    "accept_all",
+    "accept_some",
+    "blocking",
+    "differences",
+    "judge",
+    "relaxations",
+]

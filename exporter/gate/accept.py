@@ -1,0 +1,64 @@
+"""The baseline after a person has accepted all or some of what was found.
+
+In: the baseline before, the outcomes of today, which cells are accepted, and why. Out: the
+`Baseline`. Pure.
+
+A cell that is as it was keeps its line, figures and reason with it: figures that hop about within
+the limits of drift make no diff, and cannot creep from one acceptance to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from exporter.baseline import Baseline, Outcome
+from exporter.gate.drift import is_steady
+from exporter.manifest import Gate, GatePolicy
+
+
+def accept_all(
+    before: Baseline, found: Mapping[str, Outcome], tools: Mapping[str, str], gate: Gate
+) -> Baseline:
+    """Accepts every outcome; what is not among them is accepted no longer."""
+    known = before.by_cell()
+    policies = {model: gate.of(model) for model in {each.id.model for each in found.values()}}
+    outcomes = (
+        _accepted(known.get(cell), outcome, policies[outcome.id.model])
+        for cell, outcome in found.items()
+    )
+    return _baseline(outcomes, tools)
+
+
+def accept_some(
+    before: Baseline, found: Mapping[str, Outcome], cells: Collection[str], reason: str
+) -> Baseline:
+    """Accepts these cells with a reason; all others stay as they were accepted.
+
+    Args:
+        before: What was accepted.
+        found: Today's outcomes of what the manifests promise; one of `cells` that is not among
+            them is accepted no longer.
+        cells: The text of each accepted cell.
+        reason: Why; kept with each of them.
+    """
+    outcomes = {cell: each for cell, each in before.by_cell().items() if cell not in cells}
+    for cell in cells:
+        if cell in found:
+            outcomes[cell] = found[cell].model_copy(update={"reason": reason})
+    # The tools are those that all lines were found with: of a part alone that is not known.
+    return _baseline(outcomes.values(), before.tools)
+
+
+def _baseline(outcomes: Iterable[Outcome], tools: Mapping[str, str]) -> Baseline:
+    cells = sorted(outcomes, key=lambda outcome: outcome.id.sort_key)
+    return Baseline(tools=dict(sorted(tools.items())), cells=tuple(cells))
+
+
+def _accepted(before: Outcome | None, after: Outcome, policy: GatePolicy) -> Outcome:
+    if before is not None and _bare(before) == _bare(after) and is_steady(before, after, policy):
+        return before
+    return after
+
+
+def _bare(outcome: Outcome) -> Outcome:
+    return outcome.model_copy(update={"figures": None, "reason": ""})
