@@ -82,6 +82,12 @@ def baseline(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", requires=["environment"])
+def publish(session: nox.Session) -> None:
+    """Write proved files as folders that stand alone; `-- 'alexnet/18' dist`."""
+    Environment.run(session, "exporter", "publish", *(session.posargs or ["dist"]))
+
+
+@nox.session(venv_backend="none", requires=["environment"])
 def operators(session: nox.Session) -> None:
     """Write the table of all ATen operators; `-- alexnet` lists what a model lacks."""
     Environment.run(session, "exporter", "ops", *session.posargs)

@@ -62,7 +62,7 @@ def _hold(sample: Sample, subject: Subject, session: Session, device: str) -> _O
         return _Outcome(
             sample=sample, problems=(f"the file's outputs are {found}, declared {wanted}",)
         )
-    subject = _with_noise_of(sample, subject)
+    subject = with_noise_of(sample, subject)
     data = subject.read(sample)
     try:
         # Copies: other files are run on the same inputs, whatever a runtime does to them.
@@ -85,7 +85,7 @@ def _hold(sample: Sample, subject: Subject, session: Session, device: str) -> _O
     return _Outcome(sample=sample, problems=problems, comparisons=comparisons)
 
 
-def _with_noise_of(sample: Sample, subject: Subject) -> Subject:
+def with_noise_of(sample: Sample, subject: Subject) -> Subject:
     """Where inputs are of another magnitude, PyTorch's own noise may be larger too."""
     if not sample.noise:
         return subject

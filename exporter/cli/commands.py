@@ -19,6 +19,7 @@ _MODULES = {
     "report": "report",
     "gate": "gate",
     "baseline": "baseline",
+    "publish": "publish",
     "repro": "repro",
     "expectations": "expectations",
     "audit": "audit",

@@ -1,0 +1,85 @@
+"""`exporter publish`: proved files as folders that stand alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from exporter.cli.options import root_option, selection_options
+from exporter.cli.terminal import complain, plural, say
+from exporter.engine import worker_environment
+from exporter.errors import ExitCode, ExporterError
+from exporter.manifest import Manifest, load_project
+from exporter.plan import Selection, make_plan, pattern_matches
+from exporter.publish import Shipment, Shipped, checked_destination, choose, ship
+from exporter.record import read_run
+from exporter.report.fold import fold
+from exporter.run import BuildFolder, require_packages, still_valid
+
+
+@click.command()
+@selection_options
+@click.argument("dest")
+@click.option("--include-red", is_flag=True, help="Publish what is red, too, and say so in it.")
+@root_option
+def command(selection: Selection, root: Path, dest: str, include_red: bool) -> int:
+    """Write DEST/<model>/<opset>/ for each selected file that passes on all selected devices.
+
+    Each folder holds model.onnx, its weights, test data for ONNX's test runners, the contract, the
+    proof and SHA256SUMS. A folder there that this command did not write is never touched.
+    """
+    manifest = load_project(root)
+    _refuse_forgotten(manifest, dest)
+    plan = make_plan(manifest, selection)
+    build = BuildFolder.of(manifest.project)
+    run = read_run(build.results)
+    results = still_valid(run, manifest, plan)
+    chosen, left_out = choose(
+        plan.selected, results.run.by_cell(), results.missing, include_red=include_red
+    )
+    folds = fold(left_out, lambda item: item.cell, lambda item: (item.why, item.is_refused))
+    for alike in folds:
+        tell = complain if alike.first.is_refused else say
+        tell(f"{alike.model}/{alike.opset_ranges}: not published: {alike.first.why}")
+    done: Sequence[Shipped] = ()
+    if chosen:
+        require_packages()
+        shipment = Shipment(
+            manifest=manifest,
+            dest=checked_destination(Path(dest), build.path),
+            tools=run.tools,
+            environment=worker_environment(os.environ),
+        )
+        done = ship(shipment, chosen, lambda shipped: _tell(shipped, Path(dest)))
+    published = [shipped for shipped in done if not shipped.problem]
+    say(f"{plural(len(published), 'file')} published in {dest}")
+    if len(published) < len(done) or any(item.is_refused for item in left_out):
+        return ExitCode.RED
+    return ExitCode.OK if published else ExitCode.NOTHING_SELECTED
+
+
+def _refuse_forgotten(manifest: Manifest, dest: str) -> None:
+    """`exporter publish alexnet` names a model where the folder belongs."""
+    cells = make_plan(manifest).cells if not Path(dest).exists() else ()
+    if any(pattern_matches(dest, planned.cell) for planned in cells):
+        message = (
+            f"'{dest}' selects cells: say where to publish after it, as in "
+            f"`exporter publish {dest} dist`, or `./{dest}` for a folder of that name"
+        )
+        raise ExporterError(ExitCode.MANIFEST, message)
+
+
+def _tell(shipped: Shipped, dest: Path) -> None:
+    candidate = shipped.candidate
+    name = f"{candidate.model}/{candidate.opset}"
+    if shipped.problem:
+        complain(f"{name}: not published: {shipped.problem}")
+    else:
+        say(f"{dest / name}", colour="green" if not candidate.warning else "red")
+        if candidate.warning:
+            complain(f"{name}: published although it is red: {candidate.warning}")
+    for note in shipped.notes:
+        say(f"    {note}")

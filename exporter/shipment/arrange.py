@@ -1,0 +1,202 @@
+"""The test data of a published file, in the form in which ONNX's own test runners read it.
+
+In: a `Target` with its `model.onnx`, and the samples in the build folder. Out: folders
+`test_data_set_<n>` beside the file, numbered without gaps, and how far each output may be off.
+
+Runners pair `input_<i>.pb` with the i-th input of the graph that has no value in the file, and read
+an OptionalProto where the graph says optional. Weights that a file takes as inputs come last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import ROUND_CEILING, Decimal
+from pathlib import Path
+
+import numpy as np
+from onnx import OptionalProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from pydantic import ValidationError
+
+from exporter.checks.against import with_noise_of
+from exporter.checks.outputs import At, bound_for, items_in_float64
+from exporter.checks.protocol import Subject
+from exporter.checks.samples import DamagedSample, SampleData, sample_digest
+from exporter.checks.structure import Unreadable, read_model
+from exporter.job import JobFolder, Reference, Sample
+from exporter.runtimes.values import Array
+from exporter.shipment.protocol import Allowance, DataSet, Finding, Request, Target
+from exporter.shipment.sets import open_inputs
+
+_AGAIN = "export the model again"
+
+
+class _Unfit(Exception):
+    """A sample that runners cannot be given."""
+
+
+def arrange(request: Request, target: Target) -> Finding:
+    """Writes every sample on which PyTorch runs."""
+    built, folder = JobFolder(Path(request.built)), Path(target.folder)
+    try:
+        reference = Reference.model_validate_json(built.reference.read_bytes())
+        graph_inputs = open_inputs(read_model(folder / "model.onnx"))
+    except (OSError, ValidationError):
+        return Finding(opset=target.opset, problems=(f"reference.json: {_AGAIN}",))
+    except Unreadable as unreadable:
+        return Finding(opset=target.opset, problems=(str(unreadable),))
+    subject = Subject(
+        folder=built, opset=target.opset, spec=request.spec.at(target.opset), reference=reference
+    )
+    sets: list[DataSet] = []
+    notes: list[str] = []
+    allowed: dict[str, Allowance] = {}
+    for sample in (item for item in reference.samples if not item.error):
+        name = f"test_data_set_{len(sets)}"
+        try:
+            _intact(sample, built)
+            _write(subject, sample, graph_inputs, folder / name)
+        except _Unfit as unfit:
+            notes.append(f"the sample '{sample.name}' is left out: {unfit}")
+            continue
+        except (DamagedSample, OSError) as damaged:
+            problem = f"{built.sample(sample.index).name}: {damaged}; {_AGAIN}"
+            return Finding(opset=target.opset, problems=(problem,))
+        sets.append(DataSet(folder=name, name=sample.name, kind=sample.kind, axes=sample.axes))
+        for found in _allowances(request, target, subject, sample):
+            allowed[found.output] = _wider(allowed.get(found.output, found), found)
+    if not sets:
+        return Finding(opset=target.opset, problems=("no sample of it can be run", *notes))
+    return Finding(
+        opset=target.opset,
+        notes=tuple(notes),
+        sets=tuple(sets),
+        allowed=tuple(_rounded(each) for each in allowed.values()),
+    )
+
+
+def _intact(sample: Sample, built: JobFolder) -> None:
+    if sample.sha256 and sample_digest(built.sample(sample.index)) != sample.sha256:
+        raise DamagedSample("is not what was proved")
+
+
+def _write(
+    subject: Subject, sample: Sample, graph_inputs: list[ValueInfoProto], folder: Path
+) -> None:
+    content = dict(_inputs(subject, sample, graph_inputs))
+    source = subject.folder.sample(sample.index)
+    for index in range(len(subject.spec.outputs)):
+        name = f"output_{index}.pb"
+        content[name] = (source / name).read_bytes()
+    folder.mkdir()
+    for name, data in content.items():
+        (folder / name).write_bytes(data)
+
+
+def _inputs(
+    subject: Subject, sample: Sample, graph_inputs: list[ValueInfoProto]
+) -> Iterator[tuple[str, bytes]]:
+    source = subject.folder.sample(sample.index)
+    paths = {
+        item.name: source / f"input_{index}.pb" for index, item in enumerate(subject.spec.inputs)
+    }
+    for index, weight in enumerate(subject.reference.fed):
+        paths.setdefault(weight.name, subject.folder.weight(index))
+    for position, item in enumerate(graph_inputs):
+        path = paths.get(item.name)
+        if path is None:
+            raise _Unfit(f"nothing is known of the input '{item.name}'")
+        data = path.read_bytes() if path.exists() else None
+        if item.type.HasField("optional_type"):
+            data = _optional(data)
+        if data is None:
+            raise _Unfit(f"it has no input '{item.name}', and the file needs it")
+        yield f"input_{position}.pb", data
+
+
+def _optional(data: bytes | None) -> bytes:
+    if data is None:
+        made = numpy_helper.from_optional(None)
+    else:
+        made = helper.make_optional("", OptionalProto.TENSOR, TensorProto.FromString(data))
+    return bytes(made.SerializeToString(deterministic=True))
+
+
+def _allowances(
+    request: Request, target: Target, subject: Subject, sample: Sample
+) -> Iterator[Allowance]:
+    """What the contract allows in this sample, turned into a distance from PyTorch's own output."""
+    for device in target.devices:
+        spec = request.spec.at(target.opset, device.name)
+        on = Subject(
+            folder=subject.folder, opset=target.opset, spec=spec, reference=subject.reference
+        )
+        on = with_noise_of(sample, on)
+        data = on.memory.read(on.folder.sample(sample.index), spec)
+        for index in range(len(spec.outputs)):
+            yield from _of_output(data, At(on, index, device.name, sample.exact))
+
+
+def _of_output(data: SampleData, at: At) -> Iterator[Allowance]:
+    expected, exact = data.outputs[at.index], data.exact[at.index]
+    if isinstance(expected, list):
+        pairs = zip(expected, items_in_float64(exact, len(expected)), strict=True)
+    else:
+        pairs = zip([expected], [None if isinstance(exact, list) else exact], strict=True)
+    name = at.output.name
+    # A sequence may be empty, and an output that has to be equal is allowed nothing.
+    yield Allowance(output=name, atol=0.0, rtol=0.0)
+    for own, wide in pairs:
+        limit, against = bound_for(own, wide, at)
+        if limit is None:
+            continue
+        beyond = bool(limit.scale < np.inf) and bool((np.abs(_finite(against)) > limit.scale).any())
+        yield Allowance(
+            output=name,
+            atol=limit.atol + _distance(own, against),
+            rtol=limit.rtol + (limit.atol / limit.scale if beyond else 0.0),
+            outside=limit.outside,
+        )
+
+
+def _distance(own: Array, against: Array) -> float:
+    """How far PyTorch's own output is from what the limit is about."""
+    if own is against:
+        return 0.0
+    pairs = np.stack([_real(own).ravel(), _real(against).ravel()])
+    pairs = pairs[:, np.isfinite(pairs).all(axis=0)]
+    return float(np.abs(pairs[0] - pairs[1]).max()) if pairs.size else 0.0
+
+
+def _real(array: Array) -> Array:
+    """In float64; complex numbers as pairs."""
+    if array.dtype.kind == "c":
+        return np.stack([array.real, array.imag], axis=-1).astype(np.float64)
+    return array.astype(np.float64)
+
+
+def _finite(array: Array) -> Array:
+    values = _real(array)
+    finite: Array = values[np.isfinite(values)]
+    return finite
+
+
+def _wider(one: Allowance, other: Allowance) -> Allowance:
+    return Allowance(
+        output=one.output,
+        atol=max(one.atol, other.atol),
+        rtol=max(one.rtol, other.rtol),
+        outside=max(one.outside, other.outside),
+    )
+
+
+def _rounded(allowed: Allowance) -> Allowance:
+    """With two significant digits, never less."""
+    return allowed.model_copy(update={"atol": _up(allowed.atol), "rtol": _up(allowed.rtol)})
+
+
+def _up(value: float) -> float:
+    if not value:
+        return 0.0
+    exact = Decimal(value)
+    step = Decimal((0, (1,), exact.adjusted() - 1))
+    return float(exact.quantize(step, rounding=ROUND_CEILING))

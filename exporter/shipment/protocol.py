@@ -1,0 +1,73 @@
+"""What a publication asks of the process that knows onnx, and what that answers.
+
+In: nothing. Out: `Request` and `Answer`, JSON in both directions.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from exporter.manifest import Device, ModelSpec
+from exporter.values import Items, Value
+
+
+class Allowance(Value):
+    """How far an output may be off PyTorch's own: `atol + rtol * |expected|`."""
+
+    output: str
+    atol: float
+    rtol: float
+    outside: float = 0.0
+    """The share of elements that may lie beyond."""
+
+
+class DataSet(Value):
+    """One folder `test_data_set_<n>`."""
+
+    folder: str
+    name: str
+    """`declared`, `batch=7`, or the name of a case."""
+    kind: str
+    axes: dict[str, int]
+
+
+class Target(Value):
+    """One file that is published."""
+
+    opset: int
+    devices: Items[Device]
+    """Those on which it was proved."""
+    folder: str
+    """The folder with its `model.onnx`, absolute."""
+    allowed: Items[Allowance] = ()
+    """For each output; known once the test data is there."""
+
+
+class Request(Value):
+    """Files of one model."""
+
+    step: Literal["arrange", "hold"]
+    """`arrange` writes the test data beside each file; `hold` loads and runs each where it is."""
+    spec: ModelSpec
+    root: str
+    """The project's root, absolute."""
+    built: str
+    """The model's folder in the build folder, absolute."""
+    targets: Items[Target]
+
+
+class Finding(Value):
+    """What became of one target."""
+
+    opset: int
+    problems: Items[str] = ()
+    """Why it cannot be published; empty where it can."""
+    notes: Items[str] = ()
+    sets: Items[DataSet] = ()
+    allowed: Items[Allowance] = ()
+
+
+class Answer(Value):
+    """One finding for each target, in their order."""
+
+    findings: Items[Finding]

@@ -1,0 +1,330 @@
+"""Published folders: they move, other tools run them, and what is not right stays out."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.project import exporter
+
+MODELS = """
+from typing import Optional
+
+import torch
+from torch import nn
+
+
+class Sound(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.linear(x)
+
+
+class Large(nn.Module):
+    '''More than a megabyte: its weights lie beside the file.'''
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(600, 500)
+
+    def forward(self, ids, scale):
+        return self.table(ids) * scale, ids + 1
+
+
+class Baked(Sound):
+    '''Scales by a number of the example.'''
+
+    def forward(self, x):
+        return super().forward(x * float(x.detach().abs().max()))
+
+
+class Parts(nn.Module):
+    '''Returns a list, and does without an input.'''
+
+    def forward(self, x, bias: Optional[torch.Tensor]) -> list[torch.Tensor]:
+        if bias is not None:
+            x = x + bias
+        return [x * 2.0, x + 1.0]
+"""
+
+MANIFEST = """
+format = 1
+
+[models.sound]
+source = "models.py:Sound"
+description = "A <b>layer</b> | of three"
+inputs = [{ name = "x", shape = ["batch", 4] }]
+outputs = [{ name = "y", shape = ["batch", 3] }]
+opsets = [17, 18]
+devices = ["cpu", "reference"]
+
+[models.large]
+source = "models.py:Large"
+inputs = [
+  { name = "ids", shape = ["batch"], dtype = "int64", fill = { randint = [0, 600] } },
+  { name = "scale", shape = ["batch", 500] },
+]
+outputs = [
+  { name = "rows", shape = ["batch", 500] },
+  { name = "next", shape = ["batch"], dtype = "int64" },
+]
+opsets = [17, 18]
+
+[models.baked]
+source = "models.py:Baked"
+inputs = [{ name = "x", shape = ["batch", 4] }]
+outputs = [{ name = "y", shape = ["batch", 3] }]
+opsets = [17]
+
+[models.foreseen]
+extends = "baked"
+expect = [{ stage = "parity", reason = "it scales by a constant" }]
+
+[models.fed]
+extends = "sound"
+options = { export_params = false }
+opsets = [17]
+devices = ["cpu"]
+"""
+
+PARTS = """
+[models.parts]
+source = "models.py:Parts"
+capture = "script"
+inputs = [
+  { name = "x", shape = ["batch", 4] },
+  { name = "bias", shape = ["batch", 4], optional = true },
+]
+outputs = [{ name = "parts", kind = "sequence", shape = ["batch", 4] }]
+opsets = [17]
+cases = [{ name = "bare", values = { bias = "none" } }]
+"""
+
+#: Runs folders that were moved to `suite/light` by ONNX's own loader and runner, on ONNX Runtime.
+RUNNER = """
+import sys
+import unittest
+
+import onnxruntime.backend
+from onnx.backend.test import loader, runner
+
+class Ours(runner.Runner):
+    def __init__(self, backend, cases):
+        loaded = runner.load_model_tests
+        runner.load_model_tests = lambda *, kind: cases if kind == "real" else []
+        super().__init__(backend, "__main__")
+        runner.load_model_tests = loaded
+
+cases = loader.load_model_tests(sys.argv[1], "light")
+suite = Ours(onnxruntime.backend, cases).test_suite
+result = unittest.TextTestRunner(verbosity=2).run(suite)
+print(f"ran {result.testsRun - len(result.skipped)} of {len(cases)}")
+sys.exit(not result.wasSuccessful())
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The models, exported; `baked` is red."""
+    root = tmp_path_factory.mktemp("publish") / "project"
+    (root / "manifests").mkdir(parents=True)
+    (root / "pyproject.toml").write_text(
+        "[tool.exporter]\ndevices.reference = { runtime = 'reference' }\n"
+    )
+    (root / "manifests/models.py").write_text(MODELS)
+    (root / "manifests/nets.toml").write_text(MANIFEST + PARTS)
+    command = exporter(root, "export")
+    assert command.returncode == 1, command.stdout + command.stderr
+    return root
+
+
+@pytest.fixture(scope="module")
+def dist(project: Path) -> Path:
+    """All that is right in it, published."""
+    command = exporter(project, "publish", "dist")
+    assert command.returncode == 1, command.stdout + command.stderr  # `baked` was selected
+    assert "baked/17: not published: fail at parity (axes) on cpu" in command.stderr
+    assert "foreseen/17: not published: xfail at parity (axes)" in command.stdout
+    assert "6 files published in dist" in command.stdout, command.stderr
+    return project / "dist"
+
+
+def copy_of(project: Path, folder: Path) -> Path:
+    """The project with its results, to be spoilt."""
+    shutil.copytree(project, folder, ignore=shutil.ignore_patterns("dist"))
+    return folder
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def test_what_is_right_is_published_and_nothing_else(dist: Path) -> None:
+    names = {path.parent.relative_to(dist).as_posix() for path in dist.rglob("model.onnx")}
+    files = {"fed/17", "parts/17"} | {f"{m}/{o}" for m in ("sound", "large") for o in (17, 18)}
+    assert names == files
+    assert {path.name for path in dist.iterdir()} == {"fed", "parts", "sound", "large"}
+    assert not any(path.is_symlink() or path.stat().st_nlink > 1 for path in dist.rglob("*.*"))
+
+
+def test_onnx_runs_each_folder_after_a_move(dist: Path, tmp_path: Path) -> None:
+    suite = tmp_path / "suite" / "light"
+    folders = [path.parent for path in dist.rglob("model.onnx")]
+    for folder in folders:
+        shutil.copytree(folder, suite / f"test_{folder.parent.name}_{folder.name}")
+    command = [sys.executable, "-W", "ignore", "-c", RUNNER, str(suite.parent)]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert f"ran {len(folders)} of {len(folders)}" in ran.stdout, ran.stderr
+    wrong = suite / "test_sound_18" / "test_data_set_1"
+    shutil.copy(wrong / "input_0.pb", wrong / "output_0.pb")
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert "test_sound_18_cpu" in ran.stderr
+
+
+def test_the_hashes_are_those_of_every_file(dist: Path) -> None:
+    for folder in (path.parent for path in dist.rglob("model.onnx")):
+        command = ["sha256sum", "--strict", "-c", "SHA256SUMS"]
+        checked = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        assert checked.returncode == 0, checked.stdout
+        assert checked.stdout.count(": OK") == len(bytes_of(folder)) - 1
+
+
+def test_the_folder_says_what_was_proved(dist: Path, project: Path) -> None:
+    said = json.loads((dist / "sound/18/exporter.json").read_text())
+    assert said["is_green"]
+    assert [record["cell"]["device"] for record in said["records"]] == ["cpu", "reference"]
+    assert said["data_sets"][1] == {
+        "folder": "test_data_set_1",
+        "name": "batch=7",
+        "kind": "axis",
+        "axes": {"batch": 7},
+    }
+    tolerance = json.loads((dist / "sound/18/data.json").read_text())
+    assert 0 < tolerance["atol"] < 1e-5
+    card = (dist / "sound/18/README.md").read_text()
+    assert "| reference | pass |" in card
+    assert "<b>" not in card
+    assert "Do not use" not in card
+    contract = json.loads((dist / "large/17/contract.json").read_text())
+    assert [item["name"] for item in contract["inputs"]] == ["ids", "scale"]
+    assert not [name for name, text in bytes_of(dist).items() if str(project).encode() in text]
+
+
+def test_the_same_results_give_the_same_bytes(project: Path, dist: Path) -> None:
+    before = bytes_of(dist / "large")
+    again = exporter(project, "publish", "large", "dist")
+    assert again.returncode == 0, again.stderr
+    assert bytes_of(dist / "large") == before
+    assert {path.name for path in dist.iterdir()} == {"fed", "parts", "sound", "large"}
+
+
+@pytest.mark.parametrize("spoil", ["foreign", "marker", "extra", "link", "model link"])
+def test_what_somebody_else_put_there_stays(project: Path, tmp_path: Path, spoil: str) -> None:
+    dest = tmp_path / "dest"
+    place = dest / "sound" / "18"
+    if spoil == "foreign":
+        place.mkdir(parents=True)
+        (place / "model.onnx").write_text("mine")
+    elif spoil == "marker":
+        place.mkdir(parents=True)
+        (place / "exporter.json").write_text('{"format": 1}')
+    elif spoil == "extra":
+        assert exporter(project, "publish", "sound/18", str(dest)).returncode == 0
+        (place / "mine.txt").write_text("mine")
+    elif spoil == "link":
+        place.parent.mkdir(parents=True)
+        (tmp_path / "elsewhere").mkdir()
+        place.symlink_to(tmp_path / "elsewhere")
+    else:
+        dest.mkdir()
+        (tmp_path / "elsewhere").mkdir()
+        place.parent.symlink_to(tmp_path / "elsewhere")
+    before = bytes_of(tmp_path)
+    command = exporter(project, "publish", "sound/18", "large/18", str(dest))
+    assert command.returncode == 1
+    assert "sound/18: not published: " in command.stderr
+    assert "Traceback" not in command.stderr
+    after = {name: text for name, text in bytes_of(tmp_path).items() if "large/18" not in name}
+    assert after == before
+    assert (dest / "large/18/model.onnx").is_file()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        ("manifest", "its manifest entry changed since it was exported; run `nox -s export"),
+        ("source", "manifests/models.py changed since it was exported; run"),
+        ("file", "18.onnx is not the file that was proved; run"),
+        ("weights", ".data is not the file that was proved; run"),
+        ("data", "test_data_set_1: is not what was proved; export the model again"),
+    ],
+)
+def test_what_was_not_proved_is_refused(
+    project: Path, tmp_path: Path, spoil: str, said: str
+) -> None:
+    root = copy_of(project, tmp_path / "project")
+    manifest, build = root / "manifests/nets.toml", root / "build/large"
+    if spoil == "manifest":
+        text = manifest.read_text()
+        manifest.write_text(text.replace('name = "scale", shape', 'name = "scales", shape'))
+    elif spoil == "source":
+        (root / "manifests/models.py").write_text(MODELS + "\n")
+    elif spoil == "file":
+        shutil.copy(build / "17.onnx", build / "18.onnx")
+    elif spoil == "weights":
+        (weights,) = build.glob("*.data")
+        weights.write_bytes(b"\1" + weights.read_bytes()[1:])
+    else:
+        sample = build / "test_data_set_1"
+        shutil.copy(build / "test_data_set_0/output_0.pb", sample / "output_0.pb")
+    command = exporter(root, "publish", "large/18", "dist")
+    assert command.returncode == 1
+    assert said in command.stderr
+    assert not list(root.glob("dist/*/*"))
+
+
+def test_red_files_say_so_loudly(project: Path, tmp_path: Path) -> None:
+    dest = tmp_path / "dest"
+    command = exporter(project, "publish", "baked", "foreseen", str(dest), "--include-red")
+    assert command.returncode == 0, command.stderr
+    assert "baked/17: published although it is red: fail at parity" in command.stderr
+    for model in ("baked", "foreseen"):
+        assert "**Do not use this file" in (dest / model / "17/README.md").read_text()
+        said = json.loads((dest / model / "17/exporter.json").read_text())
+        assert not said["is_green"]
+        assert "at parity (axes) on cpu" in said["warning"]
+
+
+def test_an_expected_failure_alone_is_nothing_to_publish(project: Path, tmp_path: Path) -> None:
+    command = exporter(project, "publish", "foreseen", str(tmp_path / "dest"))
+    assert command.returncode == 3
+    assert not (tmp_path / "dest").exists()
+
+
+def test_a_forgotten_folder_is_noticed(project: Path) -> None:
+    command = exporter(project, "publish", "sound")
+    assert command.returncode == 2
+    assert "'sound' selects cells: say where to publish after it" in command.stderr
+    assert not (project / "sound").exists()
+
+
+@pytest.mark.parametrize("dest", ["build", "build/sound", "link", "pyproject.toml"])
+def test_some_places_are_not_for_it(project: Path, tmp_path: Path, dest: str) -> None:
+    root = copy_of(project, tmp_path / "project")
+    (root / "link").symlink_to(tmp_path)
+    before = bytes_of(root / "build")
+    command = exporter(root, "publish", "sound/18", dest)
+    assert command.returncode == 4
+    assert command.stderr.startswith(f"{dest}: ")
+    assert bytes_of(root / "build").keys() - {"build/stamps.json"} <= before.keys()

@@ -1,0 +1,167 @@
+"""What the process says of a published folder that was copied, and of ones that were spoilt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, numpy_helper, parser
+
+from exporter.manifest import Device
+from exporter.shipment.hold import differences, hold
+from exporter.shipment.protocol import Allowance, Finding, Request, Target
+from tests.unit.factory import make_spec
+
+TEXT = """
+<ir_version: 8, opset_import: ["" : 17]>
+net (float[n, 2] x) => (float[n, 2] y) <float[2] w = {1, 2}> { y = Mul(x, w) }
+"""
+CPU = Device(name="cpu", runtime="onnxruntime")
+GPU = Device(name="gpu", runtime="onnxruntime", providers=("NoSuchProvider",))
+ALLOWED = (Allowance(output="y", atol=1e-6, rtol=0.0),)
+
+
+def make_folder(folder: Path) -> Path:
+    """A file whose weights lie beside it, and a data set."""
+    folder.mkdir()
+    model = parser.parse_model(TEXT)
+    weights = numpy_helper.from_array(np.asarray([1, 2], np.float32), "w")
+    model.graph.initializer[0].CopyFrom(weights)  # as bytes: nothing else can lie outside
+    onnx.save(
+        model,
+        folder / "model.onnx",
+        save_as_external_data=True,
+        location="w.data",
+        size_threshold=0,
+    )
+    sample = folder / "test_data_set_0"
+    sample.mkdir()
+    x = np.ones((3, 2), np.float32)
+    y = x * np.asarray([1, 2], np.float32)
+    for name, array in (("input_0", x), ("output_0", y)):
+        data = numpy_helper.from_array(array).SerializeToString()
+        (sample / f"{name}.pb").write_bytes(data)
+    return folder
+
+
+def held(folder: Path, *devices: Device) -> Finding:
+    target = Target(opset=17, devices=devices or (CPU,), folder=str(folder), allowed=ALLOWED)
+    request = Request(
+        step="hold", spec=make_spec(), root=str(folder), built=str(folder), targets=(target,)
+    )
+    return hold(request, target)
+
+
+def test_a_whole_folder_holds(tmp_path: Path) -> None:
+    assert held(make_folder(tmp_path / "net")) == Finding(opset=17)
+
+
+def test_a_device_that_is_not_here_is_noted_and_the_cpu_runs_it(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "net")
+    found = held(folder, GPU)
+    assert not found.problems
+    assert found.notes[0].startswith("not loaded on gpu, which is not here")
+    (folder / "test_data_set_0/output_0.pb").unlink()
+    assert held(folder, GPU).problems
+
+
+def other_weights(folder: Path) -> None:
+    (folder / "w.data").write_bytes(np.asarray([1, 3], np.float32).tobytes())
+
+
+def no_weights(folder: Path) -> None:
+    (folder / "w.data").unlink()
+
+
+def short_weights(folder: Path) -> None:
+    (folder / "w.data").write_bytes(b"\0")
+
+
+def linked_weights(folder: Path) -> None:
+    (folder / "w.data").rename(folder.parent / "w.data")
+    (folder / "w.data").symlink_to(folder.parent / "w.data")
+
+
+def no_file(folder: Path) -> None:
+    (folder / "model.onnx").unlink()
+
+
+def invalid_file(folder: Path) -> None:
+    model = onnx.load(folder / "model.onnx", load_external_data=False)
+    model.graph.node[0].op_type = "NoSuchOperator"
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+
+
+def no_samples(folder: Path) -> None:
+    (folder / "test_data_set_0").rename(folder / "elsewhere")
+
+
+def other_dtype(folder: Path) -> None:
+    wrong = numpy_helper.from_array(np.ones((3, 2), np.float64))
+    (folder / "test_data_set_0/output_0.pb").write_bytes(wrong.SerializeToString())
+
+
+def other_input(folder: Path) -> None:
+    wrong = numpy_helper.from_array(np.ones((3, 5), np.float32))
+    (folder / "test_data_set_0/input_0.pb").write_bytes(wrong.SerializeToString())
+
+
+def damaged_input(folder: Path) -> None:
+    (folder / "test_data_set_0/input_0.pb").write_bytes(b"\xff\xff\xff")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (other_weights, "cpu, test_data_set_0: output 'y' differs in 50.00% of its elements"),
+        (no_weights, "external data 'w.data' is missing"),
+        (short_weights, "ends at byte 8 of 'w.data', which has 1"),
+        (linked_weights, "external data 'w.data' is a link"),
+        (no_file, "model.onnx cannot be read"),
+        (invalid_file, "onnx.checker refuses it"),
+        (no_samples, "it has no test data"),
+        (other_dtype, "output 'y' is float32 [3, 2], not float64 [3, 2]"),
+        (other_input, "cpu fails on test_data_set_0"),
+        (damaged_input, "test_data_set_0 cannot be read"),
+    ],
+)
+def test_a_spoilt_folder_does_not(tmp_path: Path, spoil: object, said: str) -> None:
+    assert callable(spoil)
+    folder = make_folder(tmp_path / "net")
+    spoil(folder)
+    found = held(folder)
+    assert said in " ".join(found.problems)
+    assert str(tmp_path) not in " ".join(found.problems)
+
+
+def first(found: Iterator[str]) -> str:
+    return next(found, "")
+
+
+def test_outputs_are_held_by_what_is_published() -> None:
+    one, other = np.zeros(10, np.float32), np.zeros(10, np.float32)
+    other[0] = 1.0
+    limit = {"y": Allowance(output="y", atol=0.5, rtol=0.0)}
+    wide = {"y": Allowance(output="y", atol=0.5, rtol=0.0, outside=0.1)}
+    assert list(differences(["y"], [one], [one], limit)) == []
+    assert list(differences(["y"], [one], [other], wide)) == []
+    assert "10.00% of its elements" in first(differences(["y"], [one], [other], limit))
+    assert "1 outputs, 2 in the test data" in first(differences(["y"], [one], [one, one], {}))
+    assert "another kind" in first(differences(["y"], [[one]], [one], limit))
+    assert "has 1 items, not 2" in first(differences(["y"], [[one]], [[one, one]], limit))
+    assert list(differences(["y"], [[one, one]], [[one, other]], limit))
+    whole = one.astype(np.int64)
+    assert "differs" in first(differences(["n"], [whole], [whole + 1], {}))
+    nan = np.full(10, np.nan, np.float32)
+    assert list(differences(["y"], [nan], [nan], limit)) == []
+    assert list(differences(["y"], [nan], [one], limit))
+
+
+def test_bfloat16_is_compared(tmp_path: Path) -> None:
+    proto = TensorProto(data_type=TensorProto.BFLOAT16, dims=[1], raw_data=b"\x80\x3f")
+    one = numpy_helper.to_array(proto)
+    assert list(differences(["y"], [one], [one], {})) == []
+    assert list(differences(["y"], [one], [one * one + one], {}))
