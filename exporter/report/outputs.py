@@ -11,16 +11,30 @@ from exporter.report.cells import cells_by_model
 
 JUNIT = "junit.xml"
 CSV = "results.csv"
+MATRIX = "matrix.svg"
+BADGE = "badge"
+#: The folder of the models' badges. Only files that begin as ours do are ours there.
+BADGES = "badges"
+SVG_MARK = "<!-- Written by `nox -s report` from the results -->\n"
+JSON_MARK = '{\n  "schemaVersion": 1,\n  "label": '
 
 
 def render_outputs(manifest: Manifest, run: RunRecord) -> dict[str, str]:
     """Every such file, by its name relative to the reports folder."""
     # What only a report needs is loaded when there is one.
+    from exporter.report.badges import badge_json, badge_of_all, badge_of_model, badge_svg
     from exporter.report.junit import junit
+    from exporter.report.picture import matrix_svg
     from exporter.report.spreadsheet import results_csv
 
     by_model = cells_by_model(manifest, run)
+    every = [cell for cells in by_model.values() for cell in cells]
+    badges = {f"{BADGES}/{id}": badge_of_model(id, cells) for id, cells in by_model.items()}
+    badges[BADGE] = badge_of_all(every)
     return {
         JUNIT: junit(manifest, by_model),
-        CSV: results_csv(cell for cells in by_model.values() for cell in cells),
+        CSV: results_csv(every),
+        MATRIX: matrix_svg(by_model, SVG_MARK),
+        **{f"{name}.svg": badge_svg(badge, SVG_MARK) for name, badge in badges.items()},
+        **{f"{name}.json": badge_json(badge) for name, badge in badges.items()},
     }

@@ -12,13 +12,17 @@ from pathlib import Path
 
 from exporter.errors import ExitCode, ExporterError
 from exporter.files import write_text
-from exporter.report.outputs import CSV, JUNIT
+from exporter.report.outputs import BADGE, BADGES, CSV, JSON_MARK, JUNIT, MATRIX, SVG_MARK
 from exporter.report.render import INDEX, MARK, OVERVIEW, PAGES
 
 #: Files of which there is one.
-_ALONE = frozenset({OVERVIEW, INDEX, JUNIT, CSV})
+_ALONE = frozenset({OVERVIEW, INDEX, JUNIT, CSV, MATRIX, f"{BADGE}.svg", f"{BADGE}.json"})
 #: Files of which each model has one: the folder, the suffix, and how ours begin.
-_FOR_MODELS = ((PAGES, ".md", MARK),)
+_FOR_MODELS = (
+    (PAGES, ".md", MARK),
+    (BADGES, ".svg", SVG_MARK),
+    (BADGES, ".json", JSON_MARK),
+)
 _MODEL = r"[a-z0-9][a-z0-9_.-]*"
 
 

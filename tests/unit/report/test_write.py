@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from exporter.errors import ExitCode, ExporterError
-from exporter.report import write_reports
+from exporter.report import render_outputs, write_reports
 from exporter.report.render import MARK
+from tests.unit.factory import make_manifest, make_run, make_spec
 
 FILES = {
     "COMPATIBILITY.md": MARK + "table\n",
@@ -55,10 +56,21 @@ def test_a_name_outside_the_folder_is_our_own_fault(name: str, tmp_path: Path) -
     assert not list(tmp_path.iterdir())
 
 
-def test_pages_are_not_written_through_a_link(tmp_path: Path) -> None:
+def test_badges_of_models_that_are_gone_go_too(tmp_path: Path) -> None:
+    run = make_run()
+    write_reports(tmp_path, render_outputs(make_manifest(make_spec("a"), make_spec("b")), run))
+    (tmp_path / "badges" / "own.svg").write_text("<svg/>")
+    (tmp_path / "badges" / "own.json").write_text("{}")
+    write_reports(tmp_path, render_outputs(make_manifest(make_spec("b")), run))
+    names = sorted(path.name for path in (tmp_path / "badges").iterdir())
+    assert names == ["b.json", "b.svg", "own.json", "own.svg"]
+
+
+@pytest.mark.parametrize("folder", ["models", "badges"])
+def test_pages_are_not_written_through_a_link(folder: str, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "reports").mkdir()
-    (tmp_path / "reports" / "models").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "reports" / folder).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ExporterError, match="is a link") as caught:
         write_reports(tmp_path / "reports", FILES)
     assert caught.value.exit_code is ExitCode.ENVIRONMENT
