@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from exporter.errors import ExitCode, ExporterError
 from exporter.files import write_text
@@ -97,6 +97,9 @@ class Baseline(Value):
     """1 knows no figures: such a baseline is read, and written anew as 2."""
     tools: dict[str, str]
     cells: Items[Outcome]
+    dropped: dict[str, str] = Field(default_factory=dict)
+    """Why a cell is no longer promised, by its text, where a person said so; until all is accepted
+    anew."""
 
     @model_validator(mode="after")
     def _each_cell_once(self) -> Self:
@@ -124,11 +127,16 @@ class Baseline(Value):
             json.dumps(outcome.model_dump(mode="json", exclude_defaults=True))
             for outcome in sorted(self.cells, key=lambda outcome: outcome.id.sort_key)
         )
+        entries = (
+            f"{json.dumps(cell)}: {json.dumps(reason)}"
+            for cell, reason in sorted(self.dropped.items())
+        )
+        dropped = f',\n{pad}"dropped": {{{_lines(entries, pad)}}}' if self.dropped else ""
         return (
             "{\n"
             f'{pad}"format": {FORMAT},\n'
             f'{pad}"tools": {{{_lines(tools, pad)}}},\n'
-            f'{pad}"cells": [{_lines(cells, pad)}]\n'
+            f'{pad}"cells": [{_lines(cells, pad)}]{dropped}\n'
             "}\n"
         )
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from exporter.baseline import read_baseline
+from exporter.baseline import Baseline, read_baseline
 from exporter.cli.findings import show_findings
 from exporter.cli.options import root_option
 from exporter.cli.results import read_results
 from exporter.cli.terminal import complain, plural, say
 from exporter.errors import ExitCode
 from exporter.files import write_text
-from exporter.gate import blocking, judge
-from exporter.manifest import load_project
+from exporter.gate import Finding, Side, blocking, judge, judge_against
+from exporter.manifest import Manifest, load_project
 from exporter.plan import make_plan
+from exporter.record import RunRecord
 from exporter.report import render_gate
 from exporter.run import BuildFolder
 
@@ -26,23 +28,54 @@ _SUMMARY_LIMIT = 1_000_000
 
 @click.command()
 @root_option
-def command(root: Path) -> int:
+@click.option(
+    "--against",
+    metavar="REVISION",
+    help="Take baseline and policy from git: from the last commit shared with this revision.",
+)
+def command(root: Path, against: str | None) -> int:
     """Compare results and baseline; anything that nobody accepted fails."""
     manifest = load_project(root)
     results = read_results(manifest)
-    baseline = read_baseline(
-        Path(manifest.project.root) / manifest.project.reports / "baseline.json"
-    )
-    planned = [str(planned.cell) for planned in make_plan(manifest).cells]
+    if against is None:
+        baseline = read_baseline(_path(manifest))
+        gate = manifest.project.gate
+        findings = judge(baseline, results.run, _planned(manifest), gate)
+    else:
+        baseline, findings = _against(manifest, results.run, against)
     if not baseline.has_figures:
         complain("warning: the baseline has no figures, so no drift is found; accept anew for them")
-    findings = judge(baseline, results.run, planned, manifest.project.gate)
+    return _told(manifest, findings, len(baseline.cells))
+
+
+def _planned(manifest: Manifest) -> frozenset[str]:
+    return frozenset(str(planned.cell) for planned in make_plan(manifest).cells)
+
+
+def _path(manifest: Manifest) -> Path:
+    return Path(manifest.project.root) / manifest.project.reports / "baseline.json"
+
+
+def _against(
+    manifest: Manifest, run: RunRecord, revision: str
+) -> tuple[Baseline, tuple[Finding, ...]]:
+    """The baseline of the revision, and what differs from it."""
+    from exporter.cli.revision import side_of
+
+    then = side_of(manifest, revision)
+    path = _path(manifest)
+    own = read_baseline(path) if path.exists() else Baseline(tools={}, cells=())
+    now = Side(manifest=manifest, baseline=own)
+    return then.baseline, judge_against(then, now, run, _planned(manifest))
+
+
+def _told(manifest: Manifest, findings: Sequence[Finding], cells: int) -> ExitCode:
     page = render_gate(findings, Path(manifest.project.root) / manifest.project.templates)
     build = BuildFolder.of(manifest.project)
     write_text(build.path / "gate.md", page)
     append_to_step_summary(page)
     if not findings:
-        say(f"{plural(len(baseline.cells), 'cell')} as accepted", colour="green")
+        say(f"{plural(cells, 'cell')} as accepted", colour="green")
         return ExitCode.OK
     show_findings(findings)
     say(f"{plural(len(findings), 'finding')}; written to {manifest.project.build}/gate.md")

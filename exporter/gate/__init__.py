@@ -1,6 +1,7 @@
 """Results against what was accepted: what changed, and what becomes of it."""
 
 from exporter.gate.accept import accept_all, accept_some
+from exporter.gate.against import Side, judge_against
 from exporter.gate.finding import GROWTH, NO_RESULT, NOT_ACCEPTED, Finding, Kind, blocking
 from exporter.gate.judge import differences, judge
 from exporter.gate.relaxed import relaxations
@@ -11,10 +12,12 @@ __all__ = [
     "NO_RESULT",
     "Finding",
     "Kind",
+    "Side",
     "accept_all",
     "accept_some",
     "blocking",
     "differences",
     "judge",
+    "judge_against",
     "relaxations",
 ]

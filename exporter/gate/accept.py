@@ -42,23 +42,33 @@ def accept_some(
         reason: Why; kept with each of them.
     """
     outcomes = {cell: each for cell, each in before.by_cell().items() if cell not in cells}
+    dropped = {cell: said for cell, said in before.dropped.items() if cell not in found}
     for cell in cells:
         if cell in found:
             outcomes[cell] = found[cell].model_copy(update={"reason": reason})
+        else:
+            dropped[cell] = reason
     # The tools are those that all lines were found with: of a part alone that is not known.
-    return _baseline(outcomes.values(), before.tools)
+    return _baseline(outcomes.values(), before.tools, dropped)
 
 
-def _baseline(outcomes: Iterable[Outcome], tools: Mapping[str, str]) -> Baseline:
+def _baseline(
+    outcomes: Iterable[Outcome], tools: Mapping[str, str], dropped: Mapping[str, str] | None = None
+) -> Baseline:
     cells = sorted(outcomes, key=lambda outcome: outcome.id.sort_key)
-    return Baseline(tools=dict(sorted(tools.items())), cells=tuple(cells))
+    return Baseline(
+        tools=dict(sorted(tools.items())),
+        cells=tuple(cells),
+        dropped=dict(sorted((dropped or {}).items())),
+    )
 
 
 def _accepted(before: Outcome | None, after: Outcome, policy: GatePolicy) -> Outcome:
-    if before is not None and _bare(before) == _bare(after) and is_steady(before, after, policy):
+    if before is not None and bare(before) == bare(after) and is_steady(before, after, policy):
         return before
     return after
 
 
-def _bare(outcome: Outcome) -> Outcome:
+def bare(outcome: Outcome) -> Outcome:
+    """The outcome without figures and reason: what a person accepts or not."""
     return outcome.model_copy(update={"figures": None, "reason": ""})

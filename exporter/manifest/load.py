@@ -34,16 +34,17 @@ class Loaded:
     """The settings of each model with where they come from, by ID."""
 
 
-def load_project(root: Path) -> Manifest:
+def load_project(root: Path, beside: Path | None = None) -> Manifest:
     """The manifest of a project; see `load_layers`."""
-    return load_layers(root).manifest
+    return load_layers(root, beside).manifest
 
 
-def load_layers(root: Path) -> Loaded:
+def load_layers(root: Path, beside: Path | None = None) -> Loaded:
     """Reads `[tool.exporter]` of pyproject.toml and every manifest of the project.
 
     Args:
         root: The project's root; paths in messages are relative to it.
+        beside: Where the files may lie as well that entries name, where `root` lacks them.
 
     Raises:
         ExporterError: MANIFEST, with every problem of every file.
@@ -63,7 +64,7 @@ def load_layers(root: Path) -> Loaded:
         for member in family.members
     ]
     devices = frozenset(device.name for device in project.project.devices)
-    around = Surroundings(devices=devices, references=References(root))
+    around = Surroundings(devices=devices, references=References(root, beside))
     specs = [resolved(model, around) for model in models]
     for file in files:
         check_shared_axes(file.defaults, models)

@@ -39,6 +39,8 @@ class References:
     """Checks references, and reads each file once."""
 
     root: Path
+    beside: Path | None = None
+    """Where files lie that `root` lacks: what git ignores, of a project that it holds."""
     _files: dict[Path, _Names | Problem] = field(default_factory=dict)
 
     def source(self, model: Effective, path: KeyPath, text: str) -> str:
@@ -67,7 +69,7 @@ class References:
         name = self._existing(model, path, place)
         if not name:
             return text
-        self._attribute(model, path, self.root / name, (name, attribute))
+        self._attribute(model, path, self._found(name) or self.root / name, (name, attribute))
         if model.origin(path).folder == model.own.folder:
             return text
         return f"{posixpath.relpath(name, model.own.folder or '.')}:{attribute}"
@@ -95,11 +97,14 @@ class References:
             model.refuse(path, f"{message}, got {quoted(place)}")
             return ""
         name = posixpath.normpath(posixpath.join(model.origin(path).folder, place))
-        file = self.root / name
-        if _is_file(file):
+        if self._found(name):
             return name
-        model.refuse(path, f"there is no file {quoted(name)}{_nearest_file(file)}")
+        model.refuse(path, f"there is no file {quoted(name)}{_nearest_file(self.root / name)}")
         return ""
+
+    def _found(self, name: str) -> Path | None:
+        places = (self.root, self.beside) if self.beside else (self.root,)
+        return next((place / name for place in places if _is_file(place / name)), None)
 
     def _module(self, model: Effective, path: KeyPath, module: str, attribute: str) -> None:
         package, *inner = module.split(".")

@@ -1,0 +1,46 @@
+"""The side that `exporter gate --against` compares with.
+
+In: a manifest and the name of a revision. Out: the manifests and the baseline of that revision.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from exporter.baseline import parse_baseline
+from exporter.cli.terminal import complain
+from exporter.errors import ExitCode, ExporterError
+from exporter.gate import Side
+from exporter.manifest import Manifest, load_project
+from exporter.revision import Checkout, checked_out
+
+
+def side_of(manifest: Manifest, revision: str) -> Side:
+    """The project at the revision.
+
+    Raises:
+        ExporterError: as `checked_out`; RED, where the revision has no baseline; UNREADABLE, where
+            its manifests or its baseline cannot be read.
+    """
+    root = Path(manifest.project.root)
+    with checked_out(root, revision, dict(os.environ)) as found:
+        complain(f"held against {found.name}")
+        then = _manifest(found, root)
+        name = f"{then.project.reports}/baseline.json"
+        try:
+            content = (found.root / name).read_bytes()
+        except OSError as error:
+            message = f"{found.name}: has no {name}: nothing is accepted there yet"
+            raise ExporterError(ExitCode.RED, message) from error
+        return Side(manifest=then, baseline=parse_baseline(content, f"{found.name}: {name}"))
+
+
+def _manifest(found: Checkout, root: Path) -> Manifest:
+    try:
+        return load_project(found.root, beside=root)
+    except ExporterError as error:
+        for problem in error.problems:
+            complain(f"{found.name}: {problem}")
+        message = f"the manifests of {found.name} cannot be read; compare with a later revision"
+        raise ExporterError(ExitCode.UNREADABLE, message) from error

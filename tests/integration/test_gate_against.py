@@ -1,0 +1,187 @@
+"""`exporter gate --against` in a real repository: what a branch cannot do to its own gate.
+
+The results are made up, since git and the gate are what this is about: nothing is exported.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from exporter.manifest import load_project
+from exporter.plan import make_plan
+from exporter.record import RunRecord, Status
+from exporter.run.results import Parts
+from tests.integration.project import exporter
+from tests.unit.factory import make_record
+
+MANIFEST = """format = 1
+[models.net]
+source = "net.py:Net"
+inputs = [{ name = "x", shape = ["batch", 4] }]
+outputs = [{ name = "y", shape = ["batch", 3] }]
+opsets = [17, 18]
+"""
+
+
+def git(root: Path, *arguments: str) -> str:
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    ran = subprocess.run(["git", *who, *arguments], cwd=root, capture_output=True, check=True)
+    return ran.stdout.decode().strip()
+
+
+def results(root: Path, status: Status = Status.PASS) -> None:
+    """Every promised cell with this outcome, as of today's manifests."""
+    manifest = load_project(root)
+    parts = Parts(manifest)
+    records = tuple(
+        make_record(
+            str(planned.cell),
+            Status.SKIP if planned.skip else status,
+            route=planned.route,
+            fingerprint=parts.of(planned.cell),
+        )
+        for planned in make_plan(manifest).cells
+    )
+    (root / "build").mkdir(exist_ok=True)
+    (root / "build/results.json").write_text(RunRecord(tools={}, records=records).to_json())
+
+
+@pytest.fixture(params=["", "models/vision"])
+def branch(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A project, at the top of its repository or below, on a branch without a change so far."""
+    root = tmp_path / "repository" / request.param
+    (root / "manifests").mkdir(parents=True)
+    (root / "manifests/net.toml").write_text(MANIFEST)
+    (root / "manifests/net.py").write_text("class Net: ...\n")
+    (root / "pyproject.toml").write_text("[tool.exporter]\n")
+    (tmp_path / "repository" / ".gitignore").write_text("build/\n*.bin\n")
+    results(root)
+    assert exporter(root, "baseline").returncode == 0
+    git(tmp_path / "repository", "init", "-q", "-b", "main")
+    git(root, "add", ":/")
+    git(root, "commit", "-qm", "accepted")
+    git(root, "checkout", "-qb", "topic")
+    return root
+
+
+def against(root: Path, revision: str = "main", **environment: str) -> tuple[int, str, str]:
+    ran = exporter(root, "gate", "--against", revision, **environment)
+    assert "Traceback" not in ran.stderr
+    return ran.returncode, ran.stdout, ran.stderr
+
+
+def test_a_branch_that_changes_nothing_passes(branch: Path) -> None:
+    code, said, heard = against(branch)
+    assert (code, "2 cells as accepted" in said) == (0, True), said + heard
+    assert f"held against main ({git(branch, 'rev-parse', 'main')[:12]})" in heard
+    assert git(branch, "status", "--porcelain") == ""
+
+
+def test_a_branch_that_accepts_its_own_loss_is_stopped(branch: Path) -> None:
+    results(branch, Status.FAIL)
+    assert exporter(branch, "baseline").returncode == 0
+    git(branch, "commit", "-qam", "all is well")
+    assert exporter(branch, "gate").returncode == 0
+    code, said, _ = against(branch)
+    assert (code, "net/17-18/cpu: newly red: pass -> fail" in said) == (1, True), said
+
+
+def test_a_branch_that_ignores_its_losses_is_stopped(branch: Path) -> None:
+    (branch / "pyproject.toml").write_text("[tool.exporter.gate]\nnewly_red = 'ignore'\n")
+    results(branch, Status.FAIL)
+    assert exporter(branch, "gate").returncode == 0
+    code, said, _ = against(branch)
+    assert code == 1
+    assert "newly red: pass -> fail" in said
+    assert "contract relaxed: gate.newly_red = block -> gate.newly_red = ignore" in said
+
+
+def test_a_branch_that_skips_or_loosens_or_drops_is_stopped(branch: Path) -> None:
+    manifest = branch / "manifests/net.toml"
+    loose = MANIFEST + "tolerance = { noise = 99 }\nskip = [{ opset = 17, reason = 'slow' }]\n"
+    manifest.write_text(loose)
+    results(branch)
+    assert exporter(branch, "baseline").returncode == 0
+    code, said, _ = against(branch)
+    assert code == 1
+    assert "net/17/cpu: newly skipped: pass -> skip" in said
+    assert "contract relaxed: tolerance: noise = 8 -> tolerance: noise = 99" in said
+    manifest.write_text(MANIFEST.replace("[17, 18]", "18"))
+    results(branch)
+    assert exporter(branch, "baseline").returncode == 0
+    code, said, _ = against(branch)
+    assert (code, "net/17/cpu: missing: pass -> no result" in said) == (1, True), said
+
+
+def test_what_main_did_meanwhile_is_not_the_branchs(branch: Path) -> None:
+    git(branch, "checkout", "-q", "main")
+    (branch / "manifests/net.toml").write_text(MANIFEST.replace("[17, 18]", "[17, 18, 19]"))
+    (branch / "reports/baseline.json").write_text("damaged")
+    git(branch, "commit", "-qam", "more")
+    git(branch, "checkout", "-q", "topic")
+    results(branch)
+    assert against(branch)[0] == 0
+
+
+def test_new_cells_pass_once_the_branch_has_accepted_them(branch: Path) -> None:
+    (branch / "manifests/net.toml").write_text(MANIFEST.replace("[17, 18]", "[17, 18, 19]"))
+    results(branch)
+    code, said, _ = against(branch)
+    assert (code, "net/19/cpu: new cell, green" in said) == (1, True)
+    assert exporter(branch, "baseline").returncode == 0
+    assert against(branch)[0] == 0
+
+
+def test_what_git_ignores_may_be_named_by_the_revisions_manifests(branch: Path) -> None:
+    git(branch, "checkout", "-q", "main")
+    (branch / "manifests/weights.bin").write_text("")
+    (branch / "manifests/net.toml").write_text(MANIFEST + 'weights = "weights.safetensors"\n')
+    (branch / "manifests/weights.safetensors").write_text("")
+    (branch / ".gitignore").write_text("*.safetensors\n")
+    results(branch)
+    assert exporter(branch, "baseline").returncode == 0
+    git(branch, "add", ":/")
+    git(branch, "commit", "-qm", "weights")
+    assert "safetensors" not in git(branch, "ls-files")
+    code, said, heard = against(branch)
+    assert code == 0, said + heard
+
+
+@pytest.mark.parametrize(
+    ("revision", "code", "message"),
+    [
+        ("--output=x", 2, "is no revision"),
+        ("", 2, "is no revision"),
+        ("nowhere", 2, "git knows no commit 'nowhere'"),
+        ("main:manifests", 2, "git knows no commit"),
+    ],
+)
+def test_what_is_no_revision_is_told(branch: Path, revision: str, code: int, message: str) -> None:
+    ran = exporter(branch, "gate", f"--against={revision}")
+    assert (ran.returncode, message in ran.stderr) == (code, True), ran.stderr
+
+
+def test_revisions_without_baseline_history_or_readable_manifests(branch: Path) -> None:
+    git(branch, "checkout", "-q", "--orphan", "alone")
+    git(branch, "rm", "-qrf", "--cached", ":/")
+    git(branch, "add", "manifests", "pyproject.toml")
+    git(branch, "commit", "-qm", "alone")
+    code, _, heard = against(branch)
+    assert (code, "no common commit" in heard, "fetch-depth: 0" in heard) == (4, True, True)
+    code, _, heard = against(branch, "alone")
+    assert (code, "has no reports/baseline.json" in heard) == (1, True)
+    (branch / "manifests/net.toml").write_text(MANIFEST.replace("net.py", "nut.py"))
+    git(branch, "commit", "-qam", "broken")
+    (branch / "manifests/net.toml").write_text(MANIFEST)
+    code, _, heard = against(branch, "alone")
+    assert (code, "net.toml:3: models.net.source" in heard) == (5, True), heard
+
+
+def test_without_git_or_a_repository(branch: Path, tmp_path: Path) -> None:
+    code, _, heard = against(branch, PATH="")
+    assert (code, "git is not installed" in heard) == (4, True)
+    code, _, heard = against(branch, GIT_CEILING_DIRECTORIES=str(tmp_path), GIT_DIR="nowhere")
+    assert (code, "not a git repository" in heard) == (4, True)
