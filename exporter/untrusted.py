@@ -1,7 +1,7 @@
 """Text that a model, a tool or a manifest wrote, made fit to be shown or kept.
 
-In: any text. Out: `printable` has no character that steers a terminal; `neutral` has nothing that
-differs between two machines.
+In: any text. Out: `printable` has no character that steers a terminal; `uncommanding` has nothing
+that steers a CI system either; `neutral` has nothing that differs between two machines.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ _ESCAPES = re.compile(
 )
 #: C0 but for tab and newline, C1, and what turns the direction of writing.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+#: A CI system takes such a line of a log for a command: GitHub where it begins with `::`, GitHub,
+#: Azure and TeamCity where it has one of these brackets.
+_COMMAND = re.compile(r"^(\s*:)(?=:)|(#)(?=#(?:\[|vso\[|teamcity\[))", re.MULTILINE)
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 #: Date, time and process that torch's loggers put before a line.
 _STAMP = re.compile(r"\b([DIWEF])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ ")
@@ -34,6 +37,11 @@ _FOLDERS = re.compile(
 def printable(text: str) -> str:
     """`text` without control characters and escape sequences; newlines and tabs stay."""
     return _CONTROLS.sub("", _ESCAPES.sub("", text))
+
+
+def uncommanding(text: str) -> str:
+    """`text` printable, with a space in whatever a CI system would take for a command."""
+    return _COMMAND.sub(r"\1\2 ", printable(text))
 
 
 def one_line(text: str) -> str:

@@ -1,4 +1,4 @@
-"""How lines reach the terminal: free of control characters, and in colour only where it is one.
+"""How lines reach the terminal: without controls and commands, and in colour only where it is one.
 
 In: text, trusted or not. Out: lines on stdout and stderr.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from exporter.untrusted import printable
+from exporter.untrusted import printable, uncommanding
 
 if TYPE_CHECKING:  # `--version` does not wait for pydantic
     from exporter.record import Status
@@ -20,13 +20,13 @@ if TYPE_CHECKING:  # `--version` does not wait for pydantic
 
 def say(text: str = "", *, colour: str | None = None) -> None:
     """One line or more on stdout."""
-    text = printable(text)
+    text = uncommanding(text)
     click.echo(click.style(text, fg=colour) if colour else text, color=has_colour())
 
 
 def complain(text: str) -> None:
     """One line or more on stderr."""
-    click.echo(printable(text), err=True)
+    click.echo(uncommanding(text), err=True)
 
 
 def has_colour() -> bool:

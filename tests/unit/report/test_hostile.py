@@ -1,0 +1,102 @@
+"""No text becomes structure in what other programs read: XML, pictures, spreadsheets, CI logs.
+
+Markdown and HTML have the same in `test_render.py` and `test_index.py`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from xml.etree import ElementTree as ET
+
+import pytest
+from junitparser import JUnitXml
+
+from exporter.cli.terminal import complain, say
+from exporter.report import render_outputs
+from exporter.report.badges import badge_json, badge_of_model, badge_svg
+from exporter.report.cells import cells_by_model
+from exporter.report.picture import matrix_svg
+from tests.unit.report.hostile import HOSTILE
+from tests.unit.report.test_render import hostile_project
+
+_HREF = "{http://www.w3.org/1999/xlink}href"
+_PLAIN = render_outputs(*hostile_project("plain"))
+#: As the runner of GitHub reads a log (ActionCommand.cs), and those of Azure and TeamCity.
+_COMMAND = re.compile(r"^\s*::|##\[|##vso\[|##teamcity\[", re.MULTILINE)
+
+
+def tags(document: str) -> list[tuple[str, list[str]]]:
+    """Every element and the names of its attributes, as an XML parser finds them."""
+    return [(node.tag, sorted(node.attrib)) for node in ET.fromstring(document).iter()]
+
+
+def kinds(document: str) -> set[tuple[str, tuple[str, ...]]]:
+    return {(tag, tuple(names)) for tag, names in tags(document)}
+
+
+def test_there_are_many() -> None:
+    assert len(set(HOSTILE)) == len(HOSTILE) >= 60
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_text_becomes_structure_in_a_file_for_programs(text: str) -> None:
+    files = render_outputs(*hostile_project(text))
+    assert files.keys() == _PLAIN.keys()
+    for name, plain in _PLAIN.items():
+        if name.endswith((".svg", ".xml")):
+            assert tags(files[name]) == tags(plain)
+    cases = [case for suite in JUnitXml.fromstring(files["junit.xml"].encode()) for case in suite]
+    assert len(cases) == 4
+    rows = list(csv.reader(io.StringIO(files["results.csv"], newline=""), strict=True))
+    assert [len(row) for row in rows] == [14] * 5
+    assert [(row[0], row[1]) for row in rows[1:]] == [
+        ("alexnet", n) for n in ("9", "10", "18", "19")
+    ]
+    fields = [field for row in rows for field in row]
+    assert not [
+        field for field in fields if field.startswith(("=", "+", "-", "@", "\t", "\r", "|"))
+    ]
+    for name in ("badge.json", "badges/alexnet.json"):
+        assert json.loads(files[name]).keys() == json.loads(_PLAIN[name]).keys()
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_name_of_a_model_becomes_structure_in_a_picture(text: str) -> None:
+    manifest, run = hostile_project("plain")
+    (cells,) = cells_by_model(manifest, run).values()
+    badge = badge_of_model(text, cells)
+    for document, plain in (
+        (badge_svg(badge, ""), badge_svg(badge_of_model("plain", cells), "")),
+        (matrix_svg({text: cells}, ""), matrix_svg({"plain": cells}, "")),
+    ):
+        assert kinds(document) == kinds(plain)
+        assert len(tags(document)) == len(tags(plain))
+        for node in ET.fromstring(document).iter():
+            assert node.tag.rpartition("}")[2] in {"svg", "title", "style", "rect", "text"}
+            assert not {"href", _HREF, "style"}.intersection(node.attrib)
+            assert not [name for name in node.attrib if name.startswith("on")]
+        assert "url(" not in (ET.fromstring(document).findtext("{*}style") or "")
+    assert json.loads(badge_json(badge))["label"] == badge.label
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_text_is_a_command_of_a_ci_system(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    harmless = text.encode("utf-8", "replace").decode()
+    say(harmless)
+    say(f"    {harmless}")
+    complain(f"alexnet/18/cpu: {harmless}")
+    shown = capsys.readouterr()
+    for stream in (shown.out, shown.err):
+        assert not _COMMAND.search(stream)
+        assert "\x1b" not in stream
+
+
+@pytest.mark.parametrize("text", ["aten::add", "off by 1e-3 :: more", "a # b ## c", "x: ::y"])
+def test_what_is_no_command_is_shown_as_it_is(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    say(text)
+    assert capsys.readouterr().out == f"{text}\n"
