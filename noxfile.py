@@ -117,6 +117,18 @@ def large(session: nox.Session) -> None:
     Environment.run(session, "python", "-m", "benchmarks.large", *session.posargs)
 
 
+@nox.session
+def html(session: nox.Session) -> None:
+    """Try `reports/index.html` in Chromium or Chrome, which the system must have."""
+    groups = nox.project.dependency_groups(
+        nox.project.load_toml(ROOT / "pyproject.toml"), "browser"
+    )
+    tools = ("hypothesis", "markdown-it-py", "pytest", "pytest-timeout")
+    session.install("-c", "constraints.txt", "-e", ".", *groups, *tools)
+    env = {"NEED_BROWSER": "1"}  # elsewhere these tests are skipped where there is none
+    session.run("pytest", *(session.posargs or ["tests/browser"]), env=env)
+
+
 @nox.session(venv_backend="none", requires=["environment"])
 def lint(session: nox.Session) -> None:
     """Check style and format."""

@@ -67,7 +67,8 @@ function show() {
   byId("shown").textContent = shown.length
     ? `${shown.length} of ${ROWS.length} rows, ${cells} cells`
     : "Nothing is like that; Escape in the search clears it.";
-  if (!activate(state.active && buttonOf(...state.active))) activate(document.querySelector(".cell"));
+  for (const table of state.tables) activate(table.body.querySelector(".cell"));
+  activate(state.active && buttonOf(...state.active));
   markOpen();
 }
 
@@ -137,16 +138,11 @@ function buttonOf(row, cell) {
 
 // --- moving --------------------------------------------------------------------------------------
 
-/** Makes a cell the one that Tab reaches. */
+/** Makes a cell the one of its table that Tab reaches. */
 function activate(button) {
-  if (!button) return false;
-  if (state.active) {
-    const before = document.querySelector('.cell[tabindex="0"]');
-    if (before) before.tabIndex = -1;
-  }
+  if (!button) return;
+  for (const before of button.closest("table").querySelectorAll('.cell[tabindex="0"]')) before.tabIndex = -1;
   button.tabIndex = 0;
-  state.active = button.at;
-  return true;
 }
 
 const MOVES = {
@@ -181,7 +177,6 @@ document.addEventListener("keydown", (event) => {
   } else if (event.target.matches(".cell") && MOVES[event.key]) {
     event.preventDefault();
     const button = move(event.target, MOVES[event.key]);
-    activate(button);
     button.focus();
     button.scrollIntoView({ block: "nearest", inline: "nearest" });
     if (state.open) openPanel(button);
@@ -213,7 +208,10 @@ byId("tables").addEventListener("pointerover", (event) => {
 });
 byId("tables").addEventListener("pointerleave", hideTip);
 byId("tables").addEventListener("focusin", (event) => {
-  if (event.target.matches(".cell:focus-visible")) showTip(event.target);
+  if (!event.target.matches(".cell")) return;
+  state.active = event.target.at;
+  activate(event.target);
+  if (event.target.matches(":focus-visible")) showTip(event.target);
 });
 byId("tables").addEventListener("focusout", hideTip);
 document.addEventListener("scroll", hideTip, { capture: true, passive: true });
@@ -227,8 +225,8 @@ function markOpen() {
 
 function openPanel(button, focus = false) {
   const [row, cell] = button.at;
+  state.active = state.open = button.at;
   activate(button);
-  state.open = button.at;
   markOpen();
   const panel = byId("panel");
   panel.replaceChildren(...panelOf(row, cell));
@@ -404,8 +402,16 @@ function themeAtFirst() {
   try {
     chosen = localStorage.getItem("theme");
   } catch { /* a browser may keep nothing for files */ }
-  setTheme(chosen === "dark" || chosen === "light" ? chosen : dark.matches ? "dark" : "light");
-  dark.addEventListener("change", () => chosen ?? setTheme(dark.matches ? "dark" : "light"));
+  const ofSystem = () => (dark.matches ? "dark" : "light");
+  setTheme(chosen === "dark" || chosen === "light" ? chosen : ofSystem());
+  dark.addEventListener("change", () => chosen || setTheme(ofSystem()));
+  byId("theme").addEventListener("click", () => {
+    chosen = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+    setTheme(chosen);
+    try {
+      localStorage.setItem("theme", chosen);
+    } catch { /* as above */ }
+  });
 }
 
 function markButton(mark) {
@@ -428,12 +434,6 @@ function start() {
   byId("sort").append(...Object.keys(ORDERS).map((name) => make("option", { value: name }, name)));
   byId("tools").append(...DATA.head.tools.flatMap(([name, said]) => [make("dt", {}, name), make("dd", {}, said)]));
   byId("theme").hidden = byId("controls").hidden = false;
-  byId("theme").addEventListener("click", () => {
-    setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
-    try {
-      localStorage.setItem("theme", document.documentElement.dataset.theme);
-    } catch { /* as above */ }
-  });
   byId("controls").addEventListener("submit", (event) => event.preventDefault());
   byId("search").addEventListener("input", () => search(byId("search").value));
   byId("sort").addEventListener("change", show);

@@ -1,0 +1,1 @@
+"""`reports/index.html` in a real browser: `nox -s html`."""

@@ -1,0 +1,77 @@
+"""A page of the report, opened from a disk by a browser that must find nothing to complain of."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from exporter.manifest import Manifest
+from exporter.record import RunRecord
+from exporter.report import render_reports
+
+api = pytest.importorskip("playwright.sync_api", reason="drives the browser; see `nox -s html`")
+
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@dataclass
+class Opener:
+    """Opens the report of a run, and keeps all that the browser said and asked for."""
+
+    browser: Any
+    file: Path
+    contexts: list[Any] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
+    """Console messages, errors and dialogs."""
+    requests: list[str] = field(default_factory=list)
+
+    def __call__(
+        self, manifest: Manifest, run: RunRecord, fragment: str = "", **context: Any
+    ) -> Any:
+        page_text = render_reports(manifest, run)["index.html"]
+        self.file.write_text(page_text, encoding="utf-8")
+        self.contexts.append(self.browser.new_context(**context))
+        page = self.contexts[-1].new_page()
+        page.on("console", lambda message: self.troubles.append(message.text))
+        page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        page.on("dialog", self._dismiss)
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.goto(self.file.as_uri() + fragment)
+        return page
+
+    def _dismiss(self, dialog: Any) -> None:
+        self.troubles.append(dialog.message)
+        dialog.dismiss()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    names = [os.environ["CHROMIUM"]] if "CHROMIUM" in os.environ else BROWSERS
+    path = next((found for found in map(shutil.which, names) if found), None)
+    if path is None:
+        refuse = pytest.fail if "NEED_BROWSER" in os.environ else pytest.skip
+        refuse("no Chromium or Chrome here; CHROMIUM names one")
+    # The sandbox of the browser does not start for root, which containers often are.
+    sandbox = not hasattr(os, "geteuid") or os.geteuid() != 0
+    with api.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=path, chromium_sandbox=sandbox)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def open_page(browser: Any, tmp_path: Path) -> Iterator[Opener]:
+    """An opener; no console message, error, dialog or request may come of its pages."""
+    opener = Opener(browser, tmp_path / "index.html")
+    yield opener
+    for context in opener.contexts:
+        context.close()
+    assert not opener.troubles
+    assert {url.partition("#")[0] for url in opener.requests} <= {opener.file.as_uri()}
