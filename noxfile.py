@@ -82,6 +82,12 @@ def baseline(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", requires=["environment"])
+def merge(session: nox.Session) -> None:
+    """Put the build folders of all shards together; `-- shards/*`."""
+    Environment.run(session, "exporter", "merge", *session.posargs)
+
+
+@nox.session(venv_backend="none", requires=["environment"])
 def publish(session: nox.Session) -> None:
     """Write proved files as folders that stand alone; `-- 'alexnet/18' dist`."""
     Environment.run(session, "exporter", "publish", *(session.posargs or ["dist"]))

@@ -19,6 +19,7 @@ _MODULES = {
     "report": "report",
     "gate": "gate",
     "baseline": "baseline",
+    "merge": "merge",
     "publish": "publish",
     "repro": "repro",
     "expectations": "expectations",

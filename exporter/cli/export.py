@@ -12,12 +12,15 @@ from exporter.cli.options import root_option, selection_options, today
 from exporter.cli.plan import decisions_for, show_plan
 from exporter.cli.progress import progress
 from exporter.cli.report import publish
+from exporter.cli.shards import shard_option
 from exporter.cli.summary import show_summary
+from exporter.cli.terminal import say
 from exporter.engine import LocalEngine, Spawner, Starter, Warm, worker_environment
 from exporter.errors import ExitCode
 from exporter.manifest import load_project
 from exporter.plan import Selection, make_plan
-from exporter.run import Wish, require_packages, run_plan
+from exporter.run import BuildFolder, Wish, require_packages, run_plan
+from exporter.run.shards import Shard, forget_shard, note_shard, part_of
 
 #: What a model of half a gigabyte takes with its float64 twin and its files.
 _MEMORY_PER_JOB = 3 * 1024**3
@@ -27,12 +30,13 @@ _MEMORY_PER_JOB = 3 * 1024**3
 @selection_options
 @root_option
 @click.option("--jobs", type=click.IntRange(min=1), help="Models at work at once.")
+@shard_option
 @click.option("--dry-run", is_flag=True, help="Only show what would run, like `plan`.")
 @click.option("--force", is_flag=True, help="Run cells whose result still holds, too.")
 @click.option("--thorough", is_flag=True, help="Try more sizes and values; takes longer.")
 @click.option("--explain", is_flag=True, help="Say why each cell runs that does.")
 def command(
-    selection: Selection, root: Path, jobs: int | None, dry_run: bool, **flags: bool
+    selection: Selection, root: Path, jobs: int | None, shard: Shard | None, **flags: bool
 ) -> int:
     """Build and prove the files of the selected cells (all of them by default).
 
@@ -40,17 +44,26 @@ def command(
     result still holds is left as it is.
     """
     manifest = load_project(root)
-    plan = make_plan(manifest, selection)
+    whole = make_plan(manifest, selection)
+    plan = part_of(whole, shard) if shard else whole
     wish = Wish(force=flags["force"], thorough=flags["thorough"])
-    if dry_run:
+    if flags["dry_run"]:
         show_plan(plan, decisions_for(manifest, plan, wish))
         return ExitCode.OK
     require_packages()
+    build = BuildFolder.of(manifest.project).path
+    forget_shard(build)
     limit = jobs or manifest.project.jobs or default_jobs()
     engine = LocalEngine(limit, _starter())
     with progress(explain=flags["explain"]) as watcher:
         results = run_plan(manifest, plan, engine, watcher, today(), wish)
-    publish(manifest, results.run)
+    if shard is None:
+        publish(manifest, results.run)
+        code = show_summary(manifest, plan, results.run)
+        say(f"tables: {manifest.project.reports}/COMPATIBILITY.md")
+        return code
+    note_shard(build, shard, whole)
+    say(f"shard {shard}: no tables are written before `exporter merge` has all shards")
     return show_summary(manifest, plan, results.run)
 
 

@@ -35,7 +35,6 @@ def show_summary(manifest: Manifest, plan: Plan, run: RunRecord) -> int:
     thorough = sum(record.thorough for record in found)
     closely = f", {thorough} of them looked at thoroughly" if thorough else ""
     say(f"{plural(len(records), 'cell')}: {counts(records)}{closely}")
-    say(f"tables: {manifest.project.reports}/COMPATIBILITY.md")
     return ExitCode.RED if red or len(found) < len(records) else ExitCode.OK
 
 

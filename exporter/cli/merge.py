@@ -1,0 +1,48 @@
+"""`exporter merge`: the shards of an export as one result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from exporter.baseline import parse_cell
+from exporter.cli.options import root_option
+from exporter.cli.report import publish
+from exporter.cli.summary import show_summary
+from exporter.cli.terminal import complain, plural, say
+from exporter.errors import ExitCode
+from exporter.manifest import load_project
+from exporter.plan import make_plan
+from exporter.report.fold import fold
+from exporter.run import BuildFolder
+from exporter.run.merge import merge, read_parts
+
+
+@click.command()
+@click.argument(
+    "folders",
+    metavar="FOLDER...",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+)
+@root_option
+def command(folders: tuple[Path, ...], root: Path) -> int:
+    """Put the build folders that `export --shard` filled together, and write the tables.
+
+    Every shard must have come, and every promised cell with them. Red cells are the gate's to
+    judge: they do not change the exit code.
+    """
+    manifest = load_project(root)
+    plan = make_plan(manifest)
+    parts = read_parts(folders, BuildFolder.of(manifest.project).path)
+    results = merge(manifest, plan, parts)
+    publish(manifest, results.run)
+    show_summary(manifest, plan, results.run)
+    absent = fold(results.missing.items(), lambda item: parse_cell(item[0]), lambda item: item[1])
+    for alike in absent:
+        complain(f"{alike.label}: no result: {alike.first[1]}")
+    tables = f"{manifest.project.reports}/COMPATIBILITY.md"
+    say(f"{plural(len(parts), 'shard')} merged; tables: {tables}")
+    return ExitCode.RED if results.missing else ExitCode.OK

@@ -1,0 +1,31 @@
+"""How a part of an export is named on the command line.
+
+In: `2/3`. Out: a `Shard`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from exporter.run.shards import Shard
+
+
+def shard_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds `--shard I/N`; the command gets a `Shard`, or None."""
+    text = "Only part I of N: whole models, for `merge`."
+    return click.option("--shard", metavar="I/N", callback=_shard, help=text)(function)
+
+
+def _shard(_: click.Context, __: click.Parameter, value: str | None) -> Shard | None:
+    if value is None:
+        return None
+    index, _slash, count = value.partition("/")
+    if not all(text.isascii() and text.isdigit() for text in (index, count)):
+        raise click.BadParameter(f"expected I/N, such as 1/4, got '{value}'")
+    shard = Shard(index=int(index), count=int(count))
+    if not 1 <= shard.index <= shard.count:
+        raise click.BadParameter(f"expected 1 to {count}, got {index}")
+    return shard

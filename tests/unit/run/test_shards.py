@@ -1,0 +1,70 @@
+"""An export in parts: every model is in exactly one, on every machine the same one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.errors import ExitCode, ExporterError
+from exporter.plan import Plan, Selection, make_plan
+from exporter.run.shards import Shard, forget_shard, models_of, note_shard, part_of, read_note
+from tests.unit.factory import make_manifest, make_spec
+
+ALL = Selection()
+
+
+def plan(sizes: dict[str, int], selection: Selection = ALL) -> Plan:
+    specs = [make_spec(id, opsets=tuple(range(10, 10 + count))) for id, count in sizes.items()]
+    return make_plan(make_manifest(*specs), selection)
+
+
+def shards(whole: Plan, count: int) -> list[tuple[str, ...]]:
+    indices = range(1, count + 1)
+    return [models_of(whole, Shard(index=index, count=count)) for index in indices]
+
+
+@given(
+    sizes=st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 12), min_size=1),
+    count=st.integers(1, 10),
+)
+def test_every_model_is_in_one_shard(sizes: dict[str, int], count: int) -> None:
+    whole = plan(sizes)
+    parts = shards(whole, count)
+    assert sorted(model for part in parts for model in part) == sorted(sizes)
+    cells = [
+        planned.cell
+        for index in range(1, count + 1)
+        for planned in part_of(whole, Shard(index=index, count=count)).selected
+    ]
+    assert sorted(map(str, cells)) == sorted(str(planned.cell) for planned in whole.selected)
+    # Another order of the manifests changes nothing.
+    other = shards(plan(dict(reversed(sizes.items()))), count)
+    assert [set(part) for part in other] == [set(part) for part in parts]
+
+
+def test_the_work_is_spread() -> None:
+    assert shards(plan({"a": 9, "b": 3, "c": 3, "d": 3}), 2) == [("a",), ("b", "c", "d")]
+    assert shards(plan({"a": 1}), 3) == [("a",), (), ()]
+
+
+def test_only_what_is_selected_is_spread() -> None:
+    whole = plan({"a": 2, "b": 2}, Selection(patterns=("b",)))
+    assert shards(whole, 1) == [("b",)]
+
+
+def test_the_note_says_what_was_done(tmp_path: Path) -> None:
+    whole, shard = plan({"a": 2, "b": 2}), Shard(index=2, count=2)
+    note_shard(tmp_path, shard, whole)
+    note = read_note(tmp_path)
+    assert (note.shard, note.models) == (shard, ("b",))
+    forget_shard(tmp_path)
+    forget_shard(tmp_path)
+    with pytest.raises(ExporterError, match="holds no finished shard") as caught:
+        read_note(tmp_path)
+    assert caught.value.exit_code is ExitCode.UNREADABLE
+    (tmp_path / "shard.json").write_text("{}")
+    with pytest.raises(ExporterError, match="cannot be read"):
+        read_note(tmp_path)
