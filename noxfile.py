@@ -112,6 +112,13 @@ def soundness(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", requires=["environment"])
+def faults(session: nox.Session) -> None:
+    """Kill workers at random over 1,000 cells, and the run itself 50 times."""
+    session.env["FAULTS"] = "long"
+    Environment.run(session, "pytest", "-s", "tests/faults", *session.posargs)
+
+
+@nox.session(venv_backend="none", requires=["environment"])
 def bench(session: nox.Session) -> None:
     """Hold the seconds of the checks against those of the export; `-- --models 'resnet*'`."""
     Environment.run(session, "python", "-m", "benchmarks.checks", *session.posargs)

@@ -11,6 +11,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from exporter.engine.protocol import Ended, Listener, Outcome, Task
@@ -54,14 +55,13 @@ class LocalEngine:
                         if task := listener.ended(outcome):
                             waiting.appendleft(task)
         except KeyboardInterrupt:
-            for worker in running:
-                worker.end()
+            _end_all(running)
             for worker in running:
                 listener.ended(worker.interrupted())
             raise
         finally:
             for worker in running:
-                worker.end()
+                worker.kill()
             self._starter.close()
 
 
@@ -70,9 +70,10 @@ class _Worker:
 
     def __init__(self, task: Task, starter: Starter) -> None:
         folder = JobFolder(Path(task.job.folder))
+        # In this order: whenever this process is killed, what lies there tells what was at work.
+        write_value(folder.job, task.job)
         # What an earlier worker announced in this folder is not what this one does.
         folder.announcement.unlink(missing_ok=True)
-        write_value(folder.job, task.job)
         log = folder.log(None)
         log.parent.mkdir(parents=True, exist_ok=True)
         self.watch = Watch(task.job, folder)
@@ -88,7 +89,7 @@ class _Worker:
             self._process.signal_group(signal.SIGKILL)
             return self._as(Ended.EXITED if code >= 0 else Ended.SIGNAL, abs(code))
         if self._seconds() > self._task.seconds:
-            self.end()
+            _end_all([self])
             return self._as(Ended.TIMEOUT, 0)
         self.watch.cut_logs()
         return None
@@ -97,13 +98,20 @@ class _Worker:
         """The outcome of a worker that was ended with the run."""
         return self._as(Ended.INTERRUPTED, 0)
 
-    def end(self) -> None:
-        """Ends the worker and everything that it started."""
+    def ask(self) -> None:
+        """Asks the worker to end."""
         if self._process.poll() is None:
             self._process.signal_group(signal.SIGTERM)
-            if not self._process.wait(_GRACE):
-                self._process.signal_group(signal.SIGKILL)
-                self._process.wait(math.inf)
+
+    def wait(self, seconds: float) -> None:
+        """Waits for its end, up to so long."""
+        self._process.wait(max(seconds, 0.0))
+
+    def kill(self) -> None:
+        """Ends the worker and everything that it started."""
+        if self._process.poll() is None:
+            self._process.signal_group(signal.SIGKILL)
+            self._process.wait(math.inf)
         self._process.signal_group(signal.SIGKILL)
 
     def _as(self, ended: Ended, code: int) -> Outcome:
@@ -117,3 +125,15 @@ class _Worker:
 
     def _seconds(self) -> float:
         return time.monotonic() - self._started
+
+
+def _end_all(workers: Sequence[_Worker]) -> None:
+    """Ends workers with a moment's notice; on Ctrl-C meanwhile, without."""
+    with suppress(KeyboardInterrupt):
+        for worker in workers:
+            worker.ask()
+        until = time.monotonic() + _GRACE
+        for worker in workers:
+            worker.wait(until - time.monotonic())
+    for worker in workers:
+        worker.kill()

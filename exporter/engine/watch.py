@@ -5,6 +5,9 @@ In: a job. Out: calls of a listener for each new announcement and each record th
 
 from __future__ import annotations
 
+from contextlib import suppress
+from stat import S_ISREG
+
 from exporter.engine.protocol import Listener
 from exporter.job import Announcement, Job, JobFolder
 
@@ -47,5 +50,6 @@ class Watch:
     def cut_logs(self) -> None:
         """Empties logs that have grown beyond reason; workers append, so they go on from 0."""
         for log in self._folder.log(None).parent.glob("*.log"):
-            if log.stat().st_size > _LOG_LIMIT:
-                log.write_bytes(b"")
+            with suppress(OSError):  # a model may take away its own folder
+                if S_ISREG((found := log.lstat()).st_mode) and found.st_size > _LOG_LIMIT:
+                    log.write_bytes(b"")

@@ -47,9 +47,13 @@ class BuildFolder:
         # No model ID starts with a dot.
         return self.path / ".work"
 
+    @property
+    def _killed(self) -> Path:
+        return self.path / ".killed"
+
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keeps other runs out, and clears away what a killed one left.
+        """Keeps other runs out, and puts aside what a killed one left: see `left`.
 
         Raises:
             ExporterError: ENVIRONMENT, where another run is at work, or the folder is a link.
@@ -59,15 +63,40 @@ class BuildFolder:
         try:
             with FileLock(self.path / ".lock", timeout=0):
                 _refuse_link(self._private)
-                shutil.rmtree(self._private, ignore_errors=True)
+                _refuse_link(self._killed)
+                self._put_aside()
                 self._private.mkdir()
                 try:
                     yield
-                finally:
-                    shutil.rmtree(self._private, ignore_errors=True)
+                except BaseException:
+                    self._put_aside()
+                    raise
+                shutil.rmtree(self._private, ignore_errors=True)
         except Timeout:
             message = f"{self.path.name}: another run is at work here; start again when it is done"
             raise ExporterError(ExitCode.ENVIRONMENT, message) from None
+
+    def left(self) -> list[Path]:
+        """The private folders that killed runs left, the oldest first."""
+        if not self._killed.is_dir():
+            return []
+        folders = [path for path in self._killed.iterdir() if not path.is_symlink()]
+        return sorted(folders, key=lambda path: (path.lstat().st_mtime_ns, path.name))
+
+    def forget_left(self) -> None:
+        """Clears away what killed runs left."""
+        shutil.rmtree(self._killed, ignore_errors=True)
+
+    def _put_aside(self) -> None:
+        """Keeps folders of models that have finished cells, or that were being replaced."""
+        if not self._private.is_dir():
+            self._private.unlink(missing_ok=True)
+            return
+        for path in self._private.iterdir():
+            if any(path.glob("records/*.json")) or any(path.glob("*/records/*.json")):
+                self._killed.mkdir(exist_ok=True)
+                path.rename(self._killed / path.name)
+        shutil.rmtree(self._private, ignore_errors=True)
 
     def fresh(self, model: str) -> JobFolder:
         """A new private folder."""
@@ -118,6 +147,20 @@ class Stored:
         """Every record of the models that were asked for so far."""
         for records in self._models.values():
             yield from records.values()
+
+
+def mend(folder: JobFolder) -> None:
+    """Makes a private folder one again, whatever a model put in its place.
+
+    What it lost is lost; that costs its own cells, and not the run.
+    """
+    for path in (folder.path, folder.records, folder.log(None).parent):
+        if path.is_symlink() or not path.is_dir():
+            path.unlink(missing_ok=True)
+            path.mkdir()
+    for path in (folder.job, folder.announcement, *folder.records.iterdir()):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
 
 
 def drop_unproved(folder: JobFolder) -> None:

@@ -22,7 +22,8 @@ from exporter.manifest import Manifest, Project
 from exporter.plan import Plan, PlannedCell
 from exporter.record import Record
 from exporter.run.decide import NO_WISH, Decisions, Wish, decide
-from exporter.run.folders import BuildFolder, Stored, carry_over, drop_unproved
+from exporter.run.folders import BuildFolder, Stored, carry_over, drop_unproved, mend
+from exporter.run.recover import recover
 from exporter.run.results import Judge, Results, collect
 from exporter.run.verdict import job_for, log_tail, settle
 
@@ -72,9 +73,13 @@ def run_plan(
     build = BuildFolder.of(manifest.project)
     judge = Judge(manifest, today)
     with build.locked():
+        planned = {str(planned.cell) for planned in plan.cells}
+        notes = recover(build, lambda r: str(r.cell) in planned and judge.holds(r))
         stored = Stored(build)
         decisions = decide(plan, stored, judge, wish)
         watcher.decided(decisions)
+        for note in notes:
+            watcher.noted(note)
         try:
             if decisions.to_run:
                 tasks = tasks_of(_wished(manifest, wish), decisions, build, judge)
@@ -152,6 +157,7 @@ class Supervisor:
         _refuse_environment(outcome)
         job = outcome.job
         folder = JobFolder(Path(job.folder))
+        mend(folder)
         verdict = settle(outcome, folder.read_records())
         for cell in job.cells():
             if record := verdict.settled.get(str(cell)):

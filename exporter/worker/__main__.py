@@ -23,6 +23,7 @@ def main() -> int:
     """Reads the job named on the command line and does it; returns only where it cannot."""
     job = Job.model_validate_json(Path(sys.argv[1]).read_bytes())
     die_with_parent(os.getppid())
+    go_first()
     try:
         from exporter.worker.drive import drive
         from exporter.worker.limit import limit_memory
@@ -45,6 +46,21 @@ def die_with_parent(parent: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before the line above
         os._exit(int(ExitCode.BUG))
+
+
+def outlive_parent() -> None:
+    """Takes `die_with_parent` back."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0)
+
+
+def go_first() -> None:
+    """Linux: where memory runs out the kernel ends this process, and not the one that started it.
+
+    https://man7.org/linux/man-pages/man5/proc_pid_oom_score_adj.5.html
+    """
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ one for each start and each end of a worker. Everything that workers need is imp
 each worker is a fork.
 
 Nothing here may hold a thread, a device or a session when it forks. The nursery ends with its
-parent, and each worker with the nursery: the kernel sees to both.
+parent, and takes along its workers and what they started; should it be killed itself, the kernel
+ends the workers.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import sys
 import traceback
 from typing import NoReturn
 
-from exporter.worker.__main__ import die_with_parent
+from exporter.worker.__main__ import die_with_parent, go_first, outlive_parent
 from exporter.worker.__main__ import main as work
 
 
@@ -54,6 +55,7 @@ class Nursery:
             if 0 in ready:
                 data = os.read(0, 1 << 16)
                 if not data:
+                    self._end_all()
                     return
                 *lines, self._orders = (self._orders + data).split(b"\n")
                 for line in lines:
@@ -64,6 +66,7 @@ class Nursery:
         pid = os.fork()
         if pid == 0:
             die_with_parent(nursery)
+            go_first()
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             for end in self._pipe:
@@ -71,6 +74,12 @@ class Nursery:
             _be_worker(order, self._script)
         self._numbers[pid] = int(order["start"])
         _say(started=self._numbers[pid], pid=pid)
+
+    def _end_all(self) -> None:
+        """The parent is gone: ends the workers with whatever they started."""
+        for pid in self._numbers:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)
 
     def _reap(self) -> None:
         while self._numbers:
@@ -140,8 +149,9 @@ def main() -> None:
         from exporter.worker.preload import preload
 
         preload()
+    # From here on the end of stdin tells of the parent's end, and leaves time to end the workers.
+    outlive_parent()
     Nursery(script).run()
-    # Workers that are left die with this process.
     os._exit(0)
 
 

@@ -25,12 +25,16 @@ def test_a_second_run_is_refused_while_one_is_at_work(tmp_path: Path) -> None:
         assert build.fresh("tiny").path.is_dir()
 
 
-def test_what_a_killed_run_left_is_cleared_away(tmp_path: Path) -> None:
-    left = tmp_path / ".work" / "tiny-abc" / "18.onnx"
-    left.parent.mkdir(parents=True)
-    left.write_text("half")
-    with BuildFolder(tmp_path).locked():
-        assert not left.exists()
+def test_what_a_killed_run_left_is_put_aside_where_it_has_records(tmp_path: Path) -> None:
+    for name in ("tiny-abc/18.onnx", "tiny-def/records/18.cpu.json"):
+        left = tmp_path / ".work" / name
+        left.parent.mkdir(parents=True)
+        left.write_text("half")
+    build = BuildFolder(tmp_path)
+    with build.locked():
+        assert [path.name for path in build.left()] == ["tiny-def"]
+        build.forget_left()
+        assert build.left() == []
 
 
 def test_placing_replaces_all_that_was_there(tmp_path: Path) -> None:

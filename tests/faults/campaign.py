@@ -1,0 +1,121 @@
+"""A project of many quick models without torch, and the run of it as a process of its own.
+
+In: how each cell ends, as a table in a file. Out: the records of real runs of the real engine and
+nursery, and a journal of every cell that a worker made. `python -m tests.faults.campaign ROOT` is
+the run; `make` lays the project out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+
+from exporter.engine import LocalEngine, Warm, worker_environment
+from exporter.manifest import Manifest
+from exporter.plan import make_plan
+from exporter.record import Record, read_run
+from exporter.run import BuildFolder, run_plan
+from tests.unit.factory import make_manifest, make_spec
+from tests.unit.run.builders import Noted
+
+REPOSITORY = Path(__file__).parents[2]
+JOBS = 2
+_TODAY = date(2026, 1, 1)
+
+
+def make(
+    root: Path, *, models: int, opsets: int, timeout: float = 60.0, pause: float = 0.0
+) -> None:
+    """Lays out a project with so many models, all of them sound."""
+    root.mkdir(parents=True, exist_ok=True)
+    shape = {"models": models, "opsets": opsets, "timeout": timeout, "pause": pause}
+    (root / "shape.json").write_text(json.dumps(shape))
+    foresee(root, {})
+
+
+def foresee(root: Path, ends: Mapping[str, str]) -> None:
+    """Says how the cells end that do not end well: the name of a function of `worker.py`."""
+    (root / "ends.json").write_text(json.dumps(dict(ends)))
+
+
+def cells(root: Path) -> list[str]:
+    """Every cell of the project."""
+    return [str(planned.cell) for planned in make_plan(_manifest(root)).cells]
+
+
+def run(root: Path) -> Noted:
+    """One run in this process."""
+    noted = Noted()
+    manifest = _manifest(root)
+    worker = Path(__file__).with_name("worker.py")
+    environment = worker_environment({**os.environ, "PYTHONPATH": str(REPOSITORY)})
+    command = [sys.executable, "-m", "exporter.worker.nursery", str(worker)]
+    engine = LocalEngine(JOBS, Warm(environment, command))
+    run_plan(manifest, make_plan(manifest), engine, noted, _TODAY)
+    return noted
+
+
+def started(root: Path) -> subprocess.Popen[bytes]:
+    """One run as a process of its own."""
+    with (root / "errors.log").open("ab") as errors:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.campaign", str(root)],
+            cwd=REPOSITORY,
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+        )
+
+
+def records(root: Path) -> dict[str, Record]:
+    """What the last run left, by cell."""
+    return read_run(BuildFolder.of(_manifest(root).project).results).by_cell()
+
+
+def made(root: Path) -> Counter[str]:
+    """How often workers made each cell."""
+    journal = root / "journal"
+    return Counter(journal.read_text().split()) if journal.exists() else Counter()
+
+
+def left_running(root: Path) -> list[str]:
+    """The processes of workers and their children that are still there after a moment."""
+    deadline = time.monotonic() + 5
+    while (found := _running(root)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return found
+
+
+def _running(root: Path) -> list[str]:
+    pids = (root / "pids").read_text().split() if (root / "pids").exists() else []
+    return [pid for pid in pids if _is_alive(pid, str(root))]
+
+
+def _is_alive(pid: str, root: str) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        # Another process may have the number by now: ours stand in the project.
+        return state != "Z" and Path(f"/proc/{pid}/cwd").readlink().is_relative_to(root)
+    except OSError:
+        return False
+
+
+def _manifest(root: Path) -> Manifest:
+    shape = json.loads((root / "shape.json").read_text())
+    opsets = tuple(range(7, 7 + shape["opsets"]))
+    models = (
+        make_spec(f"m{index:03}", opsets=opsets, timeout=shape["timeout"])
+        for index in range(shape["models"])
+    )
+    return make_manifest(*models, root=str(root))
+
+
+if __name__ == "__main__":
+    run(Path(sys.argv[1]))

@@ -1,0 +1,127 @@
+"""Real runs of the engine and the nursery over workers that die, and parents that are killed.
+
+`nox -s faults` is the long form; `FAULTS=long` asks for it. The counts are printed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from exporter.record import Status
+from tests.faults import campaign
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
+
+IS_LONG = os.environ.get("FAULTS") == "long"
+MODELS, KILLS = (100, 50) if IS_LONG else (20, 6)
+OPSETS = 10
+
+
+def tell(counts: str) -> None:
+    """What was counted; `pytest -s` shows it."""
+    sys.stdout.write(f"{counts}\n")
+
+
+def test_workers_killed_at_random_cost_the_cells_at_work_alone(tmp_path: Path) -> None:
+    campaign.make(tmp_path, models=MODELS, opsets=OPSETS)
+    draw = random.Random(5)
+    cells = campaign.cells(tmp_path)
+    kinds = {
+        "killed": Status.KILLED,
+        "segfault": Status.CRASH,
+        "exits": Status.CRASH,
+        "raises": Status.CRASH,
+    }
+    ends = {cell: draw.choice(list(kinds)) for cell in cells if draw.random() < 0.05}
+    campaign.foresee(tmp_path, ends)
+    noted = campaign.run(tmp_path)
+    found = campaign.records(tmp_path)
+    expected = {cell: kinds[ends[cell]] if cell in ends else Status.PASS for cell in cells}
+    assert {cell: record.status for cell, record in found.items()} == expected
+    assert len(noted.records) == len(cells)
+    assert all("while at convert" in found[cell].message for cell in ends)
+    assert set(campaign.made(tmp_path).values()) == {1}
+    assert campaign.left_running(tmp_path) == []
+    campaign.foresee(tmp_path, {})
+    assert set(campaign.run(tmp_path).reasons) == set(ends)
+    assert {record.status for record in campaign.records(tmp_path).values()} == {Status.PASS}
+    assert campaign.made(tmp_path) == Counter(cells)
+    tell(f"{len(cells)} cells, {len(ends)} workers died: {dict(Counter(ends.values()))}")
+
+
+def test_a_parent_killed_at_random_loses_at_most_the_cells_at_work(tmp_path: Path) -> None:
+    campaign.make(tmp_path, models=KILLS * 2, opsets=OPSETS, pause=0.05)
+    draw = random.Random(5)
+    cells = campaign.cells(tmp_path)
+    kills = 0
+    while kills < KILLS:
+        before = sum(campaign.made(tmp_path).values())
+        process = campaign.started(tmp_path)
+        deadline = time.monotonic() + 60
+        # A start costs most of a second: what counts is where in its work the parent is hit.
+        while process.poll() is None and sum(campaign.made(tmp_path).values()) == before:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        time.sleep(draw.random() * 0.5)
+        if process.poll() is not None:
+            break
+        process.kill()
+        process.wait()
+        kills += 1
+        assert campaign.left_running(tmp_path) == []
+    campaign.run(tmp_path)
+    assert {record.status for record in campaign.records(tmp_path).values()} == {Status.PASS}
+    made = campaign.made(tmp_path)
+    twice = sum(made.values()) - len(cells)
+    assert set(made) == set(cells)
+    assert kills >= KILLS // 2
+    assert twice <= kills * campaign.JOBS
+    assert "Traceback" not in (tmp_path / "errors.log").read_text()
+    tell(f"{len(cells)} cells, the parent killed {kills} times: {twice} cells made twice")
+
+
+def test_each_way_to_misbehave_costs_its_own_cell(tmp_path: Path) -> None:
+    kinds = {
+        "killed": Status.KILLED,
+        "segfault": Status.CRASH,
+        "exits": Status.CRASH,
+        "raises": Status.CRASH,
+        "goes_elsewhere": Status.CRASH,
+        "allocates": Status.CRASH,
+        "fills_the_disk": Status.CRASH,
+        "deletes_its_folder": Status.CRASH,
+        "puts_a_file_for_the_records": Status.CRASH,
+        "puts_a_link_for_its_folder": Status.CRASH,
+        "deletes_its_folder_and_hangs": Status.TIMEOUT,
+        "hangs": Status.TIMEOUT,
+        "hangs_in_c": Status.TIMEOUT,
+        "forks": Status.TIMEOUT,
+        "prints_without_end": Status.TIMEOUT,
+    }
+    campaign.make(tmp_path, models=len(kinds) + 2, opsets=2, timeout=2.0)
+    ends = {f"m{index:03}/8/cpu": kind for index, kind in enumerate(kinds)}
+    campaign.foresee(tmp_path, ends)
+    campaign.run(tmp_path)
+    found = campaign.records(tmp_path)
+    assert set(found) == set(campaign.cells(tmp_path))
+    assert {kind: found[cell].status for cell, kind in ends.items()} == kinds
+    destroyed = ("folder", "records")
+    for cell, record in found.items():
+        kind = ends.get(cell.replace("/7/", "/8/"), "")
+        # What a model destroys of its own is made again; what others made stays.
+        if cell not in ends and not any(word in kind for word in destroyed):
+            assert record.status is Status.PASS, (cell, kind, record.message)
+    assert campaign.left_running(tmp_path) == []
+    # Nothing was written through the link.
+    assert [list(path.iterdir()) for path in tmp_path.glob("elsewhere-*")] == [[]]
+    campaign.foresee(tmp_path, {})
+    campaign.run(tmp_path)
+    assert {record.status for record in campaign.records(tmp_path).values()} == {Status.PASS}
+    tell(f"{len(kinds)} ways to misbehave, {len(found)} cells")

@@ -1,0 +1,171 @@
+"""A worker without torch: proves its cells at once, or ends as `ends.json` says.
+
+In: the path of a job. Out: records and files as the real worker leaves them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+JOB: dict[str, Any] = json.loads(Path(sys.argv[-1]).read_text())
+ROOT, FOLDER, MODEL = Path(JOB["root"]), Path(JOB["folder"]), JOB["spec"]["id"]
+ENDS: dict[str, str] = json.loads((ROOT / "ends.json").read_text())
+PAUSE: float = json.loads((ROOT / "shape.json").read_text())["pause"]
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+    __repr__ = __str__
+
+    def __reduce__(self) -> Any:
+        raise TypeError("no pickles")
+
+
+def killed() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def segfault() -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def exits() -> None:
+    os._exit(0)
+
+
+def hangs() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while True:
+        time.sleep(1)
+
+
+def hangs_in_c() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    ctypes.PyDLL(None).sleep(600)  # which holds the GIL
+
+
+def forks() -> None:
+    for _ in range(20):
+        if os.fork() == 0:
+            note(os.getpid())
+            time.sleep(600)
+    hangs()
+
+
+def prints_without_end() -> None:
+    while True:
+        os.write(1, b"noise " * 10_000)
+
+
+def fills_the_disk() -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    with (FOLDER / "big").open("wb") as file:
+        while True:
+            file.write(b"0" * (1 << 16))
+
+
+def allocates() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+    kept = []
+    while True:
+        kept.append(bytearray(1 << 26))
+
+
+def goes_elsewhere() -> None:
+    os.chdir("/")
+    raise SystemExit(3)
+
+
+def deletes_its_folder() -> None:
+    shutil.rmtree(FOLDER)
+    os._exit(1)
+
+
+def deletes_its_folder_and_hangs() -> None:
+    shutil.rmtree(FOLDER)
+    hangs()
+
+
+def puts_a_file_for_the_records() -> None:
+    shutil.rmtree(FOLDER / "records", ignore_errors=True)
+    (FOLDER / "records").write_text("no folder")
+    os._exit(1)
+
+
+def puts_a_link_for_its_folder() -> None:
+    elsewhere = ROOT / f"elsewhere-{MODEL}"
+    elsewhere.mkdir(exist_ok=True)
+    shutil.rmtree(FOLDER)
+    FOLDER.symlink_to(elsewhere)
+    os._exit(1)
+
+
+def raises() -> None:
+    raise Unspeakable
+
+
+def main() -> None:
+    note(os.getpid())
+    # Each worker has a child that would outlive it.
+    note(subprocess.Popen(["sleep", "600"]).pid)
+    put(FOLDER / "reference.json", "what PyTorch says")
+    for opset in JOB["opsets"]:
+        for device in opset["devices"]:
+            prove(opset["opset"], device["name"])
+
+
+def prove(opset: int, device: str) -> None:
+    cell = {"model": MODEL, "opset": opset, "device": device}
+    name = f"{MODEL}/{opset}/{device}"
+    at_work = {"stage": "convert", "cells": [cell], "log": f"{MODEL}/logs/model.log"}
+    put(FOLDER / "at_work.json", json.dumps(at_work))
+    time.sleep(PAUSE)
+    content = f"the file of {MODEL} at {opset}"
+    put(FOLDER / f"{opset}.onnx", content)
+    if name in ENDS:
+        globals()[ENDS[name]]()
+    digests = JOB["fingerprint"] | {"device": JOB["device_digests"][device]}
+    artifact = {
+        "file": f"{MODEL}/{opset}.onnx",
+        "sha256": hashlib.sha256(content.encode()).hexdigest(),
+        "bytes": len(content),
+        "ir_version": 8,
+        "nodes": 1,
+        "parameters": 1,
+        "opset_imports": {"": opset},
+        "operators": {"Add": 1},
+    }
+    record = {"cell": cell, "status": "pass", "artifact": artifact, "fingerprint": digests}
+    put(FOLDER / "records" / f"{opset}.{device}.json", json.dumps(record))
+    with (ROOT / "journal").open("a") as journal:
+        journal.write(f"{name}\n")
+
+
+def put(path: Path, text: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    fresh = path.with_name(f".{path.name}.fresh")
+    fresh.write_text(text)
+    fresh.rename(path)
+
+
+def note(pid: int) -> None:
+    with (ROOT / "pids").open("a") as pids:
+        pids.write(f"{pid}\n")
+
+
+if __name__ == "__main__":
+    main()
