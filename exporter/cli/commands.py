@@ -25,6 +25,7 @@ _MODULES = {
     "expectations": "expectations",
     "audit": "audit",
     "ops": "ops",
+    "gc": "gc",
 }
 
 

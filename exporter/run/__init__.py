@@ -2,6 +2,7 @@
 
 from exporter.run.decide import Decisions, Wish, decide
 from exporter.run.folders import BuildFolder, Stored
+from exporter.run.garbage import Garbage, find_garbage, remove
 from exporter.run.orchestrate import Watcher, run_plan
 from exporter.run.requirements import require_packages
 from exporter.run.results import Judge, Results, collect, still_valid
@@ -9,6 +10,7 @@ from exporter.run.results import Judge, Results, collect, still_valid
 __all__ = [
     "BuildFolder",
     "Decisions",
+    "Garbage",
     "Judge",
     "Results",
     "Stored",
@@ -16,6 +18,8 @@ __all__ = [
     "Wish",
     "collect",
     "decide",
+    "find_garbage",
+    "remove",
     "require_packages",
     "run_plan",
     "still_valid",

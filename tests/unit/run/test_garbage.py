@@ -1,0 +1,215 @@
+"""What `exporter gc` may take, and what it must leave."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from exporter.cli.entry import run
+from exporter.job import JobFolder, write_value
+from exporter.run import BuildFolder, find_garbage, remove
+from tests.unit.run.builders import job, record, spec, write, write_reference
+
+TINY = spec(opsets=(17, 18))
+
+
+def made(build: Path, name: str = "tiny", opsets: tuple[int, ...] = (17, 18)) -> JobFolder:
+    """A model's folder as an export leaves it; each opset has weights of its own."""
+    of = job(build / name, spec(name, opsets=opsets))
+    folder = JobFolder(build / name)
+    write_reference(of, "same")
+    write_value(folder.job, of)
+    for cell in of.cells():
+        value = record(of, cell, content="x" * 100)
+        data = f"weights-{cell.opset:016}.data"
+        assert value.artifact is not None
+        artifact = value.artifact.model_copy(update={"external_data": (data,)})
+        write(of, value.model_copy(update={"artifact": artifact}))
+        (folder.path / data).write_bytes(b"w" * 1000)
+        folder.log(cell.opset).parent.mkdir(exist_ok=True)
+        folder.log(cell.opset).write_text("log")
+    folder.log(None).write_text("log")
+    return folder
+
+
+def gone(build: Path) -> set[str]:
+    """What would go, as paths in the build folder."""
+    promised = job(build / "tiny", TINY).cells()
+    return {found.path.relative_to(build).as_posix() for found in find_garbage(build, promised)}
+
+
+def listing(build: Path) -> list[str]:
+    return sorted(path.relative_to(build).as_posix() for path in build.rglob("*"))
+
+
+def test_what_is_promised_stays_whether_it_holds_or_not(tmp_path: Path) -> None:
+    made(tmp_path)
+    (tmp_path / "results.json").touch()
+    assert gone(tmp_path) == set()
+
+
+def test_a_model_that_left_goes_as_a_whole_and_counts_its_bytes(tmp_path: Path) -> None:
+    made(tmp_path)
+    made(tmp_path, "old")
+    before = listing(tmp_path)
+    [found] = find_garbage(tmp_path, job(tmp_path / "tiny", TINY).cells())
+    assert (found.path.name, found.why) == ("old", "no manifest has this model")
+    files = [path for path in (tmp_path / "old").rglob("*") if path.is_file()]
+    assert found.size == sum(path.stat().st_size for path in files) > 2200
+    remove(found)
+    assert listing(tmp_path) == [name for name in before if not name.startswith("old")]
+
+
+def test_an_opset_that_left_goes_with_all_that_is_its_own(tmp_path: Path) -> None:
+    folder = made(tmp_path, opsets=(17, 18, 19))
+    folder.artifacts(19).mkdir()
+    (folder.artifacts(19) / "report.md").touch()
+    assert gone(tmp_path) == {
+        "tiny/records/19.cpu.json",
+        "tiny/19.onnx",
+        "tiny/logs/19.log",
+        "tiny/logs/19",
+        "tiny/weights-0000000000000019.data",
+    }
+    for found in find_garbage(tmp_path, job(tmp_path / "tiny", TINY).cells()):
+        remove(found)
+    assert gone(tmp_path) == set()
+    assert set(folder.read_records()) == {"tiny/17/cpu", "tiny/18/cpu"}
+
+
+def test_a_device_that_left_takes_its_record_and_not_the_file(tmp_path: Path) -> None:
+    folder = made(tmp_path)
+    (folder.records / "18.cuda.json").write_bytes((folder.records / "18.cpu.json").read_bytes())
+    assert gone(tmp_path) == {"tiny/records/18.cuda.json"}
+
+
+def test_weights_that_no_file_refers_to_go(tmp_path: Path) -> None:
+    made(tmp_path)
+    (tmp_path / "tiny/weights-00ff.data").touch()
+    (tmp_path / "tiny/.18.onnx.123.fresh").touch()
+    assert gone(tmp_path) == {"tiny/weights-00ff.data", "tiny/.18.onnx.123.fresh"}
+
+
+@pytest.mark.parametrize("how", ["damaged", "gone"])
+def test_weights_stay_where_a_record_cannot_tell(tmp_path: Path, how: str) -> None:
+    folder = made(tmp_path)
+    (tmp_path / "tiny/weights-00ff.data").touch()
+    path = folder.records / "18.cpu.json"
+    path.unlink() if how == "gone" else path.write_text("{")
+    assert gone(tmp_path) == set()
+
+
+def test_what_no_export_made_stays(tmp_path: Path) -> None:
+    folder = made(tmp_path)
+    for name in ("notes/a.txt", "repro/old-18-cpu/run.py", ".killed/old-1/records/18.cpu.json"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    for name in ("mine.txt", "18.txt", "weights.data", "019.onnx"):
+        (folder.path / name).touch()
+    assert gone(tmp_path) == set()
+
+
+def test_nothing_behind_a_link_is_touched(tmp_path: Path) -> None:
+    build, elsewhere = tmp_path / "build", tmp_path / "elsewhere"
+    made(elsewhere, "old")
+    build.mkdir()
+    (build / "old").symlink_to(elsewhere / "old")
+    folder = made(build)
+    (folder.path / "19.onnx").symlink_to(elsewhere / "old/17.onnx")
+    inside = made(build, "gone")
+    (inside.path / "link").symlink_to(elsewhere)
+    before = listing(elsewhere)
+    found = find_garbage(build, job(build / "tiny", TINY).cells())
+    assert [each.path.name for each in found] == ["gone"]
+    size = sum(path.lstat().st_size for path in inside.path.rglob("*.*") if not path.is_symlink())
+    assert found[0].size <= size
+    remove(found[0])
+    assert listing(elsewhere) == before
+
+
+def test_a_file_with_a_second_name_frees_nothing(tmp_path: Path) -> None:
+    folder = made(tmp_path, opsets=(17, 18, 19))
+    os.link(folder.model(19), tmp_path / "published.onnx")
+    sizes = {
+        found.path.name: found.size
+        for found in find_garbage(tmp_path, job(tmp_path / "tiny", TINY).cells())
+    }
+    assert sizes["19.onnx"] == 0
+    assert sizes["weights-0000000000000019.data"] == 1000
+
+
+MANIFEST = """
+format = 1
+
+[models.tiny]
+source = "tiny.py:Tiny"
+inputs = [{ name = "x", shape = ["batch", 2] }]
+outputs = [{ name = "y", shape = ["batch", 2] }]
+opsets = [17, 18]
+"""
+
+
+def project(root: Path, manifest: str = MANIFEST) -> Path:
+    (root / "manifests").mkdir()
+    (root / "pyproject.toml").write_text("[tool.exporter]\n")
+    (root / "manifests/tiny.toml").write_text(manifest)
+    (root / "manifests/tiny.py").write_text("class Tiny: ...\n")
+    return root
+
+
+def test_the_command_says_what_goes_and_what_that_frees(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = project(tmp_path)
+    made(root / "build")
+    made(root / "build", "old")
+    assert run(["gc", "--root", str(root), "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "build/old" in said
+    assert "no manifest has this model" in said
+    assert "1 item would go and free" in said
+    assert (root / "build/old").is_dir()
+    assert run(["gc", "--root", str(root)]) == 0
+    assert "1 item removed, which freed" in capsys.readouterr().out
+    assert not (root / "build/old").exists()
+    assert run(["gc", "--root", str(root)]) == 0
+    assert capsys.readouterr().out == "nothing to remove\n"
+    assert (root / "build/tiny/18.onnx").is_file()
+
+
+def test_the_command_waits_for_no_run_and_disturbs_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = project(tmp_path)
+    made(root / "build", "old")
+    with BuildFolder(root / "build").locked():
+        assert run(["gc", "--root", str(root)]) == 4
+    assert "another run is at work" in capsys.readouterr().err
+    assert (root / "build/old").is_dir()
+
+
+def test_a_broken_manifest_removes_nothing(tmp_path: Path) -> None:
+    root = project(tmp_path, MANIFEST.replace("opsets", "opsetz"))
+    made(root / "build", "old")
+    assert run(["gc", "--root", str(root)]) == 2
+    assert (root / "build/old").is_dir()
+
+
+@pytest.mark.parametrize("manifest", ["format = 1\n", None])
+def test_where_nothing_is_promised_nothing_is_removed(tmp_path: Path, manifest: str | None) -> None:
+    root = project(tmp_path, manifest or "")
+    if manifest is None:
+        (root / "manifests/tiny.toml").unlink()
+    made(root / "build", "old")
+    assert run(["gc", "--root", str(root)]) != 0
+    assert (root / "build/old").is_dir()
+
+
+def test_a_build_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    root = project(tmp_path)
+    made(tmp_path / "elsewhere", "old")
+    (root / "build").symlink_to(tmp_path / "elsewhere")
+    assert run(["gc", "--root", str(root)]) == 4
+    assert (tmp_path / "elsewhere/old").is_dir()
