@@ -1,46 +1,141 @@
-"""`exporter baseline`: accepts the results as they are."""
+"""`exporter baseline`: accepts the results as they are, all of them or some with a reason."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from exporter.baseline import Baseline, outcomes_of, read_baseline, write_baseline
+from exporter.baseline import Baseline, outcomes_of, parse_cell, read_baseline, write_baseline
 from exporter.cli.findings import show_findings
 from exporter.cli.options import root_option
 from exporter.cli.results import read_results
 from exporter.cli.terminal import complain, plural, say
-from exporter.errors import ExitCode
-from exporter.gate import accept_all, judge
-from exporter.manifest import load_project
-from exporter.plan import make_plan
-from exporter.record import RunRecord
+from exporter.errors import ExitCode, ExporterError, Problem, nearest
+from exporter.gate import Finding, accept_all, accept_some, judge
+from exporter.manifest import Manifest, load_project
+from exporter.plan import make_plan, pattern_matches
+from exporter.record import CellId, RunRecord
+from exporter.run import Results
 
 
-@click.command()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Project:
+    """What is accepted, and what was found of what is promised."""
+
+    manifest: Manifest
+    results: Results
+    run: RunRecord
+    planned: frozenset[str]
+    before: Baseline
+    path: Path
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What nobody has accepted."""
+        gate = self.manifest.project.gate
+        return judge(self.before, self.run, self.planned, gate)
+
+
+@click.group(invoke_without_command=True)
 @root_option
-def command(root: Path) -> int:
-    """Accept the results as the new baseline."""
-    manifest = load_project(root)
-    results = read_results(manifest)
-    if results.missing:
-        count = plural(len(results.missing), "promised cell")
+@click.pass_context
+def command(context: click.Context, root: Path) -> int:
+    """Accept the results as the new baseline; `update` accepts some, with a reason."""
+    if context.invoked_subcommand is not None:
+        context.obj = root
+        return ExitCode.OK
+    project = _project(root)
+    if project.results.missing:
+        count = plural(len(project.results.missing), "promised cell")
         complain(f"not accepted: {count} without a result; run `nox -s export` first")
         return ExitCode.RED
-    planned = {str(planned.cell) for planned in make_plan(manifest).cells}
-    # What the manifests no longer promise is no longer accepted either.
-    kept = tuple(record for record in results.run.records if str(record.cell) in planned)
-    run = results.run.model_copy(update={"records": kept})
-    path = Path(manifest.project.root) / manifest.project.reports / "baseline.json"
-    before, gate = _accepted_before(path, run), manifest.project.gate
-    show_findings(judge(before, run, planned, gate))
-    write_baseline(path, accept_all(before, outcomes_of(run), run.tools, gate))
-    say(f"accepted {plural(len(kept), 'cell')}: {manifest.project.reports}/baseline.json")
+    show_findings(project.findings)
+    run, gate = project.run, project.manifest.project.gate
+    write_baseline(project.path, accept_all(project.before, outcomes_of(run), run.tools, gate))
+    _say_accepted(project, len(run.records))
     return ExitCode.OK
 
 
-def _accepted_before(path: Path, run: RunRecord) -> Baseline:
-    if path.exists():
-        return read_baseline(path)
-    return Baseline(tools=run.tools, cells=())
+@command.command()
+@click.argument("cells", nargs=-1)
+@click.option("--reason", required=True, help="Why; it is kept with each cell.")
+@root_option
+@click.pass_context
+def update(context: click.Context, cells: tuple[str, ...], reason: str, root: Path) -> int:
+    """Accept some cells with a reason; without CELLS, those that the gate finds."""
+    if not reason.strip() or not reason.isprintable():
+        raise ExporterError(ExitCode.MANIFEST, "--reason: expected one line of text")
+    project = _project(root if root != Path() else context.obj)
+    findings = project.findings
+    chosen = _chosen(cells, findings, project)
+    unproved = sorted(chosen & project.results.missing.keys())
+    if unproved:
+        for cell in unproved:
+            complain(f"{cell}: not accepted: {project.results.missing[cell]}")
+        return ExitCode.RED
+    if not chosen:
+        say("everything is accepted already", colour="green")
+        return ExitCode.OK
+    show_findings([finding for finding in findings if str(finding.cell) in chosen])
+    accepted = accept_some(project.before, outcomes_of(project.run), chosen, reason)
+    write_baseline(project.path, accepted)
+    _say_accepted(project, len(chosen))
+    return ExitCode.OK
+
+
+def _project(root: Path) -> _Project:
+    manifest = load_project(root)
+    results = read_results(manifest)
+    planned = frozenset(str(planned.cell) for planned in make_plan(manifest).cells)
+    # What the manifests no longer promise is no longer accepted either.
+    kept = tuple(record for record in results.run.records if str(record.cell) in planned)
+    path = Path(manifest.project.root) / manifest.project.reports / "baseline.json"
+    nothing = Baseline(tools=results.run.tools, cells=())
+    return _Project(
+        manifest=manifest,
+        results=results,
+        run=results.run.model_copy(update={"records": kept}),
+        planned=planned,
+        before=read_baseline(path) if path.exists() else nothing,
+        path=path,
+    )
+
+
+def _chosen(
+    patterns: Sequence[str], findings: Sequence[Finding], project: _Project
+) -> frozenset[str]:
+    """The cells that the patterns mean, promised or accepted; without any, those with a finding.
+
+    A cell that the gate finds nothing about may be named: its reason then speaks for what the
+    branch asks less of it.
+
+    Raises:
+        ExporterError: NOTHING_SELECTED, where a pattern means no cell.
+    """
+    if not patterns:
+        return frozenset(str(finding.cell) for finding in findings)
+    known = {cell: parse_cell(cell) for cell in project.planned | project.before.by_cell().keys()}
+    _refuse_idle(patterns, known.values())
+    return frozenset(
+        cell
+        for cell, id in known.items()
+        if any(pattern_matches(pattern, id) for pattern in patterns)
+    )
+
+
+def _refuse_idle(patterns: Sequence[str], cells: Collection[CellId]) -> None:
+    models = {cell.model for cell in cells}
+    problems = [
+        Problem(message=f"no cell matches '{pattern}'{nearest(pattern.split('/')[0], models)}")
+        for pattern in patterns
+        if not any(pattern_matches(pattern, cell) for cell in cells)
+    ]
+    if problems:
+        raise ExporterError(ExitCode.NOTHING_SELECTED, problems)
+
+
+def _say_accepted(project: _Project, count: int) -> None:
+    say(f"accepted {plural(count, 'cell')}: {project.manifest.project.reports}/baseline.json")

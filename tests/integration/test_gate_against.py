@@ -10,20 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.manifest import load_project
-from exporter.plan import make_plan
-from exporter.record import RunRecord, Status
-from exporter.run.results import Parts
+from exporter.record import Status
 from tests.integration.project import exporter
-from tests.unit.factory import make_record
-
-MANIFEST = """format = 1
-[models.net]
-source = "net.py:Net"
-inputs = [{ name = "x", shape = ["batch", 4] }]
-outputs = [{ name = "y", shape = ["batch", 3] }]
-opsets = [17, 18]
-"""
+from tests.integration.results import MANIFEST, make_accepted, write_results
 
 
 def git(root: Path, *arguments: str) -> str:
@@ -32,33 +21,12 @@ def git(root: Path, *arguments: str) -> str:
     return ran.stdout.decode().strip()
 
 
-def results(root: Path, status: Status = Status.PASS) -> None:
-    """Every promised cell with this outcome, as of today's manifests."""
-    manifest = load_project(root)
-    parts = Parts(manifest)
-    records = tuple(
-        make_record(
-            str(planned.cell),
-            Status.SKIP if planned.skip else status,
-            route=planned.route,
-            fingerprint=parts.of(planned.cell),
-        )
-        for planned in make_plan(manifest).cells
-    )
-    (root / "build").mkdir(exist_ok=True)
-    (root / "build/results.json").write_text(RunRecord(tools={}, records=records).to_json())
-
-
 @pytest.fixture(params=["", "models/vision"])
 def branch(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """A project, at the top of its repository or below, on a branch without a change so far."""
     root = tmp_path / "repository" / request.param
-    (root / "manifests").mkdir(parents=True)
-    (root / "manifests/net.toml").write_text(MANIFEST)
-    (root / "manifests/net.py").write_text("class Net: ...\n")
-    (root / "pyproject.toml").write_text("[tool.exporter]\n")
+    make_accepted(root)
     (tmp_path / "repository" / ".gitignore").write_text("build/\n*.bin\n")
-    results(root)
     assert exporter(root, "baseline").returncode == 0
     git(tmp_path / "repository", "init", "-q", "-b", "main")
     git(root, "add", ":/")
@@ -81,7 +49,7 @@ def test_a_branch_that_changes_nothing_passes(branch: Path) -> None:
 
 
 def test_a_branch_that_accepts_its_own_loss_is_stopped(branch: Path) -> None:
-    results(branch, Status.FAIL)
+    write_results(branch, Status.FAIL)
     assert exporter(branch, "baseline").returncode == 0
     git(branch, "commit", "-qam", "all is well")
     assert exporter(branch, "gate").returncode == 0
@@ -91,7 +59,7 @@ def test_a_branch_that_accepts_its_own_loss_is_stopped(branch: Path) -> None:
 
 def test_a_branch_that_ignores_its_losses_is_stopped(branch: Path) -> None:
     (branch / "pyproject.toml").write_text("[tool.exporter.gate]\nnewly_red = 'ignore'\n")
-    results(branch, Status.FAIL)
+    write_results(branch, Status.FAIL)
     assert exporter(branch, "gate").returncode == 0
     code, said, _ = against(branch)
     assert code == 1
@@ -103,14 +71,14 @@ def test_a_branch_that_skips_or_loosens_or_drops_is_stopped(branch: Path) -> Non
     manifest = branch / "manifests/net.toml"
     loose = MANIFEST + "tolerance = { noise = 99 }\nskip = [{ opset = 17, reason = 'slow' }]\n"
     manifest.write_text(loose)
-    results(branch)
+    write_results(branch)
     assert exporter(branch, "baseline").returncode == 0
     code, said, _ = against(branch)
     assert code == 1
     assert "net/17/cpu: newly skipped: pass -> skip" in said
     assert "contract relaxed: tolerance: noise = 8 -> tolerance: noise = 99" in said
     manifest.write_text(MANIFEST.replace("[17, 18]", "18"))
-    results(branch)
+    write_results(branch)
     assert exporter(branch, "baseline").returncode == 0
     code, said, _ = against(branch)
     assert (code, "net/17/cpu: missing: pass -> no result" in said) == (1, True), said
@@ -122,13 +90,13 @@ def test_what_main_did_meanwhile_is_not_the_branchs(branch: Path) -> None:
     (branch / "reports/baseline.json").write_text("damaged")
     git(branch, "commit", "-qam", "more")
     git(branch, "checkout", "-q", "topic")
-    results(branch)
+    write_results(branch)
     assert against(branch)[0] == 0
 
 
 def test_new_cells_pass_once_the_branch_has_accepted_them(branch: Path) -> None:
     (branch / "manifests/net.toml").write_text(MANIFEST.replace("[17, 18]", "[17, 18, 19]"))
-    results(branch)
+    write_results(branch)
     code, said, _ = against(branch)
     assert (code, "net/19/cpu: new cell, green" in said) == (1, True)
     assert exporter(branch, "baseline").returncode == 0
@@ -141,7 +109,7 @@ def test_what_git_ignores_may_be_named_by_the_revisions_manifests(branch: Path) 
     (branch / "manifests/net.toml").write_text(MANIFEST + 'weights = "weights.safetensors"\n')
     (branch / "manifests/weights.safetensors").write_text("")
     (branch / ".gitignore").write_text("*.safetensors\n")
-    results(branch)
+    write_results(branch)
     assert exporter(branch, "baseline").returncode == 0
     git(branch, "add", ":/")
     git(branch, "commit", "-qm", "weights")

@@ -1,0 +1,55 @@
+"""A project whose results are made up: for commands that read results and export nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from exporter.manifest import load_project
+from exporter.plan import make_plan
+from exporter.record import Record, RunRecord, Status
+from exporter.run.results import Parts
+from tests.unit.factory import make_record
+
+MANIFEST = """format = 1
+[models.net]
+source = "net.py:Net"
+inputs = [{ name = "x", shape = ["batch", 4] }]
+outputs = [{ name = "y", shape = ["batch", 3] }]
+opsets = [17, 18]
+"""
+
+
+def make_accepted(root: Path) -> Path:
+    """A project of one model with two cells, both green; nothing is accepted yet."""
+    (root / "manifests").mkdir(parents=True)
+    (root / "manifests/net.toml").write_text(MANIFEST)
+    (root / "manifests/net.py").write_text("class Net: ...\n")
+    (root / "pyproject.toml").write_text("[tool.exporter]\n")
+    write_results(root)
+    return root
+
+
+def write_results(root: Path, status: Status = Status.PASS, **others: Status) -> None:
+    """Every promised cell with this outcome, as of today's manifests.
+
+    Args:
+        root: The project.
+        status: Of the cells that `others` does not name.
+        others: By opset: `_17`.
+    """
+    manifest = load_project(root)
+    parts = Parts(manifest)
+    records: list[Record] = []
+    for planned in make_plan(manifest).cells:
+        outcome = others.get(f"_{planned.cell.opset}", status)
+        records.append(
+            make_record(
+                str(planned.cell),
+                Status.SKIP if planned.skip else outcome,
+                route=planned.route,
+                fingerprint=parts.of(planned.cell),
+            )
+        )
+    (root / "build").mkdir(exist_ok=True)
+    run = RunRecord(tools={"torch": "2.13.0"}, records=tuple(records))
+    (root / "build/results.json").write_text(run.to_json())
