@@ -20,6 +20,7 @@ _MODULES = {
     "gate": "gate",
     "baseline": "baseline",
     "merge": "merge",
+    "diff": "diff",
     "publish": "publish",
     "repro": "repro",
     "expectations": "expectations",

@@ -63,12 +63,26 @@ def judge(
 
 
 def differences(
-    before: Baseline, after: Baseline, gate: Gate = DEFAULT_GATE
+    before: Baseline, after: Baseline, records: Mapping[str, Record] | None = None
 ) -> tuple[Finding, ...]:
-    """Compares any two sets of outcomes by the same rules; the second promises what it holds."""
+    """Compares any two sets of outcomes by the same rules; the second promises what it holds.
+
+    Args:
+        before: What is compared with.
+        after: What is compared.
+        records: Of `after`, by cell, where they are known: they say why.
+    """
     outcomes = after.by_cell()
-    now = _Now(outcomes=outcomes, promised=frozenset(outcomes), is_promised=False)
-    return _judged(before.by_cell(), now, gate)
+    now = _Now(
+        outcomes=outcomes,
+        promised=frozenset(outcomes),
+        records=records or {},
+        is_promised=False,
+    )
+    return tuple(
+        replace(each, before=NO_RESULT) if each.before == NOT_ACCEPTED else each
+        for each in _judged(before.by_cell(), now, DEFAULT_GATE)
+    )
 
 
 def _judged(accepted: Mapping[str, Outcome], now: _Now, gate: Gate) -> tuple[Finding, ...]:

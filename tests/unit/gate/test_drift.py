@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.baseline import Baseline, Figures, Outcome, baseline_of, outcomes_of
-from exporter.gate import Finding, Kind, accept_all, differences, judge
+from exporter.baseline import Figures, Outcome, baseline_of, outcomes_of
+from exporter.gate import Finding, Kind, accept_all, judge
 from exporter.gate.drift import drifts
+from exporter.gate.judge import _judged, _Now
 from exporter.manifest import DEFAULT_GATE, Gate, GatePolicy, ModelPolicy
 from exporter.record import CheckResult, Record, Status
 from tests.unit.factory import make_artifact, make_record, make_run
@@ -42,8 +43,8 @@ def outcome(cell: str = CELL, **fields: Any) -> Outcome:
 
 
 def found(before: Outcome, after: Outcome, gate: Gate = DEFAULT_GATE) -> list[Finding]:
-    both = (Baseline(tools={}, cells=(each,)) for each in (before, after))
-    return list(differences(*both, gate))
+    now = _Now(outcomes={after.cell: after}, promised=frozenset({after.cell}))
+    return list(_judged({before.cell: before}, now, gate))
 
 
 @pytest.mark.parametrize(("kind", "before", "more", "same"), DRIFT)
