@@ -29,6 +29,7 @@ from exporter.manifest.spec import (
     ParameterNames,
     Project,
     Skip,
+    Style,
     Tolerance,
 )
 
@@ -58,6 +59,7 @@ __all__ = [
     "ParameterNames",
     "Project",
     "Skip",
+    "Style",
     "Tolerance",
     "bound_of",
     "explain",

@@ -93,6 +93,7 @@ def _project(root: Path, table: ProjectTable, devices: Mapping[str, Device]) -> 
         devices=tuple(devices.values()),
         jobs=table.jobs,
         gate=_gate(table.gate),
+        style=table.style,
     )
 
 

@@ -19,6 +19,7 @@ from exporter.manifest.fields import (
     by_form,
 )
 from exporter.manifest.gate_spec import GatePolicy
+from exporter.manifest.spec import Style
 from exporter.manifest.tables import Table, ToleranceTable
 from exporter.values import Items
 
@@ -72,6 +73,9 @@ class ProjectTable(Table):
     """Where tables and the baseline go; for git."""
     templates: Folder = "templates"
     """Searched for templates before the packaged ones."""
+    style: Style = "emoji"
+    """How the reports show a status: `"emoji"`, a symbol; `"text"`, its word, for readers and
+    programs that show no symbols."""
     opsets: Opsets = Field(default_factory=tuple)
     """Opsets of models that name none."""
     devices: DevicesField = ()

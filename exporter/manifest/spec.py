@@ -25,6 +25,8 @@ CaptureName = Literal["export", "strict", "trace", "script"]
 Mode = Literal["eval", "train", "keep"]
 Precision = Literal["float32", "float16", "bfloat16", "float64"]
 Runtime = Literal["onnxruntime", "openvino", "reference", "backend"]
+#: How reports show a status: by a symbol, or by its word.
+Style = Literal["emoji", "text"]
 #: What an output is: one tensor, or a list of them.
 Kind = Literal["tensor", "sequence"]
 
@@ -281,6 +283,7 @@ class Project(Value):
     jobs: int | None = None
     """Models at work at once; None: one per core."""
     gate: Gate = DEFAULT_GATE
+    style: Style = "emoji"
 
     def device(self, name: str) -> Device:
         """The device of that name. Raises KeyError where there is none."""

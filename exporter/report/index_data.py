@@ -9,7 +9,7 @@ import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from exporter.manifest import Manifest, ModelSpec
+from exporter.manifest import Manifest, ModelSpec, Style
 from exporter.record import Artifact, CheckResult, Record, RunRecord, Status
 from exporter.report import figures
 from exporter.report.cells import Cell, works_from
@@ -56,7 +56,7 @@ def index_data(
     green = sum(cell.record is not None and cell.record.status.is_green for cell in cells)
     head = IndexHead(
         summary=f"{green} of {len(cells)} cells of {len(by_model)} models are green",
-        marks=_marks(cells),
+        marks=_marks(cells, manifest.project.style),
         devices=tuple(dict.fromkeys(row.device for row in rows)),
         tools=tuple((one_line(name), one_line(said)) for name, said in sorted(run.tools.items())),
     )
@@ -73,13 +73,13 @@ class _Once(Generic[T]):
         return self.places.setdefault(item, len(self.places))
 
 
-def _marks(cells: Iterable[Cell]) -> tuple[MarkData, ...]:
+def _marks(cells: Iterable[Cell], style: Style) -> tuple[MarkData, ...]:
     words = [cell.mark.word for cell in cells]
     kinds = [*((_family(status), mark) for status, mark in MARKS.items()), ("open", NOT_RUN)]
     return tuple(
         MarkData(
             word=mark.word,
-            symbol=mark.symbol,
+            symbol=mark.symbol if style == "emoji" else mark.letter,
             meaning=mark.meaning,
             family=family,
             cells=words.count(mark.word),

@@ -17,6 +17,7 @@ from exporter.report.checked import CheckTable, check_table
 from exporter.report.consumer import Support
 from exporter.report.contract import Contract, contract
 from exporter.report.fold import fold_opsets
+from exporter.report.matrix import WIDE, Stretch, stretches
 from exporter.report.shipped import (
     FileRow,
     Note,
@@ -38,6 +39,7 @@ class MatrixRow:
     device: str
     marks: tuple[Mark | None, ...]
     """None where the model does not promise the opset on this device."""
+    stretches: tuple[Stretch, ...]
     works_from: str
     """The lowest opset from which on all of them pass; empty where the highest does not."""
 
@@ -67,6 +69,11 @@ class ModelPage:
     notes: tuple[Note, ...]
     rerun: str
     """The shell command that makes the page anew."""
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether there are too many opsets for a column each."""
+        return len(self.opsets) > WIDE
 
     @property
     def has_survivors(self) -> bool:
@@ -129,5 +136,6 @@ def _matrix_row(device: str, cells: Sequence[Cell], opsets: Iterable[int]) -> Ma
     return MatrixRow(
         device=device,
         marks=tuple(marks.get(opset) for opset in opsets),
+        stretches=stretches(cells),
         works_from=works_from(cells),
     )

@@ -6,16 +6,17 @@ In: a `Manifest`, a `RunRecord` and the findings of the gate. Out: an `Overview`
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from exporter.gate import Finding
 from exporter.manifest import Manifest
 from exporter.record import Route, RunRecord, Status
-from exporter.report.cells import Cell, cells_by_model, fold_cells, why_of, works_from
+from exporter.report.cells import Cell, cells_by_model, fold_cells, why_of
 from exporter.report.clusters import Cluster, FindingCluster, cluster_cells, cluster_findings
 from exporter.report.consumer import Support, support_of
 from exporter.report.fold import fold_opsets
+from exporter.report.matrix import Matrix, matrix
 from exporter.report.symbols import LEGEND, Mark
 
 #: So many models are named in a row before only their number is.
@@ -28,25 +29,6 @@ class Count:
 
     mark: Mark
     cells: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One model on one device; None where it does not promise the opset."""
-
-    model: str
-    marks: tuple[Mark | None, ...]
-    works_from: str
-    """The lowest opset from which on all of them pass; empty where the highest does not."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """Models by opsets on one device."""
-
-    device: str
-    opsets: tuple[int, ...]
-    rows: tuple[Row, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +78,7 @@ class Overview:
     counts: tuple[Count, ...]
     """By mark, in the order of the legend; marks without a cell are left out."""
     legend: tuple[Mark, ...]
-    tables: tuple[Table, ...]
+    matrix: Matrix
     support: tuple[Support, ...]
     """Where the files run."""
     red: Red
@@ -123,7 +105,7 @@ def overview(
         green=sum(cell.record is not None and cell.record.status.is_green for cell in cells),
         counts=tuple(Count(mark=mark, cells=counted[mark]) for mark in LEGEND if counted[mark]),
         legend=LEGEND,
-        tables=_tables(by_model),
+        matrix=matrix(manifest, by_model),
         support=tuple(
             row
             for spec in manifest.models
@@ -156,30 +138,6 @@ def _section(cells: Iterable[Cell]) -> Section:
             )
             for same in folds
         ),
-    )
-
-
-def _tables(by_model: Mapping[str, Sequence[Cell]]) -> tuple[Table, ...]:
-    devices = dict.fromkeys(cell.id.device for cells in by_model.values() for cell in cells)
-    return tuple(_table(device, by_model) for device in devices)
-
-
-def _table(device: str, by_model: Mapping[str, Sequence[Cell]]) -> Table:
-    here = {
-        model: [cell for cell in cells if cell.id.device == device]
-        for model, cells in by_model.items()
-    }
-    opsets = tuple(sorted({cell.id.opset for cells in here.values() for cell in cells}))
-    rows = tuple(_table_row(model, cells, opsets) for model, cells in here.items() if cells)
-    return Table(device=device, opsets=opsets, rows=rows)
-
-
-def _table_row(model: str, cells: Sequence[Cell], opsets: Iterable[int]) -> Row:
-    marks = {cell.id.opset: cell.mark for cell in cells}
-    return Row(
-        model=model,
-        marks=tuple(marks.get(opset) for opset in opsets),
-        works_from=works_from(cells),
     )
 
 

@@ -55,10 +55,10 @@ def render_reports(
     from exporter.report.index_html import index_html
     from exporter.report.templates import render
 
-    page = overview(manifest, run, findings)
+    page, style = overview(manifest, run, findings), manifest.project.style
     by_model = cells_by_model(manifest, run)
     files = {
-        OVERVIEW: MARK + "\n" + render("compatibility.md", templates, page=page),
+        OVERVIEW: MARK + "\n" + render("compatibility.md", templates, style, page=page),
         INDEX: index_html(index_data(manifest, run, by_model), templates),
     }
     for spec in manifest.models:
@@ -66,7 +66,8 @@ def render_reports(
         support = support_of(spec, cells, manifest, run.tools)
         audited = (audits or {}).get(spec.id, ())
         view = model_page(spec, cells, manifest.project.build, audited, support)
-        files[f"{PAGES}/{spec.id}.md"] = MARK + "\n" + render("model.md", templates, page=view)
+        text = render("model.md", templates, style, page=view)
+        files[f"{PAGES}/{spec.id}.md"] = f"{MARK}\n{text}"
     return files
 
 

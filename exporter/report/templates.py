@@ -13,21 +13,23 @@ from functools import lru_cache
 from pathlib import Path
 
 import jinja2
+from markupsafe import Markup
 
 from exporter.errors import ExitCode, ExporterError, Location, Problem
+from exporter.manifest import Style
 from exporter.report import markdown
 from exporter.report.standing import packaged_templates
 
 _SUFFIX = ".jinja"
 
 
-def render(name: str, folder: Path | None, **values: object) -> str:
-    """Renders the template `name`, from `folder` if that has it.
+def render(name: str, folder: Path | None, style: Style = "emoji", /, **values: object) -> str:
+    """Renders the template `name`, from `folder` if that has it, with marks in the style.
 
     Raises:
         ExporterError: MANIFEST, where a template is wrong, with its file and line.
     """
-    return _rendered(_environment(folder), name, values)
+    return _rendered(_environment(folder, style), name, values)
 
 
 def render_html(name: str, folder: Path | None, **values: object) -> str:
@@ -65,8 +67,8 @@ def _rendered(environment: jinja2.Environment, name: str, values: dict[str, obje
         raise ExporterError(ExitCode.MANIFEST, [problem]) from error
 
 
-@lru_cache(maxsize=4)
-def _environment(folder: Path | None) -> jinja2.Environment:
+@lru_cache(maxsize=8)
+def _environment(folder: Path | None, style: Style = "emoji") -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_folders(folder)),
         undefined=jinja2.StrictUndefined,
@@ -78,6 +80,8 @@ def _environment(folder: Path | None) -> jinja2.Environment:
     )
     environment.filters.update(
         code=markdown.code,
+        sign=lambda mark: mark.symbol if style == "emoji" else mark.word,
+        icon=lambda mark: Markup(f"{mark.symbol} " if style == "emoji" else ""),  # noqa: S704 - ours
         fence=markdown.fence,
         join=markdown.joined,
         target=markdown.target,

@@ -20,6 +20,7 @@ def test_defaults_without_a_table(tmp_path: Path) -> None:
     project = _load(tmp_path, "[project]\nname = 'x'\n").project
     assert (project.manifests, project.build, project.reports) == ("manifests", "build", "reports")
     assert (project.templates, project.jobs, project.root) == ("templates", None, str(tmp_path))
+    assert project.style == "emoji"
     assert [device.name for device in project.devices] == [
         *("cpu", "cuda", "tensorrt", "coreml", "directml", "openvino", "reference")
     ]
@@ -37,6 +38,7 @@ def test_every_key(tmp_path: Path) -> None:
         reports = "docs/tables"
         templates = "looks"
         jobs = 3
+        style = "text"
         default_devices = ["fast", "cpu"]
         gate = {}
         [tool.exporter.devices.fast]
@@ -54,6 +56,7 @@ def test_every_key(tmp_path: Path) -> None:
         "looks",
     )
     assert project.jobs == 3
+    assert project.style == "text"
     assert project.device("fast").providers[0] == "CUDAExecutionProvider"
     assert project.device("cpu").runtime == "reference", "a built-in device can be redefined"
     assert manifest.model("net").devices == ("fast", "cpu")

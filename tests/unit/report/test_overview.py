@@ -19,7 +19,7 @@ def test_a_table_per_device_with_every_promised_opset() -> None:
         make_record("alexnet/18/cuda", "unavailable"),
         make_record("bert/19/cpu", "fail"),
     )
-    cpu, cuda = overview(MANIFEST, run).tables
+    cpu, cuda = overview(MANIFEST, run).matrix.tables
     done, red = MARKS[Status.PASS], MARKS[Status.FAIL]
     assert (cpu.device, cpu.opsets) == ("cpu", (17, 18, 19))
     assert [(row.model, row.marks) for row in cpu.rows] == [
@@ -115,4 +115,4 @@ def test_the_lowest_opset_from_which_on_all_pass(statuses: str, lowest: str) -> 
         for opset, status in zip((17, 18, 19), statuses.split(), strict=False)
     ]
     page = overview(make_manifest(make_spec(opsets=(17, 18, 19))), make_run(*records))
-    assert page.tables[0].rows[0].works_from == lowest
+    assert page.matrix.tables[0].rows[0].works_from == lowest

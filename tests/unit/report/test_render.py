@@ -188,10 +188,11 @@ def test_the_overview_reads_as_a_table() -> None:
         NOT_RUN.symbol,
         "",
     ]
-    assert page.links.count("models/alexnet.md") == 2
+    assert page.links.count("models/alexnet.md") == 3
     assert page.headings == [
         "Compatibility",
         "What is red, and why",
+        "On all devices",
         "On cpu",
         "On cuda",
         "Where the files run",

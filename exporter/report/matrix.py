@@ -1,0 +1,211 @@
+"""The tables of models and opsets: one for each device, and one for all where there are several.
+
+In: every model's `Cell`s and the manifest. Out: a `Matrix`. More opsets than a page has room for
+are written as ranges (`13-17`), and many models are parted, with an index of the parts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from exporter.manifest import Manifest
+from exporter.report.cells import Cell, works_from
+from exporter.report.fold import fold_opsets
+from exporter.report.symbols import Mark
+
+#: A table of more opsets has no column for each, and one of more models is parted.
+WIDE = 13
+LONG = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Neighbouring opsets with the same mark."""
+
+    opsets: str
+    mark: Mark
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One model on one device."""
+
+    model: str
+    marks: tuple[Mark | None, ...]
+    """None where it does not promise the opset."""
+    stretches: tuple[Stretch, ...]
+    works_from: str
+    """The lowest opset from which on all of them pass; empty where the highest does not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Rows that stand together."""
+
+    heading: str
+    """`cpu: manifests/vision.toml`; empty where there is one part."""
+    anchor: str
+    """Of the heading, as GitHub makes it."""
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Models by opsets on one device."""
+
+    device: str
+    opsets: tuple[int, ...]
+    parts: tuple[Part, ...]
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether there are too many opsets for a column each."""
+        return len(self.opsets) > WIDE
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Those of all parts."""
+        return tuple(row for part in self.parts for row in part.rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceRow:
+    """One model on all devices."""
+
+    model: str
+    stretches: tuple[tuple[Stretch, ...], ...]
+    """For each device; empty where the model does not promise it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A line of the index."""
+
+    name: str
+    models: int
+    cells: int
+    green: int
+    red: int
+    links: tuple[tuple[str, str], ...]
+    """Device and anchor."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """All of them."""
+
+    devices: tuple[str, ...]
+    tables: tuple[Table, ...]
+    across: tuple[DeviceRow, ...]
+    """Empty where there is one device."""
+    index: tuple[Entry, ...]
+    """Empty where no table is parted."""
+
+
+def matrix(manifest: Manifest, by_model: Mapping[str, Sequence[Cell]]) -> Matrix:
+    """Lays out the tables."""
+    devices = tuple(dict.fromkeys(cell.id.device for cells in by_model.values() for cell in cells))
+    groups = _groups(manifest)
+    anchors: Counter[str] = Counter()
+    tables = tuple(_table(device, by_model, groups, anchors) for device in devices)
+    across = tuple(
+        DeviceRow(
+            model=model,
+            stretches=tuple(stretches(_on(device, cells)) for device in devices),
+        )
+        for model, cells in by_model.items()
+    )
+    return Matrix(
+        devices=devices,
+        tables=tables,
+        across=across if len(devices) > 1 else (),
+        index=tuple(_entries(groups, by_model, tables)) if len(groups) > 1 else (),
+    )
+
+
+def stretches(cells: Iterable[Cell]) -> tuple[Stretch, ...]:
+    """The cells of a model on one device, neighbours with the same mark together."""
+    found: list[tuple[Mark, list[int]]] = []
+    for cell in sorted(cells, key=lambda cell: cell.id.opset):
+        if found and found[-1][0] is cell.mark and found[-1][1][-1] == cell.id.opset - 1:
+            found[-1][1].append(cell.id.opset)
+        else:
+            found.append((cell.mark, [cell.id.opset]))
+    return tuple(Stretch(opsets=fold_opsets(opsets), mark=mark) for mark, opsets in found)
+
+
+def _groups(manifest: Manifest) -> dict[str, list[str]]:
+    """Models by part: by file where there are several, else by first letter; few are one part."""
+    models = manifest.models
+    if len(models) <= LONG:
+        return {"": [spec.id for spec in models]}
+    files = {spec.manifest for spec in models}
+    groups: dict[str, list[str]] = {}
+    for spec in models:
+        groups.setdefault(spec.manifest if len(files) > 1 else spec.id[:1], []).append(spec.id)
+    return groups if len(files) > 1 else {name: groups[name] for name in sorted(groups)}
+
+
+def _table(
+    device: str,
+    by_model: Mapping[str, Sequence[Cell]],
+    groups: Mapping[str, Sequence[str]],
+    anchors: Counter[str],
+) -> Table:
+    here = {model: _on(device, cells) for model, cells in by_model.items()}
+    opsets = tuple(sorted({cell.id.opset for cells in here.values() for cell in cells}))
+    parts = []
+    for name, models in groups.items():
+        rows = tuple(_row(model, here[model], opsets) for model in models if here[model])
+        if rows:
+            heading = f"{device}: {name}" if len(groups) > 1 else ""
+            parts.append(Part(heading=heading, anchor=_anchor(heading, anchors), rows=rows))
+    return Table(device=device, opsets=opsets, parts=tuple(parts))
+
+
+def _on(device: str, cells: Iterable[Cell]) -> list[Cell]:
+    return [cell for cell in cells if cell.id.device == device]
+
+
+def _row(model: str, cells: Sequence[Cell], opsets: Iterable[int]) -> Row:
+    marks = {cell.id.opset: cell.mark for cell in cells}
+    return Row(
+        model=model,
+        marks=tuple(marks.get(opset) for opset in opsets),
+        stretches=stretches(cells),
+        works_from=works_from(cells),
+    )
+
+
+def _anchor(heading: str, anchors: Counter[str]) -> str:
+    """What GitHub makes of a heading; the second of the same gets a number."""
+    plain = " ".join(heading.split()).lower()
+    slug = re.sub(r"[^\w -]", "", plain).replace(" ", "-")
+    anchors[slug] += 1
+    return slug if anchors[slug] == 1 else f"{slug}-{anchors[slug] - 1}"
+
+
+def _entries(
+    groups: Mapping[str, Sequence[str]],
+    by_model: Mapping[str, Sequence[Cell]],
+    tables: Iterable[Table],
+) -> Iterator[Entry]:
+    links: dict[str, list[tuple[str, str]]] = {}
+    for table in tables:
+        for part in table.parts:
+            links.setdefault(part.heading.removeprefix(f"{table.device}: "), []).append(
+                (table.device, part.anchor)
+            )
+    for name, models in groups.items():
+        records = [cell.record for model in models for cell in by_model[model]]
+        yield Entry(
+            name=name,
+            models=len(models),
+            cells=len(records),
+            green=sum(record is not None and record.status.is_green for record in records),
+            red=sum(record is not None and record.status.is_red for record in records),
+            links=tuple(links.get(name, ())),
+        )

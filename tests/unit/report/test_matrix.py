@@ -1,0 +1,168 @@
+"""Wide tables are ranges, long ones have an index, and words can stand for symbols."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from exporter.manifest import Manifest, Project, Style
+from exporter.record import Record, Status
+from exporter.report import MARKS, NOT_RUN, render_reports
+from exporter.report.cells import cells_by_model
+from exporter.report.matrix import LONG, WIDE, Matrix, matrix, stretches
+from exporter.report.symbols import LEGEND
+from tests.unit.factory import make_manifest, make_record, make_run, make_spec
+from tests.unit.report.hostile import HOSTILE
+from tests.unit.report.rendered import Page
+
+EVERY = tuple(range(7, 7 + WIDE + 1))
+FEW = EVERY[:-1]
+
+
+def laid_out(manifest: Manifest, *records: Record) -> Matrix:
+    return matrix(manifest, cells_by_model(manifest, make_run(*records)))
+
+
+def overview_of(manifest: Manifest, *records: Record) -> Page:
+    return Page.of(render_reports(manifest, make_run(*records))["COMPATIBILITY.md"])
+
+
+def many(count: int, **fields: Any) -> Manifest:
+    names = [f"{'abc'[number % 3]}{number}" for number in range(count)]
+    return make_manifest(*(make_spec(name, opsets=(18,), **fields) for name in names))
+
+
+def test_neighbours_with_the_same_mark_are_one_stretch() -> None:
+    manifest = make_manifest(make_spec("net", opsets=(9, 10, 11, 13, 14, 15)))
+    records = [make_record(f"net/{opset}/cpu") for opset in (9, 10, 13, 15)]
+    records.append(make_record("net/11/cpu", "fail"))
+    (cells,) = cells_by_model(manifest, make_run(*records)).values()
+    found = [(each.opsets, each.mark.word) for each in stretches(cells)]
+    assert found == [
+        ("9-10", "pass"),
+        ("11", "fail"),
+        ("13", "pass"),
+        ("14", "not run"),
+        ("15", "pass"),
+    ]
+
+
+def test_a_gap_ends_a_stretch() -> None:
+    manifest = make_manifest(make_spec("net", opsets=(9, 11)))
+    (cells,) = cells_by_model(manifest, make_run()).values()
+    assert [each.opsets for each in stretches(cells)] == ["9", "11"]
+
+
+@pytest.mark.parametrize(("opsets", "wide"), [(FEW, False), (EVERY, True)])
+def test_a_wide_table_is_written_as_ranges(opsets: tuple[int, ...], wide: bool) -> None:
+    manifest = make_manifest(make_spec("net", opsets=opsets))
+    records = [make_record(f"net/{n}/cpu", "pass" if n > 12 else "error") for n in opsets]
+    files = render_reports(manifest, make_run(*records))
+    symbol = {status: mark.symbol for status, mark in MARKS.items()}
+    said = f"7-12 {symbol[Status.ERROR]}, 13-{opsets[-1]} {symbol[Status.PASS]}"
+    assert (["net", said, "13"] in Page.of(files["COMPATIBILITY.md"]).rows) is wide
+    assert (["cpu", said, "13"] in Page.of(files["models/net.md"]).rows) is wide
+    assert (["model", *map(str, opsets), "all pass from"] in overview_of(manifest).rows) is not wide
+
+
+def test_several_devices_stand_side_by_side() -> None:
+    manifest = make_manifest(
+        make_spec("a", opsets=(17, 18), devices=("cpu", "cuda")), make_spec("b", opsets=(18,))
+    )
+    page = overview_of(manifest, make_record("a/17/cpu"), make_record("a/18/cpu"))
+    symbol, none = MARKS[Status.PASS].symbol, NOT_RUN.symbol
+    assert ["a", f"17-18 {symbol}", f"17-18 {none}"] in page.rows
+    assert ["b", f"18 {none}", ""] in page.rows
+    assert "On all devices" in page.headings
+    assert "On all devices" not in overview_of(make_manifest(make_spec("a"))).headings
+
+
+def test_a_table_of_few_models_has_no_index() -> None:
+    found = laid_out(many(LONG))
+    assert found.index == ()
+    assert [part.heading for part in found.tables[0].parts] == [""]
+
+
+def test_many_models_are_parted_by_their_file() -> None:
+    specs = [
+        make_spec(f"m{n}", opsets=(18,), manifest=f"manifests/{'xy'[n % 2]}.toml", devices=devices)
+        for n, devices in ((n, ("cpu", "cuda") if n % 2 else ("cpu",)) for n in range(LONG + 2))
+    ]
+    manifest = make_manifest(*specs)
+    records = [make_record("m0/18/cpu"), make_record("m1/18/cpu", "fail")]
+    found = laid_out(manifest, *records)
+    assert [(each.name, each.models, each.cells, each.green, each.red) for each in found.index] == [
+        ("manifests/x.toml", 21, 21, 1, 0),
+        ("manifests/y.toml", 21, 42, 0, 1),
+    ]
+    page = overview_of(manifest, *records)
+    assert page.headings[3:10] == [
+        "On all devices",
+        "On cpu",
+        "cpu: manifests/x.toml",
+        "cpu: manifests/y.toml",
+        "On cuda",
+        "cuda: manifests/y.toml",
+        "Where the files run",
+    ]
+    _every_anchor_is_a_heading(page)
+    rows = [row.model for table in found.tables for row in table.rows]
+    assert len(rows) == LONG + 2 + 21
+    assert set(rows) == {spec.id for spec in specs}
+
+
+def test_many_models_of_one_file_are_parted_by_letter() -> None:
+    found = laid_out(many(LONG + 1))
+    assert [each.name for each in found.index] == ["a", "b", "c"]
+    assert sum(each.models for each in found.index) == LONG + 1
+    _every_anchor_is_a_heading(overview_of(many(LONG + 1)))
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_file_or_device_becomes_structure_in_the_index(text: str) -> None:
+    harmless = text.encode("utf-8", "replace").decode()
+    device = harmless.replace("/", "") or "cpu"
+
+    def page(name: str, on: str) -> Page:
+        specs = [
+            make_spec(f"m{n}", opsets=(18,), devices=(on,), manifest=name if n % 2 else "a.toml")
+            for n in range(LONG + 1)
+        ]
+        return overview_of(make_manifest(*specs))
+
+    found, plain = page(harmless, device), page("plain", "cpu")
+    assert [len(row) for row in found.rows] == [len(row) for row in plain.rows]
+    assert len(found.headings) == len(plain.headings)
+    assert len(found.links) == len(plain.links)
+    assert found.html == plain.html
+    assert {link.partition("#")[0] for link in found.links} == {
+        link.partition("#")[0] for link in plain.links
+    }
+
+
+@pytest.mark.parametrize("style", ["emoji", "text"])
+def test_words_stand_for_symbols_where_the_project_says_so(style: Style) -> None:
+    opsets = tuple(range(9, 9 + len(Status) + 1))
+    specs = (make_spec("net", opsets=opsets), make_spec("wide", opsets=EVERY))
+    devices = make_manifest(*specs).project.devices
+    manifest = Manifest(
+        project=Project(root="/project", devices=devices, style=style), models=specs
+    )
+    records = [make_record(f"net/{n}/cpu", s) for n, s in zip(opsets, Status, strict=False)]
+    files = render_reports(manifest, make_run(*records))
+    symbols = [mark.symbol for mark in LEGEND]
+    assert files.keys() == {"COMPATIBILITY.md", "index.html", "models/net.md", "models/wide.md"}
+    for text in files.values():
+        assert any(symbol in text for symbol in symbols) is (style == "emoji")
+    said = ["cpu", *(status.value for status in Status), "not run"]
+    rows = [row[:-1] for row in Page.of(files["models/net.md"]).rows]
+    assert (said in rows) is (style == "text")
+
+
+def _every_anchor_is_a_heading(page: Page) -> None:
+    slugs = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in page.headings}
+    anchors = [link.removeprefix("#") for link in page.links if link.startswith("#")]
+    assert len(anchors) > 2
+    assert set(anchors) <= slugs
