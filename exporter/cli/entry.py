@@ -12,13 +12,15 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import NoReturn
 
 import click
 
 from exporter.cli.commands import exporter
 from exporter.cli.terminal import complain
-from exporter.errors import ExitCode, ExporterError
+from exporter.errors import ExitCode, ExporterError, Problem
 
 #: What a shell reports for SIGINT and SIGPIPE.
 _INTERRUPTED = 128 + signal.SIGINT
@@ -46,6 +48,7 @@ def run(arguments: Sequence[str]) -> int:
     except ExporterError as error:
         for problem in error.problems:
             complain(str(problem))
+        _annotate(error.problems, _root(arguments))
         return error.exit_code
     except click.ClickException as error:
         error.show()
@@ -64,6 +67,34 @@ def run(arguments: Sequence[str]) -> int:
         return ExitCode.ENVIRONMENT
     except Exception:  # noqa: BLE001 - becomes exit code 70, with its traceback
         return _bug()
+
+
+def _annotate(problems: Sequence[Problem], root: Path) -> None:
+    """In a GitHub job, shows problems that have a place in a file there."""
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        from exporter.cli.annotations import Annotation, annotate
+
+        # Locations are relative to the project's root.
+        places = (problem for problem in problems if problem.location)
+        annotate(
+            (
+                Annotation(
+                    level="error",
+                    title=problem.key or "exporter",
+                    message=problem.message,
+                    location=problem.location,
+                )
+                for problem in places
+            ),
+            root,
+        )
+
+
+def _root(arguments: Sequence[str]) -> Path:
+    """What `--root` names: the command itself may have failed before it knew."""
+    words = [word.removeprefix("--root=") for word in arguments if word.startswith("--root=")]
+    words += [value for name, value in pairwise(arguments) if name == "--root"]
+    return Path(words[-1]) if words else Path.cwd()
 
 
 def _bug() -> int:

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
 
 from exporter.baseline import Baseline, read_baseline
+from exporter.cli.annotations import Annotation, annotate, shortened
 from exporter.cli.findings import show_findings
 from exporter.cli.options import root_option
 from exporter.cli.results import read_results
 from exporter.cli.terminal import complain, plural, say
-from exporter.errors import ExitCode
+from exporter.errors import ExitCode, Location
 from exporter.files import write_text
 from exporter.gate import Finding, Side, blocking, judge, judge_against
 from exporter.manifest import Manifest, load_project
 from exporter.plan import make_plan
 from exporter.record import RunRecord
-from exporter.report import render_gate
+from exporter.report import fold_findings, render_gate
 from exporter.run import BuildFolder
 
-#: GitHub drops a step summary that is larger than 1 MiB.
-_SUMMARY_LIMIT = 1_000_000
+#: GitHub drops a step summary that is larger than 1 MiB, and refuses a longer comment; in bytes.
+_SUMMARY_LIMIT, _COMMENT_LIMIT = 1_000_000, 65_000
+#: By which a job finds the comment that it wrote before.
+_COMMENT = "<!-- exporter gate -->\n"
 
 
 @click.command()
@@ -73,7 +76,9 @@ def _told(manifest: Manifest, findings: Sequence[Finding], cells: int) -> ExitCo
     page = render_gate(findings, Path(manifest.project.root) / manifest.project.templates)
     build = BuildFolder.of(manifest.project)
     write_text(build.path / "gate.md", page)
+    write_text(build.path / "comment.md", shortened(_COMMENT + page, _COMMENT_LIMIT))
     append_to_step_summary(page)
+    annotate(_annotations(manifest, findings), Path(manifest.project.root))
     if not findings:
         say(f"{plural(cells, 'cell')} as accepted", colour="green")
         return ExitCode.OK
@@ -86,8 +91,22 @@ def _told(manifest: Manifest, findings: Sequence[Finding], cells: int) -> ExitCo
     return ExitCode.RED
 
 
+def _annotations(manifest: Manifest, findings: Sequence[Finding]) -> Iterator[Annotation]:
+    """One for each group that is alike but for the opset, at the model's entry."""
+    entries = {spec.id: Location(file=spec.manifest, line=spec.line) for spec in manifest.models}
+    for alike in fold_findings(findings):
+        finding = alike.first
+        change = f"{finding.before} -> {finding.after}"
+        yield Annotation(
+            level="error" if finding.blocks else "warning",
+            title=f"{alike.label}: {finding.kind}",
+            message=f"{change}: {finding.message}" if finding.message else change,
+            location=entries.get(finding.cell.model),
+        )
+
+
 def append_to_step_summary(page: str) -> None:
     """Adds the findings to the summary that GitHub shows for a step, where there is one."""
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         with Path(summary).open("a", encoding="utf-8") as file:
-            file.write(page[:_SUMMARY_LIMIT])
+            file.write(shortened(page, _SUMMARY_LIMIT))

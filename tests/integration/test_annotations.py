@@ -1,0 +1,108 @@
+"""What a GitHub job shows of the gate and of wrong manifests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter.manifest import load_project
+from exporter.plan import make_plan
+from exporter.record import RunRecord, Status
+from exporter.run.results import Parts
+from tests.integration.project import exporter
+from tests.unit.factory import make_record
+
+LETTERS = str.maketrans("0123456789", "abcdefghij")
+ENTRY = """
+[models.net{index}]
+source = "net.py:Net"
+inputs = [{{ name = "x", shape = ["batch", 4] }}]
+outputs = [{{ name = "y", shape = ["batch", 3] }}]
+opsets = [17, 18]
+"""
+
+
+def results(root: Path, status: Status, message: str = "") -> None:
+    manifest = load_project(root)
+    parts = Parts(manifest)
+    records = tuple(
+        make_record(
+            str(planned.cell),
+            status,
+            route=planned.route,
+            # Letters: what differs in its numbers alone is one finding.
+            message=message + planned.cell.model.translate(LETTERS) if message else "",
+            fingerprint=parts.of(planned.cell),
+        )
+        for planned in make_plan(manifest).cells
+    )
+    (root / "build").mkdir(exist_ok=True)
+    (root / "build/results.json").write_text(RunRecord(tools={}, records=records).to_json())
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Twelve models in a folder of the checkout, accepted as green."""
+    root = tmp_path / "models"
+    (root / "manifests").mkdir(parents=True)
+    (root / "pyproject.toml").write_text("[tool.exporter]\n")
+    (root / "manifests/net.py").write_text("class Net: ...\n")
+    entries = (ENTRY.format(index=index) for index in range(12))
+    (root / "manifests/net.toml").write_text("format = 1\n" + "".join(entries))
+    results(root, Status.PASS)
+    assert exporter(root, "baseline").returncode == 0
+    return root
+
+
+def annotations(stdout: str) -> list[str]:
+    return [line for line in stdout.splitlines() if line.startswith("::")]
+
+
+def test_findings_stand_at_the_entries_and_the_rest_is_counted(project: Path) -> None:
+    results(project, Status.FAIL, "::error::forged\n::error::again")
+    job = {"GITHUB_ACTIONS": "true", "GITHUB_WORKSPACE": str(project.parent)}
+    gate = exporter(project, "gate", **job)
+    assert gate.returncode == 1
+    found = annotations(gate.stdout)
+    assert len(found) == 10
+    assert found[0].startswith(
+        "::error title=net0/17-18/cpu%3A newly red,file=models/manifests/net.toml,line=3::"
+        "pass -> fail"
+    )
+    assert found[-1].startswith("::error title=And 3 more::")
+    comment = (project / "build/comment.md").read_text()
+    assert comment.startswith("<!-- exporter gate -->\n# Gate")
+    assert "net11/17-18/cpu" in comment
+    assert not annotations(exporter(project, "gate").stdout)
+
+
+def test_nothing_is_shown_where_nothing_is_found(project: Path) -> None:
+    gate = exporter(project, "gate", GITHUB_ACTIONS="true")
+    assert gate.returncode == 0
+    assert not annotations(gate.stdout)
+    assert "Every cell is as the baseline has it" in (project / "build/comment.md").read_text()
+
+
+def test_a_comment_is_never_too_long(project: Path) -> None:
+    entries = (ENTRY.format(index=index) for index in range(200))
+    (project / "manifests/net.toml").write_text("format = 1\n" + "".join(entries))
+    results(project, Status.FAIL, "é" * 250)
+    assert exporter(project, "gate").returncode == 1
+    comment = (project / "build/comment.md").read_text()
+    assert len(comment.encode()) <= 65_536
+    assert "more lines are in `gate.md`" in comment
+
+
+@pytest.mark.parametrize("arguments", [("list", "--root", "models"), ("list", "--root=models")])
+def test_problems_of_a_manifest_stand_at_their_line(
+    project: Path, arguments: tuple[str, ...]
+) -> None:
+    text = (project / "manifests/net.toml").read_text()
+    (project / "manifests/net.toml").write_text(text.replace("source", "sauce", 1))
+    top = project.parent
+    ran = exporter(top, *arguments, GITHUB_ACTIONS="true", GITHUB_WORKSPACE=str(top))
+    assert ran.returncode == 2
+    assert any(
+        "file=models/manifests/net.toml,line=4::" in line for line in annotations(ran.stdout)
+    )
