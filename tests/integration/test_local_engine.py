@@ -53,6 +53,14 @@ def record(opset):
 """
 
 
+#: What CI services and registries hand to a job.
+TOKENS = (
+    "GITHUB_TOKEN",
+    "ACTIONS_RUNTIME_TOKEN",
+    "CI_JOB_TOKEN",
+    "HF_TOKEN",
+    "AWS_SECRET_ACCESS_KEY",
+)
 #: How the test that runs starts its workers.
 KIND = ["spawned"]
 
@@ -114,7 +122,7 @@ def engine(tmp_path: Path, body: str, *, limit: int = 2) -> LocalEngine:
 
 
 def starter(worker: Path) -> Starter:
-    environment = worker_environment({**os.environ, "GITHUB_TOKEN": "secret"})
+    environment = worker_environment({**os.environ, **dict.fromkeys(TOKENS, "secret")})
     if KIND == ["warm"]:
         return Warm(environment, [sys.executable, "-m", "exporter.worker.nursery", str(worker)])
     return Spawner(environment, [sys.executable, "-S", str(worker)])
@@ -291,6 +299,43 @@ def test_ctrl_c_leaves_nothing_running_and_tells_of_each_job(tmp_path: Path) -> 
     assert [outcome.ended for outcome in heard.outcomes] == [Ended.INTERRUPTED] * 2
     pids = [int(path.read_text().strip("[]")) for path in tmp_path.glob("m*/pids.json")]
     assert len(pids) == 2
+    assert not any(is_alive(pid) for pid in pids)
+
+
+def test_a_second_ctrl_c_waits_for_no_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("exporter.engine.local._GRACE", 60.0)
+    body = """
+        signal.signal(signal.SIGTERM, lambda *_: put(folder / "asked.json", []))
+        put(folder / "pids.json", [os.getpid()])
+        announce(17)
+        while True:
+            time.sleep(1)
+    """
+    heard = Heard()
+
+    def wait_for(name: str) -> None:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline and len(list(tmp_path.glob(f"m*/{name}"))) < 2:
+            time.sleep(0.05)
+
+    def interrupt() -> None:
+        wait_for("pids.json")
+        os.kill(os.getpid(), signal.SIGINT)
+        wait_for("asked.json")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    started = time.monotonic()
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        engine(tmp_path, body).run([task(tmp_path, model=f"m{n}") for n in range(2)], heard)
+    thread.join()
+    assert time.monotonic() - started < 45
+    assert len(list(tmp_path.glob("m*/asked.json"))) == 2
+    assert [outcome.ended for outcome in heard.outcomes] == [Ended.INTERRUPTED] * 2
+    pids = [int(path.read_text().strip("[]")) for path in tmp_path.glob("m*/pids.json")]
     assert not any(is_alive(pid) for pid in pids)
 
 

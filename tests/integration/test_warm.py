@@ -21,6 +21,18 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
 SLEEPS = "import os, pathlib, sys, time\npathlib.Path(sys.argv[1]).write_text(str(os.getpid()))\n"
 SLEEPS += "time.sleep(60)\n"
 
+PARENT = """
+import os, sys, time
+from pathlib import Path
+from exporter.engine import Warm, worker_environment
+from exporter.engine.starter import Start
+folder = Path(sys.argv[1])
+command = [sys.executable, "-m", "exporter.worker.nursery", str(folder / "worker.py")]
+starter = Warm(worker_environment(os.environ), command)
+starter.start(Start(job=folder / "job", log=folder / "log", folder=folder))
+time.sleep(60)
+"""
+
 
 def start_of(folder: Path, name: str = "job") -> Start:
     return Start(job=folder / name, log=folder / f"{name}.log", folder=folder)
@@ -75,19 +87,8 @@ def test_closing_ends_what_runs(tmp_path: Path) -> None:
 
 def test_the_death_of_the_parent_takes_nursery_and_workers_along(tmp_path: Path) -> None:
     (tmp_path / "worker.py").write_text(SLEEPS)
-    parent = f"""
-import os, sys, time
-from pathlib import Path
-from exporter.engine import Warm, worker_environment
-from exporter.engine.starter import Start
-folder = Path({str(tmp_path)!r})
-command = [sys.executable, "-m", "exporter.worker.nursery", str(folder / "worker.py")]
-starter = Warm(worker_environment(os.environ), command)
-starter.start(Start(job=folder / "job", log=folder / "log", folder=folder))
-time.sleep(60)
-"""
     process = subprocess.Popen(
-        [sys.executable, "-c", parent], env={**os.environ, "PYTHONPATH": str(ROOT)}
+        [sys.executable, "-c", PARENT, str(tmp_path)], env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
     worker = pid_of(start_of(tmp_path))
     process.kill()
@@ -109,6 +110,50 @@ def test_where_no_nursery_comes_up_each_job_has_a_python_of_its_own(
     finally:
         starter.close()
     assert codes == [5, 5]
+
+
+def test_where_memory_runs_out_the_kernel_takes_a_worker_and_not_its_nursery(
+    tmp_path: Path,
+) -> None:
+    body = (
+        "import pathlib, os, sys\nscores = [pathlib.Path(f'/proc/{pid}/oom_score_adj').read_text()"
+    )
+    body += (
+        " for pid in ('self', os.getppid())]\npathlib.Path(sys.argv[1]).write_text(''.join(scores))"
+    )
+    starter = warm(tmp_path, body)
+    try:
+        assert ended(starter.start(start_of(tmp_path))) == 0
+    finally:
+        starter.close()
+    own = Path("/proc/self/oom_score_adj").read_text()
+    assert (tmp_path / "job").read_text() == f"1000\n{own}"
+
+
+def test_a_worker_with_a_python_of_its_own_goes_first_too(tmp_path: Path) -> None:
+    script = "from exporter.worker.__main__ import go_first; go_first()\n"
+    script += "print(open('/proc/self/oom_score_adj').read())"
+    found = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**worker_environment(os.environ), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.strip() == "1000"
+
+
+def test_the_death_of_the_parent_takes_what_workers_started_along(tmp_path: Path) -> None:
+    body = "import subprocess, pathlib, sys, time\nchild = subprocess.Popen(['sleep', '60'])\n"
+    body += "pathlib.Path(sys.argv[1]).write_text(str(child.pid))\ntime.sleep(60)\n"
+    (tmp_path / "worker.py").write_text(body)
+    process = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(tmp_path)], env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    child = pid_of(start_of(tmp_path))
+    process.kill()
+    process.wait()
+    assert not is_alive(child)
 
 
 def test_what_a_worker_leaves_in_memory_no_other_sees(tmp_path: Path) -> None:
