@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,12 @@ def version() -> str:
     return str(openvino.__version__)
 
 
+@cache
+def _core() -> openvino.Core:
+    """One for the process, never let go: where its plugin is unloaded, the next signal crashes."""
+    return openvino.Core()
+
+
 class OpenVinoSession:
     """A file compiled by OpenVINO; see `Session`."""
 
@@ -52,7 +59,7 @@ class OpenVinoSession:
             LoadFailure: where OpenVINO refuses the file.
         """
         self._path, self._asked = path, device.device or _CPU
-        core = openvino.Core()
+        core = _core()
         _require(core, self._asked)
         settings = dict(_SETTINGS)
         if self._asked != _CPU:  # the number of threads is the CPU's alone
