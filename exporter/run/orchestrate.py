@@ -22,6 +22,7 @@ from exporter.manifest import Manifest, Project
 from exporter.plan import Plan, PlannedCell
 from exporter.record import Record
 from exporter.run.decide import NO_WISH, Decisions, Wish, decide
+from exporter.run.flaky import mark_flaky
 from exporter.run.folders import BuildFolder, Stored, carry_over, drop_unproved, mend
 from exporter.run.recover import recover
 from exporter.run.results import Judge, Results, collect
@@ -182,6 +183,7 @@ class Supervisor:
         if not folder.read_records():
             return None  # interrupted before its first cell: what is in place stays
         drop_unproved(folder)
+        mark_flaky(self._build.model(model), folder)
         lost = [
             str(record.cell) for record in carry_over(self._build.model(model), folder, self._holds)
         ]

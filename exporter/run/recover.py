@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from exporter.cache import PASSING
 from exporter.job import Announcement, Job, JobFolder
 from exporter.record import Record
+from exporter.run.flaky import mark_flaky
 from exporter.run.folders import BuildFolder, carry_over, drop_unproved
 
 
@@ -64,6 +65,7 @@ def _keep(build: BuildFolder, path: Path, holds: Callable[[Record], bool]) -> st
     if not kept:
         return ""
     drop_unproved(folder)
+    mark_flaky(build.model(model), folder)
     # Results in place that hold and do not go with these are not given up for them.
     if any(holds(record) for record in carry_over(build.model(model), folder, holds)):
         return ""

@@ -1,0 +1,49 @@
+"""A model that fails once and passes the next time, without any change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from exporter.record import Status, read_run
+from tests.integration.project import exporter, make_project
+
+ONCE = """
+
+class Once(Good):
+    def forward(self, x):
+        marker = Path(__file__).with_name("been")
+        if torch.onnx.is_in_onnx_export() and not marker.exists():
+            marker.touch()
+            raise RuntimeError("not today")
+        return super().forward(x)
+"""
+
+
+def test_a_flaky_cell_is_named_by_the_gate_until_an_input_changes(tmp_path: Path) -> None:
+    root = make_project(tmp_path / "project", once="Once")
+    models = root / "manifests/models.py"
+    models.write_text(models.read_text() + ONCE)
+    manifest = root / "manifests/tiny.toml"
+    manifest.write_text(manifest.read_text().replace("[16, 17]", "17"))
+
+    def found() -> tuple[Status, str]:
+        (record,) = read_run(root / "build/results.json").records
+        return record.status, record.flaky
+
+    assert exporter(root, "export").returncode == 1
+    assert found() == (Status.ERROR, "")
+    assert exporter(root, "export", "--force").returncode == 0
+    status, said = found()
+    assert (status, "was error" in said) == (Status.PASS, True)
+    (root / "reports").mkdir(exist_ok=True)
+    (root / "reports/baseline.json").write_text(
+        '{"format": 2, "tools": {}, "cells": [{"cell": "once/17/cpu", "status": "pass"}]}'
+    )
+    gate = exporter(root, "gate")
+    assert (gate.returncode, "once/17/cpu: flaky: pass -> pass" in gate.stdout) == (1, True)
+    assert "very same inputs" in gate.stdout
+    assert exporter(root, "baseline").returncode == 0
+    assert exporter(root, "gate").returncode == 0
+    manifest.write_text(manifest.read_text() + "seed = 1\n")
+    assert exporter(root, "export").returncode == 0
+    assert found() == (Status.PASS, "")

@@ -1,0 +1,80 @@
+"""What two runs of the same inputs do not agree on is not hidden."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from exporter.job import JobFolder, write_value
+from exporter.record import Record, Source, Stage
+from exporter.run.flaky import flakiness, mark_flaky
+from tests.unit.factory import make_record
+
+INPUTS: dict[str, Any] = {
+    "fingerprint": {"entry": "1", "tool.torch": "2.13.0 abc"},
+    "sources": (Source(file="net.py", sha256="1" * 64),),
+    "packages": {"numpy": "2.0 def"},
+}
+CELL = "net/18/cpu"
+
+
+def record(status: str, **fields: Any) -> Record:
+    return make_record(CELL, status, **{**INPUTS, **fields})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (record("fail"), record("pass"), "was fail at parity"),
+        (record("pass"), record("fail", check="axes"), "was pass"),
+        (record("error"), record("inconclusive"), "was error at convert"),
+        (record("fail", check="axes"), record("fail", check="parity"), "was fail at parity (axes)"),
+        (record("error", stage=Stage.LOAD), record("error"), "was error at load"),
+    ],
+)
+def test_another_verdict_for_the_same_inputs(before: Record, after: Record, said: str) -> None:
+    assert flakiness(before, after) == f"{said} in an earlier run of the very same inputs"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (record("pass"), record("pass")),
+        (record("fail", message="off by 3"), record("fail", message="off by 4")),
+        (record("fail"), record("pass", fingerprint={"entry": "2"})),
+        (record("fail"), record("pass", sources=(Source(file="net.py", sha256="2" * 64),))),
+        (record("fail"), record("pass", packages={})),
+        (record("crash"), record("pass")),
+        (record("pass"), record("timeout")),
+        (record("unavailable"), record("pass")),
+    ],
+)
+def test_other_inputs_or_no_verdict(before: Record, after: Record) -> None:
+    assert flakiness(before, after) == ""
+
+
+def test_a_file_that_changed_meanwhile_says_nothing() -> None:
+    moved = (Source(file="net.py", sha256=""),)
+    assert flakiness(record("fail", sources=moved), record("pass", sources=moved)) == ""
+
+
+def test_it_stays_until_an_input_changes(tmp_path: Path) -> None:
+    def folder(name: str, found: Record) -> JobFolder:
+        made = JobFolder(tmp_path / name)
+        write_value(made.record(found.cell), found)
+        return made
+
+    first, second = folder("1", record("fail")), folder("2", record("pass"))
+    mark_flaky(first, second)
+    marked = second.read_records()[CELL]
+    assert marked.flaky.startswith("was fail at parity")
+    third = folder("3", record("pass"))
+    mark_flaky(second, third)
+    assert third.read_records()[CELL] == marked
+    other = folder("4", record("pass", packages={}))
+    mark_flaky(third, other)
+    assert other.read_records()[CELL].flaky == ""
+    mark_flaky(tmp_folder := JobFolder(tmp_path / "none"), other)
+    assert not tmp_folder.path.exists()
