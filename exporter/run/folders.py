@@ -122,7 +122,10 @@ class BuildFolder:
         except BaseException:
             old.rename(final)
             raise
-        shutil.rmtree(old)
+        if old.is_dir():
+            shutil.rmtree(old)
+        else:
+            old.unlink()  # not made by an export: a file where the folder belongs
 
 
 class Stored:

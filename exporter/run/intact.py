@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import stat
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import Field, ValidationError
 
+from exporter.errors import ExporterError
 from exporter.fingerprint import file_digest
 from exporter.job import write_value
 from exporter.record import Artifact
@@ -74,7 +76,8 @@ class Intact:
     def save(self) -> None:
         """Keeps what was hashed for the next time; that it cannot be kept is no error."""
         if self._fresh:
-            write_value(self._path, _Stamps(files={**self._still_there(), **self._fresh}))
+            with suppress(ExporterError):
+                write_value(self._path, _Stamps(files={**self._still_there(), **self._fresh}))
 
     def _still_there(self) -> dict[str, _Stamp]:
         return {name: stamp for name, stamp in self._known.items() if self._seen.get(name, stamp)}

@@ -1,0 +1,128 @@
+"""A build folder that something else wrote into: nothing wrong is reused, and no run breaks."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from exporter.engine import Outcome
+from exporter.errors import ExporterError
+from exporter.job import Job, JobFolder, write_value
+from exporter.manifest import Manifest
+from exporter.plan import make_plan
+from exporter.record import read_run
+from exporter.run import BuildFolder, run_plan
+from tests.unit.run.builders import FakeEngine, Noted, finish_with, manifest
+from tests.unit.run.test_run_plan import TODAY
+
+CONTENT = "the only right file " * 4
+
+
+def worker(of: Job) -> Outcome:
+    write_value(JobFolder(Path(of.folder)).job, of)
+    return finish_with('{"samples": []}', CONTENT)(of)
+
+
+def export(of: Manifest) -> Noted:
+    noted = Noted()
+    run_plan(of, make_plan(of), FakeEngine(worker), noted, TODAY)
+    return noted
+
+
+def assert_whole(of: Manifest) -> None:
+    """What a run from nothing would leave."""
+    build = BuildFolder.of(of.project)
+    found = {str(r.cell): r.status.value for r in read_run(build.results).records}
+    assert found == {f"tiny/{opset}/cpu": "pass" for opset in (17, 18, 19)}
+    for opset in (17, 18, 19):
+        assert build.model("tiny").model(opset).read_text() == CONTENT
+    assert len(build.model("tiny").read_records()) == 3
+
+
+FILES = (
+    "tiny/records/18.cpu.json",
+    "tiny/18.onnx",
+    "tiny/reference.json",
+    "tiny/job.json",
+    "stamps.json",
+    "results.json",
+)
+
+
+def cut(path: Path, draw: random.Random) -> None:
+    path.write_bytes(path.read_bytes()[: draw.randrange(max(path.stat().st_size, 1))])
+
+
+def flip(path: Path, draw: random.Random) -> None:
+    data = bytearray(path.read_bytes() or b"x")
+    data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+    path.write_bytes(data)
+
+
+def folder(path: Path, _: random.Random) -> None:
+    path.unlink()
+    path.mkdir()
+    (path / "something").touch()
+
+
+def link(path: Path, _: random.Random) -> None:
+    elsewhere = path.parents[len(path.parts) - path.parts.index("build") - 1] / "elsewhere"
+    shutil.move(path, elsewhere)
+    path.symlink_to(elsewhere)
+
+
+def missing(path: Path, _: random.Random) -> None:
+    path.unlink()
+
+
+@pytest.mark.parametrize("how", [cut, flip, folder, link, missing])
+@pytest.mark.parametrize("name", FILES)
+def test_the_next_run_leaves_what_a_run_from_nothing_would(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    how: Callable[[Path, random.Random], None],
+) -> None:
+    of = manifest(tmp_path)
+    monkeypatch.setattr("exporter.run.intact._TICK", 0)  # stamps are kept from the start
+    export(of)
+    export(of)
+    draw = random.Random(5)
+    for _ in range(8 if how in (cut, flip) else 1):
+        path = tmp_path / "build" / name
+        assert path.exists()
+        how(path, draw)
+        if (name, how) == ("results.json", folder):
+            with pytest.raises(ExporterError, match=r"results.json: cannot be written"):
+                export(of)
+            return
+        export(of)
+        assert_whole(of)
+
+
+def test_a_record_cut_at_every_size_is_no_record(tmp_path: Path) -> None:
+    of = manifest(tmp_path)
+    export(of)
+    path = tmp_path / "build/tiny/records/18.cpu.json"
+    whole = path.read_bytes()
+    for size in range(0, len(whole) - 1, 7):
+        path.write_bytes(whole[:size])
+        noted = export(of)
+        assert set(noted.reasons) == {"tiny/18/cpu"}
+    assert_whole(of)
+
+
+@pytest.mark.parametrize("name", ["tiny", "tiny/records", "tiny/logs"])
+def test_a_file_where_a_folder_belongs(tmp_path: Path, name: str) -> None:
+    of = manifest(tmp_path)
+    export(of)
+    path = tmp_path / "build" / name
+    if path.exists():
+        shutil.rmtree(path)
+    path.write_text("no folder")
+    export(of)
+    assert_whole(of)
