@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from exporter.baseline import outcome_of
 from exporter.cli.terminal import colour_of, plural, say
 from exporter.errors import ExitCode
-from exporter.manifest import Manifest
+from exporter.manifest import Manifest, Style
 from exporter.plan import Plan, PlannedCell
 from exporter.record import Record, RunRecord, Status
-from exporter.report import mark_of
+from exporter.report import Mark, mark_of
 from exporter.report.fold import fold, likeness
 from exporter.report.reasons import in_short
 from exporter.untrusted import one_line
@@ -28,7 +28,8 @@ def show_summary(manifest: Manifest, plan: Plan, run: RunRecord) -> int:
     red = [record for record in found if record.status.is_red]
     for device in dict.fromkeys(planned.cell.device for planned in plan.selected):
         say()
-        for line in grid([p for p in plan.selected if p.cell.device == device], known):
+        here = [p for p in plan.selected if p.cell.device == device]
+        for line in grid(here, known, manifest.project.style):
             say(line)
     say()
     _show_red(manifest, red)
@@ -38,7 +39,9 @@ def show_summary(manifest: Manifest, plan: Plan, run: RunRecord) -> int:
     return ExitCode.RED if red or len(found) < len(records) else ExitCode.OK
 
 
-def grid(cells: Sequence[PlannedCell], known: dict[str, Record]) -> list[str]:
+def grid(
+    cells: Sequence[PlannedCell], known: dict[str, Record], style: Style = "emoji"
+) -> list[str]:
     """Models by opsets, a mark for each cell; the marks are two columns wide, like the opsets."""
     opsets = sorted({planned.cell.opset for planned in cells})
     models = dict.fromkeys(planned.cell.model for planned in cells)
@@ -49,9 +52,17 @@ def grid(cells: Sequence[PlannedCell], known: dict[str, Record]) -> list[str]:
         marks = []
         for opset in opsets:
             planned = promised.get((model, opset))
-            marks.append(mark_of(known.get(str(planned.cell))).symbol if planned else "  ")
+            mark = mark_of(known.get(str(planned.cell))) if planned else None
+            marks.append(_sign(mark, style))
         lines.append(f"{model:{width}}  {' '.join(marks)}".rstrip())
     return lines
+
+
+def _sign(mark: Mark | None, style: Style) -> str:
+    """Two columns: a symbol takes both, a letter one."""
+    if mark is None:
+        return "  "
+    return mark.symbol if style == "emoji" else f" {mark.letter}"
 
 
 def counts(records: Sequence[Record | None]) -> str:

@@ -74,8 +74,8 @@ class ProjectTable(Table):
     templates: Folder = "templates"
     """Searched for templates before the packaged ones."""
     style: Style = "emoji"
-    """How the reports show a status: `"emoji"`, a symbol; `"text"`, its word, for readers and
-    programs that show no symbols."""
+    """How a status is shown: `"emoji"`, by a symbol; `"text"`, by its word, and by a letter where
+    there is no room, for readers and programs that show no symbols."""
     opsets: Opsets = Field(default_factory=tuple)
     """Opsets of models that name none."""
     devices: DevicesField = ()

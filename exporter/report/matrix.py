@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from exporter.manifest import Manifest
 from exporter.report.cells import Cell, works_from
@@ -23,7 +24,7 @@ LONG = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """Neighbouring opsets with the same mark."""
+    """Opsets with the same mark, which follow each other among those that are promised."""
 
     opsets: str
     mark: Mark
@@ -128,13 +129,11 @@ def matrix(manifest: Manifest, by_model: Mapping[str, Sequence[Cell]]) -> Matrix
 
 def stretches(cells: Iterable[Cell]) -> tuple[Stretch, ...]:
     """The cells of a model on one device, neighbours with the same mark together."""
-    found: list[tuple[Mark, list[int]]] = []
-    for cell in sorted(cells, key=lambda cell: cell.id.opset):
-        if found and found[-1][0] is cell.mark and found[-1][1][-1] == cell.id.opset - 1:
-            found[-1][1].append(cell.id.opset)
-        else:
-            found.append((cell.mark, [cell.id.opset]))
-    return tuple(Stretch(opsets=fold_opsets(opsets), mark=mark) for mark, opsets in found)
+    ordered = sorted(cells, key=lambda cell: cell.id.opset)
+    return tuple(
+        Stretch(opsets=fold_opsets(cell.id.opset for cell in alike), mark=mark)
+        for mark, alike in groupby(ordered, key=lambda cell: cell.mark)
+    )
 
 
 def _groups(manifest: Manifest) -> dict[str, list[str]]:

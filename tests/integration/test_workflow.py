@@ -64,6 +64,8 @@ def test_the_same_records_give_the_same_reports(accepted: Path) -> None:
 
     assert exporter(accepted, "export").returncode == 0
     first = pages()
+    names = {Path(name).name for name in first}
+    assert {"junit.xml", "results.csv", "matrix.svg", "badge.svg", "good.json"} <= names
     assert exporter(accepted, "export").returncode == 0
     assert pages() == first
     assert exporter(accepted, "report").returncode == 0

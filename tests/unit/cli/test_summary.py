@@ -23,6 +23,15 @@ def test_the_grid_has_a_mark_where_a_cell_is_promised() -> None:
     ]
 
 
+def test_the_grid_has_letters_where_symbols_are_not_wanted() -> None:
+    known = make_run(make_record("a/18/cpu"), make_record("longer/18/cpu", "fail")).by_cell()
+    assert grid(PLAN.selected, known, "text") == [
+        "cpu      9 18 19",
+        "a        .  P",
+        "longer      F  .",
+    ]
+
+
 def test_counts_stand_in_the_order_of_the_statuses() -> None:
     records = [None, make_record("a/9/cpu", "fail"), make_record("a/18/cpu")]
     assert counts(records) == "1 pass, 1 fail, 1 not run"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -113,6 +114,19 @@ def test_the_picture_lies_within_its_frame() -> None:
     for box in tree.iter(f"{SVG}rect"):
         assert int(str(box.get("x"))) + int(str(box.get("width"))) <= int(str(tree.get("width")))
         assert int(str(box.get("y"))) + int(str(box.get("height"))) <= int(str(tree.get("height")))
+
+
+def test_ten_thousand_cells_are_quick() -> None:
+    specs = [make_spec(f"model_{number}", opsets=tuple(range(9, 22))) for number in range(770)]
+    records = [
+        make_record(f"{spec.id}/{opset}/cpu", "fail" if opset % 2 else "pass", message="off")
+        for spec in specs
+        for opset in spec.opsets
+    ]
+    manifest, run = make_manifest(*specs), make_run(*records)
+    start = time.process_time()
+    assert len(outputs(manifest, run)) == 2 * 771 + 3
+    assert time.process_time() - start < 5, "less than a second where nothing else runs"
 
 
 def test_every_mark_is_told_by_letter_and_read_on_its_colour() -> None:
