@@ -13,6 +13,7 @@ import click
 _MODULES = {
     "export": "export",
     "plan": "plan",
+    "check": "check",
     "list": "listing",
     "explain": "explain",
     "show": "show",

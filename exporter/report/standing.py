@@ -47,16 +47,28 @@ def key_of(texts: Iterable[str], folders: Iterable[Path]) -> str:
 
 def stands(note: Path, key: str, reports: Path) -> bool:
     """Whether pages were written under the key, and are still as they were."""
-    try:
-        known = _Standing.model_validate_json(note.read_bytes())
-    except (OSError, ValidationError):
-        return False
-    return known.key == key and all(
-        file_digest(reports / name) == digest for name, digest in known.pages.items()
-    )
+    known = _read(note)
+    return known is not None and known.key == key and _are(known, reports)
+
+
+def are_as_written(note: Path, reports: Path) -> bool:
+    """Whether the pages are those that were written here last, under whatever key."""
+    known = _read(note)
+    return known is not None and _are(known, reports)
 
 
 def note_standing(note: Path, key: str, reports: Path, pages: Iterable[str]) -> None:
     """Notes what was just written."""
     digests = {name: file_digest(reports / name) for name in sorted(pages)}
     write_value(note, _Standing(key=key, pages=digests))
+
+
+def _read(note: Path) -> _Standing | None:
+    try:
+        return _Standing.model_validate_json(note.read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def _are(known: _Standing, reports: Path) -> bool:
+    return all(file_digest(reports / name) == digest for name, digest in known.pages.items())

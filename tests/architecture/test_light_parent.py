@@ -65,6 +65,7 @@ opsets = 18
     [
         (["list"], 0, "tiny"),
         (["plan"], 0, "tiny/18/cpu"),
+        (["check"], 0, "1 model, 1 cell: 0 problems"),
         (["report"], 0, "COMPATIBILITY.md"),
         (["gate"], 1, "no baseline yet"),
         (["export", "--dry-run"], 0, "tiny/18/cpu"),

@@ -1,0 +1,79 @@
+"""`exporter check`: manifests and committed tables in under a second, for a pre-commit hook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from exporter.baseline import parse_cell, read_baseline
+from exporter.cli.options import root_option
+from exporter.cli.terminal import complain, plural, say
+from exporter.errors import ExitCode
+from exporter.fingerprint import file_digest
+from exporter.manifest import Manifest, load_project
+from exporter.plan import make_plan
+from exporter.record import read_run
+from exporter.report import render_outputs, render_reports
+from exporter.report.audits import read_audits
+from exporter.report.fold import fold
+from exporter.report.standing import are_as_written
+from exporter.run import BuildFolder, still_valid
+
+
+@click.command()
+@root_option
+def command(root: Path) -> int:
+    """Check the manifests, and whether baseline and tables are of what they promise now.
+
+    Nothing is exported and torch is not needed. Where no export ran here, or the tables come from
+    elsewhere, only the baseline can be compared.
+    """
+    manifest = load_project(root)
+    problems = [*_unaccepted(manifest), *_stale_tables(manifest)]
+    for problem in problems:
+        complain(problem)
+    cells = len(make_plan(manifest).cells)
+    models = plural(len(manifest.models), "model")
+    say(f"{models}, {plural(cells, 'cell')}: {plural(len(problems), 'problem')}")
+    return ExitCode.RED if problems else ExitCode.OK
+
+
+def _unaccepted(manifest: Manifest) -> Iterator[str]:
+    """Cells of which baseline and manifests do not both speak."""
+    path = _reports(manifest) / "baseline.json"
+    if not path.exists():
+        return  # a project begins without one, and its gate says so
+    accepted = {outcome.cell for outcome in read_baseline(path).cells}
+    promised = {str(planned.cell) for planned in make_plan(manifest).cells}
+    new = "is not in the baseline: run `nox -s export`, and `nox -s baseline` to accept it"
+    gone = "is in the baseline and no longer promised: `nox -s baseline` accepts that"
+    for cells, what in ((promised - accepted, new), (accepted - promised, gone)):
+        for alike in fold(sorted(cells), parse_cell, lambda _: ""):
+            yield f"{alike.label} {what}"
+
+
+def _stale_tables(manifest: Manifest) -> Iterator[str]:
+    """How the tables differ from what the results would give, where they were written here."""
+    build, reports = BuildFolder.of(manifest.project), _reports(manifest)
+    if not build.results.exists() or not are_as_written(build.path / "reports.json", reports):
+        return
+    run = read_run(build.results)
+    results = still_valid(run, manifest, make_plan(manifest))
+    if results.missing:
+        for alike in fold(
+            results.missing.items(), lambda item: parse_cell(item[0]), lambda item: item[1]
+        ):
+            yield f"{alike.label}: the tables are stale: {alike.first[1]}; run `nox -s export`"
+        return
+    templates = Path(manifest.project.root) / manifest.project.templates
+    pages = render_reports(manifest, results.run, templates=templates, audits=read_audits(reports))
+    for name, text in sorted((pages | render_outputs(manifest, results.run)).items()):
+        path = reports / name
+        if not file_digest(path) or path.read_bytes() != text.encode():
+            yield f"{manifest.project.reports}/{name} is stale; run `nox -s report`"
+
+
+def _reports(manifest: Manifest) -> Path:
+    return Path(manifest.project.root) / manifest.project.reports
