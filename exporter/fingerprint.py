@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import posixpath
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
@@ -35,6 +36,8 @@ _NOT_PROVED = frozenset(
     # Each cell is one opset on one device: that there are others changes nothing for it.
     | {"opsets", "devices"}
 )
+#: The folder of manifests where no project says another.
+_USUAL_HOME = "manifests"
 #: What the checks alone read: the file and PyTorch's outputs are the same whatever it says.
 _CHECKED = frozenset({"tolerance", "thorough"})
 #: The part of a record that was made thoroughly; of the others it is missing.
@@ -54,8 +57,17 @@ def fingerprint(spec: ModelSpec) -> dict[str, str]:
         include={"tolerance": True, "outputs": {"__all__": {"tolerance"}}, "overrides": True},
         exclude_defaults=True,
     )
-    parts = {"entry": _digest(entry), CHECKS: _digest(checks), **_tool_parts()}
+    parts = {"entry": _digest(entry + _home(spec)), CHECKS: _digest(checks), **_tool_parts()}
     return parts | ({THOROUGH: "yes"} if spec.thorough else {})
+
+
+def _home(spec: ModelSpec) -> str:
+    """Where the entry's files are looked for: in another folder, the same words mean others.
+
+    Empty for the usual folder, like any other default.
+    """
+    folder = posixpath.dirname(spec.manifest)
+    return "" if folder == _USUAL_HOME else folder or "."
 
 
 def _split(overrides: tuple[Override, ...]) -> tuple[tuple[Override, ...], tuple[Override, ...]]:
@@ -106,8 +118,8 @@ def package_state(name: str) -> str:
 def file_digest(path: Path) -> str:
     """The sha256 of a file, in hex; empty where it cannot be read.
 
-    Of `folder/*.py`, the digest of the names of the folder's Python files: a new one may be
-    imported in the place of another.
+    Of `folder/*.py`, the digest of the names of what Python can import from the folder: a new
+    module or package may be imported in the place of another.
     """
     if path.name == LISTING:
         return _listing(path.parent)
@@ -127,10 +139,15 @@ def _digest_of(path: Path, _size: int, _changed: int, _inode: int) -> str:
 
 def _listing(folder: Path) -> str:
     try:
-        names = sorted(path.name for path in folder.iterdir() if path.suffix == ".py")
+        names = sorted(path.name for path in folder.iterdir() if _is_importable(path))
     except OSError:
         return ""
     return _digest("\n".join(names))
+
+
+def _is_importable(path: Path) -> bool:
+    """Python takes a package before an extension, and an extension before a module."""
+    return path.suffix in (".py", ".so", ".pyd") or (path / "__init__.py").is_file()
 
 
 @cache

@@ -153,6 +153,8 @@ class Reference(Value):
     overflow: Items[str] = ()
     """For each output, how far PyTorch's dtype leaves its range where float64 does not; empty
     where it does not, as far as samples were run in float64."""
+    thorough: bool = False
+    """Whether more sizes and values were tried than by default."""
     objects: bool = False
     """Whether the model returns more than tuples, lists and dicts of tensors."""
     tables: Items[TableParts] = ()

@@ -21,6 +21,7 @@ from exporter.checks.samples import SampleMemory, sample_digest
 from exporter.checks.structure import Unreadable
 from exporter.fingerprint import THOROUGH
 from exporter.job import Job, JobFolder, OpsetJob, Reference
+from exporter.manifest import ModelSpec
 from exporter.record import Record, Status
 from exporter.worker.prove import Common, Seconds, prove_on, prove_structure
 
@@ -32,7 +33,11 @@ def recheck(job: Job, opset: OpsetJob, memory: SampleMemory) -> list[Record] | N
     cells = job.cells_of(opset)
     earlier = [stored[str(cell)] for cell in cells if str(cell) in stored]
     reference = _reference(old)
-    if len(earlier) < len(cells) or reference is None or job.spec.custom_ops:
+    if len(earlier) < len(cells) or reference is None or _needs_model(job.spec, reference):
+        return None
+    # Samples that were tried thoroughly may since have made way for the usual ones.
+    is_thorough = job.spec.thorough or any(record.thorough for record in earlier)
+    if is_thorough and not reference.thorough:
         return None
     try:
         _bring(opset, earlier[0], old, fresh)
@@ -54,6 +59,14 @@ def recheck(job: Job, opset: OpsetJob, memory: SampleMemory) -> list[Record] | N
     return _prove(job, opset, subject, earlier)
 
 
+def _needs_model(spec: ModelSpec, reference: Reference) -> bool:
+    """Whether what the checks need is known to the model's code alone, or is not kept with a hash.
+
+    That is kernels, a call that user code makes, and weights that are inputs of the file.
+    """
+    return bool(spec.custom_ops or spec.inputs_from or reference.fed)
+
+
 def _prove(
     job: Job, opset: OpsetJob, subject: Subject, earlier: list[Record]
 ) -> list[Record] | None:
@@ -71,6 +84,7 @@ def _prove(
 
 def _renewed(earlier: Record, found: Record, fingerprint: dict[str, str]) -> Record:
     """What was known of the file, with what the checks say of it today."""
+    thorough = earlier.thorough or found.thorough
     return earlier.model_copy(
         update={
             "status": found.status,
@@ -81,7 +95,8 @@ def _renewed(earlier: Record, found: Record, fingerprint: dict[str, str]) -> Rec
             "blame": None,
             "checks": found.checks,
             "seconds": {**earlier.seconds, **found.seconds},
-            "fingerprint": fingerprint | ({THOROUGH: "yes"} if earlier.thorough else {}),
+            "thorough": thorough,
+            "fingerprint": fingerprint | ({THOROUGH: "yes"} if thorough else {}),
         }
     )
 

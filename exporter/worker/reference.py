@@ -100,6 +100,7 @@ def compute_reference(model: Model, spec: ModelSpec, root: Path, folder: JobFold
         unstable=unstable,
         overflow=rounding.overflow(pairs),
         spread=rounding.spread(outputs, moved, elsewhere),
+        thorough=spec.thorough,
         objects=returns_objects(model),
         tables=tables_of(model),
     )

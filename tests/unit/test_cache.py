@@ -72,6 +72,24 @@ def test_a_new_module_beside_the_sources_is_a_change(tmp_path: Path) -> None:
     assert Today(tmp_path).why_stale(record, PARTS) == "models has other modules"
 
 
+def test_a_package_in_the_place_of_a_module_is_a_change(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text("K = 1\n")
+    before = file_digest(tmp_path / "*.py")
+    (tmp_path / "helper").mkdir()
+    assert file_digest(tmp_path / "*.py") == before  # a folder gives way to a module
+    (tmp_path / "helper/__init__.py").write_text("K = 2\n")
+    with_package = file_digest(tmp_path / "*.py")
+    (tmp_path / "helper.cpython-311-x86_64-linux-gnu.so").touch()
+    assert len({before, with_package, file_digest(tmp_path / "*.py")}) == 3
+
+
+def test_an_entry_that_moves_to_another_folder_means_other_files() -> None:
+    places = ("manifests/a.toml", "manifests/in/a.toml", "manifests/of/a.toml", "a.toml")
+    digests = {place: fingerprint(spec(manifest=place))["entry"] for place in places}
+    assert len(set(digests.values())) == len(places)
+    assert fingerprint(spec(manifest="manifests/in/b.toml"))["entry"] == digests[places[1]]
+
+
 def test_what_changed_during_the_export_never_holds(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text("")
     moving = stored(Source(file="net.py", sha256=""))
