@@ -115,7 +115,8 @@ def soundness(session: nox.Session) -> None:
 def faults(session: nox.Session) -> None:
     """Kill workers at random over 1,000 cells, and the run itself 50 times."""
     session.env["FAULTS"] = "long"
-    Environment.run(session, "pytest", "-s", "tests/faults", *session.posargs)
+    paths = ("tests/faults", "tests/unit/run/test_increments.py")
+    Environment.run(session, "pytest", "-s", "--timeout", "1800", *paths, *session.posargs)
 
 
 @nox.session(venv_backend="none", requires=["environment"])

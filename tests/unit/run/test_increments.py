@@ -1,0 +1,124 @@
+"""However a project is edited, an incremental run leaves what a run from nothing would."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exporter.engine import Ended, Outcome
+from exporter.fingerprint import file_digest, fingerprint
+from exporter.job import Job, JobFolder, write_value
+from exporter.manifest import Manifest, ModelSpec, Tolerance
+from exporter.plan import Selection, make_plan
+from exporter.record import Record, Source, read_run
+from exporter.run import BuildFolder, run_plan
+from tests.unit.run.builders import (
+    FakeEngine,
+    Noted,
+    announcement,
+    manifest,
+    outcome,
+    record,
+    spec,
+    write,
+    write_reference,
+)
+from tests.unit.run.test_run_plan import TODAY
+
+SOURCES = ("net.py", "helper.py", "net.pt")
+#: What an edit can change, and to what; the first is where each project starts.
+EDITS: dict[str, tuple[Any, ...]] = {
+    "opsets": ((17, 18), (17,), (17, 18, 19), (19,)),
+    "source": ("net.py:Net", "net.py:Other"),
+    "tolerance": (Tolerance(), Tolerance(atol=1e-3, rtol=1e-3)),
+    "devices": (("cpu",), ("cpu", "other")),
+    "description": ("", "words"),
+    "torch": ("2.12.1 aa", "2.13.0 bb"),
+    **dict.fromkeys(SOURCES, ("1", "2", "3")),
+}
+STATE = {name: values[0] for name, values in EDITS.items()}
+
+
+def edits() -> st.SearchStrategy[tuple[str, Any, str]]:
+    """A change, and which of the models a run after it selects."""
+    changes = [
+        st.tuples(st.just(name), st.sampled_from(values), st.sampled_from(("*", "a", "b/18", "")))
+        for name, values in EDITS.items()
+    ]
+    return st.one_of(changes)
+
+
+class Project:
+    """A project whose model `a` is edited and `b` is not; both load the same helper."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.state = dict(STATE)
+
+    def put(self, name: str, value: Any) -> None:
+        self.state[name] = value
+        for source in SOURCES:
+            path = self.root / source
+            if not path.exists() or path.read_text() != self.state[source]:
+                path.write_text(self.state[source])
+
+    def manifest(self) -> Manifest:
+        fields = ("opsets", "source", "tolerance", "devices", "description")
+        edited = spec("a", **{name: self.state[name] for name in fields})
+        return manifest(self.root, edited, spec("b", opsets=(17, 18)))
+
+    def fingerprint(self, of: ModelSpec) -> dict[str, str]:
+        return fingerprint(of) | {"tool.torch": self.state["torch"]}
+
+    def export(self, pattern: str = "*", name: str = "build") -> dict[str, tuple[Record, str]]:
+        """Each record of the results, with the content of its file."""
+        of = self.manifest()
+        project = of.project.model_copy(update={"build": name})
+        of = Manifest(project=project, models=of.models)
+        plan = make_plan(of, Selection(patterns=(pattern,)))
+        with patch("exporter.run.results.fingerprint", self.fingerprint):
+            run_plan(of, plan, FakeEngine(self.work), Noted(), TODAY)
+        build = BuildFolder.of(project)
+        return {
+            str(r.cell): (r, build.model(r.cell.model).model(r.cell.opset).read_text())
+            for r in read_run(build.results).records
+        }
+
+    def work(self, of: Job) -> Outcome:
+        """What is made depends on all that was edited and can matter, and on nothing else."""
+        folder = JobFolder(Path(of.folder))
+        write_value(folder.job, of)
+        loaded = SOURCES if of.spec.id == "a" else SOURCES[1:2]
+        read = [(self.root / name).read_text() for name in loaded]
+        made = [of.spec.source, self.state["torch"], *read]
+        write_reference(of, hashlib.sha256("".join(made).encode()).hexdigest())
+        sources = tuple(Source(file=n, sha256=file_digest(self.root / n)) for n in loaded)
+        for cell in of.cells():
+            value = record(of, cell, content=f"{cell.model} at {cell.opset}: {made}")
+            update = {"sources": sources, "message": of.spec.tolerance.to_json()}
+            write(of, value.model_copy(update=update))
+        return outcome(of, Ended.EXITED, 0, announcement(of.cells()[-1:]))
+
+
+@settings(max_examples=500 if os.environ.get("FAULTS") == "long" else 15, deadline=None)
+@given(st.lists(edits(), min_size=1, max_size=8))
+def test_any_sequence_of_edits_and_partial_runs(sequence: list[tuple[str, Any, str]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        project = Project(Path(folder))
+        project.put("torch", STATE["torch"])
+        project.export()
+        for name, value, pattern in sequence:
+            project.put(name, value)
+            if pattern:
+                found = project.export(pattern)
+                # What a partial run leaves in the results is true, whatever is missing.
+                whole = project.export(name=f"nothing-{len(list(Path(folder).iterdir()))}")
+                assert found.items() <= whole.items()
+        assert project.export() == project.export(name="nothing")
