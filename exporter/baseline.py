@@ -113,8 +113,8 @@ class Baseline(Value):
 
     @property
     def has_figures(self) -> bool:
-        """Whether drift can be told."""
-        return self.format >= FORMAT
+        """Whether drift can be told of every cell that passes; not where format 1 wrote one."""
+        return all(each.figures is not None for each in self.cells if each.status is Status.PASS)
 
     def to_json(self, *, indent: int | None = 2) -> str:
         """Canonical JSON with a line for each tool and each cell, both in order."""

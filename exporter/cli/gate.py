@@ -47,7 +47,7 @@ def command(root: Path, against: str | None) -> int:
     else:
         baseline, findings = _against(manifest, results.run, against)
     if not baseline.has_figures:
-        complain("warning: the baseline has no figures, so no drift is found; accept anew for them")
+        complain("warning: the baseline lacks figures: not all drift is found; accept anew")
     return _told(manifest, findings, len(baseline.cells))
 
 

@@ -32,6 +32,13 @@ TRACED = '"exporter": "torchscript", "capture": "trace"'
 FIGURES = '"figures": {"bytes": 1234, "nodes": 2, "ir_version": 10}}'
 
 
+def test_figures_are_missing_where_one_cell_that_passes_has_none() -> None:
+    baseline = baseline_of(make_run(*RECORDS))
+    assert baseline.has_figures
+    bare = (each.model_copy(update={"figures": None}) for each in baseline.cells)
+    assert not baseline.model_copy(update={"cells": tuple(bare)}).has_figures
+
+
 @given(st.permutations(RECORDS))
 def test_the_same_records_give_the_same_bytes(records: list[Record]) -> None:
     assert baseline_of(make_run(*records)).to_json() == baseline_of(make_run(*RECORDS)).to_json()
