@@ -266,6 +266,7 @@ function panelOf(row, cell) {
     ["status", `${mark.symbol} ${mark.word}: ${mark.meaning}`],
     ["stage", outcome.stage], ["check", outcome.check],
     ["message", outcome.why === mark.meaning ? "" : outcome.why], ["foreseen", outcome.foreseen],
+    ["flaky", outcome.flaky],
     ["fault", outcome.culprit], ["shown by", outcome.sample], ["first at", outcome.first],
     ["file", file && `${file.size}, ${file.nodes} nodes, ${file.parameters} parameters, IR version ${file.ir_version}`],
     ["exporter", file?.exporter], ["log", outcome.stage && cell.log], ["model", row.description],
@@ -286,6 +287,7 @@ function panelOf(row, cell) {
         MARKS.get(each.mark).symbol, each.check, each.figures ?? "", each.message ?? ""]))),
     ...section("Detail", outcome.detail ? make("pre", { tabIndex: 0 }, outcome.detail) : null),
     ...section("Notes", listOf(outcome.notes)),
+    ...section("History", pastOf(keyOf(row, cell))),
     ...section("Error over opsets, of its limit", errorChart(row, cell)),
     ...section("Size over opsets", sizeChart(row, cell)),
     make("p", {}, make("a", { href: row.page }, `All about ${row.model}`)),
@@ -382,6 +384,58 @@ function sizeChart(row, here) {
   return chart(row, here, [[0, "0", ""], [1, largest.size, ""]], heightOf, (cell) => fileOf(row, cell).size);
 }
 
+// --- what was accepted before ---------------------------------------------------------------------
+
+function showHistory() {
+  const history = DATA.head.history ?? [];
+  if (!history.length) return;
+  const told = history.map(({ counts }, place) => `${place + 1}: ${sayCounts(counts)}`);
+  byId("history").append(
+    make("h2", { id: "history-title" }, "Accepted baselines, the newest last"),
+    historyChart(history, told.join("; ")),
+    ...history.map((entry, place) => make("details", {},
+      make("summary", {}, [told[place], entry.tools].filter(Boolean).join("; ")),
+      table(["cell", "before", "since"], (entry.changes ?? []).map(sayChange))
+        ?? make("p", {}, "No cell is another than before."))));
+  byId("history").hidden = false;
+}
+
+function sayCounts(counts) {
+  return Object.entries(counts).map(([word, count]) => `${count} ${word}`).join(", ");
+}
+
+function sayChange([cell, before, since]) {
+  return [cell, before || "not promised", since || "no longer promised"];
+}
+
+function historyChart(history, label) {
+  const total = (entry) => Object.values(entry.counts).reduce((sum, count) => sum + count, 0);
+  const most = Math.max(...history.map(total), 1);
+  const step = Math.min(48, 800 / history.length);
+  const parts = history.flatMap((entry, place) => {
+    let top = 100;
+    return ["good", "foreseen", "open", "bad"].map((kind) => {
+      const cells = Object.entries(entry.counts)
+        .filter(([word]) => (MARKS.get(word)?.family ?? "open") === kind)
+        .reduce((sum, [, count]) => sum + count, 0);
+      const height = (100 * cells) / most;
+      top -= height;
+      return svg("rect", { x: place * step, width: step * 0.8, y: top, height, class: kind },
+        svg("title", {}, `${place + 1}: ${sayCounts(entry.counts)}`));
+    });
+  });
+  const chart = svg("svg", { viewBox: "0 0 800 101", role: "img", "aria-label": label }, ...parts);
+  chart.classList.add("history");
+  return chart;
+}
+
+function pastOf(key) {
+  const lines = (DATA.head.history ?? []).flatMap((entry, place) => (entry.changes ?? [])
+    .filter(([cell]) => cell === key)
+    .map((change) => [String(place + 1), ...sayChange(change).slice(1), entry.tools]));
+  return table(["baseline", "before", "since", "tools"], lines);
+}
+
 // --- the controls --------------------------------------------------------------------------------
 
 function search(text) {
@@ -442,6 +496,7 @@ function start() {
     show();
   });
   show();
+  showHistory();
   openLinked();
   addEventListener("hashchange", openLinked);
 }

@@ -11,10 +11,12 @@ import click
 from exporter.baseline import Baseline, outcomes_of, parse_cell, read_baseline, write_baseline
 from exporter.cli.findings import show_findings
 from exporter.cli.options import root_option
+from exporter.cli.report import publish
 from exporter.cli.results import read_results
 from exporter.cli.terminal import complain, plural, say
 from exporter.errors import ExitCode, ExporterError, Problem, nearest
 from exporter.gate import Finding, accept_all, accept_some, judge
+from exporter.history import HISTORY, followed, read_history, write_history
 from exporter.manifest import Manifest, load_project
 from exporter.plan import make_plan, pattern_matches
 from exporter.record import CellId, RunRecord
@@ -54,7 +56,7 @@ def command(context: click.Context, root: Path) -> int:
         return ExitCode.RED
     show_findings(project.findings)
     run, gate = project.run, project.manifest.project.gate
-    write_baseline(project.path, accept_all(project.before, outcomes_of(run), run.tools, gate))
+    _accept(project, accept_all(project.before, outcomes_of(run), run.tools, gate))
     _say_accepted(project, len(run.records))
     return ExitCode.OK
 
@@ -81,7 +83,7 @@ def update(context: click.Context, cells: tuple[str, ...], reason: str, root: Pa
         return ExitCode.OK
     show_findings([finding for finding in findings if str(finding.cell) in chosen])
     accepted = accept_some(project.before, outcomes_of(project.run), chosen, reason)
-    write_baseline(project.path, accepted)
+    _accept(project, accepted)
     _say_accepted(project, len(chosen))
     return ExitCode.OK
 
@@ -135,6 +137,15 @@ def _refuse_idle(patterns: Sequence[str], cells: Collection[CellId]) -> None:
     ]
     if problems:
         raise ExporterError(ExitCode.NOTHING_SELECTED, problems)
+
+
+def _accept(project: _Project, accepted: Baseline) -> None:
+    path, before = project.path.with_name(HISTORY), project.before
+    # Read before anything is written: where it is damaged, nothing is half accepted.
+    history = followed(read_history(path), before if before.cells else None, accepted)
+    write_baseline(project.path, accepted)
+    write_history(path, history)
+    publish(project.manifest, project.results.run)  # the page shows what was accepted
 
 
 def _say_accepted(project: _Project, count: int) -> None:

@@ -11,6 +11,7 @@ from exporter.cli.results import read_results
 from exporter.cli.terminal import plural, say
 from exporter.errors import ExitCode
 from exporter.fingerprint import exporter_state
+from exporter.history import HISTORY, read_history
 from exporter.manifest import Manifest, load_project
 from exporter.record import RunRecord
 from exporter.report import render_outputs, render_reports, write_reports
@@ -38,13 +39,16 @@ def publish(manifest: Manifest, run: RunRecord) -> None:
     root = Path(project.root)
     reports, templates = root / project.reports, root / project.templates
     note = root / project.build / "reports.json"
+    history = read_history(reports / HISTORY)
+    values = (run, manifest, history)
     key = key_of(
-        (run.to_json(indent=None), manifest.to_json(indent=None), exporter_state()),
+        (*(value.to_json(indent=None) for value in values), exporter_state()),
         (templates, packaged_templates(), reports / AUDITS),
     )
     if stands(note, key, reports):
         return
-    pages = render_reports(manifest, run, templates=templates, audits=read_audits(reports))
+    audits = read_audits(reports)
+    pages = render_reports(manifest, run, templates=templates, audits=audits, history=history)
     files = pages | render_outputs(manifest, run)
     write_reports(reports, files)
     note_standing(note, key, reports, files)

@@ -9,12 +9,14 @@ import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
+from exporter.history import Entry, History
 from exporter.manifest import Manifest, ModelSpec, Style
 from exporter.record import Artifact, CheckResult, Record, RunRecord, Status
 from exporter.report import figures
 from exporter.report.cells import Cell, works_from
 from exporter.report.checked import said_by
 from exporter.report.index_values import (
+    AcceptedData,
     CellData,
     CheckData,
     FileData,
@@ -33,12 +35,14 @@ from exporter.untrusted import one_line
 
 T = TypeVar("T", bound=Hashable)
 
+#: The tools that make and run the files.
+_EXPORT = ("torch", "onnx", "onnxscript", "onnxruntime")
 #: Steps that errors of float arithmetic seldom cross from one machine to another.
 _STEPS = (0.01, 0.1, 0.5, 1.0)
 
 
 def index_data(
-    manifest: Manifest, run: RunRecord, by_model: Mapping[str, Sequence[Cell]]
+    manifest: Manifest, run: RunRecord, by_model: Mapping[str, Sequence[Cell]], history: History
 ) -> IndexData:
     """Lays out the page.
 
@@ -46,6 +50,7 @@ def index_data(
         manifest: What is promised.
         run: Where the versions of the tools come from.
         by_model: Every model's cells.
+        history: What was accepted before.
     """
     cells = [cell for of_model in by_model.values() for cell in of_model]
     rows = tuple(
@@ -59,8 +64,35 @@ def index_data(
         marks=_marks(cells, manifest.project.style),
         devices=tuple(dict.fromkeys(row.device for row in rows)),
         tools=tuple((one_line(name), one_line(said)) for name, said in sorted(run.tools.items())),
+        history=tuple(_accepted(history)),
     )
     return IndexData(head=head, rows=rows)
+
+
+def _accepted(history: History) -> Iterable[AcceptedData]:
+    before: dict[str, str] = {}
+    for entry in history.entries:
+        if before:
+            names = [name for name in {**before, **entry.tools} if _differ(name, before, entry)]
+            tools = [
+                f"{name} {before.get(name, 'none')} to {entry.tools.get(name, 'none')}"
+                for name in names
+            ]
+        else:
+            tools = [f"{name} {entry.tools[name]}" for name in _EXPORT if name in entry.tools]
+        yield AcceptedData(
+            tools=one_line(", ".join(tools)),
+            counts={one_line(word): count for word, count in entry.counts.items()},
+            changes=tuple(
+                (one_line(each.cell), one_line(each.before), one_line(each.after))
+                for each in entry.changes
+            ),
+        )
+        before = entry.tools
+
+
+def _differ(name: str, before: Mapping[str, str], entry: Entry) -> bool:
+    return before.get(name) != entry.tools.get(name)
 
 
 class _Once(Generic[T]):
@@ -159,6 +191,7 @@ def _outcome(cell: Cell) -> Outcome:
         advice=tuple(one_line(line) for line in reasons.advice),
         detail=tail(figures.detail(record.detail)),
         notes=tuple(figures.message(note) for note in record.notes),
+        flaky=figures.message(record.flaky),
     )
 
 

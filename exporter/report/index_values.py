@@ -56,6 +56,7 @@ class Outcome(Value):
     advice: Items[str] = ()
     detail: str = ""
     notes: Items[str] = ()
+    flaky: str = ""
 
 
 class FileData(Value):
@@ -105,6 +106,17 @@ class RowData(Value):
     cells: Items[CellData]
 
 
+class AcceptedData(Value):
+    """One acceptance of a baseline."""
+
+    tools: str
+    """Those that are others than before; of the first, the ones that export."""
+    counts: dict[str, int]
+    """Cells by the word of their mark."""
+    changes: Items[tuple[str, str, str]] = ()
+    """Cell, outcome before, outcome since."""
+
+
 class IndexHead(Value):
     """What is said once."""
 
@@ -112,6 +124,7 @@ class IndexHead(Value):
     marks: Items[MarkData]
     devices: Items[str]
     tools: Items[tuple[str, str]]
+    history: Items[AcceptedData] = ()
 
 
 class IndexData(Value):

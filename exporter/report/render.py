@@ -13,6 +13,7 @@ from pathlib import Path
 
 from exporter.audit.protocol import Audit
 from exporter.gate import Finding
+from exporter.history import History
 from exporter.manifest import Manifest
 from exporter.record import RunRecord
 from exporter.report.cells import cells_by_model
@@ -35,6 +36,7 @@ def render_reports(
     findings: Sequence[Finding] | None = None,
     templates: Path | None = None,
     audits: Mapping[str, Sequence[Audit]] | None = None,
+    history: History | None = None,
 ) -> dict[str, str]:
     """Every page of the report.
 
@@ -44,6 +46,7 @@ def render_reports(
         findings: What the gate found, to be listed in the overview; None or empty: no such list.
         templates: The project's own templates; need not exist.
         audits: The last audits of each model's cells, by model.
+        history: What was accepted before, for `index.html`.
 
     Returns:
         Text by file name relative to the reports folder: `COMPATIBILITY.md`, `index.html`,
@@ -59,7 +62,7 @@ def render_reports(
     by_model = cells_by_model(manifest, run)
     files = {
         OVERVIEW: MARK + "\n" + render("compatibility.md", templates, style, page=page),
-        INDEX: index_html(index_data(manifest, run, by_model), templates),
+        INDEX: index_html(index_data(manifest, run, by_model, history or History()), templates),
     }
     for spec in manifest.models:
         cells = by_model[spec.id]

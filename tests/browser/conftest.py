@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from exporter.history import History
 from exporter.manifest import Manifest
 from exporter.record import RunRecord
 from exporter.report import render_reports
@@ -33,9 +34,14 @@ class Opener:
     requests: list[str] = field(default_factory=list)
 
     def __call__(
-        self, manifest: Manifest, run: RunRecord, fragment: str = "", **context: Any
+        self,
+        manifest: Manifest,
+        run: RunRecord,
+        fragment: str = "",
+        history: History | None = None,
+        **context: Any,
     ) -> Any:
-        page_text = render_reports(manifest, run)["index.html"]
+        page_text = render_reports(manifest, run, history=history)["index.html"]
         self.file.write_text(page_text, encoding="utf-8")
         self.contexts.append(self.browser.new_context(**context))
         page = self.contexts[-1].new_page()

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.errors import ExitCode, ExporterError
+from exporter.history import History
 from exporter.manifest import Manifest
 from exporter.record import CheckResult, Record, RunRecord, Status
 from exporter.report import MARKS, render_reports
@@ -240,6 +241,6 @@ def test_ten_thousand_cells_are_quick() -> None:
     ]
     run, manifest = make_run(*records), make_manifest(*specs)
     start = time.process_time()
-    page = index_html(index_data(manifest, run, cells_by_model(manifest, run)), None)
+    page = index_html(index_data(manifest, run, cells_by_model(manifest, run), History()), None)
     assert time.process_time() - start < 5, "a bit more than one second where nothing else runs"
     assert len(data_of(page)["rows"]) == 770

@@ -1,0 +1,65 @@
+"""Each acceptance that changes something is one entry more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter.baseline import baseline_of
+from exporter.errors import ExitCode, ExporterError
+from exporter.history import Change, History, followed, read_history, write_history
+from tests.unit.factory import TOOLS, make_record, make_run
+
+OLD = baseline_of(make_run(make_record("a/9/cpu", "error"), make_record("a/10/cpu")))
+NEW = baseline_of(make_run(make_record("a/9/cpu"), make_record("b/9/cpu", "xfail")))
+
+
+def test_the_first_acceptance_changes_nothing() -> None:
+    (entry,) = followed(History(), None, OLD).entries
+    assert entry.counts == {"error": 1, "pass": 1}
+    assert entry.tools == TOOLS
+    assert entry.changes == ()
+
+
+def test_every_cell_that_is_another_is_named() -> None:
+    history = followed(followed(History(), None, OLD), OLD, NEW)
+    assert len(history.entries) == 2
+    assert history.entries[1].counts == {"pass": 1, "xfail": 1}
+    assert history.entries[1].changes == (
+        Change(cell="a/9/cpu", before="error at convert", after="pass"),
+        Change(cell="a/10/cpu", before="pass", after=""),
+        Change(cell="b/9/cpu", before="", after="xfail at convert"),
+    )
+
+
+def test_accepting_the_same_again_is_no_entry() -> None:
+    history = followed(History(), None, OLD)
+    assert followed(history, OLD, OLD) is history
+    newer = OLD.model_copy(update={"tools": {**TOOLS, "torch": "2.14.0"}})
+    assert followed(history, OLD, newer).entries[1].changes == ()
+
+
+def test_what_is_written_is_read_with_a_line_for_each_entry(tmp_path: Path) -> None:
+    path = tmp_path / "history.json"
+    assert read_history(path) == History()
+    one = followed(History(), None, OLD)
+    two = followed(one, OLD, NEW)
+    write_history(path, one)
+    first = path.read_text().splitlines()
+    assert read_history(path) == one
+    write_history(path, two)
+    assert read_history(path) == two
+    second = path.read_text().splitlines()
+    assert len(second) == len(first) + 1
+    kept = [line.rstrip(",") for line in second[: len(first) - 2]]
+    assert kept == [line.rstrip(",") for line in first[:-2]]
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"format": 2, "entries": []}', "<<<<<<< HEAD\n{}"])
+def test_a_damaged_history_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "history.json"
+    path.write_text(text)
+    with pytest.raises(ExporterError, match=r"history\.json: is no history of format 1") as caught:
+        read_history(path)
+    assert caught.value.exit_code is ExitCode.UNREADABLE
