@@ -17,6 +17,7 @@ from exporter.manifest import Manifest
 from exporter.plan import Plan
 from exporter.record import CellId, Record, RunRecord, Status
 from exporter.run.folders import Stored
+from exporter.run.intact import Intact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,8 @@ class Results:
 
 
 def collect(plan: Plan, stored: Stored, judge: Judge) -> Results:
-    """Judges the records of every planned cell, selected or not."""
+    """Judges the records of every planned cell, selected or not, with the files they speak of."""
+    intact = Intact(stored.path)
     records: list[Record] = []
     missing: dict[str, str] = {}
     for planned in plan.cells:
@@ -48,8 +50,11 @@ def collect(plan: Plan, stored: Stored, judge: Judge) -> Results:
             missing[name] = "it has not been exported yet"
         elif reason := judge.why_stale(record):
             missing[name] = f"{reason} since it was exported"
+        elif record.artifact and (problem := intact.problem(record.artifact)):
+            missing[name] = problem
         else:
             records.append(judge.judged(record))
+    intact.save()
     records.sort(key=lambda record: record.cell.sort_key)
     return Results(run=RunRecord(tools=tool_versions(), records=tuple(records)), missing=missing)
 

@@ -229,6 +229,21 @@ def test_a_file_that_is_not_the_one_that_was_proved_is_made_again(tmp_path: Path
     assert {p.read_text() for p in (tmp_path / "build/tiny").glob("*.onnx")} == {"proved"}
 
 
+def test_a_swapped_file_of_a_cell_that_nobody_selected_loses_its_result(tmp_path: Path) -> None:
+    project = manifest(tmp_path, spec("tiny"), spec("other"))
+    export(project, FakeEngine(finish_with("same", content="proved")))
+    (tmp_path / "build/tiny/17.onnx").write_text("another")
+    elsewhere, _ = export(project, FakeEngine(finish), "other", force=True)
+    assert "tiny/17/cpu" not in elsewhere
+    assert "tiny/18/cpu" in elsewhere
+    engine = FakeEngine(finish_with("same", content="proved"))
+    beside, _ = export(project, engine, "tiny/18", force=True)
+    assert "tiny/17/cpu" not in beside
+    whole, noted = export(project, engine)
+    assert len(whole) == 6
+    assert list(noted.reasons) == ["tiny/17/cpu"]
+
+
 def test_what_cannot_be_kept_beside_what_was_made_is_made_too(tmp_path: Path) -> None:
     export(manifest(tmp_path, spec(opsets=(17, 18))), FakeEngine(finish_with("before")))
     engine = FakeEngine(finish_with("after"))
