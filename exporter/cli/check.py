@@ -9,14 +9,13 @@ import click
 
 from exporter.baseline import parse_cell, read_baseline
 from exporter.cli.options import root_option
+from exporter.cli.report import rendered
 from exporter.cli.terminal import complain, plural, say
 from exporter.errors import ExitCode
 from exporter.fingerprint import file_digest
 from exporter.manifest import Manifest, load_project
 from exporter.plan import make_plan
 from exporter.record import read_run
-from exporter.report import render_outputs, render_reports
-from exporter.report.audits import read_audits
 from exporter.report.fold import fold
 from exporter.report.standing import are_as_written
 from exporter.run import BuildFolder, still_valid
@@ -67,9 +66,7 @@ def _stale_tables(manifest: Manifest) -> Iterator[str]:
         ):
             yield f"{alike.label}: the tables are stale: {alike.first[1]}; run `nox -s export`"
         return
-    templates = Path(manifest.project.root) / manifest.project.templates
-    pages = render_reports(manifest, results.run, templates=templates, audits=read_audits(reports))
-    for name, text in sorted((pages | render_outputs(manifest, results.run)).items()):
+    for name, text in sorted(rendered(manifest, results.run).items()):
         path = reports / name
         if not file_digest(path) or path.read_bytes() != text.encode():
             yield f"{manifest.project.reports}/{name} is stale; run `nox -s report`"

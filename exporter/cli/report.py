@@ -47,8 +47,21 @@ def publish(manifest: Manifest, run: RunRecord) -> None:
     )
     if stands(note, key, reports):
         return
-    audits = read_audits(reports)
-    pages = render_reports(manifest, run, templates=templates, audits=audits, history=history)
-    files = pages | render_outputs(manifest, run)
+    files = rendered(manifest, run)
     write_reports(reports, files)
     note_standing(note, key, reports, files)
+
+
+def rendered(manifest: Manifest, run: RunRecord) -> dict[str, str]:
+    """Every file of the report by its name, as it would be written now."""
+    project = manifest.project
+    root = Path(project.root)
+    reports = root / project.reports
+    pages = render_reports(
+        manifest,
+        run,
+        templates=root / project.templates,
+        audits=read_audits(reports),
+        history=read_history(reports / HISTORY),
+    )
+    return pages | render_outputs(manifest, run)
