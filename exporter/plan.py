@@ -155,17 +155,28 @@ def _is_selected(cell: CellId, selection: Selection) -> bool:
     )
 
 
+def _meant(pattern: str, manifest: Manifest) -> str:
+    """What a pattern that matches nothing was perhaps to say, to end a message with."""
+    name = pattern.partition("/")[0]
+    for spec in manifest.models:
+        if spec.id == name:
+            opsets, devices = ", ".join(map(str, spec.opsets)), " and ".join(spec.devices)
+            return f"; {name} has the opsets {opsets} on {devices}"
+    return nearest(name, (spec.id for spec in manifest.models)) or (
+        "; `exporter list` shows the models"
+    )
+
+
 def _refuse_idle_words(
     manifest: Manifest, cells: tuple[PlannedCell, ...], selection: Selection
 ) -> None:
     ids = tuple(cell.cell for cell in cells)
-    models = {spec.id for spec in manifest.models}
     tags = {tag for spec in manifest.models for tag in spec.tags}
     opsets = {cell.opset for cell in ids}
     devices = {cell.device for cell in ids}
     messages = [
         *(
-            f"no cell matches '{pattern}'{nearest(pattern.split('/')[0], models)}"
+            f"no cell matches '{pattern}'{_meant(pattern, manifest)}"
             for pattern in selection.patterns
             if not any(pattern_matches(pattern, cell) for cell in ids)
         ),

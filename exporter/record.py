@@ -276,6 +276,7 @@ def read_run(path: Path) -> RunRecord:
         message = f"{path}: cannot be read: {error.strerror}"
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        message = f"{path}: is no results file of this version: {where}: {first['msg']}"
+        where = "".join(f"{part}." for part in first["loc"]).rstrip(".")
+        what = f"{where}: {first['msg']}" if where else first["msg"]
+        message = f"{path}: is no results file of this version: {what}; `nox -s export` writes it"
     raise ExporterError(ExitCode.UNREADABLE, message)

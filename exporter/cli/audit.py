@@ -25,7 +25,13 @@ _EVERY = 25
 
 @click.command()
 @click.argument("cells", nargs=-1, required=True)
-@click.option("--mutants", type=click.IntRange(min=1), default=200, help="How many to make.")
+@click.option(
+    "--mutants",
+    type=click.IntRange(min=1),
+    default=200,
+    show_default=True,
+    help="How many to make of each file.",
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Another seed, other mutants.")
 @click.option(
     "--threshold",
@@ -36,7 +42,7 @@ _EVERY = 25
 )
 @root_option
 def command(cells: tuple[str, ...], mutants: int, seed: int, threshold: float, root: Path) -> int:
-    """Change the files of CELLS in many small ways, and count what the checks catch.
+    """Change files in small ways, count what the checks catch.
 
     Writes what it finds beside the reports; `exporter report` shows it on the model's page.
     """

@@ -45,7 +45,7 @@ class _Project:
 @root_option
 @click.pass_context
 def command(context: click.Context, root: Path) -> int:
-    """Accept the results as the new baseline; `update` accepts some, with a reason."""
+    """Accept results; `update` accepts some, with a reason."""
     if context.invoked_subcommand is not None:
         context.obj = root
         return ExitCode.OK

@@ -24,10 +24,11 @@ from exporter.run import BuildFolder, still_valid
 @click.command()
 @root_option
 def command(root: Path) -> int:
-    """Check the manifests, and whether baseline and tables are of what they promise now.
+    """Check the manifests; are baseline and tables up to date?
 
-    Nothing is exported and torch is not needed. Where no export ran here, or the tables come from
-    elsewhere, only the baseline can be compared.
+    They are where they speak of what the manifests promise now. Nothing is exported and torch is
+    not needed. Where no export ran here, or the tables come from elsewhere, only the baseline can
+    be compared.
     """
     manifest = load_project(root)
     problems = [*_unaccepted(manifest), *_stale_tables(manifest)]

@@ -9,6 +9,8 @@ import importlib
 
 import click
 
+from exporter.errors import nearest
+
 #: Command -> its module in this package.
 _MODULES = {
     "export": "export",
@@ -46,6 +48,18 @@ class Commands(click.Group):
         command: click.Command = module.command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first word names.
+
+        Raises:
+            click.UsageError: There is none of that name; the message has the nearest.
+        """
+        if args and args[0] not in _MODULES and not args[0].startswith("-"):
+            ctx.fail(f"there is no command '{args[0]}'{nearest(args[0], _MODULES)}")
+        return super().resolve_command(ctx, args)
+
 
 def _show_version(context: click.Context, _: click.Parameter, value: bool) -> None:
     from importlib.metadata import PackageNotFoundError, version
@@ -58,7 +72,24 @@ def _show_version(context: click.Context, _: click.Parameter, value: bool) -> No
         context.exit()
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+_EXIT_CODES = """\b
+Exit codes:
+  0    fine
+  1    red cells, or findings of the gate
+  2    a manifest, a setting or the command line is wrong
+  3    nothing is selected
+  4    the environment lacks something
+  5    a stored file cannot be read, or there are no results yet
+  70   a bug of exporter
+  130  interrupted; what was done before is kept
+"""
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=_EXIT_CODES,
+)
 @click.option(
     "--version",
     is_flag=True,

@@ -30,7 +30,10 @@ class _Side:
 @click.argument("before", type=_FILE)
 @click.argument("after", type=_FILE)
 def command(before: Path, after: Path) -> int:
-    """Compare two results.json or baseline.json; exit 1 where they differ."""
+    """Compare two results or baselines.
+
+    Each is a results.json or a baseline.json; the exit code is 1 where they differ.
+    """
     old, new = _side(before), _side(after)
     for name, versions in _tools(old.baseline, new.baseline).items():
         say(f"{name}: {versions}")

@@ -23,7 +23,10 @@ from exporter.propose import edited, proposed_lists
 @click.option("--reason", default="", help="Why the failures are accepted, for new entries.")
 @root_option
 def command(selection: Selection, root: Path, write: bool, reason: str) -> int:
-    """Propose the manifests' `expect` from the results, as a patch."""
+    """Propose `expect` from the results, as a patch.
+
+    The exit code is 1 where there is something to change.
+    """
     manifest = load_project(root)
     selected = {planned.cell for planned in make_plan(manifest, selection).selected}
     records = [item for item in read_results(manifest).run.records if item.cell in selected]

@@ -16,7 +16,7 @@ from exporter.manifest import explain, load_layers
 @click.argument("cell")
 @root_option
 def command(cell: str, root: Path) -> int:
-    """Show each setting of CELL with the file and line that it comes from.
+    """Show each setting of CELL, and the line it comes from.
 
     CELL is a whole id (model/opset/device) or a pattern that means one cell.
     """

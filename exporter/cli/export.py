@@ -29,7 +29,11 @@ _MEMORY_PER_JOB = 3 * 1024**3
 @click.command()
 @selection_options
 @root_option
-@click.option("--jobs", type=click.IntRange(min=1), help="Models at work at once.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    help="Models at work at once.  [default: by cores and memory]",
+)
 @shard_option
 @click.option("--dry-run", is_flag=True, help="Only show what would run, like `plan`.")
 @click.option("--force", is_flag=True, help="Run cells whose result still holds, too.")
@@ -38,7 +42,7 @@ _MEMORY_PER_JOB = 3 * 1024**3
 def command(
     selection: Selection, root: Path, jobs: int | None, shard: Shard | None, **flags: bool
 ) -> int:
-    """Build and prove the files of the selected cells (all of them by default).
+    """Build and prove the files of CELLS, or of all of them.
 
     CELLS are globs over cell ids, such as 'alexnet', 'resnet*/18' or '*/*/cpu'. A cell whose
     result still holds is left as it is.

@@ -37,7 +37,7 @@ _COMMENT = "<!-- exporter gate -->\n"
     help="Take baseline and policy from git: from the last commit shared with this revision.",
 )
 def command(root: Path, against: str | None) -> int:
-    """Compare results and baseline; anything that nobody accepted fails."""
+    """Compare results and baseline: what is not accepted fails."""
     manifest = load_project(root)
     results = read_results(manifest)
     if against is None:

@@ -19,7 +19,7 @@ from exporter.run import BuildFolder, find_garbage, remove
 @root_option
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 def command(root: Path, *, dry_run: bool) -> int:
-    """Remove from the build folder what no manifest promises any more.
+    """Remove built files that no manifest promises any more.
 
     Models, opsets and cells that left the manifests go, and weights that no file refers to. What
     is promised stays, whether its result still holds or not; so does what no export made.

@@ -29,10 +29,11 @@ from exporter.run.merge import merge, read_parts
 )
 @root_option
 def command(folders: tuple[Path, ...], root: Path) -> int:
-    """Put the build folders that `export --shard` filled together, and write the tables.
+    """Put the build folders of all shards together.
 
-    Every shard must have come, and every promised cell with them. Red cells are the gate's to
-    judge: they do not change the exit code.
+    They are what `export --shard` filled; the tables are written from them. Every
+    shard must have come, and every promised cell with them. Red cells are the gate's to judge:
+    they do not change the exit code.
     """
     manifest = load_project(root)
     plan = make_plan(manifest)

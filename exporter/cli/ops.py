@@ -32,7 +32,7 @@ _NAMES = {"torchscript": "TorchScript", "dynamo": "dynamo"}
 @click.argument("cells", nargs=-1)
 @root_option
 def command(cells: tuple[str, ...], root: Path) -> int:
-    """Write the table of all ATen operators, or list what the models of CELLS lack.
+    """Write the table of operators, or list what CELLS lack.
 
     Without CELLS: which operators each exporter can convert, at which opsets, and which of the
     models use them, into OPERATORS.md beside the reports. With CELLS: every operator of these

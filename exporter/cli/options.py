@@ -16,6 +16,9 @@ from exporter.errors import ExitCode, ExporterError
 from exporter.manifest import Manifest
 from exporter.plan import PlannedCell, Selection, make_plan
 
+#: How many cells a message names.
+_SHOWN = 4
+
 root_option = click.option(
     "--root",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -28,9 +31,9 @@ def selection_options(function: Callable[..., int]) -> Callable[..., int]:
     """Adds the arguments that select cells; the command gets them as one `Selection`."""
 
     @click.argument("cells", nargs=-1)
-    @click.option("--tag", "tags", multiple=True, help="Only models with this tag.")
-    @click.option("--opset", "opsets", multiple=True, type=int, help="Only this opset.")
-    @click.option("--device", "devices", multiple=True, help="Only this device.")
+    @click.option("--tag", "tags", multiple=True, help="Only models with this tag; repeatable.")
+    @click.option("--opset", "opsets", multiple=True, type=int, help="Only this opset; repeatable.")
+    @click.option("--device", "devices", multiple=True, help="Only this device; repeatable.")
     @functools.wraps(function)
     def selecting(
         cells: tuple[str, ...],
@@ -53,7 +56,9 @@ def one_cell(manifest: Manifest, pattern: str) -> PlannedCell:
     """
     plan = make_plan(manifest, Selection(patterns=(pattern,)))
     if len(plan.selected) > 1:
-        message = f"'{pattern}' means {len(plan.selected)} cells; name one of them"
+        ids = [str(planned.cell) for planned in plan.selected]
+        shown = ", ".join([*ids[:_SHOWN], *(["..."] if len(ids) > _SHOWN else [])])
+        message = f"'{pattern}' means {len(ids)} cells; name one of them: {shown}"
         raise ExporterError(ExitCode.NOTHING_SELECTED, message)
     return plan.selected[0]
 

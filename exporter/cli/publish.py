@@ -26,7 +26,9 @@ from exporter.run import BuildFolder, require_packages, still_valid
 @click.option("--include-red", is_flag=True, help="Publish what is red, too, and say so in it.")
 @root_option
 def command(selection: Selection, root: Path, dest: str, include_red: bool) -> int:
-    """Write DEST/<model>/<opset>/ for each selected file that passes on all selected devices.
+    """Write files that pass as folders that stand alone.
+
+    DEST/<model>/<opset>/ is written for each selected file that passes on all selected devices.
 
     Each folder holds model.onnx, its weights, test data for ONNX's test runners, the contract, the
     proof and SHA256SUMS. A folder there that this command did not write is never touched.

@@ -21,7 +21,9 @@ from exporter.run import BuildFolder, still_valid
 @click.argument("dest", required=False, type=click.Path(path_type=Path))
 @root_option
 def command(cell: str, dest: Path | None, root: Path) -> int:
-    """Write a script that shows the failure of CELL with torch, onnx and onnxruntime alone.
+    """Write a script that shows the failure of CELL alone.
+
+    It needs torch, onnx and onnxruntime, and nothing of this tool.
 
     CELL is a whole id (model/opset/device) or a pattern that means one cell. The folder is DEST,
     or build/repro/<model>-<opset>-<device>.

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import click
 
+from exporter.baseline import outcome_of
 from exporter.cli.options import one_cell, root_option
 from exporter.cli.terminal import say
 from exporter.engine import worker_environment
 from exporter.errors import ExitCode, ExporterError
 from exporter.files import write_text
 from exporter.manifest import load_project
+from exporter.record import Record
 from exporter.run import BuildFolder, require_packages
 from exporter.untrusted import neutral
 
@@ -31,16 +33,17 @@ _TAIL = 2000
 )
 @root_option
 def command(cell: str, html: Path | None, root: Path) -> int:
-    """Show the graph of the file that CELL checks, in ONNX's own text form.
+    """Show the graph of CELL's file in ONNX's text form.
 
     CELL is a whole id (model/opset/device) or a pattern that means one cell. Large weights are
     left out.
     """
     manifest = load_project(root)
     id = one_cell(manifest, cell).cell
-    path = BuildFolder.of(manifest.project).model(id.model).model(id.opset)
+    folder = BuildFolder.of(manifest.project).model(id.model)
+    path = folder.model(id.opset)
     if not path.is_file():
-        message = f"{id}: there is no file of it; run `nox -s export` first"
+        message = f"{id}: there is no file of it: {_why_absent(folder.read_records().get(str(id)))}"
         raise ExporterError(ExitCode.NOTHING_SELECTED, message)
     require_packages()
     shown = _shown(path, "text" if html is None else "html")
@@ -50,6 +53,12 @@ def command(cell: str, html: Path | None, root: Path) -> int:
         write_text(html, shown)
         say(f"{html}: open it in a browser")
     return ExitCode.OK
+
+
+def _why_absent(record: Record | None) -> str:
+    if record is None:
+        return "run `nox -s export` first"
+    return f"{outcome_of(record)}: {record.message}"
 
 
 def _shown(path: Path, form: str) -> str:

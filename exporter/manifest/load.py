@@ -89,8 +89,9 @@ def _manifest_files(root: Path, folder: str, report: Report) -> Iterator[Manifes
     place = root / folder
     paths = sorted(path for path in place.rglob("*.toml") if not _is_hidden(path, place))
     if not paths:
-        what = "has no manifests (*.toml)" if place.is_dir() else "does not exist"
-        message = f"{what}; [tool.exporter] of pyproject.toml can name another folder: `manifests`"
+        what = "holds no manifest (*.toml)" if place.is_dir() else "there is no such folder"
+        message = f"{what}; start in the project's folder, give it with --root, or let `manifests` "
+        message += "in [tool.exporter] of its pyproject.toml name the folder of the manifests"
         report.add(Problem(message=message, location=Location(file=folder)))
     for path in paths:
         name = path.relative_to(root).as_posix()

@@ -56,10 +56,15 @@ class BuildFolder:
         """Keeps other runs out, and puts aside what a killed one left: see `left`.
 
         Raises:
-            ExporterError: ENVIRONMENT, where another run is at work, or the folder is a link.
+            ExporterError: ENVIRONMENT, where another run is at work, or a link or a file is in the
+                folder's place.
         """
         _refuse_link(self.path)
-        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            message = f"{self.path}: is no folder; files are built there"
+            raise ExporterError(ExitCode.ENVIRONMENT, message) from None
         try:
             with FileLock(self.path / ".lock", timeout=0):
                 _refuse_link(self._private)

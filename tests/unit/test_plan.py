@@ -71,7 +71,14 @@ def test_each_part_of_a_selection_narrows_it(selection: Selection, expected: lis
     [
         (Selection(patterns=("alexnt/*",)), "no cell matches 'alexnt/*'; did you mean 'alexnet'?"),
         # One good word beside a bad one: the bad one must not vanish.
-        (Selection(patterns=("alexnet", "vgg")), "no cell matches 'vgg'"),
+        (
+            Selection(patterns=("alexnet", "vgg")),
+            "no cell matches 'vgg'; `exporter list` shows the models",
+        ),
+        (
+            Selection(patterns=("alexnet/9",)),
+            "no cell matches 'alexnet/9'; alexnet has the opsets 17, 18 on cpu and cuda",
+        ),
         (Selection(tags=("visoin",)), "no model has the tag 'visoin'; did you mean 'vision'?"),
         (Selection(opsets=(25,)), "no model has opset 25"),
         (Selection(devices=("tpu",)), "no model has the device 'tpu'; did you mean 'cpu'?"),

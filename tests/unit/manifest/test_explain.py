@@ -99,7 +99,8 @@ def test_the_command_shows_one_cell(tmp_path: Path) -> None:
         ["seed", "manifests/net.toml:26", "4"]
     ]
     several = CliRunner().invoke(command, ["child", "--root", root])
-    assert "means 26 cells; name one of them" in str(several.exception)
+    assert "means 26 cells; name one of them: child/" in str(several.exception)
+    assert str(several.exception).endswith(", ...")
 
 
 def test_values_are_spelled_as_toml_spells_them() -> None:

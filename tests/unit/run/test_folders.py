@@ -204,3 +204,15 @@ def test_reports_of_the_exporter_come_along_with_their_opset(tmp_path: Path) -> 
     (old.artifacts(9) / "link.md").symlink_to(tmp_path / "elsewhere")
     assert carry_over(old, fresh, always) == []
     assert [path.name for path in fresh.artifacts(9).iterdir()] == ["report.md"]
+
+
+def test_a_file_where_the_build_folder_belongs_is_named(tmp_path: Path) -> None:
+    (tmp_path / "build").write_text("mine")
+    for path in (tmp_path / "build", tmp_path / "build" / "below"):
+        with (
+            pytest.raises(ExporterError, match="is no folder") as caught,
+            BuildFolder(path).locked(),
+        ):
+            pass
+        assert caught.value.exit_code is ExitCode.ENVIRONMENT
+    assert (tmp_path / "build").read_text() == "mine"

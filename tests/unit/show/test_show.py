@@ -12,10 +12,13 @@ from onnx import TensorProto, helper, parser
 
 from exporter.cli.show import command
 from exporter.errors import ExitCode, ExporterError
+from exporter.job import write_value
+from exporter.record import Stage, Status
 from exporter.show.page import page
 from exporter.show.shorten import shorten
 from exporter.show.text import text
 from tests.unit.checks.subjects import DOUBLE
+from tests.unit.factory import make_record
 from tests.unit.manifest.projects import ENTRY, make_project
 
 HOSTILE = 'x"><script>alert(1)</script>\x1b[31m\u202e'
@@ -139,3 +142,13 @@ def test_what_cannot_be_shown_is_told(
     assert isinstance(result.exception, ExporterError)
     assert result.exception.exit_code == code
     assert says in str(result.exception)
+
+
+def test_a_cell_that_made_no_file_says_what_became_of_it(tmp_path: Path) -> None:
+    root = project(tmp_path)
+    record = make_record("net/17/cpu", Status.ERROR, stage=Stage.CAPTURE, message="no such thing")
+    write_value(root / "build" / "net" / "records" / "17-cpu.json", record)
+    result = CliRunner().invoke(command, ["net/17/cpu", "--root", str(root)])
+    assert str(result.exception) == (
+        "net/17/cpu: there is no file of it: error at capture: no such thing"
+    )
