@@ -45,21 +45,30 @@ class Nursery:
         signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
 
     def run(self) -> None:
-        """Works until stdin ends."""
-        _say(ready=1)
-        while True:
-            ready, _, _ = select.select([0, self._pipe[0]], [], [])
-            if self._pipe[0] in ready:
-                os.read(self._pipe[0], 1 << 12)
-            self._reap()
-            if 0 in ready:
-                data = os.read(0, 1 << 16)
-                if not data:
-                    self._end_all()
-                    return
-                *lines, self._orders = (self._orders + data).split(b"\n")
-                for line in lines:
-                    self._start(json.loads(line))
+        """Works until stdin ends, or until nobody hears what it says."""
+        try:
+            _say(ready=1)
+            while self._serve():
+                pass
+        except BrokenPipeError:
+            pass  # the parent is gone, which stdin would have told next
+        finally:
+            self._end_all()
+
+    def _serve(self) -> bool:
+        """Waits for orders and ends, and sees to them; False where no more orders can come."""
+        ready, _, _ = select.select([0, self._pipe[0]], [], [])
+        if self._pipe[0] in ready:
+            os.read(self._pipe[0], 1 << 12)
+        self._reap()
+        if 0 in ready:
+            data = os.read(0, 1 << 16)
+            if not data:
+                return False
+            *lines, self._orders = (self._orders + data).split(b"\n")
+            for line in lines:
+                self._start(json.loads(line))
+        return True
 
     def _start(self, order: dict[str, str]) -> None:
         nursery = os.getpid()
@@ -78,8 +87,11 @@ class Nursery:
     def _end_all(self) -> None:
         """The parent is gone: ends the workers with whatever they started."""
         for pid in self._numbers:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)
+            # The worker first: one that leads no group yet would miss the other signal, and
+            # one that lives on could start more.
+            for send in (os.kill, os.killpg):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    send(pid, signal.SIGKILL)
 
     def _reap(self) -> None:
         while self._numbers:
