@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from google.protobuf.message import DecodeError
 from onnx import ModelProto, ValueInfoProto, numpy_helper
 
 from exporter.job import JobFolder, Weight
@@ -45,7 +46,7 @@ def fed_weights(
     """
     try:
         inputs = onnx.load(path, load_external_data=False).graph.input
-    except Exception:  # noqa: BLE001 - what is wrong with the file, the structure checks say
+    except (OSError, DecodeError, ValueError):  # which the structure checks say
         return {}
     wanted = {item.name for item in inputs} - set(declared)
     return {

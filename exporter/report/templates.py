@@ -37,6 +37,12 @@ def render_html(name: str, folder: Path | None, **values: object) -> str:
     return _rendered(_environment(folder).overlay(finalize=_as_it_is), name, values)
 
 
+def render_script(name: str, **values: object) -> str:
+    """The same for Python, of the packaged template alone: every value stands as it is."""
+    environment = _environment(None).overlay(autoescape=False, finalize=_as_it_is)
+    return _rendered(environment, name, values)
+
+
 def plain_text(name: str, folder: Path | None) -> str:
     """A file of the templates' folders that is none itself, as it stands.
 
@@ -81,7 +87,7 @@ def _environment(folder: Path | None, style: Style = "emoji") -> jinja2.Environm
     environment.filters.update(
         code=markdown.code,
         sign=lambda mark: mark.symbol if style == "emoji" else mark.word,
-        icon=lambda mark: Markup(f"{mark.symbol} " if style == "emoji" else ""),  # noqa: S704 - ours
+        icon=lambda mark: Markup("{} ").format(mark.symbol) if style == "emoji" else "",
         fence=markdown.fence,
         join=markdown.joined,
         target=markdown.target,

@@ -5,8 +5,6 @@ In: a `Device`. Out: the values of the script's template that speak of it.
 
 from __future__ import annotations
 
-from markupsafe import Markup
-
 from exporter.manifest import Device
 
 
@@ -16,10 +14,10 @@ def runtime_values(device: Device) -> dict[str, object]:
     providers = [_provider(name) for name in device.providers] or ["CPUExecutionProvider"]
     return {
         "package": package_of(device),
-        "providers": _literal(providers),
-        "runs_on": _literal(device.device or "CPU"),
-        "backend_module": _literal(module),
-        "backend_class": _literal(attribute) if attribute else "",
+        "providers": repr(providers),
+        "runs_on": repr(device.device or "CPU"),
+        "backend_module": repr(module),
+        "backend_class": repr(attribute) if attribute else "",
         "by_reference": device.runtime == "reference",
         "by_openvino": device.runtime == "openvino",
         "by_backend": device.runtime == "backend",
@@ -41,7 +39,3 @@ def package_of(device: Device) -> str:
 def _provider(name: str) -> str | tuple[str, dict[str, str]]:
     """As the session had it: in the precision of the file."""
     return (name, {"use_tf32": "0"}) if name == "CUDAExecutionProvider" else name
-
-
-def _literal(value: object) -> Markup:
-    return Markup(repr(value))  # noqa: S704 - a script is no HTML, and this is Python's own text

@@ -9,13 +9,11 @@ from __future__ import annotations
 import posixpath
 from pathlib import Path, PurePosixPath
 
-from markupsafe import Markup
-
 from exporter.job import Reference, Sample
 from exporter.manifest import Device, ModelSpec
 from exporter.manifest.calls import is_by_position
 from exporter.record import Allowed, Record, Route, Stage
-from exporter.report.templates import render
+from exporter.report.templates import render, render_script
 from exporter.repro.call import (
     call_text,
     dynamic_axes,
@@ -72,17 +70,16 @@ def script_text(
         "limits": _limits(record, reference),
         "strict": route.capture == "strict",
     }
-    texts = {name: _python(repr(value)) for name, value in values.items()}
+    texts = {name: repr(value) for name, value in values.items()}
     options = options_text(spec, route.exporter)
     custom = custom_tables(spec, record.cell.opset, route.exporter)
-    texts |= {name: _python(repr(value)) for name, value in custom.items()}
+    texts |= {name: repr(value) for name, value in custom.items()}
     expressions = _expressions(spec, wraps=wraps, by_dynamo=by_dynamo)
-    return render(
+    return render_script(
         "repro.py",
-        None,
         **texts,
-        **{name: _python(text) for name, text in expressions.items()},
-        options=[_python(f"{name}={text},") for name, text in options.items()],
+        **expressions,
+        options=[f"{name}={text}," for name, text in options.items()],
         mode=spec.mode,
         has_custom_ops=bool(custom),
         cast=_CASTS[spec.precision] if spec.precision else "",
@@ -131,11 +128,6 @@ def _is_made_inside(spec: ModelSpec, reference: Reference, *, by_dynamo: bool) -
     return reference.objects or (by_dynamo and (objects or numbers))
 
 
-def _python(text: str) -> Markup:
-    """Source text as it is: a script is no HTML, and every value in it went through `repr`."""
-    return Markup(text)  # noqa: S704 - see the line above
-
-
 def readme_text(
     spec: ModelSpec,
     record: Record,
@@ -171,9 +163,9 @@ def _source(spec: ModelSpec) -> tuple[str, str, bool]:
 def _loading(spec: ModelSpec) -> dict[str, object]:
     """How the script loads a saved model and weights, which were copied like any other source."""
 
-    def copied(name: str) -> Markup:
+    def copied(name: str) -> str:
         place = posixpath.normpath(f"source/{PurePosixPath(spec.manifest).parent / name}")
-        return _python(repr(place))
+        return repr(place)
 
     are_tensors = spec.weights.endswith(".safetensors")
     return {

@@ -97,7 +97,7 @@ def _run(
         try:
             inputs, outputs = values_of(model, each)
             given = {name: value for name, value in inputs.items() if value is not None}
-            found = session.run(given)  # type: ignore[arg-type]  # arrays, as the graph says
+            found = session.run(given)
         except (OSError, DecodeError, ValueError, TypeError) as error:
             yield f"{each.name} cannot be read: {error}"
         except RunFailure as failure:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from onnx import ModelProto, OptionalProto, SequenceProto, TensorProto, ValueInfoProto, numpy_helper
 
@@ -17,7 +18,7 @@ def open_inputs(model: ModelProto) -> list[ValueInfoProto]:
     return [item for item in model.graph.input if item.name not in stored]
 
 
-def values_of(model: ModelProto, folder: Path) -> tuple[Mapping[str, object], list[object]]:
+def values_of(model: ModelProto, folder: Path) -> tuple[Mapping[str, Any], list[object]]:
     """A published data set as a runner reads it: inputs by name, outputs in order.
 
     Raises:

@@ -26,8 +26,8 @@ def main() -> int:
         sys.stderr.write(f"{problem}\n")
         return int(ExitCode.UNREADABLE)
     shorten(model)
-    sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]  # text
-    sys.stdout.write(page(model, path.name) if form == "html" else text(model))
+    shown = page(model, path.name) if form == "html" else text(model)
+    sys.stdout.buffer.write(shown.encode(errors="replace"))
     return int(ExitCode.OK)
 
 

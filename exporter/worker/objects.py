@@ -106,7 +106,7 @@ def _with_signature(spec: ModelSpec) -> type[Assembled]:
     parameters = [inspect.Parameter(name, kind) for name in names]
     parameters += [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in call.kwargs]
     # What reads a signature, torch.export above all, reads this one.
-    forward.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    vars(forward).update(__signature__=inspect.Signature(parameters))
     return type("Assembled", (Assembled,), {"forward": forward})
 
 
