@@ -25,6 +25,7 @@ def main() -> int:
     die_with_parent(os.getppid())
     go_first()
     try:
+        from exporter.worker.console import flushed
         from exporter.worker.drive import drive
         from exporter.worker.limit import limit_memory
     except ImportError as missing:
@@ -32,8 +33,7 @@ def main() -> int:
         return int(ExitCode.ENVIRONMENT)
     limit_memory(job.spec)
     drive(job)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flushed()
     # Everything is written. What libraries do while Python takes itself down is no crash of a cell.
     os._exit(int(ExitCode.OK))
 

@@ -30,17 +30,21 @@ class State:
     """The buffers of a model, which a forward pass may change (BatchNorm in training mode)."""
 
     def __init__(self, model: Model) -> None:
-        self._live: dict[str, torch.Tensor] = {}
-        if isinstance(model, torch.nn.Module):
-            self._live = dict(model.named_buffers())
-        self._kept = {name: buffer.clone() for name, buffer in self._live.items()}
+        modules = model.modules() if isinstance(model, torch.nn.Module) else ()
+        self._kept = [
+            (module, name, buffer, buffer.clone())
+            for module in modules
+            for name, buffer in module.named_buffers(recurse=False)
+        ]
 
     def restore(self) -> None:
-        """Puts every buffer back to what it was."""
+        """Puts every buffer back to what it was: the tensor itself, and its values."""
         with torch.no_grad():
-            for name, buffer in self._live.items():
-                if not buffer.is_inference() and buffer.shape == self._kept[name].shape:
-                    buffer.copy_(self._kept[name])
+            for module, name, buffer, values in self._kept:
+                if getattr(module, name, None) is not buffer:
+                    setattr(module, name, buffer)
+                if not buffer.is_inference() and buffer.shape == values.shape:
+                    buffer.copy_(values)
 
 
 def run_declared(model: Model, spec: ModelSpec, inputs: Tensors) -> Outputs:

@@ -24,6 +24,7 @@ from typing import NoReturn
 
 from exporter.worker.__main__ import die_with_parent, go_first, outlive_parent
 from exporter.worker.__main__ import main as work
+from exporter.worker.console import flushed
 
 
 class Nursery:
@@ -74,13 +75,17 @@ class Nursery:
         nursery = os.getpid()
         pid = os.fork()
         if pid == 0:
-            die_with_parent(nursery)
-            go_first()
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for end in self._pipe:
-                os.close(end)
-            _be_worker(order, self._script)
+            try:
+                die_with_parent(nursery)
+                go_first()
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for end in self._pipe:
+                    os.close(end)
+                _be_worker(order, self._script)
+            finally:
+                # A fork that came back from here would end its siblings, as the nursery does.
+                os._exit(1)
         self._numbers[pid] = int(order["start"])
         _say(started=self._numbers[pid], pid=pid)
 
@@ -123,10 +128,10 @@ def _be_worker(order: dict[str, str], script: str) -> NoReturn:
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:  # whatever it is, it is told, and the fork ends here
-        traceback.print_exc()
+        flushed()
+        os.write(2, traceback.format_exc().encode(errors="backslashreplace"))
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flushed()
         os._exit(code & 0xFF)
 
 

@@ -79,10 +79,15 @@ def _is_list(value: Any) -> bool:
 
 def _as_output(leaf: Any) -> Returned:
     if isinstance(leaf, list):
-        return [real_view(item.detach().cpu()) for item in leaf]
+        return [_copied(item) for item in leaf]
     if not isinstance(leaf, torch.Tensor):
         raise TypeError(f"only tensors can be outputs of a graph, not a {type(leaf).__name__}")
-    return real_view(leaf.detach().cpu())
+    return _copied(leaf)
+
+
+def _copied(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy: a model may return a buffer of its own, which its next call writes into."""
+    return real_view(tensor.detach().to("cpu", copy=True))
 
 
 def _told(leaves: _Leaves) -> str:

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch.export import ExportedProgram
+from torch.nn.parameter import is_lazy
 
 from exporter.attributes import load_attribute, search_first
 from exporter.manifest import ModelSpec
@@ -48,6 +49,7 @@ def load_model(spec: ModelSpec, root: Path) -> Model:
             )
         if spec.weights:
             load_weights(model, spec, folder)
+        _require_sizes(model, spec)
         model = _in_precision(model, spec)
         if isinstance(model, torch.nn.Module) and device.type != "cpu":
             model.to(device)
@@ -94,6 +96,19 @@ def _build(found: Any, spec: ModelSpec) -> Any:
             f"{spec.source} is a {type(found).__name__}, expected a class, a function or a module",
         )
     return found(**spec.init)
+
+
+def _require_sizes(model: Model, spec: ModelSpec) -> None:
+    """Weights of lazy modules get their sizes from the first call, which is the model's affair."""
+    if not isinstance(model, torch.nn.Module):
+        return
+    weights = (*model.named_parameters(), *model.named_buffers())
+    if lazy := [name for name, weight in weights if is_lazy(weight)]:
+        message = (
+            f"{spec.source} has lazy modules whose weights have no sizes yet ({', '.join(lazy)}): "
+            "let source name a function that builds the model, calls it once and returns it"
+        )
+        raise Failure(Stage.SOURCE, message)
 
 
 def _in_precision(model: Model, spec: ModelSpec) -> Model:

@@ -62,6 +62,22 @@ SECTION = Section(
             note="Under TorchScript let `source` give the `module` inside.",
         ),
         Feature(
+            name="lazy modules",
+            api="nn.LazyLinear",
+            torch="1.8+",
+            model="wrapped.py:Lazy",
+            lines="",
+            standing=Standing.CAUGHT,
+            verdicts={"*": refused(Stage.SOURCE, "have no sizes yet (linear.weight, linear.bias)")},
+        ),
+        Feature(
+            name="lazy modules, called once where they are built",
+            api="nn.LazyLinear",
+            torch="1.8+",
+            model="wrapped.py:called_once",
+            lines="",
+        ),
+        Feature(
             name="fake quantization",
             api="torch.fake_quantize_per_tensor_affine",
             torch="1.8+",

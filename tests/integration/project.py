@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 MODELS = """
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -38,6 +39,15 @@ class SegfaultsOnce(Good):
             print("about to die", flush=True)
             os.kill(os.getpid(), signal.SIGSEGV)
         return super().forward(x)
+
+
+class Silent(Good):
+    '''Leaves nothing to print to.'''
+
+    def __init__(self):
+        super().__init__()
+        sys.stdout.close()
+        sys.stderr = None
 
 
 class Exits(Good):

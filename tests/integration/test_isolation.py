@@ -26,6 +26,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
         tmp_path_factory.mktemp("isolation") / "project",
         sleeps="Sleeps",
         good="Good",
+        silent="Silent",
         segfaults="SegfaultsOnce",
         exits="Exits",
         raises="Raises",
@@ -38,7 +39,7 @@ def test_the_command_says_red_without_a_traceback(ran: Ran) -> None:
     assert ran.command.returncode == 1, ran.command.stdout + ran.command.stderr
     assert "Traceback" not in ran.command.stdout + ran.command.stderr
     assert "\x1b" not in ran.command.stdout
-    assert len(ran.records) == 10
+    assert len(ran.records) == 12
     assert (ran.root / "reports/COMPATIBILITY.md").is_file()
 
 
@@ -47,6 +48,12 @@ def test_the_good_model_is_green_beside_all_the_others(ran: Ran) -> None:
         record = ran.records[f"good/{opset}/cpu"]
         assert record.status is Status.PASS, record.message
         assert (ran.root / f"build/good/{opset}.onnx").is_file()
+
+
+def test_a_model_that_closes_its_streams_is_green(ran: Ran) -> None:
+    for opset in (16, 17):
+        record = ran.records[f"silent/{opset}/cpu"]
+        assert record.status is Status.PASS, record.message
 
 
 def test_a_segfault_costs_the_cell_at_work_and_the_rest_is_tried_again(ran: Ran) -> None:

@@ -165,6 +165,22 @@ def test_what_a_worker_leaves_in_memory_no_other_sees(tmp_path: Path) -> None:
         starter.close()
 
 
+@pytest.mark.parametrize("how", ["sys.stdout = None", "sys.stdout.close()", "sys.stderr.close()"])
+def test_a_worker_without_its_streams_ends_alone(tmp_path: Path, how: str) -> None:
+    breaks = f"if sys.argv[1].endswith('breaks'):\n    {how}\n    raise ValueError('the end')\n"
+    starter = warm(tmp_path, "import sys\n" + breaks + SLEEPS)
+    try:
+        sibling = starter.start(start_of(tmp_path, "sleeps"))
+        worker = pid_of(start_of(tmp_path, "sleeps"))
+        assert ended(starter.start(start_of(tmp_path, "breaks"))) == 1
+        assert not sibling.wait(0.5)
+        assert is_alive(worker)
+    finally:
+        starter.close()
+    if "stderr" not in how:
+        assert "ValueError: the end" in (tmp_path / "breaks.log").read_text()
+
+
 def test_siblings_draw_different_random_numbers(tmp_path: Path) -> None:
     body = "import random, sys\nwith open(sys.argv[1], 'a') as f: print(random.random(), file=f)\n"
     starter = warm(tmp_path, body)

@@ -24,6 +24,7 @@ from tests.traps.trap import (
 _TWO = {"inputs": (given("left"), given("right", at="args[1]"))}
 _INDEX = given("index", at="args[1]", shape=(), dtype="int64", fill=fill("value", value=-1))
 _INDICES = given("index", at="args[1]", shape=(2,), dtype="int64", fill=fill("arange"))
+_WITH_BUFFER = (put_out("y", "batch", 4), put_out("mean", 4))
 
 
 def _pair(first: str, second: str) -> dict[str, object]:
@@ -80,6 +81,41 @@ STATES = (
             "numbers.py:Normalised", 14, mode="train", axes=(Axis(name="batch", example=3, min=2),)
         ),
         verdict=SOUND,
+    ),
+    Trap(
+        name="BatchNorm in training mode under dynamo",
+        story="torch folds it into the layer before it, with the running figures",
+        spec=contract(
+            "buffers.py:NormalisedLinear",
+            DYNAMO,
+            mode="train",
+            axes=(Axis(name="batch", example=3, min=2),),
+        ),
+        verdict=parity("parity", "output 'y': error"),
+    ),
+    Trap(
+        name="buffer that is written and returned",
+        story="the output is the buffer itself, which every other call writes into",
+        spec=contract("buffers.py:ReturnsBuffer", DYNAMO, outputs=_WITH_BUFFER),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="buffer that is written by .data and returned",
+        story="a trace does not see the write, and keeps what the example left there",
+        spec=contract("buffers.py:ReturnsBuffer", init={"by_data": True}, outputs=_WITH_BUFFER),
+        verdict=parity("axes", "output 'mean': error"),
+    ),
+    Trap(
+        name="buffer that counts calls and is returned",
+        story="the first answer is 1 and the second 2, in one and the same tensor",
+        spec=contract("buffers.py:ReturnsCounter", DYNAMO, outputs=_WITH_BUFFER),
+        verdict=inconclusive("determinism", "keeps state in its buffers"),
+    ),
+    Trap(
+        name="buffer that is replaced in each call",
+        story="each call puts another tensor in its place",
+        spec=contract("buffers.py:ReplacesBuffer"),
+        verdict=inconclusive("determinism", "keeps state in its buffers"),
     ),
     Trap(
         name="buffer that counts calls",

@@ -26,6 +26,23 @@ def parallel() -> nn.Module:
     return nn.DataParallel(nn.Linear(4, 4))
 
 
+class Lazy(nn.Module):
+    """A layer that gets its size from the first call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.LazyLinear(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x)
+
+
+def called_once() -> nn.Module:
+    model = Lazy()
+    model(torch.zeros(1, 4))
+    return model
+
+
 class FakeQuantized(nn.Module):
     """Rounds as a quantized model would, in floats: scale 1/16 and zero point 3, to uint8."""
 
