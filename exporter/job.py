@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from exporter.files import write_text
 from exporter.manifest import Device, ModelSpec
 from exporter.record import CellId, Record, Route, Stage
-from exporter.values import Items, Value
+from exporter.values import Items, Sealed, Value
 
 
 class OpsetJob(Value):
@@ -135,7 +135,7 @@ class Weight(Value):
     """The first name of the same tensor, where it has several."""
 
 
-class Reference(Value):
+class Reference(Sealed):
     """What PyTorch says: the samples, and how exact its own float32 is."""
 
     samples: Items[Sample]
@@ -242,14 +242,18 @@ class JobFolder:
         return self.path / "logs" / str(opset)
 
     def read_records(self) -> dict[str, Record]:
-        """Every whole record, by the text of its cell; a damaged file is no record."""
+        """Every whole record, by the text of its cell.
+
+        A file that was changed since it was written is no record, nor is one in another's place.
+        """
         found = {}
         for path in sorted(self.records.glob("*.json")):
             try:
-                record = Record.model_validate_json(path.read_bytes())
-            except (OSError, ValidationError):
+                record = Record.read(path.read_bytes())
+            except (OSError, ValueError):
                 continue
-            found[str(record.cell)] = record
+            if path == self.record(record.cell):
+                found[str(record.cell)] = record
         return found
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from exporter.errors import ExitCode, ExporterError
-from exporter.values import Items, Value
+from exporter.values import Items, Sealed, Value
 
 #: How notes begin that are warnings of the TorchScript tracer.
 TRACER = "tracer warning: "
@@ -201,7 +201,7 @@ class Blame(Value):
     """For each output."""
 
 
-class Record(Value):
+class Record(Sealed):
     """What is known of one cell."""
 
     cell: CellId

@@ -1,6 +1,6 @@
 """The base of every value that crosses a file or a process: frozen, strict, closed.
 
-In: nothing. Out: `Value`, and the aliases for tuples and tables that fields use.
+In: nothing. Out: `Value`, `Sealed`, and the aliases for tuples and tables that fields use.
 
 Values are read with `Value.model_validate_json` and written with `to_json`; both ends refuse a key
 that they do not know, so that a file of another version is noticed and not half understood.
@@ -8,10 +8,11 @@ that they do not know, so that a file of another version is noticed and not half
 
 from __future__ import annotations
 
-from typing import Annotated, TypeVar
+import hashlib
+from typing import Annotated, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
-from typing_extensions import TypeAliasType
+from typing_extensions import TypeAliasType, override
 
 T = TypeVar("T")
 
@@ -38,3 +39,33 @@ class Value(BaseModel):
     def to_json(self, *, indent: int | None = 2) -> str:
         """Canonical JSON: fields in their declared order, one trailing newline."""
         return self.model_dump_json(indent=indent) + "\n"
+
+
+class Sealed(Value):
+    """A value whose file begins with a digest of the rest, so that a change of it is noticed.
+
+    That is no signature: who knows how can seal what he likes. A flipped bit cannot, and neither
+    does an editor.
+    """
+
+    @override
+    def to_json(self, *, indent: int | None = 2) -> str:
+        """Canonical JSON, sealed."""
+        rest = super().to_json(indent=indent)[1:]
+        return f"{_SEAL}{hashlib.sha256(rest.encode()).hexdigest()}{_SEALED}{rest}"
+
+    @classmethod
+    def read(cls, data: bytes) -> Self:
+        """The value of which `to_json` gave these bytes.
+
+        Raises:
+            ValueError: where it did not, or where this version knows another form.
+        """
+        seal, rest = data[:_LENGTH], data[_LENGTH:]
+        if seal != f"{_SEAL}{hashlib.sha256(rest).hexdigest()}{_SEALED}".encode():
+            raise ValueError("changed since it was written")
+        return cls.model_validate_json(b"{" + rest)
+
+
+_SEAL, _SEALED = '{\n  "sha256": "', '",'
+_LENGTH = len(_SEAL) + 64 + len(_SEALED)

@@ -46,7 +46,7 @@ def conduct(request: Request, heard: Callable[[int], None]) -> Audit:
         heard: Called with the count of mutants that are done.
 
     Raises:
-        Unsound: where the file itself does not pass, or its kernels are not to be had.
+        Unsound: where the file itself does not pass, or what it is checked with is not to be had.
     """
     tried: list[Tried] = []
     for one in _Auditor(request).tried():
@@ -127,9 +127,16 @@ def _subject(request: Request, folder: JobFolder, kernels: Kernels) -> Subject:
         folder=folder,
         opset=request.cell.opset,
         spec=request.spec,
-        reference=Reference.model_validate_json(folder.reference.read_bytes()),
+        reference=_reference(folder),
         kernels=kernels,
     )
+
+
+def _reference(folder: JobFolder) -> Reference:
+    try:
+        return Reference.read(folder.reference.read_bytes())
+    except (OSError, ValueError) as error:
+        raise Unsound("reference.json cannot be read; export the model again") from error
 
 
 def _is_equivalent(mutant: Mutant, model: ModelProto) -> bool:

@@ -100,8 +100,8 @@ def _with_call(cell: Reproduced) -> ModelSpec:
 
 def _reference(built: JobFolder) -> Reference:
     try:
-        return Reference.model_validate_json(built.reference.read_bytes())
-    except (OSError, ValidationError) as error:
+        return Reference.read(built.reference.read_bytes())
+    except (OSError, ValueError) as error:
         message = f"{built.reference}: cannot be read; export the model again"
         raise ExporterError(ExitCode.ENVIRONMENT, message) from error
 

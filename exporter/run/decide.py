@@ -66,11 +66,13 @@ def decide(plan: Plan, stored: Stored, judge: Judge, wish: Wish = NO_WISH) -> De
         record = stored.of(planned.cell)
         if wish.force:
             reasons[str(planned.cell)] = "every selected cell was asked for"
+        elif record is None:
+            reasons[str(planned.cell)] = stored.why_none(planned.cell)
         elif why := _why(record, judge.why_stale, intact):
             reasons[str(planned.cell)] = why
-            if record is not None and _only_checks(record, judge, intact):
+            if _only_checks(record, judge, intact):
                 rechecked.add(str(planned.cell))
-        elif wish.thorough and record and not record.thorough:
+        elif wish.thorough and not record.thorough:
             reasons[str(planned.cell)] = "it was not proved thoroughly"
     intact.save()
     return Decisions(
@@ -81,9 +83,7 @@ def decide(plan: Plan, stored: Stored, judge: Judge, wish: Wish = NO_WISH) -> De
     )
 
 
-def _why(record: Record | None, stale: Callable[[Record], str], intact: Intact) -> str:
-    if record is None:
-        return "it has not been exported yet"
+def _why(record: Record, stale: Callable[[Record], str], intact: Intact) -> str:
     if record.status in PASSING:
         return f"it was {record.status} the last time"
     if reason := stale(record):

@@ -6,6 +6,7 @@ run made and still holds carried over. Nothing is ever written or moved through 
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -14,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
-from pydantic import ValidationError
 
 from exporter.errors import ExitCode, ExporterError
 from exporter.job import JobFolder, Reference
@@ -151,6 +151,13 @@ class Stored:
             self._models[cell.model] = self._build.model(cell.model).read_records()
         return self._models[cell.model].get(str(cell))
 
+    def why_none(self, cell: CellId) -> str:
+        """Why there is no record of the cell."""
+        path = self._build.model(cell.model).record(cell)
+        if os.path.lexists(path):
+            return "its record was changed or damaged"
+        return "it has not been exported yet"
+
     def read(self) -> Iterator[Record]:
         """Every record of the models that were asked for so far."""
         for records in self._models.values():
@@ -197,11 +204,12 @@ def carry_over(old: JobFolder, fresh: JobFolder, holds: Callable[[Record], bool]
     if old.path.is_symlink() or not old.path.is_dir():
         return []
     made = fresh.read_records()
+    models = {record.cell.model for record in made.values()}
     twins = {record.cell.opset: record for record in made.values()}
     same_model = _is_same(old, fresh)
     lost = []
     for name, record in old.read_records().items():
-        if name in made:
+        if name in made or record.cell.model not in models:
             continue
         twin = twins.get(record.cell.opset)
         fits = same_model and holds(record)
@@ -224,8 +232,8 @@ def _is_same(one: JobFolder, other: JobFolder) -> bool:
         texts = [folder.reference.read_bytes() for folder in (one, other)]
         if texts[0] == texts[1]:
             return True
-        before, after = (Reference.model_validate_json(text) for text in texts)
-    except (OSError, ValidationError):
+        before, after = (Reference.read(text) for text in texts)
+    except (OSError, ValueError):
         return False
     return before.agrees(after)
 

@@ -14,8 +14,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from exporter.job import JobFolder
 from exporter.record import CellId, Record
 
@@ -98,8 +96,8 @@ def _weights(folder: JobFolder, records: Iterable[Path], opsets: Iterable[int]) 
     untold = {opset for opset in opsets if folder.model(opset).exists()}
     for path in records:
         try:
-            record = Record.model_validate_json(path.read_bytes())
-        except (OSError, ValidationError):
+            record = Record.read(path.read_bytes())
+        except (OSError, ValueError):
             return None
         untold.discard(record.cell.opset)
         names |= set(record.artifact.external_data) if record.artifact else set()

@@ -47,7 +47,7 @@ def collect(plan: Plan, stored: Stored, judge: Judge) -> Results:
                 )
             )
         elif record is None:
-            missing[name] = "it has not been exported yet"
+            missing[name] = stored.why_none(planned.cell)
         elif reason := judge.why_stale(record):
             missing[name] = f"{reason} since it was exported"
         elif record.artifact and (problem := intact.problem(record.artifact)):

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 from onnx import OptionalProto, TensorProto, ValueInfoProto, helper, numpy_helper
-from pydantic import ValidationError
 
 from exporter.checks.against import with_noise_of
 from exporter.checks.outputs import At, bound_for, items_in_float64
@@ -38,10 +37,11 @@ def arrange(request: Request, target: Target) -> Finding:
     """Writes every sample on which PyTorch runs."""
     built, folder = JobFolder(Path(request.built)), Path(target.folder)
     try:
-        reference = Reference.model_validate_json(built.reference.read_bytes())
-        graph_inputs = open_inputs(read_model(folder / "model.onnx"))
-    except (OSError, ValidationError):
+        reference = Reference.read(built.reference.read_bytes())
+    except (OSError, ValueError):
         return Finding(opset=target.opset, problems=(f"reference.json: {_AGAIN}",))
+    try:
+        graph_inputs = open_inputs(read_model(folder / "model.onnx"))
     except Unreadable as unreadable:
         return Finding(opset=target.opset, problems=(str(unreadable),))
     subject = Subject(

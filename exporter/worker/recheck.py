@@ -13,8 +13,6 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from exporter.checks.facts import artifact_facts
 from exporter.checks.protocol import Subject
 from exporter.checks.samples import SampleMemory, sample_digest
@@ -103,8 +101,8 @@ def _renewed(earlier: Record, found: Record, fingerprint: dict[str, str]) -> Rec
 
 def _reference(folder: JobFolder) -> Reference | None:
     try:
-        return Reference.model_validate_json(folder.reference.read_bytes())
-    except (OSError, ValidationError):
+        return Reference.read(folder.reference.read_bytes())
+    except (OSError, ValueError):
         return None
 
 

@@ -18,6 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from exporter.record import Record
+
 JOB: dict[str, Any] = json.loads(Path(sys.argv[-1]).read_text())
 ROOT, FOLDER, MODEL = Path(JOB["root"]), Path(JOB["folder"]), JOB["spec"]["id"]
 ENDS: dict[str, str] = json.loads((ROOT / "ends.json").read_text())
@@ -150,7 +152,8 @@ def prove(opset: int, device: str) -> None:
         "operators": {"Add": 1},
     }
     record = {"cell": cell, "status": "pass", "artifact": artifact, "fingerprint": digests}
-    put(FOLDER / "records" / f"{opset}.{device}.json", json.dumps(record))
+    whole = Record.model_validate_json(json.dumps(record))
+    put(FOLDER / "records" / f"{opset}.{device}.json", whole.to_json())
     with (ROOT / "journal").open("a") as journal:
         journal.write(f"{name}\n")
 

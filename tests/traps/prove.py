@@ -64,7 +64,7 @@ def prove(spec: ModelSpec, folder: Path) -> Record:
     """The checks alone, on a file that lies there with what PyTorch said."""
     (opset,) = spec.opsets
     files = JobFolder(folder)
-    reference = Reference.model_validate_json(files.reference.read_bytes())
+    reference = Reference.read(files.reference.read_bytes())
     subject = Subject(folder=files, opset=opset, spec=spec, reference=reference)
     common = Common(route=route_of(spec, opset), log="")
     return prove_on(CPU, subject, prove_structure(subject), common, Seconds())

@@ -1,7 +1,11 @@
-"""A build folder that something else wrote into: nothing wrong is reused, and no run breaks."""
+"""A build folder that something else wrote into: nothing wrong is reused, and no run breaks.
+
+`nox -s faults` is the long form; `FAULTS=long` asks for it.
+"""
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -14,11 +18,12 @@ from exporter.errors import ExporterError
 from exporter.job import Job, JobFolder, write_value
 from exporter.manifest import Manifest
 from exporter.plan import make_plan
-from exporter.record import read_run
+from exporter.record import Status, read_run
 from exporter.run import BuildFolder, run_plan
-from tests.unit.run.builders import FakeEngine, Noted, finish_with, manifest
+from tests.unit.run.builders import FakeEngine, Noted, finish_with, manifest, record, write
 from tests.unit.run.test_run_plan import TODAY
 
+IS_LONG = os.environ.get("FAULTS") == "long"
 CONTENT = "the only right file " * 4
 
 
@@ -104,16 +109,60 @@ def test_the_next_run_leaves_what_a_run_from_nothing_would(
         assert_whole(of)
 
 
+CHANGED = {"tiny/18/cpu": "its record was changed or damaged"}
+
+
 def test_a_record_cut_at_every_size_is_no_record(tmp_path: Path) -> None:
     of = manifest(tmp_path)
     export(of)
     path = tmp_path / "build/tiny/records/18.cpu.json"
     whole = path.read_bytes()
-    for size in range(0, len(whole) - 1, 7):
+    for size in range(0, len(whole), 1 if IS_LONG else 7):
         path.write_bytes(whole[:size])
-        noted = export(of)
-        assert set(noted.reasons) == {"tiny/18/cpu"}
+        assert export(of).reasons == CHANGED
     assert_whole(of)
+
+
+def test_a_record_with_any_bit_flipped_is_no_record(tmp_path: Path) -> None:
+    of = manifest(tmp_path)
+    export(of)
+    path = tmp_path / "build/tiny/records/18.cpu.json"
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 1 if IS_LONG else 11):
+        data = bytearray(whole)
+        data[place] ^= 1 << place % 8
+        path.write_bytes(data)
+        assert export(of).reasons == CHANGED
+    assert_whole(of)
+
+
+def test_a_verdict_written_by_hand_is_no_verdict(tmp_path: Path) -> None:
+    of = manifest(tmp_path)
+
+    def fails(job: Job) -> Outcome:
+        ended = worker(job)
+        for cell in job.cells():
+            write(job, record(job, cell, Status.FAIL, CONTENT))
+        return ended
+
+    run_plan(of, make_plan(of), FakeEngine(fails), Noted(), TODAY)
+    path = tmp_path / "build/tiny/records/18.cpu.json"
+    assert '"status": "fail"' in path.read_text()
+    path.write_text(path.read_text().replace('"status": "fail"', '"status": "pass"'))
+    noted = Noted()
+    run_plan(of, make_plan(of), FakeEngine(fails), noted, TODAY)
+    assert noted.reasons == CHANGED
+    assert {r.status for r in read_run(tmp_path / "build/results.json").records} == {Status.FAIL}
+
+
+def test_the_record_of_another_cell_in_its_place_is_none(tmp_path: Path) -> None:
+    of = manifest(tmp_path)
+    export(of)
+    records = tmp_path / "build/tiny/records"
+    shutil.copy(records / "17.cpu.json", records / "18.cpu.json")
+    assert export(of).reasons == CHANGED
+    assert_whole(of)
+    assert export(of).reasons == {}
 
 
 @pytest.mark.parametrize("name", ["tiny", "tiny/records", "tiny/logs"])

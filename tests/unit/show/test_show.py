@@ -147,7 +147,7 @@ def test_what_cannot_be_shown_is_told(
 def test_a_cell_that_made_no_file_says_what_became_of_it(tmp_path: Path) -> None:
     root = project(tmp_path)
     record = make_record("net/17/cpu", Status.ERROR, stage=Stage.CAPTURE, message="no such thing")
-    write_value(root / "build" / "net" / "records" / "17-cpu.json", record)
+    write_value(root / "build" / "net" / "records" / "17.cpu.json", record)
     result = CliRunner().invoke(command, ["net/17/cpu", "--root", str(root)])
     assert str(result.exception) == (
         "net/17/cpu: there is no file of it: error at capture: no such thing"

@@ -1,0 +1,57 @@
+"""A sealed value is read as it was written, and not at all once a byte of it is another one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.record import Record, RunRecord, Status
+from tests.unit.factory import make_record
+
+RECORD = make_record("net/17/cpu", Status.FAIL, message="off by 1e-3 in Ünïcödé \u2028")
+WRITTEN = RECORD.to_json().encode()
+
+
+def test_what_was_written_is_read() -> None:
+    assert Record.read(WRITTEN) == RECORD
+    assert Record.read(RECORD.to_json(indent=None).encode()) == RECORD
+
+
+def test_it_stays_json_that_others_can_read() -> None:
+    text = json.loads(WRITTEN)
+    assert len(text.pop("sha256")) == 64
+    assert text == json.loads(RECORD.model_dump_json())
+
+
+def test_inside_another_value_it_has_no_seal_of_its_own() -> None:
+    run = RunRecord(tools={}, records=(RECORD,))
+    assert RunRecord.model_validate_json(run.to_json()) == run
+    assert "sha256" not in json.loads(run.to_json())["records"][0]
+
+
+@given(st.integers(0, len(WRITTEN) - 1), st.integers(1, 255))
+def test_no_byte_can_be_another_one(place: int, change: int) -> None:
+    data = bytearray(WRITTEN)
+    data[place] ^= change
+    with pytest.raises(ValueError, match="changed since it was written"):
+        Record.read(bytes(data))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{}",
+        WRITTEN[:-1],
+        WRITTEN + b" ",
+        WRITTEN.replace(b'"fail"', b'"pass"'),
+        RECORD.model_dump_json(indent=2).encode(),
+        b"\xff" * 200,
+    ],
+)
+def test_nothing_else_is_taken_for_one(data: bytes) -> None:
+    with pytest.raises(ValueError, match="changed since it was written"):
+        Record.read(data)
