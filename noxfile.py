@@ -99,6 +99,27 @@ def operators(session: nox.Session) -> None:
     Environment.run(session, "exporter", "ops", *session.posargs)
 
 
+def command(name: str, does: str) -> None:
+    """Makes a session of the command of that name."""
+
+    def session(session: nox.Session) -> None:
+        Environment.run(session, "exporter", name, *session.posargs)
+
+    session.__doc__ = does
+    nox.session(name=name, venv_backend="none", requires=["environment"])(session)
+
+
+# Messages and pages name these as well: see `command` in pyproject.toml.
+command("check", "Check manifests, baseline and tables, in a second.")
+command("plan", "Show what an export would run, and why.")
+command("list", "Show the models, their opsets and devices.")
+command("explain", "Show each setting of a cell and where it comes from; `-- alexnet/18`.")
+command("show", "Print the graph of a cell's file; `-- alexnet/18`.")
+command("repro", "Write a folder that shows a failure without this tool; `-- dcgan/9/cpu`.")
+command("expectations", "Show the changes to `expect` that the results ask for.")
+command("diff", "Compare two results.json or baseline.json.")
+
+
 @nox.session(venv_backend="none", requires=["environment"])
 def tests(session: nox.Session) -> None:
     """Run the tests; `-- tests/unit` selects."""

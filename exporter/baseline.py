@@ -206,7 +206,7 @@ def read_baseline(path: Path) -> Baseline:
     try:
         return parse_baseline(path.read_bytes(), str(path))
     except FileNotFoundError as error:
-        message = f"{path}: no baseline yet: run `nox -s baseline` to accept today's results"
+        message = f"{path}: no baseline yet: run `exporter baseline` to accept today's results"
         raise ExporterError(ExitCode.RED, message) from error
     except OSError as error:
         message = f"{path}: cannot be read: {error.strerror}"

@@ -271,12 +271,12 @@ def read_run(path: Path) -> RunRecord:
     try:
         return RunRecord.model_validate_json(path.read_bytes())
     except FileNotFoundError:
-        message = f"{path}: no results yet; run `nox -s export` first"
+        message = f"{path}: no results yet; run `exporter export` first"
     except OSError as error:
         message = f"{path}: cannot be read: {error.strerror}"
     except ValidationError as error:
         first = error.errors()[0]
         where = "".join(f"{part}." for part in first["loc"]).rstrip(".")
         what = f"{where}: {first['msg']}" if where else first["msg"]
-        message = f"{path}: is no results file of this version: {what}; `nox -s export` writes it"
+        message = f"{path}: is no results file of this version: {what}; `exporter export` writes it"
     raise ExporterError(ExitCode.UNREADABLE, message)

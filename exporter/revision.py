@@ -23,11 +23,25 @@ _SECONDS = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """A commit and its day."""
+
+    id: str
+    """Twelve digits of its hash."""
+    day: str
+    """ISO 8601, of the commit and not of what it was made from."""
+
+    def __str__(self) -> str:
+        return f"{self.id} of {self.day}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Checkout:
     """The files of a commit."""
 
     name: str
     """As messages call it: the revision and the commit, `origin/main (1a2b3c4d5e6f)`."""
+    commit: Commit
     root: Path
     """The project's folder in it."""
 
@@ -71,7 +85,35 @@ def checked_out(root: Path, revision: str, environment: Mapping[str, str]) -> It
         own.told("checkout-index", "--all", f"--prefix={place}/files/")
         files = Path(place, "files")
         files.mkdir(exist_ok=True)  # an empty tree leaves none
-        yield Checkout(name=name, root=files)
+        day = git.told("show", "--no-patch", "--format=%cs", base)
+        yield Checkout(name=name, commit=Commit(id=base[:12], day=day), root=files)
+
+
+def last_change(
+    file: Path, environment: Mapping[str, str], commit: str | None = None
+) -> Commit | None:
+    """The last commit, of those up to `commit`, that changed a file.
+
+    Args:
+        file: In a repository.
+        environment: Of the git that is started.
+        commit: Its hash; None: `HEAD`, and the file has to be as it is there.
+
+    Returns:
+        None where git does not know: without a repository, of a file that is not committed as it
+        stands, and where the history ends before that commit (a shallow clone).
+    """
+    git = _Git(file.parent, environment)
+    try:
+        if commit is None and git.asked("status", "--porcelain", "--", file.name) != "":
+            return None
+        form = "--format=%H %cs %P"
+        line = git.asked("log", "-1", form, commit or "HEAD", "--", file.name) or ""
+        id, day, *parents = line.split() or ("", "")
+        is_cut = not parents and git.asked("rev-parse", "--is-shallow-repository") != "false"
+    except (ExporterError, OSError):
+        return None
+    return None if is_cut or not id else Commit(id=id[:12], day=day)
 
 
 @dataclass(frozen=True, slots=True)

@@ -264,7 +264,8 @@ function panelOf(row, cell) {
   close.addEventListener("click", closePanel);
   const facts = [
     ["status", `${mark.symbol} ${mark.word}: ${mark.meaning}`],
-    ["stage", outcome.stage], ["check", outcome.check],
+    ["stage", outcome.stage], ["check", outcome.check], ["promised at", family(cell) === "bad" && row.place],
+    ["in the model", outcome.lines], ["accepted before", outcome.since],
     ["message", outcome.why === mark.meaning ? "" : outcome.why], ["foreseen", outcome.foreseen],
     ["flaky", outcome.flaky],
     ["fault", outcome.culprit], ["shown by", outcome.sample], ["first at", outcome.first],
@@ -277,7 +278,7 @@ function panelOf(row, cell) {
     make("h2", { id: "panel-title" }, keyOf(row, cell)),
     definitions(facts),
     ...section("Commands", make("div", {},
-      command("run it again", cell.rerun), command("reproduce it", cell.reproduce))),
+      command("run it again", cell.rerun), command("show it without this tool", cell.reproduce))),
     ...section("Advice", listOf(outcome.advice)),
     ...section("Evidence", listOf(outcome.evidence)),
     ...section("Operators that are missing", table(["operator", "times", "used at"],

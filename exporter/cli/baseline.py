@@ -52,7 +52,7 @@ def command(context: click.Context, root: Path) -> int:
     project = _project(root)
     if project.results.missing:
         count = plural(len(project.results.missing), "promised cell")
-        complain(f"not accepted: {count} without a result; run `nox -s export` first")
+        complain(f"not accepted: {count} without a result; run `exporter export` first")
         return ExitCode.RED
     show_findings(project.findings)
     run, gate = project.run, project.manifest.project.gate

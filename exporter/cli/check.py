@@ -47,8 +47,8 @@ def _unaccepted(manifest: Manifest) -> Iterator[str]:
         return  # a project begins without one, and its gate says so
     accepted = {outcome.cell for outcome in read_baseline(path).cells}
     promised = {str(planned.cell) for planned in make_plan(manifest).cells}
-    new = "is not in the baseline: run `nox -s export`, and `nox -s baseline` to accept it"
-    gone = "is in the baseline and no longer promised: `nox -s baseline` accepts that"
+    new = "is not in the baseline: run `exporter export`, and `exporter baseline` to accept it"
+    gone = "is in the baseline and no longer promised: `exporter baseline` accepts that"
     for cells, what in ((promised - accepted, new), (accepted - promised, gone)):
         for alike in fold(sorted(cells), parse_cell, lambda _: ""):
             yield f"{alike.label} {what}"
@@ -65,12 +65,12 @@ def _stale_tables(manifest: Manifest) -> Iterator[str]:
         for alike in fold(
             results.missing.items(), lambda item: parse_cell(item[0]), lambda item: item[1]
         ):
-            yield f"{alike.label}: the tables are stale: {alike.first[1]}; run `nox -s export`"
+            yield f"{alike.label}: the tables are stale: {alike.first[1]}; run `exporter export`"
         return
     for name, text in sorted(rendered(manifest, results.run).items()):
         path = reports / name
         if not file_digest(path) or path.read_bytes() != text.encode():
-            yield f"{manifest.project.reports}/{name} is stale; run `nox -s report`"
+            yield f"{manifest.project.reports}/{name} is stale; run `exporter report`"
 
 
 def _reports(manifest: Manifest) -> Path:

@@ -19,7 +19,7 @@ from typing import NoReturn
 import click
 
 from exporter.cli.commands import exporter
-from exporter.cli.terminal import complain
+from exporter.cli.terminal import ROOT, complain
 from exporter.errors import ExitCode, ExporterError, Problem
 
 #: What a shell reports for SIGINT and SIGPIPE.
@@ -41,6 +41,7 @@ def main() -> NoReturn:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one command; the answer is its exit code."""
+    ROOT.set(_root(arguments))
     try:
         answer = exporter.main(list(arguments), prog_name="exporter", standalone_mode=False)
         sys.stdout.flush()
@@ -94,7 +95,7 @@ def _root(arguments: Sequence[str]) -> Path:
     """What `--root` names: the command itself may have failed before it knew."""
     words = [word.removeprefix("--root=") for word in arguments if word.startswith("--root=")]
     words += [value for name, value in pairwise(arguments) if name == "--root"]
-    return Path(words[-1]) if words else Path.cwd()
+    return Path(words[-1]) if words else Path()
 
 
 def _bug() -> int:

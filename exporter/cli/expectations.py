@@ -54,9 +54,8 @@ def command(selection: Selection, root: Path, write: bool, reason: str) -> int:
     if not write:
         return ExitCode.RED
     load_project(root)  # what was written is a manifest
-    say(
-        f"expectations of {plural(len(lists), 'model')} written; `nox -s export` holds against them"
-    )
+    written = f"expectations of {plural(len(lists), 'model')} written"
+    say(f"{written}; `exporter export` holds against them")
     return ExitCode.OK
 
 

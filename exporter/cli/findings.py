@@ -1,19 +1,26 @@
 """Findings of the gate on the terminal.
 
-In: findings. Out: a line for each group that is alike but for the opset, the worst first.
+In: findings. Out: a line for each group that is alike but for the opset, the worst first, and what
+a reviewer needs to act on those that block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from exporter.cli.terminal import say
 from exporter.gate import Finding
 from exporter.report import fold_findings
+from exporter.report.leads import Known, Lead, lead_of
 
 
-def show_findings(findings: Sequence[Finding]) -> None:
-    """Says each finding; alike ones of a model together."""
+def show_findings(findings: Sequence[Finding], known: Known | None = None) -> None:
+    """Says each finding; alike ones of a model together.
+
+    Args:
+        findings: The worst first.
+        known: Where models are promised, what was found, and since when; None: not told.
+    """
     for alike in fold_findings(findings):
         finding = alike.first
         colour = "green" if finding.is_good_news else "red" if finding.blocks else "yellow"
@@ -22,3 +29,19 @@ def show_findings(findings: Sequence[Finding]) -> None:
         say(f"{alike.label}: {warning}{finding.kind}: {change}", colour=colour)
         if finding.message:
             say(f"    {finding.message}")
+        if known and finding.blocks and not finding.is_good_news:
+            for hint in hints(lead_of(alike.members, known)):
+                say(f"    {hint}")
+
+
+def hints(lead: Lead) -> Iterator[str]:
+    """Where it is, since when, and how to see it again, each on a line."""
+    if lead.places:
+        line = f"promised at {', '.join(lead.places)}"
+        yield f"{line}; in the model at {', '.join(lead.lines)}" if lead.lines else line
+    if lead.since:
+        yield lead.since
+    if lead.reproduce:
+        yield f"show it without this tool: {lead.reproduce}"
+    elif lead.rerun:
+        yield f"run it again: {lead.rerun}"

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from exporter.baseline import Baseline, read_baseline
 from exporter.cli.annotations import Annotation, annotate, shortened
-from exporter.cli.findings import show_findings
+from exporter.cli.findings import hints, show_findings
 from exporter.cli.options import root_option
 from exporter.cli.results import read_results
 from exporter.cli.terminal import complain, plural, say
-from exporter.errors import ExitCode, Location
+from exporter.errors import ExitCode
 from exporter.files import write_text
 from exporter.gate import Finding, Side, blocking, judge, judge_against
 from exporter.manifest import Manifest, load_project
 from exporter.plan import make_plan
 from exporter.record import RunRecord
 from exporter.report import fold_findings, render_gate
+from exporter.report.leads import Known, lead_of
+from exporter.revision import last_change
 from exporter.run import BuildFolder
 
 #: GitHub drops a step summary that is larger than 1 MiB, and refuses a longer comment; in bytes.
@@ -41,14 +44,32 @@ def command(root: Path, against: str | None) -> int:
     manifest = load_project(root)
     results = read_results(manifest)
     if against is None:
-        baseline = read_baseline(_path(manifest))
-        gate = manifest.project.gate
-        findings = judge(baseline, results.run, _planned(manifest), gate)
+        found = _at_hand(manifest, results.run)
     else:
-        baseline, findings = _against(manifest, results.run, against)
-    if not baseline.has_figures:
+        found = _against(manifest, results.run, against)
+    if not found.baseline.has_figures:
         complain("warning: the baseline lacks figures: not all drift is found; accept anew")
-    return _told(manifest, findings, len(baseline.cells))
+    known = Known(manifest=manifest, records=results.run.by_cell(), accepted_in=found.accepted_in)
+    return _told(known, found.findings, len(found.baseline.cells))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What a gate found, and what it held the results against."""
+
+    baseline: Baseline
+    accepted_in: str
+    """The commit of the baseline and its day; empty where it is not committed."""
+    findings: tuple[Finding, ...]
+
+
+def _at_hand(manifest: Manifest, run: RunRecord) -> _Found:
+    """The baseline of the work tree, and what differs from it."""
+    path = _path(manifest)
+    baseline = read_baseline(path)
+    findings = judge(baseline, run, _planned(manifest), manifest.project.gate)
+    commit = last_change(path, dict(os.environ)) if findings else None
+    return _Found(baseline=baseline, accepted_in=str(commit or ""), findings=findings)
 
 
 def _planned(manifest: Manifest) -> frozenset[str]:
@@ -59,9 +80,7 @@ def _path(manifest: Manifest) -> Path:
     return Path(manifest.project.root) / manifest.project.reports / "baseline.json"
 
 
-def _against(
-    manifest: Manifest, run: RunRecord, revision: str
-) -> tuple[Baseline, tuple[Finding, ...]]:
+def _against(manifest: Manifest, run: RunRecord, revision: str) -> _Found:
     """The baseline of the revision, and what differs from it."""
     from exporter.cli.revision import side_of
 
@@ -69,38 +88,44 @@ def _against(
     path = _path(manifest)
     own = read_baseline(path) if path.exists() else Baseline(tools={}, cells=())
     now = Side(manifest=manifest, baseline=own)
-    return then.baseline, judge_against(then, now, run, _planned(manifest))
+    return _Found(
+        baseline=then.side.baseline,
+        accepted_in=then.accepted_in,
+        findings=judge_against(then.side, now, run, _planned(manifest)),
+    )
 
 
-def _told(manifest: Manifest, findings: Sequence[Finding], cells: int) -> ExitCode:
-    page = render_gate(findings, Path(manifest.project.root) / manifest.project.templates)
+def _told(known: Known, findings: Sequence[Finding], cells: int) -> ExitCode:
+    manifest = known.manifest
+    page = render_gate(findings, Path(manifest.project.root) / manifest.project.templates, known)
     build = BuildFolder.of(manifest.project)
     write_text(build.path / "gate.md", page)
     write_text(build.path / "comment.md", shortened(_COMMENT + page, _COMMENT_LIMIT))
     append_to_step_summary(page)
-    annotate(_annotations(manifest, findings), Path(manifest.project.root))
+    annotate(_annotations(known, findings), Path(manifest.project.root))
     if not findings:
         say(f"{plural(cells, 'cell')} as accepted", colour="green")
         return ExitCode.OK
-    show_findings(findings)
+    show_findings(findings, known)
     say(f"{plural(len(findings), 'finding')}; written to {manifest.project.build}/gate.md")
     if not blocking(findings):
         say("none of them blocks", colour="green")
         return ExitCode.OK
-    say("mend what is broken, then accept the rest: nox -s baseline")
+    say("mend what is broken, then accept the rest: `exporter baseline`")
     return ExitCode.RED
 
 
-def _annotations(manifest: Manifest, findings: Sequence[Finding]) -> Iterator[Annotation]:
+def _annotations(known: Known, findings: Sequence[Finding]) -> Iterator[Annotation]:
     """One for each group that is alike but for the opset, at the model's entry."""
-    entries = {spec.id: Location(file=spec.manifest, line=spec.line) for spec in manifest.models}
+    entries = {spec.id: spec.location for spec in known.manifest.models}
     for alike in fold_findings(findings):
         finding = alike.first
         change = f"{finding.before} -> {finding.after}"
+        said = f"{change}: {finding.message}" if finding.message else change
         yield Annotation(
             level="error" if finding.blocks else "warning",
             title=f"{alike.label}: {finding.kind}",
-            message=f"{change}: {finding.message}" if finding.message else change,
+            message=". ".join((said, *hints(lead_of(alike.members, known)))),
             location=entries.get(finding.cell.model),
         )
 

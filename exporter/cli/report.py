@@ -6,16 +6,20 @@ from pathlib import Path
 
 import click
 
+from exporter.baseline import Baseline, read_baseline
 from exporter.cli.options import root_option
 from exporter.cli.results import read_results
 from exporter.cli.terminal import plural, say
 from exporter.errors import ExitCode
 from exporter.fingerprint import exporter_state
-from exporter.history import HISTORY, read_history
+from exporter.gate import GROWTH, Finding, judge
+from exporter.history import HISTORY, History, read_history
 from exporter.manifest import Manifest, load_project
+from exporter.plan import make_plan
 from exporter.record import RunRecord
 from exporter.report import render_outputs, render_reports, write_reports
 from exporter.report.audits import AUDITS, read_audits
+from exporter.report.past import Past
 from exporter.report.standing import key_of, note_standing, packaged_templates, stands
 
 
@@ -39,8 +43,8 @@ def publish(manifest: Manifest, run: RunRecord) -> None:
     root = Path(project.root)
     reports, templates = root / project.reports, root / project.templates
     note = root / project.build / "reports.json"
-    history = read_history(reports / HISTORY)
-    values = (run, manifest, history)
+    baseline, history = _accepted(reports)
+    values = (run, manifest, history, *((baseline,) if baseline else ()))
     key = key_of(
         (*(value.to_json(indent=None) for value in values), exporter_state()),
         (templates, packaged_templates(), reports / AUDITS),
@@ -57,11 +61,27 @@ def rendered(manifest: Manifest, run: RunRecord) -> dict[str, str]:
     project = manifest.project
     root = Path(project.root)
     reports = root / project.reports
+    baseline, history = _accepted(reports)
+    past = Past(baseline, history)
     pages = render_reports(
         manifest,
         run,
-        templates=root / project.templates,
-        audits=read_audits(reports),
-        history=read_history(reports / HISTORY),
+        _changes(manifest, run, baseline) if baseline else None,
+        root / project.templates,
+        read_audits(reports),
+        past,
     )
-    return pages | render_outputs(manifest, run)
+    return pages | render_outputs(manifest, run, past)
+
+
+def _accepted(reports: Path) -> tuple[Baseline | None, History]:
+    """What stands in git beside the pages."""
+    path = reports / "baseline.json"
+    return read_baseline(path) if path.exists() else None, read_history(reports / HISTORY)
+
+
+def _changes(manifest: Manifest, run: RunRecord, baseline: Baseline) -> tuple[Finding, ...]:
+    """What nobody has accepted. Figures are left out: other machines have others."""
+    planned = frozenset(str(each.cell) for each in make_plan(manifest).cells)
+    findings = judge(baseline, run, planned, manifest.project.gate)
+    return tuple(each for each in findings if each.kind not in GROWTH)

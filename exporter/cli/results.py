@@ -41,7 +41,9 @@ def read_results(manifest: Manifest) -> Results:
     """
     run = read_run(BuildFolder.of(manifest.project).results)
     if others := other_tools(run.tools, tool_versions()):
-        complain(f"warning: the results were made with {others}; `nox -s export` proves them anew")
+        complain(
+            f"warning: the results were made with {others}; `exporter export` proves them anew"
+        )
     results = still_valid(run, manifest, make_plan(manifest))
     for alike in fold(
         results.missing.items(), lambda item: parse_cell(item[0]), lambda item: item[1]

@@ -6,6 +6,7 @@ In: a manifest and the name of a revision. Out: the manifests and the baseline o
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.baseline import parse_baseline
@@ -13,10 +14,19 @@ from exporter.cli.terminal import complain
 from exporter.errors import ExitCode, ExporterError
 from exporter.gate import Side
 from exporter.manifest import Manifest, load_project
-from exporter.revision import Checkout, checked_out
+from exporter.revision import Checkout, checked_out, last_change
 
 
-def side_of(manifest: Manifest, revision: str) -> Side:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What a branch is held against."""
+
+    side: Side
+    accepted_in: str
+    """The commit that changed its baseline last, or the revision's own, and the day."""
+
+
+def side_of(manifest: Manifest, revision: str) -> Held:
     """The project at the revision.
 
     Raises:
@@ -25,7 +35,7 @@ def side_of(manifest: Manifest, revision: str) -> Side:
     """
     root = Path(manifest.project.root)
     with checked_out(root, revision, dict(os.environ)) as found:
-        complain(f"held against {found.name}")
+        complain(f"held against {found.name} of {found.commit.day}")
         then = _manifest(found, root)
         name = f"{then.project.reports}/baseline.json"
         try:
@@ -33,7 +43,9 @@ def side_of(manifest: Manifest, revision: str) -> Side:
         except OSError as error:
             message = f"{found.name}: has no {name}: nothing is accepted there yet"
             raise ExporterError(ExitCode.RED, message) from error
-        return Side(manifest=then, baseline=parse_baseline(content, f"{found.name}: {name}"))
+        baseline = parse_baseline(content, f"{found.name}: {name}")
+        changed = last_change(root / name, dict(os.environ), found.commit.id) or found.commit
+        return Held(side=Side(manifest=then, baseline=baseline), accepted_in=str(changed))
 
 
 def _manifest(found: Checkout, root: Path) -> Manifest:

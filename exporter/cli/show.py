@@ -57,7 +57,7 @@ def command(cell: str, html: Path | None, root: Path) -> int:
 
 def _why_absent(record: Record | None) -> str:
     if record is None:
-        return "run `nox -s export` first"
+        return "run `exporter export` first"
     return f"{outcome_of(record)}: {record.message}"
 
 

@@ -6,7 +6,7 @@ In: a manifest, its plan and the records. Out: lines, and the exit code that the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from exporter.baseline import outcome_of
 from exporter.cli.terminal import colour_of, plural, say
@@ -16,7 +16,7 @@ from exporter.plan import Plan, PlannedCell
 from exporter.record import Record, RunRecord, Status
 from exporter.report import Mark, mark_of
 from exporter.report.fold import fold, likeness
-from exporter.report.reasons import in_short
+from exporter.report.reasons import in_short, reasons_of
 from exporter.untrusted import one_line
 
 
@@ -81,6 +81,16 @@ def red_line(label: str, record: Record) -> str:
     return f"{label}: {outcome_of(record)}: {message}"
 
 
+def _hints(manifest: Manifest, record: Record) -> Iterator[str]:
+    """Where it is promised, and how to see it again."""
+    yield f"promised at {manifest.model(record.cell.model).location}"
+    reasons = reasons_of(record, manifest.project.command)
+    if reasons.lines and not record.blame and not record.missing:  # else `in_short` names them
+        yield f"in the model at {', '.join(reasons.lines)}"
+    if reasons.reproduce:
+        yield f"show it without this tool: {reasons.reproduce}"
+
+
 def _show_red(manifest: Manifest, red: Sequence[Record]) -> None:
     folds = fold(
         red,
@@ -91,5 +101,7 @@ def _show_red(manifest: Manifest, red: Sequence[Record]) -> None:
         say(red_line(alike.label, alike.first), colour=colour_of(alike.first.status))
         if short := in_short(alike.first):
             say(f"    {one_line(short)}")
+        for hint in _hints(manifest, alike.first):
+            say(f"    {hint}")
         if alike.first.log:
             say(f"    log: {manifest.project.build}/{alike.first.log}")

@@ -8,25 +8,45 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from exporter.spelling import command_of, respelled
 from exporter.untrusted import printable, uncommanding
 
 if TYPE_CHECKING:  # `--version` does not wait for pydantic
     from exporter.record import Status
 
 
+#: The project's folder, whose settings know how its people type a command.
+ROOT = ContextVar("ROOT", default=Path())
+
+
 def say(text: str = "", *, colour: str | None = None) -> None:
     """One line or more on stdout."""
-    text = uncommanding(text)
+    text = shown(text)
     click.echo(click.style(text, fg=colour) if colour else text, color=has_colour())
 
 
 def complain(text: str) -> None:
     """One line or more on stderr."""
-    click.echo(uncommanding(text), err=True)
+    click.echo(shown(text), err=True)
+
+
+def shown(text: str) -> str:
+    """The text as it is shown: harmless, and its commands spelled as this project does."""
+    if "`exporter " in text:
+        text = respelled(text, _command(ROOT.get()))
+    return uncommanding(text)
+
+
+@cache
+def _command(root: Path) -> str:
+    return command_of(root)
 
 
 def has_colour() -> bool:

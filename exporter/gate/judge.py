@@ -149,7 +149,7 @@ def _text(outcome: Outcome, other: Outcome | None, kind: Kind) -> str:
 def _message(cell: str, kind: Kind, record: Record | None, now: _Now) -> str:
     if kind is Kind.MISSING:
         if cell in now.promised:
-            return "the manifests promise it and there is no result: run `nox -s export`"
+            return "the manifests promise it and there is no result: run `exporter export`"
         return "the manifests no longer promise it" if now.is_promised else ""
     if record is None:
         return ""

@@ -25,6 +25,7 @@ from exporter.manifest.calls import parse_at
 from exporter.manifest.data_files import DATA_SUFFIXES, split_data_file
 from exporter.manifest.opsets import parse_condition, parse_opsets
 from exporter.manifest.wording import expected, listed, shown
+from exporter.spelling import NAME
 from exporter.values import Items, Plain
 
 DTYPES = (
@@ -68,6 +69,12 @@ def _line_of_text(value: str) -> str:
         raise ValueError("must not be blank")
     if not value.isprintable():
         raise expected("one line of printable text", value)
+    return value
+
+
+def _command(value: str) -> str:
+    if _line_of_text(value).count(NAME) != 1 or "`" in value:
+        raise expected("one '{}', where the name of the command goes", value)
     return value
 
 
@@ -288,6 +295,7 @@ _TENSOR_SCHEMA = {"type": ["boolean", "number", "array"]}
 
 Line = Annotated[str, AfterValidator(_line_of_text)]
 Name = Annotated[str, AfterValidator(_name)]
+Command = Annotated[str, AfterValidator(_command)]
 Folder = Annotated[str, AfterValidator(_folder)]
 AxisName = Annotated[str, AfterValidator(_axis_name)]
 DimField = Annotated[

@@ -94,6 +94,7 @@ def _project(root: Path, table: ProjectTable, devices: Mapping[str, Device]) -> 
         jobs=table.jobs,
         gate=_gate(table.gate),
         style=table.style,
+        command=table.command,
     )
 
 

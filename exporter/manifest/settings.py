@@ -10,6 +10,7 @@ from typing import Annotated
 from pydantic import Field, Tag
 
 from exporter.manifest.fields import (
+    Command,
     Folder,
     Line,
     Memory,
@@ -21,6 +22,7 @@ from exporter.manifest.fields import (
 from exporter.manifest.gate_spec import GatePolicy
 from exporter.manifest.spec import Style
 from exporter.manifest.tables import Table, ToleranceTable
+from exporter.spelling import DEFAULT
 from exporter.values import Items
 
 
@@ -76,6 +78,9 @@ class ProjectTable(Table):
     style: Style = "emoji"
     """How a status is shown: `"emoji"`, by a symbol; `"text"`, by its word, and by a letter where
     there is no room, for readers and programs that show no symbols."""
+    command: Command = DEFAULT
+    """How messages and pages spell a command, `{}` being its name: `"uv run exporter {}"`, or
+    `"nox -s {} --"` where sessions of nox are named like the commands."""
     opsets: Opsets = Field(default_factory=tuple)
     """Opsets of models that name none."""
     devices: DevicesField = ()

@@ -15,9 +15,11 @@ from typing import Literal
 
 from pydantic import Field
 
+from exporter.errors import Location
 from exporter.manifest.call_spec import Axis, Case, Constant, Container, End, Input, InputsFrom
 from exporter.manifest.data_files import split_data_file
 from exporter.manifest.gate_spec import DEFAULT_GATE, Gate
+from exporter.spelling import DEFAULT
 from exporter.values import Items, Plain, Value
 
 ExporterName = Literal["dynamo", "torchscript"]
@@ -211,6 +213,11 @@ class ModelSpec(Value):
     """Bytes of address space that the model's job may take beyond PyTorch itself."""
 
     @property
+    def location(self) -> Location:
+        """Where it is promised: `manifests/vision.toml:14`."""
+        return Location(file=self.manifest, line=self.line)
+
+    @property
     def weights_are_inputs(self) -> bool:
         """Whether the file takes its weights as inputs."""
         return self.options.get("export_params") is False
@@ -284,6 +291,8 @@ class Project(Value):
     """Models at work at once; None: one per core."""
     gate: Gate = DEFAULT_GATE
     style: Style = "emoji"
+    command: str = DEFAULT
+    """What a person types; `{}` is the name of the command."""
 
     def device(self, name: str) -> Device:
         """The device of that name. Raises KeyError where there is none."""

@@ -77,7 +77,7 @@ def choose(
         absent = [planned.cell for planned in run if str(planned.cell) not in known]
         if absent:
             reason = missing.get(str(absent[0]), "it has not been exported yet")
-            why = f"no result on {absent[0].device}: {reason}; run `nox -s export -- {model}`"
+            why = f"no result on {absent[0].device}: {reason}; run `exporter export {model}`"
             left_out.append(LeftOut(model=model, opset=opset, why=why))
             continue
         records = tuple(known[str(planned.cell)] for planned in run)
@@ -102,7 +102,7 @@ def _judge(
         why = "; ".join(["there is no file", *(_said(item) for item in wrong)])
         return LeftOut(model=model, opset=opset, why=why)
     if len(artifacts) > 1:
-        why = f"its devices were proved on different files; run `nox -s export -- {model}`"
+        why = f"its devices were proved on different files; run `exporter export {model}`"
         return LeftOut(model=model, opset=opset, why=why)
     (artifact,) = artifacts.values()
     return Candidate(model=model, opset=opset, artifact=artifact, records=records)

@@ -144,7 +144,7 @@ class _Model:
 
     def _stage(self, candidate: Candidate, intact: Intact) -> str:
         """Copies the file; the answer is why it cannot be published."""
-        again = f"run `nox -s export -- {candidate.model}`"
+        again = f"run `exporter export {candidate.model}`"
         if why := why_occupied(self._final(candidate)):
             return why
         if why := intact.problem(candidate.artifact):

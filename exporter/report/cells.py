@@ -6,7 +6,7 @@ cell too, and a record without a promise is none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 
 from exporter.baseline import outcome_of
@@ -34,6 +34,11 @@ class Cell:
     def is_pass(self) -> bool:
         """Whether every promise was proved; a failure that was foreseen is no pass."""
         return self.record is not None and self.record.status is Status.PASS
+
+    @property
+    def is_red(self) -> bool:
+        """Whether somebody must act."""
+        return self.record is not None and self.record.status.is_red
 
     @property
     def outcome(self) -> str:
@@ -87,12 +92,19 @@ def works_from(cells: Iterable[Cell]) -> str:
     return lowest
 
 
-def fold_cells(cells: Iterable[Cell]) -> tuple[Fold[Cell], ...]:
-    """Cells with the same outcome for the same reason, but for their opset."""
+def fold_cells(
+    cells: Iterable[Cell], also: Callable[[Cell], Hashable] = lambda _: None
+) -> tuple[Fold[Cell], ...]:
+    """Cells with the same outcome for the same reason, but for their opset.
+
+    Args:
+        cells: Of any models.
+        also: What else has to be the same.
+    """
     return fold(
         cells,
         lambda cell: cell.id,
-        lambda cell: (cell.outcome, likeness(cell.why), cell.foreseen),
+        lambda cell: (cell.outcome, likeness(cell.why), cell.foreseen, also(cell)),
     )
 
 

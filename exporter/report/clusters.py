@@ -18,12 +18,16 @@ from exporter.manifest import Manifest, ModelSpec
 from exporter.record import CellId
 from exporter.report.cells import Cell
 from exporter.report.fold import change_of, fold, likeness
+from exporter.report.past import Past
 from exporter.report.symbols import Mark
+from exporter.untrusted import one_line
 
 T = TypeVar("T")
 
 #: So many labels of cells stand in a row before only their number does.
 _LABELS = 12
+#: So many places where models are promised.
+_PLACES = 3
 #: The folders before a node's name: `/layer1/0/conv1/Conv_3`.
 _PATH = re.compile(r"(?<![\w.])/(?:[\w.#-]+/)*")
 _COUNTER = re.compile(r"_#(?![\w.])")
@@ -53,14 +57,23 @@ class Cluster:
     """The one that is missing or that differs first; empty where none is known."""
     why: str
     hit: Hit
+    places: tuple[str, ...]
+    """Where these models are promised."""
+    accepted: tuple[str, ...]
+    """What the baseline has of these cells; empty where there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingCluster:
     """Findings that are alike; the first one speaks for all."""
 
-    first: Finding
+    findings: tuple[Finding, ...]
     hit: Hit
+
+    @property
+    def first(self) -> Finding:
+        """The one that speaks."""
+        return self.findings[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +86,15 @@ class _Failure:
     why: str
 
 
-def cluster_cells(cells: Iterable[Cell], manifest: Manifest) -> tuple[Cluster, ...]:
+def cluster_cells(
+    cells: Iterable[Cell], manifest: Manifest, past: Past | None = None
+) -> tuple[Cluster, ...]:
     """Clusters of red cells; one that lacks two operators is in the clusters of both."""
+    past = past or Past()
     words = {spec.id: _own_words(spec) for spec in manifest.models}
     failures = (failure for cell in cells for failure in _failures(cell, words[cell.id.model]))
     groups = _grouped(failures, lambda failure: failure.key)
-    found = [_cluster(group) for group in groups]
+    found = [_cluster(group, manifest, past) for group in groups]
     return tuple(sorted(found, key=lambda cluster: -cluster.hit.cells))
 
 
@@ -92,7 +108,7 @@ def cluster_findings(findings: Sequence[Finding]) -> tuple[FindingCluster, ...]:
         ),
     )
     clusters = [
-        FindingCluster(first=group[0], hit=_hit([found.cell for found in group]))
+        FindingCluster(findings=tuple(group), hit=_hit([found.cell for found in group]))
         for group in groups
     ]
     return tuple(sorted(clusters, key=lambda each: (_RANK[each.first.kind], -each.hit.cells)))
@@ -114,7 +130,7 @@ def _failures(cell: Cell, words: Mapping[str, str]) -> Iterator[_Failure]:
     yield _Failure(key=key, cell=cell, operator=operator, why=cell.why)
 
 
-def _cluster(group: Sequence[_Failure]) -> Cluster:
+def _cluster(group: Sequence[_Failure], manifest: Manifest, past: Past) -> Cluster:
     first = group[0]
     hit = _hit([failure.cell.id for failure in group])
     same = all(failure.why == first.why for failure in group)
@@ -124,7 +140,18 @@ def _cluster(group: Sequence[_Failure]) -> Cluster:
         operator=first.operator,
         why=first.why if same else f"{first.why} (as {first.cell.id} says it)",
         hit=hit,
+        places=places_of([failure.cell.id for failure in group], manifest),
+        accepted=tuple(dict.fromkeys(filter(None, (past.accepted(each.cell) for each in group)))),
     )
+
+
+def places_of(cells: Iterable[CellId], manifest: Manifest) -> tuple[str, ...]:
+    """Where the models of these cells are promised: `manifests/vision.toml:14`, and some more."""
+    known = {spec.id: spec.location for spec in manifest.models}
+    models = dict.fromkeys(cell.model for cell in cells)
+    places = [one_line(str(known[model])) for model in models if model in known]
+    more = len(places) - _PLACES
+    return (*places[:_PLACES], *((f"and {more} more",) if more > 0 else ()))
 
 
 def _hit(cells: Sequence[CellId]) -> Hit:

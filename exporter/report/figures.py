@@ -13,6 +13,8 @@ from exporter.untrusted import neutral
 
 _MESSAGE_LENGTH = 400
 _DETAIL_LENGTH = 12_000
+#: A text of so many letters is the same one again, and worth no second reading.
+_TELLING = 40
 #: Floats with more digits than carry over: an exponent, or four and more decimals. A version
 #: (`2.13.0`) has neither.
 _FLOAT = re.compile(r"(?<![\w.])\d+(?:\.\d+)?e[+-]?\d+(?![\w.])|(?<![\w.])\d+\.\d{4,}(?![\w.])")
@@ -65,6 +67,18 @@ def message(text: str) -> str:
 def detail(text: str) -> str:
     """Many lines of a record without what differs between machines and runs."""
     return _rounded(neutral(text, limit=_DETAIL_LENGTH))
+
+
+def not_again(text: str, said: str) -> str:
+    """`text` with `as above` where it repeats what was said; either may have lost its end."""
+    head = said[:_TELLING]
+    start = text.find(head)
+    if len(head) < _TELLING or start < 0:
+        return text
+    rest, whole = text[start:].rstrip("…"), said.rstrip("…")
+    if whole.startswith(rest):
+        return f"{text[:start]}as above"
+    return f"{text[:start]}as above{rest[len(whole) :]}" if rest.startswith(whole) else text
 
 
 def _rounded(text: str) -> str:

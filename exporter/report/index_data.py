@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from exporter.history import Entry, History
-from exporter.manifest import Manifest, ModelSpec, Style
+from exporter.history import History
+from exporter.manifest import Manifest, ModelSpec, Project, Style
 from exporter.record import Artifact, CheckResult, Record, RunRecord, Status
 from exporter.report import figures
 from exporter.report.cells import Cell, works_from
@@ -28,6 +29,7 @@ from exporter.report.index_values import (
     RowData,
 )
 from exporter.report.markdown import target
+from exporter.report.past import Past, export_tools, other_tools
 from exporter.report.reasons import reasons_of
 from exporter.report.symbols import MARKS, NOT_RUN
 from exporter.report.troubles import rerun, tail
@@ -35,14 +37,12 @@ from exporter.untrusted import one_line
 
 T = TypeVar("T", bound=Hashable)
 
-#: The tools that make and run the files.
-_EXPORT = ("torch", "onnx", "onnxscript", "onnxruntime")
 #: Steps that errors of float arithmetic seldom cross from one machine to another.
 _STEPS = (0.01, 0.1, 0.5, 1.0)
 
 
 def index_data(
-    manifest: Manifest, run: RunRecord, by_model: Mapping[str, Sequence[Cell]], history: History
+    manifest: Manifest, run: RunRecord, by_model: Mapping[str, Sequence[Cell]], past: Past
 ) -> IndexData:
     """Lays out the page.
 
@@ -50,11 +50,11 @@ def index_data(
         manifest: What is promised.
         run: Where the versions of the tools come from.
         by_model: Every model's cells.
-        history: What was accepted before.
+        past: What was accepted before.
     """
     cells = [cell for of_model in by_model.values() for cell in of_model]
     rows = tuple(
-        _row(spec, device, by_model[spec.id], manifest.project.build)
+        _row(spec, device, by_model[spec.id], _Around(project=manifest.project, past=past))
         for spec in manifest.models
         for device in dict.fromkeys(spec.devices)
     )
@@ -64,7 +64,7 @@ def index_data(
         marks=_marks(cells, manifest.project.style),
         devices=tuple(dict.fromkeys(row.device for row in rows)),
         tools=tuple((one_line(name), one_line(said)) for name, said in sorted(run.tools.items())),
-        history=tuple(_accepted(history)),
+        history=tuple(_accepted(past.history)),
     )
     return IndexData(head=head, rows=rows)
 
@@ -72,16 +72,8 @@ def index_data(
 def _accepted(history: History) -> Iterable[AcceptedData]:
     before: dict[str, str] = {}
     for entry in history.entries:
-        if before:
-            names = [name for name in {**before, **entry.tools} if _differ(name, before, entry)]
-            tools = [
-                f"{name} {before.get(name, 'none')} to {entry.tools.get(name, 'none')}"
-                for name in names
-            ]
-        else:
-            tools = [f"{name} {entry.tools[name]}" for name in _EXPORT if name in entry.tools]
         yield AcceptedData(
-            tools=one_line(", ".join(tools)),
+            tools=other_tools(before, entry) if before else export_tools(entry.tools),
             counts={one_line(word): count for word, count in entry.counts.items()},
             changes=tuple(
                 (one_line(each.cell), one_line(each.before), one_line(each.after))
@@ -91,8 +83,12 @@ def _accepted(history: History) -> Iterable[AcceptedData]:
         before = entry.tools
 
 
-def _differ(name: str, before: Mapping[str, str], entry: Entry) -> bool:
-    return before.get(name) != entry.tools.get(name)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Around:
+    """What all rows share."""
+
+    project: Project
+    past: Past
 
 
 class _Once(Generic[T]):
@@ -126,11 +122,12 @@ def _family(status: Status) -> str:
     return "good" if status.is_green else "bad" if status.is_red else "open"
 
 
-def _row(spec: ModelSpec, device: str, of_model: Sequence[Cell], build: str) -> RowData:
+def _row(spec: ModelSpec, device: str, of_model: Sequence[Cell], around: _Around) -> RowData:
     outcomes: _Once[Outcome] = _Once()
     checks: _Once[tuple[CheckData, ...]] = _Once()
     files: _Once[FileData] = _Once()
     here = [cell for cell in of_model if cell.id.device == device]
+    build, command = around.project.build, around.project.command
     cells = []
     for cell in here:
         record = cell.record
@@ -140,7 +137,7 @@ def _row(spec: ModelSpec, device: str, of_model: Sequence[Cell], build: str) -> 
             CellData(
                 opset=cell.id.opset,
                 mark=cell.mark.word,
-                outcome=outcomes.place(_outcome(cell)),
+                outcome=outcomes.place(_outcome(cell, around.past)),
                 checks=checks.place(tuple(_check(result) for result in results)),
                 file=files.place(_file(record, record.artifact))
                 if record and record.artifact
@@ -148,14 +145,15 @@ def _row(spec: ModelSpec, device: str, of_model: Sequence[Cell], build: str) -> 
                 error=_step(error),
                 boundless=error == math.inf,
                 log=one_line(f"{build}/{record.log}") if record and record.log else "",
-                rerun=one_line(rerun(str(cell.id))),
-                reproduce=one_line(reasons_of(record).reproduce) if record else "",
+                rerun=one_line(rerun(str(cell.id), command)),
+                reproduce=one_line(reasons_of(record, command).reproduce) if record else "",
             )
         )
     return RowData(
         model=spec.id,
         device=one_line(device),
         page=f"models/{target(spec.id)}.md",
+        place=one_line(str(spec.location)) if any(cell.is_red for cell in here) else "",
         description=one_line(spec.description),
         tags=one_line(", ".join(spec.tags)),
         owner=one_line(spec.owner),
@@ -167,7 +165,7 @@ def _row(spec: ModelSpec, device: str, of_model: Sequence[Cell], build: str) -> 
     )
 
 
-def _outcome(cell: Cell) -> Outcome:
+def _outcome(cell: Cell, past: Past) -> Outcome:
     record = cell.record
     if record is None:
         return Outcome(outcome=cell.outcome, why=cell.why)
@@ -178,6 +176,8 @@ def _outcome(cell: Cell) -> Outcome:
         check=one_line(record.check or ""),
         why=cell.why,
         foreseen=cell.foreseen,
+        since="" if cell.is_pass else past.since(cell),
+        lines=one_line(", ".join(reasons.lines)),
         culprit=reasons.culprit,
         sample=one_line(reasons.sample),
         first=one_line(reasons.first),

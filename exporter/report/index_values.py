@@ -48,6 +48,10 @@ class Outcome(Value):
     check: str = ""
     why: str = ""
     foreseen: str = ""
+    since: str = ""
+    """What was accepted before, or since when it is as it is."""
+    lines: str = ""
+    """Of the model."""
     culprit: str = ""
     sample: str = ""
     first: str = ""
@@ -96,6 +100,8 @@ class RowData(Value):
     device: str
     page: str
     """Relative link."""
+    place: str = ""
+    """Of the entry, where a cell is red: `manifests/vision.toml:14`."""
     description: str = ""
     tags: str = ""
     owner: str = ""

@@ -15,7 +15,9 @@ from exporter.manifest import Manifest, ModelSpec
 from exporter.record import Status
 from exporter.report import elements, figures
 from exporter.report.cells import Cell
-from exporter.report.reasons import in_short
+from exporter.report.past import Past
+from exporter.report.reasons import in_short, reasons_of
+from exporter.report.troubles import rerun
 
 Kind = Literal["", "failure", "error", "skipped"]
 
@@ -34,7 +36,7 @@ _KINDS: dict[Status, Kind] = {
 }
 
 
-def junit(manifest: Manifest, by_model: Mapping[str, Sequence[Cell]]) -> str:
+def junit(manifest: Manifest, by_model: Mapping[str, Sequence[Cell]], past: Past) -> str:
     """The whole document."""
     every = [cell for cells in by_model.values() for cell in cells]
     tree = elements.root("testsuites", {"name": "exporter", **_counts(every)})
@@ -42,7 +44,7 @@ def junit(manifest: Manifest, by_model: Mapping[str, Sequence[Cell]]) -> str:
         cells = by_model[spec.id]
         suite = elements.add(tree, "testsuite", {"name": spec.id, **_counts(cells)})
         for cell in cells:
-            _case(suite, spec, cell)
+            _case(suite, spec, cell, _how(spec, cell, manifest.project.command, past))
     return elements.to_text(tree)
 
 
@@ -60,16 +62,33 @@ def _counts(cells: Sequence[Cell]) -> dict[str, str]:
     }
 
 
-def _case(suite: Element, spec: ModelSpec, cell: Cell) -> None:
+def _how(spec: ModelSpec, cell: Cell, command: str, past: Past) -> tuple[str, ...]:
+    """Where a red cell is promised and goes wrong, what was accepted, and how to see it again."""
+    if cell.record is None or not cell.is_red:
+        return ()
+    reasons = reasons_of(cell.record, command)
+    said = {
+        "promised at": str(spec.location),
+        "in the model": ", ".join(reasons.lines),
+        "accepted before": past.since(cell),
+        "run it again": rerun(str(cell.id), command),
+        "show it without this tool": reasons.reproduce,
+    }
+    return tuple(f"{name}: {value}" for name, value in said.items() if value)
+
+
+def _case(suite: Element, spec: ModelSpec, cell: Cell, how: Sequence[str]) -> None:
     about = {"classname": spec.id, "name": str(cell.id), "file": spec.manifest}
+    if cell.is_red:
+        about["line"] = str(spec.line)
     case = elements.add(suite, "testcase", about)
     if kind := _kind(cell):
         message = cell.foreseen or cell.why
         said = {"type": cell.outcome, "message": message}
-        elements.add(case, kind, said, _text(cell))
+        elements.add(case, kind, said, _text(cell, how))
 
 
-def _text(cell: Cell) -> str:
+def _text(cell: Cell, how: Sequence[str]) -> str:
     """What a person needs who sees the case alone."""
     record = cell.record
     if record is None or record.status in (Status.SKIP, Status.UNAVAILABLE):
@@ -79,5 +98,6 @@ def _text(cell: Cell) -> str:
         for result in record.checks
         if result.status is not Status.PASS
     )
-    parts = (cell.why, *refused, figures.message(in_short(record)), figures.detail(record.detail))
+    short, detail = figures.message(in_short(record)), figures.detail(record.detail)
+    parts = (cell.why, *refused, short, *how, detail)
     return "\n".join(dict.fromkeys(part for part in parts if part))

@@ -105,6 +105,13 @@ class Matrix:
     index: tuple[Entry, ...]
     """Empty where no table is parted."""
 
+    @property
+    def has_gaps(self) -> bool:
+        """Whether a place of a table is empty."""
+        narrow = (table for table in self.tables if not table.is_wide)
+        gaps = any(None in row.marks for table in narrow for row in table.rows)
+        return gaps or any(() in row.stretches for row in self.across)
+
 
 def matrix(manifest: Manifest, by_model: Mapping[str, Sequence[Cell]]) -> Matrix:
     """Lays out the tables."""

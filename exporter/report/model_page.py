@@ -9,15 +9,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from exporter.audit.protocol import Audit
-from exporter.manifest import ModelSpec
+from exporter.manifest import ModelSpec, Project
 from exporter.record import TRACER
 from exporter.report.audits import AuditRow, audit_rows
 from exporter.report.cells import Cell, works_from
 from exporter.report.checked import CheckTable, check_table
 from exporter.report.consumer import Support
 from exporter.report.contract import Contract, contract
+from exporter.report.flaky import FlakyRow, flaky_rows
 from exporter.report.fold import fold_opsets
 from exporter.report.matrix import WIDE, Stretch, stretches
+from exporter.report.past import Past
 from exporter.report.shipped import (
     FileRow,
     Note,
@@ -61,6 +63,8 @@ class ModelPage:
     checks: tuple[CheckTable, ...]
     audits: tuple[AuditRow, ...]
     """What the checks saw of a file that was changed in many small ways."""
+    flaky: tuple[FlakyRow, ...]
+    """Those of them that pass now are no troubles, and are to be told all the same."""
     troubles: tuple[Trouble, ...]
     files: tuple[FileRow, ...]
     runtimes: tuple[RuntimeRow, ...]
@@ -76,6 +80,11 @@ class ModelPage:
         return len(self.opsets) > WIDE
 
     @property
+    def has_gaps(self) -> bool:
+        """Whether a place of the table of cells is empty."""
+        return not self.is_wide and any(None in row.marks for row in self.matrix)
+
+    @property
     def has_survivors(self) -> bool:
         """Whether a change of a file was missed by every check."""
         return any(audit.survivors for audit in self.audits)
@@ -89,7 +98,8 @@ class ModelPage:
 def model_page(
     spec: ModelSpec,
     cells: Sequence[Cell],
-    build: str,
+    project: Project,
+    past: Past,
     audits: Sequence[Audit] = (),
     support: Sequence[Support] = (),
 ) -> ModelPage:
@@ -98,7 +108,8 @@ def model_page(
     Args:
         spec: The contract.
         cells: The model's cells, opset by opset.
-        build: The build folder, relative to the project's root.
+        project: Knows the build folder, and how a command is spelled.
+        past: What was accepted before.
         audits: The last one of each audited cell.
         support: Where the files run.
     """
@@ -117,12 +128,13 @@ def model_page(
         ),
         checks=tuple(table for table in tables if table.rows),
         audits=audit_rows(audits, (cell.id for cell in cells)),
-        troubles=troubles(cells, build),
+        flaky=flaky_rows(cells),
+        troubles=troubles(cells, project, past),
         files=files(cells),
         runtimes=runtimes(cells),
         operators=operators(cells),
         notes=notes(cells),
-        rerun=rerun(f"{spec.id}/*"),
+        rerun=rerun(f"{spec.id}/*", project.command),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from exporter.manifest import Manifest
 from exporter.record import RunRecord
 from exporter.report.cells import cells_by_model
+from exporter.report.past import Past
 
 JUNIT = "junit.xml"
 CSV = "results.csv"
@@ -15,12 +16,18 @@ MATRIX = "matrix.svg"
 BADGE = "badge"
 #: The folder of the models' badges. Only files that begin as ours do are ours there.
 BADGES = "badges"
-SVG_MARK = "<!-- Written by `nox -s report` from the results -->\n"
+SVG_MARK = "<!-- Written by `exporter report` from the results -->\n"
 JSON_MARK = '{\n  "schemaVersion": 1,\n  "label": '
 
 
-def render_outputs(manifest: Manifest, run: RunRecord) -> dict[str, str]:
-    """Every such file, by its name relative to the reports folder."""
+def render_outputs(manifest: Manifest, run: RunRecord, past: Past | None = None) -> dict[str, str]:
+    """Every such file, by its name relative to the reports folder.
+
+    Args:
+        manifest: What is promised.
+        run: What was found.
+        past: What was accepted before; None: nothing is said of it.
+    """
     # What only a report needs is loaded when there is one.
     from exporter.report.badges import badge_json, badge_of_all, badge_of_model, badge_svg
     from exporter.report.junit import junit
@@ -32,7 +39,7 @@ def render_outputs(manifest: Manifest, run: RunRecord) -> dict[str, str]:
     badges = {f"{BADGES}/{id}": badge_of_model(id, cells) for id, cells in by_model.items()}
     badges[BADGE] = badge_of_all(every)
     return {
-        JUNIT: junit(manifest, by_model),
+        JUNIT: junit(manifest, by_model, past or Past()),
         CSV: results_csv(every),
         MATRIX: matrix_svg(by_model, SVG_MARK),
         **{f"{name}.svg": badge_svg(badge, SVG_MARK) for name, badge in badges.items()},

@@ -15,8 +15,10 @@ from exporter.record import Route, RunRecord, Status
 from exporter.report.cells import Cell, cells_by_model, fold_cells, why_of
 from exporter.report.clusters import Cluster, FindingCluster, cluster_cells, cluster_findings
 from exporter.report.consumer import Support, support_of
+from exporter.report.flaky import FlakyRow, flaky_rows
 from exporter.report.fold import fold_opsets
 from exporter.report.matrix import Matrix, matrix
+from exporter.report.past import Past
 from exporter.report.symbols import LEGEND, Mark
 
 #: So many models are named in a row before only their number is.
@@ -78,12 +80,14 @@ class Overview:
     counts: tuple[Count, ...]
     """By mark, in the order of the legend; marks without a cell are left out."""
     legend: tuple[Mark, ...]
+    """The marks that the page uses."""
     matrix: Matrix
     support: tuple[Support, ...]
     """Where the files run."""
     red: Red
     not_run: Section
     foreseen: Section
+    flaky: tuple[FlakyRow, ...]
     unproved: Section
     """Skipped and unavailable."""
     routes: tuple[RouteRow, ...]
@@ -92,7 +96,10 @@ class Overview:
 
 
 def overview(
-    manifest: Manifest, run: RunRecord, findings: Sequence[Finding] | None = None
+    manifest: Manifest,
+    run: RunRecord,
+    findings: Sequence[Finding] | None = None,
+    past: Past | None = None,
 ) -> Overview:
     """Lays out the page."""
     by_model = cells_by_model(manifest, run)
@@ -104,16 +111,17 @@ def overview(
         models=len(by_model),
         green=sum(cell.record is not None and cell.record.status.is_green for cell in cells),
         counts=tuple(Count(mark=mark, cells=counted[mark]) for mark in LEGEND if counted[mark]),
-        legend=LEGEND,
+        legend=tuple(mark for mark in LEGEND if counted[mark]),
         matrix=matrix(manifest, by_model),
         support=tuple(
             row
             for spec in manifest.models
             for row in support_of(spec, by_model[spec.id], manifest, run.tools)
         ),
-        red=Red(cells=len(red), clusters=cluster_cells(red, manifest)),
+        red=Red(cells=len(red), clusters=cluster_cells(red, manifest, past)),
         not_run=_section(cell for cell in cells if cell.record is None),
         foreseen=_section(_with_status(cells, Status.XFAIL)),
+        flaky=flaky_rows(cells),
         unproved=_section(_with_status(cells, Status.SKIP, Status.UNAVAILABLE)),
         routes=_routes(cells),
         tools=tuple(sorted(run.tools.items())),

@@ -13,21 +13,24 @@ from pathlib import Path
 
 from exporter.audit.protocol import Audit
 from exporter.gate import Finding
-from exporter.history import History
 from exporter.manifest import Manifest
 from exporter.record import RunRecord
 from exporter.report.cells import cells_by_model
 from exporter.report.clusters import cluster_findings
 from exporter.report.consumer import support_of
 from exporter.report.index_data import index_data
+from exporter.report.leads import Known, Lead, lead_of
 from exporter.report.model_page import model_page
 from exporter.report.overview import overview
+from exporter.report.past import Past
 
 OVERVIEW = "COMPATIBILITY.md"
 INDEX = "index.html"
 #: The folder of the models' pages. Only files that begin with `MARK` are ours there.
 PAGES = "models"
-MARK = "<!-- Written by `nox -s report` from the results: what you change here will be lost. -->\n"
+MARK = (
+    "<!-- Written by `exporter report` from the results: what you change here will be lost. -->\n"
+)
 
 
 def render_reports(
@@ -36,7 +39,7 @@ def render_reports(
     findings: Sequence[Finding] | None = None,
     templates: Path | None = None,
     audits: Mapping[str, Sequence[Audit]] | None = None,
-    history: History | None = None,
+    past: Past | None = None,
 ) -> dict[str, str]:
     """Every page of the report.
 
@@ -46,7 +49,7 @@ def render_reports(
         findings: What the gate found, to be listed in the overview; None or empty: no such list.
         templates: The project's own templates; need not exist.
         audits: The last audits of each model's cells, by model.
-        history: What was accepted before, for `index.html`.
+        past: What was accepted before; None: nothing is said of it.
 
     Returns:
         Text by file name relative to the reports folder: `COMPATIBILITY.md`, `index.html`,
@@ -56,41 +59,53 @@ def render_reports(
         ExporterError: MANIFEST, where a template is wrong.
     """
     from exporter.report.index_html import index_html
-    from exporter.report.templates import render
+    from exporter.report.templates import Spoken, render
 
-    page, style = overview(manifest, run, findings), manifest.project.style
+    past = past or Past()
+    page = overview(manifest, run, findings, past)
+    spoken = Spoken(style=manifest.project.style, command=manifest.project.command)
     by_model = cells_by_model(manifest, run)
     files = {
-        OVERVIEW: MARK + "\n" + render("compatibility.md", templates, style, page=page),
-        INDEX: index_html(index_data(manifest, run, by_model, history or History()), templates),
+        OVERVIEW: MARK + "\n" + render("compatibility.md", templates, spoken, page=page),
+        INDEX: index_html(index_data(manifest, run, by_model, past), templates),
     }
     for spec in manifest.models:
         cells = by_model[spec.id]
         support = support_of(spec, cells, manifest, run.tools)
         audited = (audits or {}).get(spec.id, ())
-        view = model_page(spec, cells, manifest.project.build, audited, support)
-        text = render("model.md", templates, style, page=view)
+        view = model_page(spec, cells, manifest.project, past, audited, support)
+        text = render("model.md", templates, spoken, page=view)
         files[f"{PAGES}/{spec.id}.md"] = f"{MARK}\n{text}"
     return files
 
 
-def render_gate(findings: Sequence[Finding], templates: Path | None = None) -> str:
+def render_gate(
+    findings: Sequence[Finding], templates: Path | None = None, known: Known | None = None
+) -> str:
     """The findings of the gate as markdown, the worst first; says so where there are none.
+
+    Args:
+        findings: What the gate found.
+        templates: The project's own templates; need not exist.
+        known: Where models are promised, what was found, and since when; None: not told.
 
     Raises:
         ExporterError: MANIFEST, where a template is wrong.
     """
-    from exporter.report.templates import render
+    from exporter.report.templates import PLAIN, Spoken, render
 
     news = [finding for finding in findings if finding.is_good_news]
     others = [finding for finding in findings if not finding.is_good_news]
-    losses = [finding for finding in others if finding.blocks]
+    losses = cluster_findings([finding for finding in others if finding.blocks])
     warned = [finding for finding in others if not finding.blocks]
+    spoken = Spoken(command=known.manifest.project.command) if known else PLAIN
     return render(
         "gate.md",
         templates,
+        spoken,
         findings=len(findings),
-        losses=cluster_findings(losses),
+        losses=losses,
+        leads=[lead_of(each.findings, known) if known else Lead() for each in losses],
         news=cluster_findings(news),
         warned=cluster_findings(warned),
     )

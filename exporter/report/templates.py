@@ -9,6 +9,7 @@ show is not, and goes through `markdown.inline` unless a filter made it harmless
 from __future__ import annotations
 
 import traceback
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -19,17 +20,29 @@ from exporter.errors import ExitCode, ExporterError, Location, Problem
 from exporter.manifest import Style
 from exporter.report import markdown
 from exporter.report.standing import packaged_templates
+from exporter.spelling import DEFAULT, spelled
 
 _SUFFIX = ".jinja"
 
 
-def render(name: str, folder: Path | None, style: Style = "emoji", /, **values: object) -> str:
-    """Renders the template `name`, from `folder` if that has it, with marks in the style.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spoken:
+    """How a project wants to be spoken to."""
+
+    style: Style = "emoji"
+    command: str = DEFAULT
+
+
+PLAIN = Spoken()
+
+
+def render(name: str, folder: Path | None, spoken: Spoken = PLAIN, /, **values: object) -> str:
+    """Renders the template `name`, from `folder` if that has it, as the project spells it.
 
     Raises:
         ExporterError: MANIFEST, where a template is wrong, with its file and line.
     """
-    return _rendered(_environment(folder, style), name, values)
+    return _rendered(_environment(folder, spoken), name, values)
 
 
 def render_html(name: str, folder: Path | None, **values: object) -> str:
@@ -74,7 +87,7 @@ def _rendered(environment: jinja2.Environment, name: str, values: dict[str, obje
 
 
 @lru_cache(maxsize=8)
-def _environment(folder: Path | None, style: Style = "emoji") -> jinja2.Environment:
+def _environment(folder: Path | None, spoken: Spoken = PLAIN) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_folders(folder)),
         undefined=jinja2.StrictUndefined,
@@ -84,10 +97,12 @@ def _environment(folder: Path | None, style: Style = "emoji") -> jinja2.Environm
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    has_symbols = spoken.style == "emoji"
     environment.filters.update(
         code=markdown.code,
-        sign=lambda mark: mark.symbol if style == "emoji" else mark.word,
-        icon=lambda mark: Markup("{} ").format(mark.symbol) if style == "emoji" else "",
+        sign=lambda mark: mark.symbol if has_symbols else mark.word,
+        icon=lambda mark: Markup("{} ").format(mark.symbol) if has_symbols else "",
+        command=lambda words: spelled(spoken.command, *words.split(maxsplit=1)),
         fence=markdown.fence,
         join=markdown.joined,
         target=markdown.target,

@@ -9,12 +9,15 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from exporter.manifest import Project
 from exporter.record import Record, Status
 from exporter.report import figures
 from exporter.report.cells import Cell, fold_cells, why_of
 from exporter.report.fold import Fold
+from exporter.report.past import Past
 from exporter.report.reasons import Reasons, reasons_of
 from exporter.report.symbols import MARKS, Mark
+from exporter.spelling import spelled
 
 #: Lines of a detail that go on the page; its end says most.
 _DETAIL_LINES = 20
@@ -40,9 +43,14 @@ class Trouble:
     cell: str
     """The one that the rest is about: `dcgan/9/cpu`."""
     mark: Mark
+    is_red: bool
     outcome: str
     why: str
     foreseen: str
+    since: str
+    """What was accepted before, or since when it is as it is; empty without a baseline."""
+    flaky: str
+    """What an earlier run said of the very same inputs."""
     reasons: Reasons
     refusals: tuple[Refusal, ...]
     detail: str
@@ -52,52 +60,60 @@ class Trouble:
     """A shell command."""
 
 
-def troubles(cells: Sequence[Cell], build: str) -> tuple[Trouble, ...]:
+def troubles(cells: Sequence[Cell], project: Project, past: Past) -> tuple[Trouble, ...]:
     """The red cells first, then those that were foreseen to fail, or not run.
 
     Args:
         cells: The model's cells.
-        build: The build folder, relative to the project's root; logs lie in it.
+        project: Knows the build folder, in which logs lie, and how a command is spelled.
+        past: What was accepted before. Cells that were accepted as others are told apart.
     """
-    folds = fold_cells(cell for cell in cells if cell.mark is not MARKS[Status.PASS])
-    red_first = sorted(folds, key=lambda same: not _is_red(same.first))
-    return tuple(_trouble(same, build) for same in red_first)
+    folds = fold_cells(
+        (cell for cell in cells if cell.mark is not MARKS[Status.PASS]),
+        lambda cell: (past.since(cell), _flaky(cell)),
+    )
+    red_first = sorted(folds, key=lambda same: not same.first.is_red)
+    return tuple(_trouble(same, project, past) for same in red_first)
 
 
-def rerun(pattern: str) -> str:
-    """The shell command that runs the cells of a pattern again."""
+def rerun(pattern: str, command: str) -> str:
+    """The shell command that runs the cells of a pattern again, in the project's spelling."""
     quoted = shlex.quote(pattern) if "'" in pattern else f"'{pattern}'"
-    return f"nox -s export -- {quoted}"
+    return spelled(command, "export", quoted)
 
 
-def _is_red(cell: Cell) -> bool:
-    return cell.record is not None and cell.record.status.is_red
-
-
-def _trouble(same: Fold[Cell], build: str) -> Trouble:
+def _trouble(same: Fold[Cell], project: Project, past: Past) -> Trouble:
     cell = same.first
     record = cell.record
     return Trouble(
         label=same.label,
         cell=str(cell.id),
         mark=cell.mark,
+        is_red=cell.is_red,
         outcome=cell.outcome,
         why=why_of(same),
         foreseen=cell.foreseen,
-        reasons=reasons_of(record) if record else Reasons(),
+        since=past.since(cell),
+        flaky=_flaky(cell),
+        reasons=reasons_of(record, project.command) if record else Reasons(),
         refusals=_refusals(record) if record else (),
         detail=tail(figures.detail(record.detail)) if record else "",
-        log=f"{build}/{record.log}" if record and record.log else "",
-        rerun=rerun(str(cell.id)),
+        log=f"{project.build}/{record.log}" if record and record.log else "",
+        rerun=rerun(str(cell.id), project.command),
     )
 
 
+def _flaky(cell: Cell) -> str:
+    return figures.message(cell.record.flaky) if cell.record else ""
+
+
 def _refusals(record: Record) -> tuple[Refusal, ...]:
+    said = figures.message(record.message)
     return tuple(
         Refusal(
             check=result.check,
             mark=MARKS[result.status],
-            message=figures.message(result.message),
+            message=figures.not_again(figures.message(result.message), said),
             figures=", ".join(
                 f"{name} {figures.two_digits(value)}" for name, value in result.metrics.items()
             ),

@@ -84,9 +84,9 @@ def _sound(manifest: Manifest, cell: CellId, folder: JobFolder) -> Record:
     parts = without_tools(fingerprint(manifest.model(cell.model)))
     parts["device"] = device_digest(manifest.project.device(cell.device))
     if record is None:
-        problem = "it has no result; run `nox -s export` first"
+        problem = "it has no result; run `exporter export` first"
     elif stale := Today(Path(manifest.project.root)).why_stale(record, parts):
-        problem = f"{stale} since it was exported; run `nox -s export` first"
+        problem = f"{stale} since it was exported; run `exporter export` first"
     elif record.status is not Status.PASS:
         problem = f"it is {record.status}: what does not pass catches everything"
     else:
@@ -101,7 +101,7 @@ def _copy(record: Record, original: JobFolder, private: JobFolder) -> None:
     files += [original.path / name for name in outside]
     for path in files:
         if path.parent != original.path or path.is_symlink():
-            message = f"{path.name}: is not inside the model's folder; run `nox -s export` again"
+            message = f"{path.name}: is not inside the model's folder; run `exporter export` again"
             raise ExporterError(ExitCode.UNREADABLE, message)
         shutil.copyfile(path, private.path / path.name)
     for sample in original.path.glob("test_data_set_*"):

@@ -15,6 +15,7 @@ from exporter.history import History
 from exporter.manifest import Manifest
 from exporter.record import RunRecord
 from exporter.report import render_reports
+from exporter.report.past import Past
 
 api = pytest.importorskip("playwright.sync_api", reason="drives the browser; see `nox -s html`")
 
@@ -41,7 +42,7 @@ class Opener:
         history: History | None = None,
         **context: Any,
     ) -> Any:
-        page_text = render_reports(manifest, run, history=history)["index.html"]
+        page_text = render_reports(manifest, run, past=Past(history=history))["index.html"]
         self.file.write_text(page_text, encoding="utf-8")
         self.contexts.append(self.browser.new_context(**context))
         page = self.contexts[-1].new_page()

@@ -163,7 +163,7 @@ def test_a_cell_opens_with_all_that_is_known(page: Any) -> None:
         "net.py:7",
         "Traceback\nFooError",
         "build/dcgan/logs/9.log",
-        "nox -s export -- 'dcgan/9/cpu'",
+        "exporter export 'dcgan/9/cpu'",
         "exporter repro dcgan/9/cpu",
     ):
         assert text in said

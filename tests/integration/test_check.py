@@ -65,7 +65,7 @@ def test_an_opset_more_is_not_accepted_and_one_less_is_gone(project: Path) -> No
     change(project, "[17, 18]", "[18, 19]")
     code, said = checked(project)
     assert code == 1
-    assert "net/19/cpu is not in the baseline: run `nox -s export`" in said
+    assert "net/19/cpu is not in the baseline: run `exporter export`" in said
     assert "net/17/cpu is in the baseline and no longer promised" in said
 
 
@@ -73,7 +73,7 @@ def test_a_description_changes_a_page_alone(project: Path) -> None:
     change(project, "opsets", 'description = "A net"\nopsets')
     code, said = checked(project)
     assert code == 1
-    assert "reports/models/net.md is stale; run `nox -s report`" in said
+    assert "reports/models/net.md is stale; run `exporter report`" in said
     assert exporter(project, "report").returncode == 0
     assert checked(project) == (0, "")
 

@@ -42,8 +42,12 @@ def test_a_flaky_cell_is_named_by_the_gate_until_an_input_changes(tmp_path: Path
     gate = exporter(root, "gate")
     assert (gate.returncode, "once/17/cpu: flaky: pass -> pass" in gate.stdout) == (1, True)
     assert "very same inputs" in gate.stdout
+    assert exporter(root, "report").returncode == 0
+    assert "`once/17/cpu`" in (root / "reports/models/once.md").read_text().partition("two runs")[2]
+    assert "## Flaky" in (root / "reports/COMPATIBILITY.md").read_text()
     assert exporter(root, "baseline").returncode == 0
     assert exporter(root, "gate").returncode == 0
     manifest.write_text(manifest.read_text() + "seed = 1\n")
     assert exporter(root, "export").returncode == 0
     assert found() == (Status.PASS, "")
+    assert "Flaky" not in (root / "reports/COMPATIBILITY.md").read_text()

@@ -57,6 +57,27 @@ def test_a_branch_that_accepts_its_own_loss_is_stopped(branch: Path) -> None:
     assert (code, "net/17-18/cpu: newly red: pass -> fail" in said) == (1, True), said
 
 
+def test_a_finding_names_the_commit_that_was_green(branch: Path, tmp_path: Path) -> None:
+    accepted, day = git(branch, "log", "-1", "--format=%H %cs").split()
+    git(branch, "commit", "-q", "--allow-empty", "-m", "later")
+    write_results(branch, Status.FAIL)
+    green = f"last green in {accepted[:12]} of {day}"
+    assert green in against(branch)[1]
+    assert green in exporter(branch, "gate").stdout
+    # One that nobody committed has no commit, and neither has one whose history was cut off.
+    baseline = branch / "reports/baseline.json"
+    baseline.write_text(baseline.read_text() + "\n")
+    assert "last green" not in exporter(branch, "gate").stdout
+    git(branch, "checkout", "-q", "--", "reports/baseline.json")
+    cut = tmp_path / "cut"
+    git(tmp_path, "clone", "-q", "--depth", "1", f"file://{tmp_path / 'repository'}", str(cut))
+    inner = cut / branch.relative_to(tmp_path / "repository")
+    write_results(inner, Status.FAIL)
+    assert "last green" not in exporter(inner, "gate").stdout
+    head = git(inner, "rev-parse", "HEAD")
+    assert f"last green in {head[:12]} of {day}" in against(inner, "HEAD")[1]
+
+
 def test_a_branch_that_ignores_its_losses_is_stopped(branch: Path) -> None:
     (branch / "pyproject.toml").write_text("[tool.exporter.gate]\nnewly_red = 'ignore'\n")
     write_results(branch, Status.FAIL)

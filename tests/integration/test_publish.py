@@ -263,7 +263,7 @@ def test_what_somebody_else_put_there_stays(project: Path, tmp_path: Path, spoil
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        ("manifest", "its manifest entry changed since it was exported; run `nox -s export"),
+        ("manifest", "its manifest entry changed since it was exported; run `exporter export"),
         ("source", "manifests/models.py changed since it was exported; run"),
         ("file", "18.onnx is not the file that was proved; run"),
         ("weights", ".data is not the file that was proved; run"),

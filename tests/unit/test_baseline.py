@@ -81,7 +81,7 @@ def test_an_empty_one_is_json_too(records: list[Record], tmp_path: Path) -> None
 
 
 def test_none_yet_is_red_and_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(ExporterError, match="no baseline yet: run `nox -s baseline`") as caught:
+    with pytest.raises(ExporterError, match="no baseline yet: run `exporter baseline`") as caught:
         read_baseline(tmp_path / "baseline.json")
     assert caught.value.exit_code is ExitCode.RED
 

@@ -221,7 +221,7 @@ def test_a_new_cell_is_a_finding_until_accepted(status: Status, expected: Kind) 
 def test_what_is_missing_says_whether_it_is_still_promised() -> None:
     (found,) = judged(make_record(CELL), None)
     assert (found.kind, found.before, found.after) == (Kind.MISSING, "pass", NO_RESULT)
-    assert "run `nox -s export`" in found.message
+    assert "run `exporter export`" in found.message
     run = make_run(make_record(CELL))
     (dropped,) = judge(baseline_of(run), run, [])
     assert (dropped.kind, dropped.message) == (Kind.MISSING, "the manifests no longer promise it")

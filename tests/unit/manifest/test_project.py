@@ -21,6 +21,7 @@ def test_defaults_without_a_table(tmp_path: Path) -> None:
     assert (project.manifests, project.build, project.reports) == ("manifests", "build", "reports")
     assert (project.templates, project.jobs, project.root) == ("templates", None, str(tmp_path))
     assert project.style == "emoji"
+    assert project.command == "exporter {}"
     assert [device.name for device in project.devices] == [
         *("cpu", "cuda", "tensorrt", "coreml", "directml", "openvino", "reference")
     ]
@@ -39,6 +40,7 @@ def test_every_key(tmp_path: Path) -> None:
         templates = "looks"
         jobs = 3
         style = "text"
+        command = "nox -s {} --"
         default_devices = ["fast", "cpu"]
         gate = {}
         [tool.exporter.devices.fast]
@@ -57,6 +59,7 @@ def test_every_key(tmp_path: Path) -> None:
     )
     assert project.jobs == 3
     assert project.style == "text"
+    assert project.command == "nox -s {} --"
     assert project.device("fast").providers[0] == "CUDAExecutionProvider"
     assert project.device("cpu").runtime == "reference", "a built-in device can be redefined"
     assert manifest.model("net").devices == ("fast", "cpu")

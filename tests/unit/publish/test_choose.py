@@ -73,7 +73,7 @@ def test_a_missing_result_is_refused_with_its_reason() -> None:
     known = {"net/18/cpu": make_record("net/18/cpu")}
     _, (found,) = choose(cells, known, {"net/18/ort": "its manifest entry changed since"})
     assert found.why == (
-        "no result on ort: its manifest entry changed since; run `nox -s export -- net`"
+        "no result on ort: its manifest entry changed since; run `exporter export net`"
     )
     assert found.is_refused
 

@@ -91,3 +91,27 @@ def test_messages_lose_what_differs_between_machines() -> None:
 def test_messages_are_cut_and_details_keep_their_lines() -> None:
     assert len(figures.message("x" * 1000)) == 400
     assert figures.detail("a\nb 3.14159265\n") == "a\nb 3.1\n"
+
+
+SAID = "the runtime fails: FAIL : Non-zero status code returned while running Reshape"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (SAID, "as above"),
+        (f"cpu on 'nine': wrong: {SAID}", "cpu on 'nine': wrong: as above"),
+        (f"{SAID}; fails on two too", "as above; fails on two too"),
+        (f"{SAID[:60]}…", "as above"),
+        (SAID[:39], SAID[:39]),
+        (f"{SAID[:50]} another", f"{SAID[:50]} another"),
+        ("off", "off"),
+    ],
+)
+def test_what_was_said_is_not_said_again(text: str, shown: str) -> None:
+    assert figures.not_again(text, SAID) == shown
+
+
+def test_what_was_cut_is_not_said_again() -> None:
+    assert figures.not_again(f"wrong: {SAID}", f"{SAID[:60]}…") == f"wrong: as above{SAID[60:]}"
+    assert figures.not_again("off", "off") == "off"

@@ -17,13 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.errors import ExitCode, ExporterError
-from exporter.history import History
 from exporter.manifest import Manifest
 from exporter.record import CheckResult, Record, RunRecord, Status
 from exporter.report import MARKS, render_reports
 from exporter.report.cells import cells_by_model
 from exporter.report.index_data import index_data
 from exporter.report.index_html import index_html
+from exporter.report.past import Past
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 from tests.unit.report.hostile import HOSTILE
 from tests.unit.report.test_render import MANIFEST, RECORDS, hostile_project
@@ -168,7 +168,7 @@ def test_a_cell_says_why_and_how_to_see_it_again() -> None:
     assert outcome["check"] == "parity"
     assert outcome["why"] == "off by 0.12"
     assert outcome["detail"] == "Traceback"
-    assert cell["rerun"] == "nox -s export -- 'alexnet/18/cpu'"
+    assert cell["rerun"] == "exporter export 'alexnet/18/cpu'"
     assert cell["reproduce"] == "exporter repro alexnet/18/cpu"
     assert cell["log"] == "build/alexnet/logs/18.log"
     assert opset["figures"] == "≤ 50% of its limit"
@@ -241,6 +241,6 @@ def test_ten_thousand_cells_are_quick() -> None:
     ]
     run, manifest = make_run(*records), make_manifest(*specs)
     start = time.process_time()
-    page = index_html(index_data(manifest, run, cells_by_model(manifest, run), History()), None)
+    page = index_html(index_data(manifest, run, cells_by_model(manifest, run), Past()), None)
     assert time.process_time() - start < 5, "a bit more than one second where nothing else runs"
     assert len(data_of(page)["rows"]) == 770

@@ -82,7 +82,9 @@ def test_a_failure_says_all_that_is_known() -> None:
     )
     (case,) = cases(read(make_manifest(make_spec("net", opsets=(18,))), make_run(record))).values()
     assert case.result[0].text == (
-        "output 'y' is off\nparity: fail: off by 0.5\nline one\n  line two"
+        "output 'y' is off\nparity: fail: off by 0.5\npromised at: manifests/vision.toml:1\n"
+        "run it again: exporter export 'net/18/cpu'\n"
+        "show it without this tool: exporter repro net/18/cpu\nline one\n  line two"
     )
 
 

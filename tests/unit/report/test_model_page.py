@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-from exporter.record import CheckResult, Status
+from exporter.record import Blame, CheckResult, Culprit, Status
 from exporter.report.cells import cells_by_model
 from exporter.report.model_page import ModelPage, model_page
+from exporter.report.past import Past
 from exporter.report.symbols import MARKS, NOT_RUN
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 
@@ -12,7 +13,7 @@ OPSETS = (9, 10, 11, 18)
 def page_of(*records: object, **fields: object) -> ModelPage:
     spec = make_spec("dcgan", **{"opsets": OPSETS, **fields})
     cells = cells_by_model(make_manifest(spec), make_run(*records))["dcgan"]
-    return model_page(spec, cells, "build")
+    return model_page(spec, cells, make_manifest(spec).project, Past())
 
 
 def checks(**statuses: str) -> tuple[CheckResult, ...]:
@@ -86,7 +87,7 @@ def test_troubles_come_red_first_and_folded() -> None:
     )
     assert (red.log, red.rerun) == (
         "build/dcgan/logs/10.log",
-        "nox -s export -- 'dcgan/10/cpu'",
+        "exporter export 'dcgan/10/cpu'",
     )
     assert (foreseen.label, foreseen.foreseen, foreseen.log) == ("dcgan/9/cpu", "too old", "")
 
@@ -182,4 +183,34 @@ def test_warnings_of_the_tracer_are_counted() -> None:
 
 
 def test_a_pattern_is_quoted_for_the_shell() -> None:
-    assert page_of().rerun == "nox -s export -- 'dcgan/*'"
+    assert page_of().rerun == "exporter export 'dcgan/*'"
+
+
+def test_a_flaky_cell_is_told_whether_it_passes_or_not() -> None:
+    said = "another verdict for the very same inputs: was error at convert"
+    page = page_of(
+        make_record("dcgan/9/cpu", flaky=said),
+        make_record("dcgan/10/cpu", flaky=said),
+        make_record("dcgan/11/cpu", "fail", flaky=said),
+        make_record("dcgan/18/cpu"),
+    )
+    assert [(row.label, row.mark.word, row.said) for row in page.flaky] == [
+        ("dcgan/9-10/cpu", "pass", said),
+        ("dcgan/11/cpu", "fail", said),
+    ]
+    (trouble,) = page.troubles
+    assert trouble.flaky == said
+    assert page_of(make_record("dcgan/9/cpu")).flaky == ()
+
+
+def test_a_long_message_stands_once() -> None:
+    said = "[ONNXRuntimeError] : 1 : FAIL : Load model from net/9.onnx failed: Type Error"
+    refused = CheckResult(check="load", status=Status.FAIL, message=said)
+    blame = Blame(culprit=Culprit.RUNTIME, sample="declared", evidence=(f"cpu: wrong: {said}",))
+    page = page_of(
+        make_record("dcgan/9/cpu", "fail", message=said, checks=(refused,), blame=blame),
+    )
+    trouble = page.troubles[0]
+    assert trouble.why == said
+    assert [item.message for item in trouble.refusals] == ["as above"]
+    assert trouble.reasons.evidence == ("cpu: wrong: as above",)

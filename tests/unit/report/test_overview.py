@@ -116,3 +116,18 @@ def test_the_lowest_opset_from_which_on_all_pass(statuses: str, lowest: str) -> 
     ]
     page = overview(make_manifest(make_spec(opsets=(17, 18, 19))), make_run(*records))
     assert page.matrix.tables[0].rows[0].works_from == lowest
+
+
+def test_the_legend_has_the_marks_of_the_page_and_no_others() -> None:
+    spec = make_spec(opsets=(17, 18))
+    records = (make_record("alexnet/17/cpu"), make_record("alexnet/18/cpu", "fail"))
+    page = overview(make_manifest(spec), make_run(*records))
+    assert [mark.word for mark in page.legend] == ["pass", "fail"]
+    assert not page.matrix.has_gaps
+    assert overview(make_manifest(spec, make_spec("b", opsets=(19,))), make_run()).matrix.has_gaps
+
+
+def test_flaky_cells_are_listed() -> None:
+    record = make_record("alexnet/18/cpu", flaky="was error")
+    (row,) = overview(make_manifest(make_spec(opsets=(18,))), make_run(record)).flaky
+    assert (row.label, row.mark.word, row.said) == ("alexnet/18/cpu", "pass", "was error")

@@ -225,3 +225,9 @@ def test_all_cells_of_a_model_share_a_quarter_of_its_time() -> None:
     spec = wrong_contract("Chain", timeout=600.0)
     assert seconds_for(spec, 2) == 30.0
     assert seconds_for(spec, 50) * 50 == pytest.approx(150.0)
+
+
+def test_a_model_that_breaks_its_own_contract_is_no_matter_of_precision(tmp_path: Path) -> None:
+    found = blame_of(judged(case_of(wrong_contract("Three"), 17, dynamo=False), tmp_path))
+    assert found.culprit is Culprit.CONTRACT
+    assert "declared [batch, 4] with batch=7, PyTorch gives [3, 4]" in found.evidence[-1]

@@ -1,0 +1,74 @@
+"""What a reviewer needs beside a finding: where it is, since when, and how to see it again.
+
+In: findings, with the manifest, the records and the commit of the baseline. Out: a `Lead` for the
+findings that are alike; the first speaks for all where there is one command for one cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from exporter.gate import NOT_ACCEPTED, Finding, Kind
+from exporter.manifest import Manifest
+from exporter.record import Record
+from exporter.report.clusters import places_of
+from exporter.report.reasons import Reasons, reasons_of
+from exporter.report.troubles import rerun
+from exporter.untrusted import one_line
+
+_GREEN = ("pass", "xfail")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known of a project at the time of its gate."""
+
+    manifest: Manifest
+    records: Mapping[str, Record] = field(default_factory=dict)
+    """By the text of their cell."""
+    accepted_in: str = ""
+    """The commit of the baseline and its day: `2a9548ebe314 of 2026-11-21`; empty: unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lead:
+    """Empty fields where nothing is known."""
+
+    places: tuple[str, ...] = ()
+    """Where the models are promised: `manifests/vision.toml:14`."""
+    lines: tuple[str, ...] = ()
+    """Of the model: `models/vision.py:31`."""
+    since: str = ""
+    """`last green in 2a9548ebe314 of 2026-11-21`."""
+    rerun: str = ""
+    reproduce: str = ""
+    """Shell commands."""
+
+
+def lead_of(findings: Sequence[Finding], known: Known) -> Lead:
+    """The lead of findings that are alike."""
+    first = findings[0]
+    record = known.records.get(str(first.cell))
+    command = known.manifest.project.command
+    is_promised = any(spec.id == first.cell.model for spec in known.manifest.models)
+    reasons = reasons_of(record, command) if record else Reasons()
+    # Of a promise that asks less now, and of a cell that is gone, there is nothing to run.
+    is_seen = record is not None and first.kind is not Kind.RELAXED and is_promised
+    return Lead(
+        places=places_of([finding.cell for finding in findings], known.manifest),
+        lines=tuple(one_line(line) for line in reasons.lines) if is_seen else (),
+        since=_since(first, known.accepted_in),
+        rerun=rerun(str(first.cell), command) if is_promised else "",
+        reproduce=reasons.reproduce if is_seen else "",
+    )
+
+
+def _since(finding: Finding, accepted_in: str) -> str:
+    if finding.before == NOT_ACCEPTED:
+        return "new: it was never accepted"
+    if not accepted_in or finding.kind is Kind.RELAXED:
+        return ""
+    if finding.before.split(maxsplit=1)[0] in _GREEN:
+        return f"last green in {accepted_in}"
+    return f"accepted so in {accepted_in}: {one_line(finding.before)}"

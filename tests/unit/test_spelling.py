@@ -1,0 +1,62 @@
+"""Commands as a project's people type them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter.cli.entry import run
+from exporter.spelling import DEFAULT, command_of, respelled, spelled
+
+NOX = "nox -s {} --"
+
+
+def test_the_name_goes_where_the_project_says() -> None:
+    assert spelled(DEFAULT, "export", "'net/*'") == "exporter export 'net/*'"
+    assert spelled(NOX, "export", "'net/*'") == "nox -s export -- 'net/*'"
+    assert spelled(NOX, "gate") == "nox -s gate"
+    assert spelled("uv run exporter {}", "gate") == "uv run exporter gate"
+
+
+def test_only_what_stands_in_backticks_is_a_command() -> None:
+    said = "run `exporter export net` first; an exporter export is no command"
+    assert respelled(said, NOX) == (
+        "run `nox -s export -- net` first; an exporter export is no command"
+    )
+    assert respelled(said, DEFAULT) == said
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        None,
+        "",
+        "[tool",
+        "[tool.exporter]\ncommand = 3",
+        "[tool.exporter]\ncommand = 'x'",
+        "tool = 1",
+    ],
+)
+def test_a_message_comes_out_whatever_is_wrong_with_the_settings(
+    tmp_path: Path, settings: str | None
+) -> None:
+    if settings is not None:
+        (tmp_path / "pyproject.toml").write_text(settings)
+    assert command_of(tmp_path) == DEFAULT
+
+
+@pytest.mark.parametrize(("settings", "typed"), [("", "exporter export"), (NOX, "nox -s export")])
+def test_the_terminal_speaks_as_the_project_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], settings: str, typed: str
+) -> None:
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "manifests/net.py").write_text("class Net: ...\n")
+    (tmp_path / "manifests/net.toml").write_text(
+        'format = 1\n[models.net]\nsource = "net.py:Net"\nopsets = 17\n'
+        'inputs = [{ name = "x", shape = [4] }]\noutputs = [{ name = "y", shape = [4] }]\n'
+    )
+    text = f"[tool.exporter]\ncommand = '{settings}'\n" if settings else ""
+    (tmp_path / "pyproject.toml").write_text(text)
+    assert run(["report", "--root", str(tmp_path)]) == 5
+    assert f"no results yet; run `{typed}` first" in capsys.readouterr().err
