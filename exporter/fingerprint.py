@@ -17,8 +17,10 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from exporter.manifest import Device, ModelSpec, Override
+if TYPE_CHECKING:  # what is installed is looked at before any manifest is read
+    from exporter.manifest import Device, ModelSpec, Override
 
 #: Distributions whose version can change a file or a verdict.
 DISTRIBUTIONS = ("torch", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "numpy")
@@ -57,7 +59,7 @@ def fingerprint(spec: ModelSpec) -> dict[str, str]:
         include={"tolerance": True, "outputs": {"__all__": {"tolerance"}}, "overrides": True},
         exclude_defaults=True,
     )
-    parts = {"entry": _digest(entry + _home(spec)), CHECKS: _digest(checks), **_tool_parts()}
+    parts = {"entry": _digest(entry + _home(spec)), CHECKS: _digest(checks), **tool_parts()}
     return parts | ({THOROUGH: "yes"} if spec.thorough else {})
 
 
@@ -72,6 +74,10 @@ def _home(spec: ModelSpec) -> str:
 
 def _split(overrides: tuple[Override, ...]) -> tuple[tuple[Override, ...], tuple[Override, ...]]:
     """What overrides say of the file, and what they say of its checks."""
+    if not overrides:
+        return (), ()
+    from exporter.manifest import Override
+
     nothing: dict[str, object] = {"tolerance": None, "outputs": {}}
     made = [override.model_copy(update=nothing) for override in overrides]
     other = dict.fromkeys(("exporter", "capture", "ir_version"))
@@ -151,7 +157,8 @@ def _is_importable(path: Path) -> bool:
 
 
 @cache
-def _tool_parts() -> dict[str, str]:
+def tool_parts() -> dict[str, str]:
+    """The parts that all cells share: Python, the platform, our own modules, the tools."""
     own = {
         "python": platform.python_version(),
         "platform": _platform(),

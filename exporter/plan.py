@@ -12,20 +12,10 @@ from fnmatch import fnmatchcase
 from exporter.errors import ExitCode, ExporterError, Problem, nearest
 from exporter.manifest import Condition, Manifest, ModelSpec
 from exporter.record import CellId, Route
+from exporter.selection import EVERYTHING, Selection
 
 #: Below it the dynamo exporter only tries to convert down, and keeps 18 where it cannot.
 FIRST_DYNAMO_OPSET = 18
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """What the user asked for; empty fields select everything."""
-
-    patterns: tuple[str, ...] = ()
-    """Globs over cell ids, segment by segment: `alexnet`, `alexnet/1?`, `*/*/cuda`."""
-    tags: tuple[str, ...] = ()
-    opsets: tuple[int, ...] = ()
-    devices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +41,7 @@ class Plan:
         return tuple(cell for cell in self.selected if not cell.skip)
 
 
-def make_plan(manifest: Manifest, selection: Selection = Selection()) -> Plan:
+def make_plan(manifest: Manifest, selection: Selection = EVERYTHING) -> Plan:
     """Lays out the cells and applies the selection.
 
     Raises:

@@ -14,10 +14,11 @@ from exporter.engine import worker_environment
 from exporter.errors import ExitCode
 from exporter.files import write_text
 from exporter.manifest import load_project
-from exporter.plan import Selection, make_plan
+from exporter.plan import make_plan
 from exporter.report.audits import audit_path
 from exporter.run import require_packages
 from exporter.run.audit import Mutation, run_audit
+from exporter.selection import Selection
 
 #: On a terminal, a line for so many mutants.
 _EVERY = 25

@@ -9,7 +9,7 @@ import click
 
 from exporter.baseline import parse_cell, read_baseline
 from exporter.cli.options import root_option
-from exporter.cli.report import rendered
+from exporter.cli.report import PAGES, rendered
 from exporter.cli.terminal import complain, plural, say
 from exporter.errors import ExitCode
 from exporter.fingerprint import file_digest
@@ -57,7 +57,7 @@ def _unaccepted(manifest: Manifest) -> Iterator[str]:
 def _stale_tables(manifest: Manifest) -> Iterator[str]:
     """How the tables differ from what the results would give, where they were written here."""
     build, reports = BuildFolder.of(manifest.project), _reports(manifest)
-    if not build.results.exists() or not are_as_written(build.path / "reports.json", reports):
+    if not build.results.exists() or not are_as_written(build.path / PAGES, reports):
         return
     run = read_run(build.results)
     results = still_valid(run, manifest, make_plan(manifest))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import os
 import signal
 import sys
@@ -31,6 +32,9 @@ _MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, 
 
 def main() -> NoReturn:
     """The console script."""
+    # A command lives for seconds and drops little: looking for what refers to itself costs a fifth
+    # of a run over 10,000 cells, where nearly all that there is stays to the end.
+    gc.set_threshold(100_000, 20, 100)
     # Killed from outside, it must end its workers as it does on Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     for stream in (sys.stdout, sys.stderr):

@@ -13,8 +13,9 @@ from exporter.cli.terminal import complain, plural, say
 from exporter.errors import ExitCode
 from exporter.files import write_text
 from exporter.manifest import Manifest, load_project
-from exporter.plan import Selection, make_plan
+from exporter.plan import make_plan
 from exporter.propose import edited, proposed_lists
+from exporter.selection import Selection
 
 
 @click.command()

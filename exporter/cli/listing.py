@@ -11,8 +11,9 @@ from exporter.cli.call_table import HEADER, call_rows
 from exporter.cli.options import root_option, selection_options
 from exporter.cli.terminal import aligned, plural, say
 from exporter.manifest import load_project
-from exporter.plan import PlannedCell, Selection, make_plan
+from exporter.plan import PlannedCell, make_plan
 from exporter.report import fold_opsets
+from exporter.selection import Selection
 
 
 @click.command("list")

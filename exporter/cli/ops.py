@@ -17,12 +17,13 @@ from exporter.errors import ExitCode, ExporterError
 from exporter.files import write_text
 from exporter.manifest import Manifest, load_project
 from exporter.operators import Lacking, LackingAt, Survey
-from exporter.plan import Plan, Selection, make_plan
+from exporter.plan import Plan, make_plan
 from exporter.record import Route, RunRecord
 from exporter.report.fold import fold_opsets
 from exporter.report.operators import OPERATORS, render_operators
 from exporter.run import require_packages
 from exporter.run.operators import make_table, stored_table, survey
+from exporter.selection import Selection
 
 _Key = TypeVar("_Key", bound=Hashable)
 _NAMES = {"torchscript": "TorchScript", "dynamo": "dynamo"}

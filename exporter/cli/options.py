@@ -9,12 +9,16 @@ import functools
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from exporter.errors import ExitCode, ExporterError
-from exporter.manifest import Manifest
-from exporter.plan import PlannedCell, Selection, make_plan
+from exporter.selection import Selection
+
+if TYPE_CHECKING:  # a run with nothing to do never reads a manifest
+    from exporter.manifest import Manifest
+    from exporter.plan import PlannedCell
 
 #: How many cells a message names.
 _SHOWN = 4
@@ -54,6 +58,8 @@ def one_cell(manifest: Manifest, pattern: str) -> PlannedCell:
     Raises:
         ExporterError: NOTHING_SELECTED, where it means none or several.
     """
+    from exporter.plan import make_plan
+
     plan = make_plan(manifest, Selection(patterns=(pattern,)))
     if len(plan.selected) > 1:
         ids = [str(planned.cell) for planned in plan.selected]

@@ -9,8 +9,9 @@ import click
 from exporter.cli.options import root_option, selection_options, today
 from exporter.cli.terminal import aligned, plural, say
 from exporter.manifest import Manifest, load_project
-from exporter.plan import Plan, Selection, make_plan
+from exporter.plan import Plan, make_plan
 from exporter.run import BuildFolder, Decisions, Judge, Stored, Wish, decide
+from exporter.selection import Selection
 
 
 @click.command()

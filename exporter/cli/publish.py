@@ -13,11 +13,12 @@ from exporter.cli.terminal import complain, plural, say
 from exporter.engine import worker_environment
 from exporter.errors import ExitCode, ExporterError
 from exporter.manifest import Manifest, load_project
-from exporter.plan import Selection, make_plan, pattern_matches
+from exporter.plan import make_plan, pattern_matches
 from exporter.publish import Shipment, Shipped, checked_destination, choose, ship
 from exporter.record import read_run
 from exporter.report.fold import fold
 from exporter.run import BuildFolder, require_packages, still_valid
+from exporter.selection import Selection
 
 
 @click.command()

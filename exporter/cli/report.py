@@ -14,13 +14,17 @@ from exporter.errors import ExitCode
 from exporter.fingerprint import exporter_state
 from exporter.gate import GROWTH, Finding, judge
 from exporter.history import HISTORY, History, read_history
-from exporter.manifest import Manifest, load_project
+from exporter.manifest import Manifest, Project, load_project
 from exporter.plan import make_plan
 from exporter.record import RunRecord
 from exporter.report import render_outputs, render_reports, write_reports
 from exporter.report.audits import AUDITS, read_audits
 from exporter.report.past import Past
-from exporter.report.standing import key_of, note_standing, packaged_templates, stands
+from exporter.report.standing import key_of, note_standing, packaged_templates, pages_of, stands
+
+#: In the build folder: what the pages were made from, and how they were written.
+PAGES = "reports.json"
+_BASELINE = "baseline.json"
 
 
 @click.command()
@@ -42,9 +46,11 @@ def publish(manifest: Manifest, run: RunRecord) -> None:
     project = manifest.project
     root = Path(project.root)
     reports, templates = root / project.reports, root / project.templates
-    note = root / project.build / "reports.json"
+    note = root / project.build / PAGES
     baseline, history = _accepted(reports)
-    values = (run, manifest, history, *((baseline,) if baseline else ()))
+    # Where the project lies stands on no page: a copy of it has the same ones.
+    anywhere = Manifest(project=project.model_copy(update={"root": ""}), models=manifest.models)
+    values = (run, anywhere, history, *((baseline,) if baseline else ()))
     key = key_of(
         (*(value.to_json(indent=None) for value in values), exporter_state()),
         (templates, packaged_templates(), reports / AUDITS),
@@ -74,9 +80,18 @@ def rendered(manifest: Manifest, run: RunRecord) -> dict[str, str]:
     return pages | render_outputs(manifest, run, past)
 
 
+def made_from(project: Project) -> list[Path]:
+    """Every file and folder, besides results and manifests, that `publish` reads or has written."""
+    root = Path(project.root)
+    reports, note = root / project.reports, root / project.build / PAGES
+    folders = [root / project.templates, packaged_templates(), reports / AUDITS]
+    accepted = [reports / _BASELINE, reports / HISTORY]
+    return [*folders, *accepted, note, *(reports / name for name in pages_of(note))]
+
+
 def _accepted(reports: Path) -> tuple[Baseline | None, History]:
     """What stands in git beside the pages."""
-    path = reports / "baseline.json"
+    path = reports / _BASELINE
     return read_baseline(path) if path.exists() else None, read_history(reports / HISTORY)
 
 

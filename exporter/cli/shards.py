@@ -6,11 +6,12 @@ In: `2/3`. Out: a `Shard`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from exporter.run.shards import Shard
+if TYPE_CHECKING:  # an export without a shard need not load it
+    from exporter.run.shards import Shard
 
 
 def shard_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -22,6 +23,8 @@ def shard_option(function: Callable[..., Any]) -> Callable[..., Any]:
 def _shard(_: click.Context, __: click.Parameter, value: str | None) -> Shard | None:
     if value is None:
         return None
+    from exporter.run.shards import Shard
+
     index, _slash, count = value.partition("/")
     if not all(text.isascii() and text.isdigit() for text in (index, count)):
         raise click.BadParameter(f"expected I/N, such as 1/4, got '{value}'")

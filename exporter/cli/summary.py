@@ -17,26 +17,39 @@ from exporter.record import Record, RunRecord, Status
 from exporter.report import Mark, mark_of
 from exporter.report.fold import fold, likeness
 from exporter.report.reasons import in_short, reasons_of
+from exporter.untouched import Said
 from exporter.untrusted import one_line
 
 
 def show_summary(manifest: Manifest, plan: Plan, run: RunRecord) -> int:
-    """Shows what became of the selected cells; RED where one of them is red or has no record."""
+    """Shows what became of the selected cells; the answer is the exit code."""
+    said = summary(manifest, plan, run)
+    show(said)
+    return said.code
+
+
+def show(said: Said) -> None:
+    """Shows it line by line."""
+    for line, colour in said.lines:
+        say(line, colour=colour)
+
+
+def summary(manifest: Manifest, plan: Plan, run: RunRecord) -> Said:
+    """What became of the selected cells; RED where one of them is red or has no record."""
     known = run.by_cell()
     records = [known.get(str(planned.cell)) for planned in plan.selected]
     found = [record for record in records if record]
     red = [record for record in found if record.status.is_red]
+    lines: list[tuple[str, str | None]] = []
     for device in dict.fromkeys(planned.cell.device for planned in plan.selected):
-        say()
         here = [p for p in plan.selected if p.cell.device == device]
-        for line in grid(here, known, manifest.project.style):
-            say(line)
-    say()
-    _show_red(manifest, red)
+        rows = grid(here, known, manifest.project.style)
+        lines += [(line, None) for line in ("", *rows)]
     thorough = sum(record.thorough for record in found)
     closely = f", {thorough} of them looked at thoroughly" if thorough else ""
-    say(f"{plural(len(records), 'cell')}: {counts(records)}{closely}")
-    return ExitCode.RED if red or len(found) < len(records) else ExitCode.OK
+    last = f"{plural(len(records), 'cell')}: {counts(records)}{closely}"
+    code = ExitCode.RED if red or len(found) < len(records) else ExitCode.OK
+    return Said(lines=(*lines, ("", None), *_red_lines(manifest, red), (last, None)), code=code)
 
 
 def grid(
@@ -91,17 +104,17 @@ def _hints(manifest: Manifest, record: Record) -> Iterator[str]:
         yield f"show it without this tool: {reasons.reproduce}"
 
 
-def _show_red(manifest: Manifest, red: Sequence[Record]) -> None:
+def _red_lines(manifest: Manifest, red: Sequence[Record]) -> Iterator[tuple[str, str | None]]:
     folds = fold(
         red,
         lambda record: record.cell,
         lambda record: (str(outcome_of(record)), likeness(record.message)),
     )
     for alike in folds:
-        say(red_line(alike.label, alike.first), colour=colour_of(alike.first.status))
+        yield red_line(alike.label, alike.first), colour_of(alike.first.status)
         if short := in_short(alike.first):
-            say(f"    {one_line(short)}")
+            yield f"    {one_line(short)}", None
         for hint in _hints(manifest, alike.first):
-            say(f"    {hint}")
+            yield f"    {hint}", None
         if alike.first.log:
-            say(f"    log: {manifest.project.build}/{alike.first.log}")
+            yield f"    log: {manifest.project.build}/{alike.first.log}", None

@@ -14,7 +14,7 @@ from exporter.manifest.call_spec import (
 from exporter.manifest.calls import parse_at
 from exporter.manifest.explain import explain
 from exporter.manifest.gate_spec import DEFAULT_GATE, Action, Gate, GatePolicy, ModelPolicy
-from exporter.manifest.load import load_layers, load_project
+from exporter.manifest.load import Loaded, load_layers, load_project
 from exporter.manifest.schema import schema
 from exporter.manifest.spec import (
     Bound,
@@ -51,6 +51,7 @@ __all__ = [
     "GatePolicy",
     "Input",
     "InputsFrom",
+    "Loaded",
     "Manifest",
     "ModelPolicy",
     "ModelSpec",

@@ -32,6 +32,8 @@ class Loaded:
     manifest: Manifest
     layers: Mapping[str, Effective]
     """The settings of each model with where they come from, by ID."""
+    files: frozenset[Path]
+    """Every file that entries name."""
 
 
 def load_project(root: Path, beside: Path | None = None) -> Manifest:
@@ -64,7 +66,8 @@ def load_layers(root: Path, beside: Path | None = None) -> Loaded:
         for member in family.members
     ]
     devices = frozenset(device.name for device in project.project.devices)
-    around = Surroundings(devices=devices, references=References(root, beside))
+    references = References(root, beside)
+    around = Surroundings(devices=devices, references=references)
     specs = [resolved(model, around) for model in models]
     for file in files:
         check_shared_axes(file.defaults, models)
@@ -77,11 +80,15 @@ def load_layers(root: Path, beside: Path | None = None) -> Loaded:
     return Loaded(
         manifest=Manifest(project=project.project, models=found),
         layers={model.id: model for model in models},
+        files=frozenset(references.found),
     )
 
 
 #: What lies beside the folders of the models in the build folder.
-_RESERVED = frozenset({"results.json", "gate.md", "repro"})
+_RESERVED = frozenset(
+    {"results.json", "stamps.json", "reports.json", "untouched.json", "shard.json"}
+    | {"gate.md", "comment.md", "repro"}
+)
 
 
 def _manifest_files(root: Path, folder: str, report: Report) -> Iterator[ManifestFile]:

@@ -41,6 +41,8 @@ class References:
     root: Path
     beside: Path | None = None
     """Where files lie that `root` lacks: what git ignores, of a project that it holds."""
+    found: set[Path] = field(default_factory=set)
+    """Every file that is named and there."""
     _files: dict[Path, _Names | Problem] = field(default_factory=dict)
 
     def source(self, model: Effective, path: KeyPath, text: str) -> str:
@@ -104,7 +106,10 @@ class References:
 
     def _found(self, name: str) -> Path | None:
         places = (self.root, self.beside) if self.beside else (self.root,)
-        return next((place / name for place in places if _is_file(place / name)), None)
+        file = next((place / name for place in places if _is_file(place / name)), None)
+        if file:
+            self.found.add(file)
+        return file
 
     def _module(self, model: Effective, path: KeyPath, module: str, attribute: str) -> None:
         package, *inner = module.split(".")
@@ -115,6 +120,7 @@ class References:
             return
         file = _module_file(found, inner)
         if file:
+            self.found.add(file)
             name = file.relative_to(self.root).as_posix() if file.is_relative_to(self.root) else ""
             self._attribute(model, path, file, (name or module, attribute))
 

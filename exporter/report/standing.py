@@ -63,6 +63,12 @@ def note_standing(note: Path, key: str, reports: Path, pages: Iterable[str]) -> 
     write_value(note, _Standing(key=key, pages=digests))
 
 
+def pages_of(note: Path) -> tuple[str, ...]:
+    """The names of the pages that were written here last."""
+    known = _read(note)
+    return tuple(known.pages) if known else ()
+
+
 def _read(note: Path) -> _Standing | None:
     try:
         return _Standing.model_validate_json(note.read_bytes())

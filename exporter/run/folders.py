@@ -51,6 +51,11 @@ class BuildFolder:
     def _killed(self) -> Path:
         return self.path / ".killed"
 
+    @property
+    def unfinished(self) -> tuple[Path, ...]:
+        """What is there while a run is at work, or after one was killed."""
+        return (self._private, self._killed)
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keeps other runs out, and puts aside what a killed one left: see `left`.

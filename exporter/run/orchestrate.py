@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import date
 from itertools import groupby
 from pathlib import Path
@@ -16,11 +17,12 @@ from typing import Protocol
 
 from exporter.engine import Ended, Engine, Outcome, Task
 from exporter.errors import ExitCode, ExporterError
+from exporter.files import write_text
 from exporter.fingerprint import THOROUGH
 from exporter.job import Announcement, Job, JobFolder, OpsetJob, write_value
 from exporter.manifest import Manifest, Project
 from exporter.plan import Plan, PlannedCell
-from exporter.record import Record
+from exporter.record import Record, RunRecord
 from exporter.run.decide import NO_WISH, Decisions, Wish, decide
 from exporter.run.flaky import mark_flaky
 from exporter.run.folders import BuildFolder, Stored, carry_over, drop_unproved, mend
@@ -88,8 +90,19 @@ def run_plan(
                 engine.run(tasks, Supervisor(manifest, plan, build, judge, watcher))
         finally:
             results = collect(plan, stored, judge)
-            write_value(build.results, results.run)
-    return results
+            _keep(results.run, build.results)
+    return replace(results, stood=not decisions.to_run)
+
+
+def _keep(run: RunRecord, path: Path) -> None:
+    """Writes what was found, unless it stands there: what was not written has not changed."""
+    text = run.to_json()
+    try:
+        stands = not path.is_symlink() and path.read_bytes() == text.encode()
+    except OSError:
+        stands = False
+    if not stands:
+        write_text(path, text)
 
 
 def _wished(manifest: Manifest, wish: Wish) -> Manifest:

@@ -27,6 +27,8 @@ class Results:
     run: RunRecord
     missing: dict[str, str]
     """Why there is no record, by the text of the cell."""
+    stood: bool = False
+    """Whether every selected cell was left as it was."""
 
 
 def collect(plan: Plan, stored: Stored, judge: Judge) -> Results:

@@ -19,7 +19,7 @@ from exporter.plan import Plan
 from exporter.values import Items, Value
 
 #: In the build folder.
-_NOTE = "shard.json"
+SHARD_NOTE = "shard.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,14 +73,14 @@ def part_of(plan: Plan, shard: Shard) -> Plan:
 
 def forget_shard(build: Path) -> None:
     """What is built here is no longer what an earlier shard left."""
-    (build / _NOTE).unlink(missing_ok=True)
+    (build / SHARD_NOTE).unlink(missing_ok=True)
 
 
 def note_shard(build: Path, shard: Shard, plan: Plan) -> None:
     """Notes that the shard of the whole plan is done."""
     models = models_of(plan, shard)
     note = ShardNote(index=shard.index, count=shard.count, models=models)
-    write_value(build / _NOTE, note)
+    write_value(build / SHARD_NOTE, note)
 
 
 def read_note(build: Path) -> ShardNote:
@@ -90,9 +90,9 @@ def read_note(build: Path) -> ShardNote:
         ExporterError: UNREADABLE, where no shard came to its end there.
     """
     try:
-        return ShardNote.model_validate_json((build / _NOTE).read_bytes())
+        return ShardNote.model_validate_json((build / SHARD_NOTE).read_bytes())
     except FileNotFoundError:
         message = f"{build}: holds no finished shard; `exporter export --shard I/N` leaves one"
     except (OSError, ValidationError):
-        message = f"{build / _NOTE}: cannot be read"
+        message = f"{build / SHARD_NOTE}: cannot be read"
     raise ExporterError(ExitCode.UNREADABLE, message)

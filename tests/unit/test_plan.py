@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from exporter.errors import ExitCode, ExporterError
 from exporter.manifest import Device, Input, Manifest, ModelSpec, Output, Project, Skip
-from exporter.plan import Selection, make_plan, pattern_matches, route_of
+from exporter.plan import make_plan, pattern_matches, route_of
 from exporter.record import CellId
+from exporter.selection import Selection
 
 
 def spec(id: str = "net", **changes: object) -> ModelSpec:

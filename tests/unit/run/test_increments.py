@@ -16,9 +16,10 @@ from exporter.engine import Ended, Outcome
 from exporter.fingerprint import file_digest, fingerprint
 from exporter.job import Job, JobFolder, write_value
 from exporter.manifest import Manifest, ModelSpec, Tolerance
-from exporter.plan import Selection, make_plan
+from exporter.plan import make_plan
 from exporter.record import Record, Source, read_run
 from exporter.run import BuildFolder, run_plan
+from exporter.selection import Selection
 from tests.unit.run.builders import (
     FakeEngine,
     Noted,

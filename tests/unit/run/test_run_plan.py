@@ -9,9 +9,10 @@ from exporter.engine import Ended, Outcome
 from exporter.errors import ExitCode, ExporterError
 from exporter.job import Job, JobFolder
 from exporter.manifest import Expectation, Manifest, Skip
-from exporter.plan import Selection, make_plan
+from exporter.plan import make_plan
 from exporter.record import Status, read_run
 from exporter.run import BuildFolder, Judge, Stored, Wish, collect, run_plan, still_valid
+from exporter.selection import Selection
 from tests.unit.run.builders import (
     FakeEngine,
     Noted,

@@ -1,0 +1,99 @@
+"""An export that has something to look at: decides, runs, publishes and says what came of it.
+
+In: what was asked for. Out: the build folder, the reports, lines, and an exit code.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from exporter.cli.options import today
+from exporter.cli.plan import decisions_for, show_plan
+from exporter.cli.progress import progress
+from exporter.cli.report import made_from, publish
+from exporter.cli.standing import build_folder
+from exporter.cli.summary import show, show_summary, summary
+from exporter.cli.terminal import say
+from exporter.engine import LocalEngine, Spawner, Starter, Warm, worker_environment
+from exporter.errors import ExitCode
+from exporter.manifest import Loaded, load_layers
+from exporter.plan import make_plan
+from exporter.run import BuildFolder, Results, Wish, require_packages, run_plan
+from exporter.run.basis import basis_of
+from exporter.run.shards import Shard, forget_shard, note_shard, part_of
+from exporter.selection import Selection
+from exporter.untouched import Said, keep, now_in
+
+#: What a model of half a gigabyte takes with its float64 twin and its files.
+_MEMORY_PER_JOB = 3 * 1024**3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The command line of an export."""
+
+    selection: Selection
+    jobs: int | None
+    shard: Shard | None
+    dry_run: bool
+    force: bool
+    thorough: bool
+    explain: bool
+
+
+def build_and_prove(root: Path, asked: Asked) -> int:
+    """Does what was asked for; the answer is the exit code.
+
+    Raises:
+        ExporterError: MANIFEST, NOTHING_SELECTED, ENVIRONMENT.
+    """
+    began = now_in(build_folder(root))  # before anything is read
+    loaded = load_layers(root)
+    manifest, project = loaded.manifest, loaded.manifest.project
+    whole = make_plan(manifest, asked.selection)
+    plan = part_of(whole, asked.shard) if asked.shard else whole
+    wish = Wish(force=asked.force, thorough=asked.thorough)
+    if asked.dry_run:
+        show_plan(plan, decisions_for(manifest, plan, wish))
+        return ExitCode.OK
+    require_packages()
+    build = BuildFolder.of(project).path
+    forget_shard(build)
+    engine = LocalEngine(asked.jobs or project.jobs or default_jobs(), _starter())
+    with progress(explain=asked.explain) as watcher:
+        results = run_plan(manifest, plan, engine, watcher, today(), wish)
+    if asked.shard:
+        note_shard(build, asked.shard, whole)
+        say(f"shard {asked.shard}: no tables are written before `exporter merge` has all shards")
+        return show_summary(manifest, plan, results.run)
+    publish(manifest, results.run)
+    found = summary(manifest, plan, results.run)
+    tables = (f"tables: {project.reports}/COMPATIBILITY.md", None)
+    said = Said(lines=(*found.lines, tables), code=found.code)
+    show(said)
+    if asked.selection.is_everything and results.stood and not results.missing:
+        _remember(loaded, results, said, began)
+    return said.code
+
+
+def _remember(loaded: Loaded, results: Results, said: Said, began: int) -> None:
+    """The next export needs to look no closer, as long as nothing is touched."""
+    project = loaded.manifest.project
+    root, build = Path(project.root), BuildFolder.of(project).path
+    keep(root, build, basis_of(loaded, results, made_from(project), today()), said, began)
+
+
+def _starter() -> Starter:
+    """Warm workers where processes can fork and the kernel ends children with their parent."""
+    environment = worker_environment(os.environ)
+    return Warm(environment) if sys.platform == "linux" else Spawner(environment)
+
+
+def default_jobs() -> int:
+    """One model per core, as far as the memory goes."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(1, min(cores or 1, memory // _MEMORY_PER_JOB))
