@@ -57,6 +57,9 @@ class Figures(Value):
     error: float | None = None
     """The largest error of all checks as a multiple of what is allowed, to two digits; None where
     nothing was compared, or NaN and Inf stood elsewhere."""
+    latency: float | None = None
+    """The file's time as a multiple of PyTorch's in the same run, to two digits; None where the
+    manifest does not ask for it."""
 
 
 class Outcome(Value):
@@ -169,7 +172,13 @@ def _figures(record: Record) -> Figures | None:
         ir_version=artifact.ir_version,
         domains=tuple(sorted(domains)),
         error=float(f"{max(known):.2g}") if is_known else None,
+        latency=_latency(record),
     )
+
+
+def _latency(record: Record) -> float | None:
+    ratios = [result.metrics.get("ratio") for result in record.checks if result.check == "latency"]
+    return next((float(f"{ratio:.2g}") for ratio in ratios if isinstance(ratio, float)), None)
 
 
 def outcomes_of(run: RunRecord) -> dict[str, Outcome]:

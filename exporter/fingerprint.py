@@ -41,7 +41,7 @@ _NOT_PROVED = frozenset(
 #: The folder of manifests where no project says another.
 _USUAL_HOME = "manifests"
 #: What the checks alone read: the file and PyTorch's outputs are the same whatever it says.
-_CHECKED = frozenset({"tolerance", "thorough"})
+_CHECKED = frozenset({"tolerance", "thorough", "latency"})
 #: The part of a record that was made thoroughly; of the others it is missing.
 THOROUGH = "thorough"
 
@@ -56,7 +56,12 @@ def fingerprint(spec: ModelSpec) -> dict[str, str]:
         exclude={**left_out, "outputs": {"__all__": set(_CHECKED)}}, exclude_defaults=True
     )
     checks = spec.model_copy(update={"overrides": held}).model_dump_json(
-        include={"tolerance": True, "outputs": {"__all__": {"tolerance"}}, "overrides": True},
+        include={
+            "tolerance": True,
+            "latency": True,
+            "outputs": {"__all__": {"tolerance"}},
+            "overrides": True,
+        },
         exclude_defaults=True,
     )
     parts = {"entry": _digest(entry + _home(spec)), CHECKS: _digest(checks), **tool_parts()}

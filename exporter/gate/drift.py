@@ -41,6 +41,8 @@ def drifts(before: Outcome, after: Outcome, policy: GatePolicy) -> Iterator[Drif
         )
     if new.nodes > old.nodes * (1 + policy.node_growth):
         yield Drift(kind=Kind.NODES_GROWN, before=f"{old.nodes} nodes", after=f"{new.nodes} nodes")
+    if old.latency and new.latency and new.latency > old.latency * policy.latency_factor:
+        yield Drift(kind=Kind.LATENCY_GROWN, before=_latency_text(old), after=_latency_text(new))
     if set(new.domains) - set(old.domains):
         yield Drift(kind=Kind.NEW_DOMAIN, before=_domains(old), after=_domains(new))
     yield from _raised_floor(before.id.opset, old, new)
@@ -94,6 +96,10 @@ def _error_grew(old: Figures, new: Figures, policy: GatePolicy) -> bool:
 
 def _error_text(figures: Figures) -> str:
     return f"{figures.error:g} of what is allowed"
+
+
+def _latency_text(figures: Figures) -> str:
+    return f"{figures.latency:g} times PyTorch's time"
 
 
 def _domains(figures: Figures) -> str:

@@ -47,6 +47,8 @@ class Kind(StrEnum):
     ERROR_GROWN = "error grown"
     FILE_GROWN = "file grown"
     NODES_GROWN = "nodes grown"
+    LATENCY_GROWN = "latency grown"
+    """Of the file, as a multiple of PyTorch's in the same run."""
     NEW_DOMAIN = "new domain"
     FLOOR_RAISED = "needs a newer ONNX Runtime"
     LOWEST_RAISED = "lowest opset raised"
@@ -65,7 +67,7 @@ class Kind(StrEnum):
 
 
 #: Kinds whose `before` and `after` are figures, other ones for each cell.
-GROWTH = frozenset({Kind.ERROR_GROWN, Kind.FILE_GROWN, Kind.NODES_GROWN})
+GROWTH = frozenset({Kind.ERROR_GROWN, Kind.FILE_GROWN, Kind.NODES_GROWN, Kind.LATENCY_GROWN})
 _RANK = {kind: rank for rank, kind in enumerate(Kind)}
 _NEWS = (Kind.BETTER, Kind.FIXED, Kind.NEW_GREEN)
 

@@ -28,7 +28,7 @@ from exporter.record import CellId
 _NOISE = 8.0
 _SEVERITY = {"ignore": 0, "warn": 1, "block": 2}
 #: Of these keys of the policy, less is stricter.
-_THRESHOLDS = ("error_factor", "error_floor", "file_growth", "node_growth")
+_THRESHOLDS = ("error_factor", "error_floor", "file_growth", "latency_factor", "node_growth")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +92,8 @@ def _of_cell(before: ModelSpec, after: ModelSpec, cell: CellId) -> Iterator[_Rel
         yield _Relaxed(before="not skipped", after="skipped")
     if old.thorough and not new.thorough:
         yield _Relaxed(before="thorough = true", after="thorough = false")
+    if old.latency and not new.latency:
+        yield _Relaxed(before="latency = true", after="latency = false")
     if old.ir_version is not None and (new.ir_version or 10**9) > old.ir_version:
         said = "no ir_version" if new.ir_version is None else f"ir_version = {new.ir_version}"
         yield _Relaxed(before=f"ir_version = {old.ir_version}", after=said)

@@ -147,6 +147,10 @@ class Settings(Table):
     """`[[models.ID.overrides]]`: other settings for some opsets or devices."""
     thorough: bool = False
     """Try more sizes and values, at several times the cost: see `checks.md`."""
+    latency: bool = False
+    """Measure the file's time beside PyTorch's, on the declared inputs, in turns, with one thread
+    each. Kept is the ratio of their medians alone, for `latency_grown` of the gate: seconds of two
+    machines say nothing of a file."""
     timeout: Timeout = 600.0
     """What the model's job may take: `"10m"`, `"90s"`, `"1h"`, or seconds."""
     memory: Memory | None = None

@@ -55,6 +55,9 @@ class GatePolicy(Value):
     """The file with its external data is larger by the share `file_growth`, and by 4 kB."""
     nodes_grown: Action = "warn"
     """The graph has more nodes by the share `node_growth`."""
+    latency_grown: Action = "warn"
+    """Where the manifest asks for `latency`: the file's time, as a multiple of PyTorch's in the
+    same run, is larger by `latency_factor`."""
     new_domain: Action = "warn"
     """An operator of a domain that the file had none of."""
     floor_raised: Action = "warn"
@@ -72,6 +75,8 @@ class GatePolicy(Value):
     """How many times as large the error has to be."""
     error_floor: _Share = 0.1
     """Errors up to this share of what is allowed are no drift, whatever they were."""
+    latency_factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 2.0
+    """How many times as large that multiple has to be; other load makes it differ by a half."""
     file_growth: _Share = 0.05
     """0.05 is 5 %."""
     node_growth: _Share = 0.05

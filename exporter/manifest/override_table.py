@@ -43,7 +43,7 @@ class OverrideTable(Table):
             ),
             _ONE_MODEL,
         ),
-        **dict.fromkeys(("memory", "thorough", "timeout"), _ONE_JOB),
+        **dict.fromkeys(("latency", "memory", "thorough", "timeout"), _ONE_JOB),
         **dict.fromkeys(("custom_ops", "expect", "skip"), _OWN),
         "devices": "`device` says which devices are meant, `skip` leaves cells out",
         "extends": "each entry says for itself what it extends",

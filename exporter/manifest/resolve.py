@@ -37,6 +37,7 @@ _ELSEWHERE = {"opsets": ", here, in [defaults] or in [tool.exporter]"}
 _PLAIN = (
     "description", "owner", "tags", "init", "seed", "mode", "precision", "export_device",
     "exporter", "capture", "opsets", "devices", "ir_version", "timeout", "memory", "thorough",
+    "latency",
 )  # fmt: skip
 
 

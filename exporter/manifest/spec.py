@@ -205,6 +205,8 @@ class ModelSpec(Value):
     skip: Items[Skip] = ()
     overrides: Items[Override] = ()
     """In order: of two that mean a cell, the later one wins."""
+    latency: bool = False
+    """Whether the file's time is measured beside PyTorch's."""
     thorough: bool = False
     """Whether more sizes and values are tried than by default."""
     timeout: float

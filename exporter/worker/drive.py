@@ -41,6 +41,7 @@ from exporter.worker.failure import Failure
 from exporter.worker.fed import store_weights, take_weights_as_inputs
 from exporter.worker.fit import require_fit
 from exporter.worker.inputs import draw
+from exporter.worker.latency import with_latency
 from exporter.worker.limit import within_memory
 from exporter.worker.made_calls import settled
 from exporter.worker.objects import assembled
@@ -267,6 +268,7 @@ class Drive:
                     subject = self._measured(case.model, subject)
                 here = replace(subject, spec=here.spec)
                 record = prove_on(device, here, structure, common, Seconds(seconds))
+            record = with_latency(record, case, here, device)
             self._record(explain_red(record, case, here, device, self._patience))
 
     def _measured(self, model: Model, subject: Subject) -> Subject:

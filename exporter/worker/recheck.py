@@ -60,9 +60,10 @@ def recheck(job: Job, opset: OpsetJob, memory: SampleMemory) -> list[Record] | N
 def _needs_model(spec: ModelSpec, reference: Reference) -> bool:
     """Whether what the checks need is known to the model's code alone, or is not kept with a hash.
 
-    That is kernels, a call that user code makes, and weights that are inputs of the file.
+    That is kernels, a call that user code makes, weights that are inputs of the file, and the time
+    that PyTorch takes.
     """
-    return bool(spec.custom_ops or spec.inputs_from or reference.fed)
+    return bool(spec.custom_ops or spec.inputs_from or reference.fed or spec.latency)
 
 
 def _prove(

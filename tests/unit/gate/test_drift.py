@@ -24,6 +24,7 @@ DRIFT = [
     (Kind.ERROR_GROWN, {"error": 0.0}, {"error": 0.11}, {"error": 0.1}),
     (Kind.FILE_GROWN, {}, {"bytes": 105_001}, {"bytes": 105_000}),
     (Kind.NODES_GROWN, {}, {"nodes": 106}, {"nodes": 105}),
+    (Kind.LATENCY_GROWN, {"latency": 0.5}, {"latency": 1.1}, {"latency": 1.0}),
     (Kind.NEW_DOMAIN, {}, {"domains": ("ai.onnx.ml",)}, {"domains": ()}),
     (Kind.FLOOR_RAISED, {}, {"ir_version": 10}, {"ir_version": 7}),
 ]
@@ -35,6 +36,7 @@ figures = st.builds(
     ir_version=st.integers(3, 20),
     domains=st.sets(st.sampled_from(["a", "b", "c"])).map(lambda found: tuple(sorted(found))),
     error=st.none() | st.floats(0, 100),
+    latency=st.none() | st.floats(0.01, 100),
 )
 
 
@@ -198,7 +200,8 @@ def test_a_flaky_cell_is_a_finding_until_it_is_accepted_as_such() -> None:
 
 
 def test_every_kind_has_a_policy_and_every_policy_a_kind() -> None:
-    others = {"accepted_here", "error_factor", "error_floor", "file_growth", "node_growth"}
+    others = {"accepted_here", "error_factor", "error_floor", "file_growth", "latency_factor"}
+    others.add("node_growth")
     assert {kind.key for kind in Kind} | others == set(GatePolicy.model_fields)
 
 
@@ -206,3 +209,16 @@ def test_every_kind_has_a_policy_and_every_policy_a_kind() -> None:
 def test_losses_block_and_drift_warns_where_nobody_says_otherwise(kind: Kind) -> None:
     drift = {each[0] for each in DRIFT} | {Kind.LOWEST_RAISED}
     assert kind.action(GatePolicy()) == ("warn" if kind in drift else "block")
+
+
+def test_a_latency_that_nobody_measured_has_not_grown() -> None:
+    assert found(outcome(), outcome(latency=9.0)) == []
+    assert found(outcome(latency=9.0), outcome()) == []
+
+
+def test_the_ratio_is_taken_from_the_check() -> None:
+    check = CheckResult(check="latency", status=Status.PASS, metrics={"ratio": 0.4567, "turns": 5})
+    record = make_record(CELL, checks=(check,))
+    (outcome,) = outcomes_of(make_run(record)).values()
+    assert outcome.figures is not None
+    assert outcome.figures.latency == 0.46

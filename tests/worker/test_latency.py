@@ -1,0 +1,77 @@
+"""The file's time beside PyTorch's: by calls whose times are known, and by the whole command."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from exporter.record import read_run
+from exporter.worker.latency import measured
+from tests.integration.project import exporter, make_project
+
+SLOW = """
+
+class Slow(Good):
+    '''PyTorch waits; a file does not.'''
+
+    def forward(self, x):
+        if not torch.onnx.is_in_onnx_export():
+            time.sleep(0.02)
+        return super().forward(x)
+"""
+
+
+def test_the_ratio_is_that_of_the_medians() -> None:
+    calls = iter(range(10**6))
+
+    def slow() -> None:  # one that takes forty times as long is no matter for a median
+        time.sleep(1.0 if next(calls) == 3 else 0.03)
+
+    def quick() -> None:
+        time.sleep(0.01)
+
+    ratio, turns = measured(slow, quick)
+    assert turns >= 5
+    assert 2 < ratio < 4
+    assert 0.2 < measured(quick, slow)[0] < 0.5
+
+
+def test_it_is_measured_where_it_is_asked_for_and_the_gate_says_where_it_grew(
+    tmp_path: Path,
+) -> None:
+    root = make_project(tmp_path / "project", slow="Slow")
+    models, manifest = root / "manifests/models.py", root / "manifests/tiny.toml"
+    models.write_text(models.read_text() + SLOW)
+    entry = manifest.read_text().replace("[16, 17]", "17")
+    manifest.write_text(entry)
+    assert exporter(root, "export").returncode == 0
+
+    def ratio() -> object:
+        (record,) = read_run(root / "build/results.json").records
+        said = [result.metrics for result in record.checks if result.check == "latency"]
+        return said[0]["ratio"] if said else None
+
+    assert ratio() is None
+    manifest.write_text(entry + "latency = true\n")
+    ran = exporter(root, "export", "--explain")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    found = ratio()
+    assert isinstance(found, float)
+    assert 0 < found < 0.2, "PyTorch sleeps for 20 ms"
+    assert "ratio" not in (root / "reports/models/slow.md").read_text()
+    assert exporter(root, "baseline").returncode == 0
+    gate = exporter(root, "gate")
+    assert (gate.returncode, "latency" in gate.stdout) == (0, False)
+
+    models.write_text(models.read_text().replace("time.sleep(0.02)", "time.sleep(0)"))
+    assert exporter(root, "export").returncode == 0
+    gate = exporter(root, "gate")
+    assert gate.returncode == 0
+    assert "slow/17/cpu: warning: latency grown: " in gate.stdout
+    (root / "pyproject.toml").write_text("[tool.exporter.gate]\nlatency_grown = 'block'\n")
+    assert exporter(root, "gate").returncode == 1
+    (root / "pyproject.toml").write_text("[tool.exporter.gate]\nlatency_factor = 1000000\n")
+    assert exporter(root, "gate").returncode == 0
+    baseline = json.loads((root / "reports/baseline.json").read_text())
+    assert 0 < baseline["cells"][0]["figures"]["latency"] < 0.2
