@@ -120,6 +120,8 @@ class NamedWeight(Value):
     shape: Items[int]
     sha256: str
     """Of its values, row by row."""
+    is_read: bool = True
+    """Whether a run of the model reads it; a file may lack what is never read."""
 
 
 class Weight(Value):

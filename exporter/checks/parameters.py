@@ -35,7 +35,7 @@ def weight_problems(subject: Subject, model: ModelProto) -> Iterator[str]:
         tensor = stored.get(weight.name)
         if tensor is not None:
             yield from _difference(subject, weight, tensor)
-        elif not (is_outside and weight.name in inputs):
+        elif weight.is_read and not (is_outside and weight.name in inputs):
             digests = digests or {_digest(subject, item): item.name for item in stored.values()}
             yield _missing(weight, digests.get(weight.sha256, ""))
 

@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from exporter.manifest import ModelSpec
 from exporter.manifest.exporters import WEIGHTS_AS_INPUTS
 from exporter.record import Stage
+from exporter.worker.aliased import tell_apart
 from exporter.worker.call import Call, Tensors, call_of, tensor_call
 from exporter.worker.custom_ops import NO_CUSTOM_OPS, CustomOps
 from exporter.worker.failure import Failure, stage_of
@@ -65,6 +66,8 @@ def convert_program(
         Failure: of stage `convert`.
     """
     model: ir.Model = translate_program(program, spec, opset, artifacts, kept, custom).model
+    outputs = [item.name for item in spec.outputs]
+    tell_apart(model, _names_in_program_order(program, spec), outputs)
     unwrap_names(model)
     return model
 

@@ -38,7 +38,7 @@ from exporter.worker.diagnose.explain import (
 from exporter.worker.eager import State
 from exporter.worker.exact import is_worth_float64, measured_everywhere
 from exporter.worker.failure import Failure
-from exporter.worker.fed import store_weights, take_weights_as_inputs
+from exporter.worker.fed import read_storages, store_weights, take_weights_as_inputs
 from exporter.worker.fit import require_fit
 from exporter.worker.inputs import draw
 from exporter.worker.latency import with_latency
@@ -114,9 +114,10 @@ class Drive:
                 self._names = weight_names(model, self._spec)
             with self._shared.of(REFERENCE):
                 reference = compute_reference(model, self._spec, self._root, self._folder)
-                weights = named_weights(model, self._names)
                 inputs = draw(self._spec, input_sets(self._spec)[0], self._root)
-                self._fed = store_weights(model, self._spec, inputs, self._names, self._folder)
+                read = read_storages(model, self._spec, inputs, self._names)
+                weights = named_weights(model, self._names, read)
+                self._fed = store_weights(model, self._spec, read, self._names, self._folder)
                 update = {"weights": weights, "fed": self._fed}
                 reference = reference.model_copy(update=update)
                 write_value(self._folder.reference, reference)

@@ -6,7 +6,7 @@ In: a model, or the graph that an exporter made of it. Out: the weights in the o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 import onnx_ir as ir
 import torch
@@ -21,10 +21,27 @@ from exporter.worker.eager import State, run
 from exporter.worker.source import Model
 
 
+def read_storages(
+    model: Model, spec: ModelSpec, inputs: Tensors, names: Mapping[str, str]
+) -> Container[int]:
+    """The addresses of the storages that a run of the model reads.
+
+    Returns:
+        None of them where the contract neither names weights nor has them as inputs.
+    """
+    if not names and not _asked(spec):
+        return frozenset()
+    buffers = State(model)
+    with operands() as places:
+        run(model, spec, inputs)
+    buffers.restore()
+    return places
+
+
 def store_weights(
     model: Model,
     spec: ModelSpec,
-    inputs: Tensors,
+    read: Container[int],
     names: Mapping[str, str],
     folder: JobFolder,
 ) -> tuple[Weight, ...]:
@@ -33,7 +50,7 @@ def store_weights(
     Args:
         model: Whose weights they are.
         spec: The contract.
-        inputs: What to run it on.
+        read: The addresses of the storages that a run of it reads.
         names: Other names that the file gives to weights, by their own.
         folder: Where the values go.
 
@@ -45,10 +62,6 @@ def store_weights(
     state = {
         name: value for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)
     }
-    buffers = State(model)
-    with operands() as places:
-        run(model, spec, inputs)
-    buffers.restore()
     first: dict[tuple[object, ...], str] = {}
     found = []
     for index, (own, value) in enumerate(state.items()):
@@ -61,7 +74,7 @@ def store_weights(
                 name=name,
                 dtype=str(value.dtype).removeprefix("torch."),
                 shape=tuple(value.shape),
-                is_read=value.numel() > 0 and value.untyped_storage().data_ptr() in places,
+                is_read=value.numel() > 0 and value.untyped_storage().data_ptr() in read,
                 same_as="" if owner == name else owner,
             )
         )

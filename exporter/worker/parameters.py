@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 import onnx_ir as ir
@@ -68,8 +68,16 @@ def rename_weights(model: ir.Model, names: Mapping[str, str]) -> None:
         renamed.add(names[name])
 
 
-def named_weights(model: Model, names: Mapping[str, str]) -> tuple[NamedWeight, ...]:
-    """What is known of each weight that the file has to name."""
+def named_weights(
+    model: Model, names: Mapping[str, str], read: Container[int]
+) -> tuple[NamedWeight, ...]:
+    """What is known of each weight that the file has to name.
+
+    Args:
+        model: Whose weights they are.
+        names: The name that the file gives to each, by its own.
+        read: The addresses of the storages that a run of the model reads.
+    """
     weights = _weights(model, with_buffers=True)
     found: dict[str, NamedWeight] = {}
     for source, name in names.items():
@@ -81,6 +89,7 @@ def named_weights(model: Model, names: Mapping[str, str]) -> tuple[NamedWeight, 
                 dtype=str(tensor.dtype).removeprefix("torch."),
                 shape=tuple(tensor.shape),
                 sha256=hashlib.sha256(_content(tensor)).hexdigest(),
+                is_read=weights[source].untyped_storage().data_ptr() in read,
             )
     return tuple(found.values())
 

@@ -59,8 +59,7 @@ class _Listener(logging.Handler):
 def _reason(text: str) -> str:
     """Why a conversion failed, in our words where they can be."""
     if found := _NO_ADAPTER.search(text):
-        way = "down from" if found[1] == "From" else "up to"
-        return f"cannot take {found[3]} {way} opset {found[2]}"
+        return f"cannot take {found[3]} down {found[1].lower()} opset {found[2]}"
     if found := _NO_OLDER.search(text):
         return f"cannot take {found[1]} down: lower opsets have no such operator"
     if found := _ASSERTION.match(text):

@@ -169,6 +169,17 @@ PARAMETERS_TABLE = Feature(
     lines='parameters = { "*.weight" = "kernel" }',
     holds={"one is named, one keeps its own": lambda p: _weights(p, "kernel", "linear.bias")},
 )
+PARAMETERS_UNREAD = Feature(
+    name="names of parameters that nothing reads",
+    api="export(..., input_names=[...])",
+    torch="1.0+, TorchScript",
+    model="names.py:Half",
+    lines='parameters = "learned_{}"',
+    holds={
+        "what the model reads has its names": lambda p: _weights(p, "learned_0", "learned_1"),
+        "what it never reads is not there": lambda p: not _weights(p, "learned_2"),
+    },
+)
 PARAMETERS_LOST = Feature(
     name="names of parameters that the exporter computed away",
     api="export(..., input_names=[...])",
@@ -195,6 +206,7 @@ SECTION = Section(
         FIXED,
         PARAMETERS,
         PARAMETERS_TABLE,
+        PARAMETERS_UNREAD,
         PARAMETERS_LOST,
         Elsewhere(
             name="other names for the axes of a finished program",

@@ -120,6 +120,31 @@ SIGNATURES = (
         verdict=SOUND,
     ),
     Trap(
+        name="one tensor as two outputs under dynamo, not optimised",
+        story="torch gives both the last name",
+        spec=contract("outputs.py:Twice", DYNAMO, **_pair("a", "b"), options={"optimize": False}),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="input as an output under dynamo, not optimised",
+        story="torch gives the input the name of the output",
+        spec=contract(
+            "outputs.py:Through", DYNAMO, **_pair("copy", "double"), options={"optimize": False}
+        ),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="input as an output where weights are inputs",
+        story="the graph is not optimised then",
+        spec=contract(
+            "outputs.py:LayerAndInput",
+            DYNAMO,
+            **_pair("copy", "y"),
+            options={"export_params": False},
+        ),
+        verdict=SOUND,
+    ),
+    Trap(
         name="input as an output",
         story="the input keeps its name, the output has its own",
         spec=contract("outputs.py:Through", **_pair("copy", "double")),

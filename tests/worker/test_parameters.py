@@ -18,6 +18,7 @@ from exporter.worker.artifact import write_artifact
 from exporter.worker.capture import capture_program
 from exporter.worker.convert import convert_module, convert_program
 from exporter.worker.failure import Failure
+from exporter.worker.fed import read_storages
 from exporter.worker.inputs import draw
 from exporter.worker.parameters import named_weights, rename_weights, weight_names
 from exporter.worker.sizes import input_sets
@@ -40,7 +41,7 @@ def export(spec: ModelSpec, folder: Path, opset: int, *, dynamo: bool) -> Subjec
         graph, _ = convert_module(model, spec, inputs, opset, folder / ".scratch" / "a.onnx")
     rename_weights(graph, names)
     write_artifact(graph, spec, opset, JobFolder(folder), {})
-    weights = named_weights(model, names)
+    weights = named_weights(model, names, read_storages(model, spec, inputs, names))
     reference = Reference(samples=(), noise=(), spread=(), weights=weights)
     return Subject(folder=JobFolder(folder), opset=opset, spec=spec, reference=reference)
 

@@ -16,6 +16,19 @@ class Affine(nn.Module):
         return y
 
 
+class Half(nn.Module):
+    """Two layers, of which one is never called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.other = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.linear(x)
+        return y
+
+
 class Patches(nn.Module):
     """Sums over patches of 8: the width has to be a multiple of that."""
 

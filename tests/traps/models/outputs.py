@@ -122,6 +122,17 @@ class Labels(nn.Module):
         return x.argmax(dim=1)
 
 
+class LayerAndInput(nn.Module):
+    """The input as it is, and what a layer makes of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x, self.linear(x)
+
+
 class SameLabels(nn.Module):
     """The same integer whatever comes in: a bias decides."""
 

@@ -53,6 +53,12 @@ def test_another_name_shape_type_and_value_are_told(tmp_path: Path) -> None:
     assert found == "the weight 'two' is not scale.weight: it has other values"
 
 
+def test_a_weight_that_no_run_reads_may_be_missing_and_not_be_another(tmp_path: Path) -> None:
+    assert said(tmp_path, weight(name="learned_0", is_read=False)) == ""
+    found = said(tmp_path, weight(sha256="0" * 64, is_read=False))
+    assert found == "the weight 'two' is not scale.weight: it has other values"
+
+
 def test_weights_beside_the_file_are_read(tmp_path: Path) -> None:
     model = parser.parse_model(DOUBLE)
     tensor = model.graph.initializer[0]
