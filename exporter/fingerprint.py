@@ -32,6 +32,8 @@ TOOL = "tool."
 LISTING = "*.py"
 
 _OWN = "onnx-exporter-matrix"
+#: What an installer says of itself.
+_ADDED = tuple(f".dist-info/{name}" for name in ("INSTALLER", "REQUESTED", "RECORD"))
 #: What describes or judges a cell and does not change what was found.
 _NOT_PROVED = frozenset(
     {"line", "manifest", "description", "owner", "tags", "expect", "skip", "timeout", "memory"}
@@ -117,7 +119,8 @@ def tool_versions() -> dict[str, str]:
 def package_state(name: str) -> str:
     """Version and a digest of the list of files of an installed distribution; empty where none is.
 
-    The digest tells two builds of one version apart, such as torch for the CPU and for CUDA.
+    The digest tells two builds of one version apart, such as torch for the CPU and for CUDA. It is
+    the same in every environment that the same wheel is installed in.
     """
     try:
         found = distribution(name)
@@ -161,6 +164,12 @@ def _is_importable(path: Path) -> bool:
     return path.suffix in (".py", ".so", ".pyd") or (path / "__init__.py").is_file()
 
 
+def tools_moved() -> bool:
+    """Whether a tool is another one now than when this process first looked at it."""
+    own = exporter_state() != exporter_state.__wrapped__()
+    return own or any(package_state(n) != package_state.__wrapped__(n) for n in DISTRIBUTIONS)
+
+
 @cache
 def tool_parts() -> dict[str, str]:
     """The parts that all cells share: Python, the platform, our own modules, the tools."""
@@ -174,7 +183,15 @@ def tool_parts() -> dict[str, str]:
 
 
 def _record_of(found: Distribution) -> str:
-    return found.read_text("RECORD") or ""
+    """The list of files with their hashes, but for what an installer adds to those of the wheel."""
+    lines = (found.read_text("RECORD") or "").splitlines()
+    return "\n".join(sorted(line for line in lines if not _is_added(line)))
+
+
+def _is_added(line: str) -> bool:
+    """Scripts name the environment's own Python, and compiled files come with or without."""
+    name = line.partition(",")[0]
+    return name.startswith("..") or "__pycache__/" in name or name.endswith(_ADDED)
 
 
 def _version(name: str) -> str:

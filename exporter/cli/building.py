@@ -15,6 +15,7 @@ from exporter.cli.plan import decisions_for, show_plan
 from exporter.cli.progress import progress
 from exporter.cli.report import made_from, publish
 from exporter.cli.standing import build_folder
+from exporter.cli.store import store_of
 from exporter.cli.summary import show, show_summary, summary
 from exporter.cli.terminal import say
 from exporter.engine import LocalEngine, Spawner, Starter, Warm, worker_environment
@@ -42,6 +43,7 @@ class Asked:
     force: bool
     thorough: bool
     explain: bool
+    no_store: bool
 
 
 def build_and_prove(root: Path, asked: Asked) -> int:
@@ -55,7 +57,8 @@ def build_and_prove(root: Path, asked: Asked) -> int:
     manifest, project = loaded.manifest, loaded.manifest.project
     whole = make_plan(manifest, asked.selection)
     plan = part_of(whole, asked.shard) if asked.shard else whole
-    wish = Wish(force=asked.force, thorough=asked.thorough)
+    store = None if asked.no_store else store_of(project)
+    wish = Wish(force=asked.force, thorough=asked.thorough, store=store)
     if asked.dry_run:
         show_plan(plan, decisions_for(manifest, plan, wish))
         return ExitCode.OK
@@ -68,9 +71,9 @@ def build_and_prove(root: Path, asked: Asked) -> int:
     if asked.shard:
         note_shard(build, asked.shard, whole)
         say(f"shard {asked.shard}: no tables are written before `exporter merge` has all shards")
-        return show_summary(manifest, plan, results.run)
+        return show_summary(manifest, plan, results.run, taken=len(results.taken))
     publish(manifest, results.run)
-    found = summary(manifest, plan, results.run)
+    found = summary(manifest, plan, results.run, taken=len(results.taken))
     tables = (f"tables: {project.reports}/COMPATIBILITY.md", None)
     said = Said(lines=(*found.lines, tables), code=found.code)
     show(said)

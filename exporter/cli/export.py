@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from exporter.cli.options import root_option, selection_options, today
+from exporter.cli.options import no_store_option, root_option, selection_options, today
 from exporter.cli.shards import shard_option
 from exporter.cli.standing import said_before
 from exporter.cli.terminal import say
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Only show what would run, like `plan`.")
 @click.option("--force", is_flag=True, help="Run cells whose result still holds, too.")
 @click.option("--thorough", is_flag=True, help="Try more sizes and values; takes longer.")
+@no_store_option
 @click.option("--explain", is_flag=True, help="Say why each cell runs that does.")
 def command(
     selection: Selection, root: Path, jobs: int | None, shard: Shard | None, **flags: bool
@@ -39,7 +40,8 @@ def command(
     """Build and prove the files of CELLS, or of all of them.
 
     CELLS are globs over cell ids, such as 'alexnet', 'resnet*/18' or '*/*/cpu'. A cell whose
-    result still holds is left as it is.
+    result still holds is left as it is, and one that was made before from the same is taken from
+    the store.
     """
     asks_more = shard or flags["dry_run"] or flags["force"] or flags["thorough"]
     if selection.is_everything and not asks_more and (said := said_before(root, today())):
@@ -57,5 +59,6 @@ def command(
         force=flags["force"],
         thorough=flags["thorough"],
         explain=flags["explain"],
+        no_store=flags["no_store"],
     )
     return build_and_prove(root, asked)

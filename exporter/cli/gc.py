@@ -1,38 +1,54 @@
-"""`exporter gc`: removes from the build folder what no promised cell needs."""
+"""`exporter gc`: removes what no promised cell needs, and what is too much for the store."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
 from exporter.cli.options import root_option
+from exporter.cli.store import limit_options, limited_store
 from exporter.cli.terminal import aligned, plural, say
 from exporter.errors import ExitCode, ExporterError
 from exporter.manifest import load_project
 from exporter.plan import make_plan
+from exporter.record import CellId
 from exporter.report.figures import size
 from exporter.run import BuildFolder, find_garbage, remove
+from exporter.store import Store
 
 
 @click.command("gc")
 @root_option
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
-def command(root: Path, *, dry_run: bool) -> int:
+@limit_options
+def command(root: Path, *, dry_run: bool, store_size: int | None, store_age: float | None) -> int:
     """Remove built files that no manifest promises any more.
 
     Models, opsets and cells that left the manifests go, and weights that no file refers to. What
     is promised stays, whether its result still holds or not; so does what no export made.
+
+    Of the store goes what nobody used for as long as `store_age` says, and then what was not used
+    for longest, until it takes no more than `store_size`.
     """
     manifest = load_project(root)
     promised = [planned.cell for planned in make_plan(manifest).cells]
     if not promised:
         message = "no manifest promises a cell, so that everything would go; nothing was removed"
         raise ExporterError(ExitCode.NOTHING_SELECTED, message)
+    store = limited_store(manifest.project, store_size, store_age)
     build = BuildFolder.of(manifest.project)
-    if not build.path.is_dir():
+    if build.path.is_dir():
+        _clear(build, promised, dry_run=dry_run)
+    else:
         say(f"nothing to remove: there is no {build.path.name}")
-        return ExitCode.OK
+    if store and store.path.is_dir():
+        _bound(store, dry_run=dry_run)
+    return ExitCode.OK
+
+
+def _clear(build: BuildFolder, promised: Iterable[CellId], *, dry_run: bool) -> None:
     with build.locked():
         found = find_garbage(build.path, promised)
         if not dry_run:
@@ -47,4 +63,14 @@ def command(root: Path, *, dry_run: bool) -> int:
     freed = size(sum(garbage.size for garbage in found))
     verb = "would go and free" if dry_run else "removed, which freed"
     say(f"{plural(len(found), 'item')} {verb} {freed}" if found else "nothing to remove")
-    return ExitCode.OK
+
+
+def _bound(store: Store, *, dry_run: bool) -> None:
+    if store.is_read_only:
+        say("store: is only read, and stays as it is")
+        return
+    freed = store.bound(dry_run=dry_run)
+    verb = "would go and free" if dry_run else "removed, which freed"
+    gone = f"{plural(freed.cells, 'result')} {verb} {size(freed.bytes)}"
+    found = gone if freed.cells or freed.bytes else "nothing to remove"
+    say(f"store: {found}; {size(freed.left)} stay")

@@ -23,6 +23,9 @@ if TYPE_CHECKING:  # a run with nothing to do never reads a manifest
 #: How many cells a message names.
 _SHOWN = 4
 
+no_store_option = click.option(
+    "--no-store", is_flag=True, help="Take nothing from the store, and keep nothing there."
+)
 root_option = click.option(
     "--root",
     type=click.Path(exists=True, file_okay=False, path_type=Path),

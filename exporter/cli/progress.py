@@ -53,6 +53,8 @@ class Lines:
         if self._explain:
             for cell, why in decisions.reasons.items():
                 self.say(f"{cell} runs: {why}")
+            for cell, hit in decisions.hits.items():
+                self.say(f"{cell} is taken from the store: {hit.why}")
 
     def at_work(self, announcement: Announcement) -> None:
         """Nothing: without a terminal only what is done is worth a line."""

@@ -21,9 +21,9 @@ from exporter.untouched import Said
 from exporter.untrusted import one_line
 
 
-def show_summary(manifest: Manifest, plan: Plan, run: RunRecord) -> int:
+def show_summary(manifest: Manifest, plan: Plan, run: RunRecord, *, taken: int = 0) -> int:
     """Shows what became of the selected cells; the answer is the exit code."""
-    said = summary(manifest, plan, run)
+    said = summary(manifest, plan, run, taken=taken)
     show(said)
     return said.code
 
@@ -34,8 +34,11 @@ def show(said: Said) -> None:
         say(line, colour=colour)
 
 
-def summary(manifest: Manifest, plan: Plan, run: RunRecord) -> Said:
-    """What became of the selected cells; RED where one of them is red or has no record."""
+def summary(manifest: Manifest, plan: Plan, run: RunRecord, *, taken: int = 0) -> Said:
+    """What became of the selected cells; RED where one of them is red or has no record.
+
+    `taken` says how many of them came from the store.
+    """
     known = run.by_cell()
     records = [known.get(str(planned.cell)) for planned in plan.selected]
     found = [record for record in records if record]
@@ -47,7 +50,8 @@ def summary(manifest: Manifest, plan: Plan, run: RunRecord) -> Said:
         lines += [(line, None) for line in ("", *rows)]
     thorough = sum(record.thorough for record in found)
     closely = f", {thorough} of them looked at thoroughly" if thorough else ""
-    last = f"{plural(len(records), 'cell')}: {counts(records)}{closely}"
+    stored = f", {taken} of them taken from the store" if taken else ""
+    last = f"{plural(len(records), 'cell')}: {counts(records)}{closely}{stored}"
     code = ExitCode.RED if red or len(found) < len(records) else ExitCode.OK
     return Said(lines=(*lines, ("", None), *_red_lines(manifest, red), (last, None)), code=code)
 

@@ -90,6 +90,9 @@ def _project(root: Path, table: ProjectTable, devices: Mapping[str, Device]) -> 
         build=table.build,
         reports=table.reports,
         templates=table.templates,
+        store=table.store,
+        store_size=table.store_size,
+        store_age=table.store_age,
         devices=tuple(devices.values()),
         jobs=table.jobs,
         gate=_gate(table.gate),
@@ -132,3 +135,9 @@ def _check_folders(file: TomlFile, table: ProjectTable, report: Report) -> None:
                 message = f"{quoted(inner)} lies in the folder of `{other}`, {quoted(outer)}"
                 said_by = key if key in table.model_fields_set else other
                 report.add(file.problem((*_PATH, said_by), message))
+    # What is cleared away, read or in git is no place for what is kept.
+    for other in _FOLDERS:
+        folder = getattr(table, other)
+        if f"{table.store}/".startswith(f"{folder}/"):
+            message = f"{quoted(table.store)} lies in the folder of `{other}`, {quoted(folder)}"
+            report.add(file.problem((*_PATH, "store"), message))

@@ -19,6 +19,7 @@ from exporter.errors import Location
 from exporter.manifest.call_spec import Axis, Case, Constant, Container, End, Input, InputsFrom
 from exporter.manifest.data_files import split_data_file
 from exporter.manifest.gate_spec import DEFAULT_GATE, Gate
+from exporter.manifest.store_settings import STORE_AGE, STORE_SIZE
 from exporter.spelling import DEFAULT
 from exporter.values import Items, Plain, Value
 
@@ -288,6 +289,13 @@ class Project(Value):
     build: str = "build"
     reports: str = "reports"
     templates: str = "templates"
+    store: str = ""
+    """From `root`, from the home directory (`~`) or absolute; `off`: none; empty: in the build
+    folder."""
+    store_size: int = STORE_SIZE
+    """Bytes."""
+    store_age: float = STORE_AGE
+    """Seconds."""
     devices: Items[Device]
     jobs: int | None = None
     """Models at work at once; None: one per core."""

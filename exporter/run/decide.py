@@ -9,14 +9,16 @@ files are the ones that were proved. In doubt it runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from exporter.cache import PASSING
 from exporter.plan import Plan, PlannedCell
 from exporter.record import Record, Status
 from exporter.run.folders import Stored
 from exporter.run.intact import Intact
+from exporter.run.restore import Hit, LookUp, look_up
 from exporter.run.results import Judge
+from exporter.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,8 @@ class Decisions:
     """Those of which only the checks run: their files are the ones that would be made."""
     seconds: Mapping[str, float]
     """What a model's cells took when they were made last, by model; not of those never made."""
+    hits: Mapping[str, Hit] = field(default_factory=dict)
+    """The cells that are taken from the store instead of being run, by their text."""
 
     def runs(self, planned: PlannedCell) -> bool:
         """Whether the cell is run."""
@@ -45,6 +49,8 @@ class Wish:
     """Every selected cell runs, whatever is known of it."""
     thorough: bool = False
     """Every selected cell is proved thoroughly, whatever its entry says."""
+    store: Store | None = None
+    """Where finished cells are looked for and kept; None: nowhere but in the build folder."""
 
 
 NO_WISH = Wish()
@@ -75,11 +81,52 @@ def decide(plan: Plan, stored: Stored, judge: Judge, wish: Wish = NO_WISH) -> De
         elif wish.thorough and not record.thorough:
             reasons[str(planned.cell)] = "it was not proved thoroughly"
     intact.save()
-    return Decisions(
+    whole = Decisions(
         to_run=tuple(planned for planned in plan.to_run if str(planned.cell) in reasons),
         reasons=reasons,
         rechecked=frozenset(rechecked),
         seconds=_seconds(stored.read()),
+    )
+    return _with_hits(whole, _ask_store(whole, judge, wish))
+
+
+def made_after_all(decisions: Decisions, plan: Plan, problems: Mapping[str, str]) -> Decisions:
+    """The same decisions, but that some cells could not be taken from the store."""
+    missed = {name: f"{decisions.hits[name].why}, and {why}" for name, why in problems.items()}
+    reasons = {**decisions.reasons, **missed}
+    return replace(
+        decisions,
+        to_run=tuple(planned for planned in plan.to_run if str(planned.cell) in reasons),
+        reasons=reasons,
+        hits={name: hit for name, hit in decisions.hits.items() if name not in problems},
+    )
+
+
+def _ask_store(decisions: Decisions, judge: Judge, wish: Wish) -> LookUp:
+    if wish.store is None or wish.force:
+        return LookUp(hits={}, problems={})
+    reasons = {planned.cell: decisions.reasons[str(planned.cell)] for planned in decisions.to_run}
+    return look_up(
+        wish.store,
+        reasons,
+        judge.parts.of,
+        lambda record: judge.holds(record) and (record.thorough or not wish.thorough),
+    )
+
+
+def _with_hits(whole: Decisions, found: LookUp) -> Decisions:
+    """What is left to run where the store has some of it."""
+    reasons = {
+        name: f"{why}, and {found.problems[name]}" if name in found.problems else why
+        for name, why in whole.reasons.items()
+        if name not in found.hits
+    }
+    return replace(
+        whole,
+        to_run=tuple(planned for planned in whole.to_run if str(planned.cell) in reasons),
+        reasons=reasons,
+        rechecked=whole.rechecked - found.hits.keys(),
+        hits=found.hits,
     )
 
 

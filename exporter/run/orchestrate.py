@@ -23,12 +23,15 @@ from exporter.job import Announcement, Job, JobFolder, OpsetJob, write_value
 from exporter.manifest import Manifest, Project
 from exporter.plan import Plan, PlannedCell
 from exporter.record import Record, RunRecord
-from exporter.run.decide import NO_WISH, Decisions, Wish, decide
+from exporter.run.decide import NO_WISH, Decisions, Wish, decide, made_after_all
 from exporter.run.flaky import mark_flaky
 from exporter.run.folders import BuildFolder, Stored, carry_over, drop_unproved, mend
+from exporter.run.keep import Keeper
 from exporter.run.recover import recover
+from exporter.run.restore import Holding, restore
 from exporter.run.results import Judge, Results, collect
 from exporter.run.verdict import job_for, log_tail, settle
+from exporter.store import Store
 
 
 class Watcher(Protocol):
@@ -80,6 +83,11 @@ def run_plan(
         notes = recover(build, lambda r: str(r.cell) in planned and judge.holds(r))
         stored = Stored(build)
         decisions = decide(plan, stored, judge, wish)
+        if wish.store and decisions.hits:
+            tasks = tasks_of(manifest, _of_hits(decisions, plan), build, judge)
+            problems = _take(wish.store, tasks, decisions, build, _holding(plan, judge))
+            decisions = made_after_all(decisions, plan, problems)
+            stored = Stored(build)
         watcher.decided(decisions)
         for note in notes:
             watcher.noted(note)
@@ -87,11 +95,14 @@ def run_plan(
             if decisions.to_run:
                 tasks = tasks_of(_wished(manifest, wish), decisions, build, judge)
                 stored = Stored(build)  # to be read when they are done
-                engine.run(tasks, Supervisor(manifest, plan, build, judge, watcher))
+                keeper = Keeper(manifest, today, wish.store)
+                engine.run(tasks, Supervisor(manifest, plan, build, judge, watcher, keeper))
+                keeper.tidy()
         finally:
             results = collect(plan, stored, judge)
             _keep(results.run, build.results)
-    return replace(results, stood=not decisions.to_run)
+    stood = not (decisions.to_run or decisions.hits)
+    return replace(results, stood=stood, taken=frozenset(decisions.hits))
 
 
 def _keep(run: RunRecord, path: Path) -> None:
@@ -103,6 +114,31 @@ def _keep(run: RunRecord, path: Path) -> None:
         stands = False
     if not stands:
         write_text(path, text)
+
+
+def _of_hits(decisions: Decisions, plan: Plan) -> Decisions:
+    """What would have to run if the store's cells were made."""
+    to_run = tuple(planned for planned in plan.to_run if str(planned.cell) in decisions.hits)
+    return replace(decisions, to_run=to_run)
+
+
+def _take(
+    store: Store, tasks: Iterable[Task], decisions: Decisions, build: BuildFolder, holding: Holding
+) -> dict[str, str]:
+    """Puts what the store has into place; the answer is why a cell has to be made after all."""
+    problems: dict[str, str] = {}
+    for task in tasks:
+        problems |= restore(task.job, decisions.hits, store, build, holding)
+    return problems
+
+
+def _holding(plan: Plan, judge: Judge) -> Holding:
+    """What of the build folder stays beside the store's cells."""
+    promised = {str(planned.cell) for planned in plan.cells}
+    return Holding(
+        fully=lambda r: str(r.cell) in promised and judge.holds(r),
+        for_its_file=lambda r: str(r.cell) in promised and judge.only_checks_changed(r),
+    )
 
 
 def _wished(manifest: Manifest, wish: Wish) -> Manifest:
@@ -143,7 +179,13 @@ class Supervisor:
     """Listens to the engine: settles cells, sends others again, puts folders into place."""
 
     def __init__(
-        self, manifest: Manifest, plan: Plan, build: BuildFolder, judge: Judge, watcher: Watcher
+        self,
+        manifest: Manifest,
+        plan: Plan,
+        build: BuildFolder,
+        judge: Judge,
+        watcher: Watcher,
+        keeper: Keeper,
     ) -> None:
         self._project = manifest.project
         self._planned = {str(planned.cell) for planned in plan.cells}
@@ -151,6 +193,7 @@ class Supervisor:
         self._build = build
         self._judge = judge
         self._watcher = watcher
+        self._keeper = keeper
         self._told: set[str] = set()
         self._spent: Counter[str] = Counter()
 
@@ -197,6 +240,7 @@ class Supervisor:
             return None  # interrupted before its first cell: what is in place stays
         drop_unproved(folder)
         mark_flaky(self._build.model(model), folder)
+        made = tuple(folder.read_records().values())
         lost = [
             str(record.cell) for record in carry_over(self._build.model(model), folder, self._holds)
         ]
@@ -211,6 +255,8 @@ class Supervisor:
                 f"{model}: {len(dropped)} earlier results no longer hold and were dropped"
             )
         self._build.place(model, folder)
+        if note := self._keeper.keep(made, self._build.model(model)):
+            self._watcher.noted(note)
         self._watcher.done(model)
         return None
 

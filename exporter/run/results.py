@@ -29,6 +29,8 @@ class Results:
     """Why there is no record, by the text of the cell."""
     stood: bool = False
     """Whether every selected cell was left as it was."""
+    taken: frozenset[str] = frozenset()
+    """The cells that came from the store, by their text."""
 
 
 def collect(plan: Plan, stored: Stored, judge: Judge) -> Results:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -13,6 +15,7 @@ from exporter.fingerprint import (
     fingerprint,
     package_state,
     tool_versions,
+    tools_moved,
     without_tools,
 )
 from exporter.manifest import Device, Expectation, Output, Tolerance
@@ -145,3 +148,35 @@ def test_versions_are_known_without_an_import() -> None:
     tools = tool_versions()
     assert {"python", "platform", "torch", "onnx", "onnxruntime", "exporter"} <= set(tools)
     assert all(tools.values())
+
+
+def install(site: Path, name: str, *lines: str) -> str:
+    """The state of a distribution with this list of files."""
+    info = site / f"{name}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "RECORD").write_text("\n".join(lines))
+    with patch.object(sys, "path", [str(site)]):
+        return package_state.__wrapped__(name)
+
+
+def test_a_wheel_is_the_same_in_every_environment_and_another_build_is_not(tmp_path: Path) -> None:
+    wheel = ("made_up/__init__.py,sha256=aa,5", "made_up/core.so,sha256=bb,9")
+    info = "made_up-1.0.dist-info"
+    one = install(tmp_path / "one", "made_up", *wheel, "../../../bin/run,sha256=cc,200")
+    added = (f"{info}/INSTALLER,sha256=dd,4", f"{info}/REQUESTED,,", f"{info}/RECORD,,")
+    compiled = "made_up/__pycache__/__init__.cpython-311.pyc,,"
+    script = "../../../bin/run,sha256=ee,203"
+    two = install(tmp_path / "two", "made_up", compiled, script, *added, *reversed(wheel))
+    assert one == two
+    assert one.startswith("1.0 ")
+    cuda = install(tmp_path / "three", "made_up", wheel[0], "made_up/core.so,sha256=ff,90")
+    assert cuda != one
+    here = f"{info}/direct_url.json,sha256=gg,70"
+    assert install(tmp_path / "four", "made_up", *wheel, here) != one, "of one checkout alone"
+
+
+def test_a_tool_that_was_installed_anew_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not tools_moved()
+    monkeypatch.setattr("exporter.fingerprint._record_of", lambda found: "another build")
+    assert tools_moved()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,9 @@ def test_every_key(tmp_path: Path) -> None:
         build = "out/build"
         reports = "docs/tables"
         templates = "looks"
+        store = "../shared store"
+        store_size = "2GiB"
+        store_age = "4w"
         jobs = 3
         style = "text"
         command = "nox -s {} --"
@@ -58,6 +62,8 @@ def test_every_key(tmp_path: Path) -> None:
         "looks",
     )
     assert project.jobs == 3
+    assert (project.store, project.store_size) == ("../shared store", 2 << 30)
+    assert project.store_age == 28 * 24 * 3600
     assert project.style == "text"
     assert project.command == "nox -s {} --"
     assert project.device("fast").providers[0] == "CUDAExecutionProvider"
@@ -129,3 +135,37 @@ def test_a_policy_for_no_model_is_refused(tmp_path: Path) -> None:
         'pyproject.toml:1: tool.exporter.gate.models."nett*": no model matches; '
         "did you mean 'net'?"
     )
+
+
+def test_without_a_word_the_store_is_in_the_build_folder_and_bounded(tmp_path: Path) -> None:
+    project = _load(tmp_path, "").project
+    assert (project.store, project.store_size) == ("", 10 << 30)
+    assert project.store_age == 90 * 24 * 3600
+
+
+@pytest.mark.parametrize("store", ["off", "~/.cache/exporter", "/srv/store", "../../x", "cache"])
+def test_places_of_a_store(tmp_path: Path, store: str) -> None:
+    assert _load(tmp_path, f"[tool.exporter]\nstore = {store!r}\n").project.store == store
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("store = ''", "must not be blank"),
+        ("store = 'a//b'", "expected a folder such as"),
+        ("store = 'C:/x'", "expected a folder such as"),
+        ("store = '~other/x'", "expected a folder such as"),
+        ("store = true", "expected"),
+        ("store = 'build/store'", 'lies in the folder of `build`, "build"'),
+        ("store = 'reports'", 'lies in the folder of `reports`, "reports"'),
+        ("store_size = 5", "expected a size of at least 1MB"),
+        ("store_age = 30", "expected an age such as"),
+        ("store_age = '0d'", "expected an age such as"),
+        ("store_age = '9999w'", "expected an age such as"),
+        ("store_agee = '9w'", "did you mean 'store_age'"),
+    ],
+)
+def test_what_is_no_setting_of_a_store(tmp_path: Path, setting: str, said: str) -> None:
+    with pytest.raises(ExporterError, match=re.escape(said)) as caught:
+        _load(tmp_path, f"[tool.exporter]\n{setting}\n")
+    assert "pyproject.toml:2: tool.exporter.store" in str(caught.value)

@@ -135,12 +135,14 @@ class Noted:
 
     def __init__(self) -> None:
         self.reasons: dict[str, str] = {}
+        self.hits: dict[str, str] = {}
         self.records: list[Record] = []
         self.models: list[str] = []
         self.notes: list[str] = []
 
     def decided(self, decisions: Decisions) -> None:
         self.reasons = dict(decisions.reasons)
+        self.hits = {name: hit.why for name, hit in decisions.hits.items()}
 
     def at_work(self, announcement: Announcement) -> None:
         pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ import pytest
 from exporter.cli.entry import run
 from exporter.job import JobFolder, write_value
 from exporter.run import BuildFolder, find_garbage, remove
+from exporter.store import Limits, Store
 from tests.unit.run.builders import job, record, spec, write, write_reference
+from tests.unit.store.cells import make_cell
 
 TINY = spec(opsets=(17, 18))
 
@@ -213,3 +216,53 @@ def test_a_build_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
     (root / "build").symlink_to(tmp_path / "elsewhere")
     assert run(["gc", "--root", str(root)]) == 4
     assert (tmp_path / "elsewhere/old").is_dir()
+
+
+def test_the_store_is_kept_within_its_limits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = project(tmp_path)
+    made(root / "build")
+    arguments = ["gc", "--root", str(root)]
+    assert run(arguments) == 0
+    assert capsys.readouterr().out == "nothing to remove\n", "there is no store"
+    cell = make_cell(tmp_path / "made", content="x" * 3_000_000)
+    Store(root / "build/.store", Limits(size=1 << 30, age=60)).put(
+        [cell], JobFolder(tmp_path / "made")
+    )
+    shutil.rmtree(tmp_path / "made")
+    assert run(arguments) == 0
+    assert capsys.readouterr().out == "nothing to remove\nstore: nothing to remove; 3.00 MB stay\n"
+    assert run([*arguments, "--store-size", "2MB", "--dry-run"]) == 0
+    assert "store: 1 result would go and free 3.00 MB; 0" in capsys.readouterr().out
+    assert run([*arguments, "--store-size", "2MB"]) == 0
+    assert "store: 1 result removed, which freed 3.00 MB; 0" in capsys.readouterr().out
+    assert not list((root / "build/.store/blobs").rglob("*"))
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [("--store-size", "2", "a size of at least 1MB"), ("--store-age", "2 years", "an age such as")],
+)
+def test_a_limit_that_is_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, value: str, said: str
+) -> None:
+    assert run(["gc", "--root", str(project(tmp_path)), option, value]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_store_that_is_only_read_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = project(tmp_path)
+    cell = make_cell(tmp_path / "made")
+    Store(tmp_path / "shared", Limits(size=1 << 30, age=60)).put(
+        [cell], JobFolder(tmp_path / "made")
+    )
+    monkeypatch.setenv("EXPORTER_STORE", str(tmp_path / "shared"))
+    monkeypatch.setenv("EXPORTER_STORE_READONLY", "1")
+    assert run(["gc", "--root", str(root), "--store-age", "1h"]) == 0
+    assert "store: is only read, and stays as it is" in capsys.readouterr().out
+    monkeypatch.setenv("EXPORTER_STORE_READONLY", "perhaps")
+    assert run(["gc", "--root", str(root)]) == 2
+    assert "EXPORTER_STORE_READONLY: expected 1 or 0, got 'perhaps'" in capsys.readouterr().err

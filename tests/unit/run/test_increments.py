@@ -18,8 +18,9 @@ from exporter.job import Job, JobFolder, write_value
 from exporter.manifest import Manifest, ModelSpec, Tolerance
 from exporter.plan import make_plan
 from exporter.record import Record, Source, read_run
-from exporter.run import BuildFolder, run_plan
+from exporter.run import BuildFolder, Wish, run_plan
 from exporter.selection import Selection
+from exporter.store import Store
 from tests.unit.run.builders import (
     FakeEngine,
     Noted,
@@ -59,8 +60,11 @@ def edits() -> st.SearchStrategy[tuple[str, Any, str]]:
 class Project:
     """A project whose model `a` is edited and `b` is not; both load the same helper."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, store: Store | None = None) -> None:
         self.root = root
+        self.store = store
+        self.noted = Noted()
+        self.engine = FakeEngine(self.work)
         self.state = dict(STATE)
 
     def put(self, name: str, value: Any) -> None:
@@ -79,13 +83,18 @@ class Project:
         return fingerprint(of) | {"tool.torch": self.state["torch"]}
 
     def export(self, pattern: str = "*", name: str = "build") -> dict[str, tuple[Record, str]]:
-        """Each record of the results, with the content of its file."""
+        """Each record of the results, with the content of its file.
+
+        Only the usual build folder is filled from the store.
+        """
         of = self.manifest()
         project = of.project.model_copy(update={"build": name})
         of = Manifest(project=project, models=of.models)
         plan = make_plan(of, Selection(patterns=(pattern,)))
+        wish = Wish(store=self.store if name == "build" else None)
+        self.engine, self.noted = FakeEngine(self.work), Noted()
         with patch("exporter.run.results.fingerprint", self.fingerprint):
-            run_plan(of, plan, FakeEngine(self.work), Noted(), TODAY)
+            run_plan(of, plan, self.engine, self.noted, TODAY, wish)
         build = BuildFolder.of(project)
         return {
             str(r.cell): (r, build.model(r.cell.model).model(r.cell.opset).read_text())

@@ -1,0 +1,215 @@
+"""The store: finished cells put in, found again and taken out.
+
+In: records with the model's folder that holds their files. Out: an `Entry` for a cell that is asked
+for with the same inputs, and its files in another folder.
+
+    entries/<first key>/<second key>.json    what a cell was made from, its record and its files
+    blobs/<sha256>                           the files, each once
+    tmp/                                     what is not yet whole
+
+Nothing is locked: everything is written beside its place and renamed into it, and whoever reads
+looks whether it is whole. In doubt there is nothing in the store.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from exporter.fingerprint import file_digest
+from exporter.job import JobFolder
+from exporter.memory import size_text
+from exporter.record import CellId, Record
+from exporter.store.blobs import Blobs, listed, put_in_place
+from exporter.store.bound import Freed, Limits, bound, size_of
+from exporter.store.entry import (
+    Damaged,
+    Entry,
+    StoredFile,
+    first_key,
+    is_of,
+    is_storable,
+    read_entry,
+    read_file,
+    second_key,
+    write_entry,
+)
+
+#: Of one first key: each edit of a source leaves one, and each is looked at.
+MOST_ENTRIES = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What the store says of a cell."""
+
+    entry: Entry | None = None
+    problem: str = ""
+    """Why there is no entry although there was one; empty where there is nothing to say."""
+
+
+class Store:
+    """Finished cells by what they were made from.
+
+    Args:
+        path: Its folder; made when something is put there for the first time.
+        limits: What is kept beyond them goes, what was not used for longest first.
+        is_read_only: Whether nothing is ever written there.
+    """
+
+    def __init__(self, path: Path, limits: Limits, *, is_read_only: bool = False) -> None:
+        self.path = path
+        self.limits = limits
+        self.is_read_only = is_read_only
+        self._entries = path / "entries"
+        self._scratch = path / "tmp"
+        self._blobs = Blobs(path / "blobs", self._scratch)
+        self._writes = not is_read_only
+        self._note = f"{path}: nothing is kept there, it is only read" if is_read_only else ""
+        self._has_grown = False
+
+    def find(self, cell: CellId, parts: Mapping[str, str], fits: Callable[[Record], bool]) -> Found:
+        """Looks for a cell that was made from what is there today.
+
+        Args:
+            cell: The cell.
+            parts: Its fingerprint today.
+            fits: Whether a record speaks for its cell with the files and packages of today.
+        """
+        problem = ""
+        for path in _newest_first(self._entries / _folder(first_key(cell, parts))):
+            try:
+                entry = read_entry(read_file(path))
+            except Damaged:
+                problem = "what the store has of it is damaged"
+                continue
+            if entry.record.cell != cell or not fits(entry.record):
+                continue
+            if all(self._blobs.has(file) for file in entry.files):
+                return Found(entry=entry)
+            problem = "a file of it is gone from the store"
+        return Found(problem=problem)
+
+    def take(self, entry: Entry, folder: Path) -> str:
+        """Puts the files of a cell into a fresh folder, beside those of other cells of the model.
+
+        Returns:
+            What is wrong; empty where everything is there and whole.
+        """
+        for file in entry.files:
+            target = folder / file.path
+            if target.exists():
+                # Logs of several runs differ, and prove nothing.
+                if not file.path.startswith("logs/") and file_digest(target) != file.sha256:
+                    return f"its {file.path} in the store is not that of the other cells"
+                continue
+            if wrong := self._blobs.take(file, target):
+                # Out of the way of the next one that is made.
+                self._remove(self._place(entry.record))
+                self._remove(self._blobs.place(file.sha256))
+                return f"{file.path} is {wrong} in the store"
+        with suppress(OSError):  # used a moment ago
+            if self._writes:
+                os.utime(self._place(entry.record))
+        return ""
+
+    def put(self, records: Collection[Record], folder: JobFolder) -> str:
+        """Keeps the cells of a model that would come out the same again.
+
+        Args:
+            records: What was found, by cells whose files lie in the folder.
+            folder: The model's folder.
+
+        Returns:
+            Why nothing is kept, said once; empty where there is nothing to say.
+        """
+        if not self._writes:
+            note, self._note = self._note, ""
+            return note
+        try:
+            for record in records:
+                if record.flaky:  # what was kept of it is one of two answers
+                    self._place(record).unlink(missing_ok=True)
+            return self._put([record for record in records if is_storable(record)], folder)
+        except OSError as error:
+            self._writes = False
+            return f"{self.path}: nothing is kept there, it cannot be written: {error.strerror}"
+
+    def tidy(self) -> Freed | None:
+        """Keeps the store within its limits, where something was put there since."""
+        return self.bound() if self._has_grown and self._writes else None
+
+    def bound(self, *, dry_run: bool = False) -> Freed:
+        """Removes what goes beyond the limits."""
+        return bound(self.path, self._blobs, self.limits, dry_run=dry_run)
+
+    def size(self) -> int:
+        """Bytes of everything in it."""
+        return size_of(self.path)
+
+    def _put(self, records: Iterable[Record], folder: JobFolder) -> str:
+        known: dict[str, StoredFile] = {}
+        there = _files(folder.path)
+        for record in records:
+            names = [name for name in there if is_of(name, record)]
+            for name in names:
+                if name not in known:
+                    known[name] = _look(folder.path, name)
+            files = tuple(known[name] for name in names)
+            if sum(file.size for file in files) > self.limits.size:
+                limit = size_text(self.limits.size)
+                return f"{record.cell.model} is larger than the {limit} that the store may take"
+            for file in files:
+                self._blobs.put(folder.path / file.path, file)
+            self._write(Entry(record=record, files=files))
+        return ""
+
+    def _write(self, entry: Entry) -> None:
+        place = self._place(entry.record)
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self._scratch) as scratch:
+            fresh = Path(scratch) / "entry"
+            fresh.write_bytes(write_entry(entry))
+            put_in_place(fresh, place)
+        self._has_grown = True
+        for path in _newest_first(place.parent)[MOST_ENTRIES:]:
+            path.unlink(missing_ok=True)
+
+    def _remove(self, path: Path) -> None:
+        if self._writes:
+            with suppress(OSError):
+                path.unlink()
+
+    def _place(self, record: Record) -> Path:
+        first = first_key(record.cell, record.fingerprint)
+        return self._entries / _folder(first) / f"{second_key(record)}.json"
+
+
+def _folder(key: str) -> str:
+    return f"{key[:2]}/{key[2:]}"
+
+
+def _files(folder: Path) -> list[str]:
+    """Every file of a model's folder, relative to it; none behind a link."""
+    return [
+        path.relative_to(folder).as_posix()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.is_symlink()
+    ]
+
+
+def _look(folder: Path, name: str) -> StoredFile:
+    path = folder / name
+    return StoredFile(path=name, sha256=file_digest(path), size=path.stat().st_size)
+
+
+def _newest_first(folder: Path) -> list[Path]:
+    found = []
+    for path in listed(folder):
+        with suppress(OSError):  # removed by somebody else meanwhile
+            found.append((path.lstat().st_mtime_ns, path))
+    return [path for _, path in sorted(found, reverse=True)]

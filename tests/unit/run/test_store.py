@@ -1,0 +1,302 @@
+"""What was made once from the same inputs is taken from the store, and nothing else is."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from exporter.engine import Ended, Outcome
+from exporter.job import Job, JobFolder
+from exporter.manifest import Manifest, Tolerance
+from exporter.plan import make_plan
+from exporter.record import Record, Source, Status, read_run
+from exporter.run import BuildFolder, Judge, Stored, Wish, decide, run_plan
+from exporter.store import Limits, Store
+from tests.unit.run.builders import FakeEngine, Noted, die_at, manifest, outcome, spec, write
+from tests.unit.run.test_increments import STATE, Project
+from tests.unit.run.test_run_plan import TODAY, as_asked, never
+
+LIMITS = Limits(size=1 << 30, age=3600.0)
+
+
+def start(root: Path, store: Path | None = None) -> Project:
+    """A checkout that was exported once."""
+    root.mkdir(exist_ok=True)
+    project = Project(root, Store(store or root / "store", LIMITS))
+    project.put("torch", STATE["torch"])
+    project.export()
+    return project
+
+
+def made(project: Project) -> list[str]:
+    """The cells that workers were asked for in the last run."""
+    return [str(cell) for task in project.engine.tasks for cell in task.job.cells()]
+
+
+def files(root: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for path in sorted((root / "build").rglob("*"))
+        if path.is_file() and path.name not in ("stamps.json", ".lock")
+    }
+
+
+def without_jobs(found: dict[str, bytes]) -> dict[str, bytes]:
+    """A job says which cells it was to make, which is another thing each time."""
+    return {name: data for name, data in found.items() if not name.endswith("job.json")}
+
+
+def test_an_edit_that_is_undone_makes_nothing(tmp_path: Path) -> None:
+    project = start(tmp_path)
+    first = files(tmp_path)
+    project.put("net.py", "2")
+    project.export()
+    assert made(project) == ["a/17/cpu", "a/18/cpu"]
+    assert without_jobs(files(tmp_path)) != without_jobs(first)
+    project.put("net.py", "1")
+    project.export()
+    assert made(project) == []
+    assert project.noted.hits == {"a/17/cpu": "net.py changed", "a/18/cpu": "net.py changed"}
+    assert without_jobs(files(tmp_path)) == without_jobs(first)
+    project.export()
+    assert (made(project), project.noted.hits) == ([], {})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("tolerance", Tolerance(atol=1e-3, rtol=1e-3)),
+        ("source", "net.py:Other"),
+        ("torch", "2.13.0 bb"),
+        ("opsets", (17, 18, 19)),
+        ("net.pt", "2"),
+    ],
+)
+def test_whatever_was_edited(tmp_path: Path, name: str, value: Any) -> None:
+    project = start(tmp_path)
+    whole = project.export()
+    for state, runs in ((value, True), (STATE[name], False), (value, False)):
+        project.put(name, state)
+        found = project.export()
+        assert bool(made(project)) is runs
+        assert (found == whole) is (state == STATE[name])
+
+
+def test_the_other_checkout_makes_nothing(tmp_path: Path) -> None:
+    first = start(tmp_path / "one", tmp_path / "store")
+    other = start(tmp_path / "two", tmp_path / "store")
+    assert made(other) == []
+    assert other.export() == first.export()
+    other.put("net.py", "2")
+    other.export()
+    assert made(other) == ["a/17/cpu", "a/18/cpu"]
+    first.put("net.py", "2")
+    assert first.export() == other.export()
+    assert made(first) == []
+
+
+def test_a_store_of_its_own_is_no_other_checkouts(tmp_path: Path) -> None:
+    start(tmp_path / "one")
+    assert len(made(start(tmp_path / "two"))) == 4
+
+
+def test_what_is_left_is_made_beside_what_was_taken(tmp_path: Path) -> None:
+    project = start(tmp_path)
+    project.put("net.py", "2")
+    project.export("a/17")
+    project.put("net.py", "1")
+    project.export()
+    project.put("net.py", "2")
+    found = project.export()
+    assert (list(project.noted.hits), made(project)) == (["a/17/cpu"], ["a/18/cpu"])
+    assert found == project.export(name="nothing")
+
+
+def test_what_holds_here_is_not_given_up(tmp_path: Path) -> None:
+    """Another machine's PyTorch may say something else of the same model in the last digit."""
+    first = start(tmp_path / "one", tmp_path / "store")
+    other = Project(tmp_path / "two", Store(tmp_path / "store", LIMITS))
+    other.root.mkdir()
+    other.put("torch", STATE["torch"])
+    other.store, shared = None, other.store
+    other.export("a/17")
+    (other.root / "build/a/reference.json").write_text("another digit")
+    before = (other.root / "build/a/17.onnx").stat().st_ino
+    other.store = shared
+    other.export("a/18")
+    assert made(other)[:1] == ["a/18/cpu"]
+    assert other.noted.reasons["a/18/cpu"] == (
+        "it has not been exported yet, and what the store has does not go with what is here"
+    )
+    assert before
+    assert first.export() == other.export()
+
+
+def test_force_and_no_store_go_round_it(tmp_path: Path) -> None:
+    project = start(tmp_path)
+    of = project.manifest()
+    engine = FakeEngine(project.work)
+    run_plan(of, make_plan(of), engine, Noted(), TODAY, Wish(store=project.store, force=True))
+    assert len(engine.tasks) == 2
+    shutil.rmtree(tmp_path / "build")
+    project.store = None
+    project.export()
+    assert len(made(project)) == 4
+
+
+def test_what_is_forced_is_kept(tmp_path: Path) -> None:
+    project = start(tmp_path, tmp_path / "store")
+    shutil.rmtree(tmp_path / "store")
+    of = project.manifest()
+    wish = Wish(store=project.store, force=True)
+    run_plan(of, make_plan(of), FakeEngine(project.work), Noted(), TODAY, wish)
+    assert made(start(tmp_path / "two", tmp_path / "store")) != []
+    assert len(list((tmp_path / "store/entries").rglob("*.json"))) > 0
+
+
+class Untouchable(Store):
+    """Nobody may ask it for anything."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise AssertionError(f"the store is asked for {name}")
+
+
+def test_where_there_is_nothing_to_do_the_store_is_not_touched(tmp_path: Path) -> None:
+    project = start(tmp_path)
+    project.store = Untouchable.__new__(Untouchable)
+    project.export()
+    assert made(project) == []
+    project.put("net.py", "2")
+    with pytest.raises(AssertionError, match="the store is asked for find"):
+        project.export()
+
+
+def test_the_plan_says_the_same_and_changes_nothing(tmp_path: Path) -> None:
+    project = start(tmp_path)
+    project.put("source", "net.py:Other")
+    project.export("a/17")
+    project.put("source", STATE["source"])
+    project.export()
+    project.put("source", "net.py:Other")
+    before = files(tmp_path)
+    of = project.manifest()
+    stored = Stored(BuildFolder.of(of.project))
+    wish = Wish(store=project.store)
+    with patch("exporter.run.results.fingerprint", project.fingerprint):
+        found = decide(make_plan(of), stored, Judge(of, TODAY), wish)
+    assert list(found.hits) == ["a/17/cpu"]
+    assert found.hits["a/17/cpu"].why == "its manifest entry changed"
+    assert dict(found.reasons) == {"a/18/cpu": "its manifest entry changed"}
+    assert files(tmp_path) == before
+
+
+# --- what is never kept -----------------------------------------------------------------------
+
+
+def entries(root: Path) -> list[Path]:
+    return sorted((root / "store/entries").rglob("*.json"))
+
+
+def run(of: Manifest, worker: Callable[[Job], Outcome], root: Path, **wish: bool) -> Noted:
+    noted = Noted()
+    store = Store(root / "store", LIMITS)
+    run_plan(of, make_plan(of), FakeEngine(worker), noted, TODAY, Wish(store=store, **wish))
+    return noted
+
+
+@pytest.mark.parametrize(
+    ("ended", "code"),
+    [(Ended.SIGNAL, 11), (Ended.SIGNAL, 9), (Ended.TIMEOUT, 0), (Ended.EXITED, 3)],
+)
+def test_a_cell_that_died_is_not_kept(tmp_path: Path, ended: Ended, code: int) -> None:
+    run(manifest(tmp_path, spec(opsets=(17, 18))), die_at(18, ended, code), tmp_path)
+    assert len(entries(tmp_path)) == 1, "what was done before it is"
+
+
+def ends_as(status: Status, **fields: Any) -> Callable[[Job], Outcome]:
+    def worker(of: Job) -> Outcome:
+        for cell in of.cells():
+            value = Record(cell=cell, status=status, fingerprint=of.fingerprint_of(cell), **fields)
+            write(of, value)
+        return outcome(of, Ended.EXITED, 0)
+
+    return worker
+
+
+@pytest.mark.parametrize("status", [Status.UNAVAILABLE, Status.INCONCLUSIVE, Status.ERROR])
+def test_nor_is_what_another_machine_may_settle(tmp_path: Path, status: Status) -> None:
+    run(manifest(tmp_path), ends_as(status), tmp_path)
+    assert entries(tmp_path) == []
+
+
+def test_a_failure_that_would_come_again_is(tmp_path: Path) -> None:
+    of = manifest(tmp_path, spec(opsets=(18,)))
+    run(of, ends_as(Status.FAIL, message="parity"), tmp_path)
+    shutil.rmtree(tmp_path / "build")
+    noted = run(of, never, tmp_path)
+    assert list(noted.hits) == ["tiny/18/cpu"]
+    [found] = read_run(tmp_path / "build/results.json").records
+    assert (found.status, found.message) == (Status.FAIL, "parity")
+
+
+@pytest.mark.parametrize("when", ["seen by the worker", "after it"])
+def test_nothing_is_kept_where_a_source_changed_meanwhile(tmp_path: Path, when: str) -> None:
+    project = Project(tmp_path, Store(tmp_path / "store", LIMITS))
+    project.put("torch", STATE["torch"])
+    honest = project.work
+
+    def edited(of: Job) -> Outcome:
+        ended = honest(of)
+        if of.spec.id == "a" and when == "after it":
+            (tmp_path / "net.py").write_text("edited")
+        elif of.spec.id == "a":
+            for record in JobFolder(Path(of.folder)).read_records().values():
+                unsure = tuple(Source(file=s.file, sha256="") for s in record.sources)
+                write(of, record.model_copy(update={"sources": unsure}))
+        return ended
+
+    project.work = edited  # type: ignore[method-assign]
+    project.export()
+    assert len(entries(tmp_path)) == 2, "those of the other model"
+    project.work = honest  # type: ignore[method-assign]
+    project.put("net.py", "1")
+    shutil.rmtree(tmp_path / "build")
+    project.export()
+    assert made(project) == ["a/17/cpu", "a/18/cpu"]
+
+
+def test_nothing_is_kept_where_a_tool_was_installed_anew_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("exporter.run.keep.tools_moved", lambda: True)
+    start(tmp_path)
+    assert entries(tmp_path) == []
+
+
+def test_a_thorough_result_is_good_for_both_wishes_and_a_usual_one_is_not(tmp_path: Path) -> None:
+    of = manifest(tmp_path, spec(opsets=(18,)))
+    run(of, as_asked, tmp_path)
+    run(of, as_asked, tmp_path, thorough=True)
+    [usual, thorough] = sorted(entries(tmp_path), key=lambda path: path.stat().st_mtime_ns)
+    for kept, dropped, good in ((thorough, usual, True), (usual, thorough, False)):
+        root = tmp_path / kept.stem
+        root.mkdir()
+        shutil.copytree(tmp_path / "store", root / "store")
+        (root / "store" / dropped.relative_to(tmp_path / "store")).unlink()
+        here = manifest(root, spec(opsets=(18,)))
+        assert bool(run(here, as_asked, root, thorough=True).hits) is good
+        shutil.rmtree(root / "build")
+        assert run(here, never, root).hits, "either is good where nothing more is asked for"
+
+
+def test_a_cell_with_two_answers_is_kept_no_longer(tmp_path: Path) -> None:
+    of = manifest(tmp_path, spec(opsets=(18,)))
+    run(of, as_asked, tmp_path)
+    assert len(entries(tmp_path)) == 1
+    run(of, ends_as(Status.FAIL), tmp_path, force=True)
+    assert entries(tmp_path) == []

@@ -1,0 +1,133 @@
+"""Whatever becomes of the store, it costs time and no result."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.run.test_increments import edits
+from tests.unit.run.test_store import made, start
+
+
+def truncate(path: Path, draw: random.Random) -> None:
+    data = path.read_bytes()
+    path.unlink()
+    path.write_bytes(data[: draw.randrange(max(len(data), 1))])
+
+
+def flip(path: Path, draw: random.Random) -> None:
+    data = bytearray(path.read_bytes() or b"x")
+    data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+    path.unlink()
+    path.write_bytes(data)
+
+
+def remove(path: Path, _: random.Random) -> None:
+    path.unlink()
+
+
+def swap(path: Path, draw: random.Random) -> None:
+    """Another file of the same kind in its place."""
+    others = [other for other in path.parents[2].rglob("*") if other.is_file()]
+    data = draw.choice(others).read_bytes()
+    path.unlink()
+    path.write_bytes(data)
+
+
+def folder(path: Path, _: random.Random) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+HOW = (truncate, flip, remove, swap, folder)
+
+
+def vandalise(store: Path, how: Callable[[Path, random.Random], None], seed: int) -> None:
+    """Each file of the store, one in three of them."""
+    draw = random.Random(seed)
+    for kind in ("entries", "blobs"):
+        for path in sorted((store / kind).rglob("*")):
+            if path.is_file() and draw.random() < 0.34:
+                how(path, draw)
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("seed", range(2))
+def test_a_damaged_store_costs_time_and_no_result(
+    tmp_path: Path, how: Callable[[Path, random.Random], None], seed: int
+) -> None:
+    project = start(tmp_path)
+    whole = project.export()
+    project.put("net.py", "2")
+    project.export()
+    vandalise(tmp_path / "store", how, seed)
+    project.put("net.py", "1")
+    assert project.export() == whole
+    shutil.rmtree(tmp_path / "build")
+    assert project.export() == whole
+
+
+@pytest.mark.parametrize("what", ["blobs", "entries"])
+def test_what_is_wrong_is_the_reason(tmp_path: Path, what: str) -> None:
+    project = start(tmp_path)
+    project.put("net.py", "2")
+    project.export()
+    for path in (tmp_path / "store" / what).rglob("*"):
+        if path.is_file():
+            flip(path, random.Random(1))
+    project.put("net.py", "1")
+    project.export()
+    assert len(made(project)) == 2
+    for reason in project.noted.reasons.values():
+        assert reason.startswith("net.py changed, and ")
+        assert reason.endswith("damaged" if what == "entries" else " in the store")
+
+
+@pytest.mark.parametrize("place", ["file", "dangling link", "nothing"])
+def test_no_store_where_it_belongs(tmp_path: Path, place: str) -> None:
+    if place == "file":
+        (tmp_path / "store").write_text("")
+    elif place == "dangling link":
+        (tmp_path / "store").symlink_to(tmp_path / "nowhere/at/all")
+    project = start(tmp_path)
+    assert len(made(project)) == 4
+    notes = [note for note in project.noted.notes if "cannot be written" in note]
+    assert len(notes) <= 1
+    project.put("net.py", "2")
+    assert project.export() == project.export(name="nothing")
+
+
+def actions() -> st.SearchStrategy[Any]:
+    """Edits as they are, the run in another checkout, and vandals."""
+    wreck = st.tuples(st.just("vandals"), st.sampled_from(HOW), st.integers(0, 9))
+    return st.one_of(edits(), edits(), st.tuples(st.just("checkout")), wreck)
+
+
+@settings(max_examples=500 if os.environ.get("FAULTS") == "long" else 15, deadline=None)
+@given(st.lists(actions(), min_size=2, max_size=8))
+def test_any_sequence_of_edits_checkouts_and_vandals(sequence: list[Any]) -> None:
+    with tempfile.TemporaryDirectory() as top:
+        roots = Path(top)
+        projects = [start(roots / "one", roots / "store")]
+        for number, (name, *rest) in enumerate(sequence):
+            project = projects[-1]
+            if name == "vandals":
+                vandalise(roots / "store", *rest)
+            elif name == "checkout":
+                projects.append(start(roots / f"{number}", roots / "store"))
+            else:
+                project.put(name, rest[0])
+                if rest[1]:
+                    found = project.export(rest[1])
+                    assert found.items() <= project.export(name=f"nothing-{number}").items()
+        for project in projects:
+            assert project.export() == project.export(name="nothing")

@@ -1,0 +1,131 @@
+"""The store stays within its limits, and loses first what was not used for longest."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from exporter.job import JobFolder
+from exporter.record import Record
+from exporter.store import Limits, Store
+from tests.unit.store.cells import PARTS, everything, make_cell, make_store
+
+HOUR = 3600.0
+SHARED = sum(len(b) for b in (b"weights", b"what PyTorch says", b"in", b"out", b"kept"))
+
+
+def put(root: Path, opset: int, hours_ago: float, content: str = "x" * 1000) -> Record:
+    folder = root / f"made-{opset}"
+    record = make_cell(folder, f"tiny/{opset}/cpu", content=f"{opset}{content}")
+    store = make_store(root)
+    store.put([record], JobFolder(folder))
+    then = time.time() - hours_ago * HOUR
+    os.utime(store._place(record), (then, then))
+    return record
+
+
+def kept(store: Store, *records: Record) -> list[int]:
+    return [r.cell.opset for r in records if store.find(r.cell, PARTS, lambda _: True).entry]
+
+
+def limited(root: Path, *, size: int = 1 << 30, hours: float = 1000) -> Store:
+    return make_store(root, Limits(size=size, age=hours * HOUR))
+
+
+def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
+    records = [put(tmp_path, opset, hours) for opset, hours in ((17, 2), (18, 9), (19, 5))]
+    store = limited(tmp_path, size=2002 * 1 + SHARED + 10)
+    freed = store.bound()
+    assert kept(store, *records) == [17, 19]
+    assert (freed.cells, freed.left) == (1, 2004 + SHARED)
+
+
+def test_a_use_counts(tmp_path: Path) -> None:
+    records = [put(tmp_path, opset, hours) for opset, hours in ((17, 2), (18, 9), (19, 5))]
+    entry = make_store(tmp_path).find(records[1].cell, PARTS, lambda _: True).entry
+    assert entry is not None
+    (tmp_path / "out").mkdir()
+    assert make_store(tmp_path).take(entry, tmp_path / "out") == ""
+    store = limited(tmp_path, size=2004 + SHARED)
+    store.bound()
+    assert kept(store, *records) == [17, 18]
+
+
+def test_old_ones_go_whatever_room_there_is(tmp_path: Path) -> None:
+    records = [put(tmp_path, opset, hours) for opset, hours in ((17, 2), (18, 9), (19, 5))]
+    store = limited(tmp_path, hours=4)
+    assert store.bound().cells == 2
+    assert kept(store, *records) == [17]
+
+
+def test_files_that_others_need_stay_and_the_others_are_gone(tmp_path: Path) -> None:
+    records = [put(tmp_path, opset, hours) for opset, hours in ((17, 2), (18, 9))]
+    blobs = tmp_path / "store/blobs"
+    before = {p.name for p in blobs.rglob("*") if p.is_file()}
+    store = limited(tmp_path, hours=4)
+    store.bound()
+    after = {p.name for p in blobs.rglob("*") if p.is_file()}
+    assert len(before - after) == 1
+    entry = store.find(records[0].cell, PARTS, lambda _: True).entry
+    assert entry is not None
+    (tmp_path / "out").mkdir()
+    assert store.take(entry, tmp_path / "out") == ""
+    assert everything(tmp_path / "out") == everything(tmp_path / "made-17")
+
+
+def test_only_what_has_no_other_name_frees_something(tmp_path: Path) -> None:
+    put(tmp_path, 17, 9)
+    assert limited(tmp_path, hours=1).bound(dry_run=True).bytes < 2500
+    for path in (tmp_path / "made-17").rglob("*.onnx"):
+        path.unlink()
+    assert limited(tmp_path, hours=1).bound(dry_run=True).bytes > 1000
+
+
+def test_a_dry_run_removes_nothing(tmp_path: Path) -> None:
+    record = put(tmp_path, 17, 9)
+    before = sorted((tmp_path / "store").rglob("*"))
+    store = limited(tmp_path, hours=1)
+    assert store.bound(dry_run=True).cells == 1
+    assert sorted((tmp_path / "store").rglob("*")) == before
+    assert kept(store, record) == [17]
+
+
+def test_damaged_entries_and_what_nobody_needs_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = put(tmp_path, 17, 0)
+    place = make_store(tmp_path)._place(record)
+    place.with_name("damaged.json").write_text("{")
+    (tmp_path / "store/blobs/00").mkdir()
+    (tmp_path / "store/blobs/00" / ("0" * 64)).write_text("of a run that was killed")
+    (tmp_path / "store/tmp/left").mkdir()
+    store = limited(tmp_path)
+    assert store.bound().cells == 1
+    assert (tmp_path / "store/blobs/00" / ("0" * 64)).exists(), "a run may be about to need it"
+    monkeypatch.setattr("exporter.store.bound._GRACE", -1.0)
+    store.bound()
+    assert not (tmp_path / "store/blobs/00").exists()
+    assert not (tmp_path / "store/tmp/left").exists()
+    assert kept(store, record) == [17]
+
+
+def test_without_a_store_there_is_nothing_to_do(tmp_path: Path) -> None:
+    freed = limited(tmp_path).bound()
+    assert (freed.cells, freed.bytes, freed.left) == (0, 0, 0)
+    assert not (tmp_path / "store").exists()
+
+
+def test_it_is_tidied_where_something_was_put_there_and_only_there(tmp_path: Path) -> None:
+    old = put(tmp_path, 17, 9)
+    store = limited(tmp_path, hours=4)
+    assert store.tidy() is None
+    assert kept(store, old) == [17]
+    record = make_cell(tmp_path / "made-18")
+    store.put([record], JobFolder(tmp_path / "made-18"))
+    freed = store.tidy()
+    assert freed is not None
+    assert freed.cells == 1
+    assert kept(store, old, record) == [18]

@@ -1,0 +1,212 @@
+"""An entry is whole, agrees with itself and names only what an export leaves, or it is none."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.record import Source, Stage, Status
+from exporter.store.entry import (
+    Damaged,
+    Entry,
+    StoredFile,
+    first_key,
+    is_of,
+    is_storable,
+    read_entry,
+    read_head,
+    second_key,
+    write_entry,
+)
+from tests.unit.factory import make_artifact, make_record
+from tests.unit.store.cells import PARTS
+
+ARTIFACT = make_artifact("tiny", 18, sha256="a" * 64, external_data=(f"weights-{'b' * 16}.data",))
+RECORD = make_record("tiny/18/cpu", artifact=ARTIFACT, fingerprint=PARTS)
+FILES = (
+    StoredFile(path="18.onnx", sha256="a" * 64, size=3),
+    StoredFile(path=f"weights-{'b' * 16}.data", sha256="b" * 64, size=4),
+    StoredFile(path="reference.json", sha256="c" * 64, size=5),
+)
+ENTRY = Entry(record=RECORD, files=FILES)
+
+
+def test_what_was_written_is_read() -> None:
+    assert read_entry(write_entry(ENTRY)) == ENTRY
+    assert read_head(write_entry(ENTRY)).files == FILES
+    assert ENTRY.reference == "c" * 64
+
+
+def test_bytes_that_were_cut_or_changed_anywhere_are_no_entry() -> None:
+    data = write_entry(ENTRY)
+    for size in range(len(data)):
+        with pytest.raises(Damaged):
+            read_entry(data[:size])
+    for place in range(0, len(data), 3):
+        for bit in (0, 5, 7):
+            broken = bytearray(data)
+            broken[place] ^= 1 << bit
+            with pytest.raises(Damaged):
+                read_entry(bytes(broken))
+
+
+@given(st.binary(max_size=200))
+def test_bytes_of_something_else_are_no_entry(data: bytes) -> None:
+    with pytest.raises(Damaged):
+        read_entry(data)
+
+
+def forged(entry: Entry, **changes: Any) -> bytes:
+    """An entry whose digest is right and whose head says something else."""
+    head = json.dumps({"format": 1, "files": [f.model_dump() for f in entry.files], **changes})
+    body = head + "\n" + entry.record.to_json()
+    return f"{hashlib.sha256(body.encode()).hexdigest()}\n{body}".encode()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../18.onnx",
+        "/etc/passwd",
+        "17.onnx",
+        "018.onnx",
+        "records/18.cpu.json",
+        "job.json",
+        "test_data_set_0/../../x",
+        "test_data_set_0/.x",
+        "logs/18/../../../x",
+        "logs/18/a/b",
+        "logs/17/report.md",
+        "weights-0000000000000000.data",
+        "reference.json/x",
+        "",
+    ],
+)
+def test_an_entry_that_names_what_no_export_leaves_there_is_none(path: str) -> None:
+    more = {"path": path, "sha256": "d" * 64, "size": 1}
+    with pytest.raises(Damaged):
+        read_entry(forged(ENTRY, files=[*(f.model_dump() for f in FILES), more]))
+
+
+def test_the_forged_entry_is_read_where_nothing_is_wrong() -> None:
+    assert read_entry(forged(ENTRY)) == ENTRY
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"format": 2},
+        {"files": [f.model_dump() for f in FILES[1:]]},  # without the exported file
+        {"files": [f.model_dump() for f in (FILES[0], *FILES[2:])]},  # without its weights
+        {"files": [f.model_dump() for f in (*FILES, FILES[2])]},  # one place twice
+        {"files": [{**FILES[0].model_dump(), "sha256": "e" * 64}, FILES[1].model_dump()]},
+        {"files": [FILES[0].model_dump(), {**FILES[1].model_dump(), "sha256": "e" * 64}]},
+        {
+            "files": [
+                *(f.model_dump() for f in FILES[:2]),
+                {**FILES[2].model_dump(), "sha256": "../x"},
+            ]
+        },
+    ],
+)
+def test_an_entry_whose_files_are_not_the_records_is_none(changes: dict[str, Any]) -> None:
+    with pytest.raises(Damaged):
+        read_entry(forged(ENTRY, **changes))
+
+
+def test_a_pass_without_a_file_is_none() -> None:
+    record = RECORD.model_copy(update={"artifact": None})
+    with pytest.raises(Damaged):
+        read_entry(write_entry(Entry(record=record, files=FILES[2:])))
+
+
+def test_the_first_key_is_the_cell_with_its_parts_however_closely_it_is_looked_at() -> None:
+    key = first_key(RECORD.cell, PARTS)
+    assert first_key(RECORD.cell, dict(reversed(PARTS.items()))) == key
+    assert first_key(RECORD.cell, {**PARTS, "thorough": "yes"}) == key
+    assert first_key(RECORD.cell, {**PARTS, "checks": "other"}) != key
+    assert first_key(RECORD.cell.model_copy(update={"opset": 17}), PARTS) != key
+
+
+def test_the_second_key_is_what_was_loaded_and_how_closely_it_was_looked_at() -> None:
+    source = Source(file="net.py", sha256="1" * 64)
+    others = [
+        RECORD,
+        RECORD.model_copy(update={"sources": (source,)}),
+        RECORD.model_copy(update={"sources": (source.model_copy(update={"sha256": "2" * 64}),)}),
+        RECORD.model_copy(update={"packages": {"timm": "1.0 ab"}}),
+        RECORD.model_copy(update={"thorough": True}),
+    ]
+    assert len({second_key(record) for record in others}) == len(others)
+    assert second_key(RECORD.model_copy(update={"message": "x"})) == second_key(RECORD)
+
+
+@pytest.mark.parametrize(
+    ("status", "fields", "stored"),
+    [
+        (Status.PASS, {}, True),
+        (Status.FAIL, {}, True),
+        (Status.ERROR, {"stage": Stage.CAPTURE}, True),
+        (Status.ERROR, {"stage": Stage.CONVERT}, True),
+        (Status.ERROR, {"stage": Stage.SOURCE}, False),
+        (Status.ERROR, {"stage": None}, False),
+        (Status.ERROR, {"stage": Stage.CONVERT, "message": "MemoryError"}, False),
+        (Status.ERROR, {"stage": Stage.CONVERT, "detail": "x\nstd::bad_alloc"}, False),
+        (Status.INCONCLUSIVE, {}, False),
+        (Status.CRASH, {}, False),
+        (Status.TIMEOUT, {}, False),
+        (Status.KILLED, {}, False),
+        (Status.UNAVAILABLE, {}, False),
+        (Status.SKIP, {}, False),
+        (Status.XFAIL, {}, False),
+        (Status.XPASS, {}, False),
+        (Status.PASS, {"flaky": "was fail in an earlier run"}, False),
+        (Status.PASS, {"sources": (Source(file="net.py", sha256=""),)}, False),
+        (Status.PASS, {"fingerprint": {}}, False),
+    ],
+)
+def test_only_what_would_come_out_the_same_again_is_kept(
+    status: Status, fields: dict[str, Any], stored: bool
+) -> None:
+    record = make_record("tiny/18/cpu", status, **{"fingerprint": PARTS, **fields})
+    assert is_storable(record) is stored
+    if not stored:
+        with pytest.raises(Damaged):
+            read_entry(write_entry(Entry(record=record, files=FILES)))
+
+
+def test_what_belongs_to_a_cell() -> None:
+    names = ("18.onnx", "17.onnx", "logs/18.log", "logs/17.log", "logs/18/a b.md", "logs/17/a.md")
+    assert [name for name in names if is_of(name, RECORD)] == [
+        "18.onnx",
+        "logs/18.log",
+        "logs/18/a b.md",
+    ]
+    shared = (
+        "reference.json",
+        "contract.json",
+        "test_data_set_3/float64_0.pb",
+        "logs/model.log",
+        "weights/weight_2.pb",
+        f"weights-{'b' * 16}.data",
+    )
+    assert all(is_of(name, RECORD) for name in shared)
+    others = (
+        "at_work.json",
+        "job.json",
+        "records/18.cpu.json",
+        f"weights-{'c' * 16}.data",
+        ".scratch/18.onnx",
+    )
+    assert not any(is_of(name, RECORD) for name in others)
+
+
+def test_an_entry_lies_in_no_folder_of_another(tmp_path: Path) -> None:
+    assert len(first_key(RECORD.cell, PARTS)) == 64
+    assert len(second_key(RECORD)) == 32

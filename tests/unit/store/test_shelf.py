@@ -1,0 +1,297 @@
+"""What is put into the store comes out whole, or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from exporter.job import JobFolder
+from exporter.record import Record, Source, Status
+from exporter.store import Limits, Store
+from exporter.store.shelf import MOST_ENTRIES
+from tests.unit.factory import make_record
+from tests.unit.store.cells import PARTS, everything, make_cell, make_store
+
+
+def find(store: Store, record: Record, fits: Callable[[Record], bool] = lambda _: True) -> str:
+    """`found`, or the problem."""
+    found = store.find(record.cell, record.fingerprint, fits)
+    return "found" if found.entry else found.problem
+
+
+def fetch(store: Store, record: Record, folder: Path) -> str:
+    """Takes the cell; the answer is what is wrong."""
+    entry = store.find(record.cell, record.fingerprint, lambda _: True).entry
+    assert entry is not None
+    folder.mkdir(exist_ok=True)
+    return store.take(entry, folder)
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Record:
+    return make_cell(tmp_path / "tiny")
+
+
+@pytest.fixture
+def store(tmp_path: Path, record: Record) -> Store:
+    """With one cell."""
+    store = make_store(tmp_path)
+    assert store.put([record], JobFolder(tmp_path / "tiny")) == ""
+    return store
+
+
+def test_record_and_files_come_out_as_they_went_in(
+    tmp_path: Path, store: Store, record: Record
+) -> None:
+    entry = store.find(record.cell, PARTS, lambda _: True).entry
+    assert entry is not None
+    assert entry.record == record
+    (tmp_path / "out").mkdir()
+    assert store.take(entry, tmp_path / "out") == ""
+    assert everything(tmp_path / "out") == everything(tmp_path / "tiny")
+
+
+def test_weights_have_one_name_and_all_else_takes_no_room_twice(
+    tmp_path: Path, store: Store, record: Record
+) -> None:
+    assert fetch(store, record, tmp_path / "out") == ""
+    for folder in (tmp_path / "tiny", tmp_path / "out"):
+        [weights] = folder.glob("weights-*.data")
+        assert weights.stat().st_nlink == 1, "onnx refuses external data with a second name"
+        assert (folder / "18.onnx").stat().st_nlink == 3
+
+
+def test_without_hard_links_all_is_copied(
+    tmp_path: Path, record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(18, "another file system")
+
+    monkeypatch.setattr(Path, "hardlink_to", refused)
+    monkeypatch.setattr(os, "copy_file_range", refused, raising=False)
+    store = make_store(tmp_path)
+    store.put([record], JobFolder(tmp_path / "tiny"))
+    assert fetch(store, record, tmp_path / "out") == ""
+    assert everything(tmp_path / "out") == everything(tmp_path / "tiny")
+    assert (tmp_path / "out/18.onnx").stat().st_nlink == 1
+
+
+def test_another_cell_other_parts_and_other_sources_are_not_found(
+    store: Store, record: Record
+) -> None:
+    assert find(store, record) == "found"
+    assert find(store, record.model_copy(update={"fingerprint": {**PARTS, "entry": "x"}})) == ""
+    assert (
+        find(
+            store, record.model_copy(update={"cell": record.cell.model_copy(update={"opset": 17})})
+        )
+        == ""
+    )
+    assert find(store, record, lambda _: False) == ""
+
+
+def test_of_several_the_one_that_fits_is_found(tmp_path: Path) -> None:
+    store, folder = make_store(tmp_path), tmp_path / "tiny"
+    for edit in "123":
+        source = Source(file="net.py", sha256=edit * 64)
+        made = make_cell(folder, content=f"graph {edit}", sources=(source,))
+        store.put([made], JobFolder(folder))
+    for edit in "123":
+        found = store.find(made.cell, PARTS, lambda r: r.sources[0].sha256 == edit * 64).entry  # noqa: B023 - called at once
+        assert found is not None
+        (tmp_path / edit).mkdir()
+        assert store.take(found, tmp_path / edit) == ""
+        assert (tmp_path / edit / "18.onnx").read_text() == f"graph {edit}"
+
+
+def test_only_the_newest_of_many_are_kept(tmp_path: Path) -> None:
+    store, folder = make_store(tmp_path), tmp_path / "tiny"
+    for number in range(MOST_ENTRIES + 3):
+        made = make_cell(folder, sources=(Source(file="net.py", sha256=f"{number:064}"),))
+        store.put([made], JobFolder(folder))
+    assert len(list((tmp_path / "store").rglob("*.json"))) == MOST_ENTRIES
+    assert find(store, made, lambda r: r.sources == made.sources) == "found"
+
+
+def test_what_is_not_settled_is_not_kept(tmp_path: Path) -> None:
+    make_cell(tmp_path / "tiny")
+    late = make_record("tiny/18/cpu", Status.TIMEOUT, fingerprint=PARTS)
+    store = make_store(tmp_path)
+    assert store.put([late], JobFolder(tmp_path / "tiny")) == ""
+    assert not list((tmp_path / "store").rglob("*.json"))
+
+
+def test_a_second_answer_takes_away_the_first(tmp_path: Path, store: Store, record: Record) -> None:
+    flaky = record.model_copy(update={"flaky": "was fail in an earlier run"})
+    store.put([flaky], JobFolder(tmp_path / "tiny"))
+    assert find(store, record) == ""
+
+
+def entry_of(root: Path) -> Path:
+    [path] = (root / "store/entries").rglob("*.json")
+    return path
+
+
+def blob_of(root: Path, content: str = "graph") -> Path:
+    [path] = [
+        p
+        for p in (root / "store/blobs").rglob("*")
+        if p.is_file() and p.read_bytes() == content.encode()
+    ]
+    return path
+
+
+def cut(path: Path) -> None:
+    shutil.copy(path, copy := path.with_suffix(".copy"))
+    copy.replace(path)
+    os.truncate(path, path.stat().st_size - 1)
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-2] ^= 1
+    path.unlink()
+    path.write_bytes(data)
+
+
+def flip_in_place(path: Path) -> None:
+    """As a program that writes into a built file does, whose other name is in the store."""
+    data = bytearray(path.read_bytes())
+    data[-2] ^= 1
+    path.write_bytes(data)
+
+
+def folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def link(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to(path.with_name("elsewhere"))
+
+
+@pytest.mark.parametrize("how", [cut, flip, folder])
+def test_a_damaged_entry_is_none_and_says_so(
+    tmp_path: Path, store: Store, record: Record, how: Callable[[Path], None]
+) -> None:
+    how(entry_of(tmp_path))
+    assert find(store, record) == "what the store has of it is damaged"
+
+
+def test_an_entry_of_another_cell_is_none(tmp_path: Path, store: Store, record: Record) -> None:
+    other = record.cell.model_copy(update={"opset": 17})
+    place = entry_of(tmp_path)
+    missing = record.model_copy(update={"cell": other})
+    key = store._place(missing)
+    key.parent.mkdir(parents=True)
+    shutil.copy(place, key)
+    assert find(store, missing) == ""
+
+
+@pytest.mark.parametrize("how", [cut, flip, flip_in_place, folder, link, Path.unlink])
+def test_a_damaged_file_is_never_taken_and_the_next_one_takes_its_place(
+    tmp_path: Path, store: Store, record: Record, how: Callable[[Path], None]
+) -> None:
+    how(blob_of(tmp_path))
+    found = store.find(record.cell, PARTS, lambda _: True)
+    if found.entry is None:
+        assert found.problem == "a file of it is gone from the store"
+    else:
+        (tmp_path / "out").mkdir()
+        assert store.take(found.entry, tmp_path / "out").startswith("18.onnx is ")
+        assert not (tmp_path / "out/18.onnx").exists()
+        assert find(store, record) == ""
+    if how is folder:
+        return  # somebody else's folder is not removed, and nothing can take its place
+    again = make_cell(tmp_path / "again")
+    assert store.put([again], JobFolder(tmp_path / "again")) == ""
+    assert fetch(store, again, tmp_path / "healed") == ""
+    assert everything(tmp_path / "healed") == everything(tmp_path / "again")
+
+
+def test_files_of_two_devices_go_together_only_where_they_are_the_same(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    one = make_cell(tmp_path / "a")
+    same = make_cell(tmp_path / "a", "tiny/18/reference")
+    other = make_cell(tmp_path / "b", "tiny/18/cuda", content="another graph")
+    store.put([one, same], JobFolder(tmp_path / "a"))
+    store.put([other], JobFolder(tmp_path / "b"))
+    assert fetch(store, one, tmp_path / "out") == ""
+    assert fetch(store, same, tmp_path / "out") == ""
+    assert fetch(store, other, tmp_path / "out") == (
+        "its 18.onnx in the store is not that of the other cells"
+    )
+    assert fetch(store, other, tmp_path / "alone") == ""
+
+
+def test_a_store_that_is_only_read_is_used_and_not_written(
+    tmp_path: Path, store: Store, record: Record
+) -> None:
+    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "store").rglob("*")}
+    reader = make_store(tmp_path, is_read_only=True)
+    assert fetch(reader, record, tmp_path / "out") == ""
+    other = make_cell(tmp_path / "tiny", "tiny/17/cpu")
+    assert reader.put([other], JobFolder(tmp_path / "tiny")) == (
+        f"{tmp_path / 'store'}: nothing is kept there, it is only read"
+    )
+    assert reader.put([other], JobFolder(tmp_path / "tiny")) == "", "said once"
+    flip(blob_of(tmp_path))
+    assert fetch(reader, record, tmp_path / "more") == "18.onnx is damaged in the store"
+    after = {p: p.stat().st_mtime_ns for p in (tmp_path / "store").rglob("*")}
+    assert before.keys() == after.keys()
+
+
+def test_where_nothing_can_be_written_that_is_said_once(tmp_path: Path, record: Record) -> None:
+    (tmp_path / "store").write_text("a file in its place")
+    store = make_store(tmp_path)
+    said = store.put([record], JobFolder(tmp_path / "tiny"))
+    assert said.startswith(f"{tmp_path / 'store'}: nothing is kept there, it cannot be written: ")
+    assert store.put([record], JobFolder(tmp_path / "tiny")) == ""
+    assert find(store, record) == ""
+    assert store.tidy() is None
+
+
+def test_a_model_that_is_larger_than_the_store_is_not_kept(tmp_path: Path, record: Record) -> None:
+    store = make_store(tmp_path, Limits(size=10, age=3600))
+    assert "larger than" in store.put([record], JobFolder(tmp_path / "tiny"))
+    assert find(store, record) == ""
+
+
+def test_many_write_and_read_at_once(tmp_path: Path) -> None:
+    """Whatever is found is whole, while others put the same, remove it and damage it."""
+    record = make_cell(tmp_path / "tiny")
+    expected = everything(tmp_path / "tiny")
+    taken: list[str] = []
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        store = make_store(tmp_path)
+        own = tmp_path / f"own-{number}"
+        shutil.copytree(tmp_path / "tiny", own)
+        try:
+            for turn in range(25):
+                store.put([record], JobFolder(own))
+                if turn % 5 == number:
+                    Store(store.path, Limits(size=0, age=3600)).bound()
+                entry = store.find(record.cell, PARTS, lambda _: True).entry
+                out = tmp_path / f"out-{number}-{turn}"
+                out.mkdir()
+                if entry and not (wrong := store.take(entry, out)):
+                    assert everything(out) == expected
+                    taken.append(wrong)
+        except BaseException as error:  # noqa: BLE001 - shown by the thread that waits
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert len(taken) > 10
