@@ -74,10 +74,14 @@ def edit(path: Path) -> None:
 
 
 TOUCHED: dict[str, tuple[str, Callable[[Path], None], str]] = {
-    "file": ("build/good/17.onnx", flip, "good/17/cpu runs: "),
-    "record": ("build/good/records/17.cpu.json", Path.unlink, "good/17/cpu runs: "),
-    "source": ("manifests/models.py", edit, "good/16/cpu runs: manifests/models.py changed"),
-    "neighbour": ("manifests/new.py", Path.touch, "good/16/cpu runs: manifests has other modules"),
+    "file": ("build/good/17.onnx", flip, "good/17/cpu take: taken from the store: "),
+    "record": (
+        "build/good/records/17.cpu.json",
+        Path.unlink,
+        "good/17/cpu take: taken from the store: ",
+    ),
+    "source": ("manifests/models.py", edit, "good/16/cpu run: manifests/models.py changed"),
+    "neighbour": ("manifests/new.py", Path.touch, "good/16/cpu run: manifests has other modules"),
     "manifest": ("manifests/tiny.toml", edit, ""),
     "new manifest": ("manifests/more.toml", lambda path: path.write_text("format = 2"), ""),
     "results": ("build/results.json", Path.unlink, ""),
@@ -103,4 +107,5 @@ def test_what_is_touched_is_looked_at(exported: Path, name: str) -> None:
 def planned_reasons(project: Path) -> list[str]:
     lines = exporter(project, "plan").stdout.splitlines()
     rows = [line.split() for line in lines]
-    return [f"{row[0]} runs: {' '.join(row[4:])}" for row in rows if row[1:2] == ["run"]]
+    moved = [row for row in rows if row[1:2] in (["run"], ["take"])]
+    return [f"{row[0]} {row[1]}: {' '.join(row[4:])}" for row in moved]
