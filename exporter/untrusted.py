@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 _ESCAPES = re.compile(
@@ -32,6 +32,8 @@ _FOLDERS = re.compile(
     r"(?=[\w+-][\w.+-]*\.(?:py|pyc|so|dll|cc|cpp|c|h|hpp|cu|onnx|data|pt|pt2|pth|pb|npy|npz|json"
     r"|safetensors|toml|log)\b)"
 )
+#: What is not longer is kept for the next time: thousands of cells say the same few things.
+_SHORT = 400
 
 
 def printable(text: str) -> str:
@@ -46,6 +48,11 @@ def uncommanding(text: str) -> str:
 
 def one_line(text: str) -> str:
     """`text` printable and on one line."""
+    return _on_one_line(text) if len(text) <= _SHORT else " ".join(printable(text).split())
+
+
+@lru_cache(maxsize=1 << 15)
+def _on_one_line(text: str) -> str:
     return " ".join(printable(text).split())
 
 
@@ -58,6 +65,15 @@ def _own_folders() -> tuple[str, ...]:
 
 def neutral(text: str, *, limit: int) -> str:
     """`text` printable, without folders, addresses and times, cut to `limit` characters."""
+    return _neutral(text, limit) if len(text) <= _SHORT else _neutralised(text, limit)
+
+
+@lru_cache(maxsize=1 << 15)
+def _neutral(text: str, limit: int) -> str:
+    return _neutralised(text, limit)
+
+
+def _neutralised(text: str, limit: int) -> str:
     text = _STAMP.sub(r"\1 ", _ADDRESS.sub("0x…", printable(text)))
     text = _FOLDERS.sub("", text)
     for folder in _own_folders():

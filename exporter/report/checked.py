@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from exporter.record import CheckResult
+from exporter.record import CheckResult, Status
 from exporter.report import figures
 from exporter.report.cells import Cell
 from exporter.report.fold import fold
@@ -71,8 +72,14 @@ def _row(cell: Cell, checks: Sequence[str]) -> tuple[Said | None, ...]:
 
 def said_by(result: CheckResult) -> Said:
     """The mark of a check, and those of its figures that another machine would show too."""
-    said = (_figure(name, value) for name, value in result.metrics.items())
-    return Said(mark=MARKS[result.status], figures=tuple(figure for figure in said if figure))
+    return said_of(result.status, tuple(result.metrics.items()))
+
+
+@lru_cache(maxsize=1 << 15, typed=True)  # asked for several times, and many cells say the same
+def said_of(status: Status, metrics: tuple[tuple[str, float | str], ...]) -> Said:
+    """The same, of a status and the metrics as pairs."""
+    said = (_figure(name, value) for name, value in metrics)
+    return Said(mark=MARKS[status], figures=tuple(figure for figure in said if figure))
 
 
 def _figure(name: str, value: float | str) -> str:

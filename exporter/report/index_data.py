@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 from exporter.history import History
@@ -15,7 +16,7 @@ from exporter.manifest import Manifest, ModelSpec, Project, Style
 from exporter.record import Artifact, CheckResult, Record, RunRecord, Status
 from exporter.report import figures
 from exporter.report.cells import Cell, works_from
-from exporter.report.checked import said_by
+from exporter.report.checked import said_of
 from exporter.report.index_values import (
     AcceptedData,
     CellData,
@@ -196,15 +197,20 @@ def _outcome(cell: Cell, past: Past) -> Outcome:
 
 
 def _check(result: CheckResult) -> CheckData:
-    said = said_by(result).figures
-    if result.status is not Status.PASS:  # somebody must act on its digits
-        said = tuple(
-            f"{name} {figures.two_digits(value)}" for name, value in result.metrics.items()
-        )
+    return _check_of(result.check, result.status, result.message, tuple(result.metrics.items()))
+
+
+@lru_cache(maxsize=1 << 15, typed=True)  # many cells say the same
+def _check_of(
+    check: str, status: Status, message: str, metrics: tuple[tuple[str, int | float | str], ...]
+) -> CheckData:
+    said = said_of(status, metrics).figures
+    if status is not Status.PASS:  # somebody must act on its digits
+        said = tuple(f"{name} {figures.two_digits(value)}" for name, value in metrics)
     return CheckData(
-        check=one_line(result.check),
-        mark=MARKS[result.status].word,
-        message=figures.message(result.message),
+        check=one_line(check),
+        mark=MARKS[status].word,
+        message=figures.message(message),
         figures=one_line(", ".join(said)),
     )
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -33,9 +34,12 @@ def inline(value: object) -> Markup:
 
     Markup is taken as it is: it comes from here or from the template.
     """
-    if isinstance(value, Markup):
-        return value
-    text = visible(one_line(str(value)))
+    return value if isinstance(value, Markup) else _inlined(str(value))
+
+
+@lru_cache(maxsize=1 << 15)  # thousands of cells say the same few things
+def _inlined(text: str) -> Markup:
+    text = visible(one_line(text))
     leading = _LEADING.match(text)
     encoded = [
         _entity(character) if _is_structure(text, index, character) else character
@@ -81,7 +85,7 @@ def joined(values: Iterable[object], separator: str = ", ") -> Markup:
 
 def visible(text: str, keep: str = "") -> str:
     """`text` with every control, format and surrogate character shown as a replacement."""
-    if text.isascii() and text.isprintable():
+    if text.isprintable():  # which none of these categories is
         return text
     return "".join(
         character

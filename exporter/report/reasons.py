@@ -89,6 +89,8 @@ def lines_of(record: Record) -> tuple[str, ...]:
 
 
 def _raised_at(record: Record) -> tuple[str, ...]:
+    if not record.detail:
+        return ()
     # Tracebacks keep the names of files alone: one that two of the sources share says nothing.
     names = Counter(posixpath.basename(source.file) for source in record.sources)
     files = {posixpath.basename(source.file): source.file for source in record.sources}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from stat import S_ISREG
 
 from exporter.errors import ExitCode, ExporterError
 from exporter.files import write_text
@@ -47,11 +48,22 @@ def write_reports(folder: Path, files: Mapping[str, str]) -> None:
             message = f"{folder / inner}: is a link; reports are not written through one"
             raise ExporterError(ExitCode.ENVIRONMENT, message)
     for name, text in sorted(files.items()):
-        write_text(folder / name, text)
+        if not _stands(folder / name, text.encode()):
+            write_text(folder / name, text)
     for inner, suffix, mark in _FOR_MODELS:
         for path in sorted((folder / inner).glob(f"*{suffix}")):
             if f"{inner}/{path.name}" not in files and _is_ours(path, mark):
                 _remove(path)
+
+
+def _stands(path: Path, content: bytes) -> bool:
+    """Whether a page is as it would be written; what is not written has not changed."""
+    try:
+        found = path.lstat()
+        is_file = S_ISREG(found.st_mode)  # a link is no page
+        return is_file and found.st_size == len(content) and path.read_bytes() == content
+    except OSError:
+        return False
 
 
 def _is_known(name: str) -> bool:

@@ -75,3 +75,19 @@ def test_pages_are_not_written_through_a_link(folder: str, tmp_path: Path) -> No
         write_reports(tmp_path / "reports", FILES)
     assert caught.value.exit_code is ExitCode.ENVIRONMENT
     assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_page_that_stands_is_not_touched_and_a_link_to_the_same_is_replaced(
+    tmp_path: Path,
+) -> None:
+    files = {"COMPATIBILITY.md": MARK + "same", "models/a.md": MARK + "same"}
+    write_reports(tmp_path, files)
+    before = (tmp_path / "COMPATIBILITY.md").stat().st_ctime_ns
+    page, elsewhere = tmp_path / "models/a.md", tmp_path / "elsewhere"
+    page.rename(elsewhere)
+    page.symlink_to(elsewhere)
+    write_reports(tmp_path, files)
+    assert (tmp_path / "COMPATIBILITY.md").stat().st_ctime_ns == before
+    assert not page.is_symlink()
+    write_reports(tmp_path, {**files, "COMPATIBILITY.md": MARK + "more"})
+    assert (tmp_path / "COMPATIBILITY.md").read_text() == MARK + "more"
