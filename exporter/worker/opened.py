@@ -1,9 +1,10 @@
 """Which data files of the project a model opens by itself.
 
-In: the project's root. Out: files below it that Python opened to read, by way of an audit hook.
+In: the project's root. Out: files below it that were opened to read, by way of an audit hook.
 
-A vocabulary that `__init__` reads is as much a part of the model as its code. What a library maps
-into memory on its own (safetensors) is not seen: the manifest's `weights` names such a file.
+A vocabulary that `__init__` reads is as much a part of the model as its code. Python tells of what
+it opens, `native_readers.py` of what safetensors and torch open on their own. What another library
+reads without Python is not seen.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from exporter.worker.native_readers import announce_reads
+
 #: Code is told by what was imported.
-_CODE = frozenset({".py", ".pyc", ".pyi", ".so"})
+_CODE = frozenset({".py", ".pyc", ".pyi"})
+_READS = frozenset({"open", "ctypes.dlopen"})
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
@@ -39,6 +43,7 @@ class OpenedFiles:
     def watched(self) -> Iterator[None]:
         """Takes note of what is opened inside."""
         _install()
+        announce_reads()
         _watching.append(self)
         try:
             yield
@@ -73,9 +78,10 @@ def _install() -> None:
 
 
 def _hear(event: str, arguments: tuple[object, ...]) -> None:
-    if event != "open" or not _watching:
+    if event not in _READS or not _watching:
         return
-    name, mode, flags = arguments
+    # A library of operators is loaded, and neither opened nor imported.
+    name, mode, flags = arguments if event == "open" else (*arguments, "r", os.O_RDONLY)
     if isinstance(name, bytes):
         name = os.fsdecode(name)
     is_read = not (isinstance(mode, str) and set(mode) & set("wax+"))

@@ -53,3 +53,33 @@ def test_two_may_watch_at_once(root: Path) -> None:
         (root / "data/words.json").read_text()
     assert one.names() == ("data/words.json", "other.json")
     assert other.names() == ("other.json",)
+
+
+def test_what_libraries_read_without_python_is_named_too(root: Path) -> None:
+    import ctypes
+
+    import safetensors.numpy
+    import safetensors.torch
+    import torch
+
+    tensors = {"x": torch.ones(4)}
+    safetensors.torch.save_file(tensors, root / "a.safetensors")
+    safetensors.torch.save_file(tensors, root / "b.safetensors")
+    safetensors.torch.save_file(tensors, root / "c.safetensors")
+    torch.jit.script(torch.nn.ReLU()).save(str(root / "d.pt"))
+    torch.export.save(torch.export.export(torch.nn.ReLU(), (torch.ones(4),)), root / "e.pt2")
+    (root / "f.bin").write_bytes(bytes(16))
+    (root / "g.so").write_bytes(b"no library")
+    files = OpenedFiles(root, root / "build")
+    with files.watched():
+        assert safetensors.torch.load_file(root / "a.safetensors")["x"].tolist() == [1.0] * 4
+        assert safetensors.numpy.load_file(root / "b.safetensors")["x"].tolist() == [1.0] * 4
+        with safetensors.safe_open(str(root / "c.safetensors"), framework="pt") as opened:
+            assert list(opened.keys()) == ["x"]
+        torch.jit.load(str(root / "d.pt"))
+        torch.export.load(root / "e.pt2")
+        assert torch.from_file(str(root / "f.bin"), size=4).tolist() == [0.0] * 4
+        with pytest.raises(OSError, match=r"g\.so"):
+            ctypes.CDLL(str(root / "g.so"))
+    names = ("a.safetensors", "b.safetensors", "c.safetensors", "d.pt", "e.pt2", "f.bin", "g.so")
+    assert files.names() == names
