@@ -1,6 +1,7 @@
-"""Amounts of memory, and how running out of it shows.
+"""Amounts of memory, and how running out of it shows, or of disk, or of what else a machine has.
 
-In: text that PyTorch, ONNX Runtime, Python or C++ left behind. Out: whether an allocation failed.
+In: text that PyTorch, ONNX Runtime, Python or C++ left behind. Out: whether an allocation failed,
+or the machine gave out otherwise.
 """
 
 from __future__ import annotations
@@ -13,12 +14,22 @@ _FAILED = re.compile(
     r"|(bad|std::bad_)[ _]?alloc|out of memory",
     re.IGNORECASE,
 )
+#: The C library's words for a full or failing disk, and for too many files or processes.
+_GAVE_OUT = re.compile(
+    r"No space left on device|Disk quota exceeded|Too many open files|Input/output error"
+    r"|Read-only file system|Resource temporarily unavailable|File too large"
+)
 _UNITS = (("GiB", 1 << 30), ("GB", 10**9), ("MiB", 1 << 20), ("MB", 10**6))
 
 
 def ran_out(text: str) -> bool:
     """Whether somebody says in `text` that an allocation failed."""
     return _FAILED.search(text) is not None
+
+
+def gave_out(text: str) -> bool:
+    """Whether somebody says in `text` that the machine could not go on, whatever the model is."""
+    return ran_out(text) or _GAVE_OUT.search(text) is not None
 
 
 def size_text(size: int) -> str:

@@ -33,7 +33,8 @@ class Status(StrEnum):
     CRASH = "crash"
     TIMEOUT = "timeout"
     KILLED = "killed"
-    """Ended by the kernel or a person, most often for its memory."""
+    """Ended by the kernel or a person, most often for its memory; or the machine gave out: no
+    memory or no disk is left."""
     INCONCLUSIVE = "inconclusive"
     """The model differs from itself, or the comparison could not have failed."""
     UNAVAILABLE = "unavailable"

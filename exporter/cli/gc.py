@@ -39,7 +39,7 @@ def command(root: Path, *, dry_run: bool, store_size: int | None, store_age: flo
         raise ExporterError(ExitCode.NOTHING_SELECTED, message)
     store = limited_store(manifest.project, store_size, store_age)
     build = BuildFolder.of(manifest.project)
-    if build.path.is_dir():
+    if build.path.exists():
         _clear(build, promised, dry_run=dry_run)
     else:
         say(f"nothing to remove: there is no {build.path.name}")

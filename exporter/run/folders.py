@@ -70,21 +70,33 @@ class BuildFolder:
         except (FileExistsError, NotADirectoryError):
             message = f"{self.path}: is no folder; files are built there"
             raise ExporterError(ExitCode.ENVIRONMENT, message) from None
-        try:
-            with FileLock(self.path / ".lock", timeout=0):
-                _refuse_link(self._private)
-                _refuse_link(self._killed)
+        with self._alone():
+            _refuse_link(self._private)
+            _refuse_link(self._killed)
+            self._put_aside()
+            self._private.mkdir()
+            try:
+                yield
+            except BaseException:
                 self._put_aside()
-                self._private.mkdir()
-                try:
-                    yield
-                except BaseException:
-                    self._put_aside()
-                    raise
-                shutil.rmtree(self._private, ignore_errors=True)
+                raise
+            shutil.rmtree(self._private, ignore_errors=True)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        lock = FileLock(self.path / ".lock", timeout=0)
+        try:
+            lock.acquire()
         except Timeout:
             message = f"{self.path.name}: another run is at work here; start again when it is done"
             raise ExporterError(ExitCode.ENVIRONMENT, message) from None
+        except OSError as error:  # a folder or a link in its place, a file system that is read-only
+            message = f"{self.path / '.lock'}: cannot be locked: {error.strerror}"
+            raise ExporterError(ExitCode.ENVIRONMENT, message) from None
+        try:
+            yield
+        finally:
+            lock.release()
 
     def left(self) -> list[Path]:
         """The private folders that killed runs left, the oldest first."""
@@ -99,6 +111,8 @@ class BuildFolder:
 
     def _put_aside(self) -> None:
         """Keeps folders of models that have finished cells, or that were being replaced."""
+        if not self._killed.is_dir():
+            self._killed.unlink(missing_ok=True)
         if not self._private.is_dir():
             self._private.unlink(missing_ok=True)
             return
@@ -109,7 +123,12 @@ class BuildFolder:
         shutil.rmtree(self._private, ignore_errors=True)
 
     def fresh(self, model: str) -> JobFolder:
-        """A new private folder."""
+        """A new private folder.
+
+        Raises:
+            ExporterError: ENVIRONMENT, where a link stands where it is to go once it is done.
+        """
+        _refuse_link(self.model(model).path)
         return JobFolder(Path(tempfile.mkdtemp(prefix=f"{model}-", dir=self._private)))
 
     def place(self, model: str, fresh: JobFolder) -> None:
@@ -184,11 +203,17 @@ def mend(folder: JobFolder) -> None:
 
 
 def drop_unproved(folder: JobFolder) -> None:
-    """Removes every exported file that no record speaks of: an interrupted worker's last one."""
+    """Removes every exported file that no record speaks of: an interrupted worker's last one.
+
+    What was being written when a worker died goes as well.
+    """
     opsets = {record.cell.opset for record in folder.read_records().values()}
     known = {folder.model(opset) for opset in opsets}
     for path in folder.path.glob("*.onnx"):
         if path not in known:
+            path.unlink()
+    for path in (*folder.path.glob(".*.fresh"), *folder.records.glob(".*.fresh")):
+        if not path.is_dir():
             path.unlink()
 
 

@@ -72,8 +72,18 @@ def part_of(plan: Plan, shard: Shard) -> Plan:
 
 
 def forget_shard(build: Path) -> None:
-    """What is built here is no longer what an earlier shard left."""
-    (build / SHARD_NOTE).unlink(missing_ok=True)
+    """What is built here is no longer what an earlier shard left.
+
+    Raises:
+        ExporterError: ENVIRONMENT, where the note cannot be removed.
+    """
+    try:
+        (build / SHARD_NOTE).unlink(missing_ok=True)
+    except NotADirectoryError:
+        pass  # there is no build folder, which says so itself when it is locked
+    except OSError as error:
+        message = f"{build / SHARD_NOTE}: cannot be removed: {error.strerror}"
+        raise ExporterError(ExitCode.ENVIRONMENT, message) from error
 
 
 def note_shard(build: Path, shard: Shard, plan: Plan) -> None:

@@ -18,7 +18,7 @@ from typing import assert_never
 
 from exporter.engine import Ended, Outcome
 from exporter.job import Announcement, Job, JobFolder
-from exporter.memory import beyond, ran_out
+from exporter.memory import beyond, gave_out, ran_out
 from exporter.record import CellId, Record, Status
 from exporter.untrusted import neutral
 
@@ -103,11 +103,13 @@ def _dead(outcome: Outcome, cell: CellId) -> Record:
     is_kill = outcome.ended is Ended.SIGNAL and outcome.code == signal.SIGKILL
     status = Status.KILLED if is_kill else Status.CRASH
     limit = outcome.job.spec.memory
+    message = f"the worker {_how(outcome)} {_when(outcome)}"
+    tail = "" if is_kill else log_tail(outcome.job, outcome.at_work)
     # C++ aborts where it finds no memory; without a limit that may be the machine's own fault.
-    if limit is not None and not is_kill and ran_out(log_tail(outcome.job, outcome.at_work)):
-        message = f"{beyond(limit)}: the worker {_how(outcome)} {_when(outcome)}"
-        return _record(outcome, cell, Status.KILLED, message)
-    return _record(outcome, cell, status, f"the worker {_how(outcome)} {_when(outcome)}")
+    if limit is not None and ran_out(tail):
+        return _record(outcome, cell, Status.KILLED, f"{beyond(limit)}: {message}")
+    last = [line for line in tail.splitlines() if gave_out(line)]
+    return _record(outcome, cell, status, f"{message}: {last[-1]}" if last else message)
 
 
 def _late(outcome: Outcome, cell: CellId, at_work: set[str]) -> Record:

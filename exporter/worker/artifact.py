@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import onnx_ir as ir
@@ -54,10 +55,22 @@ def write_artifact(
         _list_initializers(model)
     _move_weights_out(model, folder.path, spec.options.get("external_data"))
     path = folder.model(opset)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.write_bytes(ir.serde.serialize_model(model).SerializeToString(deterministic=True))
-    fresh.replace(path)
+    with _appearing(path) as fresh:
+        fresh.write_bytes(ir.serde.serialize_model(model).SerializeToString(deterministic=True))
     return path
+
+
+@contextmanager
+def _appearing(path: Path) -> Iterator[Path]:
+    """Where to write what is to be at `path` once it is whole; else nothing of it is left."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.fresh")
+    try:
+        yield fresh
+        fresh.replace(path)
+    except BaseException:
+        # On a full disk it takes the room in which to say so.
+        fresh.unlink(missing_ok=True)
+        raise
 
 
 def _strip(model: ir.Model) -> None:
@@ -157,11 +170,9 @@ def _store(tensors: Sequence[ir.TensorProtocol], folder: Path) -> tuple[str, lis
     name = f"weights-{digest.hexdigest()[:16]}.data"
     path = folder / name
     if not path.exists():
-        fresh = folder / f".{name}.{os.getpid()}"
-        with fresh.open("wb") as file:
+        with _appearing(path) as fresh, fresh.open("wb") as file:
             for block in _blocks(tensors, offsets):
                 file.write(block)
-        fresh.replace(path)
     return name, offsets
 
 

@@ -42,7 +42,7 @@ from exporter.worker.fed import read_storages, store_weights, take_weights_as_in
 from exporter.worker.fit import require_fit
 from exporter.worker.inputs import draw
 from exporter.worker.latency import with_latency
-from exporter.worker.limit import within_memory
+from exporter.worker.limit import within_means
 from exporter.worker.made_calls import settled
 from exporter.worker.objects import assembled
 from exporter.worker.opened import OpenedFiles
@@ -301,7 +301,7 @@ class Drive:
     def _record(self, record: Record) -> None:
         declared = (*self._spec.data_files, *self._custom.libraries_in(self._root))
         names = dict.fromkeys((*declared, *self._opened.names()))
-        whole = within_memory(record, self._spec).model_copy(
+        whole = within_means(record, self._spec).model_copy(
             update={
                 "fingerprint": self._job.fingerprint_of(record.cell),
                 "sources": loaded_sources(self._root, since=self._folder.job, data=names),

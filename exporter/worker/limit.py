@@ -1,7 +1,7 @@
-"""The limit on what a job may take, and the cells that need more.
+"""The limit on what a job may take, and the cells that need more than there is.
 
 In: a contract, and records as they were found. Out: the limit set on this process; records whose
-failure is that memory ran out, as `killed`.
+failure is that memory ran out, or the disk is full, as `killed`: another try may end otherwise.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from exporter.manifest import ModelSpec
-from exporter.memory import beyond, ran_out
+from exporter.memory import beyond, gave_out, ran_out
 from exporter.record import Record, Status
 
 
@@ -31,9 +31,11 @@ def limit_memory(spec: ModelSpec) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (allowed, hard))
 
 
-def within_memory(record: Record, spec: ModelSpec) -> Record:
-    """The record as it is, or `killed` where what went wrong is that memory ran out."""
-    if spec.memory is None or not record.status.is_red or not ran_out(record.message):
+def within_means(record: Record, spec: ModelSpec) -> Record:
+    """The record as it is, or `killed` where what went wrong is that the machine gave out."""
+    message = record.message
+    if not record.status.is_red or not gave_out(message):
         return record
-    message = f"{beyond(spec.memory)}: {record.message}"
+    if spec.memory is not None and ran_out(message):
+        message = f"{beyond(spec.memory)}: {message}"
     return record.model_copy(update={"status": Status.KILLED, "message": message})

@@ -19,6 +19,7 @@ from exporter.checks.determinism import KEEPS_STATE
 from exporter.checks.samples import sample_digest, write_sample
 from exporter.job import JobFolder, Reference, Sample
 from exporter.manifest import ModelSpec
+from exporter.memory import gave_out
 from exporter.worker import rounding
 from exporter.worker.arrays import to_numpy
 from exporter.worker.call import Tensors
@@ -187,10 +188,17 @@ def _of_its_magnitude(twin: Model | None, spec: ModelSpec, run: _Run) -> _Run | 
 
 
 def _attempt(model: Model, spec: ModelSpec, chosen: InputSet, inputs: Tensors) -> _Run:
-    """PyTorch on one more input set; that it fails there is a finding, not the end."""
+    """PyTorch on one more input set; that it fails there is a finding, not the end.
+
+    Raises:
+        Failure: where the machine gave out on values that we chose: a set that is dropped for that
+            would make the proof weaker, and nobody would know.
+    """
     try:
         outputs = run(model, spec, inputs)
     except Failure as failure:
+        if chosen.kind == "values" and gave_out(failure.message):
+            raise
         return _Run(chosen, inputs, None, error=failure.message)
     return _Run(chosen, inputs, outputs)
 

@@ -74,6 +74,17 @@ def started(root: Path) -> subprocess.Popen[bytes]:
         )
 
 
+def contents(root: Path) -> dict[str, tuple[Record, str, str]]:
+    """Each record of the last run with its file and the weights beside it."""
+    found = {}
+    for cell, record in records(root).items():
+        folder = root / "build" / record.cell.model
+        [weights] = record.artifact.external_data if record.artifact else ()
+        files = (folder / f"{record.cell.opset}.onnx", folder / weights)
+        found[cell] = (record, *(path.read_text() for path in files))
+    return found
+
+
 def records(root: Path) -> dict[str, Record]:
     """What the last run left, by cell."""
     return read_run(BuildFolder.of(_manifest(root).project).results).by_cell()
@@ -91,6 +102,11 @@ def left_running(root: Path) -> list[str]:
     while (found := _running(root)) and time.monotonic() < deadline:
         time.sleep(0.05)
     return found
+
+
+def tell(counts: str) -> None:
+    """What was counted; `pytest -s` shows it."""
+    sys.stdout.write(f"{counts}\n")
 
 
 def _running(root: Path) -> list[str]:

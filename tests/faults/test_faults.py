@@ -24,11 +24,6 @@ MODELS, KILLS = (100, 50) if IS_LONG else (20, 6)
 OPSETS = 10
 
 
-def tell(counts: str) -> None:
-    """What was counted; `pytest -s` shows it."""
-    sys.stdout.write(f"{counts}\n")
-
-
 def test_workers_killed_at_random_cost_the_cells_at_work_alone(tmp_path: Path) -> None:
     campaign.make(tmp_path, models=MODELS, opsets=OPSETS)
     draw = random.Random(5)
@@ -53,7 +48,7 @@ def test_workers_killed_at_random_cost_the_cells_at_work_alone(tmp_path: Path) -
     assert set(campaign.run(tmp_path).reasons) == set(ends)
     assert {record.status for record in campaign.records(tmp_path).values()} == {Status.PASS}
     assert campaign.made(tmp_path) == Counter(cells)
-    tell(f"{len(cells)} cells, {len(ends)} workers died: {dict(Counter(ends.values()))}")
+    campaign.tell(f"{len(cells)} cells, {len(ends)} workers died: {dict(Counter(ends.values()))}")
 
 
 def test_a_parent_killed_at_random_loses_at_most_the_cells_at_work(tmp_path: Path) -> None:
@@ -84,7 +79,7 @@ def test_a_parent_killed_at_random_loses_at_most_the_cells_at_work(tmp_path: Pat
     assert kills >= KILLS // 2
     assert twice <= kills * campaign.JOBS
     assert "Traceback" not in (tmp_path / "errors.log").read_text()
-    tell(f"{len(cells)} cells, the parent killed {kills} times: {twice} cells made twice")
+    campaign.tell(f"{len(cells)} cells, the parent killed {kills} times: {twice} cells made twice")
 
 
 def test_each_way_to_misbehave_costs_its_own_cell(tmp_path: Path) -> None:
@@ -105,7 +100,7 @@ def test_each_way_to_misbehave_costs_its_own_cell(tmp_path: Path) -> None:
         "forks": Status.TIMEOUT,
         "prints_without_end": Status.TIMEOUT,
     }
-    campaign.make(tmp_path, models=len(kinds) + 2, opsets=2, timeout=2.0)
+    campaign.make(tmp_path, models=len(kinds) + 2, opsets=2, timeout=3.0)
     ends = {f"m{index:03}/8/cpu": kind for index, kind in enumerate(kinds)}
     campaign.foresee(tmp_path, ends)
     campaign.run(tmp_path)
@@ -124,4 +119,4 @@ def test_each_way_to_misbehave_costs_its_own_cell(tmp_path: Path) -> None:
     campaign.foresee(tmp_path, {})
     campaign.run(tmp_path)
     assert {record.status for record in campaign.records(tmp_path).values()} == {Status.PASS}
-    tell(f"{len(kinds)} ways to misbehave, {len(found)} cells")
+    campaign.tell(f"{len(kinds)} ways to misbehave, {len(found)} cells")

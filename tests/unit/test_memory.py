@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 import pytest
 
-from exporter.memory import beyond, ran_out, size_text
+from exporter.memory import beyond, gave_out, ran_out, size_text
 
 
 @pytest.mark.parametrize(
@@ -21,6 +24,25 @@ from exporter.memory import beyond, ran_out, size_text
 )
 def test_what_says_that_memory_ran_out(text: str) -> None:
     assert ran_out(text)
+    assert gave_out(text)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.EIO,
+        errno.EROFS,
+        errno.EAGAIN,
+        errno.EFBIG,
+        errno.ENOMEM,
+    ],
+)
+def test_what_says_that_the_machine_gave_out(number: int) -> None:
+    assert gave_out(f"OSError: {OSError(number, os.strerror(number))}")
 
 
 @pytest.mark.parametrize(
@@ -28,6 +50,12 @@ def test_what_says_that_memory_ran_out(text: str) -> None:
 )
 def test_what_does_not(text: str) -> None:
     assert not ran_out(text)
+    assert not gave_out(text)
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.EACCES, errno.EISDIR])
+def test_a_model_that_misses_a_file_is_no_machine_that_gave_out(number: int) -> None:
+    assert not gave_out(f"OSError: {OSError(number, os.strerror(number))}")
 
 
 @pytest.mark.parametrize(

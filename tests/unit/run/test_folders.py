@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from exporter.errors import ExitCode, ExporterError
 from exporter.job import JobFolder, Reference, Sample, write_value
 from exporter.record import Record
 from exporter.run.folders import BuildFolder, carry_over, drop_unproved
+from exporter.run.shards import forget_shard
 from tests.unit.run.builders import job, record, spec, write, write_reference
 
 
@@ -216,3 +218,60 @@ def test_a_file_where_the_build_folder_belongs_is_named(tmp_path: Path) -> None:
             pass
         assert caught.value.exit_code is ExitCode.ENVIRONMENT
     assert (tmp_path / "build").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", [".lock", ".work", ".killed", "shard.json"])
+@pytest.mark.parametrize("kind", ["file", "folder", "link"])
+def test_whatever_stands_in_the_place_of_our_own_files(
+    tmp_path: Path, name: str, kind: str
+) -> None:
+    build, elsewhere = tmp_path / "build", tmp_path / "elsewhere"
+    build.mkdir()
+    elsewhere.mkdir()
+    place = build / name
+    if kind == "file":
+        place.write_text("nothing of ours")
+    elif kind == "folder":
+        place.mkdir()
+    else:
+        place.symlink_to(elsewhere)
+    bad = {(".lock", "folder"), (".lock", "link"), (".work", "link"), (".killed", "link")}
+    if (name, kind) in bad | {("shard.json", "folder")}:
+        with pytest.raises(ExporterError, match=rf"{name}: (is a link|cannot be)"):
+            lock_and_leave(build)
+        assert place.is_symlink() or place.is_dir()
+    else:
+        lock_and_leave(build)
+        lock_and_leave(build)
+    assert list(elsewhere.iterdir()) == []
+
+
+def lock_and_leave(build: Path) -> None:
+    """A run that is killed with a finished cell."""
+    forget_shard(build)
+    with suppress(KeyboardInterrupt), BuildFolder(build).locked():
+        fresh = BuildFolder(build).fresh("tiny")
+        fresh.records.mkdir()
+        (fresh.records / "17.cpu.json").touch()
+        raise KeyboardInterrupt
+    [left] = BuildFolder(build).left()
+    assert left.name.startswith("tiny-")
+    BuildFolder(build).forget_left()
+
+
+def test_a_link_where_a_model_belongs_is_refused_before_it_is_made(tmp_path: Path) -> None:
+    build = BuildFolder(tmp_path / "build")
+    with build.locked():
+        build.model("tiny").path.symlink_to(tmp_path)
+        with pytest.raises(ExporterError, match="tiny: is a link"):
+            build.fresh("tiny")
+
+
+def test_a_file_in_the_place_of_the_build_folder_is_told_of(tmp_path: Path) -> None:
+    (tmp_path / "build").write_text("no folder")
+    forget_shard(tmp_path / "build")
+    with (
+        pytest.raises(ExporterError, match="is no folder"),
+        BuildFolder(tmp_path / "build").locked(),
+    ):
+        pass

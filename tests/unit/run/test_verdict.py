@@ -178,3 +178,14 @@ def test_an_abort_for_want_of_memory_counts_as_killed_under_a_limit(
             "needs more than the 8GiB that `memory` allows: the worker died of SIGABRT "
             "while at convert"
         )
+
+
+def test_a_worker_that_died_of_a_full_disk_says_so(tmp_path: Path) -> None:
+    here = job(tmp_path, SPEC)
+    log = JobFolder(tmp_path).log(None)
+    log.parent.mkdir()
+    log.write_text("Traceback\nOSError: [Errno 28] No space left on device\n\nthe end\n")
+    dead = settle(outcome(here, Ended.EXITED, 1, announcement(here.cells())), {})
+    why = "OSError: [Errno 28] No space left on device"
+    said = f"the worker exited with code 1 while at convert: {why}"
+    assert {record.message for record in dead.settled.values()} == {said}

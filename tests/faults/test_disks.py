@@ -1,0 +1,244 @@
+"""Disks that are full or read-only, and clocks that go back: nothing is lost, all of it is told.
+
+Where nothing can be mounted, a limit on the size of files stands for the full disk, and a file in
+the place of the folder for the one that is read-only.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from exporter.errors import ExitCode, ExporterError
+from exporter.record import Status
+from tests.faults import campaign
+from tests.faults.disks import read_only, small_disk
+from tests.integration.project import exporter
+from tests.integration.results import make_accepted, write_results
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
+
+IS_LONG = os.environ.get("FAULTS") == "long"
+
+
+@pytest.mark.parametrize("seed", range(12 if IS_LONG else 1))
+def test_a_build_folder_on_a_full_disk(tmp_path: Path, seed: int) -> None:
+    size = random.Random(seed).randrange(200, 900)
+    campaign.make(tmp_path, models=20, opsets=5)
+    with small_disk(tmp_path / "build", size) as disk:
+        with pytest.raises(ExporterError, match="No space left on device") as full:
+            campaign.run(tmp_path)
+        assert full.value.exit_code is ExitCode.ENVIRONMENT
+        assert str(disk.path) in str(full.value)
+        assert campaign.left_running(tmp_path) == []
+        made = campaign.made(tmp_path)
+        assert made  # it was not full from the start
+        disk.grow()
+        noted = campaign.run(tmp_path)
+        whole = campaign.contents(tmp_path)
+        assert set(whole) == set(campaign.cells(tmp_path))
+        assert {record.status for record, *_ in whole.values()} == {Status.PASS}
+        assert campaign.run(tmp_path).reasons == {}
+    again = sum(campaign.made(tmp_path).values()) - len(whole)
+    # What workers had finished was kept, but for what was at work when the disk was full.
+    assert again <= campaign.JOBS * 5
+    campaign.tell(f"{size} KiB: {len(made)} of {len(whole)} cells made, {again} made again")
+    assert len(noted.reasons) <= len(whole) - len(made) + again
+
+
+MODELS = """
+from torch import nn
+
+
+class Big(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(4, 200_000), nn.Linear(200_000, 3)
+
+    def forward(self, x):
+        return self.down(self.up(x))
+"""
+MANIFEST = """format = 1
+[models.big]
+source = "models.py:Big"
+inputs = [{ name = "x", shape = ["batch", 4] }]
+outputs = [{ name = "y", shape = ["batch", 3] }]
+opsets = 17
+"""
+
+
+def test_a_file_that_the_disk_has_no_room_for_is_made_once_there_is(tmp_path: Path) -> None:
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "manifests/models.py").write_text(MODELS)
+    (tmp_path / "manifests/net.toml").write_text(MANIFEST)
+    (tmp_path / "pyproject.toml").write_text("[tool.exporter]\n")
+    with small_disk(tmp_path / "build", 4000) as disk:
+        full = exporter(tmp_path, "export")
+        assert full.returncode in (ExitCode.RED, ExitCode.ENVIRONMENT)
+        said = r"big/17/cpu: (killed|crash) at convert: .*No space left on device"
+        assert re.search(said, full.stdout), full.stdout + full.stderr
+        disk.grow()
+        again = exporter(tmp_path, "export", "--explain")
+        assert again.returncode == 0, again.stdout + again.stderr
+        assert "big/17/cpu runs: " in again.stdout
+
+
+REPORT = ("COMPATIBILITY.md", "index.html", "matrix.svg", "models/net.md", "results.csv")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Results that are green, with their report; then results that are not."""
+    root = make_accepted(tmp_path / "project")
+    assert exporter(root, "report").returncode == 0
+    return root
+
+
+def texts(root: Path) -> dict[str, bytes]:
+    files = sorted(path for path in (root / "reports").rglob("*") if path.is_file())
+    return {path.relative_to(root / "reports").as_posix(): path.read_bytes() for path in files}
+
+
+def refuses(root: Path, *command: str, because: str) -> None:
+    done = exporter(root, *command)
+    assert done.returncode == ExitCode.ENVIRONMENT, done.stdout + done.stderr
+    assert because in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def fill(path: Path) -> None:
+    """Takes all the room that is left."""
+    with path.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(b"0" * 4096)
+
+
+def test_a_reports_folder_on_a_full_disk(project: Path) -> None:
+    before = texts(project)
+    with small_disk(project / "reports", 160):
+        for name, text in before.items():
+            path = project / "reports" / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(text)
+        fill(project / "reports/notes")
+        write_results(project, Status.FAIL)
+        refuses(project, "report", because="cannot be written: No space left on device")
+        now = texts(project)
+        now.pop("notes")
+        # Each file is whole, as it was or as it is to be, and nothing half written is left.
+        assert set(now) <= set(before)
+        assert "index.html" in now
+        (project / "reports/notes").unlink()
+        assert exporter(project, "report").returncode == 0
+        on_disk = texts(project)
+    assert exporter(project, "report").returncode == 0
+    assert texts(project) == on_disk
+    assert all(text in (before[name], on_disk[name]) for name, text in now.items())
+
+
+def test_a_limit_on_the_size_of_files_is_told_of(project: Path) -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048))
+
+    write_results(project, Status.FAIL)
+    before = texts(project)
+    done = subprocess.run(
+        [sys.executable, "-m", "exporter", "report"],
+        cwd=project,
+        env={**os.environ, "PYTHONPATH": str(campaign.REPOSITORY)},
+        preexec_fn=limit,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == ExitCode.ENVIRONMENT, done.stderr
+    assert "cannot be written: File too large" in done.stderr
+    assert set(texts(project)) == set(before)
+
+
+@pytest.mark.parametrize("command", ["report", "export", "baseline"])
+def test_a_file_in_the_place_of_the_reports_folder(project: Path, command: str) -> None:
+    shutil.rmtree(project / "reports")
+    (project / "reports").write_text("no folder")
+    if command != "export":  # which needs workers before it comes to the reports
+        done = exporter(project, command)
+        assert done.returncode in (ExitCode.ENVIRONMENT, ExitCode.UNREADABLE)
+        assert "Not a directory" in done.stderr
+        assert "Traceback" not in done.stderr
+    assert (project / "reports").read_text() == "no folder"
+
+
+def test_a_reports_folder_that_is_read_only(project: Path) -> None:
+    before = texts(project)
+    write_results(project, Status.FAIL)
+    with read_only(project / "reports"):
+        refuses(project, "report", because="cannot be written: Read-only file system")
+        refuses(project, "baseline", because="cannot be written: Read-only file system")
+        gate = exporter(project, "gate")  # writes nothing there
+        assert "Traceback" not in gate.stderr
+        assert texts(project) == before
+    assert exporter(project, "report").returncode == 0
+    assert texts(project) != before
+
+
+def test_a_build_folder_that_is_read_only(project: Path) -> None:
+    with read_only(project / "build"):
+        for command in ("export", "gc"):
+            refuses(project, command, because="Read-only file system")
+        for command in ("report", "plan"):  # what writes nothing there goes on
+            done = exporter(project, command)
+            assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", ["export", "gc"])
+def test_a_file_in_the_place_of_the_build_folder(project: Path, command: str) -> None:
+    shutil.rmtree(project / "build")
+    (project / "build").write_text("no folder")
+    refuses(project, command, because="is no folder; files are built there")
+    assert (project / "build").read_text() == "no folder"
+
+
+def behind(path: Path) -> None:
+    os.utime(path, (1, 1))
+
+
+def ahead(path: Path) -> None:
+    os.utime(path, (time.time() + 1e6, time.time() + 1e6))
+
+
+@pytest.mark.parametrize("stamp", [behind, ahead])
+@pytest.mark.parametrize("shift", [-86_400, 86_400])
+def test_a_clock_that_jumps_is_believed_in_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shift: int, stamp: Callable[[Path], None]
+) -> None:
+    campaign.make(tmp_path, models=3, opsets=3)
+    campaign.run(tmp_path)
+    whole = campaign.contents(tmp_path)
+    now, now_ns = time.time, time.time_ns
+    monkeypatch.setattr(time, "time", lambda: now() + shift)
+    monkeypatch.setattr(time, "time_ns", lambda: now_ns() + shift * 10**9)
+    for path in (tmp_path / "build").rglob("*"):
+        stamp(path)
+    assert campaign.run(tmp_path).reasons == {}
+    file = tmp_path / "build/m001/8.onnx"
+    data = bytearray(file.read_bytes())
+    data[3] ^= 1
+    file.write_bytes(data)
+    stamp(file)
+    monkeypatch.setattr(time, "time", now)
+    monkeypatch.setattr(time, "time_ns", now_ns)
+    reasons = campaign.run(tmp_path).reasons
+    assert reasons == {"m001/8/cpu": "m001/8.onnx is not the file that was proved"}
+    assert campaign.contents(tmp_path) == whole
+    assert campaign.run(tmp_path).reasons == {}

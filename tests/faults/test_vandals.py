@@ -1,0 +1,67 @@
+"""A build folder that something else writes into at random, between runs of the real engine.
+
+`nox -s faults` is the long form; `FAULTS=long` asks for it. The counts are printed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from exporter.errors import ExitCode, ExporterError
+from tests.faults import campaign
+from tests.faults.vandals import vandalise
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
+
+IS_LONG = os.environ.get("FAULTS") == "long"
+ROUNDS = 300 if IS_LONG else 12
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.exists() else []
+    return {str(path): path.read_bytes() for path in files}
+
+
+def refused(root: Path) -> Path | None:
+    """One run; the path that it refuses to work with, which its message names."""
+    try:
+        campaign.run(root)
+    except ExporterError as error:
+        if error.exit_code is not ExitCode.ENVIRONMENT:
+            raise
+        return root / "build" / str(error).partition(": ")[0]
+    return None
+
+
+@pytest.mark.parametrize("seed", [5, 6] if IS_LONG else [5])
+def test_whatever_was_written_into_it_the_next_run_leaves_what_one_from_nothing_would(
+    tmp_path: Path, seed: int
+) -> None:
+    campaign.make(tmp_path, models=6, opsets=4)
+    build = tmp_path / "build"
+    campaign.run(tmp_path)
+    whole = campaign.contents(tmp_path)
+    assert set(whole) == set(campaign.cells(tmp_path))
+    draw = random.Random(seed)
+    acts: Counter[str] = Counter()
+    refusals = 0
+    for _ in range(ROUNDS):
+        done = [vandalise(build, draw) for _ in range(draw.randrange(1, 6))]
+        acts.update(act for act, _ in done)
+        outside = snapshot(tmp_path / "elsewhere")
+        while path := refused(tmp_path):
+            assert os.path.lexists(path), done
+            refusals += 1
+            path.unlink() if path.is_symlink() or path.is_file() else shutil.rmtree(path)
+        assert campaign.contents(tmp_path) == whole, done
+        assert snapshot(tmp_path / "elsewhere") == outside, done
+        assert campaign.run(tmp_path).reasons == {}, done
+    assert campaign.left_running(tmp_path) == []
+    campaign.tell(f"{acts.total()} acts of {len(acts)} kinds, {refusals} of them refused by name")

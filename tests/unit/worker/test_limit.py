@@ -1,0 +1,43 @@
+"""What the machine lacks is not held against the model, so that it is tried again."""
+
+from __future__ import annotations
+
+import pytest
+
+from exporter.cache import PASSING
+from exporter.record import Record, Status
+from exporter.worker.limit import within_means
+from tests.unit.factory import make_record, make_spec
+
+FULL = "OSError: [Errno 28] No space left on device"
+
+
+@pytest.mark.parametrize("status", [Status.ERROR, Status.FAIL])
+@pytest.mark.parametrize("message", [FULL, "RuntimeError: bad allocation"])
+def test_a_failure_that_room_would_have_prevented_is_tried_again(
+    status: Status, message: str
+) -> None:
+    found = within_means(make_record("net/17/cpu", status, message=message), make_spec("net"))
+    assert found.status is Status.KILLED
+    assert found.status in PASSING
+    assert found.message == message
+
+
+def test_memory_beyond_a_limit_is_said_to_be() -> None:
+    spec = make_spec("net", memory=1 << 30)
+    error = make_record("net/17/cpu", Status.ERROR, message="MemoryError")
+    found = within_means(error, spec)
+    assert found.message == "needs more than the 1GiB that `memory` allows: MemoryError"
+    assert within_means(error.model_copy(update={"message": FULL}), spec).message == FULL
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        make_record("net/17/cpu", Status.ERROR, message="KeyError: 'x'"),
+        make_record("net/17/cpu", Status.PASS, message=FULL),
+        make_record("net/17/cpu", Status.UNAVAILABLE, message=FULL),
+    ],
+)
+def test_everything_else_stays_as_it_is(record: Record) -> None:
+    assert within_means(record, make_spec("net")) is record
