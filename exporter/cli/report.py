@@ -43,23 +43,39 @@ def publish(manifest: Manifest, run: RunRecord) -> None:
 
     Nothing is written where those that stand were made from the very same.
     """
-    project = manifest.project
-    root = Path(project.root)
-    reports, templates = root / project.reports, root / project.templates
-    note = root / project.build / PAGES
-    baseline, history = _accepted(reports)
-    # Where the project lies stands on no page: a copy of it has the same ones.
-    anywhere = Manifest(project=project.model_copy(update={"root": ""}), models=manifest.models)
-    values = (run, anywhere, history, *((baseline,) if baseline else ()))
-    key = key_of(
-        (*(value.to_json(indent=None) for value in values), exporter_state()),
-        (templates, packaged_templates(), reports / AUDITS),
-    )
+    reports, note = _reports(manifest.project), _note(manifest.project)
+    key = _key(manifest, run)
     if stands(note, key, reports):
         return
     files = rendered(manifest, run)
     write_reports(reports, files)
     note_standing(note, key, reports, files)
+
+
+def are_current(manifest: Manifest, run: RunRecord) -> bool:
+    """Whether the pages that stand were written here from the very same; False: look closer."""
+    return stands(_note(manifest.project), _key(manifest, run), _reports(manifest.project))
+
+
+def _reports(project: Project) -> Path:
+    return Path(project.root) / project.reports
+
+
+def _note(project: Project) -> Path:
+    return Path(project.root) / project.build / PAGES
+
+
+def _key(manifest: Manifest, run: RunRecord) -> str:
+    """Of everything that pages are made from."""
+    project, reports = manifest.project, _reports(manifest.project)
+    baseline, history = _accepted(reports)
+    # Where the project lies stands on no page: a copy of it has the same ones.
+    anywhere = Manifest(project=project.model_copy(update={"root": ""}), models=manifest.models)
+    values = (run, anywhere, history, *((baseline,) if baseline else ()))
+    return key_of(
+        (*(value.to_json(indent=None) for value in values), exporter_state()),
+        (Path(project.root) / project.templates, packaged_templates(), reports / AUDITS),
+    )
 
 
 def rendered(manifest: Manifest, run: RunRecord) -> dict[str, str]:
@@ -83,7 +99,7 @@ def rendered(manifest: Manifest, run: RunRecord) -> dict[str, str]:
 def made_from(project: Project) -> list[Path]:
     """Every file and folder, besides results and manifests, that `publish` reads or has written."""
     root = Path(project.root)
-    reports, note = root / project.reports, root / project.build / PAGES
+    reports, note = _reports(project), _note(project)
     folders = [root / project.templates, packaged_templates(), reports / AUDITS]
     accepted = [reports / _BASELINE, reports / HISTORY]
     return [*folders, *accepted, note, *(reports / name for name in pages_of(note))]

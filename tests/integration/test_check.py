@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from exporter.record import Status
-from tests.integration.project import exporter
+from tests.integration.project import ROOT, exporter
 from tests.integration.test_annotations import results
 
 MANIFEST = """format = 1
@@ -45,6 +49,49 @@ def checked(project: Path) -> tuple[int, str]:
 
 def test_what_agrees_is_silent(project: Path) -> None:
     assert checked(project) == (0, "")
+
+
+SEEN = """
+import sys
+from exporter.cli.entry import run
+code = run(["check"])
+print(code, "jinja2" in sys.modules)
+"""
+
+
+def test_pages_are_made_again_only_where_something_changed(project: Path) -> None:
+    def seen() -> list[str]:
+        ran = subprocess.run(
+            [sys.executable, "-c", SEEN],
+            cwd=project,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return ran.stdout.split()[-2:]
+
+    assert seen() == ["0", "False"]
+    change(project, "opsets", 'description = "A net"\nopsets')
+    assert seen() == ["1", "True"]
+
+
+def test_a_thousand_cells_are_checked_in_a_second(tmp_path: Path) -> None:
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "pyproject.toml").write_text("[tool.exporter]\n")
+    (tmp_path / "manifests/net.py").write_text("class Net: ...\n")
+    entry = MANIFEST.partition("\n")[2].replace("[17, 18]", '"7..26"')
+    entries = (entry.replace("models.net", f"models.net{index}") for index in range(50))
+    (tmp_path / "manifests/net.toml").write_text("format = 1\n" + "".join(entries))
+    results(tmp_path, Status.PASS)
+    for name in ("baseline", "report"):
+        assert exporter(tmp_path, name).returncode == 0
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    ran = exporter(tmp_path, "check")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert (ran.returncode, ran.stdout) == (0, "50 models, 1000 cells: 0 problems\n"), ran.stderr
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert spent < 1.5, "half a second where nothing else runs"
 
 
 def test_a_wrong_manifest_is_said(project: Path) -> None:
