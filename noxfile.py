@@ -52,7 +52,9 @@ def environment(session: nox.Session) -> None:
         session.log("the environment is up to date")
         return
     stamp.unlink(missing_ok=True)
-    groups = nox.project.dependency_groups(nox.project.load_toml(ROOT / "pyproject.toml"), "dev")
+    groups = nox.project.dependency_groups(
+        nox.project.load_toml(ROOT / "pyproject.toml"), "dev", "bench"
+    )
     session.install("-c", "constraints.txt", "-e", ".[export,openvino]", *groups)
     stamp.write_text(definition())
 
@@ -142,6 +144,12 @@ def faults(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", requires=["environment"])
 def bench(session: nox.Session) -> None:
+    """Measure every aim of speed and write reports/BENCHMARKS.md; `-- idle`, `-- --quick`."""
+    Environment.run(session, "python", "-m", "benchmarks", *session.posargs)
+
+
+@nox.session(venv_backend="none", requires=["environment"])
+def checks(session: nox.Session) -> None:
     """Hold the seconds of the checks against those of the export; `-- --models 'resnet*'`."""
     Environment.run(session, "python", "-m", "benchmarks.checks", *session.posargs)
 

@@ -11,19 +11,14 @@ share counts once.
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
-import threading
-import time
-from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.measure import spend
 from exporter.record import read_run
 
-ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 8320
 PER_LAYER = (WIDTH * WIDTH + WIDTH) * 4
 
@@ -60,16 +55,6 @@ timeout = "30m"
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """One command."""
-
-    code: int
-    seconds: float
-    peak: int
-    """Bytes."""
-
-
 def main() -> int:
     """Runs the commands and prints what they took."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
@@ -91,10 +76,11 @@ def run(root: Path, weights: int, limit: float) -> int:
     """The commands that a person would give, in order."""
     is_fine = True
     for command in ("export", "baseline", "gate"):
-        measured = measure([sys.executable, "-m", "exporter", command], root)
+        measured = spend([sys.executable, "-m", "exporter", command], root, every=0.05)
+        print(measured.output, end="")
         times = measured.peak / weights
         print(
-            f"{command:9} {measured.seconds:6.1f} s  peak {measured.peak / 1e9:5.2f} GB  "
+            f"{command:9} {measured.wall:6.1f} s  peak {measured.peak / 1e9:5.2f} GB  "
             f"{times:4.2f} times the weights  exit code {measured.code}",
             flush=True,
         )
@@ -114,51 +100,6 @@ def project(root: Path, layers: int, opsets: str) -> Path:
     text = MANIFEST.format(layers=layers, opsets=opsets)
     (root / "manifests/large.toml").write_text(text, encoding="utf-8")
     return root
-
-
-def measure(command: list[str], root: Path) -> Measured:
-    """Runs one command and watches it and all that it starts."""
-    start = time.monotonic()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(command, cwd=root, env=environment)
-    peaks = [0]
-    done = threading.Event()
-
-    def watch() -> None:
-        while not done.wait(0.05):
-            peaks.append(sum(proportional(pid) for pid in tree(process.pid)))
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    code = process.wait()
-    done.set()
-    watcher.join()
-    return Measured(code=code, seconds=time.monotonic() - start, peak=max(peaks))
-
-
-def tree(root: int) -> list[int]:
-    """The process and its descendants."""
-    parents: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                stat = (entry / "stat").read_text()
-            except OSError:
-                continue  # it ended
-            parents.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(entry.name))
-    found = [root]
-    for pid in found:
-        found += parents.get(pid, [])
-    return found
-
-
-def proportional(pid: int) -> int:
-    """Bytes of memory, shared pages by their share."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
 
 
 if __name__ == "__main__":

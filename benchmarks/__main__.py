@@ -1,0 +1,78 @@
+"""Runs benchmarks and writes what they found: `python -m benchmarks [NAME ...] [--quick]`.
+
+In: names, or none for all. Out: tables on stdout and, of a run that is not quick, the sections of
+`reports/BENCHMARKS.md`; exit code 1 where an aim is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from benchmarks import cold, idle, more, steps, touched
+from benchmarks.figure import Section
+from benchmarks.measure import ROOT, Failed
+from exporter.files import write_text
+
+REPORT = ROOT / "reports/BENCHMARKS.md"
+BENCHMARKS: dict[str, Callable[..., Section]] = {
+    "cold": cold.measured,
+    "more": more.measured,
+    "idle": idle.measured,
+    "touched": touched.measured,
+    "steps": steps.measured,
+}
+_HEAD = """\
+# Benchmarks
+
+Written by `nox -s bench`, each section by the benchmark that it is named for. Each was measured
+against its rival in the same run; seconds depend on the machine, ratios less so.
+
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs what the arguments say."""
+    parser = argparse.ArgumentParser(prog="bench", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("--quick", action="store_true", help="the smallest form of each, unjudged")
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.names if name not in BENCHMARKS]
+    if unknown:
+        print(f"no benchmark is called {unknown[0]}; there are {', '.join(BENCHMARKS)}")
+        return 2
+    missed = []
+    for name in options.names or BENCHMARKS:
+        with tempfile.TemporaryDirectory(prefix=f"bench-{name}-") as place:
+            try:
+                section = BENCHMARKS[name](Path(place), quick=options.quick)
+            except Failed as failure:
+                print(f"{name}: {failure}")
+                return 1
+        print("\n".join(section.lines()), flush=True)
+        missed += [figure.what for figure in section.figures if figure.met is False]
+        if not options.quick:
+            write_text(REPORT, with_section(_stored(), section))
+    for what in missed:
+        print(f"missed: {what}")
+    return 1 if missed else 0
+
+
+def with_section(report: str, section: Section) -> str:
+    """The report with this section in the place of the one of its name; in the order of all."""
+    parts = report.split("\n## ")[1:]
+    sections = {part.split("\n", 1)[0]: f"## {part}".rstrip() + "\n" for part in parts}
+    sections[section.name] = "\n".join(section.lines()).rstrip() + "\n"
+    order: Iterable[str] = (name for name in BENCHMARKS if name in sections)
+    return _HEAD + "\n".join(sections[name] for name in order)
+
+
+def _stored() -> str:
+    return REPORT.read_text(encoding="utf-8") if REPORT.is_file() else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

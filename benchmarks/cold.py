@@ -1,0 +1,142 @@
+"""A matrix from nothing, against the loop that people write today: seconds, cores, memory.
+
+In: a folder. Out: a `Section`. Both make every model at every opset. The loop (`loop.py`) checks
+each file, runs it on one input and compares with PyTorch; the export proves all of its promises.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from benchmarks.figure import Figure, Section, at_least, at_most
+from benchmarks.measure import ROOT, Failed, Spent, must, spend
+from benchmarks.project import matrix_project
+from benchmarks.stages import IRREDUCIBLE, records_of, total
+from exporter.record import Record
+
+MODELS = (
+    "alexnet",
+    "squeezenet1_1",
+    "resnet18",
+    "densenet121",
+    "mobilenet_v3_small",
+    "vit_tiny",
+    "word_lm_transformer",
+    "dcgan_generator",
+)
+OPSETS = range(18, 26)
+#: How often the loop's wall time, at two workers.
+FASTER = 8.0
+#: Share of the loop's seconds of a core.
+CPU = 0.25
+#: Times the loop's memory.
+MEMORY = 1.5
+#: Share of the cores' seconds that goes into what no tool can do without.
+USED = 0.8
+WORKERS = 2
+#: Seconds between two looks at the memory.
+_EVERY = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """One export and one loop, in the same run."""
+
+    export: Spent
+    loop: Spent
+    records: tuple[Record, ...]
+    right: int
+    """Files with which the loop is content."""
+
+
+def measured(place: Path, *, quick: bool) -> Section:
+    """Measures it; `quick`: one small model at two opsets."""
+    models: Sequence[str] = ("squeezenet1_1",) if quick else MODELS
+    opsets = range(18, 20) if quick else OPSETS
+    pair = pair_of(place, models, opsets)
+    cells = len(models) * len(opsets)
+    green = sum(record.status.is_green for record in pair.records)
+    about = (
+        f"{', '.join(models)} at opsets {opsets[0]} to {opsets[-1]}, from "
+        f"nothing, at {WORKERS} workers; one pair, the export first. {green} of {cells} cells were "
+        f"proved; the loop, in one process, was content with {pair.right} of {cells} files."
+    )
+    return Section(name="cold", about=about, figures=list(_figures(pair, aimed=not quick)))
+
+
+def pair_of(place: Path, models: Sequence[str], opsets: range) -> Pair:
+    """Runs both.
+
+    Raises:
+        Failed: the export left a cell without a record, or the loop did not come to its end.
+    """
+    place.mkdir(exist_ok=True)
+    matrix_project(place, models, f"{opsets[0]}..{opsets[-1]}")
+    command = [sys.executable, "-m", "exporter", "export", "--jobs", str(WORKERS)]
+    export = spend(command, place, every=_EVERY)
+    records = records_of(place)
+    if len(records) != len(models) * len(opsets):
+        raise Failed(f"{len(records)} cells have a record:\n{export.output}")
+    script = str(ROOT / "benchmarks/loop.py")
+    arguments = [sys.executable, script, "manifests/matrix.toml", str(place / "loop")]
+    loop = must(spend(arguments, place, every=_EVERY))
+    lines = loop.output.splitlines()
+    right = sum(_says(line, "ok") for line in lines)
+    if right + sum(_says(line, "failed:") for line in lines) != len(records):
+        raise Failed(f"the loop did not come to its end:\n{loop.output[-4000:]}")
+    return Pair(export=export, loop=loop, records=records, right=right)
+
+
+def _says(line: str, word: str) -> bool:
+    """Whether it is a line about a file: `alexnet/18 ok 3.21`."""
+    words = line.split(" ")
+    return len(words) > 2 and words[1] == word and words[0].count("/") == 1
+
+
+def _figures(pair: Pair, *, aimed: bool) -> Sequence[Figure]:
+    ours, loop = pair.export, pair.loop
+    cores = min(WORKERS, len(os.sched_getaffinity(0)))
+    wall, cpu, memory = loop.wall / ours.wall, ours.cpu / loop.cpu, ours.peak / loop.peak
+    needed, all_of_it = total(pair.records, IRREDUCIBLE), total(pair.records)
+    used = needed / (cores * ours.wall)
+    usual = median(record.seconds.get("convert", 0.0) for record in pair.records)
+    rows = [
+        at_least(
+            "wall time, the loop's over the export's",
+            wall,
+            FASTER,
+            f"{wall:.1f} times ({loop.wall:.0f} s and {ours.wall:.0f} s)",
+            " times",
+        ),
+        at_most(
+            "seconds of a core, as a share of the loop's",
+            cpu,
+            CPU,
+            f"{cpu:.0%} ({ours.cpu:.0f} s and {loop.cpu:.0f} s)",
+            "%",
+        ),
+        at_most(
+            "memory of all processes, against the loop's",
+            memory,
+            MEMORY,
+            f"{memory:.2f} times ({ours.peak / 1e9:.2f} GB and {loop.peak / 1e9:.2f} GB)",
+            " times",
+        ),
+        at_least(
+            "share of the cores' time in what no tool can leave out",
+            used,
+            USED,
+            f"{used:.0%} ({needed:.0f} s of {cores} x {ours.wall:.0f} s; "
+            f"with all checks {all_of_it / (cores * ours.wall):.0%})",
+            "%",
+        ),
+        Figure(what="conversion of one opset, median", measured=f"{usual:.2f} s"),
+    ]
+    if aimed:
+        return rows
+    return [Figure(what=row.what, measured=row.measured) for row in rows]

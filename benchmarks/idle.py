@@ -1,0 +1,120 @@
+"""What does a run cost that has nothing to do? Held against `ninja` with as many targets.
+
+In: how many cells. Out: a `Section`. Both look at each file that they made and at what it was made
+from; both were run before, so that all that can be remembered is.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+from benchmarks.figure import Figure, Section, at_most
+from benchmarks.measure import Spent, must, spend
+from benchmarks.project import made_project
+
+EXPORT = (sys.executable, "-m", "exporter", "export")
+NINJA = (sys.executable, "-m", "ninja")
+#: Cells and the seconds that they may take.
+SIZES = {1_000: 0.4, 10_000: 1.5}
+#: How much more a further cell may take than a further target.
+TIMES = 5.0
+_OPSETS = 10
+#: Longer than the moment within which a file that changed is not trusted to have stayed.
+_MOMENT = 2.2
+
+
+def measured(place: Path, *, quick: bool) -> Section:
+    """Measures it; `quick`: a hundredth, once."""
+    sizes = [count // 100 for count in SIZES] if quick else list(SIZES)
+    rounds = 1 if quick else 7
+    for cells in sizes:
+        prepare(place, cells)
+    ours: dict[int, list[Spent]] = {cells: [] for cells in sizes}
+    rivals: dict[int, list[Spent]] = {cells: [] for cells in sizes}
+    for _ in range(rounds):
+        for cells in sizes:
+            ours[cells].append(_same_again(place, cells))
+            rivals[cells].append(
+                must(spend([*NINJA, "-C", f"ninja{cells}"], place), "no work to do")
+            )
+    closely = {cells: _closely(place, cells) for cells in sizes}
+    figures = [
+        *(_figure(cells, ours[cells], SIZES.get(cells)) for cells in sizes),
+        *(() if quick else (_slope(sizes, ours, rivals),)),
+        *(
+            Figure(what=f"{cells:,} cells, all looked at anew", measured=_said([closely[cells]]))
+            for cells in sizes
+        ),
+    ]
+    about = (
+        "An export of a project in which nothing changed, against ninja with a target for each "
+        f"cell; medians of {rounds}, by turns. The last rows are what it takes where a file was "
+        "touched or another selection is asked for."
+    )
+    return Section(name="idle", about=about, figures=figures)
+
+
+def prepare(place: Path, cells: int) -> None:
+    """A project and a ninja file with so many cells and targets, all done."""
+    root = place / f"cells{cells}"
+    made_project(root, cells // _OPSETS, f"9..{8 + _OPSETS}")
+    ninja_project(place / f"ninja{cells}", cells)
+    must(spend([*NINJA, "-C", f"ninja{cells}"], place))
+    time.sleep(_MOMENT)
+    for _ in range(2):  # the first writes the tables, the second notes that all stands
+        must(spend(EXPORT, root), f"{cells} cells: {cells} pass")
+        time.sleep(_MOMENT)
+    if not (root / "build/untouched.json").is_file():
+        raise AssertionError("an export with nothing to do left no note of it")
+
+
+def ninja_project(root: Path, targets: int) -> None:
+    """As many targets, each made from a source that ten share and that is made by nobody."""
+    for folder in ("in", "out"):
+        (root / folder).mkdir(parents=True)
+    for number in range(targets // _OPSETS):
+        (root / f"in/{number}").write_text("source", encoding="utf-8")
+    statements = "".join(
+        f"build out/{number}: copy in/{number // _OPSETS}\n" for number in range(targets)
+    )
+    rule = "rule copy\n  command = cp $in $out\n"
+    (root / "build.ninja").write_text(rule + statements, encoding="utf-8")
+
+
+def _same_again(place: Path, cells: int) -> Spent:
+    return must(spend(EXPORT, place / f"cells{cells}"), f"{cells} cells: {cells} pass")
+
+
+def _closely(place: Path, cells: int) -> Spent:
+    return must(spend([*EXPORT, "*"], place / f"cells{cells}"), f"{cells} cells: {cells} pass")
+
+
+def _figure(cells: int, spent: Sequence[Spent], limit: float | None) -> Figure:
+    said, what = _said(spent), f"{cells:,} cells, nothing to do"
+    if limit is None:
+        return Figure(what=what, measured=said)
+    return at_most(what, median(each.wall for each in spent), limit, said, " s")
+
+
+def _said(spent: Sequence[Spent]) -> str:
+    wall, cpu = median(each.wall for each in spent), median(each.cpu for each in spent)
+    return f"{wall:.2f} s ({cpu:.2f} s of a core)"
+
+
+def _slope(
+    sizes: Sequence[int], ours: dict[int, list[Spent]], rivals: dict[int, list[Spent]]
+) -> Figure:
+    """What each further 1,000 cells add, against what as many targets add."""
+    few, many = sizes
+    mine, other = (
+        (median(each.wall for each in side[many]) - median(each.wall for each in side[few]))
+        / (many - few)
+        * 1000
+        for side in (ours, rivals)
+    )
+    said = f"{mine / other:.1f} times ({1000 * mine:.0f} ms and {1000 * other:.0f} ms)"
+    return at_most("each further 1,000 cells, against ninja", mine / other, TIMES, said, " times")

@@ -1,0 +1,133 @@
+"""What a command takes: seconds of the clock, seconds of all cores, memory of all its processes.
+
+In: a command and its folder. Out: `Spent`. Memory is counted as the kernel shares it out (Pss), so
+that what processes share counts once; Linux alone.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What one command took."""
+
+    code: int
+    wall: float
+    """Seconds by the clock."""
+    cpu: float
+    """Seconds of all cores, its children's too."""
+    peak: int
+    """Bytes at the most; 0 where nobody looked."""
+    output: str
+    """Both streams."""
+
+
+class Failed(Exception):
+    """A command that a benchmark needs did something else than it should."""
+
+
+def spend(
+    command: Sequence[str],
+    folder: Path,
+    more: Mapping[str, str] | None = None,
+    *,
+    every: float = 0.0,
+) -> Spent:
+    """Runs a command to its end.
+
+    Args:
+        command: Program and arguments.
+        folder: Its current directory.
+        more: Added to the environment.
+        every: Seconds between two looks at its memory; 0: nobody looks.
+    """
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **(more or {})}
+    with tempfile.TemporaryFile() as output:
+        start = time.perf_counter()
+        process = subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=output, stderr=subprocess.STDOUT
+        )
+        watcher = _Watcher(process.pid, every)
+        _, status, usage = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - start
+        process.returncode = os.waitstatus_to_exitcode(status)
+        peak = watcher.stop()
+        output.seek(0)
+        said = output.read().decode("utf-8", "replace")
+    return Spent(
+        code=process.returncode,
+        wall=wall,
+        cpu=usage.ru_utime + usage.ru_stime,
+        peak=peak,
+        output=said,
+    )
+
+
+def must(spent: Spent, expected: str = "", code: int = 0) -> Spent:
+    """The same, where the command did what it should.
+
+    Raises:
+        Failed: its exit code is another one, or it did not say what it should.
+    """
+    if spent.code != code or expected not in spent.output:
+        raise Failed(f"exit code {spent.code}, '{expected}' is expected:\n{spent.output[-4000:]}")
+    return spent
+
+
+class _Watcher:
+    """Looks at the memory of a process and all that it started, until it is stopped."""
+
+    def __init__(self, pid: int, every: float) -> None:
+        self._pid, self._every = pid, every
+        self._peak = 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        if every:
+            self._thread.start()
+
+    def stop(self) -> int:
+        """Bytes at the most."""
+        self._done.set()
+        if self._every:
+            self._thread.join()
+        return self._peak
+
+    def _watch(self) -> None:
+        while not self._done.wait(self._every):
+            self._peak = max(self._peak, sum(proportional(pid) for pid in tree(self._pid)))
+
+
+def tree(root: int) -> list[int]:
+    """The process and its descendants."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text()
+            except OSError:
+                continue  # it ended
+            parents.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(entry.name))
+    found = [root]
+    for pid in found:
+        found += parents.get(pid, [])
+    return found
+
+
+def proportional(pid: int) -> int:
+    """Bytes of memory, shared pages by their share."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)

@@ -1,0 +1,47 @@
+"""What does one more opset cost, against the first of its model?
+
+In: a folder. Out: a `Section`. Both are counted in the seconds of the worker's stages, in one
+export: of the first opset what is done once for all, its conversion and its checks; of the others
+their conversion and their checks.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean
+
+from benchmarks.figure import Figure, Section, at_most
+from benchmarks.measure import must, spend
+from benchmarks.project import matrix_project
+from benchmarks.stages import by_model, own_seconds, records_of, shared_seconds
+
+MODELS = ("resnet18", "mobilenet_v3_small", "vit_tiny")
+OPSETS = "18..25"
+#: Share of the first opset's cost.
+LIMIT = 0.08
+
+
+def measured(place: Path, *, quick: bool) -> Section:
+    """Measures it; `quick`: one small model at two opsets."""
+    models: Sequence[str] = ("squeezenet1_1",) if quick else MODELS
+    matrix_project(place, models, "18..19" if quick else OPSETS)
+    must(spend([sys.executable, "-m", "exporter", "export", "--jobs", "1"], place))
+    rows = []
+    firsts, others = 0.0, 0.0
+    for model, records in by_model(records_of(place)).items():
+        first = shared_seconds(records) + own_seconds(records[0])
+        other = mean(own_seconds(record) for record in records[1:])
+        firsts, others = firsts + first, others + other
+        said = f"{other / first:.1%} ({other:.2f} s and {first:.2f} s)"
+        rows.append(Figure(what=f"one more opset of {model}", measured=said))
+    share = others / firsts
+    whole = f"{share:.1%} ({others:.2f} s and {firsts:.2f} s)"
+    what = "one more opset, as a share of the first, of all"
+    about = (
+        f"{', '.join(models)} at opsets {'18..19' if quick else OPSETS} by one worker; the mean "
+        "over the others against the first that is made, checks included in both."
+    )
+    last = Figure(what=what, measured=whole) if quick else at_most(what, share, LIMIT, whole, "%")
+    return Section(name="more", about=about, figures=[*rows, last])

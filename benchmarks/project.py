@@ -1,0 +1,128 @@
+"""Projects to measure: one of made-up results that hold, and one of this project's own models.
+
+In: a folder and how much. Out: a project in it, as a user would have it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import tomlkit
+
+from benchmarks.measure import ROOT
+from exporter.fingerprint import file_digest, package_state
+from exporter.job import write_value
+from exporter.manifest import load_project
+from exporter.plan import PlannedCell, make_plan
+from exporter.record import Artifact, CheckResult, Record, Source, Status
+from exporter.run import BuildFolder, Judge
+
+#: Models in one manifest, each in a file of its own.
+_PER_FILE = 50
+_MODEL = """
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.linear(x)
+"""
+_ENTRY = """
+[models.{id}]
+source = "{id}.py:Net"
+inputs = [{{ name = "x", shape = ["batch", 4] }}]
+outputs = [{{ name = "y", shape = ["batch", 3] }}]
+opsets = "{opsets}"
+"""
+_CHECKS = ("opset", "wellformed", "signature", "placement", "determinism", "power", "parity")
+#: What a worker has loaded at the end of a small model, as records name it.
+_PACKAGES = ("sympy", "jinja2", "networkx", "typing_extensions", "pydantic", "click", "filelock")
+
+
+def made_project(root: Path, models: int, opsets: str = "9..18") -> int:
+    """A project of tiny models whose records and files hold; the answer is how many cells it has.
+
+    The models are real ones: a cell that runs is exported.
+    """
+    (root / "manifests").mkdir(parents=True)
+    (root / "pyproject.toml").write_text("[tool.exporter]\n", encoding="utf-8")
+    for first in range(0, models, _PER_FILE):
+        ids = [f"net{number}" for number in range(first, min(first + _PER_FILE, models))]
+        entries = "".join(_ENTRY.format(id=id, opsets=opsets) for id in ids)
+        manifest = root / f"manifests/from{first}.toml"
+        manifest.write_text(f"format = 1\n{entries}", encoding="utf-8")
+        for id in ids:
+            (root / f"manifests/{id}.py").write_text(_MODEL, encoding="utf-8")
+    manifest_of = load_project(root)
+    judge = Judge(manifest_of, datetime.now(UTC).date())
+    build = BuildFolder.of(manifest_of.project)
+    plan = make_plan(manifest_of)
+    listing = file_digest(root / "manifests/*.py")
+    packages = {name: package_state(name) for name in _PACKAGES}
+    for planned in plan.cells:
+        record = _record(planned, root, listing).model_copy(
+            update={"fingerprint": judge.parts.of(planned.cell), "packages": packages}
+        )
+        folder = build.model(planned.cell.model)
+        write_value(folder.record(planned.cell), record)
+        folder.model(planned.cell.opset).write_bytes(_content(planned))
+    return len(plan.cells)
+
+
+def _content(planned: PlannedCell) -> bytes:
+    return str(planned.cell).encode() * 100
+
+
+def _record(planned: PlannedCell, root: Path, listing: str) -> Record:
+    """Green, with what a real one of this model holds."""
+    cell, content = planned.cell, _content(planned)
+    source = f"manifests/{cell.model}.py"
+    sources = {source: file_digest(root / source), "manifests/*.py": listing}
+    return Record(
+        cell=cell,
+        status=Status.PASS,
+        route=planned.route,
+        artifact=Artifact(
+            file=f"{cell.model}/{cell.opset}.onnx",
+            sha256=hashlib.sha256(content).hexdigest(),
+            bytes=len(content),
+            ir_version=8,
+            opset_imports={"": cell.opset},
+            nodes=1,
+            parameters=15,
+            operators={"Gemm": 1},
+        ),
+        checks=tuple(
+            CheckResult(check=name, status=Status.PASS, metrics={"max_abs": 1e-7, "of_limit": 0.1})
+            for name in _CHECKS
+        ),
+        sources=tuple(Source(file=file, sha256=sha256) for file, sha256 in sources.items()),
+        seconds={"source": 0.1, "convert": 0.5},
+    )
+
+
+def matrix_project(root: Path, models: Sequence[str], opsets: str) -> None:
+    """A project of some of this project's own models, at other opsets."""
+    place = root / "manifests"
+    shutil.copytree(
+        ROOT / "manifests/models", place / "models", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    (root / "pyproject.toml").write_text("[tool.exporter]\n", encoding="utf-8")
+    chosen = tomlkit.document()
+    chosen["format"] = 1
+    chosen["models"] = tomlkit.table(is_super_table=True)
+    known = {}
+    for path in sorted((ROOT / "manifests").glob("*.toml")):
+        known |= tomlkit.parse(path.read_text(encoding="utf-8")).unwrap()["models"]
+    for id in models:
+        entry = {key: value for key, value in known[id].items() if key not in ("expect", "opsets")}
+        chosen["models"][id] = {**entry, "opsets": opsets}  # type: ignore[index]  # made above
+    (place / "matrix.toml").write_text(tomlkit.dumps(chosen), encoding="utf-8")

@@ -1,0 +1,87 @@
+"""What do plan, report and gate cost, and does it grow with the cells and no faster?
+
+In: how many cells. Out: a `Section`. Their rival is themselves with a tenth of the cells.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+
+from benchmarks.figure import Figure, Section
+from benchmarks.measure import Spent, must, spend
+from benchmarks.project import made_project
+
+EXPORTER = (sys.executable, "-m", "exporter")
+SIZES = (100, 1_000, 10_000)
+#: Seconds that each may take at the largest size.
+LIMIT = 5.0
+#: How much more a cell may cost among many than among few.
+GROWTH = 1.5
+#: Below it the difference between two runs is noise, and tells of no growth.
+_NOISE = 0.05
+_OPSETS = 10
+COMMANDS = {
+    "plan": ("plan",),
+    "report, every page anew": ("report",),
+    "gate": ("gate",),
+    "gate --against": ("gate", "--against", "HEAD"),
+}
+
+
+def measured(place: Path, *, quick: bool) -> Section:
+    """Measures it; `quick`: a hundredth, once."""
+    sizes = [cells // 10 for cells in SIZES[:2]] if quick else SIZES
+    rounds = 1 if quick else 3
+    for cells in sizes:
+        prepare(place / f"cells{cells}", cells)
+    spent: dict[str, dict[int, list[Spent]]] = {name: {} for name in COMMANDS}
+    for _ in range(rounds):
+        for name, command in COMMANDS.items():
+            for cells in sizes:
+                root = place / f"cells{cells}"
+                spent[name].setdefault(cells, []).append(_run(root, name, command))
+    about = (
+        f"Each command over {', '.join(f'{cells:,}' for cells in sizes)} cells; medians of "
+        f"{rounds}, by turns. Growth is what a cell costs from the second size to the third, "
+        "against what it costs from the first to the second."
+    )
+    figures = [_figure(name, spent[name], aimed=not quick) for name in COMMANDS]
+    return Section(name="steps", about=about, figures=figures)
+
+
+def prepare(root: Path, cells: int) -> None:
+    """A project with results, tables and a baseline, all committed."""
+    made_project(root, cells // _OPSETS, f"9..{8 + _OPSETS}")
+    must(spend([*EXPORTER, "export"], root), f"{cells} cells: {cells} pass")
+    must(spend([*EXPORTER, "baseline"], root))
+    (root / ".gitignore").write_text("build/\n", encoding="utf-8")
+    who = ("-c", "user.name=bench", "-c", "user.email=bench@example.org")
+    for words in (("init", "-q"), ("add", "."), (*who, "commit", "-qm", "accepted")):
+        subprocess.run(["git", *words], cwd=root, check=True)  # noqa: S607 - the one on the PATH
+
+
+def _run(root: Path, name: str, command: tuple[str, ...]) -> Spent:
+    if name.startswith("report"):
+        (root / "build/reports.json").unlink(missing_ok=True)
+    return must(spend([*EXPORTER, *command], root))
+
+
+def _figure(name: str, spent: dict[int, list[Spent]], *, aimed: bool) -> Figure:
+    wall = {cells: median(each.wall for each in runs) for cells, runs in spent.items()}
+    cpu = {cells: median(each.cpu for each in runs) for cells, runs in spent.items()}
+    said = ", ".join(f"{wall[cells]:.2f} s ({cpu[cells]:.2f} of a core)" for cells in wall)
+    if not aimed:
+        return Figure(what=name, measured=said)
+    few, some, many = SIZES
+    # By the seconds of the cores: what else the machine does is no growth.
+    first = max((cpu[some] - cpu[few]) / (some - few), _NOISE / (some - few))
+    growth = (cpu[many] - cpu[some]) / (many - some) / first
+    return Figure(
+        what=name,
+        measured=f"{said}; growth {growth:.2f}",
+        aim=f"{many:,} cells in {LIMIT:g} s, growth at most {GROWTH:g}",
+        met=wall[many] <= LIMIT and growth <= GROWTH,
+    )

@@ -1,0 +1,64 @@
+"""One model's source is touched among 100: only its cells run, and what do the others cost?
+
+In: how many models. Out: a `Section`. The rival is a project of that one model alone: what the
+same edit takes there is what the cells themselves take.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from statistics import median
+
+from benchmarks.figure import Figure, Section, at_most
+from benchmarks.measure import Failed, Spent, must, spend
+from benchmarks.project import made_project
+
+EXPORT = (sys.executable, "-m", "exporter", "export", "--explain")
+MODELS = 100
+#: Seconds that the other models may take.
+LIMIT = 0.5
+#: By TorchScript, whose exports of so small a model take little.
+OPSETS = range(9, 17)
+
+
+def measured(place: Path, *, quick: bool) -> Section:
+    """Measures it; `quick`: once, among ten."""
+    models, rounds = (10, 1) if quick else (MODELS, 5)
+    opsets = f"{OPSETS[0]}..{OPSETS[-1]}"
+    made_project(place / "all", models, opsets)
+    made_project(place / "alone", 1, opsets)
+    ours: list[Spent] = []
+    alone: list[Spent] = []
+    for number in range(rounds + 1):
+        spent = [_touched(place / name, number) for name in ("all", "alone")]
+        if number:  # the first makes the pages of all models, in the place of none
+            ours.append(spent[0])
+            alone.append(spent[1])
+    more = median(one.wall - other.wall for one, other in zip(ours, alone, strict=True))
+    core = median(one.cpu - other.cpu for one, other in zip(ours, alone, strict=True))
+    whole, least = (median(each.wall for each in side) for side in (ours, alone))
+    said = f"{more:.2f} s ({core:.2f} s of a core): {whole:.2f} s against {least:.2f} s"
+    what = f"what {models - 1} models add that did not change"
+    figure = Figure(what=what, measured=said) if quick else at_most(what, more, LIMIT, said, " s")
+    about = (
+        f"A comment is added to the source of one model among {models} of {len(OPSETS)} cells "
+        f"each; only its cells ran, or this would not stand here. Against a project of that model "
+        f"alone; medians of {rounds} pairs."
+    )
+    return Section(name="touched", about=about, figures=[figure])
+
+
+def _touched(root: Path, number: int) -> Spent:
+    """Edits the source of the first model; its cells run, and no others.
+
+    Raises:
+        Failed: other cells ran, or one of its own did not.
+    """
+    with (root / "manifests/net0.py").open("a", encoding="utf-8") as source:
+        source.write(f"# edit {number}\n")
+    spent = must(spend(EXPORT, root))
+    ran = [line.split(" ")[0] for line in spent.output.splitlines() if " runs: " in line]
+    if ran != [f"net0/{opset}/cpu" for opset in OPSETS]:
+        raise Failed(f"these cells ran: {ran}")
+    return spent

@@ -1,0 +1,106 @@
+"""The benchmarks run in their smallest form, and their tables say what was measured."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import cold, idle, steps
+from benchmarks.__main__ import BENCHMARKS, with_section
+from benchmarks.figure import Figure, Section, at_least, at_most
+from benchmarks.measure import Failed, must, spend
+from benchmarks.project import made_project, matrix_project
+from benchmarks.stages import IRREDUCIBLE, own_seconds, shared_seconds, total
+from benchmarks.touched import _touched
+from exporter.manifest import load_project
+from exporter.plan import make_plan
+from tests.unit.factory import make_record
+
+
+def section(name: str, *figures: Figure) -> Section:
+    return Section(name=name, about="about", figures=figures)
+
+
+def test_an_aim_is_met_or_missed() -> None:
+    assert at_most("x", 0.4, 0.4, "0.4 s", " s").met
+    assert not at_most("x", 0.41, 0.4, "0.41 s", " s").met
+    assert at_least("x", 8.0, 8.0, "8 times", " times").met
+    missed = at_least("x", 7.9, 8.0, "7.9 times", " times")
+    assert not missed.met
+    lines = list(section("cold", missed).lines())
+    assert "| x | at least 8 times | 7.9 times | **missed** |" in lines
+    assert at_most("x", 0.1, 0.08, "10%", "%").aim == "at most 8%"
+
+
+def test_a_section_replaces_its_own_alone() -> None:
+    first = with_section("", section("steps", Figure(what="a", measured="1 s")))
+    both = with_section(first, section("cold", Figure(what="b", measured="2 s")))
+    again = with_section(both, section("steps", Figure(what="c", measured="3 s")))
+    assert [line for line in again.splitlines() if line.startswith("## ")] == [
+        "## cold",
+        "## steps",
+    ]
+    assert "| b |" in again
+    assert "| c |" in again
+    assert "| a |" not in again
+    assert list(BENCHMARKS) == ["cold", "more", "idle", "touched", "steps"]
+
+
+def test_a_command_is_measured_with_what_it_starts(tmp_path: Path) -> None:
+    program = "import subprocess, sys; data = bytearray(80_000_000); " + (
+        "subprocess.run([sys.executable, '-c', 'sum(range(10_000_000))']); print('done')"
+    )
+    spent = must(spend([sys.executable, "-c", program], tmp_path, every=0.01), "done")
+    assert spent.peak > 80_000_000
+    assert spent.cpu > 0.1
+    assert spent.wall > 0.1
+    with pytest.raises(Failed, match="exit code 3"):
+        must(spend([sys.executable, "-c", "raise SystemExit(3)"], tmp_path))
+
+
+def test_stages_that_cells_share_count_once() -> None:
+    shared = {"source": 1.0, "reference": 2.0, "capture": 4.0}
+    records = (
+        make_record("a/18/cpu", seconds={**shared, "convert": 8.0, "parity": 16.0}),
+        make_record("a/19/cpu", seconds={**shared, "convert": 32.0, "load": 64.0}),
+    )
+    assert shared_seconds(records) == 7.0
+    assert own_seconds(records[1]) == 96.0
+    assert total(records) == 7.0 + 24.0 + 96.0
+    assert total(records, IRREDUCIBLE) == 7.0 + 8.0 + 96.0
+
+
+def test_the_matrix_is_of_models_that_this_project_declares(tmp_path: Path) -> None:
+    matrix_project(tmp_path, cold.MODELS, "18..25")
+    assert len(make_plan(load_project(tmp_path)).cells) == 64
+
+
+def test_the_loop_must_come_to_its_end() -> None:
+    assert cold._says("alexnet/18 ok 3.21", "ok")
+    assert not cold._says("alexnet/18 failed: x", "ok")
+    assert not cold._says("[torch.onnx] Run decompositions... ok", "ok")
+
+
+def test_nothing_to_do_in_its_smallest_form(tmp_path: Path) -> None:
+    found = idle.measured(tmp_path, quick=True)
+    assert [figure.what for figure in found.figures] == [
+        "10 cells, nothing to do",
+        "100 cells, nothing to do",
+        "10 cells, all looked at anew",
+        "100 cells, all looked at anew",
+    ]
+
+
+def test_each_step_in_its_smallest_form(tmp_path: Path) -> None:
+    found = steps.measured(tmp_path, quick=True)
+    assert [figure.what for figure in found.figures] == list(steps.COMMANDS)
+
+
+def test_what_is_touched_must_run_and_nothing_else(tmp_path: Path) -> None:
+    made_project(tmp_path, 2, "17..17")
+    with (tmp_path / "manifests/net1.py").open("a") as source:
+        source.write("# touched, too")
+    with pytest.raises(Failed, match="these cells ran: .*net0/17/cpu.*net1/17/cpu"):
+        _touched(tmp_path, 0)
