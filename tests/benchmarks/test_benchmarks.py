@@ -102,5 +102,5 @@ def test_what_is_touched_must_run_and_nothing_else(tmp_path: Path) -> None:
     made_project(tmp_path, 2, "17..17")
     with (tmp_path / "manifests/net1.py").open("a") as source:
         source.write("# touched, too")
-    with pytest.raises(Failed, match="these cells ran: .*net0/17/cpu.*net1/17/cpu"):
+    with pytest.raises(Failed, match=r"these cells ran: .*net0/17/cpu.*net1/17/cpu"):
         _touched(tmp_path, 0)
