@@ -135,6 +135,14 @@ def soundness(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", requires=["environment"])
+def public(session: nox.Session) -> None:
+    """Hold the files of every model and opset against those of plain `torch.onnx.export` calls."""
+    session.env["PUBLIC"] = "all"
+    path = "tests/integration/test_public_files.py"
+    Environment.run(session, "pytest", "-v", "--timeout", "1800", path, *session.posargs)
+
+
+@nox.session(venv_backend="none", requires=["environment"])
 def faults(session: nox.Session) -> None:
     """Kill workers at random over 1,000 cells, and the run itself 50 times."""
     session.env["FAULTS"] = "long"

@@ -3,6 +3,7 @@
 In: a model, its declared inputs and its axes. Out: a `torch.export.ExportedProgram`.
 
 The capture that the manifest asks for is the one that is done: no other is tried in silence.
+It is that of `torch.onnx.export` under `torch.no_grad`, since what is shipped trains no more.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from exporter.worker.call import Tensors, call_of, tensor_call
 from exporter.worker.failure import Failure, stage_of
 from exporter.worker.program import program_of
 from exporter.worker.source import Model
-from exporter.worker.torch_internals import capture_context
+from exporter.worker.torch_internals import capture_context, defers_guards
 
 
 def capture_program(model: Model, spec: ModelSpec, inputs: Tensors, *, strict: bool) -> Any:
@@ -51,7 +52,7 @@ def capture_program(model: Model, spec: ModelSpec, inputs: Tensors, *, strict: b
             kwargs=call.kwargs,
             dynamic_shapes=_dynamic_shapes(model, spec) if is_dynamic else None,
             strict=strict,
-            prefer_deferred_runtime_asserts_over_guards=False,
+            prefer_deferred_runtime_asserts_over_guards=defers_guards(),
         )
     return program
 

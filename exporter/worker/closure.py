@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 from exporter.fingerprint import LISTING, file_digest
@@ -45,16 +46,23 @@ def _module_files(root: Path) -> Iterator[Path]:
     installed = [
         Path(sysconfig.get_path(key)).resolve() for key in ("purelib", "platlib", "stdlib")
     ]
-    own = Path(__file__).resolve().parents[1]
+    others = (Path(__file__).resolve().parents[1], *installed)
     for module in list(sys.modules.values()):
         name = getattr(module, "__file__", None)
-        # torch gives some modules a bare name that is no file.
-        if not isinstance(name, str) or not Path(name).is_absolute():
+        path = _resolved(name) if isinstance(name, str) else None
+        if path is None or not path.is_relative_to(root):
             continue
-        path = Path(name).resolve()
-        outside = not path.is_relative_to(root) or path.is_relative_to(own)
-        if not outside and not any(path.is_relative_to(folder) for folder in installed):
+        if not any(path.is_relative_to(folder) for folder in others):
             yield path
+
+
+@cache
+def _resolved(name: str) -> Path | None:
+    """A module's file; None where torch gave the module a bare name that is no file.
+
+    Asked for thousands of modules after every cell, and slow to find.
+    """
+    return Path(name).resolve() if Path(name).is_absolute() else None
 
 
 def _changed_at(path: Path) -> int:

@@ -26,6 +26,7 @@ from exporter.worker.positional import Positional, needs_wrapping, unwrap_names
 from exporter.worker.program import leaf_order, program_of
 from exporter.worker.source import Model
 from exporter.worker.torch_internals import Decompositions
+from exporter.worker.torch_reuse import reused_translations
 from exporter.worker.tracer import tracer_warnings
 
 _DYNAMO_OPTIONS = ("optimize", "verbose", "report", "profile", "dump_exported_program")
@@ -84,7 +85,7 @@ def translate_program(
     options: dict[str, Any] = {"verbose": False}
     options |= {name: spec.options[name] for name in _DYNAMO_OPTIONS if name in spec.options}
     options |= WEIGHTS_AS_INPUTS["dynamo"] if spec.weights_are_inputs else {}
-    with stage_of(Stage.CONVERT), kept.reused():
+    with stage_of(Stage.CONVERT), kept.reused(), reused_translations():
         converted = torch.onnx.export(
             program,
             input_names=_names_in_program_order(program, spec),

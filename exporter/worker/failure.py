@@ -85,8 +85,10 @@ def _first_line(error: BaseException) -> str:
     name = type(error).__name__
     if not lines:
         return name
-    # torch.export names the violated constraint in the first line, and how in a list below it.
+    # torch.export says in the first line that sizes are in conflict, and which in a list below it.
     reasons = [line.removeprefix("- ") for line in lines if line.startswith("- ")]
-    if lines[0].startswith("Constraints violated") and reasons:
+    if reasons and lines[0].startswith("Constraints violated"):
         return f"{name}: {lines[0].split('!')[0]}: {reasons[0]}"
+    if reasons and lines[0].startswith("Found the following conflicts"):
+        return f"{name}: {reasons[0]}"
     return f"{name}: {lines[0]}"

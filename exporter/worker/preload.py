@@ -28,3 +28,7 @@ def preload() -> None:
     for name in _MODULES:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    with contextlib.suppress(ImportError):
+        from exporter.worker.torch_reuse import read_translations
+
+        read_translations()

@@ -49,6 +49,18 @@ def capture_context(*, dynamic: bool) -> Iterator[None]:
         yield
 
 
+def defers_guards() -> bool:
+    """Whether the public export turns a condition on sizes that it cannot prove into an assertion.
+
+    ONNX has none, so that the condition is gone from the file; what it leaves is for the checks.
+    """
+    if not is_known_torch():
+        return False
+    from torch.onnx import _flags
+
+    return bool(_flags.PREFER_DEFERRED_RUNTIME_ASSERTS_OVER_GUARDS)
+
+
 @contextmanager
 def _in_onnx_export() -> Iterator[None]:
     """What a model asks by `torch.onnx.is_in_onnx_export()` is true, as in the public call."""

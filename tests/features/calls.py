@@ -163,7 +163,7 @@ outputs = [{ name = "y", shape = ["batch", 8] }]""",
             standing=Standing.CAUGHT,
             verdicts={
                 "<18": structure("signature", "the file has 1 (x), declared 2 (x, n)"),
-                ">=18": refused(Stage.CAPTURE, "specialized it to be a constant (3)"),
+                ">=18": refused(Stage.CAPTURE, "inferred a static shape of 3"),
             },
         ),
         Feature(

@@ -270,7 +270,7 @@ LISTS = (
         standing=Standing.CAUGHT,
         verdicts={
             "<18": parity("axes", "Cannot split"),
-            ">=18": refused(Stage.CAPTURE, "specialized it to be a constant"),
+            ">=18": refused(Stage.CAPTURE, "inferred a static shape"),
         },
         note="A trace has as many items as its example has rows.",
     ),

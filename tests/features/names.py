@@ -132,7 +132,7 @@ FIXED = Feature(
     standing=Standing.CAUGHT,
     verdicts={
         "<18": parity("axes", "batch=7: the runtime fails"),
-        ">=18": refused(Stage.CAPTURE, "specialized it to be a constant"),
+        ">=18": refused(Stage.CAPTURE, "inferred a static shape"),
     },
     note="torch.onnx.export returns normally under TorchScript.",
 )

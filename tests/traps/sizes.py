@@ -91,7 +91,7 @@ SIZES = (
         name="Python loop over rows under dynamo",
         story="torch.export refuses to fix a dynamic axis",
         spec=contract("sizes.py:RowLoop", DYNAMO),
-        verdict=refused(Stage.CAPTURE, "specialized"),
+        verdict=refused(Stage.CAPTURE, "inferred a static shape"),
     ),
     Trap(
         name="sum over rows",

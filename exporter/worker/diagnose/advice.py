@@ -18,9 +18,16 @@ from exporter.manifest import Axis, ModelSpec
 from exporter.worker.call import call_of
 from exporter.worker.source import Model
 
-_CONSTANT = re.compile(
-    r"L(?P<path>(?:\[[^\]]+\])+)\.size\(\)\[(?P<dim>\d+)\] as dynamic "
-    r"but your code specialized it to be a constant \((?P<size>\d+)\)"
+#: Two ways of torch to say it: of a capture without assertions, and of one with them.
+_CONSTANTS = (
+    re.compile(
+        r"L(?P<path>(?:\[[^\]]+\])+)\.size\(\)\[(?P<dim>\d+)\] as dynamic "
+        r"but your code specialized it to be a constant \((?P<size>\d+)\)"
+    ),
+    re.compile(
+        r"inferred a static shape of (?P<size>\d+) for dimension "
+        r"inputs(?P<path>(?:\[[^\]]+\])+)\.shape\[(?P<dim>\d+)\]"
+    ),
 )
 #: Below `Suggested fixes:`, one per line.
 _FIX = re.compile(r"^\s+(?P<name>[A-Za-z_]\w*) = (?P<fix>[^\n]+)$", re.MULTILINE)
@@ -39,7 +46,8 @@ def advice_on_failure(text: str, model: Model, spec: ModelSpec) -> tuple[str, ..
     found = [
         _always(places[match["path"]], int(match["dim"]), int(match["size"]))
         for places in (_places(model, spec),)
-        for match in _CONSTANT.finditer(text)
+        for pattern in _CONSTANTS
+        for match in pattern.finditer(text)
         if match["path"] in places
         and isinstance(places[match["path"]].shape[int(match["dim"])], str)
     ]

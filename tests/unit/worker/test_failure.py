@@ -54,6 +54,16 @@ def test_a_violated_constraint_is_given_with_its_reason() -> None:
     )
 
 
+def test_conflicting_ranges_are_given_by_the_first_of_them() -> None:
+    error = ValueError(
+        "Found the following conflicts between user-specified ranges and inferred ranges:\n"
+        "- tracing inferred a static shape of 3 for dimension inputs['x'].shape[0].\n"
+    )
+    assert one_line(error) == (
+        "ValueError: tracing inferred a static shape of 3 for dimension inputs['x'].shape[0]."
+    )
+
+
 def test_the_tail_keeps_the_last_frames_without_folders() -> None:
     with pytest.raises(ValueError, match="late") as caught:
         int_of("late")

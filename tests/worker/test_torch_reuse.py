@@ -1,0 +1,199 @@
+"""What is read once gives what reading again would give, and is read again where it would not."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+import torch
+from onnx_ir.schemas import OpSignature
+from onnxscript.rewriter import _rewrite_rule
+from torch.onnx._internal.exporter import _registration
+from torch.onnx._internal.exporter._torchlib import _torchlib_registry
+
+from exporter.worker import torch_internals, torch_reuse
+from exporter.worker.capture import capture_program
+from exporter.worker.convert import convert_program
+from exporter.worker.inputs import draw
+from exporter.worker.sizes import input_sets
+from exporter.worker.source import load_model
+from exporter.worker.torch_internals import Decompositions
+from exporter.worker.torch_reuse import read_translations, reused_translations
+from tests.worker.contracts import ROOT, contract, given, put_out
+
+Registry = _registration.ONNXRegistry
+BLOCK = contract(
+    "Block",
+    inputs=(given("x", "batch", 6, 8),),
+    outputs=(put_out("y", "batch", 6, 8),),
+    opsets=(18,),
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_reuse, "_KEPT", [])
+
+
+def content(registry: Any) -> dict[Any, list[tuple[Any, ...]]]:
+    return {
+        target: [
+            (
+                each.onnx_function,
+                each.fx_target,
+                each.opset_introduced,
+                each.is_complex,
+                each.is_custom,
+                each.device,
+                str(each.signature),
+            )
+            for each in functions
+        ]
+        for target, functions in registry.functions.items()
+    }
+
+
+@pytest.mark.parametrize("opset", [18, 20, 23])
+def test_a_kept_registry_is_the_one_that_torch_reads(opset: int) -> None:
+    read = Registry.from_torchlib(opset_version=opset)
+    with reused_translations():
+        kept = Registry.from_torchlib(opset_version=opset)
+        again = Registry.from_torchlib(opset_version=opset)
+    assert len(content(read)) > 400
+    assert content(kept) == content(read) == content(again)
+    assert list(kept.functions) == list(read.functions)
+    assert kept.opset_version == opset
+
+
+def test_a_translation_of_one_model_is_not_another_s() -> None:
+    target = torch.ops.aten.relu.default
+    with reused_translations():
+        first = Registry.from_torchlib(opset_version=20)
+        before = content(first)
+        first.register_op(target, lambda x: x)
+        assert content(first) != before
+        assert content(Registry.from_torchlib(opset_version=20)) == before
+        assert content(Registry.from_torchlib(opset_version=18))[target.name()]
+
+
+def test_it_is_read_once_and_again_where_something_was_registered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reads = []
+    read = torch_reuse._read
+    monkeypatch.setattr(torch_reuse, "_read", lambda each: reads.append(1) or read(each))
+    read_translations()
+    with reused_translations():
+        for opset in (18, 19, 20):
+            Registry.from_torchlib(opset_version=opset)
+        assert len(reads) == 1
+        ours = _registration.OnnxDecompMeta(
+            onnx_function=lambda x: x,
+            fx_target=torch.ops.aten.relu.default,
+            signature=None,
+            opset_introduced=19,
+            skip_signature_inference=True,
+        )
+        registered = [*_torchlib_registry.get_torchlib_ops(), ours]
+        monkeypatch.setattr(_torchlib_registry, "get_torchlib_ops", lambda: registered)
+        found = Registry.from_torchlib(opset_version=20).functions["aten::relu"]
+        assert [each.onnx_function for each in found] == [ours.onnx_function]
+        assert len(reads) == 2
+        # An operator of a library that a model has loaded meanwhile.
+        monkeypatch.setattr(torch_reuse, "_is_there", lambda name: True)
+        Registry.from_torchlib(opset_version=20)
+        assert len(reads) == 3
+
+
+def test_operators_that_are_not_there_are_told_from_others() -> None:
+    assert torch_reuse._is_there("aten::relu")
+    assert torch_reuse._is_there("aten::add.Tensor")
+    assert torch_reuse._is_there("math::ceil")
+    assert not torch_reuse._is_there("nobody::has_this")
+
+
+@pytest.fixture
+def rewritten(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For every rule that was not tried at a node, whether it would have done something."""
+    missed: list[bool] = []
+    may_match = torch_reuse._may_match
+    matching = []
+
+    def spying(matcher: Any, node: Any) -> bool:
+        promising = may_match(matcher, node)
+        if not promising:
+            model, graph = matching[-1]
+            missed.append(bool(matcher.match(model, graph, node, remove_nodes=True)))
+        return promising
+
+    apply = _rewrite_rule.RewriteRuleSet._apply_to_graph_or_function
+
+    def applied(self: Any, model: Any, graph: Any, **options: Any) -> int:
+        matching.append((model, graph))
+        try:
+            return apply(self, model, graph, **options)
+        finally:
+            matching.pop()
+
+    monkeypatch.setattr(torch_reuse, "_may_match", spying)
+    monkeypatch.setattr(_rewrite_rule.RewriteRuleSet, "_apply_to_graph_or_function", applied)
+    return missed
+
+
+def test_a_rule_that_is_not_tried_would_not_have_matched(
+    tmp_path: Path, rewritten: list[bool]
+) -> None:
+    model = load_model(BLOCK, ROOT)
+    program = capture_program(model, BLOCK, draw(BLOCK, input_sets(BLOCK)[0], ROOT), strict=False)
+    convert_program(program, BLOCK, 18, tmp_path, Decompositions())
+    assert len(rewritten) > 500
+    assert not any(rewritten)
+
+
+def test_signatures_of_onnx_are_kept_and_those_of_others_read() -> None:
+    relu = onnx.defs.get_schema("Relu", 14, "")
+    others = [onnx.defs.get_schema("Relu", 13, ""), onnx.defs.get_schema("Sigmoid", 13, "")]
+    own = onnx.defs.OpSchema("Relu", "", 14)
+    read = OpSignature.from_op_schema(relu)
+    with reused_translations():
+        kept = OpSignature.from_op_schema(relu)
+        assert OpSignature.from_op_schema(onnx.defs.get_schema("Relu", 14, "")) is kept
+        assert str(kept) == str(read)
+        assert all(OpSignature.from_op_schema(each) is not kept for each in others)
+        assert str(OpSignature.from_op_schema(own)) != str(kept)
+
+
+def test_everything_is_as_it_was_afterwards() -> None:
+    owners = (
+        (Registry, "from_torchlib"),
+        (_rewrite_rule.RewriteRule, "try_rewrite"),
+        (OpSignature, "from_op_schema"),
+    )
+    before = [vars(owner)[name] for owner, name in owners]
+    with ExitStack() as stack:
+        stack.enter_context(pytest.raises(ValueError, match="inside"))
+        stack.enter_context(reused_translations())
+        assert not any(
+            vars(owner)[name] is each for (owner, name), each in zip(owners, before, strict=True)
+        )
+        raise ValueError("inside")
+    assert [vars(owner)[name] for owner, name in owners] == before
+
+
+def test_another_torch_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_internals, "_KNOWN", ())
+    before = vars(Registry)["from_torchlib"]
+    read_translations()
+    with reused_translations():
+        assert vars(Registry)["from_torchlib"] is before
+    assert torch_reuse._KEPT == []
+
+
+def test_another_onnxscript_keeps_its_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_reuse, "_KNOWN_ONNXSCRIPT", ())
+    before = vars(_rewrite_rule.RewriteRule)["try_rewrite"]
+    with reused_translations():
+        assert vars(_rewrite_rule.RewriteRule)["try_rewrite"] is before
