@@ -134,6 +134,8 @@ def _has_objects(structure: pytree.TreeSpec) -> bool:
     if structure.is_leaf():
         return False
     is_plain = structure.type in (tuple, list, dict)
+    if structure.type is dict:  # the tracer would make tensors of other keys than text
+        is_plain = all(isinstance(key, str) for key in structure.context)
     return not is_plain or any(_has_objects(child) for child in structure.children())
 
 

@@ -202,6 +202,19 @@ outputs = [
         note="In the order of its values.",
     ),
     Feature(
+        name="dict with numbers for keys as an output",
+        api='"silently replaced with a flattened sequence of its values"',
+        torch="1.10+",
+        model="pitfalls.py:Numbered",
+        lines="""
+outputs = [
+  { name = "twice", shape = ["batch", 4] },
+  { name = "half", shape = ["batch", 4] },
+]
+""",
+        note="The tracer makes tensors of the keys, too; here they are left out.",
+    ),
+    Feature(
         name="dict as an output, in another order",
         api='"silently replaced with a flattened sequence of its values"',
         torch="1.10+",

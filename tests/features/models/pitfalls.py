@@ -138,6 +138,13 @@ class Keys(nn.Module):
         return {"twice": x * 2, "half": x / 2}
 
 
+class Numbered(nn.Module):
+    """A dictionary comes out whose keys are numbers."""
+
+    def forward(self, x: Tensor) -> dict[int, Tensor]:
+        return {0: x * 2, 1: x / 2}
+
+
 class Sized(nn.Module):
     """A new tensor of the size of another: by Python's integer, or by the size itself."""
 
