@@ -6,9 +6,9 @@ In: `17`, `"9..21"`, `[13, "17..20"]`, `"<14"`, `"*"`. Out: sorted tuples of ops
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
-from exporter.manifest.wording import expected, shown
+from exporter.manifest.wording import expected, listed, shown
 
 #: The opsets of this tool: what any exporter makes and ONNX Runtime loads.
 FIRST, LAST = 7, 26
@@ -32,9 +32,7 @@ def parse_opsets(value: object) -> tuple[int, ...]:
         ValueError: where it names none, or one outside 7 to 26.
     """
     if isinstance(value, list | tuple):
-        if not value:
-            raise ValueError("needs at least one opset")
-        return tuple(sorted({opset for item in value for opset in _opsets(item)}))
+        return _of_all(value, _opsets)
     return tuple(_opsets(value))
 
 
@@ -47,9 +45,7 @@ def parse_condition(value: object) -> tuple[int, ...]:
     if value == "*":
         return tuple(range(FIRST, LAST + 1))
     if isinstance(value, list | tuple):
-        if not value:
-            raise ValueError("needs at least one opset")
-        return tuple(sorted({opset for item in value for opset in parse_condition(item)}))
+        return _of_all(value, parse_condition)
     bound = _BOUND.fullmatch(value) if isinstance(value, str) else None
     if bound is None:
         return parse_opsets(value)
@@ -64,6 +60,38 @@ def parse_condition(value: object) -> tuple[int, ...]:
     if not opsets:
         raise ValueError(f"no opset of {FIRST} to {LAST} is {shown(value)}")
     return opsets
+
+
+class _Outside(ValueError):
+    """Opsets that this tool does not know."""
+
+    def __init__(self, opsets: Iterable[int]) -> None:
+        self.opsets = tuple(sorted(set(opsets)))
+        said = f"opset {shown(self.opsets[0])} is"
+        if len(self.opsets) > 1:
+            said = f"opsets {listed(shown(opset) for opset in self.opsets)} are"
+        super().__init__(f"{said} outside {FIRST} to {LAST}")
+
+
+def _of_all(items: Sequence[object], parse: Callable[[object], Iterable[int]]) -> tuple[int, ...]:
+    """What the items of a list name together; all that is wrong with them at once."""
+    if not items:
+        raise ValueError("needs at least one opset")
+    found: set[int] = set()
+    outside: set[int] = set()
+    problems: list[str] = []
+    for item in items:
+        try:
+            found |= set(parse(item))
+        except _Outside as error:
+            outside |= set(error.opsets)
+        except ValueError as error:
+            problems.append(str(error))
+    if outside:
+        problems.append(str(_Outside(outside)))
+    if problems:
+        raise ValueError("; ".join(dict.fromkeys(problems)))
+    return tuple(sorted(found))
 
 
 def _opsets(value: object) -> range:
@@ -83,9 +111,9 @@ def _opsets(value: object) -> range:
 
 
 def _within(first: int, last: int) -> range:
-    for opset in (first, last):
-        if not FIRST <= opset <= LAST:
-            raise ValueError(f"opset {shown(opset)} is outside {FIRST} to {LAST}")
+    outside = [opset for opset in (first, last) if not FIRST <= opset <= LAST]
+    if outside:
+        raise _Outside(outside)
     return range(first, last + 1)
 
 

@@ -75,7 +75,7 @@ class ProjectTable(Table):
     reports: Folder = "reports"
     """Where tables and the baseline go; for git."""
     templates: Folder = "templates"
-    """Searched for templates before the packaged ones."""
+    """Searched for templates before the packaged ones: see `templates.md`."""
     store: StoreFolder = ""
     """Where finished cells are kept by what they were made from, so that another branch, or an edit
     that is undone, costs nothing. Without it in the build folder; `"~/.cache/exporter"` or

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -68,6 +70,26 @@ def test_conditions(written: object, meant: range) -> None:
 def test_what_names_no_opset_is_refused(written: object) -> None:
     with pytest.raises(ValueError, match=r"opset|range"):
         parse_opsets(written)
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ([5, 99], "opsets 5 and 99 are outside 7 to 26"),
+        ("5..99", "opsets 5 and 99 are outside 7 to 26"),
+        ([99, 17, "3..5", 99], "opsets 3, 5 and 99 are outside 7 to 26"),
+        ([30], "opset 30 is outside 7 to 26"),
+        (
+            ["21..9", 99],
+            'the range "21..9" is reversed; write "9..21"; opset 99 is outside 7 to 26',
+        ),
+    ],
+)
+def test_all_that_is_wrong_with_a_list_is_said(written: object, said: str) -> None:
+    for parse in (parse_opsets, parse_condition):
+        with pytest.raises(ValueError, match=re.escape(said)) as caught:
+            parse(written)
+        assert str(caught.value) == said
 
 
 @pytest.mark.parametrize("written", ["<7", ">26", ">=27", "=9", "<", "<=x", [], "!9", "**"])

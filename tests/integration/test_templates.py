@@ -1,0 +1,140 @@
+"""A project's own templates, one at a time, and what docs/templates.md says of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import jinja2
+import pytest
+from jinja2 import meta
+
+from exporter.record import Status
+from exporter.report.model_page import ModelPage
+from exporter.report.operators import OperatorsPage
+from exporter.report.overview import Overview
+from exporter.report.standing import packaged_templates
+from exporter.report.templates import _environment
+from tests.integration.project import ROOT, exporter, make_project
+from tests.integration.results import make_accepted, write_results
+
+DOCS = (ROOT / "docs/templates.md").read_text(encoding="utf-8")
+#: What is not a project's: scripts that must run, and a page without a project.
+OURS = {"repro.md", "repro.py", "repro_custom_ops.py", "graph.html"}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Two cells, accepted as green, one of which is red now."""
+    root = make_accepted(tmp_path / "project")
+    assert exporter(root, "baseline").returncode == 0
+    write_results(root, _18=Status.FAIL)
+    (root / "templates").mkdir()
+    return root
+
+
+def pages(root: Path) -> dict[str, bytes]:
+    found = [*(root / "reports").rglob("*.*"), root / "build/gate.md"]
+    return {str(path.relative_to(root)): path.read_bytes() for path in found}
+
+
+OVERRIDDEN = [
+    (
+        "compatibility.md.jinja",
+        "{{ page.green }} of {{ page.cells }}; {{ page.red.clusters[0].why }}\n",
+        "reports/COMPATIBILITY.md",
+        "1 of 2; a check says no\n",
+    ),
+    (
+        "model.md.jinja",
+        "{{ page.spec.id|code }}: {{ page.troubles[0].since }}, {{ page.rerun }}\n",
+        "reports/models/net.md",
+        "`net`: pass in the baseline, with torch 2.13.0, exporter export 'net/&#42;'\n",
+    ),
+    (
+        "gate.md.jinja",
+        '{{ losses[0].first.kind }} at {{ leads[0].places[0] }}: {{ "export"|command|code }}\n',
+        "build/gate.md",
+        "newly red at manifests/net.toml:2: `exporter export`\n",
+    ),
+    (
+        "index.html.jinja",
+        "<title>{{ summary }}</title>{{ data }}",
+        "reports/index.html",
+        "<title>1 of 2 cells of 1 models are green</title>{",
+    ),
+    ("index.css", "body { color: teal }", "reports/index.html", "<style>body { color: teal }<"),
+    ("index.js", "show('mine');", "reports/index.html", "<script>show('mine');</script>"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "page", "shown"), OVERRIDDEN)
+def test_one_file_is_the_projects_and_the_rest_stay(
+    project: Path, name: str, text: str, page: str, shown: str
+) -> None:
+    def made() -> dict[str, bytes]:
+        assert exporter(project, "report").returncode == 0
+        assert exporter(project, "gate").returncode == 1
+        return pages(project)
+
+    before = made()
+    (project / "templates" / name).write_text(text)
+    after = made()
+    assert {path for path in after if after[path] != before[path]} == {page}
+    assert shown in after[page].decode()
+    (project / "templates" / name).unlink()
+    assert made() == before
+
+
+def test_the_card_of_a_published_file(tmp_path: Path) -> None:
+    root = make_project(tmp_path / "project", good="Good")
+    (root / "templates").mkdir()
+    (root / "templates/card.md.jinja").write_text("{{ spec.id }} at {{ opset }}: {{ size }}\n")
+    assert exporter(root, "export", "good/17").returncode == 0
+    published = exporter(root, "publish", "good/17", "dist")
+    assert published.returncode == 0, published.stdout + published.stderr
+    card = (root / "dist/good/17/README.md").read_text()
+    assert re.fullmatch(r"good at 17: [\d.]+ k?B\n", card)
+
+
+@pytest.mark.parametrize(("name", "page"), [(name, page) for name, _, page, _ in OVERRIDDEN[:4]])
+def test_a_wrong_template_is_named_with_its_line(project: Path, name: str, page: str) -> None:
+    (project / "templates" / name).write_text("one\n{{ nothing.at_all }}\n")
+    ran = exporter(project, "gate" if page == "build/gate.md" else "report")
+    assert ran.returncode == 2
+    assert f"{name}:2: the template cannot be rendered: " in ran.stderr
+
+
+def documented(heading: str) -> set[str]:
+    """Every name in backticks in the first column of the table after the text."""
+    rows = DOCS.partition(heading)[2].lstrip(" :").partition("\n\n|")[2].split("\n\n")[0]
+    return {name for row in rows.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+
+
+def test_the_docs_name_every_template_and_its_variables() -> None:
+    environment = _environment(None)
+    found = {}
+    for path in packaged_templates().glob("*.jinja"):
+        if path.stem not in OURS:
+            found[path.name] = meta.find_undeclared_variables(environment.parse(path.read_text()))
+    rows = re.findall(r"^\| `([\w.]+\.jinja)` \| .* \| (.*) \|$", DOCS, re.MULTILINE)
+    assert {name: set(re.findall(r"`(\w+)`", names)) for name, names in rows} == found
+
+
+@pytest.mark.parametrize("page", [Overview, ModelPage])
+def test_the_docs_name_every_part_of_a_page(page: type) -> None:
+    fields = {field.name for field in dataclasses.fields(page)}
+    properties = {name for name, value in vars(page).items() if isinstance(value, property)}
+    documents = documented(f"(`{page.__name__}` in")
+    # A table begins with its empty head: what a row names first is a part of the page.
+    assert documents == fields | properties
+
+
+def test_the_docs_name_every_part_of_the_operators_and_every_filter() -> None:
+    said = DOCS.partition("(`OperatorsPage` in")[2].partition("\n\n")[0]
+    fields = {field.name for field in dataclasses.fields(OperatorsPage)}
+    assert fields <= set(re.findall(r"`(\w+)`", said))
+    usual = jinja2.Environment().filters
+    own = {name for name, item in _environment(None).filters.items() if usual.get(name) is not item}
+    assert documented("## Filters") == own
