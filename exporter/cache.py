@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from exporter.fingerprint import LISTING, THOROUGH, TOOL, file_digest, package_state
+from exporter.fingerprint import LISTING, THOROUGH, TOOL, file_digest, loaded_state
 from exporter.record import Record, Status
 
 #: What another try may settle otherwise: it says nothing of the model that must be so.
 PASSING = frozenset({Status.CRASH, Status.TIMEOUT, Status.KILLED, Status.UNAVAILABLE})
 
+#: What was loaded then may not be what is there now.
+WHILE = "while it was exported"
 _REASONS = {
     "entry": "its manifest entry changed",
     "checks": "its tolerances changed",
@@ -56,7 +58,7 @@ class Today:
                 return _changed(part, before, now)
         for source in record.sources:
             if not source.sha256:
-                return f"{source.file} changed while it was exported"
+                return f"{source.file} changed {WHILE}"
             if self.digest(source.file) != source.sha256:
                 return _source_changed(source.file)
         return ""
@@ -64,7 +66,7 @@ class Today:
     def why_other_packages(self, record: Record) -> str:
         """Which package the model was made with is another one today; empty where none is."""
         for name, before in record.packages.items():
-            if (now := package_state(name)) != before:
+            if (now := loaded_state(name, self._root)) != before:
                 return _moved(name, before, now)
         return ""
 
@@ -77,6 +79,8 @@ def _changed(part: str, before: str | None, now: str) -> str:
 
 def _moved(name: str, before: str, now: str) -> str:
     """`torch 2.12.1 -> 2.13.0`; of one version in two builds, that it is another one."""
+    if "/" in name:
+        return f"{name} changed"
     old, new = (state.split(" ")[0] or "missing" for state in (before, now))
     return f"{name} {old} -> {new}" if old != new else f"{name} {new} is another build"
 

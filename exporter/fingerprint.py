@@ -129,6 +129,14 @@ def package_state(name: str) -> str:
     return f"{found.version} {_digest(_record_of(found))[:12]}"
 
 
+def loaded_state(name: str, root: Path) -> str:
+    """The state of what a record lists among its packages.
+
+    That is a distribution by its name, or a library outside the project by its path from there.
+    """
+    return f"file {file_digest(root / name)}" if "/" in name else package_state(name)
+
+
 def file_digest(path: Path) -> str:
     """The sha256 of a file, in hex; empty where it cannot be read.
 

@@ -246,7 +246,8 @@ class Record(Sealed):
     sources: Items[Source] = ()
     """The project's files that were loaded to make it."""
     packages: dict[str, str] = Field(default_factory=dict)
-    """Version and digest of the other distributions that were loaded to make it."""
+    """Version and digest of the other distributions that were loaded to make it, and digests of
+    libraries of kernels that lie elsewhere, by their path from the project's root."""
 
 
 class RunRecord(Value):

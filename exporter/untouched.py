@@ -22,7 +22,7 @@ from pathlib import Path
 
 from exporter.errors import ExporterError
 from exporter.files import write_text
-from exporter.fingerprint import file_digest, package_state, tool_parts
+from exporter.fingerprint import file_digest, loaded_state, tool_parts
 
 #: In the build folder.
 _NOTE = "untouched.json"
@@ -129,7 +129,7 @@ def _holds(root: Path, basis: Basis) -> bool:
     return (
         not any(os.path.lexists(root / name) for name in basis.absent)
         and all(file_digest(root / name) == known for name, known in basis.listings.items())
-        and all(package_state(name) == known for name, known in basis.packages.items())
+        and all(loaded_state(name, root) == known for name, known in basis.packages.items())
     )
 
 

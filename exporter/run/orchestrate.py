@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import date
 from itertools import groupby
@@ -101,8 +101,21 @@ def run_plan(
         finally:
             results = collect(plan, stored, judge)
             _keep(results.run, build.results)
+    for note in _run_in_vain(decisions, results):
+        watcher.noted(note)
     stood = not (decisions.to_run or decisions.hits)
     return replace(results, stood=stood, taken=frozenset(decisions.hits))
+
+
+def _run_in_vain(decisions: Decisions, results: Results) -> Iterator[str]:
+    """Why cells that were run have no result all the same, in a line for each reason."""
+    reasons: dict[str, list[str]] = {}
+    for planned in decisions.to_run:
+        if (name := str(planned.cell)) in results.missing:
+            reasons.setdefault(results.missing[name], []).append(name)
+    for why, (first, *others) in reasons.items():
+        cells = f"{first} and {len(others)} more" if others else first
+        yield f"{cells}: no result, since {why}; the next export makes it again"
 
 
 def _keep(run: RunRecord, path: Path) -> None:

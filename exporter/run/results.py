@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from exporter.cache import Today
+from exporter.cache import WHILE, Today
 from exporter.expect import apply_expectations
 from exporter.fingerprint import CHECKS, device_digest, fingerprint, tool_versions, without_tools
 from exporter.manifest import Manifest
@@ -53,7 +53,7 @@ def collect(plan: Plan, stored: Stored, judge: Judge) -> Results:
         elif record is None:
             missing[name] = stored.why_none(planned.cell)
         elif reason := judge.why_stale(record):
-            missing[name] = f"{reason} since it was exported"
+            missing[name] = _since(reason)
         elif record.artifact and (problem := intact.problem(record.artifact)):
             missing[name] = problem
         else:
@@ -78,9 +78,13 @@ def still_valid(run: RunRecord, manifest: Manifest, plan: Plan) -> Results:
             missing[name] = "the last export left no current result of it"
         elif known[name].status is not Status.SKIP:
             reason = today.why_stale(known[name], without_tools(parts.of(planned.cell)))
-            missing |= {name: f"{reason} since it was exported"} if reason else {}
+            missing |= {name: _since(reason)} if reason else {}
     records = tuple(record for record in run.records if str(record.cell) not in missing)
     return Results(run=run.model_copy(update={"records": records}), missing=missing)
+
+
+def _since(reason: str) -> str:
+    return reason if reason.endswith(WHILE) else f"{reason} since it was exported"
 
 
 class Parts:

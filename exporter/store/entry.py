@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from exporter.fingerprint import THOROUGH
-from exporter.memory import ran_out
+from exporter.memory import gave_out
 from exporter.record import CellId, Record, Stage, Status
 from exporter.values import Items, Value
 
@@ -107,7 +107,7 @@ def is_storable(record: Record) -> bool:
         settled
         and is_known
         and not record.flaky
-        and not ran_out(f"{record.message}\n{record.detail}")
+        and not gave_out(f"{record.message}\n{record.detail}")
     )
 
 

@@ -9,34 +9,71 @@ told by `packages.py`, our own modules by the fingerprint's `tool.exporter`.
 
 from __future__ import annotations
 
+import os
 import sys
 import sysconfig
+import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from exporter.fingerprint import LISTING, file_digest
+from exporter.fingerprint import LISTING, file_digest, loaded_state
 from exporter.record import Source
 
 
-def loaded_sources(root: Path, since: Path, data: Iterable[str] = ()) -> tuple[Source, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """When the work began."""
+
+    changed: int
+    """By the kernel's clock, in nanoseconds: `st_ctime_ns` of a file that was written then."""
+    offset: int
+    """How far the clock on the wall was ahead of the one that only goes on, in nanoseconds."""
+
+    @classmethod
+    def of(cls, file: Path) -> Beginning:
+        """Of work that begins now, for which `file` was written."""
+        return cls(changed=file.stat().st_ctime_ns, offset=_offset())
+
+    def is_before(self, path: Path) -> bool:
+        """Whether the file changed since; of a listing nobody asks.
+
+        Where the clock was set back meanwhile, what changed may bear a time before the beginning.
+        """
+        back = max(0, self.offset - _offset())
+        try:
+            return path.name != LISTING and path.stat().st_ctime_ns > self.changed - back
+        except OSError:
+            return False  # it is gone: its digest is empty as it is
+
+
+def outside_libraries(root: Path, since: Beginning, paths: Iterable[Path]) -> dict[str, str]:
+    """The state of libraries that lie outside the project, by their path from its root."""
+    names = {os.path.relpath(path, root.resolve()): path for path in paths}
+    return {
+        Path(name).as_posix(): "" if since.is_before(path) else loaded_state(name, root)
+        for name, path in names.items()
+    }
+
+
+def loaded_sources(root: Path, since: Beginning, data: Iterable[str] = ()) -> tuple[Source, ...]:
     """Every module file of the project that is loaded now, and the folders that they are in.
 
     Args:
         root: The project's root.
-        since: A file that was written when the work began: what changed after it may not be what
-            was loaded, and gets no hash.
+        since: When the work began: what changed after it may not be what was loaded, and gets no
+            hash.
         data: Files, relative to the root, that the model was loaded from and that are no code.
     """
     root = root.resolve()
-    began = since.stat().st_ctime_ns
     modules = set(_module_files(root))
     listings = {path.parent / LISTING for path in modules}
     files = modules | {root / name for name in data}
     return tuple(
         Source(
             file=path.relative_to(root).as_posix(),
-            sha256="" if _changed_at(path) > began else file_digest(path),
+            sha256="" if since.is_before(path) else file_digest(path),
         )
         for path in sorted(files | listings)
     )
@@ -65,9 +102,5 @@ def _resolved(name: str) -> Path | None:
     return Path(name).resolve() if Path(name).is_absolute() else None
 
 
-def _changed_at(path: Path) -> int:
-    """When the file changed last, by the kernel's clock; of a listing nobody asks."""
-    try:
-        return 0 if path.name == LISTING else path.stat().st_ctime_ns
-    except OSError:
-        return 0  # it is gone: its digest is empty as it is
+def _offset() -> int:
+    return time.time_ns() - time.monotonic_ns()

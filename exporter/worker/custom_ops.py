@@ -80,16 +80,26 @@ class CustomOps:
         return {item.target: item.translation for item in chosen if item.translation is not None}
 
     def libraries_in(self, root: Path) -> tuple[str, ...]:
-        """The kernel libraries that are the project's own files, relative to its root.
-
-        An environment may lie inside the project: what is installed there is no file of its own.
-        """
+        """The kernel libraries that are the project's own files, relative to its root."""
         root = root.resolve()
-        installed = [Path(sysconfig.get_path(key)).resolve() for key in ("purelib", "platlib")]
         return tuple(
             path.relative_to(root).as_posix()
+            for path in self._not_installed()
+            if path.is_relative_to(root)
+        )
+
+    def libraries_outside(self, root: Path) -> tuple[Path, ...]:
+        """Those that lie elsewhere, and that no package was installed with."""
+        root = root.resolve()
+        return tuple(path for path in self._not_installed() if not path.is_relative_to(root))
+
+    def _not_installed(self) -> tuple[Path, ...]:
+        """An environment may lie inside the project: what is there is no file of its own."""
+        installed = [Path(sysconfig.get_path(key)).resolve() for key in ("purelib", "platlib")]
+        return tuple(
+            path
             for path in self.kernels.libraries
-            if path.is_relative_to(root) and not any(path.is_relative_to(at) for at in installed)
+            if not any(path.is_relative_to(at) for at in installed)
         )
 
     def _chosen(self, opset: int, way: Callable[[_Loaded], object]) -> dict[str, _Loaded]:

@@ -25,7 +25,7 @@ from exporter.worker.artifact import write_artifact
 from exporter.worker.artifacts import kept_artifacts
 from exporter.worker.call import Tensors
 from exporter.worker.capture import capture_program
-from exporter.worker.closure import loaded_sources
+from exporter.worker.closure import Beginning, loaded_sources, outside_libraries
 from exporter.worker.console import log_to
 from exporter.worker.convert import convert_module, convert_program
 from exporter.worker.custom_ops import NO_CUSTOM_OPS, load_custom_ops
@@ -72,6 +72,7 @@ class Drive:
         self._spec = job.spec
         self._root = Path(job.root)
         self._folder = JobFolder(Path(job.folder))
+        self._began = Beginning.of(self._folder.job)
         self._shared = Seconds()
         self._names: dict[str, str] = {}
         self._memory = SampleMemory()
@@ -304,12 +305,16 @@ class Drive:
         whole = within_means(record, self._spec).model_copy(
             update={
                 "fingerprint": self._job.fingerprint_of(record.cell),
-                "sources": loaded_sources(self._root, since=self._folder.job, data=names),
-                "packages": loaded_packages(),
+                "sources": loaded_sources(self._root, self._began, names),
+                "packages": {**loaded_packages(), **self._elsewhere()},
                 "torch_operators": self._operators.get(record.cell.opset, {}),
             }
         )
         write_value(self._folder.record(record.cell), whole)
+
+    def _elsewhere(self) -> dict[str, str]:
+        libraries = self._custom.libraries_outside(self._root)
+        return outside_libraries(self._root, self._began, libraries)
 
     def _announce(
         self, stage: Stage, opsets: tuple[OpsetJob, ...], *, only: CellId | None = None

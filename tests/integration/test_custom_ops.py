@@ -119,6 +119,26 @@ def test_the_library_counts_as_a_source(project: Path, tmp_path: Path) -> None:
     assert f'there is no file "{LIBRARY}"; build the library first' in planned.stderr
 
 
+def test_a_library_that_lies_elsewhere_counts_too(project: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "libkernels.so"
+    shutil.copy(library(), elsewhere)
+    root = tmp_path / "project"
+    shutil.copytree(project, root, ignore=shutil.ignore_patterns("build", "reports"))
+    with (root / "manifests/models.py").open("a") as file:
+        file.write(f"\n\ndef kernels():\n    return {str(elsewhere)!r}\n")
+    kernels = ', ort_library = "models.py:kernels"'
+    entry = ENTRY.format(id="inverse", function="symbolic", kernels=kernels)
+    (root / "manifests/net.toml").write_text(DEFAULTS + entry)
+    ran = exporter(root, "export")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "../libkernels.so" in record(root, "inverse").packages
+    assert "1 to keep" in exporter(root, "plan").stdout
+    with elsewhere.open("ab") as file:
+        file.write(b"\0")
+    planned = exporter(root, "plan")
+    assert "../libkernels.so changed" in planned.stdout, planned.stdout + planned.stderr
+
+
 @pytest.mark.parametrize(("model", "code"), [("inverse", 0), ("wrong", 1), ("alone", 1)])
 def test_a_reproducer_brings_the_library_along(
     model: str, code: int, project: Path, tmp_path: Path

@@ -103,6 +103,35 @@ def test_one_more_opset_leaves_the_others_alone(project: Path) -> None:
     assert set(after) == {"15.onnx", "16.onnx", "17.onnx"}
 
 
+def test_what_changes_while_it_is_exported_is_exported_again(project: Path) -> None:
+    source = project / "manifests/models.py"
+    before = source.read_text()
+    # The helper is another one as soon as it is loaded.
+    (project / "manifests/moving.py").write_text("VALUE = 1.0\n")
+    meanwhile = """
+from pathlib import Path
+import moving
+_HERE = Path(__file__).parent
+if (_HERE / "edit").exists():
+    (_HERE / "edit").unlink()
+    (_HERE / "moving.py").write_text("VALUE = 2.0\\n")
+"""
+    source.write_text(before + meanwhile)
+    (project / "manifests/edit").touch()
+    first = exporter(project, "export")
+    assert first.returncode == 1
+    why = "manifests/moving.py changed while it was exported"
+    said = f"good/15/cpu and 2 more: no result, since {why}; the next export makes it again"
+    assert said in first.stdout.splitlines()
+    assert made(project) == {}
+    assert planned(project)[0].endswith(why)
+    assert exporter(project, "export").returncode == 0
+    assert planned(project)[-1].startswith("0 cells to run")
+    source.write_text(before)
+    (project / "manifests/moving.py").unlink()
+    assert exporter(project, "export").returncode == 0
+
+
 def test_a_source_a_neighbour_and_a_helper_that_is_imported_late_are_seen(project: Path) -> None:
     (project / "manifests/helper.py").write_text("FACTOR = 2.0\n")
     edit(

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from exporter.attributes import load_attribute
-from exporter.fingerprint import file_digest, package_state
-from exporter.worker.closure import loaded_sources
+from exporter.fingerprint import file_digest, loaded_state, package_state
+from exporter.worker.closure import Beginning, loaded_sources, outside_libraries
 from exporter.worker.packages import loaded_packages
 
 
-def now(folder: Path) -> Path:
-    """A file that was written just now, apart from the sources."""
+def now(folder: Path) -> Beginning:
+    """The work begins."""
     mark = folder / "began"
     mark.touch()
-    return mark
+    return Beginning.of(mark)
 
 
 def test_an_import_inside_a_function_counts_once_it_ran(tmp_path: Path) -> None:
@@ -46,11 +47,42 @@ def test_what_changes_meanwhile_has_no_hash_and_so_never_holds(tmp_path: Path) -
     (tmp_path / "closure_moving.py").write_text("def forward():\n    return 1\n")
     since = now(tmp_path)
     load_attribute("closure_moving.py:forward", tmp_path)
-    while now(tmp_path / "..").stat().st_ctime_ns == since.stat().st_ctime_ns:
+    while now(tmp_path / "..").changed == since.changed:
         pass  # the clock has its ticks
     (tmp_path / "closure_moving.py").write_text("def forward():\n    return 2\n")
     (source,) = (s for s in loaded_sources(tmp_path, since) if s.file == "closure_moving.py")
     assert source.sha256 == ""
+
+
+def test_a_clock_that_was_set_back_meanwhile_hides_no_change(tmp_path: Path) -> None:
+    for name in ("closure_still", "closure_hidden"):
+        (tmp_path / f"{name}.py").write_text("def forward():\n    return 1\n")
+        load_attribute(f"{name}.py:forward", tmp_path)
+    time.sleep(0.2)
+    began = now(tmp_path)
+    ahead = 100_000_000
+    since = Beginning(changed=began.changed + ahead, offset=began.offset + ahead)
+    while now(tmp_path / "..").changed == began.changed:
+        pass  # the clock has its ticks
+    (tmp_path / "closure_hidden.py").write_text("def forward():\n    return 2\n")
+    found = {s.file: s.sha256 for s in loaded_sources(tmp_path, since)}
+    assert found["closure_hidden.py"] == ""
+    assert found["closure_still.py"] == file_digest(tmp_path / "closure_still.py")
+
+
+def test_a_library_outside_the_project_is_known_by_its_content(tmp_path: Path) -> None:
+    root, library = tmp_path / "project", tmp_path / "elsewhere/libfoo.so"
+    for path in (root, library.parent):
+        path.mkdir()
+    library.write_bytes(b"kernels")
+    found = outside_libraries(root, now(tmp_path), [library])
+    assert found == {"../elsewhere/libfoo.so": f"file {file_digest(library)}"}
+    assert loaded_state("../elsewhere/libfoo.so", root) == found["../elsewhere/libfoo.so"]
+    since = now(tmp_path)
+    while now(tmp_path / "..").changed == since.changed:
+        pass
+    library.write_bytes(b"others")
+    assert outside_libraries(root, since, [library]) == {"../elsewhere/libfoo.so": ""}
 
 
 def test_a_module_beside_those_that_were_loaded_changes_the_listing(tmp_path: Path) -> None:
