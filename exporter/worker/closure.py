@@ -21,6 +21,9 @@ from pathlib import Path
 from exporter.fingerprint import LISTING, file_digest, loaded_state
 from exporter.record import Source
 
+#: Nanoseconds by which a clock that is kept right may fall behind the other one in a job.
+_DRIFT = 50_000_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
@@ -41,7 +44,7 @@ class Beginning:
 
         Where the clock was set back meanwhile, what changed may bear a time before the beginning.
         """
-        back = max(0, self.offset - _offset())
+        back = max(0, self.offset - _offset() - _DRIFT)
         try:
             return path.name != LISTING and path.stat().st_ctime_ns > self.changed - back
         except OSError:
@@ -103,4 +106,5 @@ def _resolved(name: str) -> Path | None:
 
 
 def _offset() -> int:
-    return time.time_ns() - time.monotonic_ns()
+    # A process that has to wait between the two looks sees less than there is.
+    return max(time.time_ns() - time.monotonic_ns() for _ in range(3))

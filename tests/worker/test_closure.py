@@ -58,9 +58,9 @@ def test_a_clock_that_was_set_back_meanwhile_hides_no_change(tmp_path: Path) -> 
     for name in ("closure_still", "closure_hidden"):
         (tmp_path / f"{name}.py").write_text("def forward():\n    return 1\n")
         load_attribute(f"{name}.py:forward", tmp_path)
-    time.sleep(0.2)
+    time.sleep(0.5)
     began = now(tmp_path)
-    ahead = 100_000_000
+    ahead = 300_000_000
     since = Beginning(changed=began.changed + ahead, offset=began.offset + ahead)
     while now(tmp_path / "..").changed == began.changed:
         pass  # the clock has its ticks
