@@ -30,6 +30,7 @@ _MODULES = {
     "audit": "audit",
     "ops": "ops",
     "gc": "gc",
+    "doctor": "doctor",
 }
 
 

@@ -55,6 +55,13 @@ class Warm:
         child = self._nursery.start(start)
         return child if child is not None else self._instead.start(start)
 
+    def is_warm(self) -> bool:
+        """Whether a nursery comes up here; it is left running until `close`."""
+        if self._nursery is None:
+            self._nursery = _Nursery(self._command, self._environment)
+            self._nursery.wait_until_ready()
+        return self._nursery.is_alive()
+
     def close(self) -> None:
         """Ends the nursery, and with it whatever still runs."""
         if self._nursery is not None:

@@ -175,10 +175,14 @@ class Stored:
             self._models[cell.model] = self._build.model(cell.model).read_records()
         return self._models[cell.model].get(str(cell))
 
+    def is_damaged(self, cell: CellId) -> bool:
+        """Whether something lies in the place of the cell's record and is none."""
+        place = self._build.model(cell.model).record(cell)
+        return self.of(cell) is None and os.path.lexists(place)
+
     def why_none(self, cell: CellId) -> str:
         """Why there is no record of the cell."""
-        path = self._build.model(cell.model).record(cell)
-        if os.path.lexists(path):
+        if self.is_damaged(cell):
             return "its record was changed or damaged"
         return "it has not been exported yet"
 

@@ -95,7 +95,7 @@ def size_of(path: Path) -> int:
 
 
 def _entries(path: Path) -> Iterator[_Known]:
-    for each in _of_every_key(path / "entries"):
+    for each in of_every_key(path / "entries"):
         with suppress(OSError):  # removed by somebody else meanwhile
             used = each.lstat().st_mtime
             try:
@@ -105,7 +105,8 @@ def _entries(path: Path) -> Iterator[_Known]:
             yield _Known(each, used, files)
 
 
-def _of_every_key(entries: Path) -> Iterator[Path]:
+def of_every_key(entries: Path) -> Iterator[Path]:
+    """Every entry in the folder of a store's entries."""
     for some in listed(entries):
         for folder in listed(some):
             yield from listed(folder)

@@ -25,7 +25,7 @@ from exporter.job import JobFolder
 from exporter.memory import size_text
 from exporter.record import CellId, Record
 from exporter.store.blobs import Blobs, listed, put_in_place
-from exporter.store.bound import Freed, Limits, bound, size_of
+from exporter.store.bound import Freed, Limits, bound, of_every_key, size_of
 from exporter.store.entry import (
     Damaged,
     Entry,
@@ -146,6 +146,10 @@ class Store:
     def bound(self, *, dry_run: bool = False) -> Freed:
         """Removes what goes beyond the limits."""
         return bound(self.path, self._blobs, self.limits, dry_run=dry_run)
+
+    def count(self) -> int:
+        """How many results are in it."""
+        return sum(1 for _ in of_every_key(self._entries))
 
     def size(self) -> int:
         """Bytes of everything in it."""

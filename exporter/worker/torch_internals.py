@@ -30,6 +30,11 @@ def is_known_torch() -> bool:
     return (int(major), int(minor)) in _KNOWN
 
 
+def known_versions() -> tuple[str, ...]:
+    """The minor versions of torch that this module knows: `2.13`."""
+    return tuple(f"{major}.{minor}" for major, minor in _KNOWN)
+
+
 @contextmanager
 def capture_context(*, dynamic: bool) -> Iterator[None]:
     """The patches of the public export around a capture; `dynamic`: some axis is dynamic."""

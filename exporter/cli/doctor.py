@@ -1,0 +1,79 @@
+"""`exporter doctor`: what is installed and whether it fits, the machine, the project, the store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from exporter.cli.building import default_jobs
+from exporter.cli.options import root_option, today
+from exporter.cli.store import store_of
+from exporter.cli.terminal import plural, say
+from exporter.doctor import (
+    Examination,
+    Finding,
+    Level,
+    examine_build,
+    examine_devices,
+    examine_installed,
+    examine_machine,
+    examine_project,
+    examine_store,
+    examine_warm_workers,
+)
+from exporter.engine import worker_environment
+from exporter.errors import ExitCode
+from exporter.untrusted import one_line
+
+_COLOURS = {Level.OK: "green", Level.NOTE: "yellow", Level.PROBLEM: "red"}
+
+
+@click.command()
+@root_option
+@click.option("--json", "as_json", is_flag=True, help="Write the findings as JSON.")
+def command(root: Path, *, as_json: bool) -> int:
+    """Say what is installed, what works here, what is stale.
+
+    A `note` works and could be better; the exit code is 1 where there is a `problem`.
+    """
+    findings = []
+    for finding in _examine(root):
+        findings.append(finding)
+        if not as_json:
+            _show(finding)
+    found = Examination(findings=tuple(findings))
+    if as_json:
+        say(found.to_json().rstrip())
+    else:
+        problems = sum(finding.level is Level.PROBLEM for finding in findings)
+        notes = sum(finding.level is Level.NOTE for finding in findings)
+        say(f"{plural(problems, 'problem')}, {plural(notes, 'note')}")
+    return ExitCode.OK if found.is_sound else ExitCode.RED
+
+
+def _examine(root: Path) -> Iterator[Finding]:
+    """One after the other, so that each is shown when it is known."""
+    environment = worker_environment(os.environ)
+    can_start = True
+    for finding in examine_installed(environment):
+        can_start = can_start and finding.level is not Level.PROBLEM
+        yield finding
+    if can_start:
+        yield examine_warm_workers(environment)
+    manifest, finding = examine_project(root)
+    jobs = (manifest.project.jobs if manifest else None) or default_jobs()
+    yield from examine_machine(root, jobs, os.environ)
+    yield finding
+    if manifest is None:
+        return
+    yield from examine_devices(manifest, environment)
+    yield from examine_build(manifest, today())
+    yield examine_store(store_of(manifest.project))
+
+
+def _show(finding: Finding) -> None:
+    level = f"{finding.level:7}"
+    say(f"{level}  {finding.about:12}  {one_line(finding.said)}", colour=_COLOURS[finding.level])

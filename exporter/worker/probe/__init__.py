@@ -1,0 +1,1 @@
+"""What this environment can do, tried in a process of its own."""

@@ -1,0 +1,55 @@
+"""Whether a device computes: a small file is loaded there and run.
+
+In: a `Device`. Out: an `Answer` that says what ran the file, or why nothing did.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from exporter.manifest import Device
+from exporter.probe import Answer
+from exporter.runtimes import LoadFailure, RunFailure, Session, Unavailable, open_session
+
+#: Any runtime of the last years takes these.
+_OPSET, _IR_VERSION = 13, 7
+_GIVEN = np.asarray([1.0, -2.0], dtype=np.float32)
+
+
+def run_on(device: Device) -> Answer:
+    """Adds two numbers to themselves there."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "add.onnx"
+        onnx.save(_small_file(), path)
+        try:
+            session = open_session(path, device)
+            [found] = session.run({"x": _GIVEN})
+        except (Unavailable, LoadFailure, RunFailure) as error:
+            return Answer(problem=str(error))
+        if not np.array_equal(np.asarray(found), _GIVEN + _GIVEN):
+            return Answer(problem=f"computes {_GIVEN.tolist()} + {_GIVEN.tolist()} = {found}")
+        return _where(session, device)
+
+
+def _where(session: Session, device: Device) -> Answer:
+    placement = session.placement
+    if placement is None:
+        return Answer(ran_on=device.runtime)
+    elsewhere = sorted(name for name in placement.nodes if name != placement.asked)
+    if elsewhere and not placement.nodes.get(placement.asked):
+        return Answer(problem=f"{placement.asked} left the file to {', '.join(elsewhere)}")
+    return Answer(ran_on=placement.asked)
+
+
+def _small_file() -> onnx.ModelProto:
+    given, found = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in ("x", "y"))
+    node = helper.make_node("Add", ["x", "x"], ["y"])
+    graph = helper.make_graph([node], "add", [given], [found])
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=_IR_VERSION
+    )
