@@ -264,7 +264,7 @@ function panelOf(row, cell) {
   close.addEventListener("click", closePanel);
   const facts = [
     ["status", `${mark.symbol} ${mark.word}: ${mark.meaning}`],
-    ["stage", outcome.stage], ["check", outcome.check], ["promised at", family(cell) === "bad" && row.place],
+    ["stage", outcome.stage], ["check", outcome.check], ["promised at", family(cell) === "bad" && row.promised],
     ["in the model", outcome.lines], ["accepted before", outcome.since],
     ["message", outcome.why === mark.meaning ? "" : outcome.why], ["foreseen", outcome.foreseen],
     ["flaky", outcome.flaky],

@@ -154,7 +154,7 @@ def _row(spec: ModelSpec, device: str, of_model: Sequence[Cell], around: _Around
         model=spec.id,
         device=one_line(device),
         page=f"models/{target(spec.id)}.md",
-        place=one_line(str(spec.location)) if any(cell.is_red for cell in here) else "",
+        promised=one_line(str(spec.location)) if any(cell.is_red for cell in here) else "",
         description=one_line(spec.description),
         tags=one_line(", ".join(spec.tags)),
         owner=one_line(spec.owner),

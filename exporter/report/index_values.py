@@ -100,8 +100,8 @@ class RowData(Value):
     device: str
     page: str
     """Relative link."""
-    place: str = ""
-    """Of the entry, where a cell is red: `manifests/vision.toml:14`."""
+    promised: str = ""
+    """Where its entry is, where a cell is red: `manifests/vision.toml:14`."""
     description: str = ""
     tags: str = ""
     owner: str = ""

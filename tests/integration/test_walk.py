@@ -177,7 +177,7 @@ def test_the_page_for_browsers(branch: Path) -> None:
     for cell, place, what, line in BROKE:
         row = rows[cell.partition("/")[0]]
         (outcome,) = row["outcomes"]
-        assert row["place"] == place
+        assert row["promised"] == place
         assert what in outcome["why"]
         assert outcome.get("lines", "") == line
         assert outcome["since"].startswith("pass in the baseline, with torch ")
