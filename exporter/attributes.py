@@ -2,6 +2,9 @@
 
 In: `file.py:attribute` or `package.module:attribute`. Out: the object. It is the user's own code
 that runs here: only workers and what checks a file call this, never the parent.
+
+What is not installed is compiled from its source: Python takes the bytecode that lies beside it for
+current where second and size are the same, and a record would then speak of code that did not run.
 """
 
 from __future__ import annotations
@@ -9,6 +12,17 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import sysconfig
+from importlib.abc import PathEntryFinder
+from importlib.machinery import (
+    BYTECODE_SUFFIXES,
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    SourceFileLoader,
+    SourcelessFileLoader,
+)
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,6 +30,7 @@ from typing import Any
 
 def load_attribute(source: str, folder: Path) -> Any:
     """The object that `file.py:attr` (relative to `folder`) or `package.module:attr` names."""
+    compile_sources()
     where, _, attribute = source.rpartition(":")
     # Model files import their neighbours by the folder of the manifest: `models.layers`.
     search_first(folder)
@@ -46,10 +61,45 @@ def _import_file(path: Path, relative: str) -> ModuleType:
     known = sys.modules.get(name)
     if known is not None and getattr(known, "__file__", None) == str(path):
         return known  # a second attribute of the same file: it is run once, as by an import
-    specification = importlib.util.spec_from_file_location(name, path)
+    loader = _Compiling(name, str(path)) if path.suffix in SOURCE_SUFFIXES else None
+    specification = importlib.util.spec_from_file_location(name, path, loader=loader)
     if specification is None or specification.loader is None:
         raise ImportError(f"{relative} cannot be imported")
     module = importlib.util.module_from_spec(specification)
     sys.modules[name] = module
     specification.loader.exec_module(module)
     return module
+
+
+class _Compiling(SourceFileLoader):
+    """Neither reads nor writes bytecode."""
+
+    def path_stats(self, path: str) -> Any:
+        """Python leaves bytecode alone where it cannot know how old the source is."""
+        raise OSError(f"{path}: its bytecode is not asked for")
+
+
+def compile_sources() -> None:
+    """From now on, bytecode is used of installed packages alone."""
+    if _finder in sys.path_hooks:
+        return
+    sys.path_hooks.insert(0, _finder)
+    for folder in [folder for folder in sys.path_importer_cache if not _is_installed(folder)]:
+        del sys.path_importer_cache[folder]
+
+
+def _finder(folder: str) -> PathEntryFinder:
+    if _is_installed(folder) or not Path(folder or ".").is_dir():
+        raise ImportError(f"{folder}: is for another finder")
+    return FileFinder(
+        folder,
+        (ExtensionFileLoader, EXTENSION_SUFFIXES),
+        (_Compiling, SOURCE_SUFFIXES),
+        (SourcelessFileLoader, BYTECODE_SUFFIXES),
+    )
+
+
+def _is_installed(folder: str) -> bool:
+    path = Path(folder).resolve()
+    keys = ("purelib", "platlib", "stdlib", "platstdlib")
+    return any(path.is_relative_to(Path(sysconfig.get_path(key)).resolve()) for key in keys)

@@ -1,0 +1,70 @@
+"""What is loaded is what the file says now, whatever bytecode lies beside it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LOAD = """
+import sys
+from pathlib import Path
+from exporter.attributes import load_attribute
+print(load_attribute(sys.argv[1], Path(sys.argv[2]))())
+"""
+NET = """
+def forward():
+    from pack import late
+    return ({value}, late.VALUE)
+"""
+
+
+def load(folder: Path, source: str) -> str:
+    """In a Python of its own, which writes bytecode like any other."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD, source, str(folder)],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+def put(folder: Path, value: int) -> None:
+    """Files of one size and one time, whatever they say."""
+    (folder / "pack").mkdir(exist_ok=True)
+    texts = {
+        "net.py": NET.format(value=value),
+        "no-name.py": NET.format(value=value),
+        "pack/__init__.py": "",
+        "pack/late.py": f"VALUE = {value}\n",
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+        os.utime(folder / name, (10**9, 10**9))
+
+
+@pytest.mark.parametrize("source", ["net.py:forward", "net:forward", "no-name.py:forward"])
+def test_an_edit_within_a_second_is_seen(tmp_path: Path, source: str) -> None:
+    put(tmp_path, 1)
+    assert load(tmp_path, source) == "(1, 1)"
+    # Another program may have left bytecode.
+    code = "import net, pack.late"
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, check=True)
+    assert list(tmp_path.rglob("*.pyc"))
+    put(tmp_path, 2)
+    assert load(tmp_path, source) == "(2, 2)"
+
+
+def test_no_bytecode_is_left_in_the_project(tmp_path: Path) -> None:
+    put(tmp_path, 1)
+    assert load(tmp_path, "net.py:forward") == "(1, 1)"
+    assert list(tmp_path.rglob("*.pyc")) == []
