@@ -37,7 +37,9 @@ def store_of(project: Project) -> Store | None:
     if folder is None:
         return None
     limits = Limits(size=project.store_size, age=project.store_age)
-    return Store(folder, limits, is_read_only=_is_read_only())
+    own = BuildFolder.of(project).path
+    build = own if folder.parent == own else None
+    return Store(folder, limits, is_read_only=_is_read_only(), build=build)
 
 
 def limited_store(project: Project, size: int | None, age: float | None) -> Store | None:

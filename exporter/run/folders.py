@@ -131,8 +131,15 @@ class BuildFolder:
         _refuse_link(self.model(model).path)
         return JobFolder(Path(tempfile.mkdtemp(prefix=f"{model}-", dir=self._private)))
 
-    def place(self, model: str, fresh: JobFolder) -> None:
+    def place(
+        self, model: str, fresh: JobFolder, leaving: Callable[[Path], None] | None = None
+    ) -> None:
         """Puts `fresh` where the model belongs, in place of what is there.
+
+        Args:
+            model: The model.
+            fresh: Its new folder.
+            leaving: Called with the old folder before that goes, without what is also in the new.
 
         Raises:
             ExporterError: ENVIRONMENT, where a link stands in its place.
@@ -152,9 +159,19 @@ class BuildFolder:
             old.rename(final)
             raise
         if old.is_dir():
+            if leaving:
+                _without(old, final)
+                leaving(old)
             shutil.rmtree(old)
         else:
             old.unlink()  # not made by an export: a file where the folder belongs
+
+
+def _without(old: Path, new: Path) -> None:
+    """Removes the second names of files that are carried over."""
+    for path in old.iterdir():
+        if not path.is_symlink() and path.is_file() and (new / path.name).exists():
+            path.unlink()
 
 
 class Stored:

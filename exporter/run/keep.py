@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import date
+from pathlib import Path
 
 from exporter.fingerprint import tools_moved
 from exporter.job import JobFolder
@@ -49,6 +50,11 @@ class Keeper:
             return ""
         judge = Judge(self._manifest, self._today)
         return self._store.put([record for record in made if judge.holds(record)], folder)
+
+    def take_over(self, folder: Path) -> None:
+        """Keeps what only a model's folder has that is about to go."""
+        if self._store is not None:
+            self._store.take_over(folder)
 
     def tidy(self) -> None:
         """Keeps the store within its limits."""

@@ -267,7 +267,7 @@ class Supervisor:
             self._watcher.noted(
                 f"{model}: {len(dropped)} earlier results no longer hold and were dropped"
             )
-        self._build.place(model, folder)
+        self._build.place(model, folder, self._keeper.take_over)
         if note := self._keeper.keep(made, self._build.model(model)):
             self._watcher.noted(note)
         self._watcher.done(model)

@@ -96,14 +96,16 @@ def restore(
             lost = carry_over(into, folder, lambda _: True)
             problems |= dict.fromkeys(_names(lost), "the store has it from another run")
     if not folder.read_records():
+        store.take_over(folder.path)
         return problems
     write_value(folder.job, job)
     old = build.model(model)
     mark_flaky(old, folder)
     lost = carry_over(old, folder, lambda r: holding.fully(r) or holding.for_its_file(r))
     if any(holding.fully(record) for record in lost):
+        store.take_over(folder.path)
         return dict.fromkeys(mine, "what the store has does not go with what is here")
-    build.place(model, folder)
+    build.place(model, folder, store.take_over)
     return problems
 
 

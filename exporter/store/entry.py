@@ -47,7 +47,7 @@ class StoredFile(Value):
     @property
     def is_weights(self) -> bool:
         """Whether it is external data: onnx refuses it where it has a second name."""
-        return re.fullmatch(_WEIGHTS, self.path) is not None
+        return is_weights(self.path)
 
     @property
     def is_ours(self) -> bool:
@@ -78,6 +78,11 @@ class Entry:
 
 class Damaged(Exception):
     """Bytes that are no whole entry."""
+
+
+def is_weights(name: str) -> bool:
+    """Whether a file of that name in a model's folder is external data."""
+    return re.fullmatch(_WEIGHTS, name) is not None
 
 
 def first_key(cell: CellId, parts: Mapping[str, str]) -> str:
@@ -116,7 +121,7 @@ def is_of(path: str, record: Record) -> bool:
     found = _PATH.fullmatch(path)
     if found is None:
         return False
-    if re.fullmatch(_WEIGHTS, path):
+    if is_weights(path):
         return record.artifact is not None and path in record.artifact.external_data
     opset = next((group for group in found.groups() if group), None)
     return opset is None or int(opset) == record.cell.opset

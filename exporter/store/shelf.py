@@ -59,15 +59,19 @@ class Store:
         path: Its folder; made when something is put there for the first time.
         limits: What is kept beyond them goes, what was not used for longest first.
         is_read_only: Whether nothing is ever written there.
+        build: The build folder, where nobody else uses the store: then external data lies either
+            there or here, and takes no room twice.
     """
 
-    def __init__(self, path: Path, limits: Limits, *, is_read_only: bool = False) -> None:
+    def __init__(
+        self, path: Path, limits: Limits, *, is_read_only: bool = False, build: Path | None = None
+    ) -> None:
         self.path = path
         self.limits = limits
         self.is_read_only = is_read_only
         self._entries = path / "entries"
         self._scratch = path / "tmp"
-        self._blobs = Blobs(path / "blobs", self._scratch)
+        self._blobs = Blobs(path / "blobs", self._scratch, build, is_read_only=is_read_only)
         self._writes = not is_read_only
         self._note = f"{path}: nothing is kept there, it is only read" if is_read_only else ""
         self._has_grown = False
@@ -89,7 +93,7 @@ class Store:
                 continue
             if entry.record.cell != cell or not fits(entry.record):
                 continue
-            if all(self._blobs.has(file) for file in entry.files):
+            if all(self._blobs.has(file, cell.model) for file in entry.files):
                 return Found(entry=entry)
             problem = "a file of it is gone from the store"
         return Found(problem=problem)
@@ -107,7 +111,7 @@ class Store:
                 if not file.path.startswith("logs/") and file_digest(target) != file.sha256:
                     return f"its {file.path} in the store is not that of the other cells"
                 continue
-            if wrong := self._blobs.take(file, target):
+            if wrong := self._blobs.take(file, entry.record.cell.model, target):
                 # Out of the way of the next one that is made.
                 self._remove(self._place(entry.record))
                 self._remove(self._blobs.place(file.sha256))
@@ -138,6 +142,12 @@ class Store:
         except OSError as error:
             self._writes = False
             return f"{self.path}: nothing is kept there, it cannot be written: {error.strerror}"
+
+    def take_over(self, folder: Path) -> None:
+        """Keeps what only a model's folder has that is about to go, see `build`."""
+        if self._writes:
+            with suppress(OSError):  # it is made again where it is wanted
+                self._blobs.take_over(folder)
 
     def tidy(self) -> Freed | None:
         """Keeps the store within its limits, where something was put there since."""

@@ -159,3 +159,22 @@ def test_two_runs_at_once_share_it(first: Path, tmp_path: Path) -> None:
         {n: d for n, d in files(third).items() if n.endswith(ships)}
     ] * 2
     assert not list((store / "tmp").iterdir())
+
+
+def test_the_usual_store_has_weights_nowhere_twice(tmp_path: Path) -> None:
+    root = make(tmp_path / "project")
+    source = root / "manifests/models.py"
+    text = source.read_text()
+    assert exporter(root, "export", "wide/18").returncode == 0
+    before = files(root)
+    source.write_text(text.replace("4, 70000)", "4, 80000)").replace("70000, 3", "80000, 3"))
+    assert exporter(root, "export", "wide/18").returncode == 0
+    large = [path for path in (root / "build").rglob("*") if path.stat().st_size > 1 << 20]
+    assert len(large) == 2
+    source.write_text(text)
+    undone = exporter(root, "export", "wide/18")
+    assert "1 of them taken from the store" in undone.stdout, undone.stdout
+    assert files(root) == before
+    onnx.checker.check_model(root / "build/wide/18.onnx", full_check=True)
+    large = [path for path in (root / "build").rglob("*") if path.stat().st_size > 1 << 20]
+    assert len(large) == 2

@@ -57,6 +57,14 @@ def edits() -> st.SearchStrategy[tuple[str, Any, str]]:
     return st.one_of(changes)
 
 
+def content(folder: JobFolder, of: Record) -> str:
+    """The cell's file with its weights, which have no second name."""
+    assert of.artifact is not None
+    [weights] = (folder.path / name for name in of.artifact.external_data)
+    assert weights.stat().st_nlink == 1, "onnx refuses it"
+    return folder.model(of.cell.opset).read_text() + weights.read_text()
+
+
 class Project:
     """A project whose model `a` is edited and `b` is not; both load the same helper."""
 
@@ -97,7 +105,7 @@ class Project:
             run_plan(of, plan, self.engine, self.noted, TODAY, wish)
         build = BuildFolder.of(project)
         return {
-            str(r.cell): (r, build.model(r.cell.model).model(r.cell.opset).read_text())
+            str(r.cell): (r, content(build.model(r.cell.model), r))
             for r in read_run(build.results).records
         }
 
@@ -112,7 +120,16 @@ class Project:
         sources = tuple(Source(file=n, sha256=file_digest(self.root / n)) for n in loaded)
         for cell in of.cells():
             value = record(of, cell, content=f"{cell.model} at {cell.opset}: {made}")
-            update = {"sources": sources, "message": of.spec.tolerance.to_json()}
+            assert value.artifact is not None
+            weights = f"weights of {read}".encode()
+            name = f"weights-{hashlib.sha256(weights).hexdigest()[:16]}.data"
+            (folder.path / name).write_bytes(weights)
+            artifact = value.artifact.model_copy(update={"external_data": (name,)})
+            update = {
+                "artifact": artifact,
+                "sources": sources,
+                "message": of.spec.tolerance.to_json(),
+            }
             write(of, value.model_copy(update=update))
         return outcome(of, Ended.EXITED, 0, announcement(of.cells()[-1:]))
 

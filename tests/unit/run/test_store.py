@@ -24,10 +24,11 @@ from tests.unit.run.test_run_plan import TODAY, as_asked, never
 LIMITS = Limits(size=1 << 30, age=3600.0)
 
 
-def start(root: Path, store: Path | None = None) -> Project:
-    """A checkout that was exported once."""
+def start(root: Path, store: Path | None = None, *, is_own: bool = False) -> Project:
+    """A checkout that was exported once; `is_own`: with a store for its build folder alone."""
     root.mkdir(exist_ok=True)
-    project = Project(root, Store(store or root / "store", LIMITS))
+    build = root / "build" if is_own else None
+    project = Project(root, Store(store or root / "store", LIMITS, build=build))
     project.put("torch", STATE["torch"])
     project.export()
     return project
@@ -51,8 +52,9 @@ def without_jobs(found: dict[str, bytes]) -> dict[str, bytes]:
     return {name: data for name, data in found.items() if not name.endswith("job.json")}
 
 
-def test_an_edit_that_is_undone_makes_nothing(tmp_path: Path) -> None:
-    project = start(tmp_path)
+@pytest.mark.parametrize("is_own", [False, True])
+def test_an_edit_that_is_undone_makes_nothing(tmp_path: Path, is_own: bool) -> None:
+    project = start(tmp_path, is_own=is_own)
     first = files(tmp_path)
     project.put("net.py", "2")
     project.export()
@@ -193,6 +195,41 @@ def test_the_plan_says_the_same_and_changes_nothing(tmp_path: Path) -> None:
     assert found.hits["a/17/cpu"].why == "its manifest entry changed"
     assert dict(found.reasons) == {"a/18/cpu": "its manifest entry changed"}
     assert files(tmp_path) == before
+
+
+def weights(root: Path) -> list[str]:
+    """Every file with weights, in the build folder or in the store, by its content."""
+    files = [path for path in root.rglob("*") if path.is_file()]
+    return sorted(t for t in (path.read_text() for path in files) if t.startswith("weights of"))
+
+
+def test_in_a_store_of_ones_own_weights_are_nowhere_twice(tmp_path: Path) -> None:
+    project = start(tmp_path, is_own=True)
+    first = weights(tmp_path)
+    assert len(first) == len(set(first)) == 2
+    for state, count in (("2", 3), ("1", 3), ("3", 4), ("2", 4)):
+        project.put("net.py", state)
+        project.export()
+        assert len(weights(tmp_path)) == len(set(weights(tmp_path))) == count
+    assert made(project) == []
+
+
+def test_weights_that_went_with_the_build_folder_are_made_again(tmp_path: Path) -> None:
+    project = start(tmp_path, is_own=True)
+    whole = project.export()
+    shutil.rmtree(tmp_path / "build/a")
+    assert project.export() == whole
+    assert made(project) == ["a/17/cpu", "a/18/cpu"]
+    assert "gone from the store" in project.noted.reasons["a/17/cpu"]
+
+
+def test_weights_in_place_serve_a_cell_that_was_lost(tmp_path: Path) -> None:
+    project = start(tmp_path, is_own=True)
+    whole = project.export()
+    (tmp_path / "build/a/17.onnx").unlink()
+    (tmp_path / "build/a/records/18.cpu.json").unlink()
+    assert project.export() == whole
+    assert made(project) == []
 
 
 # --- what is never kept -----------------------------------------------------------------------

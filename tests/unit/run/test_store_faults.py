@@ -113,11 +113,12 @@ def actions() -> st.SearchStrategy[Any]:
 
 
 @settings(max_examples=500 if os.environ.get("FAULTS") == "long" else 15, deadline=None)
-@given(st.lists(actions(), min_size=2, max_size=8))
-def test_any_sequence_of_edits_checkouts_and_vandals(sequence: list[Any]) -> None:
+@given(st.lists(actions(), min_size=2, max_size=8), st.booleans())
+def test_any_sequence_of_edits_checkouts_and_vandals(sequence: list[Any], is_own: bool) -> None:
     with tempfile.TemporaryDirectory() as top:
         roots = Path(top)
-        projects = [start(roots / "one", roots / "store")]
+        # That the others use it too is against the rules, and costs time alone.
+        projects = [start(roots / "one", roots / "store", is_own=is_own)]
         for number, (name, *rest) in enumerate(sequence):
             project = projects[-1]
             if name == "vandals":
