@@ -9,6 +9,7 @@ announcement are the ones at work: their records do not count, all earlier ones 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -243,13 +244,18 @@ class JobFolder:
         """What the exporter of `opset` leaves besides the file, where options ask for it."""
         return self.path / "logs" / str(opset)
 
-    def read_records(self) -> dict[str, Record]:
+    def read_records(self, known: Collection[Path] = ()) -> dict[str, Record]:
         """Every whole record, by the text of its cell.
 
         A file that was changed since it was written is no record, nor is one in another's place.
+
+        Args:
+            known: Files that are not read again.
         """
         found = {}
         for path in sorted(self.records.glob("*.json")):
+            if path in known:
+                continue
             try:
                 record = Record.read(path.read_bytes())
             except (OSError, ValueError):

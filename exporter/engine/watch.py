@@ -6,6 +6,7 @@ In: a job. Out: calls of a listener for each new announcement and each record th
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 from stat import S_ISREG
 
 from exporter.engine.protocol import Listener
@@ -21,20 +22,20 @@ class Watch:
     def __init__(self, job: Job, folder: JobFolder) -> None:
         self._folder = folder
         self._cells = {str(cell) for cell in job.cells()}
-        self._heard: set[str] = set()
+        self._heard: set[Path] = set()
         self._last: Announcement | None = None
 
     def look(self, listener: Listener) -> None:
         """Reports what is new since the last look."""
         # Records first: of a cell announced since, none can have been read yet.
-        records = self._folder.read_records()
+        records = self._folder.read_records(known=self._heard)
         announcement = self.announcement()
         if announcement is None:
             return
         at_work = {str(cell) for cell in announcement.cells}
         for name, record in records.items():
-            if name in self._cells and name not in at_work | self._heard:
-                self._heard.add(name)
+            if name in self._cells and name not in at_work:
+                self._heard.add(self._folder.record(record.cell))
                 listener.recorded(record)
         if announcement != self._last:
             self._last = announcement

@@ -70,3 +70,22 @@ def test_a_damaged_announcement_is_none(folder: JobFolder) -> None:
     heard = Heard()
     watch.look(heard)
     assert heard.said == []
+
+
+def test_a_record_that_was_told_is_not_read_again(
+    folder: JobFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = job(folder.path, spec())
+    one, two, _ = of.cells()
+    watch, heard = Watch(of, folder), Heard()
+    write(of, record(of, one))
+    announce(folder, two)
+    watch.look(heard)
+    write(of, record(of, two))
+    read: list[bytes] = []
+    real = Record.read
+    monkeypatch.setattr(Record, "read", lambda data: (read.append(data), real(data))[1])
+    watch.look(heard)
+    watch.look(heard)
+    # The one at work may be written again, and is read until the worker has gone on.
+    assert read == [folder.record(two).read_bytes()] * 2
