@@ -144,9 +144,10 @@ def public(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", requires=["environment"])
 def faults(session: nox.Session) -> None:
-    """Kill workers at random over 1,000 cells, and the run itself 50 times."""
+    """Kill workers at random over 1,000 cells, and the run itself 50 times; edit and vandalise."""
     session.env["FAULTS"] = "long"
-    paths = ("tests/faults", "tests/unit/run/test_increments.py")
+    units = ("test_increments.py", "test_vandalised.py")
+    paths = ("tests/faults", *(f"tests/unit/run/{name}" for name in units))
     Environment.run(session, "pytest", "-s", "--timeout", "1800", *paths, *session.posargs)
 
 

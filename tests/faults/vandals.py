@@ -106,6 +106,15 @@ def vandalise(build: Path, draw: random.Random) -> tuple[str, str]:
     return act.__name__, path.relative_to(build).as_posix()
 
 
+def vandalise_files(build: Path, draw: random.Random, count: int) -> None:
+    """Acts on what was built; none that a run refuses to work with."""
+    for _ in range(count):
+        files = [path for path in sorted(build.rglob("*")) if path.is_file()]
+        chosen = [path for path in files if path.suffix in (".onnx", ".json", ".pb", ".data")]
+        path = draw.choice([path for path in chosen if path.name != "results.json"])
+        draw.choice(ON_FILES)(path, draw)
+
+
 def _acts(path: Path) -> tuple[Callable[[Path, random.Random], None], ...]:
     return ON_FOLDERS if path.is_dir() else ON_FILES
 

@@ -1,0 +1,192 @@
+"""However a project is edited, real workers leave what a run from nothing would: records and bytes.
+
+`nox -s faults` is the long form; `FAULTS=long` asks for it. The counts are printed. All runs share
+one nursery, so that torch is loaded once.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from exporter.engine import LocalEngine, Warm, worker_environment
+from exporter.manifest import Manifest, load_project
+from exporter.plan import Selection, make_plan
+from exporter.record import read_run
+from exporter.run import BuildFolder, Wish, run_plan
+from exporter.store import Limits, Store
+from tests.faults import campaign, vandals
+from tests.unit.run.builders import Noted
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
+
+IS_LONG = os.environ.get("FAULTS") == "long"
+SEQUENCES, STEPS = (12, 8) if IS_LONG else (1, 5)
+_TODAY = date(2026, 1, 1)
+_STORE = Limits(size=1 << 30, age=1e9)
+
+MODELS = '''
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    """{docstring}"""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x):
+        from helper import factor
+        return {source} * factor(self.linear(x))
+'''
+HELPER = "def factor(x):\n    return x * {helper}\n"
+ENTRY = """
+[models.{id}]
+source = "models.py:Net"
+{lines}
+inputs = [{{ name = "x", shape = [{axis}, 4] }}]
+outputs = [{{ name = "y", shape = [{axis}, 3] }}]
+opsets = {opsets}
+"""
+#: What an edit can change, and to what; the first is where each project starts.
+EDITS: dict[str, tuple[Any, ...]] = {
+    "source": ("1.0", "2.0"),
+    "helper": ("1.0", "3.0"),
+    "docstring": ("What it is", "What it was"),
+    "weights": (1, 2),
+    "opsets": ([16, 17], [16], [15, 16, 17], [16, 17, 18]),
+    "tolerance": ("", "tolerance = { atol = 1e-3, rtol = 1e-3 }", "tolerance = { atol = 1e-9 }"),
+    "axis": ('"batch"', "2"),
+    "description": ("", 'description = "words"'),
+    "vandals": (0, 1, 2),
+}
+
+
+class Kept(Warm):
+    """A nursery that outlives the runs."""
+
+    def close(self) -> None:
+        """Not yet."""
+
+    def end(self) -> None:
+        super().close()
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Kept]:
+    kept = Kept(worker_environment({**os.environ, "PYTHONPATH": str(campaign.REPOSITORY)}))
+    yield kept
+    kept.end()
+
+
+class Project:
+    """A model that is edited, and one beside it whose entry stays; both load the same files."""
+
+    def __init__(self, root: Path, nursery: Kept) -> None:
+        self.root = root
+        self.state = {name: values[0] for name, values in EDITS.items()}
+        self._nursery = nursery
+        self._nothings = 0
+        (root / "manifests").mkdir(parents=True)
+        (root / "pyproject.toml").write_text("[tool.exporter]\n")
+        self.lay_out()
+
+    def lay_out(self) -> None:
+        state, folder = self.state, self.root / "manifests"
+        lines = f'weights = "net.pt"\n{state["tolerance"]}\n{state["description"]}'
+        edited = ENTRY.format(id="a", lines=lines, axis=state["axis"], opsets=state["opsets"])
+        other = ENTRY.format(id="b", lines="", axis='"batch"', opsets=[17])
+        texts = {
+            "net.toml": f"format = 1\n{edited}{other}",
+            "models.py": MODELS.format(**state),
+            "helper.py": HELPER.format(**state),
+        }
+        for name, text in texts.items():
+            path = folder / name
+            if not path.exists() or path.read_text() != text:
+                path.write_text(text)
+                os.utime(path, (10**9, 10**9))  # times that are set tell nothing
+        generator = torch.Generator().manual_seed(state["weights"])
+        shapes = {"linear.weight": (3, 4), "linear.bias": (3,)}
+        weights = {name: torch.randn(*shape, generator=generator) for name, shape in shapes.items()}
+        if not (folder / "net.pt").exists() or not same(torch.load(folder / "net.pt"), weights):
+            torch.save(weights, folder / "net.pt")
+
+    def export(self, pattern: str = "*", name: str = "build", store: bool = False) -> Noted:
+        of = load_project(self.root)
+        of = Manifest(project=of.project.model_copy(update={"build": name}), models=of.models)
+        noted = Noted()
+        wish = Wish(store=Store(self.root / ".store", _STORE) if store else None)
+        plan = make_plan(of, Selection(patterns=(pattern,)))
+        run_plan(of, plan, LocalEngine(2, self._nursery), noted, _TODAY, wish)
+        return noted
+
+    def found(self, name: str = "build") -> dict[str, tuple[Any, dict[str, bytes]]]:
+        """Each record of the results without its times, with the bytes of its files."""
+        build = BuildFolder(self.root / name)
+        found = {}
+        for record in read_run(build.results).records:
+            folder = build.model(record.cell.model)
+            beside = record.artifact.external_data if record.artifact else ()
+            paths = [folder.model(record.cell.opset), *(folder.path / each for each in beside)]
+            files = {path.name: path.read_bytes() for path in paths} if record.artifact else {}
+            found[str(record.cell)] = (timeless(record.model_dump(mode="json")), files)
+        return found
+
+    def from_nothing(self) -> dict[str, tuple[Any, dict[str, bytes]]]:
+        self._nothings += 1
+        name = f"nothing-{self._nothings}"
+        self.export(name=name)
+        found = self.found(name)
+        shutil.rmtree(self.root / name)
+        return found
+
+
+def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return all(torch.equal(one[name], other[name]) for name in other)
+
+
+def timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: timeless(item) for key, item in value.items() if key != "seconds"}
+    return [timeless(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("seed", range(SEQUENCES))
+def test_any_sequence_of_edits(tmp_path: Path, nursery: Kept, seed: int) -> None:
+    draw = random.Random(seed)
+    project = Project(tmp_path / "project", nursery)
+    project.export()
+    # Each kind of edit comes before one comes twice.
+    kinds = draw.sample(list(EDITS), len(EDITS)) * STEPS
+    runs: Counter[str] = Counter()
+    for step in range(STEPS):
+        kind = kinds[step]
+        others = [value for value in EDITS[kind] if value != project.state[kind]]
+        project.state[kind] = draw.choice(others)
+        if kind == "vandals":
+            vandals.vandalise_files(tmp_path / "project/build", draw, 1 + project.state[kind])
+        project.lay_out()
+        if draw.random() < 0.3:
+            project.export("a/16")
+        noted = project.export(store=draw.random() < 0.5)
+        runs[kind] += len(noted.records)
+        found, whole = project.found(), project.from_nothing()
+        assert found.keys() == whole.keys(), (kind, project.state)
+        for cell, (record, files) in whole.items():
+            assert found[cell][0] == record, (kind, project.state[kind], noted.reasons)
+            assert found[cell][1] == files, (kind, project.state[kind], noted.reasons)
+        assert project.export().reasons == {}, (kind, project.state)
+    campaign.tell(f"seed {seed}: {STEPS} edits, cells run by kind of edit: {dict(runs)}")
