@@ -18,6 +18,7 @@ from exporter.manifest import ModelSpec
 from exporter.manifest.exporters import WEIGHTS_AS_INPUTS
 from exporter.record import Stage
 from exporter.worker.aliased import tell_apart
+from exporter.worker.aside import put_back
 from exporter.worker.call import Call, Tensors, call_of, tensor_call
 from exporter.worker.custom_ops import NO_CUSTOM_OPS, CustomOps
 from exporter.worker.failure import Failure, stage_of
@@ -25,7 +26,7 @@ from exporter.worker.naming import state_output_sizes
 from exporter.worker.positional import Positional, needs_wrapping, unwrap_names
 from exporter.worker.program import leaf_order, program_of
 from exporter.worker.source import Model
-from exporter.worker.torch_internals import Decompositions
+from exporter.worker.torch_internals import Decompositions, weights_aside
 from exporter.worker.torch_reuse import reused_translations
 from exporter.worker.tracer import tracer_warnings
 
@@ -136,13 +137,14 @@ def convert_module(
         call = tensor_call(spec, inputs)
         names = _names_in_call_order(spec, model)
     scratch.parent.mkdir(parents=True, exist_ok=True)
-    with stage_of(Stage.CONVERT), custom.registered(opset), tracer_warnings(Path()) as notes:
-        if _has_compiled_parts(model):
-            # The tracer of torch.onnx refuses them; that of torch.jit keeps their control flow.
-            trace: Callable[..., Any] = torch.jit.trace  # torch gives it no types
-            model = trace(model, call.args, strict=False, check_trace=False)
+    with (
+        stage_of(Stage.CONVERT),
+        custom.registered(opset),
+        tracer_warnings(Path()) as notes,
+        weights_aside() as aside,
+    ):
         torch.onnx.export(
-            model,
+            _with_compiled_parts(model, call),
             # torch.onnx takes a last dict for keyword arguments unless an empty one follows it.
             call.args if call.kwargs else (*call.args, {}),
             str(scratch),
@@ -155,6 +157,7 @@ def convert_module(
             **_torchscript_options(spec),
         )
         graph = ir.load(scratch)
+        put_back(graph, aside)
     unwrap_names(graph)
     return graph, (*notes, *state_output_sizes(graph, spec))
 
@@ -178,6 +181,17 @@ def _refuse_complex(spec: ModelSpec) -> None:
                     "dynamo writes them as pairs, from opset 18 up"
                 )
                 raise Failure(Stage.CONVERT, message)
+
+
+def _with_compiled_parts(model: Model, call: Call) -> Model:
+    """The model, or where it has such parts its trace by torch.jit, which keeps their control flow.
+
+    The tracer of torch.onnx refuses them.
+    """
+    if not _has_compiled_parts(model):
+        return model
+    trace: Callable[..., Model] = torch.jit.trace  # torch gives it no types
+    return trace(model, call.args, strict=False, check_trace=False)
 
 
 def _has_compiled_parts(model: Model) -> bool:

@@ -104,6 +104,7 @@ class Drive:
     def _make(self, opsets: tuple[OpsetJob, ...]) -> None:
         try:
             self._announce(Stage.SOURCE, opsets)
+            torch.manual_seed(self._spec.seed)  # `inputs_from` may be the first to import the file
             with self._shared.of(Stage.SOURCE):
                 self._spec = settled(self._spec, self._root)
                 if self._spec.inputs_from is not None:

@@ -8,18 +8,29 @@ from __future__ import annotations
 
 import sys
 from functools import cache
-from importlib.metadata import packages_distributions
+from importlib.metadata import distributions, packages_distributions
 
 from exporter.fingerprint import DISTRIBUTIONS, package_state
 
+#: Where Python looked before the code of a model could add to it.
+_PATH = tuple(sys.path)
+
 
 def loaded_packages() -> dict[str, str]:
-    """Every distribution of which a module is loaded now, by name."""
+    """Every installed distribution of which a module is loaded now, by name.
+
+    A package that brings others along in a folder of its own, as setuptools does, is enough by
+    itself: no other process finds those.
+    """
     owners = _owners()
     loaded = {name.partition(".")[0] for name in list(sys.modules)}
     found = {owner for name in loaded for owner in owners.get(name, ())}
     found.difference_update(DISTRIBUTIONS, ("onnx-exporter-matrix",))
-    return {name: package_state(name) for name in sorted(found)}
+    return {name: package_state(name) for name in sorted(found) if _is_installed(name)}
+
+
+def _is_installed(name: str) -> bool:
+    return any(True for _ in distributions(name=name, path=list(_PATH)))
 
 
 @cache

@@ -67,6 +67,7 @@ def _from_file(spec: ModelSpec, folder: Path) -> Any:
 
 
 def _from_code(spec: ModelSpec, folder: Path) -> Any:
+    torch.manual_seed(spec.seed)  # a model object is built by the import
     found = load_attribute(spec.source, folder)
     torch.manual_seed(spec.seed)
     return _build(found, spec)

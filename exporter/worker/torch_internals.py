@@ -20,6 +20,10 @@ from typing import Any
 
 import torch
 
+from exporter.worker.aside import Aside, can_be_kept
+
+#: The place of `keep_initializers_as_inputs` in the arguments of `_export_onnx` after the weights.
+_LISTS_WEIGHTS = 5
 #: The minor versions whose private modules were looked at.
 _KNOWN = ((2, 13),)
 
@@ -147,6 +151,32 @@ def traced_operators() -> Iterator[Counter[str]]:
         yield counts
     finally:
         utils._optimize_graph = optimise
+
+
+@contextmanager
+def weights_aside() -> Iterator[Aside]:
+    """Keeps the weights out of the protobuf that TorchScript's exporter makes, and hands them over.
+
+    Nothing is kept out where this torch is not known, or where a weight is no plain tensor.
+    """
+    aside = Aside()
+    if not is_known_torch():
+        yield aside
+        return
+    export = torch.Graph._export_onnx  # type: ignore[attr-defined]  # private, and so without type
+
+    def exporting(graph: torch.Graph, weights: dict[str, torch.Tensor], *rest: Any) -> Any:
+        if not all(can_be_kept(weight) for weight in weights.values()):
+            return export(graph, weights, *rest)
+        aside.weights.update(weights)
+        aside.are_inputs = bool(rest[_LISTS_WEIGHTS])
+        return export(graph, {}, *rest)
+
+    torch.Graph._export_onnx = exporting  # type: ignore[attr-defined]  # as above
+    try:
+        yield aside
+    finally:
+        torch.Graph._export_onnx = export  # type: ignore[attr-defined]  # as above
 
 
 def _all_nodes(block: torch.Graph | torch.Block) -> Iterator[torch.Node]:

@@ -14,6 +14,19 @@ from exporter.worker.source import load_model
 from tests.worker.contracts import ROOT, contract
 
 
+def test_an_object_is_built_under_the_seed_too(tmp_path: Path) -> None:
+    weights = []
+    for index, name in enumerate(("one", "other")):
+        code = "from torch import nn\nnet = nn.Linear(4, 3)\n"
+        (tmp_path / f"{name}_object.py").write_text(code)
+        torch.manual_seed(index)  # whatever was drawn before
+        spec = contract("", manifest="m.toml", source=f"{name}_object.py:net", seed=7)
+        model = load_model(spec, tmp_path)
+        assert isinstance(model, torch.nn.Linear)
+        weights.append(model.weight)
+    assert torch.equal(*weights)
+
+
 @pytest.mark.parametrize("source", ["Affine", "make", "shared"])
 def test_a_class_a_function_and_an_object_give_a_module(source: str) -> None:
     model = load_model(contract(source), ROOT)
