@@ -19,7 +19,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from exporter.errors import ExitCode, ExporterError
 from exporter.files import write_text
-from exporter.record import CellId, Record, RunRecord, Stage, Status
+from exporter.record import LATENCY, CellId, Record, RunRecord, Stage, Status
 from exporter.values import Items, Value
 
 #: Raised with every change that an older reader would misunderstand.
@@ -177,7 +177,7 @@ def _figures(record: Record) -> Figures | None:
 
 
 def _latency(record: Record) -> float | None:
-    ratios = [result.metrics.get("ratio") for result in record.checks if result.check == "latency"]
+    ratios = [result.metrics.get("ratio") for result in record.checks if result.check == LATENCY]
     return next((float(f"{ratio:.2g}") for ratio in ratios if isinstance(ratio, float)), None)
 
 

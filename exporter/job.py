@@ -21,6 +21,14 @@ from exporter.manifest import Device, ModelSpec
 from exporter.record import CellId, Record, Route, Stage
 from exporter.values import Items, Sealed, Value
 
+#: The names that `weights_name` gives.
+WEIGHTS = r"weights-[0-9a-f]{16}\.data"
+
+
+def weights_name(sha256: str) -> str:
+    """What the external data of this hash is called: what has the same name is the same."""
+    return f"weights-{sha256[:16]}.data"
+
 
 class OpsetJob(Value):
     """One file to make, and the devices to check it on."""

@@ -16,6 +16,8 @@ from exporter.values import Items, Sealed, Value
 
 #: How notes begin that are warnings of the TorchScript tracer.
 TRACER = "tracer warning: "
+#: The check that measures a file's time beside PyTorch's; see `worker/latency.py`.
+LATENCY = "latency"
 
 
 class Status(StrEnum):

@@ -56,6 +56,11 @@ def _on_one_line(text: str) -> str:
     return " ".join(printable(text).split())
 
 
+def cut(text: str, limit: int) -> str:
+    """`text`, of which no more than `limit` characters are left; the last then says so."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
 @cache
 def _own_folders() -> tuple[str, ...]:
     """Where Python and the project lie, deepest first."""
@@ -78,4 +83,4 @@ def _neutralised(text: str, limit: int) -> str:
     text = _FOLDERS.sub("", text)
     for folder in _own_folders():
         text = text.replace(folder, "")
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return cut(text, limit)

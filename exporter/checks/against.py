@@ -140,17 +140,18 @@ def _metrics(outcomes: Sequence[_Outcome]) -> dict[str, int | float | str]:
 
 def _tolerance(needed: Sequence[Needed]) -> str:
     """The smallest tolerance under which all would pass, as the manifest says it."""
-    atol = _rounded_up(max(item.atol for item in needed))
+    least = rounded_up(max(item.atol for item in needed))
+    atol = f"{least:.1e}" if least else "0.0"
     rtol = max(item.rtol for item in needed)
     outside = min(item.outside for item in needed)
     share = f", outside = {outside!r}" if outside else ""
     return f"tolerance = {{ atol = {atol}, rtol = {rtol!r}{share} }}"
 
 
-def _rounded_up(value: float) -> str:
+def rounded_up(value: float) -> float:
     """With two significant digits, never less than `value`."""
     if not value:
-        return "0.0"
+        return 0.0
     exact = Decimal(value)
     step = Decimal((0, (1,), exact.adjusted() - 1))
-    return f"{float(exact.quantize(step, rounding=ROUND_CEILING)):.1e}"
+    return float(exact.quantize(step, rounding=ROUND_CEILING))

@@ -17,7 +17,7 @@ from exporter.checks.external_data import external_data_problems, misplaced
 from exporter.checks.protocol import Subject
 from exporter.checks.structure import hold_structure
 from exporter.record import CheckResult
-from exporter.untrusted import one_line
+from exporter.untrusted import cut, one_line
 
 NAME = "wellformed"
 _LENGTH = 300
@@ -48,5 +48,4 @@ def _find(subject: Subject, model: ModelProto) -> Iterator[str]:
 
 
 def _shortened(error: Exception, subject: Subject) -> str:
-    text = one_line(str(error).replace(f"{subject.path.parent}/", ""))
-    return text if len(text) <= _LENGTH else text[: _LENGTH - 1] + "…"
+    return cut(one_line(str(error).replace(f"{subject.path.parent}/", "")), _LENGTH)

@@ -21,7 +21,7 @@ from exporter.gate.drift import Drift, drifts, raised_lowest
 from exporter.gate.finding import NO_RESULT, NOT_ACCEPTED, Finding, Kind
 from exporter.manifest import DEFAULT_GATE, Gate, GatePolicy
 from exporter.record import CellId, Record, RunRecord, Stage, Status
-from exporter.untrusted import one_line
+from exporter.untrusted import cut, one_line
 
 _MESSAGE_LENGTH = 300
 _STAGES = {stage: rank for rank, stage in enumerate(Stage)}
@@ -154,8 +154,7 @@ def _message(cell: str, kind: Kind, record: Record | None, now: _Now) -> str:
     if record is None:
         return ""
     said = f"{record.expectation}: {record.message}" if kind is Kind.EXPIRED else record.message
-    line = one_line(said)
-    return line if len(line) <= _MESSAGE_LENGTH else line[: _MESSAGE_LENGTH - 1] + "…"
+    return cut(one_line(said), _MESSAGE_LENGTH)
 
 
 def _kind(before: Outcome | None, after: Outcome | None) -> Kind | None:

@@ -17,6 +17,7 @@ from typing import Literal
 
 from exporter.errors import ExitCode, ExporterError
 from exporter.files import write_text
+from exporter.job import weights_name
 from exporter.manifest import ModelSpec
 from exporter.publish.choose import Candidate
 from exporter.record import Record
@@ -79,9 +80,11 @@ def copy_model(candidate: Candidate, built: Path, folder: Path) -> None:
             raise ExporterError(ExitCode.UNREADABLE, message)
         shutil.copyfile(path, folder / target)
         digest = sha256(folder / target)
-        # Weights are named for the beginning of their hash.
-        own = candidate.artifact.sha256 if target == MODEL else target.removeprefix("weights-")
-        if not digest.startswith(own.removesuffix(".data")):
+        is_model = target == MODEL
+        is_proved = (
+            digest == candidate.artifact.sha256 if is_model else target == weights_name(digest)
+        )
+        if not is_proved:
             message = f"{candidate.model}/{source}: is not the file that was proved"
             raise ExporterError(ExitCode.UNREADABLE, message)
 

@@ -15,6 +15,7 @@ from unicodedata import east_asian_width
 from exporter.report import elements
 from exporter.report.cells import Cell
 from exporter.report.fold import fold_opsets
+from exporter.untrusted import cut
 
 #: Names that shields.io knows, and the fills of our own picture: white text is read on each.
 _FILLS = {
@@ -128,5 +129,4 @@ def _width(text: str) -> int:
 
 
 def _shortened(text: str) -> str:
-    line = elements.clean(" ".join(text.split()))
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+    return cut(elements.clean(" ".join(text.split())), _LONGEST)

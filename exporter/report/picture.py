@@ -14,6 +14,7 @@ from xml.etree.ElementTree import Element
 from exporter.report import elements
 from exporter.report.cells import Cell
 from exporter.report.symbols import LEGEND, Mark
+from exporter.untrusted import cut
 
 #: Pixels: of a cell, between rows, of a letter in the column of names.
 _CELL, _ROW, _LETTER = 22, 20, 7
@@ -125,5 +126,4 @@ def _middle(left: int, column: int, length: int) -> int:
 
 
 def _name(text: str) -> str:
-    line = elements.clean(" ".join(text.split()))
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+    return cut(elements.clean(" ".join(text.split())), _LONGEST)

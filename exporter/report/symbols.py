@@ -27,68 +27,23 @@ NOT_RUN = Mark(
     symbol="⬜", word="not run", meaning="promised, and no result yet", letter=".", fill="#8a939e"
 )
 
+#: Symbol, letter, colour and meaning.
+_LOOKS = {
+    Status.PASS: ("✅", "P", "#2a7d3c", "every promise was proved on the file"),
+    Status.XFAIL: ("🟡", "x", "#8f6a00", "fails as the manifest foresees"),
+    Status.FAIL: ("❌", "F", "#c0392b", "a check says no"),
+    Status.ERROR: ("🟥", "E", "#a5283a", "a stage raised an error"),
+    Status.CRASH: ("💥", "C", "#8e2a6b", "the worker died"),
+    Status.TIMEOUT: ("⏰", "T", "#9a4a12", "the job took longer than it may"),
+    Status.KILLED: ("💀", "K", "#5b2a86", "ended from outside, most often for its memory"),
+    Status.INCONCLUSIVE: ("❓", "?", "#6a4fb0", "the comparison could prove nothing"),
+    Status.XPASS: ("❗", "!", "#b3541e", "passes although the manifest expects a failure"),
+    Status.UNAVAILABLE: ("🚫", "U", "#5f6b7a", "this machine lacks the device or its runtime"),
+    Status.SKIP: ("⏩", "S", "#4a6a8a", "left out by the manifest"),
+}
 MARKS = {
-    Status.PASS: Mark(
-        symbol="✅",
-        word="pass",
-        meaning="every promise was proved on the file",
-        letter="P",
-        fill="#2a7d3c",
-    ),
-    Status.XFAIL: Mark(
-        symbol="🟡",
-        word="xfail",
-        meaning="fails as the manifest foresees",
-        letter="x",
-        fill="#8f6a00",
-    ),
-    Status.FAIL: Mark(
-        symbol="❌", word="fail", meaning="a check says no", letter="F", fill="#c0392b"
-    ),
-    Status.ERROR: Mark(
-        symbol="🟥", word="error", meaning="a stage raised an error", letter="E", fill="#a5283a"
-    ),
-    Status.CRASH: Mark(
-        symbol="💥", word="crash", meaning="the worker died", letter="C", fill="#8e2a6b"
-    ),
-    Status.TIMEOUT: Mark(
-        symbol="⏰",
-        word="timeout",
-        meaning="the job took longer than it may",
-        letter="T",
-        fill="#9a4a12",
-    ),
-    Status.KILLED: Mark(
-        symbol="💀",
-        word="killed",
-        meaning="ended from outside, most often for its memory",
-        letter="K",
-        fill="#5b2a86",
-    ),
-    Status.INCONCLUSIVE: Mark(
-        symbol="❓",
-        word="inconclusive",
-        meaning="the comparison could prove nothing",
-        letter="?",
-        fill="#6a4fb0",
-    ),
-    Status.XPASS: Mark(
-        symbol="❗",
-        word="xpass",
-        meaning="passes although the manifest expects a failure",
-        letter="!",
-        fill="#b3541e",
-    ),
-    Status.UNAVAILABLE: Mark(
-        symbol="🚫",
-        word="unavailable",
-        meaning="this machine lacks the device or its runtime",
-        letter="U",
-        fill="#5f6b7a",
-    ),
-    Status.SKIP: Mark(
-        symbol="⏩", word="skip", meaning="left out by the manifest", letter="S", fill="#4a6a8a"
-    ),
+    status: Mark(symbol=symbol, word=status.value, meaning=meaning, letter=letter, fill=fill)
+    for status, (symbol, letter, fill, meaning) in _LOOKS.items()
 }
 
 #: Every mark, in the order of the statuses.

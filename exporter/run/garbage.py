@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.job import JobFolder
+from exporter.job import WEIGHTS, JobFolder
 from exporter.record import CellId, Record
 
-_WEIGHTS = re.compile(r"weights-[0-9a-f]+\.data")
+_WEIGHTS = re.compile(WEIGHTS)
 #: A file that was being written when its process died; see `files.py`.
 _UNFINISHED = re.compile(r"\..+\.\d+\.fresh")
 _OPSET = re.compile(r"([1-9][0-9]*)(\.onnx|\.log|)")

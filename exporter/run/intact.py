@@ -18,7 +18,7 @@ from pydantic import Field, ValidationError
 
 from exporter.errors import ExporterError
 from exporter.fingerprint import file_digest
-from exporter.job import write_value
+from exporter.job import weights_name, write_value
 from exporter.record import Artifact
 from exporter.values import Value
 
@@ -68,8 +68,7 @@ class Intact:
             beside = self._stamp(f"{folder}/{name}")
             if beside is None:
                 return f"{folder}/{name} is gone"
-            # Weights are named for the beginning of their hash.
-            if name != f"weights-{beside.sha256[:16]}.data":
+            if name != weights_name(beside.sha256):
                 return f"{folder}/{name} is not the file that was proved"
         return ""
 

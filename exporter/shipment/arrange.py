@@ -10,13 +10,12 @@ an OptionalProto where the graph says optional. Weights that a file takes as inp
 from __future__ import annotations
 
 from collections.abc import Iterator
-from decimal import ROUND_CEILING, Decimal
 from pathlib import Path
 
 import numpy as np
 from onnx import OptionalProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from exporter.checks.against import with_noise_of
+from exporter.checks.against import rounded_up, with_noise_of
 from exporter.checks.outputs import At, bound_for, items_in_float64
 from exporter.checks.protocol import Subject
 from exporter.checks.samples import DamagedSample, SampleData, sample_digest
@@ -191,12 +190,6 @@ def _wider(one: Allowance, other: Allowance) -> Allowance:
 
 def _rounded(allowed: Allowance) -> Allowance:
     """With two significant digits, never less."""
-    return allowed.model_copy(update={"atol": _up(allowed.atol), "rtol": _up(allowed.rtol)})
-
-
-def _up(value: float) -> float:
-    if not value:
-        return 0.0
-    exact = Decimal(value)
-    step = Decimal((0, (1,), exact.adjusted() - 1))
-    return float(exact.quantize(step, rounding=ROUND_CEILING))
+    return allowed.model_copy(
+        update={"atol": rounded_up(allowed.atol), "rtol": rounded_up(allowed.rtol)}
+    )

@@ -29,7 +29,7 @@ from exporter.runtimes import (
 )
 from exporter.shipment.protocol import Allowance, Finding, Request, Target
 from exporter.shipment.sets import values_of
-from exporter.untrusted import one_line
+from exporter.untrusted import cut, one_line
 
 _LENGTH = 300
 _CPU = Device(name="ONNX Runtime on the CPU", runtime="onnxruntime")
@@ -149,5 +149,4 @@ def _off(one: Any, other: Any, limit: Allowance) -> str:
 
 
 def _shortened(text: str, folder: Path) -> str:
-    text = one_line(text.replace(f"{folder}/", ""))
-    return text if len(text) <= _LENGTH else text[: _LENGTH - 1] + "…"
+    return cut(one_line(text.replace(f"{folder}/", "")), _LENGTH)

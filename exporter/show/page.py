@@ -25,7 +25,7 @@ from onnx import (
 from exporter.checks.graph import domain_of, subgraphs
 from exporter.report.standing import packaged_templates
 from exporter.runtimes.dtypes import dtype_name
-from exporter.untrusted import one_line
+from exporter.untrusted import cut, one_line
 
 _TEMPLATE = "graph.html.jinja"
 _LONGEST = 200
@@ -180,5 +180,4 @@ def _kind(kind: TypeProto) -> str:
 
 
 def _shown(text: str) -> str:
-    line = one_line(text)
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+    return cut(one_line(text), _LONGEST)

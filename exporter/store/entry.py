@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from exporter.fingerprint import THOROUGH
+from exporter.job import WEIGHTS, weights_name
 from exporter.memory import gave_out
 from exporter.record import CellId, Record, Stage, Status
 from exporter.values import Items, Value
@@ -29,8 +30,7 @@ _SHARED = (
     r"reference\.json|contract\.json|test_data_set_\d+/\w[\w.-]*|weights/weight_\d+\.pb"
     r"|logs/model\.log"
 )
-_WEIGHTS = r"weights-[0-9a-f]{16}\.data"
-_PATH = re.compile(rf"{_OF_OPSET}|{_SHARED}|{_WEIGHTS}", re.ASCII)
+_PATH = re.compile(rf"{_OF_OPSET}|{_SHARED}|{WEIGHTS}", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 #: What may hold a cell's file of PyTorch's answers.
 _REFERENCE = "reference.json"
@@ -82,7 +82,7 @@ class Damaged(Exception):
 
 def is_weights(name: str) -> bool:
     """Whether a file of that name in a model's folder is external data."""
-    return re.fullmatch(_WEIGHTS, name) is not None
+    return re.fullmatch(WEIGHTS, name) is not None
 
 
 def first_key(cell: CellId, parts: Mapping[str, str]) -> str:
@@ -196,9 +196,7 @@ def _agrees(entry: Entry) -> bool:
     return (artifact.file, artifact.sha256) == (
         f"{record.cell.model}/{name}",
         digests.get(name),
-    ) and all(
-        data == f"weights-{digests.get(data, '')[:16]}.data" for data in artifact.external_data
-    )
+    ) and all(data == weights_name(digests.get(data, "")) for data in artifact.external_data)
 
 
 def _digest(text: str) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from exporter.job import JobFolder
+from exporter.job import JobFolder, weights_name
 from exporter.manifest import ModelSpec
 from exporter.record import Stage
 from exporter.worker.failure import Failure
@@ -167,7 +167,7 @@ def _store(tensors: Sequence[ir.TensorProtocol], folder: Path) -> tuple[str, lis
     digest = hashlib.sha256()
     for block in _blocks(tensors, offsets):
         digest.update(block)
-    name = f"weights-{digest.hexdigest()[:16]}.data"
+    name = weights_name(digest.hexdigest())
     path = folder / name
     if not path.exists():
         with _appearing(path) as fresh, fresh.open("wb") as file:

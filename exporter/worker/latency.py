@@ -16,12 +16,11 @@ from statistics import median
 
 from exporter.checks.protocol import Subject
 from exporter.manifest import Device
-from exporter.record import CheckResult, Record, Status
+from exporter.record import LATENCY, CheckResult, Record, Status
 from exporter.runtimes import Session, open_session
 from exporter.worker.diagnose.case import Case
 from exporter.worker.eager import State, run
 
-LATENCY = "latency"
 #: Turns of both: so many at least, then more until the time is over.
 _LEAST, _MOST = 5, 101
 _SECONDS = 2.0
