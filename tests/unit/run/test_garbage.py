@@ -90,15 +90,15 @@ def test_a_device_that_left_takes_its_record_and_not_the_file(tmp_path: Path) ->
 
 def test_weights_that_no_file_refers_to_go(tmp_path: Path) -> None:
     made(tmp_path)
-    (tmp_path / "tiny/weights-00ff.data").touch()
+    (tmp_path / "tiny/weights-00000000000000ff.data").touch()
     (tmp_path / "tiny/.18.onnx.123.fresh").touch()
-    assert gone(tmp_path) == {"tiny/weights-00ff.data", "tiny/.18.onnx.123.fresh"}
+    assert gone(tmp_path) == {"tiny/weights-00000000000000ff.data", "tiny/.18.onnx.123.fresh"}
 
 
 @pytest.mark.parametrize("how", ["damaged", "gone"])
 def test_weights_stay_where_a_record_cannot_tell(tmp_path: Path, how: str) -> None:
     folder = made(tmp_path)
-    (tmp_path / "tiny/weights-00ff.data").touch()
+    (tmp_path / "tiny/weights-00000000000000ff.data").touch()
     path = folder.records / "18.cpu.json"
     path.unlink() if how == "gone" else path.write_text("{")
     assert gone(tmp_path) == set()
