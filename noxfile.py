@@ -120,6 +120,10 @@ command("show", "Print the graph of a cell's file; `-- alexnet/18`.")
 command("repro", "Write a folder that shows a failure without this tool; `-- dcgan/9/cpu`.")
 command("expectations", "Show the changes to `expect` that the results ask for.")
 command("diff", "Compare two results.json or baseline.json.")
+command("audit", "Change files in many small ways, and see which the checks miss; `-- alexnet/18`.")
+command("ops", "As `operators`.")
+command("gc", "Remove from the build folder what no manifest promises any more.")
+command("doctor", "Say what is installed, and whether it fits.")
 
 
 @nox.session(venv_backend="none", requires=["environment"])

@@ -50,6 +50,8 @@ class Past:
             tools = export_tools(self._tools)
             return f"{said} in the baseline{f', with {tools}' if tools else ''}" if said else ""
         reason = one_line(self._known[str(cell.id)].reason)
+        if not cell.is_red and not reason:
+            return ""  # what was foreseen is as it should be
         return f"{said}{self._last_change(str(cell.id))}{f': {reason}' if reason else ''}"
 
     def _last_change(self, cell: str) -> str:

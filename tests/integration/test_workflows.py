@@ -15,9 +15,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 
+from exporter.cli import commands as commands_of_ours
 from tests.integration.project import MODELS, ROOT
 from tests.integration.test_gate_against import git
 
@@ -237,11 +239,20 @@ def test_jobs_may_read_alone_and_end_in_time(path: Path) -> None:
                 assert step["with"]["persist-credentials"] is False
 
 
-def test_sessions_that_jobs_run_are_sessions() -> None:
+def sessions() -> set[str]:
     ran = subprocess.run(
         [sys.executable, "-m", "nox", "-l"], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    known = set(re.findall(r"^[*-] (\w+)", ran.stdout, re.MULTILINE))
+    return set(re.findall(r"^[*-] (\w+)", ran.stdout, re.MULTILINE))
+
+
+def test_every_command_that_a_message_may_name_is_a_session_here() -> None:
+    commands = commands_of_ours.exporter.list_commands(click.Context(commands_of_ours.exporter))
+    assert set(commands) - sessions() == set()
+
+
+def test_sessions_that_jobs_run_are_sessions() -> None:
+    known = sessions()
     for path in WORKFLOWS.glob("*.yml"):
         for job in workflow(path.name)["jobs"].values():
             for step in job["steps"]:

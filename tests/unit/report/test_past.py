@@ -36,6 +36,16 @@ def test_a_cell_that_was_never_accepted() -> None:
     assert Past(FIRST).since(new) == "never accepted: it is not in the baseline"
 
 
+def test_what_is_foreseen_and_accepted_needs_no_word() -> None:
+    foreseen = make_record("net/17/cpu", "xfail")
+    accepted = baseline_of(make_run(foreseen))
+    assert Past(accepted).since(cell(foreseen)) == ""
+    assert Past(FIRST).since(cell(foreseen)) == "pass in the baseline, with torch 2.12.1"
+    (outcome,) = accepted.cells
+    said = accepted.model_copy(update={"cells": (outcome.model_copy(update={"reason": "why"}),)})
+    assert Past(said).since(cell(foreseen)) == "as accepted: why"
+
+
 def test_an_accepted_failure_says_since_when_and_why() -> None:
     red = baseline_of(make_run(RED, make_record("net/18/cpu", "error"), tools=NEW))
     (outcome, other) = red.cells
