@@ -6,10 +6,14 @@ In: a path and its text. Out: the file, or an `ExporterError` that says why ther
 from __future__ import annotations
 
 import os
+import re
+import sys
 from contextlib import suppress
 from pathlib import Path
 
 from exporter.errors import ExitCode, ExporterError
+
+_UNFINISHED = re.compile(r"\..+\.([1-9][0-9]*)\.fresh")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -31,3 +35,24 @@ def write_text(path: Path, text: str) -> None:
             fresh.unlink(missing_ok=True)
         message = f"{path}: cannot be written: {error.strerror}"
         raise ExporterError(ExitCode.ENVIRONMENT, message) from error
+
+
+def forget_unfinished(folder: Path) -> None:
+    """Removes what processes that were killed had begun to write in `folder`."""
+    for path in folder.glob(".*.fresh"):
+        found = _UNFINISHED.fullmatch(path.name)
+        if found and not _is_alive(int(found[1])):
+            with suppress(OSError):  # nothing of it is in the way
+                path.unlink()
+
+
+def _is_alive(pid: int) -> bool:
+    if sys.platform == "win32":
+        return True  # there, to ask is to end it
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass  # it is another user's
+    return True

@@ -12,7 +12,7 @@ from pathlib import Path
 from stat import S_ISREG
 
 from exporter.errors import ExitCode, ExporterError
-from exporter.files import write_text
+from exporter.files import forget_unfinished, write_text
 from exporter.report.outputs import BADGE, BADGES, CSV, JSON_MARK, JUNIT, MATRIX, SVG_MARK
 from exporter.report.render import INDEX, MARK, OVERVIEW, PAGES
 
@@ -50,6 +50,8 @@ def write_reports(folder: Path, files: Mapping[str, str]) -> None:
     for name, text in sorted(files.items()):
         if not _stands(folder / name, text.encode()):
             write_text(folder / name, text)
+    for place in (folder, *(folder / name for name in {inner for inner, _, _ in _FOR_MODELS})):
+        forget_unfinished(place)
     for inner, suffix, mark in _FOR_MODELS:
         for path in sorted((folder / inner).glob(f"*{suffix}")):
             if f"{inner}/{path.name}" not in files and _is_ours(path, mark):

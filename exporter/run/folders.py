@@ -17,6 +17,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from exporter.errors import ExitCode, ExporterError
+from exporter.files import forget_unfinished
 from exporter.job import JobFolder, Reference
 from exporter.manifest import Project
 from exporter.record import CellId, Record
@@ -71,6 +72,7 @@ class BuildFolder:
             message = f"{self.path}: is no folder; files are built there"
             raise ExporterError(ExitCode.ENVIRONMENT, message) from None
         with self._alone():
+            forget_unfinished(self.path)
             _refuse_link(self._private)
             _refuse_link(self._killed)
             self._put_aside()

@@ -13,11 +13,12 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date
 from pathlib import Path
 
 from exporter.engine import LocalEngine, Warm, worker_environment
+from exporter.errors import ExporterError
 from exporter.manifest import Manifest
 from exporter.plan import make_plan
 from exporter.record import Record, read_run
@@ -76,8 +77,15 @@ def started(root: Path) -> subprocess.Popen[bytes]:
 
 def contents(root: Path) -> dict[str, tuple[Record, str, str]]:
     """Each record of the last run with its file and the weights beside it."""
+    return contents_of(root, records(root))
+
+
+def contents_of(root: Path, cells: Iterable[str]) -> dict[str, tuple[Record, str, str]]:
+    """The same of some of its cells, whatever is left of the others."""
     found = {}
-    for cell, record in records(root).items():
+    known = records(root)
+    for cell in cells:
+        record = known[cell]
         folder = root / "build" / record.cell.model
         [weights] = record.artifact.external_data if record.artifact else ()
         files = (folder / f"{record.cell.opset}.onnx", folder / weights)
@@ -134,4 +142,7 @@ def _manifest(root: Path) -> Manifest:
 
 
 if __name__ == "__main__":
-    run(Path(sys.argv[1]))
+    try:
+        run(Path(sys.argv[1]))
+    except ExporterError as refused:
+        sys.exit(f"refused: {refused}")

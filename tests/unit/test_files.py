@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from exporter.errors import ExitCode, ExporterError
-from exporter.files import write_text
+from exporter.files import forget_unfinished, write_text
 
 
 def test_writes_the_bytes_and_leaves_nothing_else(tmp_path: Path) -> None:
@@ -38,3 +41,20 @@ def test_says_why_it_cannot_write(tmp_path: Path) -> None:
     with pytest.raises(ExporterError, match=r"a\.md: cannot be written"):
         write_text(folder, "x")
     assert not list(tmp_path.glob(".*"))
+
+
+def test_what_a_killed_process_had_begun_goes_and_nothing_else(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    begun = tmp_path / f".page.md.{ended.pid}.fresh"
+    others = [
+        tmp_path / f".page.md.{os.getpid()}.fresh",  # at work
+        tmp_path / ".page.md.fresh",
+        tmp_path / ".page.md.0.fresh",
+        tmp_path / f"page.md.{ended.pid}.fresh",
+    ]
+    for path in (begun, *others):
+        path.touch()
+    forget_unfinished(tmp_path)
+    assert sorted(tmp_path.iterdir()) == sorted(others)
+    forget_unfinished(tmp_path / "nowhere")

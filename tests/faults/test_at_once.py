@@ -1,0 +1,191 @@
+"""Two programs at work on one project, and programs that are killed while they write or remove.
+
+`nox -s faults` is the long form; `FAULTS=long` asks for it. The counts are printed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from exporter.errors import ExporterError
+from exporter.record import Status
+from exporter.run.intact import Intact
+from tests.faults import campaign
+from tests.integration.project import exporter
+from tests.integration.results import make_accepted, write_results
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
+
+IS_LONG = os.environ.get("FAULTS") == "long"
+KILLS = 40 if IS_LONG else 3
+#: The command where every change of the disk takes its time, and the first one is told of.
+SLOW = """
+import os, sys, time
+
+def slow(function):
+    def later(*arguments, **options):
+        sys.stdout.write("at work\\n")
+        sys.stdout.flush()
+        time.sleep(0.02)
+        return function(*arguments, **options)
+    return later
+
+os.unlink, os.replace, os.rmdir = slow(os.unlink), slow(os.replace), slow(os.rmdir)
+from exporter.cli import main
+main()
+"""
+
+
+def kill_at_work(root: Path, command: str, seconds: float) -> bool:
+    """Whether the command was killed so long after its first change of the disk."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW, command],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(campaign.REPOSITORY)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
+    )
+    with process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(seconds)
+        was_at_work = process.poll() is None
+        process.kill()
+    return was_at_work
+
+
+def wait_for(process: subprocess.Popen[bytes], root: Path) -> None:
+    until = time.monotonic() + 60
+    while process.poll() is None and not campaign.made(root):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    assert process.poll() is None
+
+
+MANIFEST = """format = 1
+[defaults]
+source = "net.py:Net"
+inputs = [{ name = "x", shape = ["batch", 4] }]
+outputs = [{ name = "y", shape = ["batch", 3] }]
+opsets = [7, 8]
+"""
+
+
+def promise(root: Path, models: int) -> None:
+    """What `exporter gc` knows of the project: so many of its models, at two opsets."""
+    (root / "manifests").mkdir(exist_ok=True)
+    (root / "manifests/net.py").write_text("class Net: ...\n")
+    (root / "pyproject.toml").write_text("[tool.exporter]\n")
+    entries = "".join(f"[models.m{index:03}]\n" for index in range(models))
+    (root / "manifests/net.toml").write_text(MANIFEST + entries)
+
+
+def test_a_second_run_and_gc_keep_away_from_a_run_at_work(tmp_path: Path) -> None:
+    campaign.make(tmp_path, models=8, opsets=5, pause=0.1)
+    promise(tmp_path, 1)
+    first = campaign.started(tmp_path)
+    wait_for(first, tmp_path)
+    with pytest.raises(ExporterError, match="another run is at work here"):
+        campaign.run(tmp_path)
+    swept = exporter(tmp_path, "gc")
+    assert swept.returncode == 4
+    assert "another run is at work here" in swept.stderr
+    others = [campaign.started(tmp_path) for _ in range(3)]
+    assert {other.wait(60) for other in others} <= {0, 1}
+    assert first.wait(60) == 0
+    assert {record.status for record in campaign.records(tmp_path).values()} == {Status.PASS}
+    assert set(campaign.made(tmp_path).values()) == {1}  # nobody made what another one made
+    assert campaign.run(tmp_path).reasons == {}
+    assert campaign.left_running(tmp_path) == []
+    assert "Traceback" not in (tmp_path / "errors.log").read_text()
+
+
+def test_gc_that_is_killed_leaves_only_what_is_whole(tmp_path: Path) -> None:
+    campaign.make(tmp_path, models=12, opsets=4)
+    campaign.run(tmp_path)
+    whole = campaign.contents(tmp_path)
+    promise(tmp_path, 3)
+    promised = {f"m{model:03}/{opset}/cpu" for model in range(3) for opset in (7, 8)}
+    draw = random.Random(5)
+    kills = 0
+    for _ in range(KILLS):
+        kills += kill_at_work(tmp_path, "gc", draw.random() * 0.6)
+        assert_promised(tmp_path, promised)
+        if IS_LONG:
+            campaign.run(tmp_path)
+            assert campaign.contents(tmp_path) == whole
+    assert exporter(tmp_path, "gc").returncode == 0
+    assert exporter(tmp_path, "gc").stdout == "nothing to remove\n"
+    assert_promised(tmp_path, promised)
+    records = (tmp_path / "build").glob("m*/records/*.json")
+    left = {f"{path.parents[1].name}/{path.name.replace('.', '/', 1)}" for path in records}
+    assert {name.removesuffix(".json") for name in left} == promised
+    # What went is made again, and only that.
+    reasons = campaign.run(tmp_path).reasons
+    assert set(reasons) == set(whole) - promised
+    assert campaign.contents(tmp_path) == whole
+    campaign.tell(f"gc killed {kills} times at work")
+    assert kills
+
+
+def assert_promised(root: Path, promised: set[str]) -> None:
+    """What the manifests promise is there, with all of its files."""
+    intact = Intact(root / "build")
+    for cell, (record, *_) in campaign.contents_of(root, promised).items():
+        assert record.artifact is not None
+        assert intact.problem(record.artifact) == "", cell
+
+
+def test_a_report_that_is_killed_leaves_whole_files_and_no_others(tmp_path: Path) -> None:
+    root = make_accepted(tmp_path / "project")
+    draw = random.Random(5)
+    assert exporter(root, "report").returncode == 0
+    green = pages(root)
+    write_results(root, Status.FAIL)
+    assert exporter(root, "report").returncode == 0
+    red = pages(root)
+    assert green.keys() == red.keys()
+    assert green != red
+    kills = 0
+    for turn in range(KILLS):
+        status, wanted = (Status.FAIL, red) if turn % 2 else (Status.PASS, green)
+        write_results(root, status)
+        kills += kill_at_work(root, "report", draw.random() * 0.2)
+        for name, text in pages(root).items():
+            if not name.endswith(".fresh"):
+                assert text in (green[name], red[name]), name
+        assert exporter(root, "report").returncode == 0
+        assert pages(root) == wanted  # what was half written is gone
+    campaign.tell(f"report killed {kills} times at work")
+    assert kills
+
+
+def pages(root: Path) -> dict[str, bytes]:
+    files = [path for path in (root / "reports").rglob("*") if path.is_file()]
+    return {path.relative_to(root / "reports").as_posix(): path.read_bytes() for path in files}
+
+
+def test_the_results_of_a_killed_run_are_no_mess(tmp_path: Path) -> None:
+    campaign.make(tmp_path, models=2, opsets=2)
+    campaign.run(tmp_path)
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    left = tmp_path / f"build/.results.json.{ended.pid}.fresh"
+    at_work = tmp_path / f"build/.results.json.{os.getppid()}.fresh"
+    foreign = tmp_path / "build/.mine.fresh"
+    for path in (left, at_work, foreign):
+        path.write_text("half of")
+    shutil.rmtree(tmp_path / "build/m001")
+    campaign.run(tmp_path)
+    assert not left.exists()
+    assert foreign.exists()
+    assert at_work.exists()
