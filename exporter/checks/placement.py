@@ -29,7 +29,10 @@ class Placement:
         return True
 
     def __call__(self, subject: Subject, session: Session, device: str) -> CheckResult:
-        """Fails where nothing runs on the provider, or where not all of it does and must."""
+        """Fails where nothing runs on the provider, or where not all of it does and must.
+
+        Inconclusive where nothing is known to run there.
+        """
         placed = session.placement
         if placed is None:
             message = (
@@ -39,6 +42,9 @@ class Placement:
             return CheckResult(check=self.name, status=Status.INCONCLUSIVE, message=message)
         if placed.word:
             return CheckResult(check=self.name, status=Status.PASS, message=placed.word)
+        if not any(placed.nodes.values()) and placed.asked not in placed.nodes:
+            message = f"no node of the graph is left to run, so nothing is known of {placed.asked}"
+            return CheckResult(check=self.name, status=Status.INCONCLUSIVE, message=message)
         total = sum(sum(nodes.values()) for nodes in placed.nodes.values())
         away = total - sum(placed.nodes.get(placed.asked, {}).values())
         metrics: dict[str, int | float | str] = {"nodes": total}

@@ -16,6 +16,7 @@ from exporter.manifest import (
     Axis,
     Bound,
     Expectation,
+    Fill,
     GatePolicy,
     Manifest,
     ModelSpec,
@@ -98,8 +99,37 @@ def _of_cell(before: ModelSpec, after: ModelSpec, cell: CellId) -> Iterator[_Rel
         said = "no ir_version" if new.ir_version is None else f"ir_version = {new.ir_version}"
         yield _Relaxed(before=f"ir_version = {old.ir_version}", after=said)
     yield from _axes(old, new)
-    for name in sorted({case.name for case in old.cases} - {case.name for case in new.cases}):
-        yield _Relaxed(before=f"case {name}", after="no such case")
+    yield from _inputs(old, new)
+    if old.parameters is not None and new.parameters != old.parameters:
+        said = "weights keep their names" if new.parameters is None else "other names of weights"
+        yield _Relaxed(before="names of weights", after=said)
+
+
+def _inputs(old: ModelSpec, new: ModelSpec) -> Iterator[_Relaxed]:
+    """Other values prove another thing: of what is no longer tried nothing is known."""
+    inputs = {item.name: item for item in new.inputs}
+    for item in old.inputs:
+        if item.name not in inputs:
+            yield _Relaxed(before=f"input {item.name}", after="no such input")
+        elif inputs[item.name].fill != item.fill:
+            was, now = (_fill_text(each.fill) for each in (item, inputs[item.name]))
+            yield _Relaxed(before=f"input {item.name}: {was}", after=f"input {item.name}: {now}")
+    cases = {case.name: case for case in new.cases}
+    for case in old.cases:
+        if case.name not in cases:
+            yield _Relaxed(before=f"case {case.name}", after="no such case")
+        elif cases[case.name] != case:
+            yield _Relaxed(before=f"case {case.name}", after=f"another case {case.name}")
+    if old.inputs_from != new.inputs_from:
+        sides = (spec.inputs_from.function if spec.inputs_from else "none" for spec in (old, new))
+        said, says = (f"inputs_from: {name}" for name in sides)
+        yield _Relaxed(before=said, after=says)
+
+
+def _fill_text(fill: Fill) -> str:
+    said = fill.model_dump(exclude_defaults=True, exclude={"kind"})
+    figures = ", ".join(f"{name} = {value}" for name, value in said.items())
+    return f"{fill.kind} ({figures})" if figures else fill.kind
 
 
 def _is_skipped(spec: ModelSpec, cell: CellId) -> bool:

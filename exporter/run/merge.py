@@ -21,6 +21,7 @@ from exporter.manifest import Manifest
 from exporter.plan import Plan
 from exporter.record import Record, RunRecord, read_run
 from exporter.run.folders import BuildFolder
+from exporter.run.intact import Intact
 from exporter.run.results import Results, still_valid
 from exporter.run.shards import ShardNote, forget_shard, read_note
 
@@ -87,9 +88,24 @@ def merge(manifest: Manifest, plan: Plan, parts: Iterable[Part]) -> Results:
                     _bring(part.folder / model, model, build)
         records.sort(key=lambda record: record.cell.sort_key)
         run = RunRecord(tools=parts[0].run.tools, records=tuple(records))
-        results = still_valid(run, manifest, plan)
+        results = _with_files(still_valid(run, manifest, plan), build)
         write_value(build.results, results.run)
     return Results(run=results.run, missing=_with_reasons(results.missing, parts))
+
+
+def _with_files(results: Results, build: BuildFolder) -> Results:
+    """Without the results whose files did not come, or are not those that were proved."""
+    intact = Intact(build.path)
+    missing = {
+        str(record.cell): problem
+        for record in results.run.records
+        if record.artifact and (problem := intact.problem(record.artifact))
+    }
+    records = tuple(each for each in results.run.records if str(each.cell) not in missing)
+    return Results(
+        run=results.run.model_copy(update={"records": records}),
+        missing=results.missing | missing,
+    )
 
 
 def _misfits(parts: list[Part]) -> Iterable[str]:

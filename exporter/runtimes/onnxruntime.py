@@ -108,6 +108,8 @@ class OnnxRuntimeSession:
         for part in parts:
             found = Counter(node.op_type for node in part.get_nodes())
             nodes.setdefault(part.ep_name, Counter()).update(found)
+        if self._session.get_providers() == [_CPU]:
+            nodes.setdefault(_CPU, Counter())  # a graph without nodes runs there as well
         return Placement(asked=self._asked, nodes=nodes, strict=self._strict)
 
     def run(self, inputs: Mapping[str, Array]) -> Sequence[OnnxValue]:

@@ -81,6 +81,8 @@ def _problems(target: Target, kernels: Kernels, notes: list[str]) -> Iterator[st
             continue
         sessions += 1
         yield from _run(model, folder, session, target.allowed, device.name)
+    if not sessions and notes:
+        yield f"nothing here could run it: {notes[-1]}"
 
 
 def _run(

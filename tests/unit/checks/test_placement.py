@@ -9,6 +9,7 @@ import pytest
 
 from exporter.checks.placement import Placement
 from exporter.manifest import Device
+from exporter.manifest.spec import Runtime
 from exporter.record import CheckResult, Status
 from exporter.runtimes import Placement as Placed
 from exporter.runtimes import open_session
@@ -32,8 +33,24 @@ def test_all_nodes_on_the_provider_pass(strict: bool, tmp_path: Path) -> None:
     assert result.metrics == {"nodes": 3}
 
 
-def test_a_graph_without_nodes_has_nothing_elsewhere(tmp_path: Path) -> None:
-    assert placement(tmp_path, {}, strict=True).status is Status.PASS
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_graph_of_which_no_node_is_left_says_nothing_of_a_provider(
+    strict: bool, tmp_path: Path
+) -> None:
+    result = placement(tmp_path, {}, strict=strict)
+    assert result.status is Status.INCONCLUSIVE
+    assert CUDA in result.message
+
+
+@pytest.mark.parametrize("runtime", ["onnxruntime", "reference"])
+def test_a_graph_without_nodes_runs_where_there_is_one_place_alone(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    text = '<ir_version: 8, opset_import: ["" : 18]> g (float[n] x) => (float[n] x) { }'
+    subject = make_subject(tmp_path, text)
+    session = open_session(subject.path, Device(name="here", runtime=runtime))
+    result = Placement()(subject, session, "here")
+    assert (result.status, result.metrics) == (Status.PASS, {"nodes": 0})
 
 
 @pytest.mark.parametrize("nodes", [{CPU: {"Add": 2}}, {CUDA: {}, CPU: {"Add": 2}}])

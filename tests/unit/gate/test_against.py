@@ -14,11 +14,15 @@ from exporter.manifest import (
     Case,
     Device,
     Expectation,
+    Fill,
     Gate,
     GatePolicy,
+    Input,
+    InputsFrom,
     Manifest,
     ModelSpec,
     Override,
+    ParameterNames,
     Project,
     Skip,
     Tolerance,
@@ -34,6 +38,11 @@ FORESEEN = Expectation(stage="convert", match="stft", reason="lacks it", until="
 def relaxed(before: dict[str, Any], after: dict[str, Any]) -> list[Finding]:
     sides = (make_manifest(make_spec(**fields)) for fields in (before, after))
     return list(relaxations(*sides))
+
+
+def filled(name: str, **fill: Any) -> Input:
+    fills = Fill(**{"kind": "normal", **fill})
+    return Input(name=name, shape=("batch", 3), at=f"kwargs.{name}", fill=fills)
 
 
 #: What is said before, and what of it lets more pass.
@@ -62,6 +71,21 @@ LOOSER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"axes": (Axis(name="batch", example=3, max=64),)}),
     ({}, {"axes": (Axis(name="batch", example=4, multiple_of=2),)}),
     ({"cases": (Case(name="long"),)}, {}),
+    ({"cases": (Case(name="long", axes={"batch": 90}),)}, {"cases": (Case(name="long"),)}),
+    ({"latency": True}, {}),
+    ({"axes": (Axis(name="batch", example=3, probe=(9,)),)}, {}),
+    ({"parameters": ParameterNames(numbered="w{}")}, {}),
+    (
+        {"parameters": ParameterNames(numbered="w{}")},
+        {"parameters": ParameterNames(patterns={"*.bias": "w{}"})},
+    ),
+    ({"inputs": (filled("image"),)}, {"inputs": (filled("image", kind="zeros"),)}),
+    (
+        {"inputs": (filled("image", kind="uniform", low=-1.0),)},
+        {"inputs": (filled("image", kind="uniform"),)},
+    ),
+    ({"inputs": (filled("image"), filled("mask"))}, {"inputs": (filled("image"),)}),
+    ({"inputs_from": InputsFrom(function="nets.py:inputs")}, {}),
     ({"devices": ("cpu",)}, {"devices": ("cuda",)}),
 ]
 
@@ -91,6 +115,7 @@ STRICTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"ir_version": 8}),
     ({"axes": (Axis(name="batch", example=3, min=2, max=8),)}, {}),
     ({}, {"cases": (Case(name="long"),)}),
+    ({}, {"parameters": ParameterNames(numbered="w{}"), "latency": True}),
     ({}, {"opsets": (16, 17, 18), "description": "a net", "timeout": 1.0}),
 ]
 

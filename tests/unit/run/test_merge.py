@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from exporter.record import Record, RunRecord, read_run
 from exporter.run.merge import merge, read_parts
 from exporter.run.results import Results
 from exporter.run.shards import Shard, note_shard, read_note
-from tests.unit.factory import TOOLS, make_manifest, make_record, make_spec
+from tests.unit.factory import TOOLS, make_artifact, make_manifest, make_record, make_spec
 
 
 def project(root: Path) -> Manifest:
@@ -24,10 +26,11 @@ def project(root: Path) -> Manifest:
     return make_manifest(*specs, root=str(root))
 
 
-def record(manifest: Manifest, model: str) -> Record:
+def record(manifest: Manifest, model: str, text: str) -> Record:
     device = device_digest(manifest.project.device("cpu"))
     parts = fingerprint(manifest.model(model)) | {"device": device}
-    return make_record(f"{model}/18/cpu", fingerprint=parts)
+    artifact = make_artifact(model, 18, sha256=hashlib.sha256(text.encode()).hexdigest())
+    return make_record(f"{model}/18/cpu", fingerprint=parts, artifact=artifact)
 
 
 def make_shard(folder: Path, manifest: Manifest, index: int, *models: str) -> Path:
@@ -35,7 +38,7 @@ def make_shard(folder: Path, manifest: Manifest, index: int, *models: str) -> Pa
     for model in models:
         (folder / model).mkdir(parents=True)
         (folder / model / "18.onnx").write_text(f"{model} of {index}")
-    records = tuple(record(manifest, model) for model in models)
+    records = tuple(record(manifest, model, f"{model} of {index}") for model in models)
     write_value(folder / "results.json", RunRecord(tools=TOOLS, records=records))
     note_shard(folder, Shard(index=index, count=2), make_plan(manifest))
     return folder
@@ -97,6 +100,35 @@ def test_a_model_that_no_shard_knew_is_missing(manifest: Manifest, folders: list
     new = make_spec("d", opsets=(18,), devices=("cpu",))
     more = make_manifest(*manifest.models, new, root=manifest.project.root)
     assert merged(more, folders).missing == {"d/18/cpu": "no shard was to run it"}
+
+
+def no_folder(model: Path) -> None:
+    shutil.rmtree(model)
+
+
+def no_file(model: Path) -> None:
+    (model / "18.onnx").unlink()
+
+
+def another_file(model: Path) -> None:
+    (model / "18.onnx").write_text("b of 3")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (no_folder, "b/18.onnx is gone"),
+        (no_file, "b/18.onnx is gone"),
+        (another_file, "b/18.onnx is not the file that was proved"),
+    ],
+)
+def test_a_result_without_its_file_is_missing(
+    manifest: Manifest, folders: list[Path], spoil: Callable[[Path], None], why: str
+) -> None:
+    spoil(folders[1] / "b")
+    assert merged(manifest, folders).missing == {"b/18/cpu": f"shard 2/2: {why}"}
+    run = read_run(Path(manifest.project.root) / "build/results.json")
+    assert list(run.by_cell()) == ["a/18/cpu", "c/18/cpu"]
 
 
 def drop(folders: list[Path], manifest: Manifest) -> list[Path]:

@@ -241,7 +241,8 @@ def test_with_the_cpu_alone_there_is_nowhere_else(
 
     monkeypatch.setattr(ours, "_open", lambda *_, **__: OnCpu())
     session = open_session(save(tmp_path, TWO), device("onnxruntime"))
-    assert session.placement == Placement(asked="CPUExecutionProvider", nodes={})
+    nowhere_else = {"CPUExecutionProvider": dict[str, int]()}
+    assert session.placement == Placement(asked="CPUExecutionProvider", nodes=nowhere_else)
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, opens: Any) -> None:

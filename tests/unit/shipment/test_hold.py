@@ -68,6 +68,14 @@ def test_a_device_that_is_not_here_is_noted_and_the_cpu_runs_it(tmp_path: Path) 
     assert held(folder, GPU).problems
 
 
+def test_what_nothing_here_can_run_is_not_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("exporter.shipment.hold._CPU", GPU)
+    (problem,) = held(make_folder(tmp_path / "net"), GPU).problems
+    assert problem.startswith("nothing here could run it: not loaded on gpu, which is not here")
+
+
 def other_weights(folder: Path) -> None:
     (folder / "w.data").write_bytes(np.asarray([1, 3], np.float32).tobytes())
 
