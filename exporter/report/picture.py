@@ -49,7 +49,8 @@ def matrix_svg(by_model: Mapping[str, Sequence[Cell]], comment: str) -> str:
     """
     grids = tuple(_grids(by_model))
     cells = [cell for of_model in by_model.values() for cell in of_model]
-    used = [mark for mark in LEGEND if mark in {cell.mark for cell in cells}]
+    found = {cell.mark for cell in cells}
+    used = [mark for mark in LEGEND if mark in found]
     names = max((len(_name(model)) for model in by_model), default=0) * _LETTER + 2 * _MARGIN
     columns = max((len(grid.opsets) for grid in grids), default=0)
     legend = [f"{mark.word}: {mark.meaning}" for mark in used]
