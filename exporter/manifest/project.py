@@ -20,6 +20,7 @@ from exporter.manifest.read import TomlFile, read_toml
 from exporter.manifest.report import Report
 from exporter.manifest.settings import GateTable, ProjectTable
 from exporter.manifest.spec import Device, Project
+from exporter.manifest.store_settings import STORE_AGE, STORE_SIZE
 from exporter.manifest.tables import said
 from exporter.manifest.wording import KeyPath, quoted, shown
 
@@ -91,8 +92,8 @@ def _project(root: Path, table: ProjectTable, devices: Mapping[str, Device]) -> 
         reports=table.reports,
         templates=table.templates,
         store=table.store,
-        store_size=table.store_size,
-        store_age=table.store_age,
+        store_size=STORE_SIZE if table.store_size is None else table.store_size,
+        store_age=STORE_AGE if table.store_age is None else table.store_age,
         devices=tuple(devices.values()),
         jobs=table.jobs,
         gate=_gate(table.gate),

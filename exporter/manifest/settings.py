@@ -21,7 +21,7 @@ from exporter.manifest.fields import (
 )
 from exporter.manifest.gate_spec import GatePolicy
 from exporter.manifest.spec import Style
-from exporter.manifest.store_settings import STORE_AGE, STORE_SIZE, Age, StoreFolder
+from exporter.manifest.store_settings import Age, StoreFolder
 from exporter.manifest.tables import Table, ToleranceTable
 from exporter.spelling import DEFAULT
 from exporter.values import Items
@@ -81,10 +81,10 @@ class ProjectTable(Table):
     that is undone, costs nothing. Without it in the build folder; `"~/.cache/exporter"` or
     `"../store"` is shared by all checkouts that name it; `"off"` keeps none. The environment
     variable `EXPORTER_STORE` goes first."""
-    store_size: Memory = STORE_SIZE
+    store_size: Memory | None = None
     """Disk space that the store may take; what was not used for longest goes first. Without it
     10 GiB."""
-    store_age: Age = STORE_AGE
+    store_age: Age | None = None
     """How long the store keeps what nobody uses, such as `"30d"` or `"8w"`. Without it 90 days."""
     style: Style = "emoji"
     """How a status is shown: `"emoji"`, by a symbol; `"text"`, by its word, and by a letter where
