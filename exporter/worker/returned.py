@@ -99,7 +99,10 @@ def _problem(leaves: _Leaves, spec: ModelSpec) -> str:
     """What is wrong with the outputs as a whole; empty where nothing is."""
     names = ", ".join(item.name for item in spec.outputs)
     if not all(_is_output(leaf) for _, leaf in leaves):
-        return f"only tensors can be outputs of a graph ({names})"
+        what = (
+            "only dense tensors" if any(_is_sparse(leaf) for _, leaf in leaves) else "only tensors"
+        )
+        return f"{what} can be outputs of a graph ({names})"
     if len(leaves) != len(spec.outputs):
         is_listed = any(_is_list(leaf) or re.search(r"\[\d+\]$", path) for path, leaf in leaves)
         hint = "; a list as one output has kind = 'sequence' and capture = 'script'"
@@ -117,7 +120,11 @@ def _problem(leaves: _Leaves, spec: ModelSpec) -> str:
 
 def _is_output(leaf: Any) -> bool:
     items = leaf if isinstance(leaf, list) else [leaf]
-    return all(isinstance(item, torch.Tensor) for item in items)
+    return all(isinstance(item, torch.Tensor) and not _is_sparse(item) for item in items)
+
+
+def _is_sparse(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.layout is not torch.strided
 
 
 def _is_shuffled(paths: list[str], spec: ModelSpec) -> bool:
@@ -137,7 +144,8 @@ def _other_numbers(leaf: Any, output: Output) -> str:
 
 def _kind(leaf: Any) -> str:
     if isinstance(leaf, torch.Tensor):
-        return f"{_dtype(leaf)} {list(leaf.shape)}"
+        layout = f"{leaf.layout} ".removeprefix("torch.") if _is_sparse(leaf) else ""
+        return f"{layout}{_dtype(leaf)} {list(leaf.shape)}"
     return f"list of {len(leaf)}" if isinstance(leaf, list) else type(leaf).__name__
 
 

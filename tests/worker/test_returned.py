@@ -51,6 +51,12 @@ def test_a_trace_puts_out_each_item() -> None:
         (ROWS, ("tensor",), False, "a list as one output has kind = 'sequence' and capture = 'sc"),
         (ROW, ("sequence",), True, "declared as a sequence, and no list: y0"),
         ([ROW, 3], ("sequence",), True, "only tensors can be outputs of a graph"),
+        (
+            ROW.to_sparse(),
+            ("tensor",),
+            False,
+            "(the result: sparse_coo float32 [2]); only dense tensors can be outputs",
+        ),
         ((ROW, ROW), ("sequence",), True, "the model returns 2 outputs ([0]: float32 [2], [1]"),
     ],
 )
