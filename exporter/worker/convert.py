@@ -142,6 +142,8 @@ def convert_module(
         custom.registered(opset),
         tracer_warnings(Path()) as notes,
         weights_aside() as aside,
+        # As PyTorch is run: what writes into a buffer is no step of training.
+        torch.no_grad(),
     ):
         torch.onnx.export(
             _with_compiled_parts(model, call),

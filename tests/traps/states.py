@@ -100,6 +100,12 @@ STATES = (
         verdict=SOUND,
     ),
     Trap(
+        name="buffer that keeps what a layer computes",
+        story="with gradients, torch's tracer takes the buffer for a parameter and fails",
+        spec=contract("buffers.py:WritesLayer"),
+        verdict=SOUND,
+    ),
+    Trap(
         name="buffer that is written by .data and returned",
         story="a trace does not see the write, and keeps what the example left there",
         spec=contract("buffers.py:ReturnsBuffer", init={"by_data": True}, outputs=_WITH_BUFFER),

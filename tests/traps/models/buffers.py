@@ -20,6 +20,19 @@ class ReturnsBuffer(nn.Module):
         return x * 2, self.mean
 
 
+class WritesLayer(nn.Module):
+    """Keeps what a layer computes in a buffer that is not saved, and reads it from there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.register_buffer("mean", torch.zeros(4), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.mean[:] = self.linear(x).mean(0)
+        return x * self.mean
+
+
 class ReturnsCounter(nn.Module):
     """Counts its calls in a buffer, and returns the buffer itself."""
 
