@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import platform
 import posixpath
+import sys
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
@@ -174,13 +175,29 @@ def _is_importable(path: Path) -> bool:
 
 def tools_moved() -> bool:
     """Whether a tool is another one now than when this process first looked at it."""
-    own = exporter_state() != exporter_state.__wrapped__()
-    return own or any(package_state(n) != package_state.__wrapped__(n) for n in DISTRIBUTIONS)
+    if exporter_state() != exporter_state.__wrapped__():
+        return True
+    # Whoever installs renames folders in the one that holds them all.
+    if _site_stamps() == _first_site_stamps():
+        return False
+    return any(package_state(n) != package_state.__wrapped__(n) for n in DISTRIBUTIONS)
+
+
+@cache
+def _first_site_stamps() -> tuple[int, ...]:
+    return _site_stamps()
+
+
+def _site_stamps() -> tuple[int, ...]:
+    """When the folders that packages are installed in changed last; of those not there, 0."""
+    folders = [Path(name) for name in sys.path]
+    return tuple(path.stat().st_ctime_ns if path.is_dir() else 0 for path in folders)
 
 
 @cache
 def tool_parts() -> dict[str, str]:
     """The parts that all cells share: Python, the platform, our own modules, the tools."""
+    _first_site_stamps()  # before anything is looked at
     own = {
         "python": platform.python_version(),
         "platform": _platform(),

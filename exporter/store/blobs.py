@@ -13,9 +13,9 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-import tempfile
+import uuid
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from exporter.fingerprint import file_digest
@@ -57,9 +57,7 @@ class Blobs:
         """
         if _is(self.place(file.sha256), file) or self._stays(file):
             return
-        self._scratch.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self._scratch) as folder:
-            fresh = Path(folder) / "blob"
+        with scratch_file(self._scratch) as fresh:
             bring(source, fresh, may_link=not file.is_weights)
             put_in_place(fresh, self.place(file.sha256))
 
@@ -132,6 +130,17 @@ def listed(folder: Path) -> list[Path]:
             return sorted(Path(each.path) for each in found if not each.is_symlink())
     except OSError:
         return []
+
+
+@contextmanager
+def scratch_file(folder: Path) -> Iterator[Path]:
+    """A name that nobody else has; what is still there at the end goes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / uuid.uuid4().hex
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def put_in_place(fresh: Path, place: Path) -> None:

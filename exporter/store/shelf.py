@@ -14,7 +14,6 @@ looks whether it is whole. In doubt there is nothing in the store.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from exporter.fingerprint import file_digest
 from exporter.job import JobFolder
 from exporter.memory import size_text
 from exporter.record import CellId, Record
-from exporter.store.blobs import Blobs, listed, put_in_place
+from exporter.store.blobs import Blobs, listed, put_in_place, scratch_file
 from exporter.store.bound import Freed, Limits, bound, of_every_key, size_of
 from exporter.store.entry import (
     Damaged,
@@ -184,9 +183,7 @@ class Store:
 
     def _write(self, entry: Entry) -> None:
         place = self._place(entry.record)
-        self._scratch.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self._scratch) as scratch:
-            fresh = Path(scratch) / "entry"
+        with scratch_file(self._scratch) as fresh:
             fresh.write_bytes(write_entry(entry))
             put_in_place(fresh, place)
         self._has_grown = True

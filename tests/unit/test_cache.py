@@ -10,6 +10,7 @@ import pytest
 
 from exporter.cache import Today
 from exporter.fingerprint import (
+    _site_stamps,
     device_digest,
     file_digest,
     fingerprint,
@@ -179,4 +180,15 @@ def test_a_wheel_is_the_same_in_every_environment_and_another_build_is_not(tmp_p
 def test_a_tool_that_was_installed_anew_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not tools_moved()
     monkeypatch.setattr("exporter.fingerprint._record_of", lambda found: "another build")
+    assert not tools_moved(), "nobody has touched the folder of the packages"
+    monkeypatch.setattr("exporter.fingerprint._site_stamps", lambda: (1, 2))
     assert tools_moved()
+
+
+def test_what_is_installed_shows_in_the_folder_of_the_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path), str(tmp_path / "none")])
+    before = _site_stamps()
+    (tmp_path / "made_up-1.0.dist-info").mkdir()
+    assert _site_stamps() != before
