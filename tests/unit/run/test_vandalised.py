@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from exporter.engine import Outcome
+from exporter.engine import Ended, Outcome
 from exporter.errors import ExporterError
 from exporter.job import Job, JobFolder, write_value
 from exporter.manifest import Manifest
 from exporter.plan import make_plan
 from exporter.record import Status, read_run
 from exporter.run import BuildFolder, run_plan
-from tests.unit.run.builders import FakeEngine, Noted, finish_with, manifest, record, write
+from tests.unit.run.builders import FakeEngine, Noted, die_at, finish_with, manifest, record, write
 from tests.unit.run.test_run_plan import TODAY
 
 IS_LONG = os.environ.get("FAULTS") == "long"
@@ -175,3 +175,19 @@ def test_a_file_where_a_folder_belongs(tmp_path: Path, name: str) -> None:
     path.write_text("no folder")
     export(of)
     assert_whole(of)
+
+
+@pytest.mark.parametrize(
+    ("ended", "code", "status"),
+    [(Ended.SIGNAL, 11, "crash"), (Ended.SIGNAL, 9, "killed"), (Ended.TIMEOUT, 0, "timeout")],
+)
+def test_what_another_try_may_settle_is_tried_and_said(
+    tmp_path: Path, ended: Ended, code: int, status: str
+) -> None:
+    of = manifest(tmp_path)
+    engine = FakeEngine(die_at(19, ended, code), finish_with("same"))
+    run_plan(of, make_plan(of), engine, Noted(), TODAY)
+    noted = Noted()
+    run_plan(of, make_plan(of), engine, noted, TODAY)
+    assert noted.reasons == {"tiny/19/cpu": f"it was {status} the last time"}
+    assert noted.statuses() == {"tiny/19/cpu": "pass"}
