@@ -24,7 +24,7 @@ from exporter.errors import ExitCode, ExporterError
 from exporter.record import Status
 from tests.faults import campaign
 from tests.faults.disks import read_only, small_disk
-from tests.integration.project import exporter
+from tests.integration.project import exporter, make_project
 from tests.integration.results import make_accepted, write_results
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
@@ -167,16 +167,28 @@ def test_a_limit_on_the_size_of_files_is_told_of(project: Path) -> None:
     assert set(texts(project)) == set(before)
 
 
-@pytest.mark.parametrize("command", ["report", "export", "baseline"])
+@pytest.mark.parametrize("command", ["report", "baseline"])
 def test_a_file_in_the_place_of_the_reports_folder(project: Path, command: str) -> None:
     shutil.rmtree(project / "reports")
     (project / "reports").write_text("no folder")
-    if command != "export":  # which needs workers before it comes to the reports
-        done = exporter(project, command)
-        assert done.returncode in (ExitCode.ENVIRONMENT, ExitCode.UNREADABLE)
-        assert "Not a directory" in done.stderr
-        assert "Traceback" not in done.stderr
+    done = exporter(project, command)
+    assert done.returncode in (ExitCode.ENVIRONMENT, ExitCode.UNREADABLE)
+    assert "Not a directory" in done.stderr
+    assert "Traceback" not in done.stderr
     assert (project / "reports").read_text() == "no folder"
+
+
+def test_an_export_keeps_what_it_made_where_a_file_is_in_the_place_of_the_reports(
+    tmp_path: Path,
+) -> None:
+    root = make_project(tmp_path / "project", good="Good")
+    (root / "reports").write_text("no folder")
+    done = exporter(root, "export")
+    assert done.returncode in (ExitCode.ENVIRONMENT, ExitCode.UNREADABLE)
+    assert "Not a directory" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (root / "reports").read_text() == "no folder"
+    assert "0 cells to run, 2 to keep" in exporter(root, "plan").stdout
 
 
 def test_a_reports_folder_that_is_read_only(project: Path) -> None:

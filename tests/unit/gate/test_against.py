@@ -105,6 +105,7 @@ STRICTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"tolerance": Tolerance(noise=20)}, {}),
     ({}, {"tolerance": Tolerance(noise=8)}),
     ({"tolerance": HAND}, {"tolerance": Tolerance(atol=1e-6, rtol=0)}),
+    ({"tolerance": HAND}, {"tolerance": Tolerance(atol=1e-6, rtol=1e-4)}),
     ({}, {"tolerance": Tolerance(by_device={"cuda": Bound(noise=90)})}),
     ({"expect": (FORESEEN,)}, {}),
     ({"expect": (FORESEEN,)}, {"expect": (FORESEEN.model_copy(update={"reason": "other"}),)}),

@@ -29,6 +29,15 @@ def test_everything_counts_when_the_worker_finished() -> None:
     assert verdict.retry == ()
 
 
+@pytest.mark.parametrize("ended", [Ended.TIMEOUT, Ended.SIGNAL])
+def test_a_worker_that_was_ended_finished_nothing_that_it_was_at(ended: Ended) -> None:
+    at_work = announcement([CELL["tiny/19/reference"]])
+    verdict = settle(outcome(JOB, ended, 0, at_work), passing(*CELLS))
+    red = [name for name, found in verdict.settled.items() if found.status is not Status.PASS]
+    assert red == ["tiny/19/reference"]
+    assert set(verdict.settled) == set(CELL)
+
+
 def test_code_0_with_cells_missing_is_a_crash() -> None:
     at_work = announcement([CELL["tiny/18/cpu"], CELL["tiny/18/reference"]])
     written = passing(CELLS[0], CELLS[1], CELL["tiny/18/cpu"])
