@@ -51,7 +51,7 @@ def warm(folder: Path, body: str, **changes: object) -> Warm:
     script = folder / "worker.py"
     script.write_text(body)
     command = [sys.executable, "-m", "exporter.worker.nursery", str(script)]
-    return Warm(worker_environment(os.environ), command, **changes)  # type: ignore[arg-type]
+    return Warm(worker_environment(os.environ), command, **changes)
 
 
 def ended(process: Started) -> int | None:

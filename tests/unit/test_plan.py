@@ -34,7 +34,7 @@ def manifest(*specs: ModelSpec) -> Manifest:
 
 
 def ids(cells: object) -> list[str]:
-    return [str(cell.cell) for cell in cells]  # type: ignore[attr-defined]
+    return [str(cell.cell) for cell in cells]
 
 
 def test_the_plan_holds_every_promised_cell_in_order() -> None:

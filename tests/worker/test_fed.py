@@ -65,7 +65,7 @@ def load(root: Path, opset: int) -> onnx.ModelProto:
 
 
 def names(values: object) -> list[str]:
-    return [item.name for item in values]  # type: ignore[attr-defined]
+    return [item.name for item in values]
 
 
 @pytest.mark.parametrize("opset", [13, 18])

@@ -49,7 +49,7 @@ def test_init_arguments_reach_the_class() -> None:
 
 def test_the_seed_decides_the_weights() -> None:
     first, same, other = (
-        load_model(contract("Affine", seed=seed), ROOT).state_dict()["linear.weight"]  # type: ignore[union-attr]
+        load_model(contract("Affine", seed=seed), ROOT).state_dict()["linear.weight"]
         for seed in (1, 1, 2)
     )
     assert torch.equal(first, same)

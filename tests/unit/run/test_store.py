@@ -297,10 +297,10 @@ def test_nothing_is_kept_where_a_source_changed_meanwhile(tmp_path: Path, when: 
                 write(of, record.model_copy(update={"sources": unsure}))
         return ended
 
-    project.work = edited  # type: ignore[method-assign]
+    project.work = edited
     project.export()
     assert len(entries(tmp_path)) == 2, "those of the other model"
-    project.work = honest  # type: ignore[method-assign]
+    project.work = honest
     project.put("net.py", "1")
     shutil.rmtree(tmp_path / "build")
     project.export()

@@ -81,7 +81,7 @@ def two_axes(**changes: object) -> object:
 
 
 def test_each_axis_alone_then_all_together() -> None:
-    sets = input_sets(two_axes())  # type: ignore[arg-type]
+    sets = input_sets(two_axes())
     assert [chosen.name for chosen in sets] == [
         "declared",
         "batch=7",
@@ -100,7 +100,7 @@ def test_each_axis_alone_then_all_together() -> None:
 
 def test_cases_follow_and_keep_their_sizes() -> None:
     case = Case(name="wide", axes={"sequence": 640}, values={"y": 1.0})
-    last = input_sets(two_axes(cases=(case,)))[6]  # type: ignore[arg-type]
+    last = input_sets(two_axes(cases=(case,)))[6]
     assert last.name == "wide"
     assert last.kind == "case"
     assert dict(last.sizes) == {"batch": 3, "sequence": 640}

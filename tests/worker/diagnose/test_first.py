@@ -21,7 +21,7 @@ class Made:
 
     name = "made"
 
-    def __init__(self, wrong: set[str], unknown: set[str] = frozenset()) -> None:  # type: ignore[assignment]
+    def __init__(self, wrong: set[str], unknown: set[str] = frozenset()) -> None:
         self._wrong = wrong
         self._unknown = unknown
         self.asked: list[int] = []
