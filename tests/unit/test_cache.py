@@ -10,6 +10,7 @@ import pytest
 
 from exporter.cache import Today
 from exporter.fingerprint import (
+    _first_site_stamps,
     _site_stamps,
     device_digest,
     file_digest,
@@ -179,6 +180,9 @@ def test_a_wheel_is_the_same_in_every_environment_and_another_build_is_not(tmp_p
 
 def test_a_tool_that_was_installed_anew_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not tools_moved()
+    # Other tests write into folders that this process imports from.
+    stamps = _first_site_stamps()
+    monkeypatch.setattr("exporter.fingerprint._site_stamps", lambda: stamps)
     monkeypatch.setattr("exporter.fingerprint._record_of", lambda found: "another build")
     assert not tools_moved(), "nobody has touched the folder of the packages"
     monkeypatch.setattr("exporter.fingerprint._site_stamps", lambda: (1, 2))
