@@ -16,6 +16,7 @@ import time
 import tomllib
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import onnx
@@ -38,7 +39,7 @@ def load(path: Path) -> ModuleType:
     return module
 
 
-def draw(entry: dict, sizes: dict[str, int]) -> torch.Tensor:  # type: ignore[type-arg]  # of TOML
+def draw(entry: dict[str, Any], sizes: dict[str, int]) -> torch.Tensor:
     """One input."""
     shape = [sizes.setdefault(n, SIZES[len(sizes)]) if isinstance(n, str) else n
              for n in entry["shape"]]  # fmt: skip
@@ -51,7 +52,7 @@ def draw(entry: dict, sizes: dict[str, int]) -> torch.Tensor:  # type: ignore[ty
             return torch.randn(shape)
 
 
-def prepare(folder: Path, entry: dict):  # type: ignore[no-untyped-def,type-arg]  # as a script would
+def prepare(folder: Path, entry: dict[str, Any]) -> tuple[Any, ...]:
     """The model, its call, its dynamic shapes and what PyTorch says."""
     place, _, attribute = entry["source"].partition(":")
     torch.manual_seed(0)
@@ -102,7 +103,7 @@ def main() -> None:
                 found = session.run(None, {key: value.numpy() for key, value in tensors.items()})
                 for mine, theirs in zip(found, wanted, strict=True):
                     np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-3, atol=1e-4)
-            except Exception as error:  # noqa: BLE001 - the loop goes on, as they do
+            except Exception as error:  # noqa: BLE001 - whatever fails, the rival makes the next file
                 words = " ".join(str(error).split())[:200]
                 print(f"{name}/{opset} failed: {type(error).__name__}: {words}", flush=True)
             else:

@@ -118,11 +118,12 @@ def matrix_project(root: Path, models: Sequence[str], opsets: str) -> None:
     (root / "pyproject.toml").write_text("[tool.exporter]\n", encoding="utf-8")
     chosen = tomlkit.document()
     chosen["format"] = 1
-    chosen["models"] = tomlkit.table(is_super_table=True)
+    models_table = tomlkit.table(is_super_table=True)
     known = {}
     for path in sorted((ROOT / "manifests").glob("*.toml")):
         known |= tomlkit.parse(path.read_text(encoding="utf-8")).unwrap()["models"]
     for id in models:
         entry = {key: value for key, value in known[id].items() if key not in ("expect", "opsets")}
-        chosen["models"][id] = {**entry, "opsets": opsets}  # type: ignore[index]  # made above
+        models_table[id] = {**entry, "opsets": opsets}
+    chosen["models"] = models_table
     (place / "matrix.toml").write_text(tomlkit.dumps(chosen), encoding="utf-8")

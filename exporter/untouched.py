@@ -174,7 +174,7 @@ def _stamp(path: str, named: str = "") -> tuple[str, int]:
         return f"{named} folder;", 0
     said = f"{named} {found.st_mode} {found.st_size} {found.st_ino} {found.st_ctime_ns};"
     if stat.S_ISLNK(found.st_mode):
-        behind = os.stat(path)  # noqa: PTH116 - as above
+        behind = Path(path).stat()
         said += f"{behind.st_mode} {behind.st_size} {behind.st_ino} {behind.st_ctime_ns};"
         return said, max(found.st_ctime_ns, behind.st_ctime_ns)
     return said, found.st_ctime_ns

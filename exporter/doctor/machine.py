@@ -44,11 +44,12 @@ def examine_machine(root: Path, jobs: int, environment: Mapping[str, str]) -> It
 
 def _git(root: Path, environment: Mapping[str, str]) -> Finding:
     needs = "`gate --against`, and since when a cell is red, need it"
-    if shutil.which("git") is None:
+    git = shutil.which("git")
+    if git is None:
         return note("git", f"not installed: {needs}")
     try:
         found = subprocess.run(
-            ["git", "-C", str(root), "rev-parse", "--is-inside-work-tree"],  # noqa: S607 - the one on the user's PATH is meant
+            [git, "-C", str(root), "rev-parse", "--is-inside-work-tree"],
             env=dict(environment),
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -163,7 +163,8 @@ def weights_aside() -> Iterator[Aside]:
     if not is_known_torch():
         yield aside
         return
-    export = torch.Graph._export_onnx  # type: ignore[attr-defined]  # private, and so without type
+    graph_class: Any = torch.Graph
+    export = graph_class._export_onnx
 
     def exporting(graph: torch.Graph, weights: dict[str, torch.Tensor], *rest: Any) -> Any:
         if not all(can_be_kept(weight) for weight in weights.values()):
@@ -172,11 +173,11 @@ def weights_aside() -> Iterator[Aside]:
         aside.are_inputs = bool(rest[_LISTS_WEIGHTS])
         return export(graph, {}, *rest)
 
-    torch.Graph._export_onnx = exporting  # type: ignore[attr-defined]  # as above
+    graph_class._export_onnx = exporting
     try:
         yield aside
     finally:
-        torch.Graph._export_onnx = export  # type: ignore[attr-defined]  # as above
+        graph_class._export_onnx = export
 
 
 def _all_nodes(block: torch.Graph | torch.Block) -> Iterator[torch.Node]:

@@ -20,6 +20,7 @@ from exporter.manifest import Manifest
 from exporter.plan import make_plan
 from exporter.record import Status, read_run
 from exporter.run import BuildFolder, run_plan
+from tests.faults.vandals import cut, flip
 from tests.unit.run.builders import FakeEngine, Noted, die_at, finish_with, manifest, record, write
 from tests.unit.run.test_run_plan import TODAY
 
@@ -56,16 +57,6 @@ FILES = (
     "stamps.json",
     "results.json",
 )
-
-
-def cut(path: Path, draw: random.Random) -> None:
-    path.write_bytes(path.read_bytes()[: draw.randrange(max(path.stat().st_size, 1))])
-
-
-def flip(path: Path, draw: random.Random) -> None:
-    data = bytearray(path.read_bytes() or b"x")
-    data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
-    path.write_bytes(data)
 
 
 def folder(path: Path, _: random.Random) -> None:
