@@ -6,7 +6,7 @@ from datetime import date
 
 import pytest
 
-from exporter.expect import apply_expectations
+from exporter.expect import apply_expectations, is_in_force
 from exporter.manifest import Expectation
 from exporter.record import CellId, Record, Stage, Status
 from tests.unit.test_plan import spec
@@ -111,3 +111,23 @@ def test_an_end_within_two_weeks_is_noted(until: str, is_noted: bool) -> None:
     assert record.status is Status.XFAIL
     note = f"the expectation 'needs 14' ends on {until}; from then on this is red"
     assert record.notes == (("one", note) if is_noted else ("one",))
+
+
+@pytest.mark.parametrize(
+    ("status", "until", "stage", "is_so"),
+    [
+        (Status.ERROR, "2026-11-20", "convert", True),
+        (Status.XFAIL, "2026-11-20", "convert", True),
+        (Status.XFAIL, "2026-11-19", "convert", False),
+        (Status.ERROR, "2026-11-19", "convert", False),
+        (Status.ERROR, "2026-11-20", "capture", False),
+        (Status.PASS, "2026-11-20", "convert", False),
+        (Status.XPASS, "2026-11-20", "convert", False),
+        (Status.UNAVAILABLE, "2026-11-20", "convert", False),
+    ],
+)
+def test_an_expectation_is_in_force_while_it_foresees_what_is_there(
+    status: Status, until: str, stage: str, is_so: bool
+) -> None:
+    item = Expectation(reason="needs 14", until=until, stage=stage)
+    assert is_in_force(item, failure(status=status), TODAY) is is_so
