@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import onnx_ir as ir
 
 from exporter.job import JobFolder, weights_name
@@ -30,7 +32,15 @@ _TENSOR_LIMIT = 1 << 10
 #: Protocol buffers end at 2 GB, and the graph itself needs some of that.
 _LARGEST_FILE = (1 << 31) - (1 << 24)
 _ALIGNMENT = 1 << 12
-_CHUNK = 1 << 24
+_CHUNK = 1 << 20
+#: Types whose numbers lie in memory as they do in a file.
+_PLAIN = frozenset(
+    {
+        ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BOOL,
+        ir.DataType.INT8, ir.DataType.INT16, ir.DataType.INT32, ir.DataType.INT64,
+        ir.DataType.UINT8, ir.DataType.UINT16, ir.DataType.UINT32, ir.DataType.UINT64,
+    }
+)  # fmt: skip
 #: From this IR version on, an initializer need not be an input.
 _IR_OF_INITIALIZERS = 4
 
@@ -55,22 +65,21 @@ def write_artifact(
         _list_initializers(model)
     _move_weights_out(model, folder.path, spec.options.get("external_data"))
     path = folder.model(opset)
-    with _appearing(path) as fresh:
+    with _appearing(folder.path) as fresh:
         fresh.write_bytes(ir.serde.serialize_model(model).SerializeToString(deterministic=True))
+        fresh.replace(path)
     return path
 
 
 @contextmanager
-def _appearing(path: Path) -> Iterator[Path]:
-    """Where to write what is to be at `path` once it is whole; else nothing of it is left."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.fresh")
+def _appearing(folder: Path) -> Iterator[Path]:
+    """Where to write what is to get its name once it is whole; else nothing of it is left."""
+    fresh = folder / f".{os.getpid()}.fresh"
     try:
         yield fresh
-        fresh.replace(path)
-    except BaseException:
+    finally:
         # On a full disk it takes the room in which to say so.
         fresh.unlink(missing_ok=True)
-        raise
 
 
 def _strip(model: ir.Model) -> None:
@@ -156,7 +165,7 @@ def _is_large(value: ir.Value) -> bool:
 
 
 def _store(tensors: Sequence[ir.TensorProtocol], folder: Path) -> tuple[str, list[int]]:
-    """Writes the tensors into `weights-<hash>.data` unless it is there."""
+    """Writes the tensors into `weights-<hash>.data`, unless it is there, and tells their places."""
     offsets: list[int] = []
     end = 0
     for tensor in tensors:
@@ -164,24 +173,58 @@ def _store(tensors: Sequence[ir.TensorProtocol], folder: Path) -> tuple[str, lis
         start = -(-end // _ALIGNMENT) * _ALIGNMENT
         offsets.append(start)
         end = start + tensor.nbytes
+    return _there(tensors, offsets, end, folder) or _written(tensors, offsets, folder), offsets
+
+
+def _there(
+    tensors: Sequence[ir.TensorProtocol], offsets: Sequence[int], size: int, folder: Path
+) -> str:
+    """The name of a file with this very content; empty where there is none.
+
+    Most opsets have the weights of the one before, and to compare takes a fifth of a hash.
+    """
+    for path in sorted(folder.glob(weights_name("*"))):
+        if path.stat().st_size == size and _holds(path, _blocks(tensors, offsets)):
+            return path.name
+    return ""
+
+
+def _holds(path: Path, blocks: Iterator[memoryview]) -> bool:
+    stored, start = np.memmap(path, np.uint8, mode="r"), 0
+    for block in blocks:
+        end = start + len(block)
+        if not np.array_equal(stored[start:end], np.frombuffer(block, np.uint8)):
+            return False
+        start = end
+    return True
+
+
+def _written(tensors: Sequence[ir.TensorProtocol], offsets: Sequence[int], folder: Path) -> str:
+    """Writes the file; the answer is its name."""
     digest = hashlib.sha256()
-    for block in _blocks(tensors, offsets):
-        digest.update(block)
-    name = weights_name(digest.hexdigest())
-    path = folder / name
-    if not path.exists():
-        with _appearing(path) as fresh, fresh.open("wb") as file:
+    with _appearing(folder) as fresh:
+        with fresh.open("wb") as file:
             for block in _blocks(tensors, offsets):
+                digest.update(block)
                 file.write(block)
-    return name, offsets
+        name = weights_name(digest.hexdigest())
+        fresh.replace(folder / name)
+    return name
 
 
-def _blocks(tensors: Sequence[ir.TensorProtocol], offsets: Sequence[int]) -> Iterator[bytes]:
+def _blocks(tensors: Sequence[ir.TensorProtocol], offsets: Sequence[int]) -> Iterator[memoryview]:
     end = 0
     for tensor, start in zip(tensors, offsets, strict=True):
         if start > end:
-            yield bytes(start - end)
-        data = memoryview(tensor.tobytes())
+            yield memoryview(bytes(start - end))
+        data = _bytes_of(tensor)
         for first in range(0, len(data), _CHUNK):
-            yield bytes(data[first : first + _CHUNK])
+            yield data[first : first + _CHUNK]
         end = start + tensor.nbytes
+
+
+def _bytes_of(tensor: ir.TensorProtocol) -> memoryview:
+    """What a file has to hold: where that is what lies in memory, no copy of it."""
+    if isinstance(tensor, ir.Tensor) and tensor.dtype in _PLAIN and sys.byteorder == "little":
+        return np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8).data
+    return memoryview(tensor.tobytes())

@@ -6,6 +6,7 @@ an announcement of the cells that it could take down.
 
 from __future__ import annotations
 
+import gc
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -60,6 +61,9 @@ from exporter.worker.torch_internals import (
 )
 from exporter.worker.version_converter import converter_notes
 
+#: Captures and graphs are large, and live as long as the job: by Python's own figures a tenth of
+#: the time would go into looking for what of them can go.
+_COLLECTING = (50_000, 20, 20)
 #: Stages whose work serves all opsets.
 _SHARED = (Stage.SOURCE, Stage.CAPTURE)
 
@@ -344,4 +348,5 @@ class Drive:
 def drive(job: Job) -> None:
     """Does one job with one thread: as many jobs run at once as there are cores."""
     torch.set_num_threads(1)
+    gc.set_threshold(*_COLLECTING)
     Drive(job).run()

@@ -38,6 +38,8 @@ class OpenedFiles:
         self._without = [Path(sysconfig.get_path(key)).resolve() for key in keys]
         self._without.append(build.resolve())
         self._seen: set[str] = set()
+        #: Found once: it is asked for after every cell.
+        self._places: dict[str, Path | None] = {}
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -56,14 +58,17 @@ class OpenedFiles:
 
     def names(self) -> tuple[str, ...]:
         """The files, relative to the root, sorted; only those that are still there."""
-        found = set()
-        for name in self._seen:
-            path = Path(os.path.realpath(name))
-            inside = path.is_relative_to(self._root) and path.suffix not in _CODE
-            is_made = any(path.is_relative_to(folder) for folder in self._without)
-            if inside and not is_made and path.is_file():
-                found.add(path.relative_to(self._root).as_posix())
-        return tuple(sorted(found))
+        for name in self._seen - self._places.keys():
+            self._places[name] = self._place(name)
+        found = {path for path in self._places.values() if path is not None and path.is_file()}
+        return tuple(sorted(path.relative_to(self._root).as_posix() for path in found))
+
+    def _place(self, name: str) -> Path | None:
+        """Where a file that was just opened lies; None where it is no data of the project."""
+        path = Path(os.path.realpath(name))
+        if path.suffix in _CODE or not path.is_relative_to(self._root):
+            return None
+        return None if any(path.is_relative_to(other) for other in self._without) else path
 
 
 #: What is taken note of now; a hook cannot be taken away again.

@@ -33,6 +33,11 @@ def _is_installed(name: str) -> bool:
     return any(True for _ in distributions(name=name, path=list(_PATH)))
 
 
+def read_owners() -> None:
+    """Looks for the distributions now, for this process and its forks."""
+    _owners()
+
+
 @cache
 def _owners() -> dict[str, list[str]]:
     """Top-level module -> distributions; the same for all of a process, and slow to find."""

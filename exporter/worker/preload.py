@@ -7,14 +7,19 @@ the log of its job. ONNX Runtime is not among them: its import starts a thread, 
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 
 _MODULES = (
     "exporter.worker.drive",
     "onnx.reference",
-    "torch.export",
+    "torch.export._trace",
     "torch.onnx",
     "torch._dynamo",
+    # What a capture or a decomposition imports when it comes to it.
+    "torch._inductor.compiler_bisector",
+    "torch._inductor.sizevars",
+    "sympy.tensor.tensor",
     "torch.onnx._internal.exporter._core",
     "torch.onnx._internal.exporter._torchlib.ops",
     "torch.onnx._internal.torchscript_exporter.utils",
@@ -24,11 +29,25 @@ _MODULES = (
 
 
 def preload() -> None:
-    """Imports them all."""
+    """Imports them all, and works out what is the same in every worker."""
+    # All of it stays to the end: nobody has to look for what of it is no longer used.
+    gc.disable()
     for name in _MODULES:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     with contextlib.suppress(ImportError):
-        from exporter.worker.torch_reuse import read_translations
+        _work_out()
+    gc.freeze()
+    gc.enable()
 
-        read_translations()
+
+def _work_out() -> None:
+    import torch
+
+    from exporter.worker.packages import read_owners
+    from exporter.worker.torch_reuse import read_translations
+
+    read_translations()
+    read_owners()
+    # Lists every operator of torch that can be taken apart, which makes torch load them all.
+    dict(torch.export.default_decompositions())

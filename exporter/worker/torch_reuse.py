@@ -6,24 +6,36 @@ one is not known, the exporter works as it comes.
 
 - The registry of translations is read from the sources of hundreds of functions, for each opset
   anew. Here they are read once for all opsets, and again where something new was registered.
+- Where a type is promoted is found by running the whole program once more. Here a node is run again
+  only from the first one on that was changed: before it, what it gives is known from the program.
+- Each node is noted with the text of the program that it stems from, and the modules that it is in.
+  No file keeps that: here only the lines of the source are, which messages tell.
 - The signature of an operator is read from its schema at every node. Here once for each schema that
   onnx itself brings.
 - The optimiser tries every rule at every node. Here a rule is not tried at a node whose operator
   is another one than the rule ends with, which is the first that it would look at.
+- Whether a value is a tensor is asked of protocols. Here what these ask for is collected once.
 """
 
 from __future__ import annotations
 
+import sys
+import typing
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Any
+from weakref import WeakSet
 
 import torch
+from torch._ops import HigherOrderOperator
 
 from exporter.worker.torch_internals import is_known_torch
 
+#: Where a node keeps the lines of the source that it stems from.
+TRACE = "pkg.torch.onnx.stack_trace"
 #: Where onnx says that a schema comes from which it did not bring.
 _NO_FILE = "unknown"
 #: Namespaces of functions that are Python's own.
@@ -36,8 +48,11 @@ _KNOWN_ONNXSCRIPT = ((0, 7),)
 def reused_translations() -> Iterator[None]:
     """Calls of `torch.onnx.export` inside find the translations that were read before."""
     with ExitStack() as patches:
+        patches.enter_context(_kept_protocols())
         if is_known_torch():
             patches.enter_context(_kept_registry())
+            patches.enter_context(_kept_values())
+            patches.enter_context(_fewer_notes())
             if _is_known_onnxscript():
                 patches.enter_context(_promising_rules())
                 patches.enter_context(_kept_signatures())
@@ -133,18 +148,82 @@ def _kept_registry() -> AbstractContextManager[None]:
     return _patched(registry_class, "from_torchlib", classmethod(from_torchlib))
 
 
+def _kept_values() -> AbstractContextManager[None]:
+    from torch.onnx._internal.fx.passes import type_promotion
+
+    interpreter_class: Any = vars(type_promotion)["_TypePromotionInterpreter"]
+    run = interpreter_class.run_node
+    changed: WeakSet[Any] = WeakSet()
+
+    def run_node(self: Any, node: Any) -> Any:
+        if node.op != "call_function":
+            return run(self, node)
+        if self in changed or not _is_known(node):
+            changed.add(self)
+            return run(self, node)
+        before = (node.target, node.args, node.kwargs)
+        with self._set_current_node(node):
+            rule = type_promotion.get_type_promotion_rule(node, self.type_promotion_table)
+            if rule:
+                self._maybe_promote_node(node, rule)
+        if (node.target, node.args, node.kwargs) == before:
+            return node.meta["val"]
+        changed.add(self)
+        return torch.fx.Interpreter.run_node(self, node)
+
+    return _patched(interpreter_class, "run_node", run_node)
+
+
+def _is_known(node: Any) -> bool:
+    """Whether a run of the node can only give what the program says that it gives.
+
+    Where sizes depend on values, each run names them anew, and a branch is a program of its own.
+    """
+    is_plain = not isinstance(node.target, HigherOrderOperator)
+    return is_plain and "val" in node.meta and "unbacked_bindings" not in node.meta
+
+
+def _fewer_notes() -> AbstractContextManager[None]:
+    from torch.onnx._internal.exporter import _core
+
+    namespace_of: Any = vars(_core)["_get_node_namespace"]
+
+    def note(fx_node: Any, ir_node: Any) -> None:
+        ir_node.metadata_props["namespace"] = namespace_of(fx_node)[0]
+        ir_node.metadata_props[TRACE] = fx_node.meta.get("stack_trace", "")
+
+    return _patched(_core, "_set_node_metadata", note)
+
+
 def _promising_rules() -> AbstractContextManager[None]:
     from onnxscript.rewriter import _rewrite_rule
 
     rule_class: Any = _rewrite_rule.RewriteRule
     try_rewrite = rule_class.try_rewrite
 
-    def try_if_promising(self: Any, model: Any, graph: Any, node: Any, **options: Any) -> Any:
-        if any(options.values()) or _may_match(self._matcher, node):
-            return try_rewrite(self, model, graph, node, **options)
-        return None
+    known: dict[tuple[Any, str, str], bool] = {}
+
+    def try_if_promising(
+        self: Any, model: Any, graph: Any, node: Any, *, verbose: Any = None, tracer: Any = None
+    ) -> Any:
+        if not verbose and not tracer:
+            key = (self, node.op_type, node.domain)
+            is_promising = known.get(key)
+            if is_promising is None:
+                is_promising = known[key] = _may_match(self._matcher, node)
+            if not is_promising:
+                return None
+        return try_rewrite(self, model, graph, node, verbose=verbose, tracer=tracer)
 
     return _patched(rule_class, "try_rewrite", try_if_promising)
+
+
+def _kept_protocols() -> AbstractContextManager[None]:
+    """What a protocol asks for: before Python 3.12, each `isinstance` collects it anew."""
+    if sys.version_info >= (3, 12):
+        return nullcontext()
+    attributes = vars(typing)["_get_protocol_attrs"]
+    return _patched(typing, "_get_protocol_attrs", cache(attributes))
 
 
 def _kept_signatures() -> AbstractContextManager[None]:

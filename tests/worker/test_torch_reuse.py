@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import typing
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import onnx
+import onnx_ir as ir
 import pytest
 import torch
 from onnx_ir.schemas import OpSignature
 from onnxscript.rewriter import _rewrite_rule
-from torch.onnx._internal.exporter import _registration
+from torch.onnx._internal.exporter import _core, _registration
 from torch.onnx._internal.exporter._torchlib import _torchlib_registry
+from torch.onnx._internal.fx.passes import type_promotion
 
 from exporter.worker import torch_internals, torch_reuse
 from exporter.worker.capture import capture_program
@@ -21,7 +24,7 @@ from exporter.worker.inputs import draw
 from exporter.worker.sizes import input_sets
 from exporter.worker.source import load_model
 from exporter.worker.torch_internals import Decompositions
-from exporter.worker.torch_reuse import read_translations, reused_translations
+from exporter.worker.torch_reuse import TRACE, read_translations, reused_translations
 from tests.worker.contracts import ROOT, contract, given, put_out
 
 Registry = _registration.ONNXRegistry
@@ -115,6 +118,68 @@ def test_operators_that_are_not_there_are_told_from_others() -> None:
     assert not torch_reuse._is_there("nobody::has_this")
 
 
+class Promoted(torch.nn.Module):
+    """Types are promoted in the middle, and once in a branch."""
+
+    def forward(self, x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        known = (x * 2.0).relu() + x
+        halves = n / 2
+        mixed = known + n
+        branch = torch.cond(n.sum() > 3, lambda a, b: a + b, lambda a, b: a - b, (mixed, n))
+        return torch.pow(branch, 2) + halves
+
+
+class Found(torch.nn.Module):
+    """A size that depends on values, and a promotion behind it."""
+
+    def forward(self, x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        return x[x > 0] + n.sum()
+
+
+class Plain(torch.nn.Module):
+    def forward(self, x: torch.Tensor, n: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.nn.functional.layer_norm(x.relu(), [3]), n + n
+
+
+def promoted(module: torch.nn.Module) -> list[tuple[str, str]]:
+    """Every node of the program that the exporter translates, with what it gives."""
+    inputs = (torch.randn(2, 3), torch.ones(2, 3, dtype=torch.int64))
+    with torch.no_grad():
+        program = torch.export.export(module, inputs)
+    ready = _core._prepare_exported_program_for_export(
+        program, registry=Registry.from_torchlib(opset_version=20)
+    )
+    return [
+        (str(node.format_node()), f"{getattr(value, 'dtype', '')} {value}")
+        for graph in ready.graph_module.modules()
+        if isinstance(graph, torch.fx.GraphModule)
+        for node in graph.graph.nodes
+        for value in [node.meta.get("val")]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("module", "casts", "again"), [(Promoted(), 3, True), (Found(), 1, True), (Plain(), 0, False)]
+)
+def test_types_are_promoted_as_by_running_the_whole_program(
+    module: torch.nn.Module, casts: int, again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    public = promoted(module)
+    ran = []
+    run = torch.fx.Interpreter.call_function
+    monkeypatch.setattr(
+        type_promotion._TypePromotionInterpreter,
+        "call_function",
+        lambda self, target, *rest: ran.append(target) or run(self, target, *rest),
+        raising=False,
+    )
+    with reused_translations():
+        kept = promoted(module)
+    assert kept == public
+    assert sum("convert_element_type" in node for node, _ in kept) >= casts
+    assert bool(ran) is again
+
+
 @pytest.fixture
 def rewritten(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For every rule that was not tried at a node, whether it would have done something."""
@@ -166,9 +231,29 @@ def test_signatures_of_onnx_are_kept_and_those_of_others_read() -> None:
         assert str(OpSignature.from_op_schema(own)) != str(kept)
 
 
+def test_what_a_protocol_asks_for_is_collected_once() -> None:
+    with reused_translations():
+        assert isinstance(ir.tensor([1]), ir.TensorProtocol)
+        assert not isinstance(1, ir.TensorProtocol)
+        # One that comes later is another one.
+        late = typing.runtime_checkable(type("Late", (typing.Protocol,), {"abs": None}))
+        assert not isinstance(1, late)
+
+
+def test_nodes_keep_the_lines_that_messages_tell_and_the_namespace(tmp_path: Path) -> None:
+    model = load_model(BLOCK, ROOT)
+    program = capture_program(model, BLOCK, draw(BLOCK, input_sets(BLOCK)[0], ROOT), strict=False)
+    graph = convert_program(program, BLOCK, 18, tmp_path, Decompositions()).graph
+    notes = [node.metadata_props for node in graph]
+    assert any("nets.py" in note[TRACE] for note in notes)
+    assert all(note["namespace"] for note in notes)
+
+
 def test_everything_is_as_it_was_afterwards() -> None:
     owners = (
         (Registry, "from_torchlib"),
+        (type_promotion._TypePromotionInterpreter, "run_node"),
+        (_core, "_set_node_metadata"),
         (_rewrite_rule.RewriteRule, "try_rewrite"),
         (OpSignature, "from_op_schema"),
     )

@@ -26,8 +26,8 @@ from exporter.worker.diagnose.lines import line_of_trace
 from exporter.worker.eager import State
 from exporter.worker.fed import state_names, take_weights_as_inputs
 from exporter.worker.torch_internals import Decompositions
+from exporter.worker.torch_reuse import TRACE
 
-_TRACE = "pkg.torch.onnx.stack_trace"
 #: TorchScript's exporter is written for opsets up to this one.
 _LAST_TORCHSCRIPT_OPSET = 20
 
@@ -122,7 +122,7 @@ def _scratch(folder: Path) -> Iterator[Path]:
 
 def _lines(graph: ir.Model, root: Path) -> Iterator[tuple[str, str]]:
     for node in graph.graph:
-        trace = node.metadata_props.get(_TRACE) or node.doc_string or ""
+        trace = node.metadata_props.get(TRACE) or node.doc_string or ""
         line = line_of_trace(trace, root) if trace else ""
         if line:
             for output in node.outputs:

@@ -1,0 +1,127 @@
+"""Weights lie beside the model once, and the file of them holds just what the exporter gave."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+import torch
+from onnx import numpy_helper
+from torch.onnx._internal.exporter._core import TorchTensor
+
+from exporter.job import JobFolder, weights_name
+from exporter.worker.artifact import write_artifact
+from tests.worker.contracts import contract, given, put_out
+
+SPEC = contract(
+    "Affine",
+    inputs=(given("x", "batch", 3),),
+    outputs=(put_out("y", "batch", 3),),
+    opsets=(18, 19),
+    options={"external_data": True},
+)
+
+
+def write(folder: Path, opset: int, **weights: ir.TensorProtocol) -> Path:
+    """A model that returns its input, and these weights beside it."""
+    x = ir.Value(name="x", type=ir.TensorType(ir.DataType.FLOAT), shape=ir.Shape(["batch", 3]))
+    values = []
+    for name, tensor in weights.items():
+        value = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=tensor.shape)
+        value.const_value = tensor
+        values.append(value)
+    node = ir.node("Identity", [x])
+    node.outputs[0].name = "y"
+    graph = ir.Graph(
+        [x], node.outputs, nodes=[node], initializers=values, opset_imports={"": opset}
+    )
+    return write_artifact(ir.Model(graph, ir_version=10), SPEC, opset, JobFolder(folder), {})
+
+
+def data(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.glob("*.data")}
+
+
+def test_another_opset_with_the_same_weights_writes_none(tmp_path: Path) -> None:
+    weight = torch.randn(40, 30)
+    write(tmp_path, 18, w=TorchTensor(weight))
+    (name,) = data(tmp_path)
+    before = (tmp_path / name).stat()
+    write(tmp_path, 19, w=ir.tensor(weight.numpy().copy()))
+    assert list(data(tmp_path)) == [name]
+    assert (tmp_path / name).stat() == before
+    assert name == weights_name(hashlib.sha256(weight.numpy().tobytes()).hexdigest())
+
+
+@pytest.mark.parametrize("place", [0, 700, 1199])
+def test_one_other_number_is_another_file(tmp_path: Path, place: int) -> None:
+    weight = torch.randn(40, 30)
+    write(tmp_path, 18, w=TorchTensor(weight))
+    other = weight.clone()
+    other.view(-1)[place] += 1
+    write(tmp_path, 19, w=TorchTensor(other))
+    assert len(data(tmp_path)) == 2
+    assert {weight.numpy().tobytes(), other.numpy().tobytes()} == set(data(tmp_path).values())
+
+
+def test_other_weights_of_the_same_size_are_told_apart_in_the_gap_too(tmp_path: Path) -> None:
+    first, second = torch.randn(300), torch.randn(300)
+    write(tmp_path, 18, a=TorchTensor(first), b=TorchTensor(second))
+    ((name, before),) = data(tmp_path).items()
+    # What is no weight is part of the file, and of its name.
+    changed = bytearray(before)
+    changed[2000] = 1
+    (tmp_path / name).write_bytes(changed)
+    write(tmp_path, 19, a=TorchTensor(first), b=TorchTensor(second))
+    assert data(tmp_path) == {name: before}
+
+
+@pytest.mark.parametrize("harm", ["flipped", "cut", "longer", "empty"])
+def test_a_file_that_is_not_what_its_name_says_is_written_again(tmp_path: Path, harm: str) -> None:
+    weight = torch.randn(40, 30)
+    write(tmp_path, 18, w=TorchTensor(weight))
+    ((name, before),) = data(tmp_path).items()
+    path = tmp_path / name
+    if harm == "flipped":
+        path.write_bytes(bytes([before[0] ^ 1]) + before[1:])
+    else:
+        path.write_bytes({"cut": before[:-1], "longer": before + b"x", "empty": b""}[harm])
+    write(tmp_path, 19, w=TorchTensor(weight))
+    assert data(tmp_path) == {name: before}
+    assert [item.name for item in tmp_path.iterdir() if item.name.startswith(".")] == []
+
+
+def stored(path: Path, name: str) -> np.ndarray:
+    model = onnx.load(path)
+    (found,) = (tensor for tensor in model.graph.initializer if tensor.name == name)
+    return numpy_helper.to_array(found)
+
+
+WEIGHT = np.arange(1200, dtype=np.float32).reshape(30, 40)
+TENSORS = {
+    "plain": ir.tensor(WEIGHT),
+    "turned": ir.tensor(WEIGHT.T),
+    "turned by torch": TorchTensor(torch.from_numpy(WEIGHT).T),
+    "that learns": TorchTensor(torch.nn.Parameter(torch.from_numpy(WEIGHT.copy()))),
+    "of two bytes": TorchTensor(torch.from_numpy(WEIGHT).to(torch.bfloat16)),
+    "of half": TorchTensor(torch.from_numpy(WEIGHT).half()),
+    "of one byte": TorchTensor(torch.from_numpy(WEIGHT.repeat(2)).to(torch.int8)),
+    "of truths": TorchTensor(torch.from_numpy(WEIGHT.repeat(2)) > 3),
+    "of long ones": TorchTensor(torch.from_numpy(WEIGHT).long()),
+    "of half bytes": ir.tensor((WEIGHT.repeat(4) % 7).astype(ml_dtypes.int4)),
+}
+
+
+@pytest.mark.parametrize("kind", TENSORS)
+def test_what_lies_in_the_file_is_the_tensor(tmp_path: Path, kind: str) -> None:
+    tensor = TENSORS[kind]
+    path = write(tmp_path, 18, w=tensor)
+    assert list(data(tmp_path).values()) == [tensor.tobytes()]
+    found = stored(path, "w")
+    assert found.dtype == tensor.numpy().dtype
+    np.testing.assert_array_equal(found, tensor.numpy())
