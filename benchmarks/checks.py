@@ -20,10 +20,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from exporter.engine import worker_environment
 from exporter.job import Job, JobFolder, OpsetJob, write_value
 from exporter.manifest import Manifest, ModelSpec, load_project
 from exporter.plan import route_of
+from exporter.processes import worker_environment
 from exporter.record import Record
 
 ROOT = Path(__file__).resolve().parents[1]

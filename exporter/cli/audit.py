@@ -10,11 +10,11 @@ import click
 from exporter.audit.protocol import THRESHOLD, Audit
 from exporter.cli.options import root_option
 from exporter.cli.terminal import aligned, is_terminal, plural, say
-from exporter.engine import worker_environment
 from exporter.errors import ExitCode
 from exporter.files import write_text
 from exporter.manifest import load_project
 from exporter.plan import make_plan
+from exporter.processes import worker_environment
 from exporter.report.audits import audit_path
 from exporter.run import require_packages
 from exporter.run.audit import Mutation, run_audit

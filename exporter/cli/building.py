@@ -6,7 +6,6 @@ In: what was asked for. Out: the build folder, the reports, lines, and an exit c
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,10 +17,11 @@ from exporter.cli.standing import build_folder
 from exporter.cli.store import store_of
 from exporter.cli.summary import show, show_summary, summary
 from exporter.cli.terminal import say
-from exporter.engine import LocalEngine, Spawner, Starter, Warm, worker_environment
+from exporter.engine import LocalEngine
 from exporter.errors import ExitCode
 from exporter.manifest import Loaded, load_layers
 from exporter.plan import make_plan
+from exporter.processes import Starter
 from exporter.run import BuildFolder, Results, Wish, require_packages, run_plan
 from exporter.run.basis import basis_of
 from exporter.run.shards import Shard, forget_shard, note_shard, part_of
@@ -46,8 +46,13 @@ class Asked:
     no_store: bool
 
 
-def build_and_prove(root: Path, asked: Asked) -> int:
+def build_and_prove(root: Path, asked: Asked, starter: Starter) -> int:
     """Does what was asked for; the answer is the exit code.
+
+    Args:
+        root: The project's folder.
+        asked: What is wanted.
+        starter: Starts the workers; whoever has it closes it.
 
     Raises:
         ExporterError: MANIFEST, NOTHING_SELECTED, ENVIRONMENT.
@@ -65,7 +70,7 @@ def build_and_prove(root: Path, asked: Asked) -> int:
     require_packages()
     build = BuildFolder.of(project).path
     forget_shard(build)
-    engine = LocalEngine(asked.jobs or project.jobs or default_jobs(), _starter())
+    engine = LocalEngine(asked.jobs or project.jobs or default_jobs(), starter)
     with progress(explain=asked.explain) as watcher:
         results = run_plan(manifest, plan, engine, watcher, today(), wish)
     if asked.shard:
@@ -87,12 +92,6 @@ def _remember(loaded: Loaded, results: Results, said: Said, began: int) -> None:
     project = loaded.manifest.project
     root, build = Path(project.root), BuildFolder.of(project).path
     keep(root, build, basis_of(loaded, results, made_from(project), today()), said, began)
-
-
-def _starter() -> Starter:
-    """Warm workers where processes can fork and the kernel ends children with their parent."""
-    environment = worker_environment(os.environ)
-    return Warm(environment) if sys.platform == "linux" else Spawner(environment)
 
 
 def default_jobs() -> int:

@@ -24,8 +24,8 @@ from exporter.doctor import (
     examine_store,
     examine_warm_workers,
 )
-from exporter.engine import worker_environment
 from exporter.errors import ExitCode
+from exporter.processes import worker_environment
 from exporter.untrusted import one_line
 
 _COLOURS = {Level.OK: "green", Level.NOTE: "yellow", Level.PROBLEM: "red"}

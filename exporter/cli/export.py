@@ -5,6 +5,9 @@ Where nothing was touched since the last one, it says what that one said, and lo
 
 from __future__ import annotations
 
+import os
+import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +17,7 @@ from exporter.cli.options import no_store_option, root_option, selection_options
 from exporter.cli.shards import shard_option
 from exporter.cli.standing import said_before
 from exporter.cli.terminal import say
+from exporter.processes import Spawner, Starter, Warm, worker_environment
 from exporter.selection import Selection
 
 if TYPE_CHECKING:
@@ -48,17 +52,28 @@ def command(
         for line, colour in said.lines:
             say(line, colour=colour)
         return said.code
-    # What an export takes is loaded only now.
-    from exporter.cli.building import Asked, build_and_prove
+    with closing(_starter()) as starter:
+        if not flags["dry_run"]:
+            # Seconds pass until the first worker can start: it is decided meanwhile whether one
+            # has to.
+            starter.prepare()
+        # What an export takes is loaded only now.
+        from exporter.cli.building import Asked, build_and_prove
 
-    asked = Asked(
-        selection=selection,
-        jobs=jobs,
-        shard=shard,
-        dry_run=flags["dry_run"],
-        force=flags["force"],
-        thorough=flags["thorough"],
-        explain=flags["explain"],
-        no_store=flags["no_store"],
-    )
-    return build_and_prove(root, asked)
+        asked = Asked(
+            selection=selection,
+            jobs=jobs,
+            shard=shard,
+            dry_run=flags["dry_run"],
+            force=flags["force"],
+            thorough=flags["thorough"],
+            explain=flags["explain"],
+            no_store=flags["no_store"],
+        )
+        return build_and_prove(root, asked, starter)
+
+
+def _starter() -> Starter:
+    """Warm workers where processes can fork and the kernel ends children with their parent."""
+    environment = worker_environment(os.environ)
+    return Warm(environment) if sys.platform == "linux" else Spawner(environment)

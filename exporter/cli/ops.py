@@ -12,12 +12,12 @@ import click
 from exporter.cli.options import root_option
 from exporter.cli.results import read_results
 from exporter.cli.terminal import aligned, plural, say
-from exporter.engine import worker_environment
 from exporter.errors import ExitCode, ExporterError
 from exporter.files import write_text
 from exporter.manifest import Manifest, load_project
 from exporter.operators import Lacking, LackingAt, Survey
 from exporter.plan import Plan, make_plan
+from exporter.processes import worker_environment
 from exporter.record import Route, RunRecord
 from exporter.report.fold import fold_opsets
 from exporter.report.operators import OPERATORS, render_operators

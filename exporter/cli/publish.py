@@ -10,10 +10,10 @@ import click
 
 from exporter.cli.options import root_option, selection_options
 from exporter.cli.terminal import complain, plural, say
-from exporter.engine import worker_environment
 from exporter.errors import ExitCode, ExporterError
 from exporter.manifest import Manifest, load_project
 from exporter.plan import make_plan, pattern_matches
+from exporter.processes import worker_environment
 from exporter.publish import Shipment, Shipped, checked_destination, choose, ship
 from exporter.record import read_run
 from exporter.report.fold import fold

@@ -12,10 +12,10 @@ import click
 from exporter.baseline import outcome_of
 from exporter.cli.options import one_cell, root_option
 from exporter.cli.terminal import say
-from exporter.engine import worker_environment
 from exporter.errors import ExitCode, ExporterError
 from exporter.files import write_text
 from exporter.manifest import load_project
+from exporter.processes import worker_environment
 from exporter.record import Record
 from exporter.run import BuildFolder, require_packages
 from exporter.untrusted import neutral

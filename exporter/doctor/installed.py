@@ -13,8 +13,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 from exporter.doctor.ask import ask
 from exporter.doctor.finding import Finding, note, ok, problem
-from exporter.engine import Warm
 from exporter.probe import Answer, Question
+from exporter.processes import Warm
 
 #: The oldest versions that work; a test holds them against pyproject.toml.
 PYTHON = "3.11"

@@ -15,9 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from exporter.engine.protocol import Ended, Listener, Outcome, Task
-from exporter.engine.starter import Start, Starter
 from exporter.engine.watch import Watch
 from exporter.job import JobFolder, write_value
+from exporter.processes.starter import Start, Starter
 
 _POLL = 0.1  # seconds between two looks
 _GRACE = 1.0  # seconds between asking a worker to end and making it
@@ -45,13 +45,14 @@ class LocalEngine:
         running: list[_Worker] = []
         try:
             while waiting or running:
-                while waiting and len(running) < self._limit:
-                    running.append(_Worker(waiting.popleft(), self._starter))
-                time.sleep(_POLL)
+                self._fill(running, waiting)
+                self._starter.rest(_POLL)
                 for worker in tuple(running):
                     worker.watch.look(listener)
                     if outcome := worker.outcome():
                         running.remove(worker)
+                        # First of all: what the end means is worked out while the next one works.
+                        self._fill(running, waiting)
                         if task := listener.ended(outcome):
                             waiting.appendleft(task)
         except KeyboardInterrupt:
@@ -63,6 +64,10 @@ class LocalEngine:
             for worker in running:
                 worker.kill()
             self._starter.close()
+
+    def _fill(self, running: list[_Worker], waiting: deque[Task]) -> None:
+        while waiting and len(running) < self._limit:
+            running.append(_Worker(waiting.popleft(), self._starter))
 
 
 class _Worker:

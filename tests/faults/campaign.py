@@ -17,10 +17,11 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from pathlib import Path
 
-from exporter.engine import LocalEngine, Warm, worker_environment
+from exporter.engine import LocalEngine
 from exporter.errors import ExporterError
 from exporter.manifest import Manifest
 from exporter.plan import make_plan
+from exporter.processes import Warm, worker_environment
 from exporter.record import Record, read_run
 from exporter.run import BuildFolder, run_plan
 from tests.unit.factory import make_manifest, make_spec

@@ -19,9 +19,10 @@ from typing import Any
 import pytest
 import torch
 
-from exporter.engine import LocalEngine, Warm, worker_environment
+from exporter.engine import LocalEngine
 from exporter.manifest import Manifest, load_project
 from exporter.plan import Selection, make_plan
+from exporter.processes import Warm, worker_environment
 from exporter.record import read_run
 from exporter.run import BuildFolder, Wish, run_plan
 from exporter.store import Limits, Store

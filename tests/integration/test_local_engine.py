@@ -14,18 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from exporter.engine import (
-    Ended,
-    LocalEngine,
-    Outcome,
-    Spawner,
-    Starter,
-    Task,
-    Warm,
-    worker_environment,
-)
+from exporter.engine import Ended, LocalEngine, Outcome, Task
 from exporter.job import Announcement, Job, JobFolder, OpsetJob
 from exporter.manifest import Device
+from exporter.processes import Spawner, Starter, Warm, worker_environment
 from exporter.record import Record
 from tests.unit.factory import DYNAMO, make_spec
 
@@ -162,6 +154,20 @@ def test_a_worker_that_finishes(tmp_path: Path) -> None:
     assert [a.cells[0].opset for a in heard.announcements] == [17, 18]
     # Of the last cell only the end of the worker tells that its record counts.
     assert heard.records == ["tiny/17/cpu"]
+
+
+def test_the_next_job_is_at_work_before_the_last_one_is_settled(tmp_path: Path) -> None:
+    def began(outcome: Outcome) -> None:
+        deadline = time.monotonic() + 20
+        while not (tmp_path / "b.began").exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        found.append((outcome.job.spec.id, (tmp_path / "b.began").exists()))
+
+    found: list[tuple[str, bool]] = []
+    jobs = [task(tmp_path, model=model) for model in ("a", "b")]
+    body = 'folder.with_suffix(".began").touch()'
+    engine(tmp_path, body, limit=1).run(jobs, Heard(began))
+    assert found == [("a", True), ("b", True)]
 
 
 def test_an_early_exit_with_code_0_is_told_with_the_cells_at_work(tmp_path: Path) -> None:

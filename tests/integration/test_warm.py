@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from exporter.engine import Spawner, Warm, worker_environment
-from exporter.engine.starter import Start, Started
+from exporter.processes import Spawner, Warm, worker_environment
+from exporter.processes.starter import Start, Started
 from tests.integration.project import ROOT
 from tests.integration.test_local_engine import is_alive
 
@@ -24,8 +26,8 @@ SLEEPS += "time.sleep(60)\n"
 PARENT = """
 import os, sys, time
 from pathlib import Path
-from exporter.engine import Warm, worker_environment
-from exporter.engine.starter import Start
+from exporter.processes import Warm, worker_environment
+from exporter.processes.starter import Start
 folder = Path(sys.argv[1])
 command = [sys.executable, "-m", "exporter.worker.nursery", str(folder / "worker.py")]
 starter = Warm(worker_environment(os.environ), command)
@@ -206,3 +208,99 @@ print(len(os.listdir("/proc/self/task")))
         check=True,
     )
     assert found.stdout.split()[-1] == "1"
+
+
+def children() -> set[int]:
+    return set(map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()))
+
+
+def test_what_is_prepared_starts_quicker_and_goes_where_nothing_is_started(tmp_path: Path) -> None:
+    before = children()
+    starter = warm(tmp_path, SLEEPS)
+    assert children() == before
+    starter.prepare()
+    (nursery,) = children() - before
+    starter.prepare()
+    starter.start(start_of(tmp_path))
+    worker = pid_of(start_of(tmp_path))
+    assert children() - before == {nursery}
+    starter.close()
+    assert not is_alive(worker)
+    assert not is_alive(nursery)
+    starter.prepare()
+    (second,) = children() - before
+    starter.close()
+    assert not is_alive(second)
+
+
+def test_a_prepared_nursery_that_died_is_replaced(tmp_path: Path) -> None:
+    before = children()
+    starter = warm(tmp_path, "raise SystemExit(3)")
+    starter.prepare()
+    (nursery,) = children() - before
+    os.kill(nursery, signal.SIGKILL)
+    assert not is_alive(nursery)
+    try:
+        assert ended(starter.start(start_of(tmp_path))) == 3
+    finally:
+        starter.close()
+
+
+def test_a_rest_ends_with_a_worker(tmp_path: Path) -> None:
+    starter = warm(tmp_path, "import time; time.sleep(0.3)")
+    try:
+        process = starter.start(start_of(tmp_path))
+        starter.rest(60.0)
+        assert process.poll() == 0
+        start = time.monotonic()
+        starter.rest(0.2)
+        assert time.monotonic() - start >= 0.2
+    finally:
+        starter.close()
+
+
+ENTRY = """format = 1
+[models.net]
+source = "net.py:Net"
+inputs = [{ name = "x", shape = ["batch", 4] }]
+outputs = [{ name = "y", shape = ["batch", 4] }]
+opsets = [18]
+"""
+
+
+@pytest.mark.parametrize(
+    ("manifest", "arguments", "said"),
+    [
+        (ENTRY.replace("inputs", "input"), ["export"], (2, "did you mean 'inputs'?")),
+        (ENTRY, ["export", "nobody*"], (3, "nobody*")),
+        (ENTRY, ["export", "--dry-run"], (0, "net/")),
+    ],
+)
+def test_a_command_without_work_leaves_no_nursery(
+    tmp_path: Path, manifest: str, arguments: list[str], said: tuple[int, str]
+) -> None:
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "manifests/a.toml").write_text(manifest)
+    net = "from torch import nn\n\n\nclass Net(nn.ReLU):\n    pass\n"
+    (tmp_path / "manifests/net.py").write_text(net)
+    (tmp_path / "pyproject.toml").write_text("[tool.exporter]\n")
+    ran = subprocess.run(
+        [sys.executable, "-m", "exporter", *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    code, words = said
+    assert ran.returncode == code, ran.stderr
+    assert words in ran.stdout + ran.stderr
+    assert list(working_in(tmp_path)) == []
+    assert os.getpid() in working_in(Path.cwd())
+
+
+def working_in(folder: Path) -> Iterator[int]:
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # another user's, or it has just ended
+            if (path / "cwd").readlink() == folder.resolve():
+                yield int(path.name)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.engine import worker_environment
+from exporter.processes import worker_environment
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from exporter.engine.starter import Spawner, Start, Started, Starter, signal_group
+from exporter.processes.starter import Spawner, Start, Started, Starter, signal_group
 
 NURSERY = (sys.executable, "-P", "-m", "exporter.worker.nursery")
 
@@ -46,21 +46,40 @@ class Warm:
         self._instead = instead or Spawner(environment)
         self._nursery: _Nursery | None = None
 
+    def prepare(self) -> None:
+        """Starts the nursery, which imports while others decide what there is to do."""
+        self._living()
+
     def start(self, start: Start) -> Started:
         """Starts one; waits for the nursery to be ready, the first time."""
-        if self._nursery is None or not self._nursery.is_alive():
-            self.close()
-            self._nursery = _Nursery(self._command, self._environment)
-            self._nursery.wait_until_ready()
-        child = self._nursery.start(start)
+        nursery = self._living()
+        nursery.wait_until_ready()
+        child = nursery.start(start)
         return child if child is not None else self._instead.start(start)
+
+    def rest(self, seconds: float) -> None:
+        """Waits so long, or less where a worker ends."""
+        if self.is_alive() and self._nursery is not None:
+            self._nursery.listen(seconds)
+        else:
+            time.sleep(seconds)
 
     def is_warm(self) -> bool:
         """Whether a nursery comes up here; it is left running until `close`."""
         if self._nursery is None:
+            self._living().wait_until_ready()
+        return self.is_alive()
+
+    def is_alive(self) -> bool:
+        """Whether a nursery runs."""
+        return self._nursery is not None and self._nursery.is_alive()
+
+    def _living(self) -> _Nursery:
+        """The nursery, or another one where it died."""
+        if self._nursery is None or not self._nursery.is_alive():
+            self.close()
             self._nursery = _Nursery(self._command, self._environment)
-            self._nursery.wait_until_ready()
-        return self._nursery.is_alive()
+        return self._nursery
 
     def close(self) -> None:
         """Ends the nursery, and with it whatever still runs."""

@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,8 +47,14 @@ class Started(Protocol):
 class Starter(Protocol):
     """Starts processes."""
 
+    def prepare(self) -> None:
+        """Begins with what the first start waits for; to be closed though nothing is started."""
+
     def start(self, start: Start) -> Started:
         """Starts one."""
+
+    def rest(self, seconds: float) -> None:
+        """Waits so long, or less where one of them ends."""
 
     def close(self) -> None:
         """Ends whatever it keeps for starting more."""
@@ -65,6 +72,9 @@ class Spawner:
         self._environment = dict(environment)
         self._command = command
 
+    def prepare(self) -> None:
+        """Has nothing to begin with."""
+
     def start(self, start: Start) -> Started:
         """Starts one."""
         with start.log.open("ab") as output:
@@ -78,6 +88,10 @@ class Spawner:
                 start_new_session=True,
             )
         return _Spawned(process)
+
+    def rest(self, seconds: float) -> None:
+        """Waits so long."""
+        time.sleep(seconds)
 
     def close(self) -> None:
         """Keeps nothing."""
