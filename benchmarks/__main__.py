@@ -7,6 +7,7 @@ In: names, or none for all. Out: tables on stdout and, of a run that is not quic
 from __future__ import annotations
 
 import argparse
+import compileall
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
@@ -44,6 +45,8 @@ def main(arguments: Sequence[str]) -> int:
     if unknown:
         print(f"no benchmark is called {unknown[0]}; there are {', '.join(BENCHMARKS)}")
         return 2
+    # As where it is installed, whatever this shell says of bytecode.
+    compileall.compile_dir(ROOT / "exporter", quiet=2)
     missed = []
     for name in options.names or BENCHMARKS:
         with tempfile.TemporaryDirectory(prefix=f"bench-{name}-") as place:

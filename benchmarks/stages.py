@@ -12,9 +12,12 @@ from exporter.record import Record, read_run
 
 #: Done once for all opsets of a model.
 SHARED = ("source", "reference", "capture")
-#: What no tool can do without: the model built and run in PyTorch, captured, decomposed and
-#: translated, written, loaded and run. How the outputs are compared is not among it.
+#: What no tool can do without, besides running the file: the model built and run in PyTorch,
+#: captured, decomposed and translated, written and loaded.
 IRREDUCIBLE = (*SHARED, "convert", "load")
+#: The checks that run the file on the samples of its contract. Some 2 % of their time goes into
+#: comparing outputs.
+INFERENCE = ("parity", "axes", "cases", "values")
 
 
 def records_of(root: Path) -> tuple[Record, ...]:
@@ -36,6 +39,12 @@ def total(records: Sequence[Record], stages: Sequence[str] = ()) -> float:
         shared_seconds(of_model, stages) + sum(own_seconds(record, stages) for record in of_model)
         for of_model in by_model(records).values()
     )
+
+
+def inference(records: Iterable[Record]) -> float:
+    """Seconds in which the files ran."""
+    checks = (result for record in records for result in record.checks)
+    return sum(result.seconds for result in checks if result.check in INFERENCE)
 
 
 def shared_seconds(of_model: Sequence[Record], stages: Sequence[str] = ()) -> float:

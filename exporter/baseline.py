@@ -87,10 +87,15 @@ class Outcome(Value):
 
     def __str__(self) -> str:
         """`pass`, `error at convert`, `fail at parity (axes)`."""
-        stage = f" at {self.stage}" if self.stage else ""
-        # A stage and its main check may share their name; once is enough.
-        check = f" ({self.check})" if self.check and self.check != self.stage else ""
-        return f"{self.status}{stage}{check}"
+        return in_words(self.status, self.stage, self.check)
+
+
+def in_words(status: Status, stage: Stage | None, check: str | None) -> str:
+    """`pass`, `error at convert`, `fail at parity (axes)`."""
+    where = f" at {stage}" if stage else ""
+    # A stage and its main check may share their name; once is enough.
+    by = f" ({check})" if check and check != stage else ""
+    return f"{status}{where}{by}"
 
 
 class Baseline(Value):

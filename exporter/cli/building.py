@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from exporter.cli.options import today
 from exporter.cli.plan import decisions_for, show_plan
 from exporter.cli.progress import progress
-from exporter.cli.report import made_from, publish
+from exporter.cli.report import made_from, prepare, publish
 from exporter.cli.standing import build_folder
 from exporter.cli.store import store_of
 from exporter.cli.summary import show, show_summary, summary
@@ -71,7 +72,8 @@ def build_and_prove(root: Path, asked: Asked, starter: Starter) -> int:
     build = BuildFolder.of(project).path
     forget_shard(build)
     engine = LocalEngine(asked.jobs or project.jobs or default_jobs(), starter)
-    with progress(explain=asked.explain) as watcher:
+    meanwhile = partial(prepare, project)
+    with progress(explain=asked.explain, meanwhile=meanwhile) as watcher:
         results = run_plan(manifest, plan, engine, watcher, today(), wish)
     if asked.shard:
         note_shard(build, asked.shard, whole)

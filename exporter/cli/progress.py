@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -25,14 +25,19 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def progress(*, explain: bool) -> Iterator[Watcher]:
-    """The watcher for this stdout; `explain`: say of each cell why it runs."""
+def progress(*, explain: bool, meanwhile: Callable[[], None] = lambda: None) -> Iterator[Watcher]:
+    """The watcher for this stdout.
+
+    Args:
+        explain: Say of each cell why it runs.
+        meanwhile: What to do while the first workers come up, which takes seconds.
+    """
     if not is_terminal():
-        yield Lines(explain=explain)
+        yield Lines(explain=explain, meanwhile=meanwhile)
         return
     from rich.live import Live
 
-    screen = Screen(explain=explain)
+    screen = Screen(explain=explain, meanwhile=meanwhile)
     with Live(get_renderable=screen.render, refresh_per_second=8, transient=True) as live:
         screen.live = live
         yield screen
@@ -41,8 +46,11 @@ def progress(*, explain: bool) -> Iterator[Watcher]:
 class Lines:
     """Red cells as they happen, and a line for each model that is done."""
 
-    def __init__(self, *, explain: bool = False) -> None:
+    def __init__(
+        self, *, explain: bool = False, meanwhile: Callable[[], None] = lambda: None
+    ) -> None:
         self._explain = explain
+        self._meanwhile = meanwhile
         self._total = 0
         self._done = 0
         self._found: dict[str, Counter[str]] = {}
@@ -55,6 +63,8 @@ class Lines:
                 self.say(f"{cell} runs: {why}")
             for cell, hit in decisions.hits.items():
                 self.say(f"{cell} is taken from the store: {hit.why}")
+        if decisions.to_run:
+            self._meanwhile()
 
     def at_work(self, announcement: Announcement) -> None:
         """Nothing: without a terminal only what is done is worth a line."""
@@ -88,8 +98,10 @@ class Screen(Lines):
 
     live: Live | None = None
 
-    def __init__(self, *, explain: bool = False) -> None:
-        super().__init__(explain=explain)
+    def __init__(
+        self, *, explain: bool = False, meanwhile: Callable[[], None] = lambda: None
+    ) -> None:
+        super().__init__(explain=explain, meanwhile=meanwhile)
         self._started = time.monotonic()
         self._at_work: dict[str, tuple[Announcement, float]] = {}
 

@@ -17,7 +17,7 @@ from exporter.history import HISTORY, History, read_history
 from exporter.manifest import Manifest, Project, load_project
 from exporter.plan import make_plan
 from exporter.record import RunRecord
-from exporter.report import render_outputs, render_reports, write_reports
+from exporter.report import prepare_pages, render_outputs, render_reports, write_reports
 from exporter.report.audits import AUDITS, read_audits
 from exporter.report.past import Past
 from exporter.report.standing import key_of, note_standing, packaged_templates, pages_of, stands
@@ -50,6 +50,11 @@ def publish(manifest: Manifest, run: RunRecord) -> None:
     files = rendered(manifest, run)
     write_reports(reports, files)
     note_standing(note, key, reports, files)
+
+
+def prepare(project: Project) -> None:
+    """Loads what pages are written with; what is wrong with it is told when they are."""
+    prepare_pages(Path(project.root) / project.templates, project.style, project.command)
 
 
 def are_current(manifest: Manifest, run: RunRecord) -> bool:

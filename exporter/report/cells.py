@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 
-from exporter.baseline import outcome_of
+from exporter.baseline import in_words
 from exporter.manifest import Manifest
 from exporter.record import CellId, Record, RunRecord, Status
 from exporter.report import figures
@@ -43,7 +43,9 @@ class Cell:
     @property
     def outcome(self) -> str:
         """`pass`, `error at convert`, `fail at parity (axes)`, `not run`."""
-        return str(outcome_of(self.record)) if self.record else self.mark.word
+        if self.record is None:
+            return self.mark.word
+        return in_words(self.record.status, self.record.stage, self.record.check)
 
     @property
     def why(self) -> str:

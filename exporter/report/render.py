@@ -13,7 +13,7 @@ from pathlib import Path
 
 from exporter.audit.protocol import Audit
 from exporter.gate import Finding
-from exporter.manifest import Manifest
+from exporter.manifest import Manifest, Style
 from exporter.record import RunRecord
 from exporter.report.cells import cells_by_model
 from exporter.report.clusters import cluster_findings
@@ -26,6 +26,8 @@ from exporter.report.past import Past
 
 OVERVIEW = "COMPATIBILITY.md"
 INDEX = "index.html"
+#: Of the overview, and of a model.
+_TEMPLATES = ("compatibility.md", "model.md")
 #: The folder of the models' pages. Only files that begin with `MARK` are ours there.
 PAGES = "models"
 MARK = (
@@ -66,7 +68,7 @@ def render_reports(
     spoken = Spoken(style=manifest.project.style, command=manifest.project.command)
     by_model = cells_by_model(manifest, run)
     files = {
-        OVERVIEW: MARK + "\n" + render("compatibility.md", templates, spoken, page=page),
+        OVERVIEW: MARK + "\n" + render(_TEMPLATES[0], templates, spoken, page=page),
         INDEX: index_html(index_data(manifest, run, by_model, past), templates),
     }
     for spec in manifest.models:
@@ -74,9 +76,17 @@ def render_reports(
         support = support_of(spec, cells, manifest, run.tools)
         audited = (audits or {}).get(spec.id, ())
         view = model_page(spec, cells, manifest.project, past, audited, support)
-        text = render("model.md", templates, spoken, page=view)
+        text = render(_TEMPLATES[1], templates, spoken, page=view)
         files[f"{PAGES}/{spec.id}.md"] = f"{MARK}\n{text}"
     return files
+
+
+def prepare_pages(templates: Path | None, style: Style, command: str) -> None:
+    """Reads the templates of the pages, so that `render_reports` has them at hand."""
+    from exporter.report.templates import Spoken, prepare
+
+    for name in _TEMPLATES:
+        prepare(name, templates, Spoken(style=style, command=command))
 
 
 def render_gate(

@@ -9,6 +9,7 @@ show is not, and goes through `markdown.inline` unless a filter made it harmless
 from __future__ import annotations
 
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -43,6 +44,12 @@ def render(name: str, folder: Path | None, spoken: Spoken = PLAIN, /, **values: 
         ExporterError: MANIFEST, where a template is wrong, with its file and line.
     """
     return _rendered(_environment(folder, spoken), name, values)
+
+
+def prepare(name: str, folder: Path | None, spoken: Spoken = PLAIN) -> None:
+    """Reads the template `name`; one that cannot be read is left to `render`, which says why."""
+    with suppress(jinja2.TemplateError, UnicodeDecodeError, OSError):
+        _environment(folder, spoken).get_template(name + _SUFFIX)
 
 
 def render_html(name: str, folder: Path | None, **values: object) -> str:

@@ -6,6 +6,7 @@ for with the same inputs, and its files in another folder.
     entries/<first key>/<second key>.json    what a cell was made from, its record and its files
     blobs/<sha256>                           the files, each once
     tmp/                                     what is not yet whole
+    bounded                                  when it was last held to its limits
 
 Nothing is locked: everything is written beside its place and renamed into it, and whoever reads
 looks whether it is whole. In doubt there is nothing in the store.
@@ -14,6 +15,7 @@ looks whether it is whole. In doubt there is nothing in the store.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -40,6 +42,10 @@ from exporter.store.entry import (
 
 #: Of one first key: each edit of a source leaves one, and each is looked at.
 MOST_ENTRIES = 32
+#: As a share of the store's limit, what is worth looking at all of it for.
+_MUCH = 0.05
+#: Seconds within which it is not looked at again for less.
+_LATELY = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +76,11 @@ class Store:
         self.is_read_only = is_read_only
         self._entries = path / "entries"
         self._scratch = path / "tmp"
+        self._bounded = path / "bounded"
         self._blobs = Blobs(path / "blobs", self._scratch, build, is_read_only=is_read_only)
         self._writes = not is_read_only
         self._note = f"{path}: nothing is kept there, it is only read" if is_read_only else ""
-        self._has_grown = False
+        self._grown = 0
 
     def find(self, cell: CellId, parts: Mapping[str, str], fits: Callable[[Record], bool]) -> Found:
         """Looks for a cell that was made from what is there today.
@@ -149,12 +156,26 @@ class Store:
                 self._blobs.take_over(folder)
 
     def tidy(self) -> Freed | None:
-        """Keeps the store within its limits, where something was put there since."""
-        return self.bound() if self._has_grown and self._writes else None
+        """Keeps the store within its limits, where enough was put there since.
+
+        To look at every entry takes seconds in a large store: not after every edit.
+        """
+        if not self._writes or not self._grown:
+            return None
+        is_little = self._grown < self.limits.size * _MUCH
+        return None if is_little and self._was_bounded_lately() else self.bound()
+
+    def _was_bounded_lately(self) -> bool:
+        with suppress(OSError):
+            return 0 <= time.time() - self._bounded.lstat().st_mtime < _LATELY
+        return False
 
     def bound(self, *, dry_run: bool = False) -> Freed:
         """Removes what goes beyond the limits."""
-        return bound(self.path, self._blobs, self.limits, dry_run=dry_run)
+        freed = bound(self.path, self._blobs, self.limits, dry_run=dry_run)
+        if self._writes and not dry_run and self._entries.is_dir():
+            self._bounded.touch()
+        return freed
 
     def count(self) -> int:
         """How many results are in it."""
@@ -172,6 +193,7 @@ class Store:
             for name in names:
                 if name not in known:
                     known[name] = _look(folder.path, name)
+                    self._grown += known[name].size
             files = tuple(known[name] for name in names)
             if sum(file.size for file in files) > self.limits.size:
                 limit = size_text(self.limits.size)
@@ -186,7 +208,7 @@ class Store:
         with scratch_file(self._scratch) as fresh:
             fresh.write_bytes(write_entry(entry))
             put_in_place(fresh, place)
-        self._has_grown = True
+        self._grown += 1
         for path in _newest_first(place.parent)[MOST_ENTRIES:]:
             path.unlink(missing_ok=True)
 

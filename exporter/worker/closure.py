@@ -85,8 +85,7 @@ def loaded_sources(root: Path, since: Beginning, data: Iterable[str] = ()) -> tu
 def _module_files(root: Path) -> Iterator[Path]:
     for module in list(sys.modules.values()):
         name = getattr(module, "__file__", None)
-        path = _of_project(name, root) if isinstance(name, str) else None
-        if path is not None:
+        if isinstance(name, str) and (path := _of_project(name, root)):
             yield path
 
 

@@ -89,7 +89,7 @@ def test_a_module_beside_those_that_were_loaded_changes_the_listing(tmp_path: Pa
     since = now(tmp_path)
     load_attribute("closure_first.py:forward", tmp_path)
     before = {s.file: s.sha256 for s in loaded_sources(tmp_path, since)}
-    (tmp_path / "torch.py").write_text("")
+    (tmp_path / "closure_beside.py").write_text("")
     after = {s.file: s.sha256 for s in loaded_sources(tmp_path, since)}
     assert before.keys() == after.keys()
     assert [name for name in before if before[name] != after[name]] == ["*.py"]

@@ -87,3 +87,13 @@ def test_who_asks_is_told_why_each_cell_runs(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out.splitlines()[0] == "a/17/cpu runs: it has not been exported yet"
     Lines().decided(ALL)
     assert capsys.readouterr().out == ""
+
+
+def test_what_can_be_done_meanwhile_is_done_where_something_runs() -> None:
+    done: list[str] = []
+    nothing = Decisions(to_run=(), reasons={}, seconds={})
+    with progress(explain=False, meanwhile=lambda: done.append("pages")) as watcher:
+        watcher.decided(nothing)
+        assert done == []
+        watcher.decided(ALL)
+    assert done == ["pages"]

@@ -129,3 +129,30 @@ def test_it_is_tidied_where_something_was_put_there_and_only_there(tmp_path: Pat
     assert freed is not None
     assert freed.cells == 1
     assert kept(store, old, record) == [18]
+
+
+def test_after_little_it_is_not_looked_at_again_within_the_hour(tmp_path: Path) -> None:
+    def edited(opset: int) -> Store:
+        record = make_cell(tmp_path / f"made-{opset}", f"tiny/{opset}/cpu", content=str(opset))
+        store = limited(tmp_path)
+        store.put([record], JobFolder(tmp_path / f"made-{opset}"))
+        return store
+
+    assert edited(17).tidy() is not None, "for the first time"
+    assert edited(18).tidy() is None
+    bounded = tmp_path / "store/bounded"
+    for opset, (seconds, again) in enumerate([(3500, False), (3700, True), (-3700, True)], 19):
+        then = time.time() - seconds
+        os.utime(bounded, (then, then))
+        assert (edited(opset).tidy() is not None) is again, seconds
+
+
+def test_after_much_it_is_looked_at_at_once(tmp_path: Path) -> None:
+    old = put(tmp_path, 17, 9)
+    store = limited(tmp_path, size=10_000, hours=4)
+    limited(tmp_path).bound()
+    assert (tmp_path / "store/bounded").exists()
+    record = make_cell(tmp_path / "made-18", "tiny/18/cpu", content="x" * 1000)
+    store.put([record], JobFolder(tmp_path / "made-18"))
+    assert store.tidy() is not None
+    assert kept(store, old, record) == [18]
