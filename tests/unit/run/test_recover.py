@@ -173,6 +173,18 @@ def test_records_behind_a_link_are_not_touched(tmp_path: Path) -> None:
     assert sorted(path.name for path in elsewhere.iterdir()) == before
 
 
+@pytest.mark.parametrize(("name", "kept"), [("tiny-other", 1), ("other-tiny", 0), ("tiny", 0)])
+def test_a_folder_is_its_model_s_by_its_name_too(tmp_path: Path, name: str, kept: int) -> None:
+    project = manifest(tmp_path)
+    kill(project, killed_at(18))
+    (left,) = (tmp_path / "build/.killed").iterdir()
+    left.rename(left.with_name(name))
+    noted, found = again(project)
+    assert len(noted.notes) == kept
+    assert len(noted.reasons) == 3 - kept
+    assert set(found.values()) == {"pass"}
+
+
 def test_a_second_kill_loses_nothing_either(tmp_path: Path) -> None:
     project = manifest(tmp_path)
     kill(project, killed_at(18))
