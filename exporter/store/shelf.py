@@ -174,7 +174,8 @@ class Store:
         """Removes what goes beyond the limits."""
         freed = bound(self.path, self._blobs, self.limits, dry_run=dry_run)
         if self._writes and not dry_run and self._entries.is_dir():
-            self._bounded.touch()
+            with suppress(OSError):  # then it is looked at again the next time
+                self._bounded.touch()
         return freed
 
     def count(self) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -184,7 +185,9 @@ def _there(
     Most opsets have the weights of the one before, and to compare takes a fifth of a hash.
     """
     for path in sorted(folder.glob(weights_name("*"))):
-        if path.stat().st_size == size and _holds(path, _blocks(tensors, offsets)):
+        found = path.lstat()
+        is_alike = stat.S_ISREG(found.st_mode) and found.st_size == size
+        if is_alike and _holds(path, _blocks(tensors, offsets)):
             return path.name
     return ""
 

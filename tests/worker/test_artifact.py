@@ -96,6 +96,19 @@ def test_a_file_that_is_not_what_its_name_says_is_written_again(tmp_path: Path, 
     assert [item.name for item in tmp_path.iterdir() if item.name.startswith(".")] == []
 
 
+def test_a_link_in_the_place_of_the_weights_is_replaced(tmp_path: Path) -> None:
+    weight = torch.randn(40, 30)
+    folder, elsewhere = tmp_path / "made", tmp_path / "elsewhere"
+    folder.mkdir()
+    write(folder, 18, w=TorchTensor(weight))
+    ((name, before),) = data(folder).items()
+    (folder / name).rename(elsewhere)
+    (folder / name).symlink_to(elsewhere)
+    write(folder, 19, w=TorchTensor(weight))
+    assert not (folder / name).is_symlink()
+    assert data(folder) == {name: before}
+
+
 def stored(path: Path, name: str) -> np.ndarray:
     model = onnx.load(path)
     (found,) = (tensor for tensor in model.graph.initializer if tensor.name == name)
