@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from exporter.baseline import Baseline, Outcome, outcomes_of
+from exporter.baseline import Baseline, Outcome, outcome_of
 from exporter.gate.accept import bare
 from exporter.gate.finding import Finding
 from exporter.gate.judge import judge
 from exporter.gate.relaxed import relaxations
 from exporter.manifest import Manifest
-from exporter.record import RunRecord
+from exporter.record import Record, RunRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ def judge_against(
         before=revision.baseline.by_cell(),
         own=branch.baseline.by_cell(),
         dropped=branch.baseline.dropped,
-        found=outcomes_of(run),
+        found=run.by_cell(),
     )
     settled = (_settled(finding, here, revision.manifest) for finding in (*findings, *relaxed))
     return tuple(sorted((each for each in settled if each), key=lambda each: each.sort_key))
@@ -69,12 +69,12 @@ class _Here:
     before: Mapping[str, Outcome]
     own: Mapping[str, Outcome]
     dropped: Mapping[str, str]
-    found: Mapping[str, Outcome]
+    found: Mapping[str, Record]
 
     def is_accepted(self, cell: str) -> bool:
         """Whether the branch's own baseline has what was found."""
         own, found = self.own.get(cell), self.found.get(cell)
-        return own is not None and found is not None and bare(own) == bare(found)
+        return own is not None and found is not None and bare(own) == bare(outcome_of(found))
 
     def reason(self, cell: str) -> str:
         """Why the branch accepts what the revision does not; empty where it gives no reason."""

@@ -14,6 +14,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -183,9 +184,7 @@ def _module_file(package: _Package, inner: Sequence[str]) -> Path | None:
 
 def _top_level(file: Path, name: str) -> _Names | Problem:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the file's own style is not our business
-            tree = ast.parse(file.read_bytes())
+        return _names_in(file.read_bytes())
     except SyntaxError as error:
         location = Location(file=name, line=error.lineno)
         return Problem(message=f"is not valid Python: {error.msg}", location=location)
@@ -195,6 +194,13 @@ def _top_level(file: Path, name: str) -> _Names | Problem:
     except (ValueError, RecursionError, MemoryError) as error:
         message = f"is not valid Python: {error}"
         return Problem(message=message, location=Location(file=name))
+
+
+@lru_cache(maxsize=1 << 12)  # two revisions of a project share most of their files
+def _names_in(source: bytes) -> _Names:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the file's own style is not our business
+        tree = ast.parse(source)
     names = frozenset(_defined(tree.body))
     return _Names(names, is_open=bool(names & {"*", "__getattr__"}) or _calls_globals(tree))
 

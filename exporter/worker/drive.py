@@ -63,7 +63,7 @@ from exporter.worker.version_converter import converter_notes
 
 #: Captures and graphs are large, and live as long as the job: by Python's own figures a tenth of
 #: the time would go into looking for what of them can go.
-_COLLECTING = (50_000, 20, 20)
+_COLLECTING = (100_000, 20, 20)
 #: Stages whose work serves all opsets.
 _SHARED = (Stage.SOURCE, Stage.CAPTURE)
 
