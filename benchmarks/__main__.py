@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from benchmarks import cold, idle, more, steps, touched
+from benchmarks import cold, divided, idle, more, steps, touched
 from benchmarks.figure import Section
 from benchmarks.measure import ROOT, Failed
 from exporter.files import write_text
@@ -22,6 +22,7 @@ REPORT = ROOT / "reports/BENCHMARKS.md"
 BENCHMARKS: dict[str, Callable[..., Section]] = {
     "cold": cold.measured,
     "more": more.measured,
+    "divided": divided.measured,
     "idle": idle.measured,
     "touched": touched.measured,
     "steps": steps.measured,

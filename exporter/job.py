@@ -51,6 +51,8 @@ class Job(Value):
     folder: str
     """The private folder of this job, absolute; renamed to `build/<model>` at the end."""
     opsets: Items[OpsetJob]
+    part: int = 0
+    """Tells this worker from the others, where several make opsets of the same model."""
     fingerprint: dict[str, str] = Field(default_factory=dict)
     """Goes into every record; see `fingerprint.py`."""
     device_digests: dict[str, str] = Field(default_factory=dict)
@@ -79,6 +81,8 @@ class Announcement(Value):
     cells: Items[CellId]
     log: str
     """Where the worker's output goes meanwhile, relative to the build folder."""
+    part: int = 0
+    """The part of the model that the worker does; see `Job.part`."""
 
 
 class Sample(Value):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
-    help="Models at work at once.  [default: by cores and memory]",
+    help="Workers at once.  [default: by cores and memory]",
 )
 @shard_option
 @click.option("--dry-run", is_flag=True, help="Only show what would run, like `plan`.")

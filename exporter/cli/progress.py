@@ -103,17 +103,26 @@ class Screen(Lines):
     ) -> None:
         super().__init__(explain=explain, meanwhile=meanwhile)
         self._started = time.monotonic()
-        self._at_work: dict[str, tuple[Announcement, float]] = {}
+        self._at_work: dict[tuple[str, int], tuple[Announcement, float]] = {}
 
     def at_work(self, announcement: Announcement) -> None:
-        """Shows it until the model does something else."""
+        """Shows it until the worker does something else."""
         if announcement.cells:
-            model = announcement.cells[0].model
-            self._at_work[model] = (announcement, time.monotonic())
+            worker = (announcement.cells[0].model, announcement.part)
+            self._at_work[worker] = (announcement, time.monotonic())
+
+    def judged(self, record: Record) -> None:
+        """The cell is no longer at work."""
+        self._at_work = {
+            worker: (announcement, since)
+            for worker, (announcement, since) in self._at_work.items()
+            if announcement.cells != (record.cell,)
+        }
+        super().judged(record)
 
     def done(self, model: str) -> None:
         """The model is no longer at work."""
-        self._at_work.pop(model, None)
+        self._at_work = {worker: at for worker, at in self._at_work.items() if worker[0] != model}
         super().done(model)
 
     def say(self, text: str, *, colour: str | None = None) -> None:
@@ -143,7 +152,7 @@ class Screen(Lines):
             bar, f"{self._done}/{self._total} cells, {left} left, {_clock(now - self._started)}"
         )
         table = Table.grid(padding=(0, 2))
-        for model, (announcement, since) in self._at_work.items():
+        for (model, _), (announcement, since) in self._at_work.items():
             opsets = fold_opsets(cell.opset for cell in announcement.cells)
             table.add_row(f"  {model}", f"opset {opsets}", announcement.stage, _clock(now - since))
         return Group(head, table)

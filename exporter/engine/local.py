@@ -24,16 +24,21 @@ _GRACE = 1.0  # seconds between asking a worker to end and making it
 
 
 class LocalEngine:
-    """Runs up to `limit` workers at once.
+    """Runs several workers at once.
 
     Args:
-        limit: Workers at once.
+        workers: How many at once.
         starter: Starts them.
     """
 
-    def __init__(self, limit: int, starter: Starter) -> None:
-        self._limit = limit
+    def __init__(self, workers: int, starter: Starter) -> None:
+        self._workers = workers
         self._starter = starter
+
+    @property
+    def workers(self) -> int:
+        """How many at once."""
+        return self._workers
 
     def run(self, tasks: Sequence[Task], listener: Listener) -> None:
         """Runs all tasks and those that the listener adds; leaves nothing running, ever.
@@ -66,7 +71,7 @@ class LocalEngine:
             self._starter.close()
 
     def _fill(self, running: list[_Worker], waiting: deque[Task]) -> None:
-        while waiting and len(running) < self._limit:
+        while waiting and len(running) < self._workers:
             running.append(_Worker(waiting.popleft(), self._starter))
 
 

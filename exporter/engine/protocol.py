@@ -67,6 +67,10 @@ class Listener(Protocol):
 class Engine(Protocol):
     """Runs jobs, each apart from the others."""
 
+    @property
+    def workers(self) -> int:
+        """How many jobs it runs at once."""
+
     def run(self, tasks: Sequence[Task], listener: Listener) -> None:
         """Runs all tasks and those that the listener adds; leaves nothing running, ever.
 

@@ -103,7 +103,7 @@ class ProjectTable(Table):
     tolerance: ToleranceTable = Field(default_factory=ToleranceTable)
     """Tolerance of models that name none."""
     jobs: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Models at work at once; without it: one per core."""
+    """Workers at once; without it: as many as cores and memory allow."""
     timeout: Timeout = 600.0
     """Timeout of models that name none."""
     thorough: bool = False

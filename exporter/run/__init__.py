@@ -3,9 +3,10 @@
 from exporter.run.decide import Decisions, Wish, decide
 from exporter.run.folders import BuildFolder, Stored
 from exporter.run.garbage import Garbage, find_garbage, remove
-from exporter.run.orchestrate import Watcher, run_plan
+from exporter.run.orchestrate import run_plan
 from exporter.run.requirements import require_packages
 from exporter.run.results import Judge, Results, collect, still_valid
+from exporter.run.supervisor import Watcher
 
 __all__ = [
     "BuildFolder",

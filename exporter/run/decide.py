@@ -8,7 +8,7 @@ files are the ones that were proved. In doubt it runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from exporter.cache import PASSING
@@ -31,8 +31,6 @@ class Decisions:
     """Why a cell runs, by its text."""
     rechecked: frozenset[str] = frozenset()
     """Those of which only the checks run: their files are the ones that would be made."""
-    seconds: Mapping[str, float]
-    """What a model's cells took when they were made last, by model; not of those never made."""
     hits: Mapping[str, Hit] = field(default_factory=dict)
     """The cells that are taken from the store instead of being run, by their text."""
 
@@ -85,7 +83,6 @@ def decide(plan: Plan, stored: Stored, judge: Judge, wish: Wish = NO_WISH) -> De
         to_run=tuple(planned for planned in plan.to_run if str(planned.cell) in reasons),
         reasons=reasons,
         rechecked=frozenset(rechecked),
-        seconds=_seconds(stored.read()),
     )
     return _with_hits(whole, _ask_store(whole, judge, wish))
 
@@ -144,12 +141,3 @@ def _only_checks(record: Record, judge: Judge, intact: Intact) -> bool:
     if not has_outcome or record.artifact is None or intact.problem(record.artifact):
         return False
     return judge.only_checks_changed(record)
-
-
-def _seconds(records: Iterable[Record]) -> dict[str, float]:
-    """Stages that serve several cells stand with each of them: an order is all that is wanted."""
-    spent: dict[str, float] = {}
-    for record in records:
-        model = record.cell.model
-        spent[model] = spent.get(model, 0.0) + sum(record.seconds.values())
-    return spent

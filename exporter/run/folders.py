@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -190,9 +190,13 @@ class Stored:
 
     def of(self, cell: CellId) -> Record | None:
         """The record of the cell as it was found; None where there is none."""
-        if cell.model not in self._models:
-            self._models[cell.model] = self._build.model(cell.model).read_records()
-        return self._models[cell.model].get(str(cell))
+        return self.of_model(cell.model).get(str(cell))
+
+    def of_model(self, model: str) -> Mapping[str, Record]:
+        """The records of the model's cells, by their text."""
+        if model not in self._models:
+            self._models[model] = self._build.model(model).read_records()
+        return self._models[model]
 
     def is_damaged(self, cell: CellId) -> bool:
         """Whether something lies in the place of the cell's record and is none."""
@@ -204,11 +208,6 @@ class Stored:
         if self.is_damaged(cell):
             return "its record was changed or damaged"
         return "it has not been exported yet"
-
-    def read(self) -> Iterator[Record]:
-        """Every record of the models that were asked for so far."""
-        for records in self._models.values():
-            yield from records.values()
 
 
 def mend(folder: JobFolder) -> None:
@@ -240,7 +239,13 @@ def drop_unproved(folder: JobFolder) -> None:
             path.unlink()
 
 
-def carry_over(old: JobFolder, fresh: JobFolder, holds: Callable[[Record], bool]) -> list[Record]:
+def carry_over(
+    old: JobFolder,
+    fresh: JobFolder,
+    holds: Callable[[Record], bool],
+    *,
+    at_once: bool = False,
+) -> list[Record]:
     """Brings what an earlier run made, and this one did not, into the fresh folder.
 
     A file belongs to the test data beside it: earlier ones are kept only where PyTorch says the
@@ -250,6 +255,8 @@ def carry_over(old: JobFolder, fresh: JobFolder, holds: Callable[[Record], bool]
         old: The model's folder as it is in place.
         fresh: What this run made; it wins.
         holds: Whether a stored record still speaks for its cell.
+        at_once: Both were made by this run: that PyTorch answered one of them does not make the
+            failures of the other old.
 
     Returns:
         The earlier records that could not be kept.
@@ -260,12 +267,14 @@ def carry_over(old: JobFolder, fresh: JobFolder, holds: Callable[[Record], bool]
     models = {record.cell.model for record in made.values()}
     twins = {record.cell.opset: record for record in made.values()}
     same_model = _is_same(old, fresh)
+    # Where PyTorch said nothing there are failures alone, which no test data belong to.
+    answered = os.path.lexists(old.reference) or (os.path.lexists(fresh.reference) and not at_once)
     lost = []
     for name, record in old.read_records().items():
         if name in made or record.cell.model not in models:
             continue
         twin = twins.get(record.cell.opset)
-        fits = same_model and holds(record)
+        fits = (same_model or (not answered and record.artifact is None)) and holds(record)
         if fits and (_is_same_file(record, twin) if twin else _bring(record, old, fresh)):
             _link(old.record(record.cell), fresh.record(record.cell))
         else:

@@ -1,4 +1,4 @@
-"""From a plan to records: one job per model, retries after crashes, folders put into place.
+"""From a plan to records: what has to run is decided, run and collected.
 
 In: a manifest, a plan and an engine. Out: `build/<model>/` for each selected model,
 `build/results.json`, and calls of a `Watcher` meanwhile.
@@ -6,51 +6,27 @@ In: a manifest, a plan and an engine. Out: `build/<model>/` for each selected mo
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import date
-from itertools import groupby
 from pathlib import Path
-from typing import Protocol
 
-from exporter.engine import Ended, Engine, Outcome, Task
-from exporter.errors import ExitCode, ExporterError
+from exporter.engine import Engine
 from exporter.files import write_text
-from exporter.fingerprint import THOROUGH
-from exporter.job import Announcement, Job, JobFolder, OpsetJob, write_value
-from exporter.manifest import Manifest, Project
-from exporter.plan import Plan, PlannedCell
-from exporter.record import Record, RunRecord
+from exporter.job import Job
+from exporter.manifest import Manifest
+from exporter.plan import Plan
+from exporter.record import RunRecord
+from exporter.run.cost import costs_of
 from exporter.run.decide import NO_WISH, Decisions, Wish, decide, made_after_all
-from exporter.run.flaky import mark_flaky
-from exporter.run.folders import BuildFolder, Stored, carry_over, drop_unproved, mend
+from exporter.run.folders import BuildFolder, Stored
 from exporter.run.keep import Keeper
 from exporter.run.recover import recover
 from exporter.run.restore import Holding, restore
 from exporter.run.results import Judge, Results, collect
-from exporter.run.verdict import job_for, log_tail, settle
+from exporter.run.supervisor import Supervisor, Watcher
+from exporter.run.tasks import jobs_of, tasks_of
 from exporter.store import Store
-
-
-class Watcher(Protocol):
-    """Is told what happens, to show it."""
-
-    def decided(self, decisions: Decisions) -> None:
-        """These cells run, for these reasons; told once, before all else."""
-
-    def at_work(self, announcement: Announcement) -> None:
-        """These cells are at this stage now."""
-
-    def judged(self, record: Record) -> None:
-        """This cell is done; the record is as it counts."""
-
-    def done(self, model: str) -> None:
-        """Everything of the model is in place."""
-
-    def noted(self, message: str) -> None:
-        """Something that a person may want to know."""
 
 
 def run_plan(
@@ -83,9 +59,11 @@ def run_plan(
         notes = recover(build, lambda r: str(r.cell) in planned and judge.holds(r))
         stored = Stored(build)
         decisions = decide(plan, stored, judge, wish)
+        models = dict.fromkeys(planned.cell.model for planned in decisions.to_run)
+        costs = costs_of({model: stored.of_model(model) for model in models})
         if wish.store and decisions.hits:
-            tasks = tasks_of(manifest, _of_hits(decisions, plan), build, judge)
-            problems = _take(wish.store, tasks, decisions, build, _holding(plan, judge))
+            jobs = jobs_of(manifest, _of_hits(decisions, plan), build, judge)
+            problems = _take(wish.store, jobs, decisions, build, _holding(plan, judge))
             decisions = made_after_all(decisions, plan, problems)
             stored = Stored(build)
         watcher.decided(decisions)
@@ -93,10 +71,11 @@ def run_plan(
             watcher.noted(note)
         try:
             if decisions.to_run:
-                tasks = tasks_of(_wished(manifest, wish), decisions, build, judge)
+                jobs = jobs_of(_wished(manifest, wish), decisions, build, judge)
+                tasks = tasks_of(jobs, costs, build, engine.workers)
                 stored = Stored(build)  # to be read when they are done
                 keeper = Keeper(manifest, today, wish.store)
-                engine.run(tasks, Supervisor(manifest, plan, build, judge, watcher, keeper))
+                Supervisor(manifest, plan, build, judge, watcher, keeper).run(engine, tasks)
                 keeper.tidy()
         finally:
             results = collect(plan, stored, judge)
@@ -136,12 +115,12 @@ def _of_hits(decisions: Decisions, plan: Plan) -> Decisions:
 
 
 def _take(
-    store: Store, tasks: Iterable[Task], decisions: Decisions, build: BuildFolder, holding: Holding
+    store: Store, jobs: Iterable[Job], decisions: Decisions, build: BuildFolder, holding: Holding
 ) -> dict[str, str]:
     """Puts what the store has into place; the answer is why a cell has to be made after all."""
     problems: dict[str, str] = {}
-    for task in tasks:
-        problems |= restore(task.job, decisions.hits, store, build, holding)
+    for job in jobs:
+        problems |= restore(job, decisions.hits, store, build, holding)
     return problems
 
 
@@ -160,142 +139,3 @@ def _wished(manifest: Manifest, wish: Wish) -> Manifest:
         return manifest
     models = tuple(spec.model_copy(update={"thorough": True}) for spec in manifest.models)
     return Manifest(project=manifest.project, models=models)
-
-
-def tasks_of(
-    manifest: Manifest, decisions: Decisions, build: BuildFolder, judge: Judge
-) -> list[Task]:
-    """One task for each model with cells to run, in a fresh folder.
-
-    What took longest the last time comes first, so that no long job is left over for the end; what
-    was never made comes before that, in the manifests' order.
-    """
-    tasks = []
-    for model, cells in groupby(decisions.to_run, key=lambda planned: planned.cell.model):
-        spec = manifest.model(model)
-        thorough = {THOROUGH: "yes"} if spec.thorough else {}
-        job = Job(
-            spec=spec,
-            root=manifest.project.root,
-            build=str(build.path),
-            folder=str(build.fresh(model).path),
-            opsets=_opset_jobs(manifest.project, cells, decisions.rechecked),
-            fingerprint=judge.parts.model(model) | thorough,
-            device_digests={name: judge.parts.device(name) for name in spec.devices},
-        )
-        tasks.append(Task(job=job, seconds=spec.timeout))
-    known = decisions.seconds
-    return sorted(tasks, key=lambda task: -known.get(task.job.spec.id, math.inf))
-
-
-class Supervisor:
-    """Listens to the engine: settles cells, sends others again, puts folders into place."""
-
-    def __init__(
-        self,
-        manifest: Manifest,
-        plan: Plan,
-        build: BuildFolder,
-        judge: Judge,
-        watcher: Watcher,
-        keeper: Keeper,
-    ) -> None:
-        self._project = manifest.project
-        self._planned = {str(planned.cell) for planned in plan.cells}
-        self._selected = {str(planned.cell): planned for planned in plan.to_run}
-        self._build = build
-        self._judge = judge
-        self._watcher = watcher
-        self._keeper = keeper
-        self._told: set[str] = set()
-        self._spent: Counter[str] = Counter()
-
-    def at_work(self, announcement: Announcement) -> None:
-        """The worker is about to do this."""
-        self._watcher.at_work(announcement)
-
-    def recorded(self, record: Record) -> None:
-        """The worker has finished a cell and gone on to another."""
-        self._tell(record)
-
-    def ended(self, outcome: Outcome) -> Task | None:
-        """Settles what the end of the job says; the answer is the job for the cells left over.
-
-        Raises:
-            ExporterError: ENVIRONMENT, where the worker found that it cannot work here.
-        """
-        _refuse_environment(outcome)
-        job = outcome.job
-        folder = JobFolder(Path(job.folder))
-        mend(folder)
-        verdict = settle(outcome, folder.read_records())
-        for cell in job.cells():
-            if record := verdict.settled.get(str(cell)):
-                write_value(folder.record(cell), record)
-                self._tell(record)
-            else:
-                folder.record(cell).unlink(missing_ok=True)
-        self._spent[job.spec.id] += math.ceil(outcome.seconds)
-        if verdict.retry:
-            left = max(job.spec.timeout - self._spent[job.spec.id], 1.0)
-            return Task(job=job_for(job, verdict.retry), seconds=left)
-        return self._finish(job, folder, interrupted=outcome.ended is Ended.INTERRUPTED)
-
-    def _tell(self, record: Record) -> None:
-        if str(record.cell) not in self._told:
-            self._told.add(str(record.cell))
-            self._watcher.judged(self._judge.judged(record))
-
-    def _finish(self, job: Job, folder: JobFolder, *, interrupted: bool) -> Task | None:
-        """Puts the folder into place; the answer is a job for what cannot be kept beside it."""
-        model = job.spec.id
-        if not folder.read_records():
-            return None  # interrupted before its first cell: what is in place stays
-        drop_unproved(folder)
-        mark_flaky(self._build.model(model), folder)
-        made = tuple(folder.read_records().values())
-        lost = [
-            str(record.cell) for record in carry_over(self._build.model(model), folder, self._holds)
-        ]
-        again = [self._selected[name] for name in lost if name in self._selected]
-        if again and not interrupted:
-            left = max(job.spec.timeout - self._spent[model], 1.0)
-            opsets = _opset_jobs(self._project, again)
-            return Task(job=job.model_copy(update={"opsets": opsets}), seconds=left)
-        dropped = [name for name in lost if name in self._planned]
-        if dropped:
-            self._watcher.noted(
-                f"{model}: {len(dropped)} earlier results no longer hold and were dropped"
-            )
-        self._build.place(model, folder, self._keeper.take_over)
-        if note := self._keeper.keep(made, self._build.model(model)):
-            self._watcher.noted(note)
-        self._watcher.done(model)
-        return None
-
-    def _holds(self, record: Record) -> bool:
-        return str(record.cell) in self._planned and self._judge.holds(record)
-
-
-def _opset_jobs(
-    project: Project, cells: Iterable[PlannedCell], rechecked: frozenset[str] = frozenset()
-) -> tuple[OpsetJob, ...]:
-    jobs = []
-    for (opset, route), group in groupby(cells, key=lambda p: (p.cell.opset, p.route)):
-        ids = [planned.cell for planned in group]
-        job = OpsetJob(
-            opset=opset,
-            route=route,
-            devices=tuple(project.device(cell.device) for cell in ids),
-            is_there=all(str(cell) in rechecked for cell in ids),
-        )
-        jobs.append(job)
-    return tuple(jobs)
-
-
-def _refuse_environment(outcome: Outcome) -> None:
-    unusable = outcome.ended is Ended.EXITED and outcome.code == ExitCode.ENVIRONMENT
-    # A model may exit with any code; the environment is checked before anything is announced.
-    if unusable and outcome.at_work is None:
-        lines = log_tail(outcome.job, None).splitlines()
-        raise ExporterError(ExitCode.ENVIRONMENT, lines[-1] if lines else "workers cannot start")

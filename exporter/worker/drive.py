@@ -336,6 +336,7 @@ class Drive:
             stage=stage,
             cells=(only,) if only is not None else cells,
             log=self._log(one_opset),
+            part=self._job.part,
         )
         write_value(self._folder.announcement, announcement)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
 
-from benchmarks import cold, idle, steps
+from benchmarks import cold, divided, idle, steps
 from benchmarks.__main__ import BENCHMARKS, with_section
 from benchmarks.figure import Figure, Section, at_least, at_most
 from benchmarks.measure import Failed, must, spend
@@ -45,7 +46,7 @@ def test_a_section_replaces_its_own_alone() -> None:
     assert "| b |" in again
     assert "| c |" in again
     assert "| a |" not in again
-    assert list(BENCHMARKS) == ["cold", "more", "idle", "touched", "steps"]
+    assert list(BENCHMARKS) == ["cold", "more", "divided", "idle", "touched", "steps"]
 
 
 def test_a_command_is_measured_with_what_it_starts(tmp_path: Path) -> None:
@@ -96,6 +97,15 @@ def test_nothing_to_do_in_its_smallest_form(tmp_path: Path) -> None:
 def test_each_step_in_its_smallest_form(tmp_path: Path) -> None:
     found = steps.measured(tmp_path, quick=True)
     assert [figure.what for figure in found.figures] == list(steps.COMMANDS)
+
+
+def test_a_job_is_divided_where_that_is_measured(tmp_path: Path) -> None:
+    job = tmp_path / "job.json"
+    job.write_text(json.dumps({"opsets": [1, 2, 3, 4]}))
+    divided._require_opsets(tmp_path, 4)
+    with pytest.raises(Failed, match="made 4 of 8 opsets, and not 8"):
+        divided._require_opsets(tmp_path, 8)
+    assert divided._share("wall time", [2.0, 9.0, 3.0], [4.0]).measured == "75% (3.0 s and 4.0 s)"
 
 
 def test_what_is_touched_must_run_and_nothing_else(tmp_path: Path) -> None:

@@ -33,11 +33,17 @@ _TODAY = date(2026, 1, 1)
 
 
 def make(
-    root: Path, *, models: int, opsets: int, timeout: float = 60.0, pause: float = 0.0
+    root: Path,
+    *,
+    models: int,
+    opsets: int,
+    timeout: float = 60.0,
+    pause: float = 0.0,
+    seed: int = 0,
 ) -> None:
-    """Lays out a project with so many models, all of them sound."""
+    """Lays out a project with so many models, all of them sound; another seed makes all stale."""
     root.mkdir(parents=True, exist_ok=True)
-    shape = {"models": models, "opsets": opsets, "timeout": timeout, "pause": pause}
+    shape = {"models": models, "opsets": opsets, "timeout": timeout, "pause": pause, "seed": seed}
     (root / "shape.json").write_text(json.dumps(shape))
     foresee(root, {})
 
@@ -136,7 +142,7 @@ def _manifest(root: Path) -> Manifest:
     shape = json.loads((root / "shape.json").read_text())
     opsets = tuple(range(7, 7 + shape["opsets"]))
     models = (
-        make_spec(f"m{index:03}", opsets=opsets, timeout=shape["timeout"])
+        make_spec(f"m{index:03}", opsets=opsets, timeout=shape["timeout"], seed=shape["seed"])
         for index in range(shape["models"])
     )
     return make_manifest(*models, root=str(root))

@@ -109,10 +109,10 @@ def task(tmp_path: Path, *, model: str = "tiny", seconds: float = 30.0) -> Task:
     return Task(job=job, seconds=seconds)
 
 
-def engine(tmp_path: Path, body: str, *, limit: int = 2) -> LocalEngine:
+def engine(tmp_path: Path, body: str, *, workers: int = 2) -> LocalEngine:
     worker = tmp_path / "worker.py"
     worker.write_text(PRELUDE + textwrap.dedent(body))
-    return LocalEngine(limit, starter(worker))
+    return LocalEngine(workers, starter(worker))
 
 
 def starter(worker: Path) -> Starter:
@@ -166,7 +166,7 @@ def test_the_next_job_is_at_work_before_the_last_one_is_settled(tmp_path: Path) 
     found: list[tuple[str, bool]] = []
     jobs = [task(tmp_path, model=model) for model in ("a", "b")]
     body = 'folder.with_suffix(".began").touch()'
-    engine(tmp_path, body, limit=1).run(jobs, Heard(began))
+    engine(tmp_path, body, workers=1).run(jobs, Heard(began))
     assert found == [("a", True), ("b", True)]
 
 
@@ -267,7 +267,7 @@ def test_no_more_workers_at_once_than_allowed(tmp_path: Path) -> None:
     """
     heard = Heard()
     tasks = [task(tmp_path, model=f"m{index}") for index in range(3)]
-    engine(tmp_path, body, limit=1).run(tasks, heard)
+    engine(tmp_path, body, workers=1).run(tasks, heard)
     spans = sorted(
         tuple(map(float, path.read_text().strip("[]").split(",")))
         for path in tmp_path.glob("m*/span.json")

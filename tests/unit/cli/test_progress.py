@@ -17,7 +17,6 @@ PLAN = make_plan(make_manifest(make_spec("a", opsets=(17, 18)), make_spec("b", o
 ALL = Decisions(
     to_run=PLAN.to_run,
     reasons={str(planned.cell): "it has not been exported yet" for planned in PLAN.to_run},
-    seconds={},
 )
 
 
@@ -61,6 +60,20 @@ def test_what_is_done_leaves_the_screen_and_is_said(capsys: pytest.CaptureFixtur
     assert "[2/3] a: 1 pass, 1 fail" in said
 
 
+def test_each_worker_of_a_model_has_its_line_until_its_cell_is_done() -> None:
+    screen = started(Screen())
+    for part, opset in enumerate((17, 18)):
+        cell = CellId(model="a", opset=opset, device="cpu")
+        screen.at_work(Announcement(stage=Stage.PARITY, cells=(cell,), log="", part=part))
+    assert "opset 17 " in drawn(screen)
+    assert "opset 18 " in drawn(screen)
+    screen.judged(make_record("a/17/cpu"))
+    assert "opset 17 " not in drawn(screen)
+    assert "opset 18 " in drawn(screen)
+    screen.done("a")
+    assert "opset" not in drawn(screen)
+
+
 def test_an_announcement_of_no_cell_is_not_shown() -> None:
     screen = started(Screen())
     screen.at_work(Announcement(stage=Stage.CAPTURE, cells=(), log=""))
@@ -91,7 +104,7 @@ def test_who_asks_is_told_why_each_cell_runs(capsys: pytest.CaptureFixture[str])
 
 def test_what_can_be_done_meanwhile_is_done_where_something_runs() -> None:
     done: list[str] = []
-    nothing = Decisions(to_run=(), reasons={}, seconds={})
+    nothing = Decisions(to_run=(), reasons={})
     with progress(explain=False, meanwhile=lambda: done.append("pages")) as watcher:
         watcher.decided(nothing)
         assert done == []

@@ -76,7 +76,7 @@ def test_plain_lines_name_red_cells_at_once_and_models_when_done(
 ) -> None:
     lines = Lines()
     reasons = dict.fromkeys(ALL, "it has not been exported yet")
-    lines.decided(Decisions(to_run=PLAN.to_run, reasons=reasons, seconds={}))
+    lines.decided(Decisions(to_run=PLAN.to_run, reasons=reasons))
     lines.judged(make_record("a/9/cpu", "error", message="no such operator", log="a/logs/9.log"))
     lines.judged(make_record("a/18/cpu"))
     lines.done("a")

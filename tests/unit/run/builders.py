@@ -67,10 +67,11 @@ Worker = Callable[[Job], Outcome]
 
 
 class FakeEngine:
-    """Runs each job by calling the next of `workers` (the last one again and again)."""
+    """Runs each job by calling the next of `ways` (the last one again and again), one by one."""
 
-    def __init__(self, *workers: Worker) -> None:
-        self._workers = list(workers)
+    def __init__(self, *ways: Worker, workers: int = 1) -> None:
+        self._ways = list(ways)
+        self.workers = workers
         self.tasks: list[Task] = []
 
     def run(self, tasks: Sequence[Task], listener: Listener) -> None:
@@ -78,8 +79,12 @@ class FakeEngine:
         while waiting:
             task = waiting.pop(0)
             self.tasks.append(task)
-            worker = self._workers.pop(0) if len(self._workers) > 1 else self._workers[0]
+            worker = self._ways.pop(0) if len(self._ways) > 1 else self._ways[0]
             ended = worker(task.job)
+            at_work = ended.at_work.cells if ended.at_work else ()
+            for found in JobFolder(Path(task.job.folder)).read_records().values():
+                if found.cell not in at_work and found.cell in task.job.cells():
+                    listener.recorded(found)
             following = listener.ended(ended)
             if ended.ended is Ended.INTERRUPTED:
                 raise KeyboardInterrupt

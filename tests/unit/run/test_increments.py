@@ -74,6 +74,7 @@ class Project:
         self.store = store
         self.noted = Noted()
         self.rechecked = 0
+        self.divided = 0
         self.engine = FakeEngine(self.work)
         self.state = dict(STATE)
 
@@ -102,8 +103,12 @@ class Project:
         of = Manifest(project=project, models=of.models)
         plan = make_plan(of, Selection(patterns=(pattern,)))
         wish = Wish(store=self.store if name == "build" else None)
-        self.engine, self.noted = FakeEngine(self.work), Noted()
-        with patch("exporter.run.results.fingerprint", self.fingerprint):
+        # A run from nothing never divides a job: nobody knows yet what it takes.
+        self.engine, self.noted = FakeEngine(self.work, workers=4), Noted()
+        with (
+            patch("exporter.run.results.fingerprint", self.fingerprint),
+            patch("exporter.run.divide._LEAST_OPSETS", 1),
+        ):
             run_plan(of, plan, self.engine, self.noted, TODAY, wish)
         build = BuildFolder.of(project)
         return {
@@ -119,6 +124,7 @@ class Project:
         read = [(self.root / name).read_text() for name in loaded]
         made = [of.spec.source, self.state["torch"], *read]
         there = {opset.opset for opset in of.opsets if opset.is_there}
+        self.divided += of.part > 0
         old = JobFolder(Path(of.build) / of.spec.id)
         if there:  # what PyTorch said of the file that is checked once more
             shutil.copyfile(old.reference, folder.reference)
@@ -139,6 +145,7 @@ class Project:
                 "artifact": artifact,
                 "sources": sources,
                 "message": of.spec.tolerance.to_json(),
+                "seconds": {"capture": 1.0, "convert": 1.0, "parity": 1.0},
             }
             write(of, value.model_copy(update=update))
         return outcome(of, Ended.EXITED, 0, announcement(of.cells()[-1:]))
@@ -174,3 +181,13 @@ def test_one_opset_is_made_while_another_is_checked_once_more(tmp_path: Path) ->
     # What was made says of the model what was said of it before: nothing has to run again.
     assert project.export() == found
     assert project.noted.reasons == {}
+
+
+def test_a_run_of_divided_jobs_leaves_what_one_from_nothing_would(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.put("opsets", (17, 18))
+    project.export()
+    project.put("helper.py", "2")
+    found = project.export()
+    assert project.divided > 0
+    assert found == project.export(name="nothing")

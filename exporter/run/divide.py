@@ -1,0 +1,89 @@
+"""How many workers a model's opsets are divided between.
+
+In: what each job of a run will take, and the number of workers. Out: the parts of each job.
+
+A job is divided where it would hold up the run while other workers have nothing to do. Each part
+captures the model again, so that this costs time of a core; it is done only where the run becomes
+clearly shorter, and only where an earlier run tells how long its stages take.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+
+from exporter.job import OpsetJob
+from exporter.run.cost import Cost
+
+#: No part gets fewer: below that nearly all of its time is the capture.
+_LEAST_OPSETS = 3
+#: A run has to become shorter by this share, and by this many seconds: workers have to start.
+_GAIN, _LEAST_GAIN = 0.1, 1.0
+#: A larger model is not held in memory by two workers at once: as many workers as there are count
+#: on models of this size.
+_LARGEST = 512 * 1024**2
+
+
+def parts_of(
+    jobs: Mapping[str, Sequence[OpsetJob]], costs: Mapping[str, Cost], workers: int
+) -> dict[str, int]:
+    """The number of parts of each job, most often 1.
+
+    Args:
+        jobs: The opsets of each model.
+        costs: What is known of them.
+        workers: How many work at once.
+    """
+    whole = dict.fromkeys(jobs, 1)
+    known = {model: costs[model].seconds(jobs[model]) for model in jobs if model in costs}
+    if not known:
+        return whole
+    # What was never made may take any time: it counts like the longest.
+    unknown = [max(known.values())] * (len(jobs) - len(known))
+    alone = _length([*known.values(), *unknown], workers)
+    wanted = min(alone * (1 - _GAIN), alone - _LEAST_GAIN)
+    busy = (sum(known.values()) + sum(unknown)) / workers
+    if busy > wanted:
+        return whole
+    longest = sorted(known, key=lambda model: -known[model])[:workers]
+    best, shortest = whole, wanted
+    for parts in _ways(longest, jobs, costs, workers):
+        pieces = [
+            costs[model].seconds(piece)
+            for model, count in parts.items()
+            for piece in divided(jobs[model], count)
+        ]
+        others = [seconds for model, seconds in known.items() if model not in parts]
+        if (length := _length([*pieces, *others, *unknown], workers)) < shortest:
+            best, shortest = whole | parts, length
+    return best
+
+
+def divided(opsets: Sequence[OpsetJob], parts: int) -> list[tuple[OpsetJob, ...]]:
+    """The opsets in so many parts, by turns: neighbours cost about the same."""
+    return [tuple(opsets[first::parts]) for first in range(parts)]
+
+
+def _ways(
+    longest: Sequence[str],
+    jobs: Mapping[str, Sequence[OpsetJob]],
+    costs: Mapping[str, Cost],
+    workers: int,
+) -> Iterable[dict[str, int]]:
+    """Each number of the longest jobs, all in the same number of parts."""
+    most = {
+        model: min(workers, len(jobs[model]) // _LEAST_OPSETS)
+        for model in longest
+        if costs[model].bytes <= _LARGEST
+    }
+    for count in range(1, len(most) + 1):
+        for parts in range(2, max(most.values()) + 1):
+            yield {model: max(1, min(parts, most[model])) for model in list(most)[:count]}
+
+
+def _length(pieces: Iterable[float], workers: int) -> float:
+    """How long so many workers take, the longest piece first."""
+    free = [0.0] * workers
+    for seconds in sorted(pieces, reverse=True):
+        heapq.heapreplace(free, free[0] + seconds)
+    return max(free)

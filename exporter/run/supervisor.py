@@ -1,0 +1,187 @@
+"""What becomes of jobs as they end: records, further tries, folders put into place.
+
+In: what an engine tells of its workers. Out: `build/<model>` for each model, calls of a `Watcher`,
+and the tasks that have to follow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from exporter.engine import Ended, Engine, Outcome, Task
+from exporter.errors import ExitCode, ExporterError
+from exporter.job import Announcement, Job, JobFolder, write_value
+from exporter.manifest import Manifest
+from exporter.plan import Plan
+from exporter.record import Record, Status
+from exporter.run.decide import Decisions
+from exporter.run.flaky import mark_flaky
+from exporter.run.folders import BuildFolder, carry_over, mend
+from exporter.run.keep import Keeper
+from exporter.run.parts import Parts, join
+from exporter.run.results import Judge
+from exporter.run.tasks import opset_jobs
+from exporter.run.verdict import job_for, log_tail, settle
+
+
+class Watcher(Protocol):
+    """Is told what happens, to show it."""
+
+    def decided(self, decisions: Decisions) -> None:
+        """These cells run, for these reasons; told once, before all else."""
+
+    def at_work(self, announcement: Announcement) -> None:
+        """These cells are at this stage now."""
+
+    def judged(self, record: Record) -> None:
+        """This cell is done; the record is as it counts."""
+
+    def done(self, model: str) -> None:
+        """Everything of the model is in place."""
+
+    def noted(self, message: str) -> None:
+        """Something that a person may want to know."""
+
+
+class Supervisor:
+    """Listens to the engine: settles cells, sends others again, puts folders into place."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        plan: Plan,
+        build: BuildFolder,
+        judge: Judge,
+        watcher: Watcher,
+        keeper: Keeper,
+    ) -> None:
+        self._project = manifest.project
+        self._planned = {str(planned.cell) for planned in plan.cells}
+        self._selected = {str(planned.cell): planned for planned in plan.to_run}
+        self._build = build
+        self._judge = judge
+        self._watcher = watcher
+        self._keeper = keeper
+        self._parts = Parts(())
+        self._told: set[str] = set()
+        self._spent: Counter[str] = Counter()
+        self._postponed: dict[str, list[str]] = {}
+
+    def run(self, engine: Engine, tasks: Sequence[Task]) -> None:
+        """Runs the tasks and whatever has to follow them.
+
+        Raises:
+            ExporterError: ENVIRONMENT, where a worker found that it cannot work here.
+            KeyboardInterrupt: after what is done was put into place.
+        """
+        self._parts = Parts(tasks)
+        try:
+            engine.run(tasks, self)
+        except KeyboardInterrupt:
+            for jobs in self._parts.leave():
+                self._finish(jobs, interrupted=True)
+            raise
+
+    def at_work(self, announcement: Announcement) -> None:
+        """The worker is about to do this."""
+        self._watcher.at_work(announcement)
+
+    def recorded(self, record: Record) -> None:
+        """The worker has finished a cell and gone on to another."""
+        self._tell(record)
+
+    def ended(self, outcome: Outcome) -> Task | None:
+        """Settles what the end of the job says; the answer is the job for the cells left over.
+
+        Raises:
+            ExporterError: ENVIRONMENT, where the worker found that it cannot work here.
+        """
+        _refuse_environment(outcome)
+        job = outcome.job
+        folder = JobFolder(Path(job.folder))
+        mend(folder)
+        verdict = settle(outcome, folder.read_records())
+        for cell in job.cells():
+            record = verdict.settled.get(str(cell))
+            if record and self._counts(record):
+                write_value(folder.record(cell), record)
+                self._tell(record)
+            else:
+                folder.record(cell).unlink(missing_ok=True)
+            if record and not self._counts(record):
+                self._postponed.setdefault(cell.model, []).append(str(cell))
+        self._spent[job.folder] += math.ceil(outcome.seconds)
+        if verdict.retry:
+            return self._task(job_for(job, verdict.retry))
+        interrupted = outcome.ended is Ended.INTERRUPTED
+        ended = self._parts.ended(job)
+        return self._finish(ended, interrupted=interrupted) if ended else None
+
+    def _counts(self, record: Record) -> bool:
+        """Whether the record settles its cell.
+
+        Two workers that hold the same model may take more memory than there is: whoever of them is
+        killed gets another try, alone.
+        """
+        return record.status is not Status.KILLED or not self._parts.is_part(record.cell.model)
+
+    def _tell(self, record: Record) -> None:
+        if str(record.cell) not in self._told and self._counts(record):
+            self._told.add(str(record.cell))
+            self._watcher.judged(self._judge.judged(record))
+
+    def _task(self, job: Job) -> Task:
+        """The job for the time that is left of its model's."""
+        return Task(job=job, seconds=max(job.spec.timeout - self._spent[job.folder], 1.0))
+
+    def _finish(self, jobs: Sequence[Job], *, interrupted: bool) -> Task | None:
+        """Puts what a model's jobs made into place.
+
+        Returns:
+            A job for what cannot be kept beside it, or has to be tried again.
+        """
+        job = jobs[0]
+        model = job.spec.id
+        folder, lost = join([JobFolder(Path(job.folder)) for job in jobs])
+        postponed = [] if interrupted else self._postponed.pop(model, [])
+        if not folder.read_records() and not postponed:
+            return None  # interrupted before its first cell: what is in place stays
+        mark_flaky(self._build.model(model), folder)
+        made = tuple(folder.read_records().values())
+        lost += carry_over(
+            self._build.model(model),
+            folder,
+            lambda record: self._holds(record) and str(record.cell) not in postponed,
+        )
+        names = dict.fromkeys([*(str(record.cell) for record in lost), *postponed])
+        again = [self._selected[name] for name in names if name in self._selected]
+        if again and not interrupted:
+            if len(jobs) > 1:  # no part's time is that of a worker that does it all
+                del self._spent[str(folder.path)]
+            opsets = opset_jobs(self._project, again)
+            update = {"folder": str(folder.path), "opsets": opsets, "part": 0}
+            return self._task(job.model_copy(update=update))
+        if dropped := sum(str(record.cell) in self._planned for record in lost):
+            self._watcher.noted(
+                f"{model}: {dropped} earlier results no longer hold and were dropped"
+            )
+        self._build.place(model, folder, self._keeper.take_over)
+        if note := self._keeper.keep(made, self._build.model(model)):
+            self._watcher.noted(note)
+        self._watcher.done(model)
+        return None
+
+    def _holds(self, record: Record) -> bool:
+        return str(record.cell) in self._planned and self._judge.holds(record)
+
+
+def _refuse_environment(outcome: Outcome) -> None:
+    unusable = outcome.ended is Ended.EXITED and outcome.code == ExitCode.ENVIRONMENT
+    # A model may exit with any code; the environment is checked before anything is announced.
+    if unusable and outcome.at_work is None:
+        lines = log_tail(outcome.job, None).splitlines()
+        raise ExporterError(ExitCode.ENVIRONMENT, lines[-1] if lines else "workers cannot start")

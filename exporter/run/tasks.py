@@ -1,0 +1,100 @@
+"""The jobs of a run: one for each model with cells to make, most often.
+
+In: a manifest and what was decided. Out: `Task`s, each with a fresh folder of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+
+from exporter.engine import Task
+from exporter.fingerprint import THOROUGH
+from exporter.job import Job, OpsetJob
+from exporter.manifest import Manifest, Project
+from exporter.plan import PlannedCell
+from exporter.run.cost import Cost
+from exporter.run.decide import Decisions
+from exporter.run.divide import divided, parts_of
+from exporter.run.folders import BuildFolder
+from exporter.run.results import Judge
+
+
+def jobs_of(
+    manifest: Manifest, decisions: Decisions, build: BuildFolder, judge: Judge
+) -> list[Job]:
+    """One job for each model with cells to run, in a fresh folder, in the manifests' order."""
+    jobs = []
+    for model, cells in groupby(decisions.to_run, key=lambda planned: planned.cell.model):
+        spec = manifest.model(model)
+        thorough = {THOROUGH: "yes"} if spec.thorough else {}
+        job = Job(
+            spec=spec,
+            root=manifest.project.root,
+            build=str(build.path),
+            folder=str(build.fresh(model).path),
+            opsets=opset_jobs(manifest.project, cells, decisions.rechecked),
+            fingerprint=judge.parts.model(model) | thorough,
+            device_digests={name: judge.parts.device(name) for name in spec.devices},
+        )
+        jobs.append(job)
+    return jobs
+
+
+def tasks_of(
+    jobs: Iterable[Job], costs: Mapping[str, Cost], build: BuildFolder, workers: int
+) -> list[Task]:
+    """The jobs as they are run: divided where one would hold up the others, the longest first.
+
+    So no long job is left over for the end. What was never made comes before all others, in the
+    manifests' order.
+
+    Args:
+        jobs: One for each model.
+        costs: What is known of the models.
+        build: Where the parts of a job get folders.
+        workers: How many work at once.
+    """
+    jobs = list(jobs)
+    parts = parts_of({job.spec.id: job.opsets for job in jobs}, costs, workers)
+    pieces = [piece for job in jobs for piece in _divide(job, parts[job.spec.id], build)]
+    return [
+        Task(job=piece, seconds=piece.spec.timeout)
+        for piece in sorted(pieces, key=lambda piece: -_seconds(piece, costs))
+    ]
+
+
+def opset_jobs(
+    project: Project, cells: Iterable[PlannedCell], rechecked: frozenset[str] = frozenset()
+) -> tuple[OpsetJob, ...]:
+    """The cells by the file that they share."""
+    jobs = []
+    for (opset, route), group in groupby(cells, key=lambda p: (p.cell.opset, p.route)):
+        ids = [planned.cell for planned in group]
+        job = OpsetJob(
+            opset=opset,
+            route=route,
+            devices=tuple(project.device(cell.device) for cell in ids),
+            is_there=all(str(cell) in rechecked for cell in ids),
+        )
+        jobs.append(job)
+    return tuple(jobs)
+
+
+def _divide(job: Job, parts: int, build: BuildFolder) -> list[Job]:
+    """The job in so many parts; the first keeps its folder."""
+    if parts == 1:
+        return [job]
+    folders = [job.folder, *(str(build.fresh(job.spec.id).path) for _ in range(1, parts))]
+    return [
+        job.model_copy(update={"folder": folder, "opsets": opsets, "part": number})
+        for number, (folder, opsets) in enumerate(
+            zip(folders, divided(job.opsets, parts), strict=True)
+        )
+    ]
+
+
+def _seconds(job: Job, costs: Mapping[str, Cost]) -> float:
+    cost = costs.get(job.spec.id)
+    return cost.seconds(job.opsets) if cost else math.inf

@@ -1,0 +1,142 @@
+"""Which jobs are divided between workers, by what they took before."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.job import OpsetJob
+from exporter.manifest import Device
+from exporter.record import Record
+from exporter.run.cost import Cost, costs_of
+from exporter.run.divide import divided, parts_of
+from tests.unit.factory import DYNAMO, make_artifact, make_record
+
+CPU = (Device(name="cpu", runtime="onnxruntime"),)
+
+
+def opsets(count: int, *, there: int = 0) -> tuple[OpsetJob, ...]:
+    """So many, the first of which only need their checks."""
+    return tuple(
+        OpsetJob(opset=18 + index, route=DYNAMO, devices=CPU, is_there=index < there)
+        for index in range(count)
+    )
+
+
+def cost(shared: float, own: float, size: int = 1) -> Cost:
+    return Cost(shared=shared, making=own / 2, checking=own / 2, bytes=size)
+
+
+def test_a_model_alone_is_divided_where_cores_have_nothing_to_do() -> None:
+    assert parts_of({"a": opsets(8)}, {"a": cost(6, 1)}, 2) == {"a": 2}
+    assert parts_of({"a": opsets(8)}, {"a": cost(6, 1)}, 1) == {"a": 1}
+
+
+def test_of_many_like_it_none_is_divided() -> None:
+    models = "abcdefgh"
+    costs = dict.fromkeys(models, cost(6, 1))
+    assert set(parts_of(dict.fromkeys(models, opsets(8)), costs, 2).values()) == {1}
+
+
+def test_the_one_that_would_hold_up_the_run_is_divided() -> None:
+    jobs = {"long": opsets(8), "short": opsets(8), "other": opsets(8)}
+    costs = {"long": cost(60, 10), "short": cost(6, 1), "other": cost(6, 1)}
+    assert parts_of(jobs, costs, 2) == {"long": 2, "short": 1, "other": 1}
+
+
+def test_several_of_one_length_are_divided_together() -> None:
+    jobs = dict.fromkeys("ab", opsets(9))
+    assert parts_of(jobs, dict.fromkeys("ab", cost(3, 1)), 8) == {"a": 3, "b": 3}
+
+
+@pytest.mark.parametrize(
+    ("count", "known"),
+    [
+        (8, None),
+        (5, cost(6, 1)),
+        (8, cost(60, 1)),
+        (8, cost(6, 1, size=1 << 30)),
+        (8, cost(0.6, 0.1)),
+    ],
+    ids=["never made", "few opsets", "mostly shared", "too large for two workers", "soon done"],
+)
+def test_what_stays_whole(count: int, known: Cost | None) -> None:
+    assert parts_of({"a": opsets(count)}, {"a": known} if known else {}, 4) == {"a": 1}
+
+
+def test_what_was_never_made_may_take_as_long_as_the_longest() -> None:
+    jobs = {"a": opsets(8), "new": opsets(8)}
+    assert parts_of(jobs, {"a": cost(6, 1)}, 2) == {"a": 1, "new": 1}
+    assert parts_of(jobs, {"a": cost(6, 1)}, 8) == {"a": 1, "new": 1}  # it takes 14 all the same
+
+
+def test_checks_alone_share_nothing() -> None:
+    whole = cost(60, 2)
+    assert whole.seconds(opsets(8, there=8)) == 8
+    assert whole.seconds(opsets(8, there=7)) == 69
+    assert parts_of({"a": opsets(8, there=8)}, {"a": whole}, 2) == {"a": 2}
+
+
+WORK = st.dictionaries(
+    st.sampled_from("abcdefgh"),
+    st.tuples(
+        st.integers(1, 19),
+        st.none() | st.tuples(st.floats(0, 100), st.floats(0, 20)),
+    ),
+    min_size=1,
+)
+
+
+@given(WORK, st.integers(1, 16))
+def test_parts_are_few_and_the_longest_job_never_gets_longer(
+    work: dict[str, tuple[int, tuple[float, float] | None]], workers: int
+) -> None:
+    jobs = {model: opsets(count) for model, (count, _) in work.items()}
+    costs = {model: cost(*known) for model, (_, known) in work.items() if known}
+    parts = parts_of(jobs, costs, workers)
+    assert parts.keys() == jobs.keys()
+    for model, count in parts.items():
+        pieces = divided(jobs[model], count)
+        assert sorted(o.opset for piece in pieces for o in piece) == [o.opset for o in jobs[model]]
+        if count > 1:
+            assert model in costs
+            assert count <= workers
+            assert min(map(len, pieces)) >= 3
+            longest = max(costs[model].seconds(piece) for piece in pieces)
+            assert longest < costs[model].seconds(jobs[model])
+
+
+def test_one_long_job_among_thousands_is_found() -> None:
+    jobs = {f"m{index}": opsets(8) for index in range(1250)}
+    costs = {model: cost(6, 1) for model in jobs} | {"m0": cost(6000, 1000)}
+    assert {model for model, count in parts_of(jobs, costs, 64).items() if count > 1} == {"m0"}
+
+
+def took(cell: str, **seconds: float) -> Record:
+    artifact = make_artifact("a", int(cell.split("/")[1]), bytes=77)
+    return make_record(cell, artifact=artifact).model_copy(update={"seconds": seconds})
+
+
+def test_a_cost_tells_what_opsets_share_from_what_is_their_own() -> None:
+    shared = {"source": 1.0, "reference": 2.0, "capture": 3.0}
+    records = [
+        took("a/18/cpu", **shared, convert=0.5, structure=0.1, parity=0.4),
+        took("a/18/gpu", **shared, convert=0.5, structure=0.1, parity=0.9),
+        took("a/19/cpu", **shared, convert=0.5, structure=0.1, parity=0.4),
+        took("a/19/gpu", **shared, convert=0.5, structure=0.1, parity=0.9),
+        took("a/20/cpu", **shared, convert=2.5, structure=0.1, parity=0.4),
+        took("a/20/gpu", **shared, convert=2.5, structure=0.1, parity=0.9),
+    ]
+    found = costs_of({"a": {str(record.cell): record for record in records}})["a"]
+    assert found.shared == pytest.approx(6 + 2)  # what the first file decomposes for all
+    assert found.making == pytest.approx(0.5)
+    assert found.checking == pytest.approx(1.5)
+    assert found.bytes == 77
+
+
+def test_records_that_do_not_say_what_they_took_tell_nothing() -> None:
+    silent = make_record("a/18/cpu", "crash")
+    assert costs_of({"a": {"a/18/cpu": silent}, "b": {}}) == {}
+    told = took("a/19/cpu", convert=1.0)
+    assert costs_of({"a": {"a/18/cpu": silent, "a/19/cpu": told}})["a"].making == 1.0

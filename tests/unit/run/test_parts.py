@@ -1,0 +1,376 @@
+"""A model whose opsets several workers make, from the tasks to the folder in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from exporter.engine import Ended, Outcome
+from exporter.job import Announcement, Job, JobFolder, Reference, Sample, write_value
+from exporter.manifest import Manifest, ModelSpec, Tolerance
+from exporter.plan import make_plan
+from exporter.record import Record, Stage, Status, read_run
+from exporter.run import BuildFolder, Wish, run_plan
+from exporter.run.folders import carry_over
+from exporter.run.parts import join
+from tests.unit.run.builders import (
+    FakeEngine,
+    Noted,
+    Worker,
+    announcement,
+    job,
+    manifest,
+    outcome,
+    record,
+    spec,
+    write,
+    write_reference,
+)
+
+TODAY = date(2026, 1, 1)
+OPSETS = tuple(range(18, 24))
+
+
+def six(**values: object) -> ModelSpec:
+    return spec(opsets=OPSETS, **values)
+
+
+def worker(
+    content: str = "new",
+    reference: Callable[[Job], str] = lambda of: "same",
+    status: Callable[[Job, int], Status] = lambda of, opset: Status.PASS,
+) -> Worker:
+    """A worker that says what it took, so that the next run can divide its job."""
+
+    def work(of: Job) -> Outcome:
+        write_value(JobFolder(Path(of.folder)).job, of)
+        write_reference(of, reference(of))
+        for cell in of.cells():
+            seconds = {"capture": 1.0, "convert": 1.0, "parity": 1.0}
+            made = record(of, cell, status(of, cell.opset), content)
+            write(of, made.model_copy(update={"seconds": seconds}))
+        write_value(JobFolder(Path(of.folder)).announcement, announcement(of.cells()[-1:]))
+        return outcome(of, Ended.EXITED, 0, announcement(of.cells()[-1:]))
+
+    return work
+
+
+def export(
+    of: Manifest, *ways: Worker, force: bool = False, workers: int = 2
+) -> tuple[FakeEngine, Noted, dict[str, Record]]:
+    engine, noted = FakeEngine(*ways, workers=workers), Noted()
+    run_plan(of, make_plan(of), engine, noted, TODAY, Wish(force=force))
+    build = BuildFolder.of(of.project)
+    assert not (build.path / ".work").exists()
+    return engine, noted, read_run(build.results).by_cell()
+
+
+def statuses(records: dict[str, Record]) -> list[str]:
+    return [records[f"tiny/{opset}/cpu"].status.value for opset in OPSETS]
+
+
+def opsets(engine: FakeEngine) -> list[list[int]]:
+    return [[opset.opset for opset in task.job.opsets] for task in engine.tasks]
+
+
+def text(root: Path, opset: int) -> str:
+    return (root / f"build/tiny/{opset}.onnx").read_text()
+
+
+def test_a_model_that_was_made_before_is_divided_and_joined(tmp_path: Path) -> None:
+    project = manifest(tmp_path, six())
+    first, _, _ = export(project, worker("old"))
+    assert opsets(first) == [list(OPSETS)]
+    engine, noted, found = export(project, worker("new"), force=True)
+    assert opsets(engine) == [[18, 20, 22], [19, 21, 23]]
+    assert [task.job.part for task in engine.tasks] == [0, 1]
+    assert engine.tasks[0].job.folder != engine.tasks[1].job.folder
+    assert statuses(found) == ["pass"] * 6
+    assert {text(tmp_path, opset) for opset in OPSETS} == {"new"}
+    assert {(tmp_path / f"build/tiny/{o}.onnx").stat().st_nlink for o in OPSETS} == {1}
+    assert noted.models == ["tiny"]
+    assert noted.notes == []
+    assert len(noted.records) == 6
+
+
+def test_one_worker_divides_nothing(tmp_path: Path) -> None:
+    project = manifest(tmp_path, six())
+    export(project, worker())
+    engine, _, _ = export(project, worker(), force=True, workers=1)
+    assert opsets(engine) == [list(OPSETS)]
+
+
+def test_checks_of_one_part_find_their_files_when_the_other_is_done(tmp_path: Path) -> None:
+    def rechecks(of: Job) -> Outcome:
+        assert all(opset.is_there for opset in of.opsets)
+        old = JobFolder(Path(of.build) / of.spec.id)
+        assert all(old.model(opset.opset).read_text() == "old" for opset in of.opsets)
+        return worker("old")(of)
+
+    export(manifest(tmp_path, six()), worker("old"))
+    edited = manifest(tmp_path, six(tolerance=Tolerance(atol=1e-3, rtol=1e-3)))
+    engine, _, found = export(edited, rechecks)
+    assert opsets(engine) == [[18, 20, 22], [19, 21, 23]]
+    assert statuses(found) == ["pass"] * 6
+
+
+def test_parts_that_pytorch_answered_differently_are_made_by_one_worker(tmp_path: Path) -> None:
+    project = manifest(tmp_path, six())
+    export(project, worker("old"))
+    engine, _, found = export(
+        project, worker("new", reference=lambda of: f"part {of.part}"), force=True
+    )
+    # The second part's opsets once more, beside the first's, and then there is an end of it.
+    assert opsets(engine) == [[18, 20, 22], [19, 21, 23], [19, 21, 23]]
+    assert engine.tasks[2].job.folder == engine.tasks[0].job.folder
+    assert engine.tasks[2].seconds == 60.0
+    assert statuses(found) == ["pass"] * 6
+
+
+def test_a_model_that_pytorch_never_answers_alike_comes_to_an_end(tmp_path: Path) -> None:
+    answers = iter(range(100))
+    project = manifest(tmp_path, six())
+    export(project, worker("old"))
+    engine, _, found = export(
+        project, worker(reference=lambda of: str(next(answers))), force=True, workers=2
+    )
+    assert len(engine.tasks) == 3
+    assert statuses(found) == ["pass"] * 6
+
+
+def test_parts_that_never_got_an_answer_keep_their_failures(tmp_path: Path) -> None:
+    def fails(of: Job) -> Outcome:
+        for cell in of.cells():
+            seconds = {"source": 1.0, "convert": 1.0}
+            failed = Record(
+                cell=cell,
+                status=Status.ERROR,
+                stage=Stage.SOURCE,
+                seconds=seconds,
+                fingerprint=of.fingerprint_of(cell),
+            )
+            write(of, failed)
+        return outcome(of, Ended.EXITED, 0, announcement(of.cells()))
+
+    project = manifest(tmp_path, six())
+    export(project, worker())
+    engine, _, found = export(project, fails, force=True)
+    assert opsets(engine) == [[18, 20, 22], [19, 21, 23]]
+    assert statuses(found) == ["error"] * 6
+
+
+def test_a_file_is_not_kept_beside_parts_without_an_answer(tmp_path: Path) -> None:
+    """Files whose reference is gone are not taken for those of a model that failed."""
+    project = manifest(tmp_path, six())
+    export(project, worker("old"))
+    (tmp_path / "build/tiny/reference.json").unlink()
+
+    def fails_at_once(of: Job) -> Outcome:
+        for cell in of.cells():
+            write(of, Record(cell=cell, status=Status.ERROR, fingerprint=of.fingerprint_of(cell)))
+        return outcome(of, Ended.EXITED, 0)
+
+    some = manifest(tmp_path, six())
+    plan = make_plan(some)
+    (tmp_path / "build/tiny/20.onnx").write_text("another")
+    engine = FakeEngine(fails_at_once)
+    run_plan(some, plan, engine, Noted(), TODAY)
+    assert opsets(engine) == [[20], [18, 19, 21, 22, 23]]
+
+
+@pytest.mark.parametrize("itself", [False, True], ids=["by the system", "by its own word"])
+def test_who_is_killed_beside_another_part_is_tried_alone(tmp_path: Path, *, itself: bool) -> None:
+    def killed(of: Job) -> Outcome:
+        if of.part == 0:
+            return worker("new")(of)
+        write_reference(of, "same")
+        cell = of.cells()[0]
+        if itself:
+            write(of, record(of, cell, Status.KILLED))
+            return worker("new", status=lambda _, o: Status.KILLED if o == 19 else Status.PASS)(of)
+        return outcome(of, Ended.SIGNAL, 9, announcement([cell]))
+
+    def alone(of: Job) -> Outcome:
+        made = [path for path in Path(of.folder).iterdir() if path.is_file()]
+        assert {path.stat().st_nlink for path in made} == {1}, "onnx refuses weights of two names"
+        return worker("new")(of)
+
+    project = manifest(tmp_path, six())
+    export(project, worker("old"))
+    ways = (killed, killed, alone) if itself else (killed, killed, worker("new"), alone)
+    engine, noted, found = export(project, *ways, force=True)
+    assert opsets(engine)[-1] == [19]
+    assert engine.tasks[-1].job.part == 0
+    assert statuses(found) == ["pass"] * 6
+    assert noted.statuses() == dict.fromkeys(found, "pass")
+
+
+def test_who_is_killed_alone_too_is_killed(tmp_path: Path) -> None:
+    def killed_at_19(of: Job) -> Outcome:
+        return worker(status=lambda _, o: Status.KILLED if o == 19 else Status.PASS)(of)
+
+    project = manifest(tmp_path, six())
+    export(project, worker("old"))
+    engine, noted, found = export(project, killed_at_19, force=True)
+    assert opsets(engine) == [[18, 20, 22], [19, 21, 23], [19]]
+    assert statuses(found) == ["pass", "killed", "pass", "pass", "pass", "pass"]
+    assert noted.statuses()["tiny/19/cpu"] == "killed"
+
+
+def test_every_cell_killed_beside_another_part_is_tried_alone(tmp_path: Path) -> None:
+    def killed(of: Job) -> Outcome:
+        return outcome(of, Ended.SIGNAL, 9, announcement(of.cells()))
+
+    project = manifest(tmp_path, six())
+    export(project, worker("old"))
+    engine, _, found = export(project, killed, killed, worker("new"), force=True)
+    assert sorted(opsets(engine)[-1]) == list(OPSETS)
+    assert statuses(found) == ["pass"] * 6
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_part_killed_at_all_its_cells_is_made_beside_the_other(
+    tmp_path: Path, which: int
+) -> None:
+    def killed(of: Job) -> Outcome:
+        if of.part == which:
+            return outcome(of, Ended.SIGNAL, 9, announcement(of.cells()))
+        return worker("new")(of)
+
+    project = manifest(tmp_path, six())
+    export(project, worker("old"))
+    engine, _, found = export(project, killed, killed, worker("alone"), force=True)
+    assert opsets(engine)[-1] == opsets(engine)[which]
+    assert statuses(found) == ["pass"] * 6
+    made = {opset: text(tmp_path, opset) for opset in OPSETS}
+    assert made == {o: "alone" if o in opsets(engine)[which] else "new" for o in OPSETS}
+
+
+def test_ctrl_c_keeps_the_part_that_is_done(tmp_path: Path) -> None:
+    def interrupted(of: Job) -> Outcome:
+        return outcome(of, Ended.INTERRUPTED, 0, announcement(of.cells()[:1]))
+
+    project = manifest(tmp_path, six())
+    export(project, worker("old"))
+    with pytest.raises(KeyboardInterrupt):
+        export(project, worker("new"), interrupted, force=True)
+    texts = [text(tmp_path, opset) for opset in OPSETS]
+    assert texts == ["new", "old", "new", "old", "new", "old"]
+    assert len(read_run(BuildFolder.of(project.project).results).records) == 6
+
+
+def test_ctrl_c_before_the_other_part_began_keeps_the_one_that_is_done(tmp_path: Path) -> None:
+    def done_and_interrupted(of: Job) -> Outcome:
+        worker("new")(of)
+        # Of the cell announced last, nothing counts.
+        return outcome(of, Ended.INTERRUPTED, 0, announcement(of.cells()[-1:]))
+
+    project = manifest(tmp_path, six())
+    export(project, worker("old"))
+    with pytest.raises(KeyboardInterrupt):
+        export(project, done_and_interrupted, force=True)
+    texts = [text(tmp_path, opset) for opset in OPSETS]
+    assert texts == ["new", "old", "new", "old", "old", "old"]
+
+
+def test_ctrl_c_while_a_killed_part_waits_leaves_the_old_results_in_place(tmp_path: Path) -> None:
+    def killed(of: Job) -> Outcome:
+        return outcome(of, Ended.SIGNAL, 9, announcement(of.cells()))
+
+    def interrupted(of: Job) -> Outcome:
+        return outcome(of, Ended.INTERRUPTED, 0, announcement(of.cells()))
+
+    project = manifest(tmp_path, six())
+    export(project, worker("old"))
+    with pytest.raises(KeyboardInterrupt):
+        export(project, killed, interrupted, force=True)
+    assert {text(tmp_path, opset) for opset in OPSETS} == {"old"}
+    assert len(read_run(BuildFolder.of(project.project).results).records) == 6
+
+
+class Killed(BaseException):
+    """The end of the parent: nothing after it runs that a killed process would not run."""
+
+
+def test_a_run_killed_at_its_second_part_keeps_all_of_the_first(tmp_path: Path) -> None:
+    def kills(of: Job) -> Outcome:
+        folder = JobFolder(Path(of.folder))
+        write_value(folder.job, of)
+        write_reference(of, "same")
+        cell = of.cells()[1]
+        write(of, record(of, of.cells()[0], content="new"))
+        write_value(folder.announcement, Announcement(stage=Stage.CONVERT, cells=(cell,), log=""))
+        raise Killed
+
+    project = manifest(tmp_path, six())
+    export(project, worker("old"))
+    edited = manifest(tmp_path, six(seed=1))
+    with pytest.raises(Killed):
+        export(edited, worker("new"), kills)
+    engine, noted, found = export(edited, worker("last"))
+    assert opsets(engine) == [[21, 23]]
+    assert statuses(found) == ["pass"] * 6
+    texts = [text(tmp_path, opset) for opset in OPSETS]
+    assert texts == ["new", "new", "new", "last", "new", "last"]
+    assert len(noted.notes) == 2
+
+
+def part(folder: Path, opset: int, *, exact: bool) -> JobFolder:
+    """The folder of a job with one opset, and what PyTorch said there."""
+    made = Sample(index=0, name="declared", kind="declared", axes={}, exact=exact)
+    reference = Reference(samples=(made,), noise=(1e-7,), spread=(1.0,))
+    of = job(folder, spec(opsets=(opset,)))
+    write(of, record(of, of.cells()[0]))
+    write_value(JobFolder(folder).reference, reference)
+    return JobFolder(folder)
+
+
+@pytest.mark.parametrize("exact", [0, 1])
+def test_what_one_worker_measured_more_exactly_stays(tmp_path: Path, exact: int) -> None:
+    parts = [part(tmp_path / str(n), 18 + n, exact=n == exact) for n in (0, 1)]
+    whole, lost = join(parts)
+    assert whole == parts[exact]
+    assert lost == []
+    assert whole.read_records().keys() == {"tiny/18/cpu", "tiny/19/cpu"}
+    assert not parts[1 - exact].path.exists()
+
+
+def test_a_part_whose_folder_another_worker_took_away_costs_its_own_cells(tmp_path: Path) -> None:
+    parts = [part(tmp_path / str(n), 18 + n, exact=n == 0) for n in (0, 1)]
+    elsewhere = tmp_path / "elsewhere"
+    parts[0].path.rename(elsewhere)
+    parts[0].path.symlink_to(elsewhere)
+    whole, lost = join(parts)
+    assert lost == []
+    assert not whole.path.is_symlink()
+    assert whole.read_records().keys() == {"tiny/19/cpu"}
+    assert JobFolder(elsewhere).read_records().keys() == {"tiny/18/cpu"}
+
+
+def failed(folder: Path, opset: int) -> JobFolder:
+    """The folder of a job that came to nothing, not even to an answer of PyTorch."""
+    of = job(folder, spec(opsets=(opset,)))
+    write(of, Record(cell=of.cells()[0], status=Status.CRASH))
+    return JobFolder(folder)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_failure_stays_beside_what_another_worker_made(tmp_path: Path, *, first: bool) -> None:
+    parts = [failed(tmp_path / "failed", 18), part(tmp_path / "made", 19, exact=False)]
+    whole, lost = join(parts if first else parts[::-1])
+    assert whole == parts[1]
+    assert lost == []
+    assert {n: r.status for n, r in whole.read_records().items()} == {
+        "tiny/18/cpu": Status.CRASH,
+        "tiny/19/cpu": Status.PASS,
+    }
+
+
+def test_a_failure_of_an_earlier_run_does_not_stay_beside_what_was_made(tmp_path: Path) -> None:
+    old, fresh = failed(tmp_path / "failed", 18), part(tmp_path / "made", 19, exact=False)
+    [lost] = carry_over(old, fresh, lambda _: True)
+    assert str(lost.cell) == "tiny/18/cpu"
+    assert fresh.read_records().keys() == {"tiny/19/cpu"}
