@@ -252,7 +252,7 @@ class Record(Sealed):
     libraries of kernels that lie elsewhere, by their path from the project's root."""
 
 
-class RunRecord(Value):
+class RunRecord(Sealed):
     """All records of a project at one time: `build/results.json`."""
 
     format: Literal[1] = 1
@@ -273,7 +273,7 @@ def read_run(path: Path) -> RunRecord:
         ExporterError: UNREADABLE, where the file is missing, damaged or of another version.
     """
     try:
-        return RunRecord.model_validate_json(path.read_bytes())
+        return RunRecord.read(path.read_bytes())
     except FileNotFoundError:
         message = f"{path}: no results yet; run `exporter export` first"
     except OSError as error:
@@ -281,6 +281,11 @@ def read_run(path: Path) -> RunRecord:
     except ValidationError as error:
         first = error.errors()[0]
         where = "".join(f"{part}." for part in first["loc"]).rstrip(".")
-        what = f"{where}: {first['msg']}" if where else first["msg"]
-        message = f"{path}: is no results file of this version: {what}; `exporter export` writes it"
+        message = _no_results(path, f"{where}: {first['msg']}" if where else first["msg"])
+    except ValueError as error:
+        message = _no_results(path, str(error))
     raise ExporterError(ExitCode.UNREADABLE, message)
+
+
+def _no_results(path: Path, why: str) -> str:
+    return f"{path}: is no results file of this version: {why}; `exporter export` writes it"

@@ -29,6 +29,9 @@ def schema() -> dict[str, Any]:
             each.pop("title", None)
             if text := texts[name].get(key):
                 each["description"] = text
+    seal = {"type": "string", "description": "Of all that follows: a changed file is refused."}
+    found["properties"] = {"sha256": seal, **found["properties"]}
+    found["required"] = ["sha256", *found["required"]]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}
 
 

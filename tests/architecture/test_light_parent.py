@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from exporter.record import RunRecord
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("numpy", "onnx", "onnxruntime", "onnxscript", "torch")
@@ -54,9 +55,8 @@ opsets = 18
     )
     (tmp_path / "manifests" / "tiny.py").write_text("class Tiny: ...\n")
     (tmp_path / "build").mkdir()
-    (tmp_path / "build" / "results.json").write_text(
-        json.dumps({"format": 1, "tools": {}, "records": []})
-    )
+    empty = RunRecord(tools={}, records=())
+    (tmp_path / "build" / "results.json").write_text(empty.to_json())
     return tmp_path
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.record import read_run
+from exporter.record import RunRecord, read_run
 from tests.integration.project import exporter, make_project
 
 
@@ -56,7 +56,7 @@ def test_a_lost_part_is_red(project: Path, parts: list[Path], tmp_path: Path) ->
     assert not (project / "build/results.json").exists()
     damaged = tmp_path / "damaged"
     shutil.copytree(parts[1], damaged)
-    (damaged / "results.json").write_text('{"format": 1, "tools": {}, "records": []}')
+    (damaged / "results.json").write_text(RunRecord(tools={}, records=()).to_json())
     mixed = exporter(project, "merge", str(parts[0]), str(damaged))
     assert mixed.returncode == 1
     assert "was made with other tools" in mixed.stderr

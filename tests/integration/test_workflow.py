@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.record import read_run
+from exporter.record import RunRecord, read_run
 from tests.integration.project import ROOT, exporter, make_project
 
 
@@ -94,7 +94,7 @@ def test_an_unreadable_baseline_and_missing_results_have_their_codes(tmp_path: P
     assert exporter(root, "gate").returncode == 5
     assert exporter(root, "baseline").returncode == 5
     (root / "build").mkdir()
-    (root / "build/results.json").write_text('{"format": 1, "tools": {}, "records": []}')
+    (root / "build/results.json").write_text(RunRecord(tools={}, records=()).to_json())
     assert exporter(root, "baseline").returncode == 1
     (root / "reports").mkdir()
     (root / "reports/baseline.json").write_text("{")

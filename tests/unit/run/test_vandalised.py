@@ -182,3 +182,18 @@ def test_what_another_try_may_settle_is_tried_and_said(
     run_plan(of, make_plan(of), engine, noted, TODAY)
     assert noted.reasons == {"tiny/19/cpu": f"it was {status} the last time"}
     assert noted.statuses() == {"tiny/19/cpu": "pass"}
+
+
+def test_results_with_any_bit_flipped_are_none(tmp_path: Path) -> None:
+    of = manifest(tmp_path)
+    export(of)
+    path = tmp_path / "build/results.json"
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 7 if IS_LONG else 97):
+        data = bytearray(whole)
+        data[place] ^= 1 << place % 8
+        path.write_bytes(data)
+        with pytest.raises(ExporterError, match=r"is no results file.*`exporter export` writes it"):
+            read_run(path)
+    export(of)
+    assert path.read_bytes() == whole
