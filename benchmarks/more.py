@@ -3,7 +3,8 @@
 In: a folder. Out: a `Section`. Both are counted in the seconds of the worker's stages, in one
 export: of the first opset what is done once for all, its conversion and its checks; of the others
 their conversion and their checks. Each file runs on every sample of its contract: that inference
-is told by itself, since no other opset's can stand for it.
+is told by itself, since no other opset's can stand for it. Beside it stands what one more opset
+takes in the loop that people write today.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from statistics import mean
 
 from benchmarks.figure import Figure, Section, at_most
-from benchmarks.measure import must, spend
+from benchmarks.measure import ROOT, Failed, must, spend
 from benchmarks.project import matrix_project
 from benchmarks.stages import by_model, inference, own_seconds, records_of, shared_seconds
 
@@ -42,6 +43,7 @@ def measured(place: Path, *, quick: bool) -> Section:
         )
         rows.append(Figure(what=f"one more opset of {model}", measured=said))
     share = others / firsts
+    loop = _in_the_loop(place / "rival", models)
     whole = (
         f"{share:.1%} ({others:.2f} s, {ran:.2f} s of it inference, and {firsts:.2f} s); "
         f"without inference {(others - ran) / (firsts - ran):.1%}"
@@ -52,4 +54,26 @@ def measured(place: Path, *, quick: bool) -> Section:
         "over the others against the first that is made, checks included in both."
     )
     last = Figure(what=what, measured=whole) if quick else at_most(what, share, LIMIT, whole, "%")
-    return Section(name="more", about=about, figures=[*rows, last])
+    rival = Figure(
+        what="one more opset, as a share of one more in the loop, of all",
+        measured=f"{others / loop:.1%} ({others:.2f} s and {loop:.2f} s)",
+    )
+    return Section(name="more", about=about, figures=[*rows, last, rival])
+
+
+def _in_the_loop(place: Path, models: Sequence[str]) -> float:
+    """Seconds that the last of two opsets takes there, of all models.
+
+    Raises:
+        Failed: the loop did not make one of them.
+    """
+    place.mkdir()
+    matrix_project(place, models, "24..25")
+    script = str(ROOT / "benchmarks/loop.py")
+    spent = must(spend([sys.executable, script, "manifests/matrix.toml", "out"], place))
+    lines = [line.split(" ") for line in spent.output.splitlines()]
+    took = {line[0]: float(line[2]) for line in lines if line[1:2] == ["ok"] and len(line) == 3}
+    missing = [model for model in models if f"{model}/25" not in took]
+    if missing:
+        raise Failed(f"the loop did not make {', '.join(missing)}:\n{spent.output[-4000:]}")
+    return sum(took[f"{model}/25"] for model in models)

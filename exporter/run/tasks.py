@@ -12,13 +12,17 @@ from itertools import groupby
 from exporter.engine import Task
 from exporter.fingerprint import THOROUGH
 from exporter.job import Job, OpsetJob
-from exporter.manifest import Manifest, Project
+from exporter.manifest import Device, Manifest, Project
 from exporter.plan import PlannedCell
 from exporter.run.cost import Cost
 from exporter.run.decide import Decisions
 from exporter.run.divide import divided, parts_of
 from exporter.run.folders import BuildFolder
 from exporter.run.results import Judge
+
+_CPU = "CPUExecutionProvider"
+#: Bytes of weights: as many workers as there are count on models that are no larger.
+_LARGEST = 512 * 1024**2
 
 
 def jobs_of(
@@ -57,7 +61,9 @@ def tasks_of(
         workers: How many work at once.
     """
     jobs = list(jobs)
-    parts = parts_of({job.spec.id: job.opsets for job in jobs}, costs, workers)
+    opsets = {job.spec.id: job.opsets for job in jobs}
+    whole = {job.spec.id for job in jobs if _is_for_one_worker(job, costs)}
+    parts = parts_of(opsets, costs, workers, whole)
     pieces = [piece for job in jobs for piece in _divide(job, parts[job.spec.id], build)]
     return [
         Task(job=piece, seconds=piece.spec.timeout)
@@ -93,6 +99,25 @@ def _divide(job: Job, parts: int, build: BuildFolder) -> list[Job]:
             zip(folders, divided(job.opsets, parts), strict=True)
         )
     ]
+
+
+def _is_for_one_worker(job: Job, costs: Mapping[str, Cost]) -> bool:
+    """Whether two workers at the same model may get into each other's way.
+
+    That is where it is large, shares the memory of a GPU, or has its time measured.
+    """
+    cost = costs.get(job.spec.id)
+    devices = (device for opset in job.opsets for device in opset.devices)
+    return (
+        (cost is not None and cost.bytes > _LARGEST)
+        or job.spec.latency
+        or job.spec.export_device != "cpu"
+        or not all(_is_cpu(device) for device in devices)
+    )
+
+
+def _is_cpu(device: Device) -> bool:
+    return set(device.providers) <= {_CPU} and device.device in ("", "CPU")
 
 
 def _seconds(job: Job, costs: Mapping[str, Cost]) -> float:

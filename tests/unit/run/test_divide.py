@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +14,10 @@ from exporter.manifest import Device
 from exporter.record import Record
 from exporter.run.cost import Cost, costs_of
 from exporter.run.divide import divided, parts_of
+from exporter.run.folders import BuildFolder
+from exporter.run.tasks import tasks_of
 from tests.unit.factory import DYNAMO, make_artifact, make_record
+from tests.unit.run.builders import job, spec
 
 CPU = (Device(name="cpu", runtime="onnxruntime"),)
 
@@ -26,6 +32,48 @@ def opsets(count: int, *, there: int = 0) -> tuple[OpsetJob, ...]:
 
 def cost(shared: float, own: float, size: int = 1) -> Cost:
     return Cost(shared=shared, making=own / 2, checking=own / 2, bytes=size)
+
+
+def parts_of_job(tmp_path: Path, known: Cost, device: Device, **fields: Any) -> int:
+    """How many workers a model with eight opsets goes to, where there are two."""
+    of = job(tmp_path / "build/.work/first", spec(opsets=tuple(range(18, 26)), **fields))
+    opsets = tuple(opset.model_copy(update={"devices": (device,)}) for opset in of.opsets)
+    build = BuildFolder(tmp_path / "build")
+    (build.path / ".work").mkdir(parents=True)
+    of = of.model_copy(update={"opsets": opsets})
+    return len(tasks_of([of], {of.spec.id: known}, build, workers=2))
+
+
+OPENVINO = Device(name="ov", runtime="openvino")
+
+
+@pytest.mark.parametrize(
+    ("known", "device", "fields", "parts"),
+    [
+        (cost(6, 1), CPU[0], {}, 2),
+        (cost(6, 1, size=1 << 29), CPU[0], {}, 2),
+        (cost(6, 1, size=1 << 30), CPU[0], {}, 1),
+        (cost(6, 1), CPU[0], {"latency": True}, 1),
+        (cost(6, 1), CPU[0], {"export_device": "cuda"}, 1),
+        (cost(6, 1), CPU[0].model_copy(update={"providers": ("CPUExecutionProvider",)}), {}, 2),
+        (cost(6, 1), CPU[0].model_copy(update={"providers": ("CUDAExecutionProvider",)}), {}, 1),
+        (cost(6, 1), OPENVINO, {}, 2),
+        (cost(6, 1), OPENVINO.model_copy(update={"device": "GPU"}), {}, 1),
+    ],
+)
+def test_workers_that_would_get_into_each_others_way_do_not_share_a_model(
+    tmp_path: Path, known: Cost, device: Device, fields: dict[str, Any], parts: int
+) -> None:
+    assert parts_of_job(tmp_path, known, device, **fields) == parts
+
+
+def test_the_next_in_length_is_divided_where_the_longest_must_not_be() -> None:
+    jobs = dict.fromkeys("ab", opsets(8))
+    costs = {"a": cost(7, 1), "b": cost(60, 10)}
+    assert parts_of(jobs, costs, 2) == {"a": 1, "b": 2}
+    assert parts_of(jobs, costs, 2, {"b"}) == {"a": 1, "b": 1}
+    assert parts_of(jobs, costs | {"a": cost(61, 10)}, 3, {"a"}) == {"a": 1, "b": 1}
+    assert parts_of(jobs, dict.fromkeys("ab", cost(60, 10)), 4, {"a"}) == {"a": 1, "b": 1}
 
 
 def test_a_model_alone_is_divided_where_cores_have_nothing_to_do() -> None:
@@ -56,10 +104,9 @@ def test_several_of_one_length_are_divided_together() -> None:
         (8, None),
         (5, cost(6, 1)),
         (8, cost(60, 1)),
-        (8, cost(6, 1, size=1 << 30)),
         (8, cost(0.6, 0.1)),
     ],
-    ids=["never made", "few opsets", "mostly shared", "too large for two workers", "soon done"],
+    ids=["never made", "few opsets", "mostly shared", "soon done"],
 )
 def test_what_stays_whole(count: int, known: Cost | None) -> None:
     assert parts_of({"a": opsets(count)}, {"a": known} if known else {}, 4) == {"a": 1}
@@ -105,6 +152,29 @@ def test_parts_are_few_and_the_longest_job_never_gets_longer(
             assert min(map(len, pieces)) >= 3
             longest = max(costs[model].seconds(piece) for piece in pieces)
             assert longest < costs[model].seconds(jobs[model])
+    before, after = ends(jobs, costs, {}, workers), ends(jobs, costs, parts, workers)
+    assert after == before if set(parts.values()) == {1} else after <= before * 0.9
+
+
+def ends(
+    jobs: dict[str, tuple[OpsetJob, ...]],
+    costs: dict[str, Cost],
+    parts: dict[str, int],
+    workers: int,
+) -> float:
+    """When the last worker ends, each taking the longest job left; unknown ones are long."""
+    pieces = [
+        costs[model].seconds(piece)
+        for model, whole in jobs.items()
+        if model in costs
+        for piece in divided(whole, parts.get(model, 1))
+    ]
+    longest = max((cost.seconds(jobs[model]) for model, cost in costs.items()), default=0.0)
+    pieces += [longest] * (len(jobs) - len(costs))
+    at = [0.0] * workers
+    for seconds in sorted(pieces, reverse=True):
+        at[at.index(min(at))] += seconds
+    return max(at)
 
 
 def test_one_long_job_among_thousands_is_found() -> None:
