@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
@@ -26,6 +27,7 @@ from exporter.values import Items, Value
 FORMAT: Final = 2
 
 
+@lru_cache(maxsize=1 << 15)  # each cell is asked for again at every step
 def parse_cell(text: str) -> CellId:
     """The cell that `str(cell)` wrote.
 

@@ -12,6 +12,7 @@ domains too.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 Release = tuple[int, int]
 
@@ -48,6 +49,7 @@ ONNX_RUNTIME: tuple[Loads, ...] = (
 )
 
 
+@cache
 def first_release(opset: int, ir_version: int) -> Release | None:
     """The first release that loads such a file; None where none that is known does."""
     loads = (each for each in ONNX_RUNTIME if each.opset >= opset and each.ir_version >= ir_version)

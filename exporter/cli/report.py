@@ -13,7 +13,7 @@ from exporter.cli.terminal import plural, say
 from exporter.errors import ExitCode
 from exporter.fingerprint import exporter_state
 from exporter.gate import GROWTH, Finding, judge
-from exporter.history import HISTORY, History, read_history
+from exporter.history import HISTORY, read_history
 from exporter.manifest import Manifest, Project, load_project
 from exporter.plan import make_plan
 from exporter.record import RunRecord
@@ -44,10 +44,11 @@ def publish(manifest: Manifest, run: RunRecord) -> None:
     Nothing is written where those that stand were made from the very same.
     """
     reports, note = _reports(manifest.project), _note(manifest.project)
-    key = _key(manifest, run)
+    past = _accepted(reports)
+    key = _key(manifest, run, past)
     if stands(note, key, reports):
         return
-    files = rendered(manifest, run)
+    files = _rendered(manifest, run, past)
     write_reports(reports, files)
     note_standing(note, key, reports, files)
 
@@ -59,7 +60,8 @@ def prepare(project: Project) -> None:
 
 def are_current(manifest: Manifest, run: RunRecord) -> bool:
     """Whether the pages that stand were written here from the very same; False: look closer."""
-    return stands(_note(manifest.project), _key(manifest, run), _reports(manifest.project))
+    reports = _reports(manifest.project)
+    return stands(_note(manifest.project), _key(manifest, run, _accepted(reports)), reports)
 
 
 def _reports(project: Project) -> Path:
@@ -70,13 +72,13 @@ def _note(project: Project) -> Path:
     return Path(project.root) / project.build / PAGES
 
 
-def _key(manifest: Manifest, run: RunRecord) -> str:
+def _key(manifest: Manifest, run: RunRecord, past: Past) -> str:
     """Of everything that pages are made from."""
     project, reports = manifest.project, _reports(manifest.project)
-    baseline, history = _accepted(reports)
     # Where the project lies stands on no page: a copy of it has the same ones.
     anywhere = Manifest(project=project.model_copy(update={"root": ""}), models=manifest.models)
-    values = (run, anywhere, history, *((baseline,) if baseline else ()))
+    accepted = (past.baseline,) if past.baseline else ()
+    values = (run, anywhere, past.history, *accepted)
     return key_of(
         (*(value.to_json(indent=None) for value in values), exporter_state()),
         (Path(project.root) / project.templates, packaged_templates(), reports / AUDITS),
@@ -85,17 +87,18 @@ def _key(manifest: Manifest, run: RunRecord) -> str:
 
 def rendered(manifest: Manifest, run: RunRecord) -> dict[str, str]:
     """Every file of the report by its name, as it would be written now."""
+    return _rendered(manifest, run, _accepted(_reports(manifest.project)))
+
+
+def _rendered(manifest: Manifest, run: RunRecord, past: Past) -> dict[str, str]:
     project = manifest.project
     root = Path(project.root)
-    reports = root / project.reports
-    baseline, history = _accepted(reports)
-    past = Past(baseline, history)
     pages = render_reports(
         manifest,
         run,
-        _changes(manifest, run, baseline) if baseline else None,
+        _changes(manifest, run, past.baseline) if past.baseline else None,
         root / project.templates,
-        read_audits(reports),
+        read_audits(_reports(project)),
         past,
     )
     return pages | render_outputs(manifest, run, past)
@@ -110,10 +113,11 @@ def made_from(project: Project) -> list[Path]:
     return [*folders, *accepted, note, *(reports / name for name in pages_of(note))]
 
 
-def _accepted(reports: Path) -> tuple[Baseline | None, History]:
+def _accepted(reports: Path) -> Past:
     """What stands in git beside the pages."""
     path = reports / _BASELINE
-    return read_baseline(path) if path.exists() else None, read_history(reports / HISTORY)
+    baseline = read_baseline(path) if path.exists() else None
+    return Past(baseline, read_history(reports / HISTORY))
 
 
 def _changes(manifest: Manifest, run: RunRecord, baseline: Baseline) -> tuple[Finding, ...]:

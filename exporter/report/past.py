@@ -23,6 +23,7 @@ class Past:
     """What was accepted; without a baseline nothing is said."""
 
     def __init__(self, baseline: Baseline | None = None, history: History | None = None) -> None:
+        self.baseline = baseline
         self.history = history or History()
         self._tools = baseline.tools if baseline else {}
         self._known: Mapping[str, Outcome] | None = baseline.by_cell() if baseline else None
