@@ -142,6 +142,14 @@ class Block(nn.Module):
         return nn.functional.gelu(self.linear(self.norm(x))) + x
 
 
+class Roundabout(nn.Module):
+    """What an optimiser makes shorter: pairs that undo each other, and steps that are one."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = (x * 1).unsqueeze(1).unsqueeze(1).transpose(3, 4).transpose(3, 4)
+        return y.reshape(-1, 48).reshape(-1, 6, 8).to(torch.float64).to(torch.float32) + 0
+
+
 class Found(nn.Module):
     """An output whose size depends on values."""
 
