@@ -61,10 +61,11 @@ class Sealed(Value):
         Raises:
             ValueError: where it did not, or where this version knows another form.
         """
-        seal, rest = data[:_LENGTH], data[_LENGTH:]
+        whole = memoryview(data)  # results of many cells are large: they are copied once
+        seal, rest = whole[:_LENGTH], whole[_LENGTH:]
         if seal != f"{_SEAL}{hashlib.sha256(rest).hexdigest()}{_SEALED}".encode():
             raise ValueError("changed since it was written")
-        return cls.model_validate_json(b"{" + rest)
+        return cls.model_validate_json(b"".join((b"{", rest)))
 
 
 _SEAL, _SEALED = '{\n  "sha256": "', '",'

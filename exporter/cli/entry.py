@@ -40,7 +40,9 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    gc.freeze()  # nothing is looked for in what goes with the process
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -80,7 +80,7 @@ def _key(manifest: Manifest, run: RunRecord, past: Past) -> str:
     accepted = (past.baseline,) if past.baseline else ()
     values = (run, anywhere, past.history, *accepted)
     return key_of(
-        (*(value.to_json(indent=None) for value in values), exporter_state()),
+        (*(value.model_dump_json() for value in values), exporter_state()),
         (Path(project.root) / project.templates, packaged_templates(), reports / AUDITS),
     )
 

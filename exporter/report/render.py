@@ -17,7 +17,7 @@ from exporter.manifest import Manifest, Style
 from exporter.record import RunRecord
 from exporter.report.cells import cells_by_model
 from exporter.report.clusters import cluster_findings
-from exporter.report.consumer import support_of
+from exporter.report.consumer import Support
 from exporter.report.index_data import index_data
 from exporter.report.leads import Known, Lead, lead_of
 from exporter.report.model_page import model_page
@@ -71,11 +71,13 @@ def render_reports(
         OVERVIEW: MARK + "\n" + render(_TEMPLATES[0], templates, spoken, page=page),
         INDEX: index_html(index_data(manifest, run, by_model, past), templates),
     }
+    support: dict[str, list[Support]] = {}
+    for row in page.support:
+        support.setdefault(row.model, []).append(row)
     for spec in manifest.models:
-        cells = by_model[spec.id]
-        support = support_of(spec, cells, manifest, run.tools)
+        cells, runs = by_model[spec.id], support.get(spec.id, ())
         audited = (audits or {}).get(spec.id, ())
-        view = model_page(spec, cells, manifest.project, past, audited, support)
+        view = model_page(spec, cells, manifest.project, past, audited, runs)
         text = render(_TEMPLATES[1], templates, spoken, page=view)
         files[f"{PAGES}/{spec.id}.md"] = f"{MARK}\n{text}"
     return files
