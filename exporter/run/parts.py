@@ -68,7 +68,7 @@ def join(folders: Sequence[JobFolder]) -> tuple[JobFolder, list[Record]]:
     for folder in folders:
         mend(folder)  # the worker of another part ran the same model
         drop_unproved(folder)
-    whole, *others = sorted(folders, key=_says, reverse=True)
+    whole, *others = sorted(folders, key=_says, reverse=True) if len(folders) > 1 else folders
     lost = [
         record
         for other in others
