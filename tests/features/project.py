@@ -17,7 +17,7 @@ from exporter.files import write_text
 from exporter.job import JobFolder, OpsetJob
 from exporter.manifest import Manifest, ModelSpec, load_project
 from exporter.plan import route_of
-from exporter.record import Record, RunRecord
+from exporter.record import Record, read_run
 from tests.features.entry import manifest_text
 from tests.features.feature import MODEL, Feature, Proof
 from tests.integration.project import exporter
@@ -53,7 +53,7 @@ def _by_command(manifest: Manifest, root: Path) -> Iterator[Record]:
     results = root / manifest.project.build / "results.json"
     if not results.is_file():
         raise AssertionError(ended.stdout + ended.stderr)
-    yield from RunRecord.model_validate_json(results.read_bytes()).records
+    yield from read_run(results).records
 
 
 def _in_process(manifest: Manifest, root: Path) -> Iterator[Record]:
