@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -114,14 +114,20 @@ def test_a_record_cut_at_every_size_is_no_record(tmp_path: Path) -> None:
     assert_whole(of)
 
 
+def flipped(whole: bytes, step: int) -> Iterator[bytes]:
+    """The same but for one bit, at each so many bytes."""
+    for place in range(0, len(whole), step):
+        data = bytearray(whole)
+        data[place] ^= 1 << place % 8
+        yield bytes(data)
+
+
 def test_a_record_with_any_bit_flipped_is_no_record(tmp_path: Path) -> None:
     of = manifest(tmp_path)
     export(of)
     path = tmp_path / "build/tiny/records/18.cpu.json"
     whole = path.read_bytes()
-    for place in range(0, len(whole), 1 if IS_LONG else 17):
-        data = bytearray(whole)
-        data[place] ^= 1 << place % 8
+    for data in flipped(whole, 1 if IS_LONG else 17):
         path.write_bytes(data)
         assert export(of).reasons == CHANGED
     assert_whole(of)
@@ -189,9 +195,7 @@ def test_results_with_any_bit_flipped_are_none(tmp_path: Path) -> None:
     export(of)
     path = tmp_path / "build/results.json"
     whole = path.read_bytes()
-    for place in range(0, len(whole), 7 if IS_LONG else 97):
-        data = bytearray(whole)
-        data[place] ^= 1 << place % 8
+    for data in flipped(whole, 7 if IS_LONG else 97):
         path.write_bytes(data)
         with pytest.raises(ExporterError, match=r"is no results file.*`exporter export` writes it"):
             read_run(path)
