@@ -74,7 +74,9 @@ def join(folders: Sequence[JobFolder]) -> tuple[JobFolder, list[Record]]:
         for other in others
         for record in carry_over(other, whole, lambda _: True, at_once=True)
     ]
-    for other in others:  # onnx refuses weights that have a second name
+    for other in others:
+        # onnx refuses weights that have a second name. A model may have closed its folder to all:
+        # then it goes, or stays, with the other private folders of the run.
         shutil.rmtree(other.path, ignore_errors=True)
     return whole, lost
 

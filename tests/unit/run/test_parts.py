@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date
 from pathlib import Path
 
 import pytest
@@ -29,8 +28,8 @@ from tests.unit.run.builders import (
     write,
     write_reference,
 )
+from tests.unit.run.test_run_plan import TODAY
 
-TODAY = date(2026, 1, 1)
 OPSETS = tuple(range(18, 24))
 
 
