@@ -151,7 +151,7 @@ def faults(session: nox.Session) -> None:
     """Kill workers at random over 1,000 cells, and the run itself 50 times; edit and vandalise."""
     session.env["FAULTS"] = "long"
     units = ("test_increments.py", "test_vandalised.py")
-    paths = ("tests/faults", *(f"tests/unit/run/{name}" for name in units))
+    paths = ("tests/faults", *(f"tests/unit/build/{name}" for name in units))
     Environment.run(session, "pytest", "-s", "--timeout", "1800", *paths, *session.posargs)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks import cold, divided, idle, more, steps, touched
 from benchmarks.figure import Section
 from benchmarks.measure import ROOT, Failed
-from exporter.files import write_text
+from exporter.core.atomic_files import write_text
 
 REPORT = ROOT / "reports/BENCHMARKS.md"
 BENCHMARKS: dict[str, Callable[..., Section]] = {

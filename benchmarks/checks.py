@@ -20,11 +20,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from exporter.job import Job, JobFolder, OpsetJob, write_value
+from exporter.jobs.folder import JobFolder, write_value
+from exporter.jobs.job import Job, OpsetJob
 from exporter.manifest import Manifest, ModelSpec, load_project
-from exporter.plan import route_of
+from exporter.planning.plan import route_of
 from exporter.processes import worker_environment
-from exporter.record import Record
+from exporter.records.record import Record
 
 ROOT = Path(__file__).resolve().parents[1]
 #: What makes the files; all else is there to prove them.

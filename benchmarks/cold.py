@@ -18,7 +18,7 @@ from benchmarks.figure import Figure, Section, at_least, at_most
 from benchmarks.measure import ROOT, Failed, Spent, must, spend
 from benchmarks.project import matrix_project
 from benchmarks.stages import IRREDUCIBLE, inference, records_of, total
-from exporter.record import Record
+from exporter.records.record import Record
 
 MODELS = (
     "alexnet",

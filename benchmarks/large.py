@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.measure import spend
-from exporter.record import read_run
+from exporter.records.record import read_run
 
 WIDTH = 8320
 PER_LAYER = (WIDTH * WIDTH + WIDTH) * 4

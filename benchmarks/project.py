@@ -14,12 +14,18 @@ from pathlib import Path
 import tomlkit
 
 from benchmarks.measure import ROOT
-from exporter.fingerprint import file_digest, package_state
-from exporter.job import write_value
+from exporter.build import BuildFolder, Judge
+from exporter.cache.fingerprint import file_digest, package_state
+from exporter.jobs.folder import write_value
 from exporter.manifest import load_project
-from exporter.plan import PlannedCell, make_plan
-from exporter.record import Artifact, CheckResult, Record, Source, Status
-from exporter.run import BuildFolder, Judge
+from exporter.planning.plan import PlannedCell, make_plan
+from exporter.records.record import (
+    Artifact,
+    CheckResult,
+    Record,
+    Source,
+    Status,
+)
 
 #: Models in one manifest, each in a file of its own.
 _PER_FILE = 50

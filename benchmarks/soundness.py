@@ -19,9 +19,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from exporter.expect import apply_expectations
 from exporter.manifest import ModelSpec, load_project
-from exporter.record import Record
+from exporter.planning.expectations import apply_expectations
+from exporter.records.record import Record
 from tests.traps.prove import export
 from tests.traps.table import TWINS
 from tests.traps.trap import ROOT

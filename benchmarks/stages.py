@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from exporter.record import Record, read_run
+from exporter.records.record import Record, read_run
 
 #: Done once for all opsets of a model.
 SHARED = ("source", "reference", "capture")

@@ -1,12 +1,18 @@
 """A plan in, records and files in the build folder out."""
 
-from exporter.run.decide import Decisions, Wish, decide
-from exporter.run.folders import BuildFolder, Stored
-from exporter.run.garbage import Garbage, find_garbage, remove
-from exporter.run.orchestrate import run_plan
-from exporter.run.requirements import require_packages
-from exporter.run.results import Judge, Results, collect, still_valid
-from exporter.run.supervisor import Watcher
+from exporter.build.decisions.decide import Decisions, Wish, decide
+from exporter.build.decisions.results import (
+    Judge,
+    Results,
+    collect,
+    still_valid,
+)
+from exporter.build.execute.supervisor import Watcher
+from exporter.build.folder.build_folder import BuildFolder
+from exporter.build.folder.garbage import Garbage, find_garbage, remove
+from exporter.build.folder.stored_records import Stored
+from exporter.build.pipeline import run_plan
+from exporter.build.requirements import require_packages
 
 __all__ = [
     "BuildFolder",

@@ -15,15 +15,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.errors import ExitCode, ExporterError, Problem
-from exporter.job import write_value
+from exporter.build.decisions.results import Results, still_valid
+from exporter.build.folder.build_folder import BuildFolder
+from exporter.cache.artifact_integrity import Intact
+from exporter.core.errors import ExitCode, ExporterError, Problem
+from exporter.jobs.folder import write_value
 from exporter.manifest import Manifest
-from exporter.plan import Plan
-from exporter.record import Record, RunRecord, read_run
-from exporter.run.folders import BuildFolder
-from exporter.run.intact import Intact
-from exporter.run.results import Results, still_valid
-from exporter.run.shards import ShardNote, forget_shard, read_note
+from exporter.planning.plan import Plan
+from exporter.planning.shards import ShardNote, forget_shard, read_note
+from exporter.records.record import Record, RunRecord, read_run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator
 from datetime import date
 from pathlib import Path
 
-from exporter.fingerprint import LISTING
+from exporter.build.decisions.results import Results
+from exporter.build.folder.build_folder import BuildFolder
+from exporter.cache.fingerprint import LISTING
+from exporter.cache.noop_snapshot import Basis
 from exporter.manifest import Loaded, Project
-from exporter.record import Record, Status
-from exporter.run.folders import BuildFolder
-from exporter.run.results import Results
-from exporter.run.shards import SHARD_NOTE
-from exporter.untouched import Basis
+from exporter.planning.shards import SHARD_NOTE
+from exporter.records.record import Record, Status
 
 _PYPROJECT = "pyproject.toml"
 

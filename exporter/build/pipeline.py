@@ -11,22 +11,29 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
-from exporter.engine import Engine
-from exporter.files import write_text
-from exporter.job import Job
+from exporter.build.decisions.decide import (
+    NO_WISH,
+    Decisions,
+    Wish,
+    decide,
+    made_after_all,
+)
+from exporter.build.decisions.restore_results import Holding, restore
+from exporter.build.decisions.results import Judge, Results, collect
+from exporter.build.decisions.store_results import Keeper
+from exporter.build.engine import Engine
+from exporter.build.execute.supervisor import Supervisor, Watcher
+from exporter.build.folder.build_folder import BuildFolder
+from exporter.build.folder.recover import recover
+from exporter.build.folder.stored_records import Stored
+from exporter.build.schedule.cost import costs_of
+from exporter.build.schedule.jobs import jobs_of, tasks_of
+from exporter.cache.store import Store
+from exporter.core.atomic_files import write_text
+from exporter.jobs.job import Job
 from exporter.manifest import Manifest
-from exporter.plan import Plan
-from exporter.record import RunRecord
-from exporter.run.cost import costs_of
-from exporter.run.decide import NO_WISH, Decisions, Wish, decide, made_after_all
-from exporter.run.folders import BuildFolder, Stored
-from exporter.run.keep import Keeper
-from exporter.run.recover import recover
-from exporter.run.restore import Holding, restore
-from exporter.run.results import Judge, Results, collect
-from exporter.run.supervisor import Supervisor, Watcher
-from exporter.run.tasks import jobs_of, tasks_of
-from exporter.store import Store
+from exporter.planning.plan import Plan
+from exporter.records.record import RunRecord
 
 
 def run_plan(

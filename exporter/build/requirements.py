@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from exporter.errors import ExitCode, ExporterError
+from exporter.core.errors import ExitCode, ExporterError
 
 _PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "numpy")
 

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError
 
-from exporter.errors import ExporterError
-from exporter.fingerprint import file_digest
-from exporter.job import weights_name, write_value
-from exporter.record import Artifact
-from exporter.values import Value
+from exporter.cache.fingerprint import file_digest
+from exporter.core.errors import ExporterError
+from exporter.core.frozen_model import Value
+from exporter.jobs.folder import weights_name, write_value
+from exporter.records.record import Artifact
 
 #: Nanoseconds within which two changes may bear one time.
 _TICK = 2_000_000_000

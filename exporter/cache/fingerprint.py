@@ -233,7 +233,7 @@ def _platform() -> str:
 @cache
 def exporter_state() -> str:
     """Our own version and a digest of our modules, whose version no edit in a checkout changes."""
-    package = Path(__file__).parent
+    package = Path(__file__).parents[1]
     files = sorted(package.rglob("*.py"))
     listed = "".join(f"{path.relative_to(package)}:{file_digest(path)};" for path in files)
     return f"{_version(_OWN)} {_digest(listed)[:12]}"

@@ -20,9 +20,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from exporter.errors import ExporterError
-from exporter.files import write_text
-from exporter.fingerprint import file_digest, loaded_state, tool_parts
+from exporter.cache.fingerprint import file_digest, loaded_state, tool_parts
+from exporter.core.atomic_files import write_text
+from exporter.core.errors import ExporterError
 
 #: In the build folder.
 _NOTE = "untouched.json"

@@ -12,8 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from exporter.fingerprint import LISTING, THOROUGH, TOOL, file_digest, loaded_state
-from exporter.record import Record, Status
+from exporter.cache.fingerprint import (
+    LISTING,
+    THOROUGH,
+    TOOL,
+    file_digest,
+    loaded_state,
+)
+from exporter.records.record import Record, Status
 
 #: What another try may settle otherwise: it says nothing of the model that must be so.
 PASSING = frozenset({Status.CRASH, Status.TIMEOUT, Status.KILLED, Status.UNAVAILABLE})

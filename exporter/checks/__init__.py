@@ -4,18 +4,18 @@ In: a `Subject`, and for checks that run the file a `Session`. Out: a `CheckResu
 The order is that of the report, and the first that does not pass decides the cell.
 """
 
-from exporter.checks.axes import Axes
-from exporter.checks.cases import Cases
-from exporter.checks.determinism import Determinism
-from exporter.checks.opset import check_opset
-from exporter.checks.parity import Parity
-from exporter.checks.placement import Placement
-from exporter.checks.power import Power
+from exporter.checks.numerical.axes import Axes
+from exporter.checks.numerical.cases import Cases
+from exporter.checks.numerical.determinism import Determinism
+from exporter.checks.numerical.lookup_tables import Tables
+from exporter.checks.numerical.parity import Parity
+from exporter.checks.numerical.placement import Placement
+from exporter.checks.numerical.power import Power
+from exporter.checks.numerical.values import Values
 from exporter.checks.protocol import ParityCheck, StructureCheck
-from exporter.checks.signature import check_signature
-from exporter.checks.tables import Tables
-from exporter.checks.values import Values
-from exporter.checks.wellformed import check_wellformed
+from exporter.checks.structural.opset import check_opset
+from exporter.checks.structural.signature import check_signature
+from exporter.checks.structural.wellformed import check_wellformed
 
 #: What the file is, without running it.
 STRUCTURE_CHECKS: tuple[StructureCheck, ...] = (check_opset, check_wellformed, check_signature)

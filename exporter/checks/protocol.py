@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from exporter.checks.fed import fed_weights
-from exporter.checks.samples import SampleData, SampleMemory
-from exporter.job import JobFolder, Reference, Sample
+from exporter.checks.files.samples import SampleData, SampleMemory
+from exporter.checks.files.weight_inputs import fed_weights
+from exporter.jobs.folder import JobFolder
+from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import ModelSpec
-from exporter.record import CheckResult
+from exporter.records.record import CheckResult
 from exporter.runtimes import NO_KERNELS, Kernels, Session
 
 

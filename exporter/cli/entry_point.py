@@ -19,9 +19,9 @@ from typing import NoReturn
 
 import click
 
-from exporter.cli.commands import exporter
-from exporter.cli.terminal import ROOT, complain
-from exporter.errors import ExitCode, ExporterError, Problem
+from exporter.cli.output.terminal import ROOT, complain
+from exporter.cli.registry import exporter
+from exporter.core.errors import ExitCode, ExporterError, Problem
 
 #: What a shell reports for SIGINT and SIGPIPE.
 _INTERRUPTED = 128 + signal.SIGINT
@@ -79,7 +79,7 @@ def run(arguments: Sequence[str]) -> int:
 def _annotate(problems: Sequence[Problem], root: Path) -> None:
     """In a GitHub job, shows problems that have a place in a file there."""
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        from exporter.cli.annotations import Annotation, annotate
+        from exporter.cli.output.github import Annotation, annotate
 
         # Locations are relative to the project's root.
         places = (problem for problem in problems if problem.location)

@@ -9,14 +9,14 @@ import importlib
 
 import click
 
-from exporter.errors import nearest
+from exporter.core.errors import nearest
 
-#: Command -> its module in this package.
+#: Command -> its module in `exporter.cli.commands`.
 _MODULES = {
     "export": "export",
     "plan": "plan",
     "check": "check",
-    "list": "listing",
+    "list": "list_cells",
     "explain": "explain",
     "show": "show",
     "report": "report",
@@ -45,7 +45,7 @@ class Commands(click.Group):
         """The command of that name; None where there is none."""
         if cmd_name not in _MODULES:
             return None
-        module = importlib.import_module(f"exporter.cli.{_MODULES[cmd_name]}")
+        module = importlib.import_module(f"exporter.cli.commands.{_MODULES[cmd_name]}")
         command: click.Command = module.command
         return command
 

@@ -11,7 +11,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from exporter.errors import ExitCode, ExporterError
+from exporter.core.errors import ExitCode, ExporterError
 
 _UNFINISHED = re.compile(r"\..+\.([1-9][0-9]*)\.fresh")
 

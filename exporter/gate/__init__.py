@@ -1,10 +1,17 @@
 """Results against what was accepted: what changed, and what becomes of it."""
 
 from exporter.gate.accept import accept_all, accept_some
-from exporter.gate.against import Side, judge_against
-from exporter.gate.finding import GROWTH, NO_RESULT, NOT_ACCEPTED, Finding, Kind, blocking
-from exporter.gate.judge import differences, judge
-from exporter.gate.relaxed import relaxations
+from exporter.gate.compare import differences, judge
+from exporter.gate.compare_revision import Side, judge_against
+from exporter.gate.finding import (
+    GROWTH,
+    NO_RESULT,
+    NOT_ACCEPTED,
+    Finding,
+    Kind,
+    blocking,
+)
+from exporter.gate.relaxations import relaxations
 
 __all__ = [
     "GROWTH",

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from exporter.baseline import Baseline, Outcome
 from exporter.gate.drift import is_steady
 from exporter.manifest import Gate, GatePolicy
+from exporter.records.baseline import Baseline, Outcome
 
 
 def accept_all(

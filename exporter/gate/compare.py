@@ -15,13 +15,29 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from exporter.baseline import Baseline, Outcome, outcomes_of, parse_cell
-from exporter.expect import ENDED
+from exporter.core.sanitize import cut, one_line
 from exporter.gate.drift import Drift, drifts, raised_lowest
-from exporter.gate.finding import NO_RESULT, NOT_ACCEPTED, Finding, Kind
+from exporter.gate.finding import (
+    NO_RESULT,
+    NOT_ACCEPTED,
+    Finding,
+    Kind,
+)
 from exporter.manifest import DEFAULT_GATE, Gate, GatePolicy
-from exporter.record import CellId, Record, RunRecord, Stage, Status
-from exporter.untrusted import cut, one_line
+from exporter.planning.expectations import ENDED
+from exporter.records.baseline import (
+    Baseline,
+    Outcome,
+    outcomes_of,
+    parse_cell,
+)
+from exporter.records.record import (
+    CellId,
+    Record,
+    RunRecord,
+    Stage,
+    Status,
+)
 
 _MESSAGE_LENGTH = 300
 _STAGES = {stage: rank for rank, stage in enumerate(Stage)}

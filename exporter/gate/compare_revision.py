@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from exporter.baseline import Baseline, Outcome, outcome_of
 from exporter.gate.accept import bare
+from exporter.gate.compare import judge
 from exporter.gate.finding import Finding
-from exporter.gate.judge import judge
-from exporter.gate.relaxed import relaxations
+from exporter.gate.relaxations import relaxations
 from exporter.manifest import Manifest
-from exporter.record import Record, RunRecord
+from exporter.records.baseline import Baseline, Outcome, outcome_of
+from exporter.records.record import Record, RunRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

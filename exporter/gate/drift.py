@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from exporter.baseline import Figures, Outcome
+from exporter.core.onnxruntime_releases import first_release, spelled
 from exporter.gate.finding import Kind
 from exporter.manifest import GatePolicy
-from exporter.record import CellId, Status
-from exporter.support import first_release, spelled
+from exporter.records.baseline import Figures, Outcome
+from exporter.records.record import CellId, Status
 
 #: Bytes by which a file may grow whatever its share: names and versions inside it are not its size.
 _SLACK = 4096

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from exporter.manifest import Action, GatePolicy
-from exporter.record import CellId
+from exporter.records.record import CellId
 
 #: What `Finding.before` and `Finding.after` say where there is no outcome.
 NOT_ACCEPTED = "not in the baseline"

@@ -22,8 +22,8 @@ from exporter.manifest import (
     ModelSpec,
     bound_of,
 )
-from exporter.plan import matches
-from exporter.record import CellId
+from exporter.planning.plan import matches
+from exporter.records.record import CellId
 
 #: What holds where the manifest says nothing of `noise`; see `tolerance` in its reference.
 _NOISE = 8.0

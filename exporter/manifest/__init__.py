@@ -1,7 +1,9 @@
 """TOML text in, a frozen, typed `Manifest` out, or every problem with its file and line."""
 
-from exporter.manifest.bounds import bound_of
-from exporter.manifest.call_spec import (
+from exporter.manifest.explain_cell import explain
+from exporter.manifest.load import Loaded, load_layers, load_project
+from exporter.manifest.schema.json_schema import schema
+from exporter.manifest.spec.call import (
     Axis,
     Case,
     Constant,
@@ -11,12 +13,14 @@ from exporter.manifest.call_spec import (
     Input,
     InputsFrom,
 )
-from exporter.manifest.calls import parse_at
-from exporter.manifest.explain import explain
-from exporter.manifest.gate_spec import DEFAULT_GATE, Action, Gate, GatePolicy, ModelPolicy
-from exporter.manifest.load import Loaded, load_layers, load_project
-from exporter.manifest.schema import schema
-from exporter.manifest.spec import (
+from exporter.manifest.spec.gate import (
+    DEFAULT_GATE,
+    Action,
+    Gate,
+    GatePolicy,
+    ModelPolicy,
+)
+from exporter.manifest.spec.model import (
     Bound,
     Condition,
     CustomOp,
@@ -32,6 +36,8 @@ from exporter.manifest.spec import (
     Style,
     Tolerance,
 )
+from exporter.manifest.spec.tolerances import bound_of
+from exporter.manifest.syntax.call_paths import parse_at
 
 __all__ = [
     "DEFAULT_GATE",

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from exporter.manifest.reference import reference_text
-from exporter.manifest.schema import schema_text
+from exporter.manifest.schema.json_schema import schema_text
+from exporter.manifest.schema.reference_docs import reference_text
 
 
 def main(docs: Path = Path("docs")) -> None:

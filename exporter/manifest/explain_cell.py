@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from exporter.manifest.entry import Settings
-from exporter.manifest.layers import Effective
-from exporter.manifest.override_table import OverrideTable
-from exporter.manifest.spec import ModelSpec
-from exporter.manifest.tables import Table, said
-from exporter.manifest.wording import KeyPath, key_text
+from exporter.manifest.reading.layers import Effective
+from exporter.manifest.schema.entry import Settings
+from exporter.manifest.schema.overrides import OverrideTable
+from exporter.manifest.schema.tables import Table, said
+from exporter.manifest.spec.model import ModelSpec
+from exporter.manifest.syntax.message_format import KeyPath, key_text
 
 _Overrides = Sequence[tuple[KeyPath, OverrideTable]]
 

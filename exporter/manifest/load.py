@@ -7,20 +7,25 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.errors import ExitCode, ExporterError, Location, Problem
-from exporter.manifest.axes import check_shared_axes
-from exporter.manifest.documents import ManifestFile, manifest_file
-from exporter.manifest.entry import ID_PATTERN
-from exporter.manifest.family import Family, Member
-from exporter.manifest.layers import Effective, stacked
+from exporter.core.errors import (
+    ExitCode,
+    ExporterError,
+    Location,
+    Problem,
+)
 from exporter.manifest.project import check_gate, read_project
-from exporter.manifest.read import read_toml
-from exporter.manifest.references import References
-from exporter.manifest.repeat import expanded
-from exporter.manifest.report import Report
-from exporter.manifest.resolve import Surroundings, resolved
-from exporter.manifest.spec import Manifest
-from exporter.manifest.wording import quoted
+from exporter.manifest.reading.inheritance import Family, Member
+from exporter.manifest.reading.layers import Effective, stacked
+from exporter.manifest.reading.problems import Report
+from exporter.manifest.reading.toml_file import read_toml
+from exporter.manifest.reading.validation import ManifestFile, manifest_file
+from exporter.manifest.rules.axes import check_shared_axes
+from exporter.manifest.rules.references import References
+from exporter.manifest.rules.repeat import expanded
+from exporter.manifest.rules.resolve import Surroundings, resolved
+from exporter.manifest.schema.entry import ID_PATTERN
+from exporter.manifest.spec.model import Manifest
+from exporter.manifest.syntax.message_format import quoted
 
 _ID_RULE = "an ID has up to 100 of a-z, 0-9, '_', '.' and '-', and begins with a letter or digit"
 

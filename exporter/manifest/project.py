@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from exporter.errors import Problem, nearest
-from exporter.manifest.devices import BUILT_IN, all_devices, unknown_device
-from exporter.manifest.documents import validated
-from exporter.manifest.entry import Settings
-from exporter.manifest.gate_spec import Gate, GatePolicy, ModelPolicy
-from exporter.manifest.layers import Layer
-from exporter.manifest.read import TomlFile, read_toml
-from exporter.manifest.report import Report
-from exporter.manifest.settings import GateTable, ProjectTable
-from exporter.manifest.spec import Device, Project
-from exporter.manifest.store_settings import STORE_AGE, STORE_SIZE
-from exporter.manifest.tables import said
-from exporter.manifest.wording import KeyPath, quoted, shown
+from exporter.core.errors import Problem, nearest
+from exporter.manifest.reading.layers import Layer
+from exporter.manifest.reading.problems import Report
+from exporter.manifest.reading.toml_file import TomlFile, read_toml
+from exporter.manifest.reading.validation import validated
+from exporter.manifest.rules.devices import BUILT_IN, all_devices, unknown_device
+from exporter.manifest.schema.entry import Settings
+from exporter.manifest.schema.settings import GateTable, ProjectTable
+from exporter.manifest.schema.tables import said
+from exporter.manifest.spec.gate import Gate, GatePolicy, ModelPolicy
+from exporter.manifest.spec.model import Device, Project
+from exporter.manifest.spec.store import STORE_AGE, STORE_SIZE
+from exporter.manifest.syntax.message_format import KeyPath, quoted, shown
 
 _FILE = "pyproject.toml"
 _PATH: KeyPath = ("tool", "exporter")

@@ -11,8 +11,8 @@ from __future__ import annotations
 from datetime import date, timedelta
 
 from exporter.manifest import Expectation, ModelSpec
-from exporter.plan import matches
-from exporter.record import Record, Status
+from exporter.planning.plan import matches
+from exporter.records.record import Record, Status
 
 #: Outcomes that an expectation can foresee without naming their message.
 _PLAIN_FAILURES = (Status.FAIL, Status.ERROR, Status.INCONCLUSIVE)

@@ -9,10 +9,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from exporter.errors import ExitCode, ExporterError, Problem, nearest
+from exporter.core.errors import (
+    ExitCode,
+    ExporterError,
+    Problem,
+    nearest,
+)
 from exporter.manifest import Condition, Manifest, ModelSpec
-from exporter.record import CellId, Route
-from exporter.selection import EVERYTHING, Selection
+from exporter.planning.selection import EVERYTHING, Selection
+from exporter.records.record import CellId, Route
 
 #: Below it the dynamo exporter only tries to convert down, and keeps 18 where it cannot.
 FIRST_DYNAMO_OPSET = 18

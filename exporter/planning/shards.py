@@ -13,10 +13,10 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from exporter.errors import ExitCode, ExporterError
-from exporter.job import write_value
-from exporter.plan import Plan
-from exporter.values import Items, Value
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.frozen_model import Items, Value
+from exporter.jobs.folder import write_value
+from exporter.planning.plan import Plan
 
 #: In the build folder.
 SHARD_NOTE = "shard.json"

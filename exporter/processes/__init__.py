@@ -4,7 +4,7 @@ Nothing of the project is loaded here: a worker can be on its way before its job
 """
 
 from exporter.processes.environment import worker_environment
-from exporter.processes.starter import Spawner, Starter
-from exporter.processes.warm import Warm
+from exporter.processes.fork_server import Warm
+from exporter.processes.spawn import Spawner, Starter
 
 __all__ = ["Spawner", "Starter", "Warm", "worker_environment"]

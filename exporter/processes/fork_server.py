@@ -1,6 +1,6 @@
 """Workers that start warm: forked from a process that has torch loaded. For Linux.
 
-In: the path of a job. Out: a `Started` process. The nursery (`exporter.worker.nursery`) imports
+In: the path of a job. Out: a `Started` process. The nursery (`exporter.worker.fork_server`) imports
 once what every worker needs, and forks for each job; a start costs milliseconds then. Orders go to
 it as lines of JSON, and the ends of its children come back the same way.
 
@@ -19,9 +19,15 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from exporter.processes.starter import Spawner, Start, Started, Starter, signal_group
+from exporter.processes.spawn import (
+    Spawner,
+    Start,
+    Started,
+    Starter,
+    signal_group,
+)
 
-NURSERY = (sys.executable, "-P", "-m", "exporter.worker.nursery")
+NURSERY = (sys.executable, "-P", "-m", "exporter.worker.fork_server")
 
 _PATIENCE = 60.0  # seconds between two looks at a nursery that says nothing
 

@@ -18,10 +18,17 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from exporter.errors import ExitCode, ExporterError
-from exporter.files import write_text
-from exporter.record import LATENCY, CellId, Record, RunRecord, Stage, Status
-from exporter.values import Items, Value
+from exporter.core.atomic_files import write_text
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.frozen_model import Items, Value
+from exporter.records.record import (
+    LATENCY,
+    CellId,
+    Record,
+    RunRecord,
+    Stage,
+    Status,
+)
 
 #: Raised with every change that an older reader would misunderstand.
 FORMAT: Final = 2

@@ -14,10 +14,10 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from exporter.baseline import Baseline, Outcome
-from exporter.errors import ExitCode, ExporterError
-from exporter.files import write_text
-from exporter.values import Items, Value
+from exporter.core.atomic_files import write_text
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.frozen_model import Items, Value
+from exporter.records.baseline import Baseline, Outcome
 
 HISTORY = "history.json"
 

@@ -11,8 +11,8 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from exporter.errors import ExitCode, ExporterError
-from exporter.values import Items, Sealed, Value
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.frozen_model import Items, Sealed, Value
 
 #: How notes begin that are warnings of the TorchScript tracer.
 TRACER = "tracer warning: "

@@ -1,10 +1,16 @@
 """Records in, reports out: the table, a page per model, the gate's findings, files for programs."""
 
-from exporter.report.contract import fill_text
-from exporter.report.fold import Fold, fold_findings, fold_opsets
-from exporter.report.outputs import render_outputs
-from exporter.report.render import prepare_pages, render_gate, render_reports
-from exporter.report.symbols import MARKS, NOT_RUN, Mark, mark_of
+from exporter.report.exports.render import render_outputs
+from exporter.report.pages.render import prepare_pages, render_gate, render_reports
+from exporter.report.rows.contract import fill_text
+from exporter.report.rows.finding_groups import fold_findings
+from exporter.report.rows.opset_ranges import Fold, fold_opsets
+from exporter.report.text.status_marks import (
+    MARKS,
+    NOT_RUN,
+    Mark,
+    mark_of,
+)
 from exporter.report.write import write_reports
 
 __all__ = [

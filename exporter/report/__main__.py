@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from exporter.files import write_text
-from exporter.report.schema import FILE, schema_text
+from exporter.core.atomic_files import write_text
+from exporter.report.json_schema import FILE, schema_text
 
 
 def main(docs: Path = Path("docs")) -> None:

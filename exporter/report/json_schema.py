@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from exporter import record
-from exporter.manifest.schema import field_texts
-from exporter.record import RunRecord
+from exporter.manifest.schema.json_schema import field_texts
+from exporter.records import record
+from exporter.records.record import RunRecord
 
 FILE = "results.schema.json"
 

@@ -12,10 +12,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-import exporter
-from exporter.fingerprint import file_digest
-from exporter.job import write_value
-from exporter.values import Value
+from exporter.cache.fingerprint import file_digest
+from exporter.core.frozen_model import Value
+from exporter.jobs.folder import write_value
 
 
 class _Standing(Value):
@@ -24,13 +23,6 @@ class _Standing(Value):
     key: str
     pages: dict[str, str]
     """Digest by name, relative to the reports folder."""
-
-
-def packaged_templates() -> Path:
-    """The templates that come with us: inside the wheel, or beside the package in a checkout."""
-    package = Path(exporter.__path__[0])
-    inside = package / "templates"
-    return inside if inside.is_dir() else package.parent / "templates"
 
 
 def key_of(texts: Iterable[str], folders: Iterable[Path]) -> str:

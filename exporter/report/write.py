@@ -11,10 +11,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from stat import S_ISREG
 
-from exporter.errors import ExitCode, ExporterError
-from exporter.files import forget_unfinished, write_text
-from exporter.report.outputs import BADGE, BADGES, CSV, JSON_MARK, JUNIT, MATRIX, SVG_MARK
-from exporter.report.render import INDEX, MARK, OVERVIEW, PAGES
+from exporter.core.atomic_files import forget_unfinished, write_text
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.report.exports.render import (
+    BADGE,
+    BADGES,
+    CSV,
+    JSON_MARK,
+    JUNIT,
+    MATRIX,
+    SVG_MARK,
+)
+from exporter.report.pages.render import (
+    INDEX,
+    MARK,
+    OVERVIEW,
+    PAGES,
+)
 
 #: Files of which there is one.
 _ALONE = frozenset({OVERVIEW, INDEX, JUNIT, CSV, MATRIX, f"{BADGE}.svg", f"{BADGE}.json"})

@@ -4,8 +4,13 @@ In: the path of a file and a `Device`. Out: a `Session`, or one of three excepti
 fault it is. No torch here: any machine or older runtime can check an artifact.
 """
 
-from exporter.runtimes.custom import NO_KERNELS, Kernels, NoKernel, load_kernels
-from exporter.runtimes.opening import open_session
+from exporter.runtimes.custom_kernels import (
+    NO_KERNELS,
+    Kernels,
+    NoKernel,
+    load_kernels,
+)
+from exporter.runtimes.open_session import open_session
 from exporter.runtimes.protocol import (
     LoadFailure,
     Placement,

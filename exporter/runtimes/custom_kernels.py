@@ -12,7 +12,7 @@ from pathlib import Path
 
 from onnx.reference.op_run import OpRun
 
-from exporter.attributes import load_attribute, search_first
+from exporter.core.import_object import load_attribute, search_first
 from exporter.manifest import ModelSpec
 
 #: The reference runtime takes a class without a domain for ONNX's own operator of that name.

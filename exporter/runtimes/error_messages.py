@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from exporter.untrusted import neutral, one_line
+from exporter.core.sanitize import neutral, one_line
 
 _LENGTH = 400
 #: `[ONNXRuntimeError] : 1 : FAIL : ` before what happened; the name of the code stays.

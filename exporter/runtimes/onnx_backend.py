@@ -18,8 +18,13 @@ import onnx
 from onnx.backend.base import Backend
 
 from exporter.manifest import Device
-from exporter.runtimes.messages import first_line
-from exporter.runtimes.protocol import LoadFailure, Placement, RunFailure, Unavailable
+from exporter.runtimes.error_messages import first_line
+from exporter.runtimes.protocol import (
+    LoadFailure,
+    Placement,
+    RunFailure,
+    Unavailable,
+)
 from exporter.runtimes.values import Array, OnnxValue
 
 _CPU = "CPU"

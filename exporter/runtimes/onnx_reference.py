@@ -15,7 +15,7 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
-from exporter.runtimes.messages import first_line
+from exporter.runtimes.error_messages import first_line
 from exporter.runtimes.protocol import LoadFailure, Placement, RunFailure
 from exporter.runtimes.values import Array, OnnxValue
 

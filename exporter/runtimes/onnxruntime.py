@@ -18,9 +18,14 @@ from onnx import TensorProto
 from onnx.helper import tensor_dtype_to_np_dtype
 
 from exporter.manifest import Device
-from exporter.runtimes.kernels import missing_kernel
-from exporter.runtimes.messages import first_line
-from exporter.runtimes.protocol import LoadFailure, Placement, RunFailure, Unavailable
+from exporter.runtimes.error_messages import first_line
+from exporter.runtimes.missing_kernels import missing_kernel
+from exporter.runtimes.protocol import (
+    LoadFailure,
+    Placement,
+    RunFailure,
+    Unavailable,
+)
 from exporter.runtimes.values import Array, OnnxValue
 
 _CPU = "CPUExecutionProvider"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import assert_never
 
 from exporter.manifest import Device
-from exporter.runtimes.custom import NO_KERNELS, Kernels
+from exporter.runtimes.custom_kernels import NO_KERNELS, Kernels
 from exporter.runtimes.protocol import Session, Unavailable
 
 
@@ -34,7 +34,7 @@ def open_session(path: Path, device: Device, kernels: Kernels = NO_KERNELS) -> S
                 raise Unavailable(f"onnxruntime cannot be imported: {error}") from error
             return OnnxRuntimeSession(path, device, libraries=kernels.libraries)
         case "reference":
-            from exporter.runtimes.reference import ReferenceSession
+            from exporter.runtimes.onnx_reference import ReferenceSession
 
             return ReferenceSession(path, kernels.operators)
         case "openvino":
@@ -44,7 +44,7 @@ def open_session(path: Path, device: Device, kernels: Kernels = NO_KERNELS) -> S
                 raise Unavailable(f"openvino cannot be imported: {error}") from error
             return OpenVinoSession(path, device)
         case "backend":
-            from exporter.runtimes.backend import BackendSession
+            from exporter.runtimes.onnx_backend import BackendSession
 
             return BackendSession(path, device)
         case _:

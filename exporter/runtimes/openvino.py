@@ -18,8 +18,13 @@ from onnx import TensorProto
 from onnx.helper import tensor_dtype_to_np_dtype
 
 from exporter.manifest import Device
-from exporter.runtimes.messages import first_line
-from exporter.runtimes.protocol import LoadFailure, Placement, RunFailure, Unavailable
+from exporter.runtimes.error_messages import first_line
+from exporter.runtimes.protocol import (
+    LoadFailure,
+    Placement,
+    RunFailure,
+    Unavailable,
+)
 from exporter.runtimes.values import Array
 
 _CPU = "CPU"

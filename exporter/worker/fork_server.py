@@ -1,4 +1,4 @@
-"""Where workers start warm: `python -m exporter.worker.nursery`, on Linux.
+"""Where workers start warm: `python -m exporter.worker.fork_server`, on Linux.
 
 In: on stdin, a line of JSON for each worker to start. Out: on stdout, a line when it is ready, and
 one for each start and each end of a worker. Everything that workers need is imported here once;
@@ -22,9 +22,9 @@ import sys
 import traceback
 from typing import NoReturn
 
-from exporter.worker.__main__ import die_with_parent, go_first, outlive_parent
 from exporter.worker.__main__ import main as work
-from exporter.worker.console import flushed
+from exporter.worker.process.lifetime import die_with_parent, go_first, outlive_parent
+from exporter.worker.process.output_log import flushed
 
 
 class Nursery:

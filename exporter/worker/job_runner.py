@@ -16,50 +16,55 @@ from pathlib import Path
 import onnx_ir as ir
 import torch
 
-from exporter.checks.facts import artifact_facts
+from exporter.cache.fingerprint import tool_versions
+from exporter.checks.files.facts import artifact_facts
+from exporter.checks.files.samples import SampleMemory
 from exporter.checks.protocol import Subject
-from exporter.checks.samples import SampleMemory
-from exporter.fingerprint import tool_versions
-from exporter.job import Announcement, Job, JobFolder, OpsetJob, Reference, Weight, write_value
-from exporter.record import CellId, Record, Stage
-from exporter.worker.artifact import write_artifact
-from exporter.worker.artifacts import kept_artifacts
-from exporter.worker.call import Tensors
-from exporter.worker.capture import capture_program
-from exporter.worker.closure import Beginning, loaded_sources, outside_libraries
-from exporter.worker.console import log_to
-from exporter.worker.convert import convert_module, convert_program
-from exporter.worker.custom_ops import NO_CUSTOM_OPS, load_custom_ops
-from exporter.worker.diagnose.case import Case
-from exporter.worker.diagnose.explain import (
-    explain_failure,
-    explain_red,
-    seconds_for,
+from exporter.jobs.folder import JobFolder, write_value
+from exporter.jobs.job import Announcement, Job, OpsetJob
+from exporter.jobs.reference import Reference, Weight
+from exporter.records.record import CellId, Record, Stage
+from exporter.worker.dependencies.distributions import loaded_packages
+from exporter.worker.dependencies.opened_files import OpenedFiles
+from exporter.worker.dependencies.source_files import Beginning, loaded_sources, outside_libraries
+from exporter.worker.diagnose.explain import explain_failure, explain_red, seconds_for
+from exporter.worker.export.capture import capture_program
+from exporter.worker.export.case import Case
+from exporter.worker.export.convert import convert_module, convert_program
+from exporter.worker.export.converter_warnings import converter_notes
+from exporter.worker.export.exporter_reports import kept_artifacts
+from exporter.worker.export.weight_names import named_weights, rename_weights, weight_names
+from exporter.worker.export.weights_as_inputs import (
+    read_storages,
+    store_weights,
+    take_weights_as_inputs,
 )
-from exporter.worker.eager import State
-from exporter.worker.exact import is_worth_float64, measured_everywhere
-from exporter.worker.failure import Failure
-from exporter.worker.fed import read_storages, store_weights, take_weights_as_inputs
-from exporter.worker.fit import require_fit
-from exporter.worker.inputs import draw
-from exporter.worker.latency import with_latency
-from exporter.worker.limit import within_means
-from exporter.worker.made_calls import settled
-from exporter.worker.objects import assembled
-from exporter.worker.opened import OpenedFiles
-from exporter.worker.packages import loaded_packages
-from exporter.worker.parameters import named_weights, rename_weights, weight_names
-from exporter.worker.prove import REFERENCE, Common, Seconds, prove_on, prove_structure
-from exporter.worker.recheck import recheck
-from exporter.worker.reference import compute_reference, overflow_notes
-from exporter.worker.sizes import input_sets
-from exporter.worker.source import Model, load_model
-from exporter.worker.torch_internals import (
-    Decompositions,
-    captured_operators,
-    traced_operators,
+from exporter.worker.export.write_onnx import write_artifact
+from exporter.worker.inputs.call import Tensors
+from exporter.worker.inputs.draw import draw
+from exporter.worker.inputs.input_sets import input_sets
+from exporter.worker.inputs.inputs_from import settled
+from exporter.worker.model.call_objects import assembled
+from exporter.worker.model.custom_ops import NO_CUSTOM_OPS, load_custom_ops
+from exporter.worker.model.load import Model, load_model
+from exporter.worker.model.program_signature import require_fit
+from exporter.worker.process.failure import Failure
+from exporter.worker.process.memory_limit import within_means
+from exporter.worker.process.output_log import log_to
+from exporter.worker.reference.eager import State
+from exporter.worker.reference.float64 import is_worth_float64, measured_everywhere
+from exporter.worker.reference.reference import compute_reference, overflow_notes
+from exporter.worker.torch_private.decompositions import Decompositions
+from exporter.worker.torch_private.operators import captured_operators, traced_operators
+from exporter.worker.verify.latency import with_latency
+from exporter.worker.verify.recheck import recheck
+from exporter.worker.verify.run_checks import (
+    REFERENCE,
+    Common,
+    Seconds,
+    prove_on,
+    prove_structure,
 )
-from exporter.worker.version_converter import converter_notes
 
 #: Captures and graphs are large, and live as long as the job: by Python's own figures a tenth of
 #: the time would go into looking for what of them can go.

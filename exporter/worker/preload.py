@@ -11,7 +11,7 @@ import gc
 import importlib
 
 _MODULES = (
-    "exporter.worker.drive",
+    "exporter.worker.job_runner",
     "onnx.reference",
     "torch.export._trace",
     "torch.onnx",
@@ -44,8 +44,8 @@ def preload() -> None:
 def _work_out() -> None:
     import torch
 
-    from exporter.worker.packages import read_owners
-    from exporter.worker.torch_reuse import read_translations
+    from exporter.worker.dependencies.distributions import read_owners
+    from exporter.worker.torch_private.export_speedups import read_translations
 
     read_translations()
     read_owners()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.record import RunRecord
+from exporter.records.record import RunRecord
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("numpy", "onnx", "onnxruntime", "onnxscript", "torch")

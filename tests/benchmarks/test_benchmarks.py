@@ -16,7 +16,7 @@ from benchmarks.project import made_project, matrix_project
 from benchmarks.stages import IRREDUCIBLE, own_seconds, shared_seconds, total
 from benchmarks.touched import _touched
 from exporter.manifest import load_project
-from exporter.plan import make_plan
+from exporter.planning.plan import make_plan
 from tests.unit.factory import make_record
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from exporter.history import History
 from exporter.manifest import Manifest
-from exporter.record import RunRecord
+from exporter.records.history import History
+from exporter.records.record import RunRecord
 from exporter.report import render_reports
-from exporter.report.past import Past
+from exporter.report.rows.acceptance import Past
 
 api = pytest.importorskip("playwright.sync_api", reason="drives the browser; see `nox -s html`")
 

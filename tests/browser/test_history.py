@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exporter.history import Change, Entry, History
+from exporter.records.history import Change, Entry, History
 from tests.browser.conftest import Opener
 from tests.browser.test_matrix import MANIFEST, RUN, cell
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.browser.conftest import Opener
-from tests.unit.report.hostile import HOSTILE
-from tests.unit.report.test_render import hostile_project
+from tests.unit.report.hostile_records import HOSTILE
+from tests.unit.report.pages.test_render import hostile_project
 
 PAYLOADS = (
     *HOSTILE,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from exporter.record import Status
+from exporter.records.record import Status
 from tests.browser.conftest import Opener
 from tests.browser.test_matrix import focused, models
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec

@@ -17,15 +17,15 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from pathlib import Path
 
-from exporter.engine import LocalEngine
-from exporter.errors import ExporterError
+from exporter.build import BuildFolder, run_plan
+from exporter.build.engine import LocalEngine
+from exporter.core.errors import ExporterError
 from exporter.manifest import Manifest
-from exporter.plan import make_plan
+from exporter.planning.plan import make_plan
 from exporter.processes import Warm, worker_environment
-from exporter.record import Record, read_run
-from exporter.run import BuildFolder, run_plan
+from exporter.records.record import Record, read_run
+from tests.unit.build.builders import Noted
 from tests.unit.factory import make_manifest, make_spec
-from tests.unit.run.builders import Noted
 
 REPOSITORY = Path(__file__).parents[2]
 JOBS = 2
@@ -64,7 +64,7 @@ def run(root: Path) -> Noted:
     manifest = _manifest(root)
     worker = Path(__file__).with_name("worker.py")
     environment = worker_environment({**os.environ, "PYTHONPATH": str(REPOSITORY)})
-    command = [sys.executable, "-m", "exporter.worker.nursery", str(worker)]
+    command = [sys.executable, "-m", "exporter.worker.fork_server", str(worker)]
     engine = LocalEngine(JOBS, Warm(environment, command))
     run_plan(manifest, make_plan(manifest), engine, noted, _TODAY)
     return noted

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.errors import ExporterError
-from exporter.record import Status
-from exporter.run.intact import Intact
+from exporter.cache.artifact_integrity import Intact
+from exporter.core.errors import ExporterError
+from exporter.records.record import Status
 from tests.faults import campaign
 from tests.integration.project import exporter
 from tests.integration.results import make_accepted, write_results

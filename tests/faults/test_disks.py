@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.errors import ExitCode, ExporterError
-from exporter.record import Status
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.records.record import Status
 from tests.faults import campaign
 from tests.faults.disks import read_only, small_disk
 from tests.integration.project import exporter, make_project

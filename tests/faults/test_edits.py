@@ -19,15 +19,15 @@ from typing import Any
 import pytest
 import torch
 
-from exporter.engine import LocalEngine
+from exporter.build import BuildFolder, Wish, run_plan
+from exporter.build.engine import LocalEngine
+from exporter.cache.store import Limits, Store
 from exporter.manifest import Manifest, load_project
-from exporter.plan import Selection, make_plan
+from exporter.planning.plan import Selection, make_plan
 from exporter.processes import Warm, worker_environment
-from exporter.record import read_run
-from exporter.run import BuildFolder, Wish, run_plan
-from exporter.store import Limits, Store
+from exporter.records.record import read_run
 from tests.faults import campaign, vandals
-from tests.unit.run.builders import Noted
+from tests.unit.build.builders import Noted
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.record import Status
+from exporter.records.record import Status
 from tests.faults import campaign
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")

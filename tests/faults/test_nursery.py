@@ -39,7 +39,7 @@ class Nursery:
         self._folder = folder
         with (folder / "errors.log").open("wb") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "exporter.worker.nursery", str(folder / "worker.py")],
+                [sys.executable, "-m", "exporter.worker.fork_server", str(folder / "worker.py")],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

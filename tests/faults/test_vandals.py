@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.errors import ExitCode, ExporterError
+from exporter.core.errors import ExitCode, ExporterError
 from tests.faults import campaign
 from tests.faults.vandals import vandalise
 

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from exporter.record import Record
+from exporter.records.record import Record
 
 JOB: dict[str, Any] = json.loads(Path(sys.argv[-1]).read_text())
 ROOT, FOLDER, MODEL = Path(JOB["root"]), Path(JOB["folder"]), JOB["spec"]["id"]

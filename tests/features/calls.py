@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from exporter.record import Stage
+from exporter.records.record import Stage
 from tests.features.feature import (
     Feature,
     Proof,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 
-from exporter.record import Stage, Status
+from exporter.records.record import Stage, Status
 from tests.features.feature import Feature, Section, Standing, Verdict, refused, structure
 
 _BY_TORCHSCRIPT = 'exporter = "torchscript"\nopsets = [13, 18]'

@@ -9,7 +9,7 @@ from typing import Any
 
 import tomli
 
-from exporter.manifest.opsets import parse_opsets
+from exporter.manifest.syntax.opsets import parse_opsets
 from tests.features.feature import MODEL, Feature
 
 #: What an entry has where the row's own lines do not say otherwise.

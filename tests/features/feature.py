@@ -17,9 +17,9 @@ from pathlib import Path
 
 import onnx
 
-from exporter.manifest.opsets import parse_condition
-from exporter.plan import pattern_matches
-from exporter.record import Record
+from exporter.manifest.syntax.opsets import parse_condition
+from exporter.planning.plan import pattern_matches
+from exporter.records.record import Record
 from tests.traps.trap import SOUND, Verdict, inconclusive, parity, refused, structure
 
 #: The ID of the model of every row; headers in `lines` name it: `[[models.net.overrides]]`.

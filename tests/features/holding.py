@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from exporter.errors import ExporterError
-from exporter.record import Record, Status
+from exporter.core.errors import ExporterError
+from exporter.records.record import Record, Status
 from tests.features.feature import Feature, Standing
 from tests.features.project import prove
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from exporter.record import Stage
+from exporter.records.record import Stage
 from tests.features.feature import (
     SOUND,
     Feature,

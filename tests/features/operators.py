@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exporter.record import Stage, Status
+from exporter.records.record import Stage, Status
 from tests.features.feature import SOUND, Feature, Proof, Section, Standing, Verdict, refused
 
 _BACKEND = """

@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from exporter.files import write_text
-from exporter.job import JobFolder, OpsetJob
+from exporter.core.atomic_files import write_text
+from exporter.jobs.folder import JobFolder
+from exporter.jobs.job import OpsetJob
 from exporter.manifest import Manifest, ModelSpec, load_project
-from exporter.plan import route_of
-from exporter.record import Record, read_run
+from exporter.planning.plan import route_of
+from exporter.records.record import Record, read_run
 from tests.features.entry import manifest_text
 from tests.features.feature import MODEL, Feature, Proof
 from tests.integration.project import exporter

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from exporter.manifest.opsets import parse_condition, spelled
+from exporter.manifest.syntax.opsets import parse_condition, spelled
 from tests.features import (
     calls,
     captures,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from exporter.record import Stage
+from exporter.records.record import Stage
 from tests.features.feature import SOUND, Feature, Referred, Row, Standing, parity, refused
 from tests.features.holding import differences
 from tests.features.names import DYNAMIC_AXES

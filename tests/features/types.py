@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exporter.record import Stage
+from exporter.records.record import Stage
 from tests.features.feature import (
     SOUND,
     Feature,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from exporter.record import Stage
+from exporter.records.record import Stage
 from tests.features.feature import Feature, Proof, Section, Standing, refused
 
 _FED = ["x", "linear.weight", "linear.bias", "norm.weight", "norm.bias"]

@@ -12,18 +12,18 @@ from typing import Any
 
 import torch
 
-from exporter.job import JobFolder
+from exporter.jobs.folder import JobFolder
 from exporter.manifest import ModelSpec, load_project
-from exporter.worker.artifact import write_artifact
-from exporter.worker.call import tensor_call
-from exporter.worker.capture import _dynamic_shapes, capture_program
-from exporter.worker.convert import convert_program
-from exporter.worker.failure import Failure
-from exporter.worker.inputs import draw
-from exporter.worker.objects import assembled
-from exporter.worker.sizes import input_sets
-from exporter.worker.source import load_model
-from exporter.worker.torch_internals import Decompositions
+from exporter.worker.export.capture import _dynamic_shapes, capture_program
+from exporter.worker.export.convert import convert_program
+from exporter.worker.export.write_onnx import write_artifact
+from exporter.worker.inputs.call import tensor_call
+from exporter.worker.inputs.draw import draw
+from exporter.worker.inputs.input_sets import input_sets
+from exporter.worker.model.call_objects import assembled
+from exporter.worker.model.load import load_model
+from exporter.worker.process.failure import Failure
+from exporter.worker.torch_private.decompositions import Decompositions
 
 ROOT = Path(__file__).parents[2]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from exporter.build.decisions.results import Parts
 from exporter.manifest import load_project
-from exporter.plan import make_plan
-from exporter.record import Record, RunRecord, Status
-from exporter.run.results import Parts
+from exporter.planning.plan import make_plan
+from exporter.records.record import Record, RunRecord, Status
 from tests.unit.factory import make_record
 
 MANIFEST = """format = 1

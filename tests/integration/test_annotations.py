@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from exporter.build.decisions.results import Parts
 from exporter.manifest import load_project
-from exporter.plan import make_plan
-from exporter.record import RunRecord, Status
-from exporter.run.results import Parts
+from exporter.planning.plan import make_plan
+from exporter.records.record import RunRecord, Status
 from tests.integration.project import exporter
 from tests.unit.factory import make_record
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.audit.isolated import Ended, Returned, in_process
-from exporter.audit.protocol import Audit
+from exporter.records.audit import Audit
+from exporter.tools.audit.child.forked_call import Ended, Returned, in_process
 from tests.integration.project import exporter, make_project
 
 _MEMORY = 4 << 30

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.baseline import read_baseline
-from exporter.record import Status
+from exporter.records.baseline import read_baseline
+from exporter.records.record import Status
 from tests.integration.project import exporter
 from tests.integration.results import MANIFEST, make_accepted, write_results
 

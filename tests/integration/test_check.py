@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.record import Status
+from exporter.records.record import Status
 from tests.integration.project import ROOT, exporter
 from tests.integration.test_annotations import results
 
@@ -53,7 +53,7 @@ def test_what_agrees_is_silent(project: Path) -> None:
 
 SEEN = """
 import sys
-from exporter.cli.entry import run
+from exporter.cli.entry_point import run
 code = run(["check"])
 print(code, "jinja2" in sys.modules)
 """

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.record import Record, Status, read_run
+from exporter.records.record import Record, Status, read_run
 from tests.integration.project import exporter
 
 MODELS = """

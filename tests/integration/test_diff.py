@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.record import Status, read_run
+from exporter.records.record import Status, read_run
 from tests.integration.project import exporter
 from tests.integration.results import make_accepted, write_results
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from benchmarks.project import matrix_project
-from exporter.record import Record, read_run
+from exporter.records.record import Record, read_run
 from tests.integration.project import exporter
 
 MODEL = "mobilenet_v3_small"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from exporter.record import Status, read_run
+from exporter.records.record import Status, read_run
 from tests.integration.project import exporter, make_project
 
 ONCE = """

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.record import Status
+from exporter.records.record import Status
 from tests.integration.project import exporter
 from tests.integration.results import MANIFEST, make_accepted, write_results
 

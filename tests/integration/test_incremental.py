@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.record import Record, read_run
+from exporter.records.record import Record, read_run
 from tests.integration.project import exporter, make_project
 
 

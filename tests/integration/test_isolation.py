@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from exporter.record import Record, Stage, Status, read_run
+from exporter.records.record import (
+    Record,
+    Stage,
+    Status,
+    read_run,
+)
 from tests.integration.project import exporter, make_project
 
 

@@ -14,11 +14,22 @@ from pathlib import Path
 
 import pytest
 
-from exporter.engine import Ended, LocalEngine, Outcome, Task
-from exporter.job import Announcement, Job, JobFolder, OpsetJob
+from exporter.build.engine import (
+    Ended,
+    LocalEngine,
+    Outcome,
+    Task,
+)
+from exporter.jobs.folder import JobFolder
+from exporter.jobs.job import Announcement, Job, OpsetJob
 from exporter.manifest import Device
-from exporter.processes import Spawner, Starter, Warm, worker_environment
-from exporter.record import Record
+from exporter.processes import (
+    Spawner,
+    Starter,
+    Warm,
+    worker_environment,
+)
+from exporter.records.record import Record
 from tests.unit.factory import DYNAMO, make_spec
 
 PRELUDE = """
@@ -118,7 +129,7 @@ def engine(tmp_path: Path, body: str, *, workers: int = 2) -> LocalEngine:
 def starter(worker: Path) -> Starter:
     environment = worker_environment({**os.environ, **dict.fromkeys(TOKENS, "secret")})
     if KIND == ["warm"]:
-        return Warm(environment, [sys.executable, "-m", "exporter.worker.nursery", str(worker)])
+        return Warm(environment, [sys.executable, "-m", "exporter.worker.fork_server", str(worker)])
     return Spawner(environment, [sys.executable, "-S", str(worker)])
 
 
@@ -234,7 +245,7 @@ def test_output_without_end_goes_to_the_log_and_stalls_nothing(tmp_path: Path) -
 def test_a_log_that_grows_without_end_is_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.engine.watch._LOG_LIMIT", 100_000)
+    monkeypatch.setattr("exporter.build.engine.monitor._LOG_LIMIT", 100_000)
     body = """
         for _ in range(40):
             os.write(1, b"x" * 10_000)
@@ -313,7 +324,7 @@ def test_ctrl_c_leaves_nothing_running_and_tells_of_each_job(tmp_path: Path) -> 
 def test_a_second_ctrl_c_waits_for_no_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.engine.local._GRACE", 60.0)
+    monkeypatch.setattr("exporter.build.engine.local._GRACE", 60.0)
     body = """
         signal.signal(signal.SIGTERM, lambda *_: put(folder / "asked.json", []))
         put(folder / "pids.json", [os.getpid()])

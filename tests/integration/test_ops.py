@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from exporter.errors import ExitCode
+from exporter.core.errors import ExitCode
 from exporter.manifest import load_project
-from exporter.operators import OperatorRow, OperatorTable
-from exporter.record import Status, read_run
-from exporter.run.operators import _table_path
+from exporter.records.record import Status, read_run
+from exporter.tools.operators.client import _table_path
+from exporter.tools.operators.protocol import OperatorRow, OperatorTable
 from tests.integration.project import exporter
 
 MODELS = """

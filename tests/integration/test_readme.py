@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from exporter.record import Status, read_run
+from exporter.records.record import Status, read_run
 from tests.integration.project import ROOT, exporter
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.fingerprint import THOROUGH
-from exporter.record import Record, read_run
+from exporter.cache.fingerprint import THOROUGH
+from exporter.records.record import Record, read_run
 from tests.integration.project import exporter, make_project
 
 _HAND = "tolerance = { atol = 1e-3, rtol = 1e-3 }\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.record import Culprit, read_run
+from exporter.records.record import Culprit, read_run
 from tests.integration.project import exporter
 
 MODELS = """

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.export import Dim
 
-from exporter.record import read_run
+from exporter.records.record import read_run
 from tests.integration.project import exporter
 from tests.integration.test_repro import reproduce
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.record import RunRecord, read_run
+from exporter.records.record import RunRecord, read_run
 from tests.integration.project import exporter, make_project
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from exporter.record import Record, read_run
+from exporter.records.record import Record, read_run
 from tests.integration.project import exporter, make_project
 
 WIDE = """

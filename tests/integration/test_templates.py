@@ -10,12 +10,12 @@ import jinja2
 import pytest
 from jinja2 import meta
 
-from exporter.record import Status
-from exporter.report.model_page import ModelPage
-from exporter.report.operators import OperatorsPage
-from exporter.report.overview import Overview
-from exporter.report.standing import packaged_templates
-from exporter.report.templates import _environment
+from exporter.records.record import Status
+from exporter.report.pages.model_page import ModelPage
+from exporter.report.pages.overview import Overview
+from exporter.report.pages.template_folder import packaged_templates
+from exporter.report.pages.templates import _environment
+from exporter.tools.operators.page import OperatorsPage
 from tests.integration.project import ROOT, exporter, make_project
 from tests.integration.results import make_accepted, write_results
 

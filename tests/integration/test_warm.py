@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from exporter.processes import Spawner, Warm, worker_environment
-from exporter.processes.starter import Start, Started
+from exporter.processes.spawn import Start, Started
 from tests.integration.project import ROOT
 from tests.integration.test_local_engine import is_alive
 
@@ -27,9 +27,9 @@ PARENT = """
 import os, sys, time
 from pathlib import Path
 from exporter.processes import Warm, worker_environment
-from exporter.processes.starter import Start
+from exporter.processes.spawn import Start
 folder = Path(sys.argv[1])
-command = [sys.executable, "-m", "exporter.worker.nursery", str(folder / "worker.py")]
+command = [sys.executable, "-m", "exporter.worker.fork_server", str(folder / "worker.py")]
 starter = Warm(worker_environment(os.environ), command)
 starter.start(Start(job=folder / "job", log=folder / "log", folder=folder))
 time.sleep(60)
@@ -52,7 +52,7 @@ def pid_of(started: Start) -> int:
 def warm(folder: Path, body: str, **changes: object) -> Warm:
     script = folder / "worker.py"
     script.write_text(body)
-    command = [sys.executable, "-m", "exporter.worker.nursery", str(script)]
+    command = [sys.executable, "-m", "exporter.worker.fork_server", str(script)]
     return Warm(worker_environment(os.environ), command, **changes)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.record import RunRecord, read_run
+from exporter.records.record import RunRecord, read_run
 from tests.integration.project import ROOT, exporter, make_project
 
 

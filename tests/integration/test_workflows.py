@@ -19,7 +19,7 @@ import click
 import pytest
 import yaml
 
-from exporter.cli import commands as commands_of_ours
+from exporter.cli import registry as commands_of_ours
 from tests.integration.project import MODELS, ROOT
 from tests.integration.test_gate_against import git
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from exporter.record import Stage, Status
+from exporter.records.record import Stage, Status
 from tests.traps import edits
 from tests.traps import tampering as tamper
 from tests.traps.sound import (

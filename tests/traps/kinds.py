@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from exporter.manifest import ModelSpec, Output
-from exporter.record import Stage
+from exporter.records.record import Stage
 from tests.traps import edits, lists
 from tests.traps import tampering as tamper
 from tests.traps.sound import OFF

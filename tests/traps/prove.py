@@ -16,12 +16,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from exporter.checks.protocol import Subject
-from exporter.job import Job, JobFolder, OpsetJob, Reference, write_value
+from exporter.jobs.folder import JobFolder, write_value
+from exporter.jobs.job import Job, OpsetJob
+from exporter.jobs.reference import Reference
 from exporter.manifest import Device, ModelSpec
-from exporter.plan import route_of
-from exporter.record import Record
-from exporter.worker.drive import drive
-from exporter.worker.prove import Common, Seconds, prove_on, prove_structure
+from exporter.planning.plan import route_of
+from exporter.records.record import Record
+from exporter.worker.job_runner import drive
+from exporter.worker.verify.run_checks import (
+    Common,
+    Seconds,
+    prove_on,
+    prove_structure,
+)
 from tests.traps.trap import ROOT, Trap
 
 CPU = Device(name="cpu", runtime="onnxruntime", providers=("CPUExecutionProvider",))

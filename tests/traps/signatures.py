@@ -5,7 +5,7 @@ In: nothing. Out: `SIGNATURES`.
 
 from __future__ import annotations
 
-from exporter.record import Stage
+from exporter.records.record import Stage
 from tests.traps.trap import (
     DYNAMO,
     SOUND,

@@ -6,7 +6,7 @@ In: nothing. Out: `STATES`.
 from __future__ import annotations
 
 from exporter.manifest import Axis
-from exporter.record import Stage
+from exporter.records.record import Stage
 from tests.traps.trap import (
     DYNAMO,
     SOUND,

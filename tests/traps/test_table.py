@@ -6,7 +6,12 @@ from collections import Counter
 
 import pytest
 
-from exporter.record import CellId, Record, Stage, Status
+from exporter.records.record import (
+    CellId,
+    Record,
+    Stage,
+    Status,
+)
 from tests.traps.table import ALL, PAGE, TWINS, page
 from tests.traps.trap import Verdict, parity
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.manifest import Axis, ModelSpec
-from exporter.record import Record, Stage, Status
+from exporter.records.record import Record, Stage, Status
 from tests.worker.contracts import fill, given, put_out
 
 ROOT = Path(__file__).resolve().parents[2]

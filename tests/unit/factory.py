@@ -4,9 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from exporter.baseline import parse_cell
-from exporter.manifest import Axis, Device, Input, Manifest, ModelSpec, Output, Project
-from exporter.record import Artifact, CheckResult, Record, Route, RunRecord, Stage, Status
+from exporter.manifest import (
+    Axis,
+    Device,
+    Input,
+    Manifest,
+    ModelSpec,
+    Output,
+    Project,
+)
+from exporter.records.baseline import parse_cell
+from exporter.records.record import (
+    Artifact,
+    CheckResult,
+    Record,
+    Route,
+    RunRecord,
+    Stage,
+    Status,
+)
 
 TOOLS = {"exporter": "0.1.0", "onnx": "1.23.2", "python": "3.11.15", "torch": "2.13.0"}
 DYNAMO = Route(exporter="dynamo", capture="export", why="opset 18 and up are dynamo's own")

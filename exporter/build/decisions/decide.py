@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from exporter.cache import PASSING
-from exporter.plan import Plan, PlannedCell
-from exporter.record import Record, Status
-from exporter.run.folders import Stored
-from exporter.run.intact import Intact
-from exporter.run.restore import Hit, LookUp, look_up
-from exporter.run.results import Judge
-from exporter.store import Store
+from exporter.build.decisions.restore_results import Hit, LookUp, look_up
+from exporter.build.decisions.results import Judge
+from exporter.build.folder.stored_records import Stored
+from exporter.cache.artifact_integrity import Intact
+from exporter.cache.staleness import PASSING
+from exporter.cache.store import Store
+from exporter.planning.plan import Plan, PlannedCell
+from exporter.records.record import Record, Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.job import Job, JobFolder, write_value
-from exporter.record import CellId, Record
-from exporter.run.flaky import mark_flaky
-from exporter.run.folders import BuildFolder, carry_over, drop_unproved
-from exporter.store import Entry, Store
+from exporter.build.folder.build_folder import BuildFolder
+from exporter.build.folder.carry_over import carry_over, drop_unproved
+from exporter.build.folder.flaky import mark_flaky
+from exporter.cache.store import Entry, Store
+from exporter.jobs.folder import JobFolder, write_value
+from exporter.jobs.job import Job
+from exporter.records.record import CellId, Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,14 +10,25 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from exporter.cache import WHILE, Today
-from exporter.expect import apply_expectations
-from exporter.fingerprint import CHECKS, device_digest, fingerprint, tool_versions, without_tools
+from exporter.build.folder.stored_records import Stored
+from exporter.cache.artifact_integrity import Intact
+from exporter.cache.fingerprint import (
+    CHECKS,
+    device_digest,
+    fingerprint,
+    tool_versions,
+    without_tools,
+)
+from exporter.cache.staleness import WHILE, Today
 from exporter.manifest import Manifest
-from exporter.plan import Plan
-from exporter.record import CellId, Record, RunRecord, Status
-from exporter.run.folders import Stored
-from exporter.run.intact import Intact
+from exporter.planning.expectations import apply_expectations
+from exporter.planning.plan import Plan
+from exporter.records.record import (
+    CellId,
+    Record,
+    RunRecord,
+    Status,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

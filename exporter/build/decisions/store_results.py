@@ -14,12 +14,12 @@ from contextlib import suppress
 from datetime import date
 from pathlib import Path
 
-from exporter.fingerprint import tools_moved
-from exporter.job import JobFolder
+from exporter.build.decisions.results import Judge
+from exporter.cache.fingerprint import tools_moved
+from exporter.cache.store import Store
+from exporter.jobs.folder import JobFolder
 from exporter.manifest import Manifest
-from exporter.record import Record
-from exporter.run.results import Judge
-from exporter.store import Store
+from exporter.records.record import Record
 
 
 class Keeper:

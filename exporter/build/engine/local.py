@@ -14,10 +14,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from exporter.engine.protocol import Ended, Listener, Outcome, Task
-from exporter.engine.watch import Watch
-from exporter.job import JobFolder, write_value
-from exporter.processes.starter import Start, Starter
+from exporter.build.engine.monitor import Watch
+from exporter.build.engine.protocol import (
+    Ended,
+    Listener,
+    Outcome,
+    Task,
+)
+from exporter.jobs.folder import JobFolder, write_value
+from exporter.processes.spawn import Start, Starter
 
 _POLL = 0.1  # seconds between two looks
 _GRACE = 1.0  # seconds between asking a worker to end and making it

@@ -9,8 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from stat import S_ISREG
 
-from exporter.engine.protocol import Listener
-from exporter.job import Announcement, Job, JobFolder
+from exporter.build.engine.protocol import Listener
+from exporter.jobs.folder import JobFolder
+from exporter.jobs.job import Announcement, Job
 
 #: A worker that prints without end must not fill the disk; its last output is what counts.
 _LOG_LIMIT = 64 * 1024 * 1024

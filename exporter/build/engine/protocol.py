@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from exporter.job import Announcement, Job
-from exporter.record import Record
+from exporter.jobs.job import Announcement, Job
+from exporter.records.record import Record
 
 
 class Ended(StrEnum):

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
 
-from exporter.engine import Ended, Outcome
-from exporter.job import Announcement, Job, JobFolder
-from exporter.memory import beyond, gave_out, ran_out
-from exporter.record import CellId, Record, Status
-from exporter.untrusted import neutral
+from exporter.build.engine import Ended, Outcome
+from exporter.core.resources import beyond, gave_out, ran_out
+from exporter.core.sanitize import neutral
+from exporter.jobs.folder import JobFolder
+from exporter.jobs.job import Announcement, Job
+from exporter.records.record import CellId, Record, Status
 
 _TAIL_LINES = 20
 _LINE_LENGTH = 300

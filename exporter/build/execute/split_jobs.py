@@ -12,10 +12,12 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from exporter.engine import Task
-from exporter.job import Announcement, Job, JobFolder, Reference, write_value
-from exporter.record import Record, Stage
-from exporter.run.folders import carry_over, drop_unproved, mend
+from exporter.build.engine import Task
+from exporter.build.folder.carry_over import carry_over, drop_unproved, mend
+from exporter.jobs.folder import JobFolder, write_value
+from exporter.jobs.job import Announcement, Job
+from exporter.jobs.reference import Reference
+from exporter.records.record import Record, Stage
 
 
 class Parts:

@@ -12,20 +12,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from exporter.engine import Ended, Engine, Outcome, Task
-from exporter.errors import ExitCode, ExporterError
-from exporter.job import Announcement, Job, JobFolder, write_value
+from exporter.build.decisions.decide import Decisions
+from exporter.build.decisions.results import Judge
+from exporter.build.decisions.store_results import Keeper
+from exporter.build.engine import (
+    Ended,
+    Engine,
+    Outcome,
+    Task,
+)
+from exporter.build.execute.job_outcome import job_for, log_tail, settle
+from exporter.build.execute.split_jobs import Parts, join
+from exporter.build.folder.build_folder import BuildFolder
+from exporter.build.folder.carry_over import carry_over, mend
+from exporter.build.folder.flaky import mark_flaky
+from exporter.build.schedule.jobs import opset_jobs
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.jobs.folder import JobFolder, write_value
+from exporter.jobs.job import Announcement, Job
 from exporter.manifest import Manifest
-from exporter.plan import Plan
-from exporter.record import Record, Status
-from exporter.run.decide import Decisions
-from exporter.run.flaky import mark_flaky
-from exporter.run.folders import BuildFolder, carry_over, mend
-from exporter.run.keep import Keeper
-from exporter.run.parts import Parts, join
-from exporter.run.results import Judge
-from exporter.run.tasks import opset_jobs
-from exporter.run.verdict import job_for, log_tail, settle
+from exporter.planning.plan import Plan
+from exporter.records.record import Record, Status
 
 
 class Watcher(Protocol):

@@ -10,9 +10,9 @@ its inputs changes; another run that happens to agree proves nothing.
 
 from __future__ import annotations
 
-from exporter.baseline import outcome_of
-from exporter.job import JobFolder, write_value
-from exporter.record import Record, Status
+from exporter.jobs.folder import JobFolder, write_value
+from exporter.records.baseline import outcome_of
+from exporter.records.record import Record, Status
 
 #: What the model and its file alone decide.
 _SETTLED = frozenset({Status.PASS, Status.FAIL, Status.ERROR, Status.INCONCLUSIVE})

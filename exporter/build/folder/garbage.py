@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.job import WEIGHTS, JobFolder
-from exporter.record import CellId, Record
+from exporter.jobs.folder import WEIGHTS, JobFolder
+from exporter.records.record import CellId, Record
 
 _WEIGHTS = re.compile(WEIGHTS)
 #: A file that was being written when its process died; see `files.py`.

@@ -14,11 +14,13 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from exporter.cache import PASSING
-from exporter.job import Announcement, Job, JobFolder
-from exporter.record import Record
-from exporter.run.flaky import mark_flaky
-from exporter.run.folders import BuildFolder, carry_over, drop_unproved
+from exporter.build.folder.build_folder import BuildFolder
+from exporter.build.folder.carry_over import carry_over, drop_unproved
+from exporter.build.folder.flaky import mark_flaky
+from exporter.cache.staleness import PASSING
+from exporter.jobs.folder import JobFolder
+from exporter.jobs.job import Announcement, Job
+from exporter.records.record import Record
 
 
 def recover(build: BuildFolder, holds: Callable[[Record], bool]) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from exporter.job import OpsetJob
-from exporter.record import Record, Stage
+from exporter.jobs.job import OpsetJob
+from exporter.records.record import Record, Stage
 
 #: What the worker does once for all opsets of its job; `reference` is what PyTorch puts out.
 _SHARED = frozenset({Stage.SOURCE, "reference", Stage.CAPTURE})

@@ -9,16 +9,16 @@ import math
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 
-from exporter.engine import Task
-from exporter.fingerprint import THOROUGH
-from exporter.job import Job, OpsetJob
+from exporter.build.decisions.decide import Decisions
+from exporter.build.decisions.results import Judge
+from exporter.build.engine import Task
+from exporter.build.folder.build_folder import BuildFolder
+from exporter.build.schedule.cost import Cost
+from exporter.build.schedule.split import divided, parts_of
+from exporter.cache.fingerprint import THOROUGH
+from exporter.jobs.job import Job, OpsetJob
 from exporter.manifest import Device, Manifest, Project
-from exporter.plan import PlannedCell
-from exporter.run.cost import Cost
-from exporter.run.decide import Decisions
-from exporter.run.divide import divided, parts_of
-from exporter.run.folders import BuildFolder
-from exporter.run.results import Judge
+from exporter.planning.plan import PlannedCell
 
 _CPU = "CPUExecutionProvider"
 #: Bytes of weights: as many workers as there are count on models that are no larger.

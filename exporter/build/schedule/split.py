@@ -12,8 +12,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from exporter.job import OpsetJob
-from exporter.run.cost import Cost
+from exporter.build.schedule.cost import Cost
+from exporter.jobs.job import OpsetJob
 
 #: No part gets fewer: below that nearly all of its time is the capture.
 _LEAST_OPSETS = 3

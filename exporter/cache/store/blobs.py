@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from exporter.fingerprint import file_digest
-from exporter.store.entry import StoredFile, is_weights
+from exporter.cache.fingerprint import file_digest
+from exporter.cache.store.entry import StoredFile, is_weights
 
 #: Bytes that the kernel copies at once; between two of them, Ctrl-C is heard.
 _CHUNK = 1 << 28

@@ -18,11 +18,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from exporter.fingerprint import THOROUGH
-from exporter.job import WEIGHTS, weights_name
-from exporter.memory import gave_out
-from exporter.record import CellId, Record, Stage, Status
-from exporter.values import Items, Value
+from exporter.cache.fingerprint import THOROUGH
+from exporter.core.frozen_model import Items, Value
+from exporter.core.resources import gave_out
+from exporter.jobs.folder import WEIGHTS, weights_name
+from exporter.records.record import (
+    CellId,
+    Record,
+    Stage,
+    Status,
+)
 
 #: What an export leaves in a model's folder; an entry that names anything else is not one of ours.
 _OF_OPSET = r"([1-9]\d*)\.onnx|logs/([1-9]\d*)\.log|logs/([1-9]\d*)/(?!\.)[^/\\\0\n]+"

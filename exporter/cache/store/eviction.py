@@ -17,8 +17,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.store.blobs import Blobs, listed
-from exporter.store.entry import Damaged, StoredFile, read_file, read_head
+from exporter.cache.store.blobs import Blobs, listed
+from exporter.cache.store.entry import (
+    Damaged,
+    StoredFile,
+    read_file,
+    read_head,
+)
 
 #: Seconds within which a run may still be putting something together.
 _GRACE = 24 * 3600.0

@@ -21,13 +21,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.fingerprint import file_digest
-from exporter.job import JobFolder
-from exporter.memory import size_text
-from exporter.record import CellId, Record
-from exporter.store.blobs import Blobs, listed, put_in_place, scratch_file
-from exporter.store.bound import Freed, Limits, bound, of_every_key, size_of
-from exporter.store.entry import (
+from exporter.cache.fingerprint import file_digest
+from exporter.cache.store.blobs import (
+    Blobs,
+    listed,
+    put_in_place,
+    scratch_file,
+)
+from exporter.cache.store.entry import (
     Damaged,
     Entry,
     StoredFile,
@@ -39,6 +40,16 @@ from exporter.store.entry import (
     second_key,
     write_entry,
 )
+from exporter.cache.store.eviction import (
+    Freed,
+    Limits,
+    bound,
+    of_every_key,
+    size_of,
+)
+from exporter.core.resources import size_text
+from exporter.jobs.folder import JobFolder
+from exporter.records.record import CellId, Record
 
 #: Of one first key: each edit of a source leaves one, and each is looked at.
 MOST_ENTRIES = 32

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from exporter.checks.tolerance import Limit
+from exporter.checks.comparison.tolerance import Limit
 
 Array = np.ndarray[Any, Any]
 

@@ -9,17 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from exporter.checks.comparison import Comparison, compare, misfit, scale_of
-from exporter.checks.protocol import Subject
-from exporter.checks.samples import SampleData
-from exporter.checks.tolerance import (
+from exporter.checks.comparison.compare_arrays import (
+    Comparison,
+    compare,
+    misfit,
+    scale_of,
+)
+from exporter.checks.comparison.tolerance import (
     Limit,
     is_float,
     is_measured,
     limit_of,
     limit_without_exact,
 )
-from exporter.job import Reference
+from exporter.checks.files.samples import SampleData
+from exporter.checks.protocol import Subject
+from exporter.jobs.reference import Reference
 from exporter.manifest import Output
 from exporter.runtimes.values import Array, OnnxValue
 

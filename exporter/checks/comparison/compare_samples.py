@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 
-from exporter.checks.comparison import Comparison, Needed
-from exporter.checks.declared import undeclared
-from exporter.checks.outputs import At, compare_output
+from exporter.checks.comparison.compare_arrays import Comparison, Needed
+from exporter.checks.comparison.compare_outputs import At, compare_output
+from exporter.checks.comparison.declared_shapes import undeclared
+from exporter.checks.files.samples import DamagedSample
 from exporter.checks.protocol import Subject
-from exporter.checks.samples import DamagedSample
-from exporter.job import Sample
-from exporter.record import CheckResult, Status
+from exporter.jobs.reference import Sample
+from exporter.records.record import CheckResult, Status
 from exporter.runtimes import RunFailure, Session
 
 

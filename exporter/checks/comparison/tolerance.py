@@ -24,7 +24,7 @@ import math
 from dataclasses import dataclass, replace
 
 from exporter.checks.protocol import Subject
-from exporter.job import Sample
+from exporter.jobs.reference import Sample
 from exporter.manifest import bound_of
 
 _NOISE_FACTOR = 8.0

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from onnx import ModelProto, TensorProto
 from onnx.helper import tensor_dtype_to_np_dtype
 
-from exporter.checks.graph import all_tensors
+from exporter.checks.files.graph_walk import all_tensors
 
 #: Types of which several share a byte, and how many do.
 _PACKED = {"UINT4": 2, "INT4": 2, "FLOAT4E2M1": 2, "UINT2": 4, "INT2": 4}

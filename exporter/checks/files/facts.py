@@ -12,10 +12,10 @@ from pathlib import Path
 
 from onnx import ModelProto, NodeProto, TensorProto
 
-from exporter.checks.external_data import external_files
-from exporter.checks.graph import domain_of, initializers, model_nodes
-from exporter.checks.structure import read_model
-from exporter.record import Artifact
+from exporter.checks.files.external_data import external_files
+from exporter.checks.files.graph_walk import domain_of, initializers, model_nodes
+from exporter.checks.files.read import read_model
+from exporter.records.record import Artifact
 
 #: Weights are floats; shapes and indices that an exporter stores are integers.
 _FLOATS = frozenset(

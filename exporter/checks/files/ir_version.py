@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from onnx import ModelProto, TensorProto, TypeProto
 
-from exporter.checks.graph import all_tensors, model_graphs, model_nodes
+from exporter.checks.files.graph_walk import all_tensors, model_graphs, model_nodes
 
 #: Element types that came with an IR version after the first ones.
 _TYPES = {

@@ -17,7 +17,8 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import ModelProto, ValueInfoProto, numpy_helper
 
-from exporter.job import JobFolder, Weight
+from exporter.jobs.folder import JobFolder
+from exporter.jobs.reference import Weight
 from exporter.runtimes.dtypes import dtype_name
 
 Array = np.ndarray[Any, Any]

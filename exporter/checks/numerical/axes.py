@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from exporter.checks.against import hold_samples
+from exporter.checks.comparison.compare_samples import hold_samples
 from exporter.checks.protocol import Subject
-from exporter.job import Sample
+from exporter.jobs.reference import Sample
 from exporter.manifest import Axis
-from exporter.record import CheckResult, Status
+from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Session
 
 

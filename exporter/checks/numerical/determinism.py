@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from exporter.checks.protocol import Subject
-from exporter.record import CheckResult, Status
+from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Session
 
 #: How `Reference.unstable` begins where the buffers alone are to blame.

@@ -18,10 +18,10 @@ import numpy as np
 import onnx
 from onnx import ModelProto, TensorProto, numpy_helper
 
-from exporter.checks.graph import domain_of
+from exporter.checks.files.graph_walk import domain_of
+from exporter.checks.files.read import Unreadable, read_model
 from exporter.checks.protocol import Subject
-from exporter.checks.structure import Unreadable, read_model
-from exporter.record import CheckResult, Status
+from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Session
 
 Array = np.ndarray[Any, Any]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from exporter.checks.against import hold_samples
+from exporter.checks.comparison.compare_samples import hold_samples
 from exporter.checks.protocol import Subject
-from exporter.record import CheckResult, Status
+from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Session
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from exporter.checks.protocol import Subject
-from exporter.record import CheckResult, Status
+from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Placement as Placed
 from exporter.runtimes import Session
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from exporter.checks.outputs import overflow_of
+from exporter.checks.comparison.compare_outputs import overflow_of
+from exporter.checks.comparison.tolerance import is_float, limit_of
 from exporter.checks.protocol import Subject
-from exporter.checks.tolerance import is_float, limit_of
-from exporter.record import CheckResult, Status
+from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Session
 
 #: How much larger than the allowed error the output and its movement must be.

@@ -6,10 +6,10 @@ read out of a tensor: at the exported values such a file is right.
 
 from __future__ import annotations
 
-from exporter.checks.against import hold_samples
+from exporter.checks.comparison.compare_samples import hold_samples
 from exporter.checks.protocol import Subject
-from exporter.job import Sample
-from exporter.record import CheckResult
+from exporter.jobs.reference import Sample
+from exporter.records.record import CheckResult
 from exporter.runtimes import Session
 
 

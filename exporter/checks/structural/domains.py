@@ -11,9 +11,9 @@ from typing import assert_never
 
 from onnx import ModelProto
 
-from exporter.checks.graph import domain_of, functions_of, model_nodes
+from exporter.checks.files.graph_walk import domain_of, functions_of, model_nodes
+from exporter.checks.files.read import Unreadable, read_model
 from exporter.checks.protocol import Subject
-from exporter.checks.structure import Unreadable, read_model
 from exporter.manifest import Device, ModelSpec
 
 #: Operators by domain, both sorted.

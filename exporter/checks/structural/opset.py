@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 
 from onnx import ModelProto
 
-from exporter.checks.domains import declared_domains, foreign_operators, listing
-from exporter.checks.graph import domain_of
-from exporter.checks.ir_version import needed_ir_version
+from exporter.checks.files.graph_walk import domain_of
+from exporter.checks.files.ir_version import needed_ir_version
 from exporter.checks.protocol import Subject
-from exporter.checks.structure import hold_structure
-from exporter.manifest.wording import key_text
-from exporter.record import CheckResult
+from exporter.checks.structural.domains import declared_domains, foreign_operators, listing
+from exporter.checks.structural.runner import hold_structure
+from exporter.manifest.syntax.message_format import key_text
+from exporter.records.record import CheckResult
 
 NAME = "opset"
 

@@ -7,33 +7,14 @@ that lie outside the file are never loaded here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 import onnx
-from google.protobuf.message import DecodeError
 
+from exporter.checks.files.read import Unreadable, read_model
 from exporter.checks.protocol import Subject
-from exporter.record import CheckResult, Status
+from exporter.records.record import CheckResult, Status
 
 Find = Callable[[Subject, onnx.ModelProto], Iterable[str]]
-
-
-class Unreadable(Exception):
-    """The file is missing, or is no ONNX."""
-
-
-def read_model(path: Path) -> onnx.ModelProto:
-    """The model without its external data.
-
-    Raises:
-        Unreadable: with a message that holds no path of this machine.
-    """
-    try:
-        return onnx.load(path, load_external_data=False)
-    except OSError as error:
-        raise Unreadable(f"{path.name} cannot be read: {error.strerror}") from error
-    except (DecodeError, ValueError) as error:
-        raise Unreadable(f"{path.name} is no ONNX file: it cannot be parsed") from error
 
 
 def hold_structure(check: str, subject: Subject, find: Find) -> CheckResult:

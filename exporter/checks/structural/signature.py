@@ -11,13 +11,13 @@ from typing import Literal
 
 from onnx import ModelProto, TensorShapeProto, TypeProto, ValueInfoProto
 
-from exporter.checks.fed import fed_problems
-from exporter.checks.graph import functions_of, needed_names
-from exporter.checks.parameters import weight_problems
+from exporter.checks.files.graph_walk import functions_of, needed_names
+from exporter.checks.files.weight_inputs import fed_problems
 from exporter.checks.protocol import Subject
-from exporter.checks.structure import hold_structure
+from exporter.checks.structural.runner import hold_structure
+from exporter.checks.structural.weight_names import weight_problems
 from exporter.manifest import Dim, Input, Output
-from exporter.record import CheckResult
+from exporter.records.record import CheckResult
 from exporter.runtimes.dtypes import dtype_name
 
 NAME = "signature"

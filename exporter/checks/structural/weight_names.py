@@ -13,7 +13,7 @@ from onnx import ModelProto, TensorProto, numpy_helper
 from onnx.checker import ValidationError
 
 from exporter.checks.protocol import Subject
-from exporter.job import NamedWeight
+from exporter.jobs.reference import NamedWeight
 from exporter.runtimes.dtypes import dtype_name
 
 _KEEP = (

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 import onnx
 from onnx import ModelProto
 
-from exporter.checks.external_data import external_data_problems, misplaced
+from exporter.checks.files.external_data import external_data_problems, misplaced
 from exporter.checks.protocol import Subject
-from exporter.checks.structure import hold_structure
-from exporter.record import CheckResult
-from exporter.untrusted import cut, one_line
+from exporter.checks.structural.runner import hold_structure
+from exporter.core.sanitize import cut, one_line
+from exporter.records.record import CheckResult
 
 NAME = "wellformed"
 _LENGTH = 300

@@ -7,18 +7,23 @@ from pathlib import Path
 
 import click
 
-from exporter.audit.protocol import THRESHOLD, Audit
-from exporter.cli.options import root_option
-from exporter.cli.terminal import aligned, is_terminal, plural, say
-from exporter.errors import ExitCode
-from exporter.files import write_text
+from exporter.build import require_packages
+from exporter.cli.options.selection import root_option
+from exporter.cli.output.terminal import (
+    aligned,
+    is_terminal,
+    plural,
+    say,
+)
+from exporter.core.atomic_files import write_text
+from exporter.core.errors import ExitCode
 from exporter.manifest import load_project
-from exporter.plan import make_plan
+from exporter.planning.plan import make_plan
+from exporter.planning.selection import Selection
 from exporter.processes import worker_environment
-from exporter.report.audits import audit_path
-from exporter.run import require_packages
-from exporter.run.audit import Mutation, run_audit
-from exporter.selection import Selection
+from exporter.records.audit import THRESHOLD, Audit
+from exporter.report.rows.audits import audit_path
+from exporter.tools.audit.client import Mutation, run_audit
 
 #: On a terminal, a line for so many mutants.
 _EVERY = 25

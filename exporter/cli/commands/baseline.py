@@ -8,19 +8,40 @@ from pathlib import Path
 
 import click
 
-from exporter.baseline import Baseline, outcomes_of, parse_cell, read_baseline, write_baseline
-from exporter.cli.findings import show_findings
-from exporter.cli.options import root_option
-from exporter.cli.report import publish
-from exporter.cli.results import read_results
-from exporter.cli.terminal import complain, plural, say
-from exporter.errors import ExitCode, ExporterError, Problem, nearest
-from exporter.gate import Finding, accept_all, accept_some, judge
-from exporter.history import HISTORY, followed, read_history, write_history
+from exporter.build import Results
+from exporter.cli.options.selection import root_option
+from exporter.cli.output.findings import show_findings
+from exporter.cli.output.terminal import complain, plural, say
+from exporter.cli.workflows.report import publish
+from exporter.cli.workflows.results import read_results
+from exporter.core.errors import (
+    ExitCode,
+    ExporterError,
+    Problem,
+    nearest,
+)
+from exporter.gate import (
+    Finding,
+    accept_all,
+    accept_some,
+    judge,
+)
 from exporter.manifest import Manifest, load_project
-from exporter.plan import make_plan, pattern_matches
-from exporter.record import CellId, RunRecord
-from exporter.run import Results
+from exporter.planning.plan import make_plan, pattern_matches
+from exporter.records.baseline import (
+    Baseline,
+    outcomes_of,
+    parse_cell,
+    read_baseline,
+    write_baseline,
+)
+from exporter.records.history import (
+    HISTORY,
+    followed,
+    read_history,
+    write_history,
+)
+from exporter.records.record import CellId, RunRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import click
 
-from exporter.baseline import parse_cell, read_baseline
-from exporter.cli.options import root_option
-from exporter.cli.report import PAGES, are_current, rendered
-from exporter.cli.terminal import complain, plural, say
-from exporter.errors import ExitCode
-from exporter.fingerprint import file_digest
+from exporter.build import BuildFolder, still_valid
+from exporter.cache.fingerprint import file_digest
+from exporter.cli.options.selection import root_option
+from exporter.cli.output.terminal import complain, plural, say
+from exporter.cli.workflows.report import PAGES, are_current, rendered
+from exporter.core.errors import ExitCode
 from exporter.manifest import Manifest, load_project
-from exporter.plan import make_plan
-from exporter.record import read_run
-from exporter.report.fold import fold
-from exporter.report.standing import are_as_written
-from exporter.run import BuildFolder, still_valid
+from exporter.planning.plan import make_plan
+from exporter.records.baseline import parse_cell, read_baseline
+from exporter.records.record import read_run
+from exporter.report.rows.opset_ranges import fold
+from exporter.report.up_to_date import are_as_written
 
 
 @click.command()

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import click
 
-from exporter.baseline import Baseline, baseline_of, read_baseline
-from exporter.cli.findings import show_findings
-from exporter.cli.terminal import complain, plural, say
-from exporter.errors import ExitCode, ExporterError
+from exporter.cli.output.findings import show_findings
+from exporter.cli.output.terminal import complain, plural, say
+from exporter.core.errors import ExitCode, ExporterError
 from exporter.gate import differences
-from exporter.record import Record, read_run
+from exporter.records.baseline import Baseline, baseline_of, read_baseline
+from exporter.records.record import Record, read_run
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 

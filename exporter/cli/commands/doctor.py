@@ -8,11 +8,14 @@ from pathlib import Path
 
 import click
 
-from exporter.cli.building import default_jobs
-from exporter.cli.options import root_option, today
-from exporter.cli.store import store_of
-from exporter.cli.terminal import plural, say
-from exporter.doctor import (
+from exporter.cli.options.selection import root_option, today
+from exporter.cli.options.store import store_of
+from exporter.cli.output.terminal import plural, say
+from exporter.cli.workflows.export import default_jobs
+from exporter.core.errors import ExitCode
+from exporter.core.sanitize import one_line
+from exporter.processes import worker_environment
+from exporter.tools.doctor import (
     Examination,
     Finding,
     Level,
@@ -24,9 +27,6 @@ from exporter.doctor import (
     examine_store,
     examine_warm_workers,
 )
-from exporter.errors import ExitCode
-from exporter.processes import worker_environment
-from exporter.untrusted import one_line
 
 _COLOURS = {Level.OK: "green", Level.NOTE: "yellow", Level.PROBLEM: "red"}
 

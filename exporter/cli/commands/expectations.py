@@ -7,15 +7,15 @@ from pathlib import Path
 
 import click
 
-from exporter.cli.options import root_option, selection_options, today
-from exporter.cli.results import read_results
-from exporter.cli.terminal import complain, plural, say
-from exporter.errors import ExitCode
-from exporter.files import write_text
+from exporter.cli.options.selection import root_option, selection_options, today
+from exporter.cli.output.terminal import complain, plural, say
+from exporter.cli.workflows.results import read_results
+from exporter.core.atomic_files import write_text
+from exporter.core.errors import ExitCode
 from exporter.manifest import Manifest, load_project
-from exporter.plan import make_plan
-from exporter.propose import edited, proposed_lists
-from exporter.selection import Selection
+from exporter.planning.plan import make_plan
+from exporter.planning.selection import Selection
+from exporter.tools.expectations import edited, proposed_lists
 
 
 @click.command()

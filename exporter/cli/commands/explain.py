@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from exporter.cli.options import one_cell, root_option
-from exporter.cli.terminal import aligned, say
-from exporter.errors import ExitCode
+from exporter.cli.options.selection import one_cell, root_option
+from exporter.cli.output.terminal import aligned, say
+from exporter.core.errors import ExitCode
 from exporter.manifest import explain, load_layers
 
 

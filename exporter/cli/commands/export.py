@@ -13,15 +13,25 @@ from typing import TYPE_CHECKING
 
 import click
 
-from exporter.cli.options import no_store_option, root_option, selection_options, today
-from exporter.cli.shards import shard_option
-from exporter.cli.standing import said_before
-from exporter.cli.terminal import say
-from exporter.processes import Spawner, Starter, Warm, worker_environment
-from exporter.selection import Selection
+from exporter.cli.options.selection import (
+    no_store_option,
+    root_option,
+    selection_options,
+    today,
+)
+from exporter.cli.options.shards import shard_option
+from exporter.cli.output.terminal import say
+from exporter.cli.workflows.noop import said_before
+from exporter.planning.selection import Selection
+from exporter.processes import (
+    Spawner,
+    Starter,
+    Warm,
+    worker_environment,
+)
 
 if TYPE_CHECKING:
-    from exporter.run.shards import Shard
+    from exporter.planning.shards import Shard
 
 
 @click.command()
@@ -58,7 +68,7 @@ def command(
             # has to.
             starter.prepare()
         # What an export takes is loaded only now.
-        from exporter.cli.building import Asked, build_and_prove
+        from exporter.cli.workflows.export import Asked, build_and_prove
 
         asked = Asked(
             selection=selection,

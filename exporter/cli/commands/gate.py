@@ -9,22 +9,28 @@ from pathlib import Path
 
 import click
 
-from exporter.baseline import Baseline, read_baseline
-from exporter.cli.annotations import Annotation, annotate, shortened
-from exporter.cli.findings import hints, show_findings
-from exporter.cli.options import root_option
-from exporter.cli.results import read_results
-from exporter.cli.terminal import complain, plural, say
-from exporter.errors import ExitCode
-from exporter.files import write_text
-from exporter.gate import Finding, Side, blocking, judge, judge_against
+from exporter.build import BuildFolder
+from exporter.cli.options.selection import root_option
+from exporter.cli.output.findings import hints, show_findings
+from exporter.cli.output.github import Annotation, annotate, shortened
+from exporter.cli.output.terminal import complain, plural, say
+from exporter.cli.workflows.results import read_results
+from exporter.core.atomic_files import write_text
+from exporter.core.errors import ExitCode
+from exporter.core.git import last_change
+from exporter.gate import (
+    Finding,
+    Side,
+    blocking,
+    judge,
+    judge_against,
+)
 from exporter.manifest import Manifest, load_project
-from exporter.plan import make_plan
-from exporter.record import RunRecord
+from exporter.planning.plan import make_plan
+from exporter.records.baseline import Baseline, read_baseline
+from exporter.records.record import RunRecord
 from exporter.report import fold_findings, render_gate
-from exporter.report.leads import Known, lead_of
-from exporter.revision import last_change
-from exporter.run import BuildFolder
+from exporter.report.rows.finding_context import Known, lead_of
 
 #: GitHub drops a step summary that is larger than 1 MiB, and refuses a longer comment; in bytes.
 _SUMMARY_LIMIT, _COMMENT_LIMIT = 1_000_000, 65_000
@@ -82,7 +88,7 @@ def _path(manifest: Manifest) -> Path:
 
 def _against(manifest: Manifest, run: RunRecord, revision: str) -> _Found:
     """The baseline of the revision, and what differs from it."""
-    from exporter.cli.revision import side_of
+    from exporter.cli.workflows.revision import side_of
 
     then = side_of(manifest, revision)
     path = _path(manifest)

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import click
 
-from exporter.cli.options import root_option
-from exporter.cli.store import limit_options, limited_store
-from exporter.cli.terminal import aligned, plural, say
-from exporter.errors import ExitCode, ExporterError
+from exporter.build import BuildFolder, find_garbage, remove
+from exporter.cache.store import Store
+from exporter.cli.options.selection import root_option
+from exporter.cli.options.store import limit_options, limited_store
+from exporter.cli.output.terminal import aligned, plural, say
+from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import load_project
-from exporter.plan import make_plan
-from exporter.record import CellId
-from exporter.report.figures import size
-from exporter.run import BuildFolder, find_garbage, remove
-from exporter.store import Store
+from exporter.planning.plan import make_plan
+from exporter.records.record import CellId
+from exporter.report.text.number_format import size
 
 
 @click.command("gc")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from exporter.cli.call_table import HEADER, call_rows
-from exporter.cli.options import root_option, selection_options
-from exporter.cli.terminal import aligned, plural, say
+from exporter.cli.options.selection import root_option, selection_options
+from exporter.cli.output.call_table import HEADER, call_rows
+from exporter.cli.output.terminal import aligned, plural, say
 from exporter.manifest import load_project
-from exporter.plan import PlannedCell, make_plan
+from exporter.planning.plan import PlannedCell, make_plan
+from exporter.planning.selection import Selection
 from exporter.report import fold_opsets
-from exporter.selection import Selection
 
 
 @click.command("list")

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import click
 
-from exporter.baseline import parse_cell
-from exporter.cli.options import root_option
-from exporter.cli.report import publish
-from exporter.cli.summary import show_summary
-from exporter.cli.terminal import complain, plural, say
-from exporter.errors import ExitCode
+from exporter.build import BuildFolder
+from exporter.build.merge_shards import merge, read_parts
+from exporter.cli.options.selection import root_option
+from exporter.cli.output.summary import show_summary
+from exporter.cli.output.terminal import complain, plural, say
+from exporter.cli.workflows.report import publish
+from exporter.core.errors import ExitCode
 from exporter.manifest import load_project
-from exporter.plan import make_plan
-from exporter.report.fold import fold
-from exporter.run import BuildFolder
-from exporter.run.merge import merge, read_parts
+from exporter.planning.plan import make_plan
+from exporter.records.baseline import parse_cell
+from exporter.report.rows.opset_ranges import fold
 
 
 @click.command()

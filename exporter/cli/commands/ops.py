@@ -9,21 +9,21 @@ from typing import TypeVar
 
 import click
 
-from exporter.cli.options import root_option
-from exporter.cli.results import read_results
-from exporter.cli.terminal import aligned, plural, say
-from exporter.errors import ExitCode, ExporterError
-from exporter.files import write_text
+from exporter.build import require_packages
+from exporter.cli.options.selection import root_option
+from exporter.cli.output.terminal import aligned, plural, say
+from exporter.cli.workflows.results import read_results
+from exporter.core.atomic_files import write_text
+from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Manifest, load_project
-from exporter.operators import Lacking, LackingAt, Survey
-from exporter.plan import Plan, make_plan
+from exporter.planning.plan import Plan, make_plan
+from exporter.planning.selection import Selection
 from exporter.processes import worker_environment
-from exporter.record import Route, RunRecord
-from exporter.report.fold import fold_opsets
-from exporter.report.operators import OPERATORS, render_operators
-from exporter.run import require_packages
-from exporter.run.operators import make_table, stored_table, survey
-from exporter.selection import Selection
+from exporter.records.record import Route, RunRecord
+from exporter.report.rows.opset_ranges import fold_opsets
+from exporter.tools.operators.client import make_table, stored_table, survey
+from exporter.tools.operators.page import OPERATORS, render_operators
+from exporter.tools.operators.protocol import Lacking, LackingAt, Survey
 
 _Key = TypeVar("_Key", bound=Hashable)
 _NAMES = {"torchscript": "TorchScript", "dynamo": "dynamo"}

@@ -8,17 +8,23 @@ from pathlib import Path
 
 import click
 
-from exporter.cli.options import root_option, selection_options
-from exporter.cli.terminal import complain, plural, say
-from exporter.errors import ExitCode, ExporterError
+from exporter.build import BuildFolder, require_packages, still_valid
+from exporter.cli.options.selection import root_option, selection_options
+from exporter.cli.output.terminal import complain, plural, say
+from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Manifest, load_project
-from exporter.plan import make_plan, pattern_matches
+from exporter.planning.plan import make_plan, pattern_matches
+from exporter.planning.selection import Selection
 from exporter.processes import worker_environment
-from exporter.publish import Shipment, Shipped, checked_destination, choose, ship
-from exporter.record import read_run
-from exporter.report.fold import fold
-from exporter.run import BuildFolder, require_packages, still_valid
-from exporter.selection import Selection
+from exporter.records.record import read_run
+from exporter.report.rows.opset_ranges import fold
+from exporter.tools.publish import (
+    Shipment,
+    Shipped,
+    checked_destination,
+    choose,
+    ship,
+)
 
 
 @click.command()

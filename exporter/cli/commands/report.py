@@ -6,25 +6,12 @@ from pathlib import Path
 
 import click
 
-from exporter.baseline import Baseline, read_baseline
-from exporter.cli.options import root_option
-from exporter.cli.results import read_results
-from exporter.cli.terminal import plural, say
-from exporter.errors import ExitCode
-from exporter.fingerprint import exporter_state
-from exporter.gate import GROWTH, Finding, judge
-from exporter.history import HISTORY, read_history
-from exporter.manifest import Manifest, Project, load_project
-from exporter.plan import make_plan
-from exporter.record import RunRecord
-from exporter.report import prepare_pages, render_outputs, render_reports, write_reports
-from exporter.report.audits import AUDITS, read_audits
-from exporter.report.past import Past
-from exporter.report.standing import key_of, note_standing, packaged_templates, pages_of, stands
-
-#: In the build folder: what the pages were made from, and how they were written.
-PAGES = "reports.json"
-_BASELINE = "baseline.json"
+from exporter.cli.options.selection import root_option
+from exporter.cli.output.terminal import plural, say
+from exporter.cli.workflows.report import publish
+from exporter.cli.workflows.results import read_results
+from exporter.core.errors import ExitCode
+from exporter.manifest import load_project
 
 
 @click.command()
@@ -36,92 +23,3 @@ def command(root: Path) -> int:
     publish(manifest, results.run)
     say(f"{plural(len(results.run.records), 'cell')}: {manifest.project.reports}/COMPATIBILITY.md")
     return ExitCode.OK
-
-
-def publish(manifest: Manifest, run: RunRecord) -> None:
-    """Writes every file of the report, with the project's own templates where it has them.
-
-    Nothing is written where those that stand were made from the very same.
-    """
-    reports, note = _reports(manifest.project), _note(manifest.project)
-    past = _accepted(reports)
-    key = _key(manifest, run, past)
-    if stands(note, key, reports):
-        return
-    files = _rendered(manifest, run, past)
-    write_reports(reports, files)
-    note_standing(note, key, reports, files)
-
-
-def prepare(project: Project) -> None:
-    """Loads what pages are written with; what is wrong with it is told when they are."""
-    prepare_pages(Path(project.root) / project.templates, project.style, project.command)
-
-
-def are_current(manifest: Manifest, run: RunRecord) -> bool:
-    """Whether the pages that stand were written here from the very same; False: look closer."""
-    reports = _reports(manifest.project)
-    return stands(_note(manifest.project), _key(manifest, run, _accepted(reports)), reports)
-
-
-def _reports(project: Project) -> Path:
-    return Path(project.root) / project.reports
-
-
-def _note(project: Project) -> Path:
-    return Path(project.root) / project.build / PAGES
-
-
-def _key(manifest: Manifest, run: RunRecord, past: Past) -> str:
-    """Of everything that pages are made from."""
-    project, reports = manifest.project, _reports(manifest.project)
-    # Where the project lies stands on no page: a copy of it has the same ones.
-    anywhere = Manifest(project=project.model_copy(update={"root": ""}), models=manifest.models)
-    accepted = (past.baseline,) if past.baseline else ()
-    values = (run, anywhere, past.history, *accepted)
-    return key_of(
-        (*(value.model_dump_json() for value in values), exporter_state()),
-        (Path(project.root) / project.templates, packaged_templates(), reports / AUDITS),
-    )
-
-
-def rendered(manifest: Manifest, run: RunRecord) -> dict[str, str]:
-    """Every file of the report by its name, as it would be written now."""
-    return _rendered(manifest, run, _accepted(_reports(manifest.project)))
-
-
-def _rendered(manifest: Manifest, run: RunRecord, past: Past) -> dict[str, str]:
-    project = manifest.project
-    root = Path(project.root)
-    pages = render_reports(
-        manifest,
-        run,
-        _changes(manifest, run, past.baseline) if past.baseline else None,
-        root / project.templates,
-        read_audits(_reports(project)),
-        past,
-    )
-    return pages | render_outputs(manifest, run, past)
-
-
-def made_from(project: Project) -> list[Path]:
-    """Every file and folder, besides results and manifests, that `publish` reads or has written."""
-    root = Path(project.root)
-    reports, note = _reports(project), _note(project)
-    folders = [root / project.templates, packaged_templates(), reports / AUDITS]
-    accepted = [reports / _BASELINE, reports / HISTORY]
-    return [*folders, *accepted, note, *(reports / name for name in pages_of(note))]
-
-
-def _accepted(reports: Path) -> Past:
-    """What stands in git beside the pages."""
-    path = reports / _BASELINE
-    baseline = read_baseline(path) if path.exists() else None
-    return Past(baseline, read_history(reports / HISTORY))
-
-
-def _changes(manifest: Manifest, run: RunRecord, baseline: Baseline) -> tuple[Finding, ...]:
-    """What nobody has accepted. Figures are left out: other machines have others."""
-    planned = frozenset(str(each.cell) for each in make_plan(manifest).cells)
-    findings = judge(baseline, run, planned, manifest.project.gate)
-    return tuple(each for each in findings if each.kind not in GROWTH)

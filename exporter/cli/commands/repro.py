@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from exporter.cli.options import one_cell, root_option
-from exporter.cli.terminal import say
-from exporter.errors import ExitCode, ExporterError
+from exporter.build import BuildFolder, still_valid
+from exporter.cli.options.selection import one_cell, root_option
+from exporter.cli.output.terminal import say
+from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Manifest, load_project
-from exporter.plan import make_plan
-from exporter.record import Record, read_run
-from exporter.repro import Reproduced, write_reproducer
-from exporter.run import BuildFolder, still_valid
+from exporter.planning.plan import make_plan
+from exporter.records.record import Record, read_run
+from exporter.tools.repro import Reproduced, write_reproducer
 
 
 @click.command()

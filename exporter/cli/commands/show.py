@@ -9,18 +9,18 @@ from pathlib import Path
 
 import click
 
-from exporter.baseline import outcome_of
-from exporter.cli.options import one_cell, root_option
-from exporter.cli.terminal import say
-from exporter.errors import ExitCode, ExporterError
-from exporter.files import write_text
+from exporter.build import BuildFolder, require_packages
+from exporter.cli.options.selection import one_cell, root_option
+from exporter.cli.output.terminal import say
+from exporter.core.atomic_files import write_text
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.sanitize import neutral
 from exporter.manifest import load_project
 from exporter.processes import worker_environment
-from exporter.record import Record
-from exporter.run import BuildFolder, require_packages
-from exporter.untrusted import neutral
+from exporter.records.baseline import outcome_of
+from exporter.records.record import Record
 
-_COMMAND = (sys.executable, "-P", "-m", "exporter.show")
+_COMMAND = (sys.executable, "-P", "-m", "exporter.tools.graph_view.child")
 _TAIL = 2000
 
 

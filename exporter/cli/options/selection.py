@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from exporter.errors import ExitCode, ExporterError
-from exporter.selection import Selection
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.planning.selection import Selection
 
 if TYPE_CHECKING:  # a run with nothing to do never reads a manifest
     from exporter.manifest import Manifest
-    from exporter.plan import PlannedCell
+    from exporter.planning.plan import PlannedCell
 
 #: How many cells a message names.
 _SHOWN = 4
@@ -61,7 +61,7 @@ def one_cell(manifest: Manifest, pattern: str) -> PlannedCell:
     Raises:
         ExporterError: NOTHING_SELECTED, where it means none or several.
     """
-    from exporter.plan import make_plan
+    from exporter.planning.plan import make_plan
 
     plan = make_plan(manifest, Selection(patterns=(pattern,)))
     if len(plan.selected) > 1:

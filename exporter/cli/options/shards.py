@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:  # an export without a shard need not load it
-    from exporter.run.shards import Shard
+    from exporter.planning.shards import Shard
 
 
 def shard_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -23,7 +23,7 @@ def shard_option(function: Callable[..., Any]) -> Callable[..., Any]:
 def _shard(_: click.Context, __: click.Parameter, value: str | None) -> Shard | None:
     if value is None:
         return None
-    from exporter.run.shards import Shard
+    from exporter.planning.shards import Shard
 
     index, _slash, count = value.partition("/")
     if not all(text.isascii() and text.isdigit() for text in (index, count)):

@@ -13,12 +13,13 @@ from typing import Any
 import click
 from pydantic import TypeAdapter, ValidationError
 
-from exporter.errors import ExitCode, ExporterError
+from exporter.build import BuildFolder
+from exporter.cache.store import Limits, Store
+from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Project
-from exporter.manifest.fields import Memory
-from exporter.manifest.store_settings import NO_STORE, Age
-from exporter.run import BuildFolder
-from exporter.store import Limits, Store
+from exporter.manifest.schema.fields import Memory
+from exporter.manifest.schema.store import Age
+from exporter.manifest.spec.store import NO_STORE
 
 #: The store's folder, or `off`; goes before the project's setting.
 PLACE = "EXPORTER_STORE"

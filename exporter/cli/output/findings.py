@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from exporter.cli.terminal import say
+from exporter.cli.output.terminal import say
 from exporter.gate import Finding
 from exporter.report import fold_findings
-from exporter.report.leads import Known, Lead, lead_of
+from exporter.report.rows.finding_context import Known, Lead, lead_of
 
 
 def show_findings(findings: Sequence[Finding], known: Known | None = None) -> None:

@@ -17,8 +17,8 @@ from typing import Literal
 
 import click
 
-from exporter.errors import Location
-from exporter.untrusted import one_line
+from exporter.core.errors import Location
+from exporter.core.sanitize import one_line
 
 #: Of each level in one step.
 _SHOWN = 10

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from exporter.cli.summary import red_line
-from exporter.cli.terminal import colour_of, is_terminal, say
-from exporter.job import Announcement
-from exporter.record import Record
+from exporter.build import Decisions, Watcher
+from exporter.cli.output.summary import red_line
+from exporter.cli.output.terminal import colour_of, is_terminal, say
+from exporter.jobs.job import Announcement
+from exporter.records.record import Record
 from exporter.report import fold_opsets
-from exporter.run import Decisions, Watcher
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -132,7 +132,7 @@ class Screen(Lines):
             return
         from rich.text import Text
 
-        from exporter.untrusted import printable
+        from exporter.core.sanitize import printable
 
         self.live.console.print(Text(printable(text), style=colour or ""))
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from exporter.baseline import outcome_of
-from exporter.cli.terminal import colour_of, plural, say
-from exporter.errors import ExitCode
+from exporter.cache.noop_snapshot import Said
+from exporter.cli.output.terminal import colour_of, plural, say
+from exporter.core.errors import ExitCode
+from exporter.core.sanitize import one_line
 from exporter.manifest import Manifest, Style
-from exporter.plan import Plan, PlannedCell
-from exporter.record import Record, RunRecord, Status
+from exporter.planning.plan import Plan, PlannedCell
+from exporter.records.baseline import outcome_of
+from exporter.records.record import Record, RunRecord, Status
 from exporter.report import Mark, mark_of
-from exporter.report.fold import fold, likeness
-from exporter.report.reasons import in_short, reasons_of
-from exporter.untouched import Said
-from exporter.untrusted import one_line
+from exporter.report.rows.failure_reasons import in_short, reasons_of
+from exporter.report.rows.opset_ranges import fold, likeness
 
 
 def show_summary(manifest: Manifest, plan: Plan, run: RunRecord, *, taken: int = 0) -> int:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from exporter.spelling import command_of, respelled
-from exporter.untrusted import printable, uncommanding
+from exporter.core.command_names import command_of, respelled
+from exporter.core.sanitize import printable, uncommanding
 
 if TYPE_CHECKING:  # `--version` does not wait for pydantic
-    from exporter.record import Status
+    from exporter.records.record import Status
 
 
 #: The project's folder, whose settings know how its people type a command.

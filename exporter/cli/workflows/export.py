@@ -10,24 +10,36 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from exporter.cli.options import today
-from exporter.cli.plan import decisions_for, show_plan
-from exporter.cli.progress import progress
-from exporter.cli.report import made_from, prepare, publish
-from exporter.cli.standing import build_folder
-from exporter.cli.store import store_of
-from exporter.cli.summary import show, show_summary, summary
-from exporter.cli.terminal import say
-from exporter.engine import LocalEngine
-from exporter.errors import ExitCode
+from exporter.build import (
+    BuildFolder,
+    Results,
+    Wish,
+    require_packages,
+    run_plan,
+)
+from exporter.build.engine import LocalEngine
+from exporter.build.noop_inputs import basis_of
+from exporter.cache.noop_snapshot import Said, keep, now_in
+from exporter.cli.options.selection import today
+from exporter.cli.options.store import store_of
+from exporter.cli.output.plan_table import show_plan
+from exporter.cli.output.progress import progress
+from exporter.cli.output.summary import show, show_summary, summary
+from exporter.cli.output.terminal import say
+from exporter.cli.workflows.noop import build_folder
+from exporter.cli.workflows.plan import decisions_for
+from exporter.cli.workflows.report import made_from, prepare, publish
+from exporter.core.errors import ExitCode
 from exporter.manifest import Loaded, load_layers
-from exporter.plan import make_plan
+from exporter.planning.plan import make_plan
+from exporter.planning.selection import Selection
+from exporter.planning.shards import (
+    Shard,
+    forget_shard,
+    note_shard,
+    part_of,
+)
 from exporter.processes import Starter
-from exporter.run import BuildFolder, Results, Wish, require_packages, run_plan
-from exporter.run.basis import basis_of
-from exporter.run.shards import Shard, forget_shard, note_shard, part_of
-from exporter.selection import Selection
-from exporter.untouched import Said, keep, now_in
 
 #: What a model of half a gigabyte takes with its float64 twin and its files.
 _MEMORY_PER_JOB = 3 * 1024**3

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import tomli
 
-from exporter.untouched import Said, last_said
+from exporter.cache.noop_snapshot import Said, last_said
 
 _USUAL = "build"
 

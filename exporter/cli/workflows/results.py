@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from exporter.baseline import parse_cell
-from exporter.cli.terminal import complain
-from exporter.fingerprint import tool_versions
+from exporter.build import BuildFolder, Results, still_valid
+from exporter.cache.fingerprint import tool_versions
+from exporter.cli.output.terminal import complain
 from exporter.manifest import Manifest
-from exporter.plan import make_plan
-from exporter.record import read_run
-from exporter.report.fold import fold
-from exporter.run import BuildFolder, Results, still_valid
+from exporter.planning.plan import make_plan
+from exporter.records.baseline import parse_cell
+from exporter.records.record import read_run
+from exporter.report.rows.opset_ranges import fold
 
 _MISSING = "missing"
 

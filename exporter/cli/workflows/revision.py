@@ -9,12 +9,12 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.baseline import parse_baseline
-from exporter.cli.terminal import complain
-from exporter.errors import ExitCode, ExporterError
+from exporter.cli.output.terminal import complain
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.git import Checkout, checked_out, last_change
 from exporter.gate import Side
 from exporter.manifest import Manifest, load_project
-from exporter.revision import Checkout, checked_out, last_change
+from exporter.records.baseline import parse_baseline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

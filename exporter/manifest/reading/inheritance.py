@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from exporter.errors import nearest
-from exporter.manifest.documents import ManifestFile
-from exporter.manifest.entry import Entry, Settings
-from exporter.manifest.layers import Layer
-from exporter.manifest.report import Report
-from exporter.manifest.wording import quoted
+from exporter.core.errors import nearest
+from exporter.manifest.reading.layers import Layer
+from exporter.manifest.reading.problems import Report
+from exporter.manifest.reading.validation import ManifestFile
+from exporter.manifest.schema.entry import Entry, Settings
+from exporter.manifest.syntax.message_format import quoted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

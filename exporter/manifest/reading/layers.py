@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from exporter.manifest.entry import Settings
-from exporter.manifest.read import TomlFile
-from exporter.manifest.report import Report
-from exporter.manifest.tables import OptionsTable, Table, said
-from exporter.manifest.wording import KeyPath
+from exporter.manifest.reading.problems import Report
+from exporter.manifest.reading.toml_file import TomlFile
+from exporter.manifest.schema.entry import Settings
+from exporter.manifest.schema.tables import OptionsTable, Table, said
+from exporter.manifest.syntax.message_format import KeyPath
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

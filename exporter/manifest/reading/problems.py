@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from exporter.errors import Problem
-from exporter.manifest.wording import key_text, listed
+from exporter.core.errors import Problem
+from exporter.manifest.syntax.message_format import key_text, listed
 
 _NAMED = 3
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import tomli
 
-from exporter.errors import Location, Problem
-from exporter.manifest.locate import key_lines, nearest_line
-from exporter.manifest.wording import KeyPath, key_text
+from exporter.core.errors import Location, Problem
+from exporter.manifest.reading.toml_lines import key_lines, nearest_line
+from exporter.manifest.syntax.message_format import KeyPath, key_text
 
 MAX_BYTES = 1024 * 1024
 

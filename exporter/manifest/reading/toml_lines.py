@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import tomli
 
-from exporter.manifest.wording import KeyPath
+from exporter.manifest.syntax.message_format import KeyPath
 
 _TOKEN = re.compile(
     r"""

@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from exporter.manifest.entry import Document, Settings
-from exporter.manifest.layers import Layer
-from exporter.manifest.messages import messages
-from exporter.manifest.read import TomlFile
-from exporter.manifest.report import Report
-from exporter.manifest.tables import Table
-from exporter.manifest.wording import KeyPath
+from exporter.manifest.reading.layers import Layer
+from exporter.manifest.reading.problems import Report
+from exporter.manifest.reading.toml_file import TomlFile
+from exporter.manifest.reading.validation_messages import messages
+from exporter.manifest.schema.entry import Document, Settings
+from exporter.manifest.schema.tables import Table
+from exporter.manifest.syntax.message_format import KeyPath
 
 T = TypeVar("T", bound=Table)
 

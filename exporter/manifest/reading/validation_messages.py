@@ -13,10 +13,10 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from exporter.errors import nearest
-from exporter.manifest.fields import FORMS, Within
-from exporter.manifest.tables import BoundTable, Table, ToleranceTable
-from exporter.manifest.wording import KeyPath, listed, shown
+from exporter.core.errors import nearest
+from exporter.manifest.schema.fields import FORMS, Within
+from exporter.manifest.schema.tables import BoundTable, Table, ToleranceTable
+from exporter.manifest.syntax.message_format import KeyPath, listed, shown
 
 _EXPECTED = {
     "bool_type": "true or false",

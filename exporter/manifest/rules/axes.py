@@ -10,13 +10,18 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from math import isqrt
 
-from exporter.errors import nearest
-from exporter.manifest.call_spec import Axis
-from exporter.manifest.fields import MAX_SIZE
-from exporter.manifest.layers import Effective, Layer
-from exporter.manifest.signature import Shape, resolved_shapes
-from exporter.manifest.tables import AxisTable
-from exporter.manifest.wording import KeyPath, key_text, listed, quoted
+from exporter.core.errors import nearest
+from exporter.manifest.reading.layers import Effective, Layer
+from exporter.manifest.rules.signature import Shape, resolved_shapes
+from exporter.manifest.schema.fields import MAX_SIZE
+from exporter.manifest.schema.tables import AxisTable
+from exporter.manifest.spec.call import Axis
+from exporter.manifest.syntax.message_format import (
+    KeyPath,
+    key_text,
+    listed,
+    quoted,
+)
 
 #: How far to look for a prime: gaps between primes of this size are below 300.
 _ATTEMPTS = 1000

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from exporter.manifest.call_spec import Container
-from exporter.manifest.calls import conflicts, next_position, parse_at
-from exporter.manifest.layers import Effective
-from exporter.manifest.references import References
-from exporter.manifest.wording import KeyPath, key_text, quoted
+from exporter.manifest.reading.layers import Effective
+from exporter.manifest.rules.references import References
+from exporter.manifest.spec.call import Container
+from exporter.manifest.syntax.call_paths import conflicts, next_position, parse_at
+from exporter.manifest.syntax.message_format import KeyPath, key_text, quoted
 
 #: Containers of the language itself; all others are made by user code.
 _BUILT_IN = ("list", "tuple", "dict")

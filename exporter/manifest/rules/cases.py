@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from exporter.errors import nearest
-from exporter.manifest.axes import contract
-from exporter.manifest.call_spec import Axis, Case, InputsFrom
-from exporter.manifest.fields import NONE
-from exporter.manifest.fills import value_problem
-from exporter.manifest.layers import Effective
-from exporter.manifest.references import References
-from exporter.manifest.signature import resolved_dtype
-from exporter.manifest.tables import CaseTable, InputTable
-from exporter.manifest.wording import KeyPath, key_text, quoted
+from exporter.core.errors import nearest
+from exporter.manifest.reading.layers import Effective
+from exporter.manifest.rules.axes import contract
+from exporter.manifest.rules.fills import value_problem
+from exporter.manifest.rules.references import References
+from exporter.manifest.rules.signature import resolved_dtype
+from exporter.manifest.schema.fields import NONE
+from exporter.manifest.schema.tables import CaseTable, InputTable
+from exporter.manifest.spec.call import Axis, Case, InputsFrom
+from exporter.manifest.syntax.message_format import KeyPath, key_text, quoted
 
 #: The name of the input set that the inputs themselves describe.
 _DECLARED = "declared"

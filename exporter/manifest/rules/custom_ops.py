@@ -11,14 +11,14 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
-from exporter.manifest.exporters import exporter_of
-from exporter.manifest.layers import Effective
-from exporter.manifest.opsets import spelled
-from exporter.manifest.overrides import variants
-from exporter.manifest.references import References
-from exporter.manifest.spec import CustomOp, ExporterName
-from exporter.manifest.tables import CustomOpTable
-from exporter.manifest.wording import KeyPath, quoted
+from exporter.manifest.reading.layers import Effective
+from exporter.manifest.rules.exporters import exporter_of
+from exporter.manifest.rules.overrides import variants
+from exporter.manifest.rules.references import References
+from exporter.manifest.schema.tables import CustomOpTable
+from exporter.manifest.spec.model import CustomOp, ExporterName
+from exporter.manifest.syntax.message_format import KeyPath, quoted
+from exporter.manifest.syntax.opsets import spelled
 
 _Way = Literal["symbolic", "onnxscript", "translation"]
 _EXPORTER: dict[_Way, ExporterName] = {

@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 
-from exporter.errors import nearest
-from exporter.manifest.entry import ID_PATTERN
-from exporter.manifest.fills import FLOATS
-from exporter.manifest.read import TomlFile
-from exporter.manifest.report import Report
-from exporter.manifest.settings import DeviceTable
-from exporter.manifest.spec import Device
-from exporter.manifest.wording import KeyPath, listed, quoted
+from exporter.core.errors import nearest
+from exporter.manifest.reading.problems import Report
+from exporter.manifest.reading.toml_file import TomlFile
+from exporter.manifest.rules.fills import FLOATS
+from exporter.manifest.schema.entry import ID_PATTERN
+from exporter.manifest.schema.settings import DeviceTable
+from exporter.manifest.spec.model import Device
+from exporter.manifest.syntax.message_format import KeyPath, listed, quoted
 
 _PROVIDERS = {
     "cpu": ("CPUExecutionProvider",),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-from exporter.errors import nearest
-from exporter.manifest.layers import Effective
-from exporter.manifest.opsets import spelled
-from exporter.manifest.override_table import OverrideTable
-from exporter.manifest.spec import Expectation, Skip
-from exporter.manifest.tables import ExpectTable, SkipTable
-from exporter.manifest.wording import KeyPath, listed, quoted
+from exporter.core.errors import nearest
+from exporter.manifest.reading.layers import Effective
+from exporter.manifest.schema.overrides import OverrideTable
+from exporter.manifest.schema.tables import ExpectTable, SkipTable
+from exporter.manifest.spec.model import Expectation, Skip
+from exporter.manifest.syntax.message_format import KeyPath, listed, quoted
+from exporter.manifest.syntax.opsets import spelled
 
 
 def resolved_expectations(model: Effective) -> tuple[Expectation, ...]:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from exporter.manifest.entry import Settings
-from exporter.manifest.layers import Effective
-from exporter.manifest.opsets import NATIVE, ON_REQUEST, spelled
-from exporter.manifest.overrides import Variant, variants
-from exporter.manifest.spec import ExporterName
-from exporter.manifest.tables import said
-from exporter.manifest.wording import KeyPath, listed
-from exporter.values import Plain
+from exporter.core.frozen_model import Plain
+from exporter.manifest.reading.layers import Effective
+from exporter.manifest.rules.overrides import Variant, variants
+from exporter.manifest.schema.entry import Settings
+from exporter.manifest.schema.tables import said
+from exporter.manifest.spec.model import ExporterName
+from exporter.manifest.syntax.message_format import KeyPath, listed
+from exporter.manifest.syntax.opsets import NATIVE, ON_REQUEST, spelled
 
 _TITLE = {"dynamo": "dynamo", "torchscript": "TorchScript"}
 _CAPTURES = {"dynamo": ("export", "strict"), "torchscript": ("trace", "script")}

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from exporter.manifest.call_spec import Fill
-from exporter.manifest.layers import Effective
-from exporter.manifest.tables import FillTable, said
-from exporter.manifest.wording import KeyPath, shown
+from exporter.manifest.reading.layers import Effective
+from exporter.manifest.schema.tables import FillTable, said
+from exporter.manifest.spec.call import Fill
+from exporter.manifest.syntax.message_format import KeyPath, shown
 
 FLOATS = ("float32", "float16", "bfloat16", "float64")
 _INTS = {

@@ -5,12 +5,12 @@ In: the inputs of an entry with its exporter. Out: nothing; problems are reporte
 
 from __future__ import annotations
 
-from exporter.manifest.exporters import exporters_in_use
-from exporter.manifest.layers import Effective
-from exporter.manifest.opsets import spelled
-from exporter.manifest.signature import resolved_dtype
-from exporter.manifest.tables import InputTable
-from exporter.manifest.wording import KeyPath
+from exporter.manifest.reading.layers import Effective
+from exporter.manifest.rules.exporters import exporters_in_use
+from exporter.manifest.rules.signature import resolved_dtype
+from exporter.manifest.schema.tables import InputTable
+from exporter.manifest.syntax.message_format import KeyPath
+from exporter.manifest.syntax.opsets import spelled
 
 _NUMBERS = ("int64", "float32", "float64", "bool")
 #: ONNX asks whether an optional value is there since opset 15.

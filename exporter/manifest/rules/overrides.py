@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from exporter.errors import nearest
-from exporter.manifest.entry import Settings
-from exporter.manifest.expectations import opsets_of
-from exporter.manifest.layers import Effective
-from exporter.manifest.override_table import OverrideTable
-from exporter.manifest.spec import Override, Tolerance
-from exporter.manifest.tables import said
-from exporter.manifest.tolerances import resolved_tolerance
-from exporter.manifest.wording import KeyPath, listed, quoted
+from exporter.core.errors import nearest
+from exporter.manifest.reading.layers import Effective
+from exporter.manifest.rules.expectations import opsets_of
+from exporter.manifest.rules.tolerances import resolved_tolerance
+from exporter.manifest.schema.entry import Settings
+from exporter.manifest.schema.overrides import OverrideTable
+from exporter.manifest.schema.tables import said
+from exporter.manifest.spec.model import Override, Tolerance
+from exporter.manifest.syntax.message_format import KeyPath, listed, quoted
 
 _CONDITIONS = ("opset", "device")
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from exporter.manifest.layers import Effective
-from exporter.manifest.spec import ParameterNames
-from exporter.manifest.wording import KeyPath, key_text, quoted
+from exporter.manifest.reading.layers import Effective
+from exporter.manifest.spec.model import ParameterNames
+from exporter.manifest.syntax.message_format import KeyPath, key_text, quoted
 
 
 def resolved_parameters(model: Effective) -> ParameterNames | None:

@@ -18,10 +18,10 @@ from functools import lru_cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from exporter.errors import Location, Problem, nearest
-from exporter.manifest.data_files import split_data_file
-from exporter.manifest.layers import Effective
-from exporter.manifest.wording import KeyPath, quoted
+from exporter.core.errors import Location, Problem, nearest
+from exporter.manifest.reading.layers import Effective
+from exporter.manifest.syntax.message_format import KeyPath, quoted
+from exporter.manifest.syntax.tensor_files import split_data_file
 
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 

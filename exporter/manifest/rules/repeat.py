@@ -11,12 +11,17 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, TypeAlias
 
-from exporter.errors import nearest
-from exporter.manifest.call_tables import ContainerTable
-from exporter.manifest.fields import PLACEHOLDER
-from exporter.manifest.layers import Effective
-from exporter.manifest.tables import ConstantTable, FillTable, InputTable, OutputTable
-from exporter.manifest.wording import KeyPath
+from exporter.core.errors import nearest
+from exporter.manifest.reading.layers import Effective
+from exporter.manifest.schema.containers import ContainerTable
+from exporter.manifest.schema.fields import PLACEHOLDER
+from exporter.manifest.schema.tables import (
+    ConstantTable,
+    FillTable,
+    InputTable,
+    OutputTable,
+)
+from exporter.manifest.syntax.message_format import KeyPath
 
 _Repeating: TypeAlias = "InputTable | OutputTable | ConstantTable | ContainerTable"
 

@@ -9,27 +9,27 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from exporter.manifest.axes import resolved_axes
-from exporter.manifest.call_spec import Constant, Fill, Input
-from exporter.manifest.cases import resolved_cases, resolved_maker
-from exporter.manifest.custom_ops import resolved_custom_ops
-from exporter.manifest.devices import unknown_device
-from exporter.manifest.entry import Settings
-from exporter.manifest.expectations import resolved_expectations, resolved_skips
-from exporter.manifest.exporters import check_exporter, check_sequences, resolved_options
-from exporter.manifest.fills import resolved_fill
-from exporter.manifest.layers import Effective
-from exporter.manifest.overrides import resolved_overrides
-from exporter.manifest.parameters import resolved_parameters
-from exporter.manifest.places import resolved_containers, resolved_places
-from exporter.manifest.presence import check_presence
-from exporter.manifest.references import References
-from exporter.manifest.saved import check_saved_source, resolved_weights
-from exporter.manifest.signature import resolved_dtype, resolved_shapes
-from exporter.manifest.spec import ModelSpec, Output
-from exporter.manifest.tables import InputTable
-from exporter.manifest.tolerances import resolved_tolerance
-from exporter.manifest.wording import KeyPath, quoted
+from exporter.manifest.reading.layers import Effective
+from exporter.manifest.rules.axes import resolved_axes
+from exporter.manifest.rules.call_placement import resolved_containers, resolved_places
+from exporter.manifest.rules.cases import resolved_cases, resolved_maker
+from exporter.manifest.rules.custom_ops import resolved_custom_ops
+from exporter.manifest.rules.devices import unknown_device
+from exporter.manifest.rules.expectations import resolved_expectations, resolved_skips
+from exporter.manifest.rules.exporters import check_exporter, check_sequences, resolved_options
+from exporter.manifest.rules.fills import resolved_fill
+from exporter.manifest.rules.optional_inputs import check_presence
+from exporter.manifest.rules.overrides import resolved_overrides
+from exporter.manifest.rules.parameters import resolved_parameters
+from exporter.manifest.rules.references import References
+from exporter.manifest.rules.saved_models import check_saved_source, resolved_weights
+from exporter.manifest.rules.signature import resolved_dtype, resolved_shapes
+from exporter.manifest.rules.tolerances import resolved_tolerance
+from exporter.manifest.schema.entry import Settings
+from exporter.manifest.schema.tables import InputTable
+from exporter.manifest.spec.call import Constant, Fill, Input
+from exporter.manifest.spec.model import ModelSpec, Output
+from exporter.manifest.syntax.message_format import KeyPath, quoted
 
 #: Where a key that every model needs can stand as well.
 _ELSEWHERE = {"opsets": ", here, in [defaults] or in [tool.exporter]"}

@@ -6,12 +6,12 @@ A saved model belongs to one exporter: an `ExportedProgram` (`.pt2`) to dynamo, 
 
 from __future__ import annotations
 
-from exporter.manifest.exporters import exporters_in_use
-from exporter.manifest.layers import Effective
-from exporter.manifest.opsets import spelled
-from exporter.manifest.overrides import Variant, variants
-from exporter.manifest.references import References
-from exporter.manifest.wording import quoted
+from exporter.manifest.reading.layers import Effective
+from exporter.manifest.rules.exporters import exporters_in_use
+from exporter.manifest.rules.overrides import Variant, variants
+from exporter.manifest.rules.references import References
+from exporter.manifest.syntax.message_format import quoted
+from exporter.manifest.syntax.opsets import spelled
 
 _WEIGHTS = (".safetensors", ".pt", ".pth", ".bin")
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from exporter.errors import nearest
-from exporter.manifest.call_spec import Dim
-from exporter.manifest.entry import Settings
-from exporter.manifest.layers import Effective
-from exporter.manifest.tables import InputTable, OutputTable
-from exporter.manifest.wording import KeyPath, key_text, quoted
+from exporter.core.errors import nearest
+from exporter.manifest.reading.layers import Effective
+from exporter.manifest.schema.entry import Settings
+from exporter.manifest.schema.tables import InputTable, OutputTable
+from exporter.manifest.spec.call import Dim
+from exporter.manifest.syntax.message_format import KeyPath, key_text, quoted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

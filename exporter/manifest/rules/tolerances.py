@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from exporter.errors import nearest
-from exporter.manifest.fills import FLOATS
-from exporter.manifest.layers import Effective
-from exporter.manifest.spec import Bound, Tolerance
-from exporter.manifest.tables import BoundTable, ToleranceTable
-from exporter.manifest.wording import KeyPath
+from exporter.core.errors import nearest
+from exporter.manifest.reading.layers import Effective
+from exporter.manifest.rules.fills import FLOATS
+from exporter.manifest.schema.tables import BoundTable, ToleranceTable
+from exporter.manifest.spec.model import Bound, Tolerance
+from exporter.manifest.syntax.message_format import KeyPath
 
 
 def resolved_tolerance(

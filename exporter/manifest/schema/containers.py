@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from exporter.manifest.fields import At, Line, Repeat
-from exporter.manifest.tables import Table
+from exporter.manifest.schema.fields import At, Line, Repeat
+from exporter.manifest.schema.tables import Table
 
 
 class ContainerTable(Table):

@@ -14,8 +14,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from exporter.manifest.call_tables import ContainerTable
-from exporter.manifest.fields import (
+from exporter.core.frozen_model import Items
+from exporter.manifest.schema.containers import ContainerTable
+from exporter.manifest.schema.fields import (
     ExportDevice,
     Line,
     Memory,
@@ -24,10 +25,9 @@ from exporter.manifest.fields import (
     Sha256,
     Timeout,
 )
-from exporter.manifest.override_table import OverrideTable
-from exporter.manifest.parameter_field import ParametersField
-from exporter.manifest.spec import CaptureName, Mode, Precision
-from exporter.manifest.tables import (
+from exporter.manifest.schema.overrides import OverrideTable
+from exporter.manifest.schema.parameters import ParametersField
+from exporter.manifest.schema.tables import (
     AxisTable,
     CaseTable,
     ConstantTable,
@@ -41,7 +41,7 @@ from exporter.manifest.tables import (
     Table,
     ToleranceTable,
 )
-from exporter.values import Items
+from exporter.manifest.spec.model import CaptureName, Mode, Precision
 
 #: What an ID looks like: it names folders, and stands in every cell.
 ID_PATTERN = "[a-z0-9][a-z0-9_.-]{0,99}"

@@ -20,13 +20,13 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from exporter.errors import nearest
-from exporter.manifest.calls import parse_at
-from exporter.manifest.data_files import DATA_SUFFIXES, split_data_file
-from exporter.manifest.opsets import parse_condition, parse_opsets
-from exporter.manifest.wording import expected, listed, shown
-from exporter.spelling import NAME
-from exporter.values import Items, Plain
+from exporter.core.command_names import NAME
+from exporter.core.errors import nearest
+from exporter.core.frozen_model import Items, Plain
+from exporter.manifest.syntax.call_paths import parse_at
+from exporter.manifest.syntax.message_format import expected, listed, shown
+from exporter.manifest.syntax.opsets import parse_condition, parse_opsets
+from exporter.manifest.syntax.tensor_files import DATA_SUFFIXES, split_data_file
 
 DTYPES = (
     "float32", "float16", "bfloat16", "float64",

@@ -14,9 +14,20 @@ from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
-from exporter.manifest import call_tables, entry, gate_spec, override_table, settings, tables
-from exporter.manifest.entry import Document
-from exporter.manifest.tables import Table
+from exporter.manifest.schema import (
+    containers as call_tables,
+)
+from exporter.manifest.schema import (
+    entry,
+    settings,
+    tables,
+)
+from exporter.manifest.schema import (
+    overrides as override_table,
+)
+from exporter.manifest.schema.entry import Document
+from exporter.manifest.schema.tables import Table
+from exporter.manifest.spec import gate as gate_spec
 
 _NULL = {"type": "null"}
 

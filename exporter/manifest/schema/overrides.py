@@ -10,10 +10,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from exporter.manifest.fields import Line, Name, OpsetCondition
-from exporter.manifest.spec import CaptureName
-from exporter.manifest.tables import OptionsTable, Table, ToleranceTable
-from exporter.values import Items
+from exporter.core.frozen_model import Items
+from exporter.manifest.schema.fields import Line, Name, OpsetCondition
+from exporter.manifest.schema.tables import OptionsTable, Table, ToleranceTable
+from exporter.manifest.spec.model import CaptureName
 
 _ONE_MODEL = "one model serves all its cells; write another entry that `extends` this one"
 _ONE_JOB = "one job makes all files of a model"

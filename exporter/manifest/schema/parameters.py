@@ -9,9 +9,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, Tag
 
-from exporter.manifest.fields import Line, Name, by_form
-from exporter.manifest.wording import expected
-from exporter.values import Items
+from exporter.core.frozen_model import Items
+from exporter.manifest.schema.fields import Line, Name, by_form
+from exporter.manifest.syntax.message_format import expected
 
 #: Where the number of a weight goes in its name.
 NUMBER = "{}"

@@ -9,11 +9,21 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from exporter.manifest import call_tables, entry, override_table, settings, tables
-from exporter.manifest.entry import Entry
-from exporter.manifest.schema import schema, table_schema
-from exporter.manifest.tables import Table
-from exporter.manifest.wording import listed
+from exporter.manifest.schema import (
+    containers as call_tables,
+)
+from exporter.manifest.schema import (
+    entry,
+    settings,
+    tables,
+)
+from exporter.manifest.schema import (
+    overrides as override_table,
+)
+from exporter.manifest.schema.entry import Entry
+from exporter.manifest.schema.json_schema import schema, table_schema
+from exporter.manifest.schema.tables import Table
+from exporter.manifest.syntax.message_format import listed
 
 _INTRODUCTION = """\
 # Manifest reference

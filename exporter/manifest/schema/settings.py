@@ -9,7 +9,9 @@ from typing import Annotated
 
 from pydantic import Field, Tag
 
-from exporter.manifest.fields import (
+from exporter.core.command_names import DEFAULT
+from exporter.core.frozen_model import Items
+from exporter.manifest.schema.fields import (
     Command,
     Folder,
     Line,
@@ -19,12 +21,10 @@ from exporter.manifest.fields import (
     Timeout,
     by_form,
 )
-from exporter.manifest.gate_spec import GatePolicy
-from exporter.manifest.spec import Style
-from exporter.manifest.store_settings import Age, StoreFolder
-from exporter.manifest.tables import Table, ToleranceTable
-from exporter.spelling import DEFAULT
-from exporter.values import Items
+from exporter.manifest.schema.store import Age, StoreFolder
+from exporter.manifest.schema.tables import Table, ToleranceTable
+from exporter.manifest.spec.gate import GatePolicy
+from exporter.manifest.spec.model import Style
 
 
 class DeviceTable(Table):

@@ -10,15 +10,12 @@ from typing import Annotated
 
 from pydantic import AfterValidator, PlainValidator, WithJsonSchema
 
-from exporter.manifest.fields import Line
-from exporter.manifest.wording import expected
-
-#: In the place of a folder: nothing is kept.
-NO_STORE = "off"
-STORE_SIZE = 10 << 30
-STORE_AGE = 90 * 24 * 3600.0
+from exporter.manifest.schema.fields import Line
+from exporter.manifest.syntax.message_format import expected
 
 _DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0}
+
+
 #: For ever, to a person.
 _MOST_DAYS = 36_500
 
@@ -44,4 +41,6 @@ Age = Annotated[
     PlainValidator(_age),
     WithJsonSchema({"type": "string", "examples": ["12h", "30d", "8w"]}),
 ]
+
+
 StoreFolder = Annotated[Line, AfterValidator(_folder)]

@@ -10,7 +10,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, Tag, model_validator
 
-from exporter.manifest.fields import (
+from exporter.core.frozen_model import Items, Value
+from exporter.manifest.schema.fields import (
     Amount,
     At,
     AxisName,
@@ -35,10 +36,9 @@ from exporter.manifest.fields import (
     TensorField,
     by_form,
 )
-from exporter.manifest.removed_options import REMOVED
-from exporter.manifest.spec import Kind
-from exporter.manifest.wording import listed
-from exporter.values import Items, Value
+from exporter.manifest.schema.removed_options import REMOVED
+from exporter.manifest.spec.model import Kind
+from exporter.manifest.syntax.message_format import listed
 
 
 class Table(Value):

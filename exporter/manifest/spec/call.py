@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from exporter.values import Items, Plain, Value
+from exporter.core.frozen_model import Items, Plain, Value
 
 #: A size, or the name of an axis.
 Dim = int | str

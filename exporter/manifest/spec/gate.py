@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from exporter.values import Items, Value
+from exporter.core.frozen_model import Items, Value
 
 #: What the gate does with a finding: fail, say it and pass, or say nothing.
 Action = Literal["block", "warn", "ignore"]

@@ -15,13 +15,21 @@ from typing import Literal
 
 from pydantic import Field
 
-from exporter.errors import Location
-from exporter.manifest.call_spec import Axis, Case, Constant, Container, End, Input, InputsFrom
-from exporter.manifest.data_files import split_data_file
-from exporter.manifest.gate_spec import DEFAULT_GATE, Gate
-from exporter.manifest.store_settings import STORE_AGE, STORE_SIZE
-from exporter.spelling import DEFAULT
-from exporter.values import Items, Plain, Value
+from exporter.core.command_names import DEFAULT
+from exporter.core.errors import Location
+from exporter.core.frozen_model import Items, Plain, Value
+from exporter.manifest.spec.call import (
+    Axis,
+    Case,
+    Constant,
+    Container,
+    End,
+    Input,
+    InputsFrom,
+)
+from exporter.manifest.spec.gate import DEFAULT_GATE, Gate
+from exporter.manifest.spec.store import STORE_AGE, STORE_SIZE
+from exporter.manifest.syntax.tensor_files import split_data_file
 
 ExporterName = Literal["dynamo", "torchscript"]
 CaptureName = Literal["export", "strict", "trace", "script"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from exporter.manifest.spec import Bound, ModelSpec, Output
+from exporter.manifest.spec.model import Bound, ModelSpec, Output
 
 
 def bound_of(spec: ModelSpec, output: Output, device: str) -> Bound:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from exporter.manifest.wording import expected, listed, shown
+from exporter.manifest.syntax.message_format import expected, listed, shown
 
 #: The opsets of this tool: what any exporter makes and ONNX Runtime loads.
 FIRST, LAST = 7, 26

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Literal
 from unicodedata import east_asian_width
 
-from exporter.report import elements
-from exporter.report.cells import Cell
-from exporter.report.fold import fold_opsets
-from exporter.untrusted import cut
+from exporter.core.sanitize import cut
+from exporter.report.rows.cells import Cell
+from exporter.report.rows.opset_ranges import fold_opsets
+from exporter.report.text import xml_elements as elements
 
 #: Names that shields.io knows, and the fills of our own picture: white text is read on each.
 _FILLS = {

@@ -12,11 +12,11 @@ import csv
 import io
 from collections.abc import Iterable
 
-from exporter import support
-from exporter.record import Artifact
-from exporter.report.cells import Cell
-from exporter.report.markdown import visible
-from exporter.untrusted import one_line
+from exporter.core import onnxruntime_releases as support
+from exporter.core.sanitize import one_line
+from exporter.records.record import Artifact
+from exporter.report.rows.cells import Cell
+from exporter.report.text.markdown import visible
 
 _COLUMNS = (
     "model",

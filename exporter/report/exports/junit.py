@@ -12,12 +12,13 @@ from typing import Literal
 from xml.etree.ElementTree import Element
 
 from exporter.manifest import Manifest, ModelSpec
-from exporter.record import Status
-from exporter.report import elements, figures
-from exporter.report.cells import Cell
-from exporter.report.past import Past
-from exporter.report.reasons import in_short, reasons_of
-from exporter.report.troubles import rerun
+from exporter.records.record import Status
+from exporter.report.rows.acceptance import Past
+from exporter.report.rows.cells import Cell
+from exporter.report.rows.failure_reasons import in_short, reasons_of
+from exporter.report.rows.failures import rerun
+from exporter.report.text import number_format as figures
+from exporter.report.text import xml_elements as elements
 
 Kind = Literal["", "failure", "error", "skipped"]
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from xml.etree.ElementTree import Element
 
-from exporter.report import elements
-from exporter.report.cells import Cell
-from exporter.report.symbols import LEGEND, Mark
-from exporter.untrusted import cut
+from exporter.core.sanitize import cut
+from exporter.report.rows.cells import Cell
+from exporter.report.text import xml_elements as elements
+from exporter.report.text.status_marks import LEGEND, Mark
 
 #: Pixels: of a cell, between rows, of a letter in the column of names.
 _CELL, _ROW, _LETTER = 22, 20, 7

@@ -6,9 +6,9 @@ In: a `Manifest` and a `RunRecord`. Out: relative file name -> text; the same in
 from __future__ import annotations
 
 from exporter.manifest import Manifest
-from exporter.record import RunRecord
-from exporter.report.cells import cells_by_model
-from exporter.report.past import Past
+from exporter.records.record import RunRecord
+from exporter.report.rows.acceptance import Past
+from exporter.report.rows.cells import cells_by_model
 
 JUNIT = "junit.xml"
 CSV = "results.csv"
@@ -29,10 +29,15 @@ def render_outputs(manifest: Manifest, run: RunRecord, past: Past | None = None)
         past: What was accepted before; None: nothing is said of it.
     """
     # What only a report needs is loaded when there is one.
-    from exporter.report.badges import badge_json, badge_of_all, badge_of_model, badge_svg
-    from exporter.report.junit import junit
-    from exporter.report.picture import matrix_svg
-    from exporter.report.spreadsheet import results_csv
+    from exporter.report.exports.badges import (
+        badge_json,
+        badge_of_all,
+        badge_of_model,
+        badge_svg,
+    )
+    from exporter.report.exports.csv_export import results_csv
+    from exporter.report.exports.junit import junit
+    from exporter.report.exports.matrix_svg import matrix_svg
 
     by_model = cells_by_model(manifest, run)
     every = [cell for cells in by_model.values() for cell in cells]

@@ -11,13 +11,22 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, TypeVar
 
-from exporter.history import History
-from exporter.manifest import Manifest, ModelSpec, Project, Style
-from exporter.record import Artifact, CheckResult, Record, RunRecord, Status
-from exporter.report import figures
-from exporter.report.cells import Cell, works_from
-from exporter.report.checked import said_of
-from exporter.report.index_values import (
+from exporter.core.sanitize import one_line
+from exporter.manifest import (
+    Manifest,
+    ModelSpec,
+    Project,
+    Style,
+)
+from exporter.records.history import History
+from exporter.records.record import (
+    Artifact,
+    CheckResult,
+    Record,
+    RunRecord,
+    Status,
+)
+from exporter.report.pages.browser_schema import (
     AcceptedData,
     CellData,
     CheckData,
@@ -29,12 +38,14 @@ from exporter.report.index_values import (
     Outcome,
     RowData,
 )
-from exporter.report.markdown import target
-from exporter.report.past import Past, export_tools, other_tools
-from exporter.report.reasons import reasons_of
-from exporter.report.symbols import MARKS, NOT_RUN
-from exporter.report.troubles import rerun, tail
-from exporter.untrusted import one_line
+from exporter.report.rows.acceptance import Past, export_tools, other_tools
+from exporter.report.rows.cells import Cell, works_from
+from exporter.report.rows.check_table import said_of
+from exporter.report.rows.failure_reasons import reasons_of
+from exporter.report.rows.failures import rerun, tail
+from exporter.report.text import number_format as figures
+from exporter.report.text.markdown import target
+from exporter.report.text.status_marks import MARKS, NOT_RUN
 
 T = TypeVar("T", bound=Hashable)
 

@@ -10,10 +10,10 @@ import base64
 import hashlib
 from pathlib import Path
 
-from exporter.report.index_values import IndexData
-from exporter.report.markdown import visible
-from exporter.report.templates import plain_text, render_html
-from exporter.values import Value
+from exporter.core.frozen_model import Value
+from exporter.report.pages.browser_schema import IndexData
+from exporter.report.pages.templates import plain_text, render_html
+from exporter.report.text.markdown import visible
 
 #: In JSON these stand in strings only, where an escape means the same: nothing can end the block.
 _ESCAPED = {character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}

@@ -8,7 +8,7 @@ change of one model is a change of one line.
 
 from __future__ import annotations
 
-from exporter.values import Items, Value
+from exporter.core.frozen_model import Items, Value
 
 
 class MarkData(Value):

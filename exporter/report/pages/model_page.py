@@ -8,19 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from exporter.audit.protocol import Audit
 from exporter.manifest import ModelSpec, Project
-from exporter.record import TRACER
-from exporter.report.audits import AuditRow, audit_rows
-from exporter.report.cells import Cell, works_from
-from exporter.report.checked import CheckTable, check_table
-from exporter.report.consumer import Support
-from exporter.report.contract import Contract, contract
-from exporter.report.flaky import FlakyRow, flaky_rows
-from exporter.report.fold import fold_opsets
-from exporter.report.matrix import WIDE, Stretch, stretches
-from exporter.report.past import Past
-from exporter.report.shipped import (
+from exporter.records.audit import Audit
+from exporter.records.record import TRACER
+from exporter.report.rows.acceptance import Past
+from exporter.report.rows.artifacts import (
     FileRow,
     Note,
     OperatorTable,
@@ -30,8 +22,16 @@ from exporter.report.shipped import (
     operators,
     runtimes,
 )
-from exporter.report.symbols import LEGEND, Mark
-from exporter.report.troubles import Trouble, rerun, troubles
+from exporter.report.rows.audits import AuditRow, audit_rows
+from exporter.report.rows.cells import Cell, works_from
+from exporter.report.rows.check_table import CheckTable, check_table
+from exporter.report.rows.contract import Contract, contract
+from exporter.report.rows.failures import Trouble, rerun, troubles
+from exporter.report.rows.flaky import FlakyRow, flaky_rows
+from exporter.report.rows.matrix import WIDE, Stretch, stretches
+from exporter.report.rows.opset_ranges import fold_opsets
+from exporter.report.rows.runtime_support import Support
+from exporter.report.text.status_marks import LEGEND, Mark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

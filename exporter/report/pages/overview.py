@@ -11,15 +11,25 @@ from dataclasses import dataclass
 
 from exporter.gate import Finding
 from exporter.manifest import Manifest
-from exporter.record import Route, RunRecord, Status
-from exporter.report.cells import Cell, cells_by_model, fold_cells, why_of
-from exporter.report.clusters import Cluster, FindingCluster, cluster_cells, cluster_findings
-from exporter.report.consumer import Support, support_of
-from exporter.report.flaky import FlakyRow, flaky_rows
-from exporter.report.fold import fold_opsets
-from exporter.report.matrix import Matrix, matrix
-from exporter.report.past import Past
-from exporter.report.symbols import LEGEND, Mark
+from exporter.records.record import Route, RunRecord, Status
+from exporter.report.rows.acceptance import Past
+from exporter.report.rows.cells import (
+    Cell,
+    cells_by_model,
+    fold_cells,
+    why_of,
+)
+from exporter.report.rows.failure_clusters import (
+    Cluster,
+    FindingCluster,
+    cluster_cells,
+    cluster_findings,
+)
+from exporter.report.rows.flaky import FlakyRow, flaky_rows
+from exporter.report.rows.matrix import Matrix, matrix
+from exporter.report.rows.opset_ranges import fold_opsets
+from exporter.report.rows.runtime_support import Support, support_of
+from exporter.report.text.status_marks import LEGEND, Mark
 
 #: So many models are named in a row before only their number is.
 _NAMED_MODELS = 4

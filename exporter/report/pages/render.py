@@ -11,18 +11,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from exporter.audit.protocol import Audit
 from exporter.gate import Finding
 from exporter.manifest import Manifest, Style
-from exporter.record import RunRecord
-from exporter.report.cells import cells_by_model
-from exporter.report.clusters import cluster_findings
-from exporter.report.consumer import Support
-from exporter.report.index_data import index_data
-from exporter.report.leads import Known, Lead, lead_of
-from exporter.report.model_page import model_page
-from exporter.report.overview import overview
-from exporter.report.past import Past
+from exporter.records.audit import Audit
+from exporter.records.record import RunRecord
+from exporter.report.pages.browser_data import index_data
+from exporter.report.pages.model_page import model_page
+from exporter.report.pages.overview import overview
+from exporter.report.rows.acceptance import Past
+from exporter.report.rows.cells import cells_by_model
+from exporter.report.rows.failure_clusters import cluster_findings
+from exporter.report.rows.finding_context import Known, Lead, lead_of
+from exporter.report.rows.runtime_support import Support
 
 OVERVIEW = "COMPATIBILITY.md"
 INDEX = "index.html"
@@ -60,8 +60,8 @@ def render_reports(
     Raises:
         ExporterError: MANIFEST, where a template is wrong.
     """
-    from exporter.report.index_html import index_html
-    from exporter.report.templates import Spoken, render
+    from exporter.report.pages.browser_page import index_html
+    from exporter.report.pages.templates import Spoken, render
 
     past = past or Past()
     page = overview(manifest, run, findings, past)
@@ -85,7 +85,7 @@ def render_reports(
 
 def prepare_pages(templates: Path | None, style: Style, command: str) -> None:
     """Reads the templates of the pages, so that `render_reports` has them at hand."""
-    from exporter.report.templates import Spoken, prepare
+    from exporter.report.pages.templates import Spoken, prepare
 
     for name in _TEMPLATES:
         prepare(name, templates, Spoken(style=style, command=command))
@@ -104,7 +104,7 @@ def render_gate(
     Raises:
         ExporterError: MANIFEST, where a template is wrong.
     """
-    from exporter.report.templates import PLAIN, Spoken, render
+    from exporter.report.pages.templates import PLAIN, Spoken, render
 
     news = [finding for finding in findings if finding.is_good_news]
     others = [finding for finding in findings if not finding.is_good_news]

@@ -17,11 +17,16 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from exporter.errors import ExitCode, ExporterError, Location, Problem
+from exporter.core.command_names import DEFAULT, spelled
+from exporter.core.errors import (
+    ExitCode,
+    ExporterError,
+    Location,
+    Problem,
+)
 from exporter.manifest import Style
-from exporter.report import markdown
-from exporter.report.standing import packaged_templates
-from exporter.spelling import DEFAULT, spelled
+from exporter.report.pages.template_folder import packaged_templates
+from exporter.report.text import markdown
 
 _SUFFIX = ".jinja"
 

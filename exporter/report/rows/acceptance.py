@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from exporter.baseline import Baseline, Outcome, outcome_of
+from exporter.core.sanitize import one_line
 from exporter.gate import NOT_ACCEPTED
-from exporter.history import Change, Entry, History
-from exporter.report.cells import Cell
-from exporter.untrusted import one_line
+from exporter.records.baseline import Baseline, Outcome, outcome_of
+from exporter.records.history import Change, Entry, History
+from exporter.report.rows.cells import Cell
 
 #: The tools that make and run the files.
 _EXPORT = ("torch", "onnx", "onnxscript", "onnxruntime")

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
-from exporter import support
-from exporter.record import Artifact, Record
-from exporter.report import figures
-from exporter.report.cells import Cell
-from exporter.report.fold import fold_opsets
+from exporter.core import onnxruntime_releases as support
+from exporter.records.record import Artifact, Record
+from exporter.report.rows.cells import Cell
+from exporter.report.rows.opset_ranges import fold_opsets
+from exporter.report.text import number_format as figures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from exporter.audit.protocol import Audit
-from exporter.errors import ExitCode, ExporterError
-from exporter.record import CellId
-from exporter.report import figures
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.records.audit import Audit
+from exporter.records.record import CellId
+from exporter.report.text import number_format as figures
 
 #: The folder of audits beside the pages.
 AUDITS = "audits"

@@ -9,13 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 
-from exporter.baseline import in_words
+from exporter.core.sanitize import one_line
 from exporter.manifest import Manifest
-from exporter.record import CellId, Record, RunRecord, Status
-from exporter.report import figures
-from exporter.report.fold import Fold, fold, likeness
-from exporter.report.symbols import Mark, mark_of
-from exporter.untrusted import one_line
+from exporter.records.baseline import in_words
+from exporter.records.record import (
+    CellId,
+    Record,
+    RunRecord,
+    Status,
+)
+from exporter.report.rows.opset_ranges import Fold, fold, likeness
+from exporter.report.text import number_format as figures
+from exporter.report.text.status_marks import Mark, mark_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

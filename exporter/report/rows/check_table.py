@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from exporter.record import CheckResult, Status
-from exporter.report import figures
-from exporter.report.cells import Cell
-from exporter.report.fold import fold
-from exporter.report.symbols import MARKS, Mark
+from exporter.records.record import CheckResult, Status
+from exporter.report.rows.cells import Cell
+from exporter.report.rows.opset_ranges import fold
+from exporter.report.text import number_format as figures
+from exporter.report.text.status_marks import MARKS, Mark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,17 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from exporter.manifest import Axis, Bound, Case, Dim, Fill, ModelSpec, Override, Tolerance
-from exporter.report.fold import fold_opsets
+from exporter.manifest import (
+    Axis,
+    Bound,
+    Case,
+    Dim,
+    Fill,
+    ModelSpec,
+    Override,
+    Tolerance,
+)
+from exporter.report.rows.opset_ranges import fold_opsets
 
 #: What holds where a manifest says nothing of tolerance.
 MEASURED = "measured: a multiple of PyTorch's own float32 error"

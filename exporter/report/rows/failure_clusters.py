@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
+from exporter.core.sanitize import one_line
 from exporter.gate import Finding, Kind
 from exporter.manifest import Manifest, ModelSpec
-from exporter.record import CellId
-from exporter.report.cells import Cell
-from exporter.report.fold import change_of, fold, likeness
-from exporter.report.past import Past
-from exporter.report.symbols import Mark
-from exporter.untrusted import one_line
+from exporter.records.record import CellId
+from exporter.report.rows.acceptance import Past
+from exporter.report.rows.cells import Cell
+from exporter.report.rows.finding_groups import change_of
+from exporter.report.rows.opset_ranges import fold, likeness
+from exporter.report.text.status_marks import Mark
 
 T = TypeVar("T")
 

@@ -12,9 +12,15 @@ import shlex
 from collections import Counter
 from dataclasses import dataclass
 
-from exporter.record import Blame, Divergence, Record, Stage, Status
-from exporter.report import figures
-from exporter.spelling import DEFAULT, spelled
+from exporter.core.command_names import DEFAULT, spelled
+from exporter.records.record import (
+    Blame,
+    Divergence,
+    Record,
+    Stage,
+    Status,
+)
+from exporter.report.text import number_format as figures
 
 #: Lines of the model that are named for one missing operator.
 _SOURCES = 3

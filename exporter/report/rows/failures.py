@@ -9,15 +9,15 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from exporter.core.command_names import spelled
 from exporter.manifest import Project
-from exporter.record import Record, Status
-from exporter.report import figures
-from exporter.report.cells import Cell, fold_cells, why_of
-from exporter.report.fold import Fold
-from exporter.report.past import Past
-from exporter.report.reasons import Reasons, reasons_of
-from exporter.report.symbols import MARKS, Mark
-from exporter.spelling import spelled
+from exporter.records.record import Record, Status
+from exporter.report.rows.acceptance import Past
+from exporter.report.rows.cells import Cell, fold_cells, why_of
+from exporter.report.rows.failure_reasons import Reasons, reasons_of
+from exporter.report.rows.opset_ranges import Fold
+from exporter.report.text import number_format as figures
+from exporter.report.text.status_marks import MARKS, Mark
 
 #: Lines of a detail that go on the page; its end says most.
 _DETAIL_LINES = 20

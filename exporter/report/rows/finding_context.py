@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from exporter.core.sanitize import one_line
 from exporter.gate import NOT_ACCEPTED, Finding, Kind
 from exporter.manifest import Manifest
-from exporter.record import Record
-from exporter.report.clusters import places_of
-from exporter.report.reasons import Reasons, reasons_of
-from exporter.report.troubles import rerun
-from exporter.untrusted import one_line
+from exporter.records.record import Record
+from exporter.report.rows.failure_clusters import places_of
+from exporter.report.rows.failure_reasons import Reasons, reasons_of
+from exporter.report.rows.failures import rerun
 
 _GREEN = ("pass", "xfail")
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from exporter.report import figures
-from exporter.report.cells import Cell
-from exporter.report.fold import fold, likeness
-from exporter.report.symbols import Mark
+from exporter.report.rows.cells import Cell
+from exporter.report.rows.opset_ranges import fold, likeness
+from exporter.report.text import number_format as figures
+from exporter.report.text.status_marks import Mark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

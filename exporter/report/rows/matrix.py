@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from exporter.manifest import Manifest
-from exporter.report.cells import Cell, works_from
-from exporter.report.fold import fold_opsets
-from exporter.report.symbols import Mark
+from exporter.report.rows.cells import Cell, works_from
+from exporter.report.rows.opset_ranges import fold_opsets
+from exporter.report.text.status_marks import Mark
 
 #: A table of more opsets has no column for each, and one of more models is parted.
 WIDE = 13

@@ -6,14 +6,14 @@ In: findings, or anything with a cell and a key. Out: `Fold`s, each with a label
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from exporter.gate import GROWTH, Finding
-from exporter.record import CellId
+from exporter.records.record import CellId
 
 T = TypeVar("T")
+
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)*(?:e[+-]?\d+)?")
 
@@ -64,26 +64,6 @@ def fold(
         cell = cell_of(item)
         groups.setdefault((cell.model, cell.device, key_of(item)), []).append(item)
     return tuple(_fold_of(group, cell_of) for group in groups.values())
-
-
-def fold_findings(findings: Sequence[Finding]) -> tuple[Fold[Finding], ...]:
-    """Findings equal but for their opset; messages and growth may differ in their numbers."""
-    return fold(
-        findings,
-        lambda finding: finding.cell,
-        lambda finding: (
-            *change_of(finding),
-            likeness(finding.message),
-        ),
-    )
-
-
-def change_of(finding: Finding) -> tuple[Hashable, ...]:
-    """What is said of the change; of figures, that they grew: by how much differs by opset."""
-    change = (finding.before, finding.after)
-    if finding.kind in GROWTH:
-        change = (finding.cell.model, "")
-    return (finding.kind, finding.action, *change)
 
 
 def likeness(message: str) -> str:

@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from exporter import support
+from exporter.core import onnxruntime_releases as support
 from exporter.manifest import Axis, Manifest, ModelSpec
-from exporter.record import Record
-from exporter.report.cells import Cell
-from exporter.report.contract import axis_sizes
-from exporter.report.fold import fold_opsets
+from exporter.records.record import Record
+from exporter.report.rows.cells import Cell
+from exporter.report.rows.contract import axis_sizes
+from exporter.report.rows.opset_ranges import fold_opsets
 
 #: What a runtime is called, and the tool whose version says which one it was.
 _RUNTIMES = {

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from exporter.untrusted import one_line, printable
+from exporter.core.sanitize import one_line, printable
 
 #: Structure anywhere in a line, or the start of HTML, an entity, a link by itself, a formula.
 _ANYWHERE = frozenset("\\`*[]<>|&~$@")

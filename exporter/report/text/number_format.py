@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 
-from exporter.untrusted import neutral
+from exporter.core.sanitize import neutral
 
 _MESSAGE_LENGTH = 400
 _DETAIL_LENGTH = 12_000

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from exporter.record import Record, Status
+from exporter.records.record import Record, Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

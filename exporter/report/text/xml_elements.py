@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from exporter.report.markdown import visible
-from exporter.untrusted import printable
+from exporter.core.sanitize import printable
+from exporter.report.text.markdown import visible
 
 _FORBIDDEN = re.compile("[\ufffe\uffff]")
 

@@ -16,17 +16,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.audit.protocol import Audit, Request
-from exporter.cache import Today
-from exporter.errors import ExitCode, ExporterError
-from exporter.fingerprint import device_digest, fingerprint, without_tools
-from exporter.job import JobFolder, write_value
+from exporter.build.folder.build_folder import BuildFolder
+from exporter.cache.fingerprint import device_digest, fingerprint, without_tools
+from exporter.cache.staleness import Today
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.sanitize import neutral
+from exporter.jobs.folder import JobFolder, write_value
 from exporter.manifest import Manifest
-from exporter.record import CellId, Record, Status
-from exporter.run.folders import BuildFolder
-from exporter.untrusted import neutral
+from exporter.records.audit import Audit
+from exporter.records.record import CellId, Record, Status
+from exporter.tools.audit.protocol import Request
 
-_COMMAND = (sys.executable, "-P", "-m", "exporter.audit")
+_COMMAND = (sys.executable, "-P", "-m", "exporter.tools.audit.child")
 #: Of a failed audit's output, its end says most.
 _TAIL = 2000
 

@@ -3,11 +3,11 @@
 In: the project's folder, the environment. Out: findings, each a line.
 """
 
-from exporter.doctor.finding import Examination, Finding, Level
-from exporter.doctor.installed import examine_installed, examine_warm_workers
-from exporter.doctor.machine import examine_machine
-from exporter.doctor.project import examine_devices, examine_project
-from exporter.doctor.stored import examine_build, examine_store
+from exporter.tools.doctor.finding import Examination, Finding, Level
+from exporter.tools.doctor.installed import examine_installed, examine_warm_workers
+from exporter.tools.doctor.machine import examine_machine
+from exporter.tools.doctor.project import examine_devices, examine_project
+from exporter.tools.doctor.stored import examine_build, examine_store
 
 __all__ = [
     "Examination",

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from exporter.job import write_value
-from exporter.probe import Answer, Question
-from exporter.untrusted import neutral
+from exporter.core.sanitize import neutral
+from exporter.jobs.folder import write_value
+from exporter.tools.doctor.protocol import Answer, Question
 
-_COMMAND = (sys.executable, "-P", "-m", "exporter.worker.probe")
+_COMMAND = (sys.executable, "-P", "-m", "exporter.tools.doctor.child")
 #: Seconds: the first start of a GPU's libraries takes some.
 _PATIENCE = 120.0
 #: Of what a failed process said, its last line says most.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from exporter.values import Items, Value
+from exporter.core.frozen_model import Items, Value
 
 
 class Level(StrEnum):

@@ -11,10 +11,15 @@ import sys
 from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 
-from exporter.doctor.ask import ask
-from exporter.doctor.finding import Finding, note, ok, problem
-from exporter.probe import Answer, Question
 from exporter.processes import Warm
+from exporter.tools.doctor.client import ask
+from exporter.tools.doctor.finding import (
+    Finding,
+    note,
+    ok,
+    problem,
+)
+from exporter.tools.doctor.protocol import Answer, Question
 
 #: The oldest versions that work; a test holds them against pyproject.toml.
 PYTHON = "3.11"

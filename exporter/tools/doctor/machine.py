@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from exporter.doctor.finding import Finding, note, ok
+from exporter.tools.doctor.finding import Finding, note, ok
 
 _GIB = 1 << 30
 #: What one model of moderate size takes with its float64 twin.

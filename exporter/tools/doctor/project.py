@@ -9,12 +9,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from exporter.doctor.ask import ask
-from exporter.doctor.finding import Finding, note, ok, problem
-from exporter.errors import ExporterError
+from exporter.core.errors import ExporterError
 from exporter.manifest import Manifest, load_project
-from exporter.plan import make_plan
-from exporter.probe import Question
+from exporter.planning.plan import make_plan
+from exporter.tools.doctor.client import ask
+from exporter.tools.doctor.finding import (
+    Finding,
+    note,
+    ok,
+    problem,
+)
+from exporter.tools.doctor.protocol import Question
 
 
 def examine_project(root: Path) -> tuple[Manifest | None, Finding]:

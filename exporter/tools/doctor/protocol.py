@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from exporter.core.frozen_model import Items, Value
 from exporter.manifest import Device
-from exporter.values import Items, Value
 
 
 class Question(Value):

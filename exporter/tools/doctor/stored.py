@@ -11,16 +11,21 @@ from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 
-from exporter.doctor.finding import Finding, note, ok, problem
-from exporter.errors import ExporterError
-from exporter.fingerprint import tool_versions
+from exporter.build import BuildFolder, Judge, Stored
+from exporter.cache.artifact_integrity import Intact
+from exporter.cache.fingerprint import tool_versions
+from exporter.cache.store import Store
+from exporter.core.errors import ExporterError
+from exporter.core.resources import size_text
 from exporter.manifest import Manifest
-from exporter.memory import size_text
-from exporter.plan import Plan, make_plan
-from exporter.record import read_run
-from exporter.run import BuildFolder, Judge, Stored
-from exporter.run.intact import Intact
-from exporter.store import Store
+from exporter.planning.plan import Plan, make_plan
+from exporter.records.record import read_run
+from exporter.tools.doctor.finding import (
+    Finding,
+    note,
+    ok,
+    problem,
+)
 
 _MIB = 1 << 20
 

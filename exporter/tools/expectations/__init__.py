@@ -4,7 +4,7 @@ In: the manifest, the records, a date. Out: for each model whose list would chan
 the new one; and the text of a manifest file with these lists in it.
 """
 
-from exporter.propose.edit import edited
-from exporter.propose.lists import Lists, proposed_lists
+from exporter.tools.expectations.by_model import Lists, proposed_lists
+from exporter.tools.expectations.edit_manifest import edited
 
 __all__ = ["Lists", "edited", "proposed_lists"]

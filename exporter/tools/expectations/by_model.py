@@ -11,8 +11,8 @@ from datetime import date
 import tomli
 
 from exporter.manifest import Expectation, Manifest, ModelSpec
-from exporter.propose.entries import Entry, proposed
-from exporter.record import Record
+from exporter.records.record import Record
+from exporter.tools.expectations.propose import Entry, proposed
 
 #: By ID, the contract as it is and the whole new list.
 Lists = Mapping[str, tuple[ModelSpec, Sequence[Entry]]]

@@ -15,8 +15,8 @@ import tomlkit
 from tomlkit.items import AoT, Array, InlineTable, Item, Table
 
 from exporter.manifest import ModelSpec
-from exporter.propose.entries import Entry, opset_text
-from exporter.propose.lists import Lists
+from exporter.tools.expectations.by_model import Lists
+from exporter.tools.expectations.propose import Entry, opset_text
 
 _INDENT = "  "
 

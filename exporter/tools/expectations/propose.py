@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from exporter.expect import is_in_force
 from exporter.manifest import Expectation, ModelSpec
-from exporter.plan import matches
-from exporter.record import CellId, Record, Status
+from exporter.planning.expectations import is_in_force
+from exporter.planning.plan import matches
+from exporter.records.record import CellId, Record, Status
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)*(?:e[+-]?\d+)?")
 #: A part of a message that is shorter says little; one that is longer says no more.

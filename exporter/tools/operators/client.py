@@ -19,20 +19,24 @@ from pathlib import Path
 from pydantic import ValidationError
 
 import exporter
-from exporter.errors import ExitCode, ExporterError
-from exporter.fingerprint import file_digest, package_state
-from exporter.job import write_value
+from exporter.build.folder.build_folder import BuildFolder
+from exporter.cache.fingerprint import file_digest, package_state
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.sanitize import neutral
+from exporter.jobs.folder import write_value
 from exporter.manifest import Manifest
-from exporter.operators import Lacking, OperatorTable, Survey
-from exporter.run.folders import BuildFolder
-from exporter.untrusted import neutral
+from exporter.tools.operators.protocol import Lacking, OperatorTable, Survey
 
-_COMMAND = (sys.executable, "-P", "-m", "exporter.worker.operators")
+_COMMAND = (sys.executable, "-P", "-m", "exporter.tools.operators.child")
 #: Of a failed process's output, its end says most.
 _TAIL = 2000
 #: What the table is made from; our own part of it too.
 _PACKAGES = ("torch", "onnxscript")
-_MODULES = ("operators.py", "worker/torch_registries.py", "worker/operators/*.py")
+_MODULES = (
+    "tools/operators/protocol.py",
+    "worker/torch_private/registries.py",
+    "tools/operators/child/*.py",
+)
 #: Seconds that the table may take: each operator that is taken apart is exported.
 _TABLE_SECONDS = 1800.0
 

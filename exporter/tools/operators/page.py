@@ -13,10 +13,10 @@ from itertools import groupby
 from pathlib import Path
 
 from exporter.manifest import Manifest
-from exporter.operators import OperatorRow, OperatorTable
-from exporter.record import RunRecord
-from exporter.report.fold import fold_opsets
-from exporter.report.templates import render
+from exporter.records.record import RunRecord
+from exporter.report.pages.templates import render
+from exporter.report.rows.opset_ranges import fold_opsets
+from exporter.tools.operators.protocol import OperatorRow, OperatorTable
 
 OPERATORS = "OPERATORS.md"
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from exporter.core.frozen_model import Items, Value
 from exporter.manifest import ModelSpec
-from exporter.record import MissingOperator, Route
-from exporter.values import Items, Value
+from exporter.records.record import MissingOperator, Route
 
 
 class OperatorRow(Value):

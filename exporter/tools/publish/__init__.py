@@ -4,10 +4,10 @@ In: a manifest, a selection and the build folder. Out: `DEST/<model>/<opset>/`, 
 by one rename once it was checked at another place than where it was made.
 """
 
-from exporter.publish.choose import Candidate, LeftOut, choose
-from exporter.publish.destination import checked_destination
-from exporter.publish.folder import Published
-from exporter.publish.ship import Shipment, Shipped, ship
+from exporter.tools.publish.candidates import Candidate, LeftOut, choose
+from exporter.tools.publish.destination import checked_destination
+from exporter.tools.publish.folder import Published
+from exporter.tools.publish.publish import Shipment, Shipped, ship
 
 __all__ = [
     "Candidate",

@@ -12,10 +12,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
-from exporter.baseline import outcome_of
-from exporter.plan import PlannedCell
-from exporter.record import Artifact, CellId, Record, Status
-from exporter.untrusted import one_line
+from exporter.core.sanitize import one_line
+from exporter.planning.plan import PlannedCell
+from exporter.records.baseline import outcome_of
+from exporter.records.record import (
+    Artifact,
+    CellId,
+    Record,
+    Status,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

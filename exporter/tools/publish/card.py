@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.publish.folder import Content
-from exporter.report import figures
-from exporter.report.contract import contract
-from exporter.report.templates import render
+from exporter.report.pages.templates import render
+from exporter.report.rows.contract import contract
+from exporter.report.text import number_format as figures
+from exporter.tools.publish.folder import Content
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,13 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from exporter.errors import ExitCode, ExporterError
-from exporter.publish.folder import MARKER, SUMS, Published, listed
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.tools.publish.folder import (
+    MARKER,
+    SUMS,
+    Published,
+    listed,
+)
 
 
 def checked_destination(dest: Path, build: Path) -> Path:

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from exporter.errors import ExitCode, ExporterError
-from exporter.files import write_text
-from exporter.job import weights_name
+from exporter.core.atomic_files import write_text
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.frozen_model import Items, Value
+from exporter.jobs.folder import weights_name
 from exporter.manifest import ModelSpec
-from exporter.publish.choose import Candidate
-from exporter.record import Record
-from exporter.shipment.protocol import Allowance, DataSet
-from exporter.values import Items, Value
+from exporter.records.record import Record
+from exporter.tools.publish.candidates import Candidate
+from exporter.tools.publish.protocol import Allowance, DataSet
 
 MODEL = "model.onnx"
 #: Says that we wrote the folder.

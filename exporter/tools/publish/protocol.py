@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from exporter.core.frozen_model import Items, Value
 from exporter.manifest import Device, ModelSpec
-from exporter.values import Items, Value
 
 
 class Allowance(Value):

@@ -19,19 +19,30 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from exporter.errors import ExporterError
-from exporter.job import write_value
+from exporter.build import BuildFolder
+from exporter.cache.artifact_integrity import Intact
+from exporter.core.errors import ExporterError
+from exporter.core.sanitize import neutral
+from exporter.jobs.folder import write_value
 from exporter.manifest import Manifest, ModelSpec
-from exporter.publish.card import card
-from exporter.publish.choose import Candidate
-from exporter.publish.destination import place, why_occupied
-from exporter.publish.folder import Content, copy_model, describe, wrong_sums
-from exporter.run import BuildFolder
-from exporter.run.intact import Intact
-from exporter.shipment.protocol import Allowance, Answer, Finding, Request, Target
-from exporter.untrusted import neutral
+from exporter.tools.publish.candidates import Candidate
+from exporter.tools.publish.card import card
+from exporter.tools.publish.destination import place, why_occupied
+from exporter.tools.publish.folder import (
+    Content,
+    copy_model,
+    describe,
+    wrong_sums,
+)
+from exporter.tools.publish.protocol import (
+    Allowance,
+    Answer,
+    Finding,
+    Request,
+    Target,
+)
 
-_COMMAND = (sys.executable, "-P", "-m", "exporter.shipment")
+_COMMAND = (sys.executable, "-P", "-m", "exporter.tools.publish.child")
 _TAIL = 2000
 _Step = Literal["arrange", "hold"]
 #: `staged` is put into place; `moved` is the copy that is tried.

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TypeAlias
 
+from exporter.core.frozen_model import Plain
 from exporter.manifest import Axis, Input, ModelSpec
-from exporter.manifest.calls import Step, parse_at
-from exporter.manifest.exporters import OPTIONS, WEIGHTS_AS_INPUTS
-from exporter.manifest.spec import ExporterName
-from exporter.values import Plain
+from exporter.manifest.rules.exporters import OPTIONS, WEIGHTS_AS_INPUTS
+from exporter.manifest.spec.model import ExporterName
+from exporter.manifest.syntax.call_paths import Step, parse_at
 
 #: A container of the call while it is laid out: index or key -> expression or container.
 _Tree: TypeAlias = "dict[int | str, _Tree | str]"

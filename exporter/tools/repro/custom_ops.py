@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from exporter.manifest import ModelSpec
-from exporter.manifest.spec import ExporterName
+from exporter.manifest.spec.model import ExporterName
 
 
 def custom_tables(spec: ModelSpec, opset: int, exporter: ExporterName) -> dict[str, object]:

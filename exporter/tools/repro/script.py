@@ -9,12 +9,18 @@ from __future__ import annotations
 import posixpath
 from pathlib import Path, PurePosixPath
 
-from exporter.job import Reference, Sample
+from exporter.core.sanitize import one_line
+from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import Device, ModelSpec
-from exporter.manifest.calls import is_by_position
-from exporter.record import Allowed, Record, Route, Stage
-from exporter.report.templates import render, render_script
-from exporter.repro.call import (
+from exporter.manifest.syntax.call_paths import is_by_position
+from exporter.records.record import (
+    Allowed,
+    Record,
+    Route,
+    Stage,
+)
+from exporter.report.pages.templates import render, render_script
+from exporter.tools.repro.call import (
     call_text,
     dynamic_axes,
     flat_argument,
@@ -25,9 +31,8 @@ from exporter.repro.call import (
     is_symbol,
     options_text,
 )
-from exporter.repro.custom_ops import custom_tables
-from exporter.repro.runtime import package_of, runtime_values
-from exporter.untrusted import one_line
+from exporter.tools.repro.custom_ops import custom_tables
+from exporter.tools.repro.runtime import package_of, runtime_values
 
 #: Without a word of the record: this many times PyTorch's own noise, or units in the last place.
 _NOISES, _PLACES = 16.0, 64.0

@@ -10,7 +10,7 @@ import sys
 from functools import cache
 from importlib.metadata import distributions, packages_distributions
 
-from exporter.fingerprint import DISTRIBUTIONS, package_state
+from exporter.cache.fingerprint import DISTRIBUTIONS, package_state
 
 #: Where Python looked before the code of a model could add to it.
 _PATH = tuple(sys.path)

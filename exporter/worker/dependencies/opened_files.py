@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from exporter.worker.native_readers import announce_reads
+from exporter.worker.dependencies.native_readers import announce_reads
 
 #: Code is told by what was imported.
 _CODE = frozenset({".py", ".pyc", ".pyi"})

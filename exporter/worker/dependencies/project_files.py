@@ -12,7 +12,7 @@ from pathlib import Path
 def in_project(file: Path, root: Path) -> str:
     """The file relative to the root; empty where it is not the project's own."""
     path, root = file.resolve(), root.resolve()
-    own = Path(__file__).resolve().parents[1]
+    own = Path(__file__).resolve().parents[2]
     foreign = [
         own,
         *(Path(sysconfig.get_path(key)).resolve() for key in ("purelib", "platlib", "stdlib")),

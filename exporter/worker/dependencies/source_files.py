@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from exporter.fingerprint import LISTING, file_digest, loaded_state
-from exporter.record import Source
+from exporter.cache.fingerprint import LISTING, file_digest, loaded_state
+from exporter.records.record import Source
 
 #: Nanoseconds by which a clock that is kept right may fall behind the other one in a job.
 _DRIFT = 50_000_000
@@ -122,7 +122,7 @@ def _is_below(path: str, folder: Path) -> bool:
 def _elsewhere() -> tuple[Path, ...]:
     """Folders of code that is told otherwise: by the packages, and by our own fingerprint."""
     installed = (Path(sysconfig.get_path(key)) for key in ("purelib", "platlib", "stdlib"))
-    return tuple(folder.resolve() for folder in (Path(__file__).parents[1], *installed))
+    return tuple(folder.resolve() for folder in (Path(__file__).parents[2], *installed))
 
 
 def _offset() -> int:

@@ -9,13 +9,20 @@ from contextlib import suppress
 
 from exporter.checks.protocol import Subject
 from exporter.manifest import Device, ModelSpec
-from exporter.record import Blame, Culprit, Record, Stage, Status
-from exporter.worker.diagnose.advice import advice_on_failure, advice_on_program
-from exporter.worker.diagnose.blame import Inquiry
-from exporter.worker.diagnose.case import Case, TimeIsUp, time_limit
-from exporter.worker.diagnose.missing import missing_operators
-from exporter.worker.diagnose.refused import blame_for_refusal
-from exporter.worker.failure import Failure
+from exporter.records.record import (
+    Blame,
+    Culprit,
+    Record,
+    Stage,
+    Status,
+)
+from exporter.worker.diagnose.fault_analysis import Inquiry
+from exporter.worker.diagnose.load_refusal import blame_for_refusal
+from exporter.worker.diagnose.missing_operators import missing_operators
+from exporter.worker.diagnose.shape_advice import advice_on_failure, advice_on_program
+from exporter.worker.diagnose.time_limit import TimeIsUp, time_limit
+from exporter.worker.export.case import Case
+from exporter.worker.process.failure import Failure
 
 #: A cell may take this long, and all cells of a model together a quarter of the model's time.
 _MOST_SECONDS = 30.0

@@ -15,17 +15,30 @@ from pathlib import Path
 import numpy as np
 
 from exporter.checks.protocol import Subject
-from exporter.job import Sample
+from exporter.jobs.reference import Sample
 from exporter.manifest import Device
-from exporter.record import Blame, Culprit, Divergence
-from exporter.runtimes import LoadFailure, RunFailure, Session, Unavailable, open_session
+from exporter.records.record import Blame, Culprit, Divergence
+from exporter.runtimes import (
+    LoadFailure,
+    RunFailure,
+    Session,
+    Unavailable,
+    open_session,
+)
 from exporter.runtimes.values import OnnxValue
-from exporter.worker.diagnose.again import Again, by_other_exporter, exported_again
-from exporter.worker.diagnose.case import Case, TimeIsUp, time_limit
-from exporter.worker.diagnose.trial import Answer, Replay, Trials, distance, failing_sample
-from exporter.worker.diagnose.values import apart
-from exporter.worker.diagnose.where import Where
-from exporter.worker.failure import Failure
+from exporter.worker.diagnose.locate_divergence import Where
+from exporter.worker.diagnose.reexport import Again, by_other_exporter, exported_again
+from exporter.worker.diagnose.replay import (
+    Answer,
+    Replay,
+    Trials,
+    distance,
+    failing_sample,
+)
+from exporter.worker.diagnose.runtime_values import apart
+from exporter.worker.diagnose.time_limit import TimeIsUp, time_limit
+from exporter.worker.export.case import Case
+from exporter.worker.process.failure import Failure
 
 #: PyTorch within this factor of the file's own error: both are rounding.
 _ROUNDING = 10.0

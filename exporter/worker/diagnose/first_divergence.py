@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from exporter.record import Divergence
-from exporter.worker.diagnose.graph import FileGraph
-from exporter.worker.diagnose.values import AT_ONCE, Values, apart
+from exporter.records.record import Divergence
+from exporter.worker.diagnose.runtime_values import AT_ONCE, Values, apart
+from exporter.worker.diagnose.value_graph import FileGraph
 
 
 class Search:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from exporter.checks.protocol import Subject
 from exporter.manifest import Device
-from exporter.record import Blame, Culprit
+from exporter.records.record import Blame, Culprit
 from exporter.runtimes import LoadFailure, Unavailable, open_session
-from exporter.worker.diagnose.case import TimeIsUp, time_limit
-from exporter.worker.diagnose.trial import Trials
+from exporter.worker.diagnose.replay import Trials
+from exporter.worker.diagnose.time_limit import TimeIsUp, time_limit
 
 _SPECIFICATION = Device(name="reference", runtime="reference")
 _SECONDS = 10.0

@@ -12,18 +12,23 @@ from pathlib import Path
 
 import torch
 
-from exporter.checks.samples import SampleData
-from exporter.record import Divergence
+from exporter.checks.files.samples import SampleData
+from exporter.records.record import Divergence
 from exporter.runtimes import Session
-from exporter.worker.arrays import from_numpy
-from exporter.worker.call import Tensors
-from exporter.worker.diagnose.again import Again, exported_again
-from exporter.worker.diagnose.case import Case
-from exporter.worker.diagnose.first import Search
-from exporter.worker.diagnose.graph import FileGraph
-from exporter.worker.diagnose.twins import ModuleValues, ProgramValues
-from exporter.worker.diagnose.values import KnownValues, RuntimeValues, Values, apart
-from exporter.worker.failure import Failure
+from exporter.worker.diagnose.first_divergence import Search
+from exporter.worker.diagnose.pytorch_values import ModuleValues, ProgramValues
+from exporter.worker.diagnose.reexport import Again, exported_again
+from exporter.worker.diagnose.runtime_values import (
+    KnownValues,
+    RuntimeValues,
+    Values,
+    apart,
+)
+from exporter.worker.diagnose.value_graph import FileGraph
+from exporter.worker.export.case import Case
+from exporter.worker.inputs.arrays import from_numpy
+from exporter.worker.inputs.call import Tensors
+from exporter.worker.process.failure import Failure
 
 #: Above this share of the scale it is no rounding.
 _WRONG = 1e-2

@@ -16,14 +16,14 @@ from pathlib import Path
 
 import torch
 
-from exporter.plan import FIRST_DYNAMO_OPSET
-from exporter.record import MissingOperator
-from exporter.worker.call import tensor_call
-from exporter.worker.convert import MODES
-from exporter.worker.diagnose.case import Case
-from exporter.worker.diagnose.lines import line_of_trace
-from exporter.worker.eager import State
-from exporter.worker.torch_internals import untranslated
+from exporter.planning.plan import FIRST_DYNAMO_OPSET
+from exporter.records.record import MissingOperator
+from exporter.worker.diagnose.source_lines import line_of_trace
+from exporter.worker.export.case import Case
+from exporter.worker.export.convert import MODES
+from exporter.worker.inputs.call import tensor_call
+from exporter.worker.reference.eager import State
+from exporter.worker.torch_private.operators import untranslated
 
 #: How the exporters say that it is an operator that they lack.
 _COMPLAINT = re.compile(

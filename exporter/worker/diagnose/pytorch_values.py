@@ -15,12 +15,12 @@ from typing import Any
 
 import torch
 
-from exporter.checks.comparison import Array
+from exporter.checks.comparison.compare_arrays import Array
 from exporter.manifest import ModelSpec
-from exporter.worker.arrays import to_numpy
-from exporter.worker.call import Tensors, tensor_call
-from exporter.worker.diagnose.graph import FileGraph
-from exporter.worker.eager import State
+from exporter.worker.diagnose.value_graph import FileGraph
+from exporter.worker.inputs.arrays import to_numpy
+from exporter.worker.inputs.call import Tensors, tensor_call
+from exporter.worker.reference.eager import State
 
 _NAME = "PyTorch"
 #: The scope that `positional.Positional` puts around a model.

@@ -15,18 +15,18 @@ from typing import Any
 
 import onnx_ir as ir
 
-from exporter.job import JobFolder
-from exporter.manifest.exporters import OF_BOTH
-from exporter.plan import FIRST_DYNAMO_OPSET
-from exporter.worker.artifact import write_artifact
-from exporter.worker.capture import capture_program
-from exporter.worker.convert import convert_module, convert_program, translate_program
-from exporter.worker.diagnose.case import Case
-from exporter.worker.diagnose.lines import line_of_trace
-from exporter.worker.eager import State
-from exporter.worker.fed import state_names, take_weights_as_inputs
-from exporter.worker.torch_internals import Decompositions
-from exporter.worker.torch_reuse import TRACE
+from exporter.jobs.folder import JobFolder
+from exporter.manifest.rules.exporters import OF_BOTH
+from exporter.planning.plan import FIRST_DYNAMO_OPSET
+from exporter.worker.diagnose.source_lines import line_of_trace
+from exporter.worker.export.capture import capture_program
+from exporter.worker.export.case import Case
+from exporter.worker.export.convert import convert_module, convert_program, translate_program
+from exporter.worker.export.weights_as_inputs import state_names, take_weights_as_inputs
+from exporter.worker.export.write_onnx import write_artifact
+from exporter.worker.reference.eager import State
+from exporter.worker.torch_private.decompositions import Decompositions
+from exporter.worker.torch_private.export_speedups import TRACE
 
 #: TorchScript's exporter is written for opsets up to this one.
 _LAST_TORCHSCRIPT_OPSET = 20

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exporter.checks.against import hold_samples
-from exporter.checks.outputs import At, bound_for, items_in_float64
+from exporter.checks.comparison.compare_outputs import At, bound_for, items_in_float64
+from exporter.checks.comparison.compare_samples import hold_samples
+from exporter.checks.files.samples import SampleData
 from exporter.checks.protocol import Subject
-from exporter.checks.samples import SampleData
-from exporter.job import Sample
-from exporter.record import Allowed, CheckResult, Status
+from exporter.jobs.reference import Sample
+from exporter.records.record import Allowed, CheckResult, Status
 from exporter.runtimes import Session
 from exporter.runtimes.values import Array, OnnxValue
-from exporter.worker.diagnose.values import apart
+from exporter.worker.diagnose.runtime_values import apart
 
 #: Which samples each check holds.
 _KINDS = {"parity": "declared", "axes": "axis", "cases": "case", "values": "values"}

@@ -12,10 +12,10 @@ from typing import Protocol
 
 import numpy as np
 
-from exporter.checks.comparison import Array
+from exporter.checks.comparison.compare_arrays import Array
 from exporter.runtimes import LoadFailure, RunFailure, Session
 from exporter.runtimes.values import OnnxValue
-from exporter.worker.diagnose.graph import FileGraph
+from exporter.worker.diagnose.value_graph import FileGraph
 
 #: Values computed at once.
 AT_ONCE = 6

@@ -15,8 +15,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from exporter.manifest import Axis, ModelSpec
-from exporter.worker.call import call_of
-from exporter.worker.source import Model
+from exporter.worker.inputs.call import call_of
+from exporter.worker.model.load import Model
 
 #: Two ways of torch to say it: of a capture without assertions, and of one with them.
 _CONSTANTS = (

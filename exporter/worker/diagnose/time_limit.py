@@ -10,46 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
 from types import FrameType
-from typing import Any
-
-from exporter.job import OpsetJob
-from exporter.manifest import ModelSpec
-from exporter.record import Route
-from exporter.worker.call import Tensors
-from exporter.worker.custom_ops import NO_CUSTOM_OPS, CustomOps
-from exporter.worker.source import Model
-from exporter.worker.torch_internals import Decompositions
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """One model at one opset, as the worker has it at hand."""
-
-    model: Model
-    inputs: Tensors
-    """The declared ones."""
-    spec: ModelSpec
-    job: OpsetJob
-    root: Path
-    """The project's root: lines of the model are told relative to it."""
-    program: Any | None = None
-    """The captured `torch.export.ExportedProgram`; None under TorchScript, or without one."""
-    kept: Decompositions = field(default_factory=Decompositions)
-    """What the program was decomposed to before."""
-    custom: CustomOps = NO_CUSTOM_OPS
-
-    @property
-    def opset(self) -> int:
-        """The opset of the file."""
-        return self.job.opset
-
-    @property
-    def route(self) -> Route:
-        """The exporter in use."""
-        return self.job.route
 
 
 class TimeIsUp(BaseException):

@@ -15,12 +15,12 @@ import torch
 from torch.export import Dim, ExportedProgram
 
 from exporter.manifest import Input, ModelSpec
-from exporter.record import Stage
-from exporter.worker.call import Tensors, call_of, tensor_call
-from exporter.worker.failure import Failure, stage_of
-from exporter.worker.program import program_of
-from exporter.worker.source import Model
-from exporter.worker.torch_internals import capture_context, defers_guards
+from exporter.records.record import Stage
+from exporter.worker.inputs.call import Tensors, call_of, tensor_call
+from exporter.worker.model.exported_program import program_of
+from exporter.worker.model.load import Model
+from exporter.worker.process.failure import Failure, stage_of
+from exporter.worker.torch_private.export_context import capture_context, defers_guards
 
 
 def capture_program(model: Model, spec: ModelSpec, inputs: Tensors, *, strict: bool) -> Any:

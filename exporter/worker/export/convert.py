@@ -15,20 +15,26 @@ import torch
 from torch.utils import _pytree as pytree
 
 from exporter.manifest import ModelSpec
-from exporter.manifest.exporters import WEIGHTS_AS_INPUTS
-from exporter.record import Stage
-from exporter.worker.aliased import tell_apart
-from exporter.worker.aside import put_back
-from exporter.worker.call import Call, Tensors, call_of, tensor_call
-from exporter.worker.custom_ops import NO_CUSTOM_OPS, CustomOps
-from exporter.worker.failure import Failure, stage_of
-from exporter.worker.naming import state_output_sizes
-from exporter.worker.positional import Positional, needs_wrapping, unwrap_names
-from exporter.worker.program import leaf_order, program_of
-from exporter.worker.source import Model
-from exporter.worker.torch_internals import Decompositions, weights_aside
-from exporter.worker.torch_reuse import reused_translations
-from exporter.worker.tracer import tracer_warnings
+from exporter.manifest.rules.exporters import WEIGHTS_AS_INPUTS
+from exporter.records.record import Stage
+from exporter.worker.export.aliased_outputs import tell_apart
+from exporter.worker.export.graph_names import state_output_sizes
+from exporter.worker.export.positional import Positional, needs_wrapping, unwrap_names
+from exporter.worker.export.tracer_warnings import tracer_warnings
+from exporter.worker.inputs.call import (
+    Call,
+    Tensors,
+    call_of,
+    tensor_call,
+)
+from exporter.worker.model.custom_ops import NO_CUSTOM_OPS, CustomOps
+from exporter.worker.model.exported_program import leaf_order, program_of
+from exporter.worker.model.load import Model
+from exporter.worker.process.failure import Failure, stage_of
+from exporter.worker.torch_private.decompositions import Decompositions
+from exporter.worker.torch_private.detached_weights import put_back
+from exporter.worker.torch_private.export_speedups import reused_translations
+from exporter.worker.torch_private.torchscript_export import weights_aside
 
 _DYNAMO_OPTIONS = ("optimize", "verbose", "report", "profile", "dump_exported_program")
 _TORCHSCRIPT_OPTIONS = (

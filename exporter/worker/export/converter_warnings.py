@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from exporter.worker.failure import line_of
+from exporter.worker.process.failure import line_of
 
 _LOGGER = "onnxscript.version_converter"
 #: `.../BaseConverter.h:66: adapter_lookup: Assertion `false` failed: No Adapter ...`

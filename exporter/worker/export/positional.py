@@ -18,10 +18,10 @@ import torch
 from torch.utils import _pytree as pytree
 
 from exporter.manifest import ModelSpec
-from exporter.manifest.calls import is_by_position
-from exporter.worker.call import call_of
-from exporter.worker.objects import WRAPPED, returns_objects
-from exporter.worker.source import Model
+from exporter.manifest.syntax.call_paths import is_by_position
+from exporter.worker.inputs.call import call_of
+from exporter.worker.model.call_objects import WRAPPED, returns_objects
+from exporter.worker.model.load import Model
 
 
 class Positional(torch.nn.Module):

@@ -19,9 +19,9 @@ from typing import TextIO
 
 from torch.jit._trace import TracerWarning
 
-from exporter.record import TRACER
-from exporter.worker.failure import line_of
-from exporter.worker.project_files import in_project
+from exporter.records.record import TRACER
+from exporter.worker.dependencies.project_files import in_project
+from exporter.worker.process.failure import line_of
 
 
 @contextmanager

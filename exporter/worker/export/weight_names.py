@@ -14,12 +14,12 @@ from fnmatch import fnmatchcase
 import onnx_ir as ir
 import torch
 
-from exporter.job import NamedWeight
+from exporter.jobs.reference import NamedWeight
 from exporter.manifest import ModelSpec, ParameterNames
-from exporter.manifest.parameter_field import NUMBER
-from exporter.record import Stage
-from exporter.worker.failure import Failure
-from exporter.worker.source import Model
+from exporter.manifest.schema.parameters import NUMBER
+from exporter.records.record import Stage
+from exporter.worker.model.load import Model
+from exporter.worker.process.failure import Failure
 
 _SHOWN = 5
 

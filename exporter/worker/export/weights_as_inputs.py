@@ -11,14 +11,15 @@ from collections.abc import Container, Iterable, Mapping
 import onnx_ir as ir
 import torch
 
-from exporter.checks.fed import write_weight
-from exporter.job import JobFolder, Weight
+from exporter.checks.files.weight_inputs import write_weight
+from exporter.jobs.folder import JobFolder
+from exporter.jobs.reference import Weight
 from exporter.manifest import ModelSpec
-from exporter.worker.arrays import to_numpy
-from exporter.worker.call import Tensors
-from exporter.worker.dispatch import operands
-from exporter.worker.eager import State, run
-from exporter.worker.source import Model
+from exporter.worker.inputs.arrays import to_numpy
+from exporter.worker.inputs.call import Tensors
+from exporter.worker.model.load import Model
+from exporter.worker.reference.dispatch_modes import operands
+from exporter.worker.reference.eager import State, run
 
 
 def read_storages(

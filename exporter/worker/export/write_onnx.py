@@ -20,11 +20,11 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
-from exporter.job import JobFolder, weights_name
+from exporter.jobs.folder import JobFolder, weights_name
 from exporter.manifest import ModelSpec
-from exporter.record import Stage
-from exporter.worker.failure import Failure
-from exporter.worker.naming import name_axes, order_inputs
+from exporter.records.record import Stage
+from exporter.worker.export.graph_names import name_axes, order_inputs
+from exporter.worker.process.failure import Failure
 
 #: Models with more weights than this keep them outside, so that an opset more costs kilobytes.
 _INLINE_LIMIT = 1 << 20

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from exporter.manifest import ModelSpec
-from exporter.manifest.calls import Step, parse_at
+from exporter.manifest.syntax.call_paths import Step, parse_at
 
 Tensors = dict[str, torch.Tensor]
 #: A nested container while it is built: index or key -> leaf or container.

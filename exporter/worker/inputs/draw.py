@@ -11,15 +11,20 @@ from pathlib import Path
 
 import torch
 
-from exporter.attributes import load_attribute
-from exporter.manifest import Case, Fill, Input, ModelSpec
-from exporter.record import Stage
-from exporter.worker.call import Tensors
-from exporter.worker.data_files import fitted, read_tensor
-from exporter.worker.failure import Failure, stage_of
-from exporter.worker.made_calls import made_inputs, maker_of
-from exporter.worker.redraw import across, other
-from exporter.worker.sizes import InputSet
+from exporter.core.import_object import load_attribute
+from exporter.manifest import (
+    Case,
+    Fill,
+    Input,
+    ModelSpec,
+)
+from exporter.records.record import Stage
+from exporter.worker.inputs.call import Tensors
+from exporter.worker.inputs.input_sets import InputSet
+from exporter.worker.inputs.inputs_from import made_inputs, maker_of
+from exporter.worker.inputs.perturb import across, other
+from exporter.worker.inputs.tensor_files import fitted, read_tensor
+from exporter.worker.process.failure import Failure, stage_of
 
 
 def torch_dtype(name: str) -> torch.dtype:

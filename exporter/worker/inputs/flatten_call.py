@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from exporter.manifest.calls import Step, format_at, parse_at
-from exporter.record import Stage
-from exporter.worker.failure import Failure
+from exporter.manifest.syntax.call_paths import Step, format_at, parse_at
+from exporter.records.record import Stage
+from exporter.worker.process.failure import Failure
 
 _EXPECTED = "tensors, numbers, text and None in tuples, lists, dicts, dataclasses and named tuples"
 

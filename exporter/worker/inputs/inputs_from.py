@@ -15,14 +15,20 @@ from typing import Any
 
 import torch
 
-from exporter.attributes import load_attribute
-from exporter.manifest import Case, Constant, Container, InputsFrom, ModelSpec
-from exporter.record import Stage
-from exporter.worker.call import Tensors
-from exporter.worker.call_parts import Parts, take_apart
-from exporter.worker.failure import Failure, stage_of
-from exporter.worker.redraw import other
-from exporter.worker.sizes import InputSet
+from exporter.core.import_object import load_attribute
+from exporter.manifest import (
+    Case,
+    Constant,
+    Container,
+    InputsFrom,
+    ModelSpec,
+)
+from exporter.records.record import Stage
+from exporter.worker.inputs.call import Tensors
+from exporter.worker.inputs.flatten_call import Parts, take_apart
+from exporter.worker.inputs.input_sets import InputSet
+from exporter.worker.inputs.perturb import other
+from exporter.worker.process.failure import Failure, stage_of
 
 
 def maker_of(spec: ModelSpec, chosen: InputSet) -> InputsFrom | None:

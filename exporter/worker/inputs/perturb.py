@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 
 from exporter.manifest import Fill
-from exporter.worker.sizes import InputSet
+from exporter.worker.inputs.input_sets import InputSet
 
 
 def across(fill: Fill, declared: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:

@@ -15,11 +15,11 @@ import torch
 from google.protobuf.message import DecodeError
 from onnx import numpy_helper
 
-from exporter.errors import nearest
+from exporter.core.errors import nearest
 from exporter.manifest import Input
-from exporter.manifest.data_files import split_data_file
-from exporter.record import Stage
-from exporter.worker.failure import Failure
+from exporter.manifest.syntax.tensor_files import split_data_file
+from exporter.records.record import Stage
+from exporter.worker.process.failure import Failure
 
 
 def read_tensor(folder: Path, text: str) -> torch.Tensor:

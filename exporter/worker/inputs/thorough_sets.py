@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from exporter.manifest import Axis, Input, ModelSpec
-from exporter.worker.sizes import InputSet, far, input_sets, is_affordable
+from exporter.worker.inputs.input_sets import (
+    InputSet,
+    far,
+    input_sets,
+    is_affordable,
+)
 
 #: A bound that normal noise never reaches hides a factor of 1,000 away; a threshold near 0 too.
 _FACTORS = (1e-3, 0.1, 10.0, 1e3)

@@ -22,12 +22,12 @@ from weakref import WeakSet
 import torch
 from torch.utils import _pytree as pytree
 
-from exporter.attributes import load_attribute
+from exporter.core.import_object import load_attribute
 from exporter.manifest import ModelSpec
-from exporter.manifest.calls import Step, parse_at
-from exporter.worker.call import call_of
-from exporter.worker.program import program_of
-from exporter.worker.source import Model
+from exporter.manifest.syntax.call_paths import Step, parse_at
+from exporter.worker.inputs.call import call_of
+from exporter.worker.model.exported_program import program_of
+from exporter.worker.model.load import Model
 
 #: The name of the model inside what is put around it: weights are called by it, until unwrapped.
 WRAPPED = "_exporter_wrapped"

@@ -21,12 +21,12 @@ from onnx_ir.schemas import AttributeParameter
 from torch.onnx import symbolic_helper
 from torch.onnx.utils import register_custom_op_symbolic, unregister_custom_op_symbolic
 
-from exporter.attributes import load_attribute
-from exporter.errors import nearest
+from exporter.core.errors import nearest
+from exporter.core.import_object import load_attribute
 from exporter.manifest import CustomOp, ModelSpec
-from exporter.record import Stage
+from exporter.records.record import Stage
 from exporter.runtimes import NO_KERNELS, Kernels, load_kernels
-from exporter.worker.failure import Failure, stage_of
+from exporter.worker.process.failure import Failure, stage_of
 
 _Function: TypeAlias = "onnxscript.OnnxFunction[..., Any]"
 _Kind: TypeAlias = Literal["v", "i", "is", "f", "fs", "b", "s", "t", "none"]

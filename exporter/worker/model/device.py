@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 
 from exporter.manifest import ModelSpec
-from exporter.record import Stage, Status
-from exporter.worker.failure import Failure
+from exporter.records.record import Stage, Status
+from exporter.worker.process.failure import Failure
 
 
 def export_device(spec: ModelSpec) -> torch.device:

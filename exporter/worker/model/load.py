@@ -14,13 +14,13 @@ import torch
 from torch.export import ExportedProgram
 from torch.nn.parameter import is_lazy
 
-from exporter.attributes import load_attribute, search_first
+from exporter.core.import_object import load_attribute, search_first
 from exporter.manifest import ModelSpec
-from exporter.record import Stage
-from exporter.worker.failure import Failure, stage_of
-from exporter.worker.place import export_device
-from exporter.worker.program import as_module
-from exporter.worker.weights import load_weights, require_hash
+from exporter.records.record import Stage
+from exporter.worker.model.device import export_device
+from exporter.worker.model.exported_program import as_module
+from exporter.worker.model.weights_file import load_weights, require_hash
+from exporter.worker.process.failure import Failure, stage_of
 
 #: What the exporters take.
 Model: TypeAlias = "torch.nn.Module | torch.jit.ScriptFunction[Any, Any]"

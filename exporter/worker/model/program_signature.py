@@ -13,11 +13,11 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from exporter.manifest import Input, ModelSpec
-from exporter.record import Stage, Status
-from exporter.worker.call import call_of
-from exporter.worker.failure import Failure
-from exporter.worker.program import leaf_order, program_of
-from exporter.worker.source import Model
+from exporter.records.record import Stage, Status
+from exporter.worker.inputs.call import call_of
+from exporter.worker.model.exported_program import leaf_order, program_of
+from exporter.worker.model.load import Model
+from exporter.worker.process.failure import Failure
 
 
 def require_fit(model: Model, spec: ModelSpec) -> None:

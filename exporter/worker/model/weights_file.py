@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from exporter.fingerprint import file_digest
+from exporter.cache.fingerprint import file_digest
 from exporter.manifest import ModelSpec
-from exporter.record import Stage
-from exporter.worker.failure import Failure, line_of, stage_of
+from exporter.records.record import Stage
+from exporter.worker.process.failure import Failure, line_of, stage_of
 
 #: What torch says of a pickle that wants to call something.
 _REFUSED = re.compile(r"(?:Unsupported (?:global: GLOBAL|class)|GLOBAL) (\S+)")

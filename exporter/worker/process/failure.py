@@ -11,8 +11,8 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from exporter.record import MissingOperator, Stage, Status
-from exporter.untrusted import neutral
+from exporter.core.sanitize import neutral
+from exporter.records.record import MissingOperator, Stage, Status
 
 _DETAIL_LINES = 30
 _MESSAGE_LENGTH = 400

@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from exporter.core.resources import beyond, gave_out, ran_out
 from exporter.manifest import ModelSpec
-from exporter.memory import beyond, gave_out, ran_out
-from exporter.record import Record, Status
+from exporter.records.record import Record, Status
 
 
 def limit_memory(spec: ModelSpec) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from exporter.worker.source import Model
-from exporter.worker.torch_internals import writes_into
+from exporter.worker.model.load import Model
+from exporter.worker.torch_private.export_context import writes_into
 
 
 class Attributes:

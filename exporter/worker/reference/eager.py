@@ -13,14 +13,14 @@ from typing import Any
 import torch
 
 from exporter.manifest import ModelSpec
-from exporter.record import Stage
-from exporter.worker.call import Tensors, tensor_call
-from exporter.worker.dispatch import float64_operands
-from exporter.worker.failure import Failure, one_line, stage_of
-from exporter.worker.objects import note_objects, taken_apart
-from exporter.worker.program import float64_module, program_of
-from exporter.worker.returned import Outputs, declared_outputs, outputs_of
-from exporter.worker.source import Model
+from exporter.records.record import Stage
+from exporter.worker.inputs.call import Tensors, tensor_call
+from exporter.worker.model.call_objects import note_objects, taken_apart
+from exporter.worker.model.exported_program import float64_module, program_of
+from exporter.worker.model.load import Model
+from exporter.worker.process.failure import Failure, one_line, stage_of
+from exporter.worker.reference.dispatch_modes import float64_operands
+from exporter.worker.reference.outputs import Outputs, declared_outputs, outputs_of
 
 #: Weights up to this many bytes are copied to run the model in float64.
 _COPIED = 1 << 29

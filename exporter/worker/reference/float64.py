@@ -14,18 +14,25 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from exporter.checks.samples import read_sample, sample_digest, write_exact
-from exporter.job import JobFolder, Reference, Sample
+from exporter.checks.files.samples import read_sample, sample_digest, write_exact
+from exporter.jobs.folder import JobFolder
+from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import ModelSpec
-from exporter.record import Record, Stage, Status
-from exporter.worker import rounding
-from exporter.worker.call import Tensors
-from exporter.worker.eager import float64_twin, run_exactly
-from exporter.worker.inputs import draw
-from exporter.worker.returned import Outputs, Returned, from_value, items_of, to_value
-from exporter.worker.source import Model
-from exporter.worker.tables import lengths_of
-from exporter.worker.thorough import all_sets
+from exporter.records.record import Record, Stage, Status
+from exporter.worker.inputs.call import Tensors
+from exporter.worker.inputs.draw import draw
+from exporter.worker.inputs.thorough_sets import all_sets
+from exporter.worker.model.load import Model
+from exporter.worker.reference import noise as rounding
+from exporter.worker.reference.eager import float64_twin, run_exactly
+from exporter.worker.reference.lookup_tables import lengths_of
+from exporter.worker.reference.outputs import (
+    Outputs,
+    Returned,
+    from_value,
+    items_of,
+    to_value,
+)
 
 #: Elements of each output after which the largest error says how large errors are.
 _ENOUGH = 64

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import torch
 
-from exporter.checks.tables import LEAST_ROWS, Array, parts_of
-from exporter.job import TableParts
-from exporter.worker.source import Model
+from exporter.checks.numerical.lookup_tables import LEAST_ROWS, Array, parts_of
+from exporter.jobs.reference import TableParts
+from exporter.worker.model.load import Model
 
 #: Lengths that are tried.
 _MOST = 16

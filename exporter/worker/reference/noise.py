@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import torch
 
-from exporter.checks.comparison import scale_of
+from exporter.checks.comparison.compare_arrays import scale_of
 from exporter.manifest import ModelSpec
-from exporter.worker.returned import Outputs, Returned, items_of
+from exporter.worker.reference.outputs import Outputs, Returned, items_of
 
 #: Above this share of the output's scale, float32 and float64 do not compute the same thing (an
 #: argmax went the other way, a cast inside), and the difference is no measure of rounding.

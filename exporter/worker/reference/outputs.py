@@ -13,10 +13,10 @@ import torch
 from torch.utils import _pytree as pytree
 
 from exporter.manifest import ModelSpec, Output
-from exporter.record import Stage, Status
+from exporter.records.record import Stage, Status
 from exporter.runtimes.values import OnnxValue
-from exporter.worker.arrays import from_numpy, real_view, to_numpy
-from exporter.worker.failure import Failure
+from exporter.worker.inputs.arrays import from_numpy, real_view, to_numpy
+from exporter.worker.process.failure import Failure
 
 #: One output; a list is a sequence.
 Returned: TypeAlias = "torch.Tensor | list[torch.Tensor]"

@@ -15,26 +15,33 @@ from pathlib import Path
 
 import torch
 
-from exporter.checks.determinism import KEEPS_STATE
-from exporter.checks.samples import sample_digest, write_sample
-from exporter.job import JobFolder, Reference, Sample
+from exporter.checks.files.samples import sample_digest, write_sample
+from exporter.checks.numerical.determinism import KEEPS_STATE
+from exporter.core.resources import gave_out
+from exporter.jobs.folder import JobFolder
+from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import ModelSpec
-from exporter.memory import gave_out
-from exporter.worker import rounding
-from exporter.worker.arrays import to_numpy
-from exporter.worker.call import Tensors
-from exporter.worker.eager import State, float64_twin, run, run_declared, run_exactly
-from exporter.worker.exact import first_measured
-from exporter.worker.failure import Failure
-from exporter.worker.inputs import draw
-from exporter.worker.kept import Attributes
-from exporter.worker.made_calls import measured
-from exporter.worker.objects import assembled, returns_objects
-from exporter.worker.returned import Outputs, items_of, to_value
-from exporter.worker.sizes import InputSet
-from exporter.worker.source import Model, load_model
-from exporter.worker.tables import lengths_of, tables_of
-from exporter.worker.thorough import all_sets
+from exporter.worker.inputs.arrays import to_numpy
+from exporter.worker.inputs.call import Tensors
+from exporter.worker.inputs.draw import draw
+from exporter.worker.inputs.input_sets import InputSet
+from exporter.worker.inputs.inputs_from import measured
+from exporter.worker.inputs.thorough_sets import all_sets
+from exporter.worker.model.call_objects import assembled, returns_objects
+from exporter.worker.model.load import Model, load_model
+from exporter.worker.process.failure import Failure
+from exporter.worker.reference import noise as rounding
+from exporter.worker.reference.attribute_changes import Attributes
+from exporter.worker.reference.eager import (
+    State,
+    float64_twin,
+    run,
+    run_declared,
+    run_exactly,
+)
+from exporter.worker.reference.float64 import first_measured
+from exporter.worker.reference.lookup_tables import lengths_of, tables_of
+from exporter.worker.reference.outputs import Outputs, items_of, to_value
 
 
 @dataclass(frozen=True, slots=True)

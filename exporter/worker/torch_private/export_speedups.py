@@ -32,7 +32,7 @@ from weakref import WeakSet
 import torch
 from torch._ops import HigherOrderOperator
 
-from exporter.worker.torch_internals import is_known_torch
+from exporter.worker.torch_private.versions import is_known_torch
 
 #: Where a node keeps the lines of the source that it stems from.
 TRACE = "pkg.torch.onnx.stack_trace"

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from exporter.worker.torch_internals import is_known_torch
+from exporter.worker.torch_private.versions import is_known_torch
 
 Operator = torch._ops.OpOverload
 

@@ -16,10 +16,15 @@ from statistics import median
 
 from exporter.checks.protocol import Subject
 from exporter.manifest import Device
-from exporter.record import LATENCY, CheckResult, Record, Status
+from exporter.records.record import (
+    LATENCY,
+    CheckResult,
+    Record,
+    Status,
+)
 from exporter.runtimes import Session, open_session
-from exporter.worker.diagnose.case import Case
-from exporter.worker.eager import State, run
+from exporter.worker.export.case import Case
+from exporter.worker.reference.eager import State, run
 
 #: Turns of both: so many at least, then more until the time is over.
 _LEAST, _MOST = 5, 101

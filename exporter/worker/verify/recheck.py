@@ -13,15 +13,22 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from exporter.checks.facts import artifact_facts
+from exporter.cache.fingerprint import THOROUGH
+from exporter.checks.files.facts import artifact_facts
+from exporter.checks.files.read import Unreadable
+from exporter.checks.files.samples import SampleMemory, sample_digest
 from exporter.checks.protocol import Subject
-from exporter.checks.samples import SampleMemory, sample_digest
-from exporter.checks.structure import Unreadable
-from exporter.fingerprint import THOROUGH
-from exporter.job import Job, JobFolder, OpsetJob, Reference
+from exporter.jobs.folder import JobFolder
+from exporter.jobs.job import Job, OpsetJob
+from exporter.jobs.reference import Reference
 from exporter.manifest import ModelSpec
-from exporter.record import Record, Status
-from exporter.worker.prove import Common, Seconds, prove_on, prove_structure
+from exporter.records.record import Record, Status
+from exporter.worker.verify.run_checks import (
+    Common,
+    Seconds,
+    prove_on,
+    prove_structure,
+)
 
 
 def recheck(job: Job, opset: OpsetJob, memory: SampleMemory) -> list[Record] | None:

@@ -11,11 +11,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from exporter.checks import PARITY_CHECKS, STRUCTURE_CHECKS
-from exporter.checks.determinism import Determinism
-from exporter.checks.domains import without_kernel
+from exporter.checks.numerical.determinism import Determinism
 from exporter.checks.protocol import Subject
+from exporter.checks.structural.domains import without_kernel
 from exporter.manifest import Device
-from exporter.record import Artifact, CellId, CheckResult, Record, Route, Stage, Status
+from exporter.records.record import (
+    Artifact,
+    CellId,
+    CheckResult,
+    Record,
+    Route,
+    Stage,
+    Status,
+)
 from exporter.runtimes import LoadFailure, Unavailable, open_session
 
 #: In `Seconds`, what PyTorch took to say what is right.

@@ -7,12 +7,23 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from exporter.engine import Ended, Listener, Outcome, Task
-from exporter.job import Announcement, Job, JobFolder, OpsetJob, write_value
+from exporter.build import Decisions
+from exporter.build.engine import (
+    Ended,
+    Listener,
+    Outcome,
+    Task,
+)
+from exporter.jobs.folder import JobFolder, write_value
+from exporter.jobs.job import Announcement, Job, OpsetJob
 from exporter.manifest import Manifest, ModelSpec
-from exporter.plan import route_of
-from exporter.record import CellId, Record, Stage, Status
-from exporter.run import Decisions
+from exporter.planning.plan import route_of
+from exporter.records.record import (
+    CellId,
+    Record,
+    Stage,
+    Status,
+)
 from tests.unit.factory import make_artifact, make_manifest, make_spec
 
 

@@ -13,16 +13,17 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.engine import Ended, Outcome
-from exporter.fingerprint import file_digest, fingerprint
-from exporter.job import Job, JobFolder, write_value
+from exporter.build import BuildFolder, Wish, run_plan
+from exporter.build.engine import Ended, Outcome
+from exporter.cache.fingerprint import file_digest, fingerprint
+from exporter.cache.store import Store
+from exporter.jobs.folder import JobFolder, write_value
+from exporter.jobs.job import Job
 from exporter.manifest import Manifest, ModelSpec, Tolerance
-from exporter.plan import make_plan
-from exporter.record import Record, Source, read_run
-from exporter.run import BuildFolder, Wish, run_plan
-from exporter.selection import Selection
-from exporter.store import Store
-from tests.unit.run.builders import (
+from exporter.planning.plan import make_plan
+from exporter.planning.selection import Selection
+from exporter.records.record import Record, Source, read_run
+from tests.unit.build.builders import (
     FakeEngine,
     Noted,
     announcement,
@@ -33,7 +34,7 @@ from tests.unit.run.builders import (
     write,
     write_reference,
 )
-from tests.unit.run.test_run_plan import TODAY
+from tests.unit.build.test_pipeline import TODAY
 
 SOURCES = ("net.py", "helper.py", "net.pt")
 #: What an edit can change, and to what; the first is where each project starts.
@@ -106,8 +107,8 @@ class Project:
         # A run from nothing never divides a job: nobody knows yet what it takes.
         self.engine, self.noted = FakeEngine(self.work, workers=4), Noted()
         with (
-            patch("exporter.run.results.fingerprint", self.fingerprint),
-            patch("exporter.run.divide._LEAST_OPSETS", 1),
+            patch("exporter.build.decisions.results.fingerprint", self.fingerprint),
+            patch("exporter.build.schedule.split._LEAST_OPSETS", 1),
         ):
             run_plan(of, plan, self.engine, self.noted, TODAY, wish)
         build = BuildFolder.of(project)

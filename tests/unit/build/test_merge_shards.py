@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from exporter.errors import ExitCode, ExporterError
-from exporter.fingerprint import device_digest, fingerprint
-from exporter.job import write_value
+from exporter.build.decisions.results import Results
+from exporter.build.merge_shards import merge, read_parts
+from exporter.cache.fingerprint import device_digest, fingerprint
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.jobs.folder import write_value
 from exporter.manifest import Manifest
-from exporter.plan import make_plan
-from exporter.record import Record, RunRecord, read_run
-from exporter.run.merge import merge, read_parts
-from exporter.run.results import Results
-from exporter.run.shards import Shard, note_shard, read_note
+from exporter.planning.plan import make_plan
+from exporter.planning.shards import Shard, note_shard, read_note
+from exporter.records.record import Record, RunRecord, read_run
 from tests.unit.factory import TOOLS, make_artifact, make_manifest, make_record, make_spec
 
 

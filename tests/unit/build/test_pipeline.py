@@ -5,15 +5,24 @@ from pathlib import Path
 
 import pytest
 
-from exporter.engine import Ended, Outcome
-from exporter.errors import ExitCode, ExporterError
-from exporter.job import Job, JobFolder
+from exporter.build import (
+    BuildFolder,
+    Judge,
+    Stored,
+    Wish,
+    collect,
+    run_plan,
+    still_valid,
+)
+from exporter.build.engine import Ended, Outcome
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.jobs.folder import JobFolder
+from exporter.jobs.job import Job
 from exporter.manifest import Expectation, Manifest, Skip
-from exporter.plan import make_plan
-from exporter.record import Status, read_run
-from exporter.run import BuildFolder, Judge, Stored, Wish, collect, run_plan, still_valid
-from exporter.selection import Selection
-from tests.unit.run.builders import (
+from exporter.planning.plan import make_plan
+from exporter.planning.selection import Selection
+from exporter.records.record import Status, read_run
+from tests.unit.build.builders import (
     FakeEngine,
     Noted,
     announcement,

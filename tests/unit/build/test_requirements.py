@@ -4,15 +4,15 @@ from importlib.machinery import ModuleSpec
 
 import pytest
 
-from exporter.errors import ExitCode, ExporterError
-from exporter.run import require_packages
+from exporter.build import require_packages
+from exporter.core.errors import ExitCode, ExporterError
 
 
 def without(monkeypatch: pytest.MonkeyPatch, *missing: str) -> None:
     def find_spec(name: str) -> ModuleSpec | None:
         return None if name in missing else ModuleSpec(name, None)
 
-    monkeypatch.setattr("exporter.run.requirements.find_spec", find_spec)
+    monkeypatch.setattr("exporter.build.requirements.find_spec", find_spec)
 
 
 @pytest.mark.parametrize(

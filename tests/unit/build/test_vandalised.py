@@ -13,16 +13,25 @@ from pathlib import Path
 
 import pytest
 
-from exporter.engine import Ended, Outcome
-from exporter.errors import ExporterError
-from exporter.job import Job, JobFolder, write_value
+from exporter.build import BuildFolder, run_plan
+from exporter.build.engine import Ended, Outcome
+from exporter.core.errors import ExporterError
+from exporter.jobs.folder import JobFolder, write_value
+from exporter.jobs.job import Job
 from exporter.manifest import Manifest
-from exporter.plan import make_plan
-from exporter.record import Status, read_run
-from exporter.run import BuildFolder, run_plan
+from exporter.planning.plan import make_plan
+from exporter.records.record import Status, read_run
 from tests.faults.vandals import cut, flip
-from tests.unit.run.builders import FakeEngine, Noted, die_at, finish_with, manifest, record, write
-from tests.unit.run.test_run_plan import TODAY
+from tests.unit.build.builders import (
+    FakeEngine,
+    Noted,
+    die_at,
+    finish_with,
+    manifest,
+    record,
+    write,
+)
+from tests.unit.build.test_pipeline import TODAY
 
 IS_LONG = os.environ.get("FAULTS") == "long"
 CONTENT = "the only right file " * 4
@@ -84,7 +93,9 @@ def test_the_next_run_leaves_what_a_run_from_nothing_would(
     how: Callable[[Path, random.Random], None],
 ) -> None:
     of = manifest(tmp_path)
-    monkeypatch.setattr("exporter.run.intact._TICK", 0)  # stamps are kept from the start
+    monkeypatch.setattr(
+        "exporter.cache.artifact_integrity._TICK", 0
+    )  # stamps are kept from the start
     export(of)
     export(of)
     draw = random.Random(5)

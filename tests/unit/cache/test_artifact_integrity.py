@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.record import Artifact
-from exporter.run.intact import Intact
+from exporter.cache.artifact_integrity import Intact
+from exporter.records.record import Artifact
 from tests.unit.factory import make_artifact
 
 CONTENT = b"a model"
@@ -55,7 +55,9 @@ def test_each_way_to_be_another_file_is_seen(tmp_path: Path, artifact: Artifact,
 def test_a_change_after_the_stamp_is_seen_even_with_the_old_time_of_writing(
     tmp_path: Path, artifact: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.run.intact._TICK", -1)  # what is new is stamped at once
+    monkeypatch.setattr(
+        "exporter.cache.artifact_integrity._TICK", -1
+    )  # what is new is stamped at once
     first = Intact(tmp_path)
     assert first.problem(artifact) == ""
     first.save()
@@ -71,7 +73,7 @@ def test_a_change_after_the_stamp_is_seen_even_with_the_old_time_of_writing(
 def test_an_untouched_file_is_not_read_again(
     tmp_path: Path, artifact: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.run.intact._TICK", -1)
+    monkeypatch.setattr("exporter.cache.artifact_integrity._TICK", -1)
     first = Intact(tmp_path)
     assert first.problem(artifact) == ""
     first.save()
@@ -79,7 +81,7 @@ def test_an_untouched_file_is_not_read_again(
     def reads(path: Path) -> str:
         raise AssertionError(f"{path} is read")
 
-    monkeypatch.setattr("exporter.run.intact.file_digest", reads)
+    monkeypatch.setattr("exporter.cache.artifact_integrity.file_digest", reads)
     assert Intact(tmp_path).problem(artifact) == ""
 
 

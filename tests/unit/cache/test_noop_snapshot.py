@@ -10,8 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from exporter.fingerprint import file_digest, package_state
-from exporter.untouched import Basis, Said, keep, last_said, now_in
+from exporter.cache.fingerprint import file_digest, package_state
+from exporter.cache.noop_snapshot import (
+    Basis,
+    Said,
+    keep,
+    last_said,
+    now_in,
+)
 
 SAID = Said(lines=(("2 cells: 2 pass", None), ("red", "red")), code=1)
 LATER = 10**18  # long after whatever a test has made

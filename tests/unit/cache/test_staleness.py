@@ -8,8 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from exporter.cache import Today
-from exporter.fingerprint import (
+from exporter.cache.fingerprint import (
     _first_site_stamps,
     _site_stamps,
     device_digest,
@@ -20,9 +19,20 @@ from exporter.fingerprint import (
     tools_moved,
     without_tools,
 )
-from exporter.manifest import Device, Expectation, Output, Tolerance
-from exporter.record import CellId, Record, Source, Status
-from tests.unit.test_plan import spec
+from exporter.cache.staleness import Today
+from exporter.manifest import (
+    Device,
+    Expectation,
+    Output,
+    Tolerance,
+)
+from exporter.records.record import (
+    CellId,
+    Record,
+    Source,
+    Status,
+)
+from tests.unit.planning.test_plan import spec
 
 PARTS = {"entry": "1", "checks": "2", "device": "3", "tool.torch": "2.12.1 aa"}
 
@@ -182,10 +192,10 @@ def test_a_tool_that_was_installed_anew_is_noticed(monkeypatch: pytest.MonkeyPat
     assert not tools_moved()
     # Other tests write into folders that this process imports from.
     stamps = _first_site_stamps()
-    monkeypatch.setattr("exporter.fingerprint._site_stamps", lambda: stamps)
-    monkeypatch.setattr("exporter.fingerprint._record_of", lambda found: "another build")
+    monkeypatch.setattr("exporter.cache.fingerprint._site_stamps", lambda: stamps)
+    monkeypatch.setattr("exporter.cache.fingerprint._record_of", lambda found: "another build")
     assert not tools_moved(), "nobody has touched the folder of the packages"
-    monkeypatch.setattr("exporter.fingerprint._site_stamps", lambda: (1, 2))
+    monkeypatch.setattr("exporter.cache.fingerprint._site_stamps", lambda: (1, 2))
     assert tools_moved()
 
 

@@ -14,10 +14,16 @@ import numpy as np
 import onnx
 from onnx import parser
 
+from exporter.checks.files.samples import write_sample
 from exporter.checks.protocol import Subject
-from exporter.checks.samples import write_sample
-from exporter.job import JobFolder, Reference, Sample
-from exporter.manifest import Axis, Input, ModelSpec, Output
+from exporter.jobs.folder import JobFolder
+from exporter.jobs.reference import Reference, Sample
+from exporter.manifest import (
+    Axis,
+    Input,
+    ModelSpec,
+    Output,
+)
 from exporter.runtimes import Placement
 from exporter.runtimes.values import OnnxValue
 from tests.unit.factory import make_spec

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from exporter.checks import PARITY_CHECKS, STRUCTURE_CHECKS
-from exporter.record import LATENCY
+from exporter.records.record import LATENCY
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "checks.md"
 

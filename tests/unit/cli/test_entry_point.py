@@ -9,8 +9,13 @@ from typing import NoReturn
 import click
 import pytest
 
-from exporter.cli import entry
-from exporter.errors import ExitCode, ExporterError, Location, Problem
+from exporter.cli import entry_point as entry
+from exporter.core.errors import (
+    ExitCode,
+    ExporterError,
+    Location,
+    Problem,
+)
 
 
 def raising(error: BaseException) -> click.Command:

@@ -6,8 +6,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from exporter.cli.commands import exporter
-from exporter.errors import ExitCode
+from exporter.cli.registry import exporter
+from exporter.core.errors import ExitCode
 
 
 def test_the_help_shows_each_command_with_a_whole_sentence_and_every_exit_code() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.errors import ExitCode, ExporterError
-from exporter.files import forget_unfinished, write_text
+from exporter.core.atomic_files import forget_unfinished, write_text
+from exporter.core.errors import ExitCode, ExporterError
 
 
 def test_writes_the_bytes_and_leaves_nothing_else(tmp_path: Path) -> None:

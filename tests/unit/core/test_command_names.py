@@ -6,8 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cli.entry import run
-from exporter.spelling import DEFAULT, command_of, respelled, spelled
+from exporter.cli.entry_point import run
+from exporter.core.command_names import (
+    DEFAULT,
+    command_of,
+    respelled,
+    spelled,
+)
 
 NOX = "nox -s {} --"
 

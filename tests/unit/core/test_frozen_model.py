@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.record import Record, RunRecord, Status
+from exporter.records.record import Record, RunRecord, Status
 from tests.unit.factory import make_record
 
 RECORD = make_record("net/17/cpu", Status.FAIL, message="off by 1e-3 in Ünïcödé \u2028")

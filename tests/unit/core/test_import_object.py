@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LOAD = """
 import sys
 from pathlib import Path
-from exporter.attributes import load_attribute
+from exporter.core.import_object import load_attribute
 print(load_attribute(sys.argv[1], Path(sys.argv[2]))())
 """
 NET = """

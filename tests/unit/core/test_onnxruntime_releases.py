@@ -6,7 +6,13 @@ from itertools import pairwise
 
 import pytest
 
-from exporter.support import ONNX_RUNTIME, Loads, first_release, lower_ir_version, spelled
+from exporter.core.onnxruntime_releases import (
+    ONNX_RUNTIME,
+    Loads,
+    first_release,
+    lower_ir_version,
+    spelled,
+)
 
 
 def test_later_releases_load_all_that_earlier_ones_do() -> None:

@@ -7,7 +7,12 @@ import os
 
 import pytest
 
-from exporter.memory import beyond, gave_out, ran_out, size_text
+from exporter.core.resources import (
+    beyond,
+    gave_out,
+    ran_out,
+    size_text,
+)
 
 
 @pytest.mark.parametrize(

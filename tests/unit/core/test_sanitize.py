@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.untrusted import neutral, one_line, printable
+from exporter.core.sanitize import neutral, one_line, printable
 
 
 @pytest.mark.parametrize(

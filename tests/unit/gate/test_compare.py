@@ -6,10 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.baseline import Baseline, baseline_of
-from exporter.errors import ExporterError
-from exporter.gate import NO_RESULT, NOT_ACCEPTED, Finding, Kind, blocking, judge
-from exporter.record import Record, RunRecord, Stage, Status
+from exporter.core.errors import ExporterError
+from exporter.gate import (
+    NO_RESULT,
+    NOT_ACCEPTED,
+    Finding,
+    Kind,
+    blocking,
+    judge,
+)
+from exporter.records.baseline import Baseline, baseline_of
+from exporter.records.record import (
+    Record,
+    RunRecord,
+    Stage,
+    Status,
+)
 from tests.unit.factory import DYNAMO, TORCHSCRIPT, make_record, make_run
 
 CELL = "alexnet/18/cpu"

@@ -6,8 +6,14 @@ from typing import Any
 
 import pytest
 
-from exporter.baseline import Baseline, baseline_of, outcomes_of
-from exporter.gate import Finding, Kind, Side, accept_some, judge_against, relaxations
+from exporter.gate import (
+    Finding,
+    Kind,
+    Side,
+    accept_some,
+    judge_against,
+    relaxations,
+)
 from exporter.manifest import (
     Axis,
     Bound,
@@ -27,7 +33,8 @@ from exporter.manifest import (
     Skip,
     Tolerance,
 )
-from exporter.record import Record
+from exporter.records.baseline import Baseline, baseline_of, outcomes_of
+from exporter.records.record import Record
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
 CELLS = ("alexnet/17/cpu", "alexnet/18/cpu")

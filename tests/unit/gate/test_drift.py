@@ -8,12 +8,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.baseline import Figures, Outcome, baseline_of, outcomes_of
-from exporter.gate import Finding, Kind, accept_all, judge
+from exporter.gate import (
+    Finding,
+    Kind,
+    accept_all,
+    judge,
+)
+from exporter.gate.compare import _judged, _Now
 from exporter.gate.drift import drifts
-from exporter.gate.judge import _judged, _Now
-from exporter.manifest import DEFAULT_GATE, Gate, GatePolicy, ModelPolicy
-from exporter.record import CheckResult, Record, Status
+from exporter.manifest import (
+    DEFAULT_GATE,
+    Gate,
+    GatePolicy,
+    ModelPolicy,
+)
+from exporter.records.baseline import (
+    Figures,
+    Outcome,
+    baseline_of,
+    outcomes_of,
+)
+from exporter.records.record import CheckResult, Record, Status
 from tests.unit.factory import make_artifact, make_record, make_run
 
 CELL = "alexnet/18/cpu"

@@ -11,11 +11,11 @@ import tomli
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.errors import ExitCode, ExporterError
+from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Manifest, load_project
-from exporter.manifest.entry import Entry
-from exporter.manifest.settings import ProjectTable
-from exporter.manifest.tables import InputTable
+from exporter.manifest.schema.entry import Entry
+from exporter.manifest.schema.settings import ProjectTable
+from exporter.manifest.schema.tables import InputTable
 from tests.unit.manifest.projects import DATA, ENTRY, make_project
 from tests.unit.manifest.toml_text import plain_values, toml
 

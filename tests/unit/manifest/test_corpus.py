@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 import tomli
 
-from exporter.errors import ExitCode, ExporterError
+from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import load_project, schema
 from tests.unit.manifest.projects import DATA, copied_project
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from exporter.cli.explain import command
+from exporter.cli.commands.explain import command
 from exporter.manifest import explain, load_layers
-from exporter.manifest.explain import toml_text
+from exporter.manifest.explain_cell import toml_text
 from tests.unit.manifest.projects import ENTRY, make_project
 
 SETTINGS = """[tool.exporter]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.errors import ExporterError
+from exporter.core.errors import ExporterError
 from exporter.manifest import Manifest, load_project
 from tests.unit.manifest.projects import ENTRY, make_project
 

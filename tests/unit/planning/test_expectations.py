@@ -6,10 +6,15 @@ from datetime import date
 
 import pytest
 
-from exporter.expect import apply_expectations, is_in_force
 from exporter.manifest import Expectation
-from exporter.record import CellId, Record, Stage, Status
-from tests.unit.test_plan import spec
+from exporter.planning.expectations import apply_expectations, is_in_force
+from exporter.records.record import (
+    CellId,
+    Record,
+    Stage,
+    Status,
+)
+from tests.unit.planning.test_plan import spec
 
 TODAY = date(2026, 11, 20)
 CELL = CellId(model="net", opset=17, device="cpu")

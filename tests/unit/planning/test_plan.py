@@ -6,11 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.errors import ExitCode, ExporterError
-from exporter.manifest import Device, Input, Manifest, ModelSpec, Output, Project, Skip
-from exporter.plan import make_plan, pattern_matches, route_of
-from exporter.record import CellId
-from exporter.selection import Selection
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.manifest import (
+    Device,
+    Input,
+    Manifest,
+    ModelSpec,
+    Output,
+    Project,
+    Skip,
+)
+from exporter.planning.plan import make_plan, pattern_matches, route_of
+from exporter.planning.selection import Selection
+from exporter.records.record import CellId
 
 
 def spec(id: str = "net", **changes: object) -> ModelSpec:

@@ -8,10 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.errors import ExitCode, ExporterError
-from exporter.plan import Plan, make_plan
-from exporter.run.shards import Shard, forget_shard, models_of, note_shard, part_of, read_note
-from exporter.selection import Selection
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.planning.plan import Plan, make_plan
+from exporter.planning.selection import Selection
+from exporter.planning.shards import (
+    Shard,
+    forget_shard,
+    models_of,
+    note_shard,
+    part_of,
+    read_note,
+)
 from tests.unit.factory import make_manifest, make_spec
 
 ALL = Selection()

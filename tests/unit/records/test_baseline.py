@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.baseline import (
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.records.baseline import (
     Baseline,
     baseline_of,
     outcome_of,
@@ -16,8 +17,7 @@ from exporter.baseline import (
     read_baseline,
     write_baseline,
 )
-from exporter.errors import ExitCode, ExporterError
-from exporter.record import CellId, Record, Status
+from exporter.records.record import CellId, Record, Status
 from tests.unit.factory import make_record, make_run
 
 RECORDS = [

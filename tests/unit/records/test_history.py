@@ -6,9 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from exporter.baseline import baseline_of
-from exporter.errors import ExitCode, ExporterError
-from exporter.history import Change, History, followed, read_history, write_history
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.records.baseline import baseline_of
+from exporter.records.history import (
+    Change,
+    History,
+    followed,
+    read_history,
+    write_history,
+)
 from tests.unit.factory import TOOLS, make_record, make_run
 
 OLD = baseline_of(make_run(make_record("a/9/cpu", "error"), make_record("a/10/cpu")))

@@ -14,13 +14,13 @@ from xml.etree import ElementTree as ET
 import pytest
 from junitparser import JUnitXml
 
-from exporter.cli.terminal import complain, say
+from exporter.cli.output.terminal import complain, say
 from exporter.report import render_outputs
-from exporter.report.badges import badge_json, badge_of_model, badge_svg
-from exporter.report.cells import cells_by_model
-from exporter.report.picture import matrix_svg
-from tests.unit.report.hostile import HOSTILE
-from tests.unit.report.test_render import hostile_project
+from exporter.report.exports.badges import badge_json, badge_of_model, badge_svg
+from exporter.report.exports.matrix_svg import matrix_svg
+from exporter.report.rows.cells import cells_by_model
+from tests.unit.report.hostile_records import HOSTILE
+from tests.unit.report.pages.test_render import hostile_project
 
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _PLAIN = render_outputs(*hostile_project("plain"))

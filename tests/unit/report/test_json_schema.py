@@ -9,9 +9,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from exporter.record import CheckResult, Status
+from exporter.records.record import CheckResult, Status
 from exporter.report.__main__ import main
-from exporter.report.schema import schema, schema_text
+from exporter.report.json_schema import schema, schema_text
 from tests.unit.factory import make_record, make_run
 
 _DOCS = Path(__file__).parents[3] / "docs"

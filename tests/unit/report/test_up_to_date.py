@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.report.standing import key_of, note_standing, stands
+from exporter.report.up_to_date import key_of, note_standing, stands
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.errors import ExitCode, ExporterError
+from exporter.core.errors import ExitCode, ExporterError
 from exporter.report import render_outputs, write_reports
-from exporter.report.render import MARK
+from exporter.report.pages.render import MARK
 from tests.unit.factory import make_manifest, make_run, make_spec
 
 FILES = {

@@ -10,7 +10,13 @@ import pytest
 from onnx import parser
 
 from exporter.manifest import CustomOp, Device
-from exporter.runtimes import Kernels, LoadFailure, NoKernel, load_kernels, open_session
+from exporter.runtimes import (
+    Kernels,
+    LoadFailure,
+    NoKernel,
+    load_kernels,
+    open_session,
+)
 from tests.unit.factory import make_spec
 
 SOURCE = """

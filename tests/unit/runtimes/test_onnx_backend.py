@@ -14,11 +14,17 @@ from onnx import numpy_helper, parser
 from onnx.backend.base import Backend, BackendRep
 from onnx.reference import ReferenceEvaluator
 
-from exporter.checks.placement import Placement as PlacementCheck
+from exporter.checks.numerical.placement import Placement as PlacementCheck
 from exporter.manifest import Device
-from exporter.record import Status
-from exporter.runtimes import LoadFailure, RunFailure, Session, Unavailable, open_session
-from tests.unit.checks.subjects import make_subject
+from exporter.records.record import Status
+from exporter.runtimes import (
+    LoadFailure,
+    RunFailure,
+    Session,
+    Unavailable,
+    open_session,
+)
+from tests.unit.checks.contexts import make_subject
 
 # `onnxruntime.backend` reads the version of onnx in the old way when it is imported.
 pytestmark = pytest.mark.filterwarnings("ignore:onnx.version is deprecated")

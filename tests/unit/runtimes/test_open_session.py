@@ -15,8 +15,14 @@ from onnx.helper import tensor_dtype_to_np_dtype
 
 import exporter.runtimes.onnxruntime as ours
 from exporter.manifest import Device
-from exporter.runtimes import LoadFailure, Placement, RunFailure, Unavailable, open_session
-from exporter.runtimes import reference as onnx_reference
+from exporter.runtimes import (
+    LoadFailure,
+    Placement,
+    RunFailure,
+    Unavailable,
+    onnx_reference,
+    open_session,
+)
 
 # `onnxruntime.backend` reads the version of onnx in the old way when it is imported.
 pytestmark = pytest.mark.filterwarnings("ignore:onnx.version is deprecated")

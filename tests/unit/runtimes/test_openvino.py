@@ -10,7 +10,12 @@ import pytest
 from onnx import parser
 
 from exporter.manifest import Device
-from exporter.runtimes import LoadFailure, Session, Unavailable, open_session
+from exporter.runtimes import (
+    LoadFailure,
+    Session,
+    Unavailable,
+    open_session,
+)
 
 openvino = pytest.importorskip("openvino", reason="an optional runtime")
 

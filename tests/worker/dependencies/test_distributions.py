@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.worker import packages
+from exporter.worker.dependencies import distributions as packages
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.worker.opened import OpenedFiles
+from exporter.worker.dependencies.opened_files import OpenedFiles
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from exporter.attributes import load_attribute
-from exporter.fingerprint import file_digest, loaded_state, package_state
-from exporter.worker.closure import Beginning, loaded_sources, outside_libraries
-from exporter.worker.packages import loaded_packages
+from exporter.cache.fingerprint import file_digest, loaded_state, package_state
+from exporter.core.import_object import load_attribute
+from exporter.worker.dependencies.distributions import loaded_packages
+from exporter.worker.dependencies.source_files import Beginning, loaded_sources, outside_libraries
 
 
 def now(folder: Path) -> Beginning:
@@ -34,7 +34,7 @@ def test_an_import_inside_a_function_counts_once_it_ran(tmp_path: Path) -> None:
 
 
 def test_installed_packages_and_our_own_modules_do_not_count(tmp_path: Path) -> None:
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     sources = loaded_sources(root, now(tmp_path))
     files = {source.file for source in sources if not source.file.endswith("*.py")}
     assert "tests/worker/test_closure.py" in files

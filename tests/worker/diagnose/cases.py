@@ -6,19 +6,25 @@ from collections.abc import Callable
 from pathlib import Path
 
 from exporter.checks.protocol import Subject
-from exporter.job import JobFolder, OpsetJob
+from exporter.jobs.folder import JobFolder
+from exporter.jobs.job import OpsetJob
 from exporter.manifest import Device, ModelSpec
-from exporter.record import Blame, Record, Route
-from exporter.worker.artifact import write_artifact
-from exporter.worker.capture import capture_program
-from exporter.worker.convert import convert_module, convert_program
-from exporter.worker.diagnose.case import Case
+from exporter.records.record import Blame, Record, Route
 from exporter.worker.diagnose.explain import explain_red
-from exporter.worker.inputs import draw
-from exporter.worker.prove import Common, Seconds, prove_on, prove_structure
-from exporter.worker.reference import compute_reference
-from exporter.worker.sizes import input_sets
-from exporter.worker.source import load_model
+from exporter.worker.export.capture import capture_program
+from exporter.worker.export.case import Case
+from exporter.worker.export.convert import convert_module, convert_program
+from exporter.worker.export.write_onnx import write_artifact
+from exporter.worker.inputs.draw import draw
+from exporter.worker.inputs.input_sets import input_sets
+from exporter.worker.model.load import load_model
+from exporter.worker.reference.reference import compute_reference
+from exporter.worker.verify.run_checks import (
+    Common,
+    Seconds,
+    prove_on,
+    prove_structure,
+)
 from tests.worker.contracts import ROOT, contract, given, put_out
 
 #: Seconds for one inquiry.

@@ -10,11 +10,11 @@ import pytest
 from onnx import numpy_helper
 
 from exporter.manifest import Axis, Device, Tolerance
-from exporter.record import Culprit, Status
+from exporter.records.record import Culprit, Status
 from exporter.runtimes import LoadFailure, Session, open_session
-from exporter.worker import prove
-from exporter.worker.diagnose import blame
+from exporter.worker.diagnose import fault_analysis as blame
 from exporter.worker.diagnose.explain import seconds_for
+from exporter.worker.verify import run_checks as prove
 from tests.worker.contracts import given, put_out
 from tests.worker.diagnose.cases import CPU, blame_of, case_of, judged, wrong_contract
 

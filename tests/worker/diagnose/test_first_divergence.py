@@ -10,10 +10,10 @@ import onnx
 import pytest
 from onnx import helper
 
-from exporter.checks.comparison import Array
-from exporter.worker.diagnose.first import Search
-from exporter.worker.diagnose.graph import FileGraph
-from exporter.worker.diagnose.values import AT_ONCE, apart
+from exporter.checks.comparison.compare_arrays import Array
+from exporter.worker.diagnose.first_divergence import Search
+from exporter.worker.diagnose.runtime_values import AT_ONCE, apart
+from exporter.worker.diagnose.value_graph import FileGraph
 
 
 class Made:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from exporter.manifest import Device
-from exporter.record import Culprit
-from exporter.worker.diagnose.refused import blame_for_refusal
-from tests.unit.checks.subjects import DOUBLE, declared, make_reference, make_subject
+from exporter.records.record import Culprit
+from exporter.worker.diagnose.load_refusal import blame_for_refusal
+from tests.unit.checks.contexts import DOUBLE, declared, make_reference, make_subject
 
 CPU = Device(name="cpu", runtime="onnxruntime")
 

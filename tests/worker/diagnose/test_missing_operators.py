@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from exporter.worker.convert import convert_module, convert_program
-from exporter.worker.diagnose.case import Case
 from exporter.worker.diagnose.explain import explain_failure
-from exporter.worker.diagnose.missing import missing_operators
-from exporter.worker.failure import Failure
+from exporter.worker.diagnose.missing_operators import missing_operators
+from exporter.worker.export.case import Case
+from exporter.worker.export.convert import convert_module, convert_program
+from exporter.worker.process.failure import Failure
 from tests.worker.diagnose.cases import case_of, wrong_contract
-from tests.worker.diagnose.test_blame import line_with
+from tests.worker.diagnose.test_fault_analysis import line_with
 
 
 def convert(case: Case, folder: Path) -> None:

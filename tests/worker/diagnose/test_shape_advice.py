@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from exporter.manifest import Axis
-from exporter.record import Stage
-from exporter.worker.diagnose.advice import advice_on_failure, advice_on_program
+from exporter.records.record import Stage
 from exporter.worker.diagnose.explain import explain_failure
-from exporter.worker.failure import Failure
-from exporter.worker.source import load_model
+from exporter.worker.diagnose.shape_advice import advice_on_failure, advice_on_program
+from exporter.worker.model.load import load_model
+from exporter.worker.process.failure import Failure
 from tests.worker.contracts import ROOT, contract, given, put_out
 from tests.worker.diagnose.cases import case_of, wrong_contract
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from exporter.worker.diagnose.lines import line_of_trace
+from exporter.worker.diagnose.source_lines import line_of_trace
 
 LINEAR = torch.nn.modules.linear.__file__
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from exporter.worker.diagnose.case import TimeIsUp, time_limit
+from exporter.worker.diagnose.time_limit import TimeIsUp, time_limit
 
 
 def spin() -> None:

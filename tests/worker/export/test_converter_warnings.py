@@ -7,18 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from exporter.checks.opset import check_opset
 from exporter.checks.protocol import Subject
-from exporter.job import JobFolder, Reference
-from exporter.record import CheckResult, Status
-from exporter.worker.artifact import write_artifact
-from exporter.worker.capture import capture_program
-from exporter.worker.convert import convert_program
-from exporter.worker.inputs import draw
-from exporter.worker.sizes import input_sets
-from exporter.worker.source import load_model
-from exporter.worker.torch_internals import Decompositions
-from exporter.worker.version_converter import converter_notes
+from exporter.checks.structural.opset import check_opset
+from exporter.jobs.folder import JobFolder
+from exporter.jobs.reference import Reference
+from exporter.records.record import CheckResult, Status
+from exporter.worker.export.capture import capture_program
+from exporter.worker.export.convert import convert_program
+from exporter.worker.export.converter_warnings import converter_notes
+from exporter.worker.export.write_onnx import write_artifact
+from exporter.worker.inputs.draw import draw
+from exporter.worker.inputs.input_sets import input_sets
+from exporter.worker.model.load import load_model
+from exporter.worker.torch_private.decompositions import Decompositions
 from tests.worker.contracts import ROOT, contract
 
 NOTHING = Reference(samples=(), noise=(), spread=())

@@ -10,18 +10,19 @@ import onnxruntime
 import pytest
 
 from exporter.checks.protocol import Subject
-from exporter.job import JobFolder, Reference
+from exporter.jobs.folder import JobFolder
+from exporter.jobs.reference import Reference
 from exporter.manifest import Axis, Constant, ModelSpec
-from exporter.record import Stage, Status
-from exporter.worker.artifact import write_artifact
-from exporter.worker.capture import capture_program
-from exporter.worker.convert import convert_module, convert_program
-from exporter.worker.failure import Failure
-from exporter.worker.inputs import draw
-from exporter.worker.prove import prove_structure
-from exporter.worker.sizes import input_sets
-from exporter.worker.source import load_model
-from exporter.worker.torch_internals import Decompositions
+from exporter.records.record import Stage, Status
+from exporter.worker.export.capture import capture_program
+from exporter.worker.export.convert import convert_module, convert_program
+from exporter.worker.export.write_onnx import write_artifact
+from exporter.worker.inputs.draw import draw
+from exporter.worker.inputs.input_sets import input_sets
+from exporter.worker.model.load import load_model
+from exporter.worker.process.failure import Failure
+from exporter.worker.torch_private.decompositions import Decompositions
+from exporter.worker.verify.run_checks import prove_structure
 from tests.worker.contracts import ROOT, contract, fill, given, put_out
 
 

@@ -9,9 +9,9 @@ import onnxruntime
 import pytest
 
 from exporter.manifest import Axis, ModelSpec
-from exporter.worker.capture import _hints
+from exporter.worker.export.capture import _hints
 from tests.worker.contracts import contract, given, put_out
-from tests.worker.test_export import export, signature
+from tests.worker.export.test_export import export, signature
 
 
 def patches(**axis: int) -> ModelSpec:

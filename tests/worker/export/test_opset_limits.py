@@ -10,9 +10,14 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 from torch.onnx import _constants
 from torch.onnx._internal.exporter import _constants as dynamo
 
-from exporter.manifest.opsets import FIRST, LAST, NATIVE, ON_REQUEST
-from exporter.plan import FIRST_DYNAMO_OPSET
-from exporter.support import ONNX_RUNTIME, Loads, first_release
+from exporter.core.onnxruntime_releases import ONNX_RUNTIME, Loads, first_release
+from exporter.manifest.syntax.opsets import (
+    FIRST,
+    LAST,
+    NATIVE,
+    ON_REQUEST,
+)
+from exporter.planning.plan import FIRST_DYNAMO_OPSET
 
 
 def test_torchscript_makes_what_torch_says_it_makes() -> None:

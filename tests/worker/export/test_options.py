@@ -6,10 +6,10 @@ import inspect
 
 import torch
 
-from exporter.manifest.exporters import OPTIONS
-from exporter.manifest.removed_options import REMOVED
-from exporter.manifest.tables import OptionsTable
-from exporter.worker.convert import _DYNAMO_OPTIONS, _TORCHSCRIPT_OPTIONS
+from exporter.manifest.rules.exporters import OPTIONS
+from exporter.manifest.schema.removed_options import REMOVED
+from exporter.manifest.schema.tables import OptionsTable
+from exporter.worker.export.convert import _DYNAMO_OPTIONS, _TORCHSCRIPT_OPTIONS
 
 ARGUMENTS = frozenset(inspect.signature(torch.onnx.export).parameters)
 #: torch.onnx.export takes them, and what is in use of a file once it is written does it here.

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from exporter.worker.convert import convert_module
-from exporter.worker.inputs import draw
-from exporter.worker.sizes import input_sets
-from exporter.worker.source import load_model
-from exporter.worker.tracer import tracer_warnings
+from exporter.worker.export.convert import convert_module
+from exporter.worker.export.tracer_warnings import tracer_warnings
+from exporter.worker.inputs.draw import draw
+from exporter.worker.inputs.input_sets import input_sets
+from exporter.worker.model.load import load_model
 from tests.worker.contracts import ROOT, contract, put_out
 
 

@@ -10,20 +10,21 @@ import pytest
 from onnx import numpy_helper
 
 from exporter.checks.protocol import Subject
-from exporter.checks.signature import check_signature
-from exporter.job import JobFolder, Reference
+from exporter.checks.structural.signature import check_signature
+from exporter.jobs.folder import JobFolder
+from exporter.jobs.reference import Reference
 from exporter.manifest import ModelSpec, ParameterNames
-from exporter.record import Stage, Status
-from exporter.worker.artifact import write_artifact
-from exporter.worker.capture import capture_program
-from exporter.worker.convert import convert_module, convert_program
-from exporter.worker.failure import Failure
-from exporter.worker.fed import read_storages
-from exporter.worker.inputs import draw
-from exporter.worker.parameters import named_weights, rename_weights, weight_names
-from exporter.worker.sizes import input_sets
-from exporter.worker.source import load_model
-from exporter.worker.torch_internals import Decompositions
+from exporter.records.record import Stage, Status
+from exporter.worker.export.capture import capture_program
+from exporter.worker.export.convert import convert_module, convert_program
+from exporter.worker.export.weight_names import named_weights, rename_weights, weight_names
+from exporter.worker.export.weights_as_inputs import read_storages
+from exporter.worker.export.write_onnx import write_artifact
+from exporter.worker.inputs.draw import draw
+from exporter.worker.inputs.input_sets import input_sets
+from exporter.worker.model.load import load_model
+from exporter.worker.process.failure import Failure
+from exporter.worker.torch_private.decompositions import Decompositions
 from tests.worker.contracts import ROOT, contract, given, put_out
 
 BOTH = pytest.mark.parametrize(("opset", "dynamo"), [(13, False), (18, True)])

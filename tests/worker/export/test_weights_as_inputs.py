@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from exporter.manifest import ModelSpec
-from exporter.record import Record, Stage, Status
+from exporter.records.record import Record, Stage, Status
 from tests.traps.prove import export, prove
 from tests.worker.contracts import contract, given, put_out
 
@@ -181,7 +181,7 @@ def test_initializers_are_inputs_where_the_manifest_says_so_and_there_alone(
 def test_weights_that_no_file_can_hold_are_refused(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.worker.artifact._LARGEST_FILE", 100)
+    monkeypatch.setattr("exporter.worker.export.write_onnx._LARGEST_FILE", 100)
     spec = spec_of(13, external_data=False)
     (record,) = export(spec, root / "build" / "net", root=root)
     assert (record.status, record.stage) == (Status.ERROR, Stage.CONVERT)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from exporter.worker.arrays import from_numpy, real_view, to_numpy
+from exporter.worker.inputs.arrays import from_numpy, real_view, to_numpy
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float64, torch.int8, torch.uint8, torch.bool]
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-from exporter.manifest import Axis, Case, Constant, ModelSpec
-from exporter.worker.call import call_of, tensor_call
-from exporter.worker.failure import Failure
-from exporter.worker.inputs import draw
-from exporter.worker.sizes import InputSet, input_sets
+from exporter.manifest import (
+    Axis,
+    Case,
+    Constant,
+    ModelSpec,
+)
+from exporter.worker.inputs.call import call_of, tensor_call
+from exporter.worker.inputs.draw import draw
+from exporter.worker.inputs.input_sets import InputSet, input_sets
+from exporter.worker.process.failure import Failure
 from tests.worker.contracts import ROOT, contract, fill, given
 
 

@@ -7,12 +7,17 @@ from dataclasses import replace
 import pytest
 import torch
 
-from exporter.manifest import Axis, Case, InputsFrom, ModelSpec
-from exporter.worker.call import tensor_call
-from exporter.worker.failure import Failure
-from exporter.worker.inputs import draw
-from exporter.worker.made_calls import measured, settled
-from exporter.worker.sizes import input_sets
+from exporter.manifest import (
+    Axis,
+    Case,
+    InputsFrom,
+    ModelSpec,
+)
+from exporter.worker.inputs.call import tensor_call
+from exporter.worker.inputs.draw import draw
+from exporter.worker.inputs.input_sets import input_sets
+from exporter.worker.inputs.inputs_from import measured, settled
+from exporter.worker.process.failure import Failure
 from tests.worker.contracts import ROOT, contract, given
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from exporter.worker.inputs import draw
-from exporter.worker.redraw import across, altered
-from exporter.worker.sizes import input_sets
+from exporter.worker.inputs.draw import draw
+from exporter.worker.inputs.input_sets import input_sets
+from exporter.worker.inputs.perturb import across, altered
 from tests.worker.contracts import ROOT, contract, fill, given
 
 

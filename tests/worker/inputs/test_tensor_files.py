@@ -12,10 +12,10 @@ from onnx import numpy_helper
 from safetensors.torch import save_file
 
 from exporter.manifest import Axis, Case, ModelSpec
-from exporter.worker.data_files import fitted, read_tensor
-from exporter.worker.failure import Failure
-from exporter.worker.inputs import draw
-from exporter.worker.sizes import input_sets
+from exporter.worker.inputs.draw import draw
+from exporter.worker.inputs.input_sets import input_sets
+from exporter.worker.inputs.tensor_files import fitted, read_tensor
+from exporter.worker.process.failure import Failure
 from tests.worker.contracts import contract, fill, given
 
 _ARRAY = np.arange(12, dtype=np.float32).reshape(3, 4)

@@ -11,9 +11,14 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from exporter.manifest import Constant, Container, ModelSpec
-from exporter.worker.call import call_of, tensor_call
-from exporter.worker.eager import float64_twin
-from exporter.worker.objects import Assembled, assembled, returns_objects, taken_apart
+from exporter.worker.inputs.call import call_of, tensor_call
+from exporter.worker.model.call_objects import (
+    Assembled,
+    assembled,
+    returns_objects,
+    taken_apart,
+)
+from exporter.worker.reference.eager import float64_twin
 from tests.worker.contracts import ROOT, contract, given
 
 
@@ -132,7 +137,7 @@ def test_dataclasses_are_taken_apart_by_field(tmp_path: Path) -> None:
 
 
 def test_a_model_is_known_by_what_it_returned() -> None:
-    from exporter.worker.objects import note_objects
+    from exporter.worker.model.call_objects import note_objects
 
     plain, other = Affine(), Affine()
     note_objects(plain, (torch.ones(1), {"a": [torch.ones(1)]}))

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from exporter.manifest import CustomOp, ModelSpec
-from exporter.record import Stage
-from exporter.worker.convert import convert_module
-from exporter.worker.custom_ops import CustomOps, load_custom_ops
-from exporter.worker.diagnose.missing import missing_operators
-from exporter.worker.failure import Failure
-from exporter.worker.inputs import draw
-from exporter.worker.sizes import input_sets
-from exporter.worker.source import load_model
+from exporter.records.record import Stage
+from exporter.worker.diagnose.missing_operators import missing_operators
+from exporter.worker.export.convert import convert_module
+from exporter.worker.inputs.draw import draw
+from exporter.worker.inputs.input_sets import input_sets
+from exporter.worker.model.custom_ops import CustomOps, load_custom_ops
+from exporter.worker.model.load import load_model
+from exporter.worker.process.failure import Failure
 from tests.worker.contracts import ROOT, contract, given, put_out
 from tests.worker.diagnose.cases import case_of
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from exporter.attributes import load_attribute
-from exporter.record import Stage
-from exporter.worker.failure import Failure
-from exporter.worker.source import load_model
+from exporter.core.import_object import load_attribute
+from exporter.records.record import Stage
+from exporter.worker.model.load import load_model
+from exporter.worker.process.failure import Failure
 from tests.worker.contracts import ROOT, contract
 
 

@@ -9,11 +9,11 @@ import torch
 from torch.export import Dim
 
 from exporter.manifest import Axis, ModelSpec
-from exporter.record import Record, Stage, Status
-from exporter.worker.failure import Failure
-from exporter.worker.fit import require_fit
-from exporter.worker.program import program_of
-from exporter.worker.source import load_model
+from exporter.records.record import Record, Stage, Status
+from exporter.worker.model.exported_program import program_of
+from exporter.worker.model.load import load_model
+from exporter.worker.model.program_signature import require_fit
+from exporter.worker.process.failure import Failure
 from tests.traps.prove import export
 from tests.worker.contracts import contract, given, put_out
 

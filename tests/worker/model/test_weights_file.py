@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import save_file
 
 from exporter.manifest import ModelSpec
-from exporter.record import Stage, Status
-from exporter.worker.failure import Failure
-from exporter.worker.source import load_model
+from exporter.records.record import Stage, Status
+from exporter.worker.model.load import load_model
+from exporter.worker.process.failure import Failure
 from tests.traps.prove import export
 from tests.worker.contracts import contract
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from exporter.worker.kept import Attributes
+from exporter.worker.reference.attribute_changes import Attributes
 
 
 class Holder(nn.Module):

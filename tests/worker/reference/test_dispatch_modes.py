@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from exporter.worker.dispatch import float64_operands, operands
+from exporter.worker.reference.dispatch_modes import float64_operands, operands
 
 
 class Mixed(nn.Module):

@@ -7,13 +7,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from exporter.checks.samples import read_sample
-from exporter.job import JobFolder, Reference
+from exporter.checks.files.samples import read_sample
+from exporter.jobs.folder import JobFolder
+from exporter.jobs.reference import Reference
 from exporter.manifest import Axis, ModelSpec
-from exporter.record import CheckResult, Record, Stage, Status
-from exporter.worker.exact import first_measured, is_worth_float64, measured_everywhere
-from exporter.worker.reference import compute_reference
-from exporter.worker.source import load_model
+from exporter.records.record import (
+    CheckResult,
+    Record,
+    Stage,
+    Status,
+)
+from exporter.worker.model.load import load_model
+from exporter.worker.reference.float64 import first_measured, is_worth_float64, measured_everywhere
+from exporter.worker.reference.reference import compute_reference
 from tests.unit.factory import make_record
 from tests.worker.contracts import ROOT, contract, given, put_out
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from exporter.manifest import Output
-from exporter.worker import rounding
-from exporter.worker.rounding import difference, spread
+from exporter.worker.reference import noise as rounding
+from exporter.worker.reference.noise import difference, spread
 from tests.worker.contracts import contract
 
 NAN = math.nan

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from exporter.manifest import Output
-from exporter.record import Stage, Status
-from exporter.worker.failure import Failure
-from exporter.worker.returned import declared_outputs, outputs_of
+from exporter.records.record import Stage, Status
+from exporter.worker.process.failure import Failure
+from exporter.worker.reference.outputs import declared_outputs, outputs_of
 from tests.worker.contracts import contract
 
 ROW, ROWS = torch.ones(2), [torch.zeros(2), torch.ones(2)]

@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from exporter.checks.samples import read_sample
-from exporter.job import JobFolder, Reference
+from exporter.checks.files.samples import read_sample
+from exporter.jobs.folder import JobFolder
+from exporter.jobs.reference import Reference
 from exporter.manifest import Axis, ModelSpec
-from exporter.record import Stage, Status
-from exporter.worker.eager import State
-from exporter.worker.failure import Failure
-from exporter.worker.reference import compute_reference
-from exporter.worker.source import load_model
+from exporter.records.record import Stage, Status
+from exporter.worker.model.load import load_model
+from exporter.worker.process.failure import Failure
+from exporter.worker.reference.eager import State
+from exporter.worker.reference.reference import compute_reference
 from tests.worker.contracts import ROOT, contract, fill, given, put_out
 
 

@@ -19,14 +19,19 @@ from torch.onnx._internal.exporter._torchlib import _torchlib_registry
 from torch.onnx._internal.fx.passes import type_promotion
 
 from exporter.manifest import ModelSpec
-from exporter.worker import torch_internals, torch_reuse
-from exporter.worker.capture import capture_program
-from exporter.worker.convert import convert_program
-from exporter.worker.inputs import draw
-from exporter.worker.sizes import input_sets
-from exporter.worker.source import load_model
-from exporter.worker.torch_internals import Decompositions
-from exporter.worker.torch_reuse import TRACE, read_translations, reused_translations
+from exporter.worker.export.capture import capture_program
+from exporter.worker.export.convert import convert_program
+from exporter.worker.inputs.draw import draw
+from exporter.worker.inputs.input_sets import input_sets
+from exporter.worker.model.load import load_model
+from exporter.worker.torch_private import export_context as torch_internals
+from exporter.worker.torch_private import export_speedups as torch_reuse
+from exporter.worker.torch_private.decompositions import Decompositions
+from exporter.worker.torch_private.export_speedups import (
+    TRACE,
+    read_translations,
+    reused_translations,
+)
 from tests.worker.contracts import ROOT, contract, given, put_out
 
 Registry = _registration.ONNXRegistry

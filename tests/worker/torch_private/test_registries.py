@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import nn
 
-from exporter.worker import torch_internals
-from exporter.worker.operators.table import plain_operators, table_rows, under_dynamo
-from exporter.worker.torch_registries import (
+from exporter.tools.operators.child.table import plain_operators, table_rows, under_dynamo
+from exporter.worker.torch_private import export_context as torch_internals
+from exporter.worker.torch_private.registries import (
     DynamoRegistry,
     Operator,
     UnknownTorch,

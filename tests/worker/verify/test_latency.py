@@ -6,8 +6,8 @@ import json
 import time
 from pathlib import Path
 
-from exporter.record import read_run
-from exporter.worker.latency import measured
+from exporter.records.record import read_run
+from exporter.worker.verify.latency import measured
 from tests.integration.project import exporter, make_project
 
 SLOW = """

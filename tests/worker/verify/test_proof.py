@@ -7,18 +7,28 @@ from pathlib import Path
 import pytest
 
 from exporter.checks.protocol import Subject
-from exporter.job import JobFolder
-from exporter.manifest import Axis, Device, ModelSpec, Output
-from exporter.record import Record, Route, Status
-from exporter.worker.artifact import write_artifact
-from exporter.worker.capture import capture_program
-from exporter.worker.convert import convert_module, convert_program
-from exporter.worker.inputs import draw
-from exporter.worker.prove import Common, Seconds, prove_on, prove_structure
-from exporter.worker.reference import compute_reference
-from exporter.worker.sizes import input_sets
-from exporter.worker.source import load_model
-from exporter.worker.torch_internals import Decompositions
+from exporter.jobs.folder import JobFolder
+from exporter.manifest import (
+    Axis,
+    Device,
+    ModelSpec,
+    Output,
+)
+from exporter.records.record import Record, Route, Status
+from exporter.worker.export.capture import capture_program
+from exporter.worker.export.convert import convert_module, convert_program
+from exporter.worker.export.write_onnx import write_artifact
+from exporter.worker.inputs.draw import draw
+from exporter.worker.inputs.input_sets import input_sets
+from exporter.worker.model.load import load_model
+from exporter.worker.reference.reference import compute_reference
+from exporter.worker.torch_private.decompositions import Decompositions
+from exporter.worker.verify.run_checks import (
+    Common,
+    Seconds,
+    prove_on,
+    prove_structure,
+)
 from tests.worker.contracts import ROOT, contract, given, put_out
 
 CPU = Device(name="cpu", runtime="onnxruntime", providers=("CPUExecutionProvider",))

@@ -1,4 +1,4 @@
-"""Entry of an audit's process: `python -m exporter.audit REQUEST.json`.
+"""Entry of an audit's process: `python -m exporter.tools.audit.child REQUEST.json`.
 
 In: the path of a request. Out: `audit.json` beside it and exit code 0, and meanwhile the count of
 mutants that are done, line by line; 1 and a line on stderr where the file does not pass its checks.
@@ -9,16 +9,16 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from exporter.audit.protocol import Request
-from exporter.errors import ExitCode
-from exporter.job import write_value
+from exporter.core.errors import ExitCode
+from exporter.jobs.folder import write_value
+from exporter.tools.audit.protocol import Request
 
 
 def main() -> int:
     """Audits the cell of the request that the command line names."""
     path = Path(sys.argv[1])
     request = Request.model_validate_json(path.read_bytes())
-    from exporter.audit.conduct import Unsound, conduct
+    from exporter.tools.audit.child.runner import Unsound, conduct
 
     try:
         audit = conduct(request, _say)

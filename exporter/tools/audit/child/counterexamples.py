@@ -20,7 +20,13 @@ import numpy as np
 from onnx import TensorProto
 from onnx.helper import tensor_dtype_to_np_dtype
 
-from exporter.manifest import Axis, Case, Fill, Input, ModelSpec
+from exporter.manifest import (
+    Axis,
+    Case,
+    Fill,
+    Input,
+    ModelSpec,
+)
 
 Array = np.ndarray[Any, Any]
 Inputs = Mapping[str, Array]

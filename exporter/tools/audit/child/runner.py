@@ -14,18 +14,20 @@ from pathlib import Path
 from google.protobuf.message import Message
 from onnx import ModelProto
 
-from exporter.audit.draft import applied
-from exporter.audit.isolated import Ended, in_process
-from exporter.audit.judge import first_no, search
-from exporter.audit.mutants import Mutant, mutants
-from exporter.audit.protocol import Audit, Fate, Request, Tried, audit_of
-from exporter.checks.graph import functions_of, needed_names
+from exporter.cache.fingerprint import tool_versions
+from exporter.checks.files.graph_walk import functions_of, needed_names
+from exporter.checks.files.read import read_model
 from exporter.checks.protocol import Subject
-from exporter.checks.structure import read_model
-from exporter.fingerprint import tool_versions
-from exporter.job import JobFolder, Reference
+from exporter.core.sanitize import one_line
+from exporter.jobs.folder import JobFolder
+from exporter.jobs.reference import Reference
+from exporter.records.audit import Audit, Fate
 from exporter.runtimes import Kernels, load_kernels
-from exporter.untrusted import one_line
+from exporter.tools.audit.child.forked_call import Ended, in_process
+from exporter.tools.audit.child.mutators.draft import applied
+from exporter.tools.audit.child.mutators.mutants import Mutant, mutants
+from exporter.tools.audit.child.verdict import first_no, search
+from exporter.tools.audit.protocol import Request, Tried, audit_of
 
 #: A mutant may take so many times as long as the sound file, and these seconds more.
 _SLOWER, _MORE = 10.0, 20.0

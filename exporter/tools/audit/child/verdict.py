@@ -11,16 +11,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exporter.audit.protocol import Fate
-from exporter.audit.trials import Impossible, Inputs, draw, trials
 from exporter.checks import PARITY_CHECKS, STRUCTURE_CHECKS
-from exporter.checks.outputs import At, compare_output
+from exporter.checks.comparison.compare_outputs import At, compare_output
+from exporter.checks.files.samples import SampleData
 from exporter.checks.protocol import Subject
-from exporter.checks.samples import SampleData
 from exporter.manifest import Device
-from exporter.record import Status
-from exporter.runtimes import LoadFailure, RunFailure, Session, open_session
+from exporter.records.audit import Fate
+from exporter.records.record import Status
+from exporter.runtimes import (
+    LoadFailure,
+    RunFailure,
+    Session,
+    open_session,
+)
 from exporter.runtimes.values import Array, OnnxValue
+from exporter.tools.audit.child.counterexamples import (
+    Impossible,
+    Inputs,
+    draw,
+    trials,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Entry of a probe: `python -m exporter.worker.probe QUESTION.json ANSWER.json`.
+"""Entry of a probe: `python -m exporter.tools.doctor.child QUESTION.json ANSWER.json`.
 
 In: the path of a question. Out: the answer, and exit code 0; whatever goes wrong is an answer too.
 """
@@ -8,19 +8,19 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from exporter.job import write_value
-from exporter.probe import Question
+from exporter.jobs.folder import write_value
+from exporter.tools.doctor.protocol import Question
 
 
 def main() -> int:
     """Answers the question that the command line names."""
     question = Question.model_validate_json(Path(sys.argv[1]).read_bytes())
     if question.device is None:
-        from exporter.worker.probe.packages import import_all
+        from exporter.tools.doctor.child.packages import import_all
 
         answer = import_all()
     else:
-        from exporter.worker.probe.devices import run_on
+        from exporter.tools.doctor.child.devices import run_on
 
         answer = run_on(question.device)
     write_value(Path(sys.argv[2]), answer)

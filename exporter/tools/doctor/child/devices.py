@@ -13,8 +13,14 @@ import onnx
 from onnx import TensorProto, helper
 
 from exporter.manifest import Device
-from exporter.probe import Answer
-from exporter.runtimes import LoadFailure, RunFailure, Session, Unavailable, open_session
+from exporter.runtimes import (
+    LoadFailure,
+    RunFailure,
+    Session,
+    Unavailable,
+    open_session,
+)
+from exporter.tools.doctor.protocol import Answer
 
 #: Any runtime of the last years takes these.
 _OPSET, _IR_VERSION = 13, 7

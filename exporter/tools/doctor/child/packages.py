@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 
-from exporter.probe import Answer
+from exporter.tools.doctor.protocol import Answer
 
 #: In the order in which one may be the fault of the other.
 _PACKAGES = ("numpy", "onnx", "onnxruntime", "torch", "onnxscript")
@@ -31,13 +31,13 @@ def import_all() -> Answer:
 
 
 def _is_known() -> bool:
-    from exporter.worker.torch_internals import is_known_torch
+    from exporter.worker.torch_private.versions import is_known_torch
 
     return is_known_torch()
 
 
 def _known() -> tuple[str, ...]:
-    from exporter.worker.torch_internals import known_versions
+    from exporter.worker.torch_private.versions import known_versions
 
     return known_versions()
 

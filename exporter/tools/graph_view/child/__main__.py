@@ -1,4 +1,4 @@
-"""Entry of the process: `python -m exporter.show FILE.onnx text|html`.
+"""Entry of the process: `python -m exporter.tools.graph_view.child FILE.onnx text|html`.
 
 In: a file and a format. Out: the text on stdout and exit code 0; 5 and a line on stderr where the
 file cannot be read.
@@ -9,16 +9,16 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from exporter.errors import ExitCode
+from exporter.core.errors import ExitCode
 
 
 def main() -> int:
     """Writes the file that the command line names to stdout."""
     path, form = Path(sys.argv[1]), sys.argv[2]
-    from exporter.checks.structure import Unreadable, read_model
-    from exporter.show.page import page
-    from exporter.show.shorten import shorten
-    from exporter.show.text import text
+    from exporter.checks.files.read import Unreadable, read_model
+    from exporter.tools.graph_view.child.elide_weights import shorten
+    from exporter.tools.graph_view.child.html_page import page
+    from exporter.tools.graph_view.child.text_form import text
 
     try:
         model = read_model(path)

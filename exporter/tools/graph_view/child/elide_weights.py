@@ -10,7 +10,7 @@ import math
 import numpy as np
 from onnx import ModelProto, TensorProto, numpy_helper
 
-from exporter.checks.graph import all_tensors
+from exporter.checks.files.graph_walk import all_tensors
 
 #: Tensors of so many elements are shown as they are.
 _WHOLE = 8

@@ -22,10 +22,10 @@ from onnx import (
     helper,
 )
 
-from exporter.checks.graph import domain_of, subgraphs
-from exporter.report.standing import packaged_templates
+from exporter.checks.files.graph_walk import domain_of, subgraphs
+from exporter.core.sanitize import cut, one_line
+from exporter.report.pages.template_folder import packaged_templates
 from exporter.runtimes.dtypes import dtype_name
-from exporter.untrusted import cut, one_line
 
 _TEMPLATE = "graph.html.jinja"
 _LONGEST = 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnx import ModelProto, printer
 
-from exporter.untrusted import printable
+from exporter.core.sanitize import printable
 
 
 def text(model: ModelProto) -> str:

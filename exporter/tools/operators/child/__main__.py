@@ -1,4 +1,4 @@
-"""Entry of the process that asks torch: `python -m exporter.worker.operators REQUEST OUT.json`.
+"""Entry of the process that asks torch: `python -m exporter.tools.operators.child REQUEST OUT`.
 
 In: `table`, or the path of a `Survey`. Out: an `OperatorTable` or `Lacking` in OUT.json and exit
 code 0; 4 and a line on stderr where this torch cannot be asked.
@@ -10,9 +10,9 @@ import os
 import sys
 from pathlib import Path
 
-from exporter.errors import ExitCode
-from exporter.job import write_value
-from exporter.operators import Survey
+from exporter.core.errors import ExitCode
+from exporter.jobs.folder import write_value
+from exporter.tools.operators.protocol import Survey
 
 
 def main() -> int:
@@ -21,13 +21,13 @@ def main() -> int:
     try:
         import torch
 
-        from exporter.worker.torch_registries import UnknownTorch, require_known_torch
+        from exporter.worker.torch_private.registries import UnknownTorch, require_known_torch
     except ImportError as missing:
         sys.stderr.write(f"torch cannot be asked: {missing}\n")
         return int(ExitCode.ENVIRONMENT)
     torch.set_num_threads(1)
     if request == "table":
-        from exporter.worker.operators.table import operator_table
+        from exporter.tools.operators.child.table import operator_table
 
         try:
             require_known_torch()
@@ -36,7 +36,7 @@ def main() -> int:
             return int(ExitCode.ENVIRONMENT)
         write_value(out, operator_table())
     else:
-        from exporter.worker.operators.lacking import lacking
+        from exporter.tools.operators.child.missing_operators import lacking
 
         write_value(out, lacking(Survey.model_validate_json(Path(request).read_bytes())))
     sys.stdout.flush()

@@ -23,8 +23,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from exporter.worker.operators.children import each_in_a_child
-from exporter.worker.torch_registries import (
+from exporter.tools.operators.child.forked_calls import each_in_a_child
+from exporter.worker.torch_private.registries import (
     DynamoRegistry,
     Operator,
     left_over,

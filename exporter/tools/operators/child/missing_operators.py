@@ -12,23 +12,25 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from exporter.job import OpsetJob
-from exporter.manifest.opsets import NATIVE
-from exporter.operators import Lacking, LackingAt, Survey
-from exporter.plan import FIRST_DYNAMO_OPSET
-from exporter.record import Route
-from exporter.worker.capture import capture_program
-from exporter.worker.convert import convert_module, convert_program
-from exporter.worker.custom_ops import load_custom_ops
-from exporter.worker.diagnose.case import Case
-from exporter.worker.diagnose.missing import missing_nodes, missing_operators
-from exporter.worker.eager import State
-from exporter.worker.failure import Failure, one_line
-from exporter.worker.fit import require_fit
-from exporter.worker.inputs import draw
-from exporter.worker.sizes import input_sets
-from exporter.worker.source import load_model
-from exporter.worker.torch_internals import Decompositions, is_known_torch, untranslatable
+from exporter.jobs.job import OpsetJob
+from exporter.manifest.syntax.opsets import NATIVE
+from exporter.planning.plan import FIRST_DYNAMO_OPSET
+from exporter.records.record import Route
+from exporter.tools.operators.protocol import Lacking, LackingAt, Survey
+from exporter.worker.diagnose.missing_operators import missing_nodes, missing_operators
+from exporter.worker.export.capture import capture_program
+from exporter.worker.export.case import Case
+from exporter.worker.export.convert import convert_module, convert_program
+from exporter.worker.inputs.draw import draw
+from exporter.worker.inputs.input_sets import input_sets
+from exporter.worker.model.custom_ops import load_custom_ops
+from exporter.worker.model.load import load_model
+from exporter.worker.model.program_signature import require_fit
+from exporter.worker.process.failure import Failure, one_line
+from exporter.worker.reference.eager import State
+from exporter.worker.torch_private.decompositions import Decompositions
+from exporter.worker.torch_private.operators import untranslatable
+from exporter.worker.torch_private.versions import is_known_torch
 
 
 def lacking(survey: Survey) -> Lacking:

@@ -9,11 +9,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from exporter.fingerprint import tool_versions
-from exporter.manifest.opsets import NATIVE
-from exporter.operators import OperatorRow, OperatorTable
-from exporter.worker.operators.proof import proved
-from exporter.worker.torch_registries import (
+from exporter.cache.fingerprint import tool_versions
+from exporter.manifest.syntax.opsets import NATIVE
+from exporter.tools.operators.child.decomposition import proved
+from exporter.tools.operators.protocol import OperatorRow, OperatorTable
+from exporter.worker.torch_private.registries import (
     DynamoRegistry,
     Operator,
     aten_operators,

@@ -1,4 +1,4 @@
-"""Entry of the process: `python -m exporter.shipment REQUEST.json`.
+"""Entry of the process: `python -m exporter.tools.publish.child REQUEST.json`.
 
 In: the path of a request. Out: `answer.json` beside it and exit code 0.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from exporter.errors import ExitCode
-from exporter.job import write_value
-from exporter.shipment.protocol import Answer, Request
+from exporter.core.errors import ExitCode
+from exporter.jobs.folder import write_value
+from exporter.tools.publish.protocol import Answer, Request
 
 
 def main() -> int:
@@ -18,9 +18,9 @@ def main() -> int:
     path = Path(sys.argv[1])
     request = Request.model_validate_json(path.read_bytes())
     if request.step == "arrange":
-        from exporter.shipment.arrange import arrange as step
+        from exporter.tools.publish.child.test_data import arrange as step
     else:
-        from exporter.shipment.hold import hold as step
+        from exporter.tools.publish.child.verify import hold as step
     findings = tuple(step(request, target) for target in request.targets)
     write_value(path.with_name("answer.json"), Answer(findings=findings))
     return int(ExitCode.OK)

@@ -15,15 +15,22 @@ from pathlib import Path
 import numpy as np
 from onnx import OptionalProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from exporter.checks.against import rounded_up, with_noise_of
-from exporter.checks.outputs import At, bound_for, items_in_float64
+from exporter.checks.comparison.compare_outputs import At, bound_for, items_in_float64
+from exporter.checks.comparison.compare_samples import rounded_up, with_noise_of
+from exporter.checks.files.read import Unreadable, read_model
+from exporter.checks.files.samples import DamagedSample, SampleData, sample_digest
 from exporter.checks.protocol import Subject
-from exporter.checks.samples import DamagedSample, SampleData, sample_digest
-from exporter.checks.structure import Unreadable, read_model
-from exporter.job import JobFolder, Reference, Sample
+from exporter.jobs.folder import JobFolder
+from exporter.jobs.reference import Reference, Sample
 from exporter.runtimes.values import Array
-from exporter.shipment.protocol import Allowance, DataSet, Finding, Request, Target
-from exporter.shipment.sets import open_inputs
+from exporter.tools.publish.child.data_sets import open_inputs
+from exporter.tools.publish.protocol import (
+    Allowance,
+    DataSet,
+    Finding,
+    Request,
+    Target,
+)
 
 _AGAIN = "export the model again"
 

@@ -15,8 +15,9 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import ModelProto
 
-from exporter.checks.external_data import external_data_problems
-from exporter.checks.structure import Unreadable, read_model
+from exporter.checks.files.external_data import external_data_problems
+from exporter.checks.files.read import Unreadable, read_model
+from exporter.core.sanitize import cut, one_line
 from exporter.manifest import Device
 from exporter.runtimes import (
     Kernels,
@@ -27,9 +28,13 @@ from exporter.runtimes import (
     load_kernels,
     open_session,
 )
-from exporter.shipment.protocol import Allowance, Finding, Request, Target
-from exporter.shipment.sets import values_of
-from exporter.untrusted import cut, one_line
+from exporter.tools.publish.child.data_sets import values_of
+from exporter.tools.publish.protocol import (
+    Allowance,
+    Finding,
+    Request,
+    Target,
+)
 
 _LENGTH = 300
 _CPU = Device(name="ONNX Runtime on the CPU", runtime="onnxruntime")
@@ -40,7 +45,7 @@ def hold(request: Request, target: Target) -> Finding:
     notes: list[str] = []
     try:
         kernels = load_kernels(request.spec, Path(request.root))
-    except Exception as error:  # noqa: BLE001 - whatever the user's own code raises
+    except Exception as error:
         return _finding(target, [f"its kernels cannot be loaded: {error}"], notes)
     return _finding(target, list(_problems(target, kernels, notes)), notes)
 

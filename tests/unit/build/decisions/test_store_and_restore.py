@@ -10,16 +10,29 @@ from unittest.mock import patch
 
 import pytest
 
-from exporter.engine import Ended, Outcome
-from exporter.job import Job, JobFolder
+from exporter.build import (
+    BuildFolder,
+    Judge,
+    Stored,
+    Wish,
+    decide,
+    run_plan,
+)
+from exporter.build.engine import Ended, Outcome
+from exporter.cache.store import Limits, Store
+from exporter.jobs.folder import JobFolder
+from exporter.jobs.job import Job
 from exporter.manifest import Manifest, Tolerance
-from exporter.plan import make_plan
-from exporter.record import Record, Source, Status, read_run
-from exporter.run import BuildFolder, Judge, Stored, Wish, decide, run_plan
-from exporter.store import Limits, Store
-from tests.unit.run.builders import FakeEngine, Noted, die_at, manifest, outcome, spec, write
-from tests.unit.run.test_increments import STATE, Project
-from tests.unit.run.test_run_plan import TODAY, as_asked, never
+from exporter.planning.plan import make_plan
+from exporter.records.record import (
+    Record,
+    Source,
+    Status,
+    read_run,
+)
+from tests.unit.build.builders import FakeEngine, Noted, die_at, manifest, outcome, spec, write
+from tests.unit.build.test_increments import STATE, Project
+from tests.unit.build.test_pipeline import TODAY, as_asked, never
 
 LIMITS = Limits(size=1 << 30, age=3600.0)
 
@@ -189,7 +202,7 @@ def test_the_plan_says_the_same_and_changes_nothing(tmp_path: Path) -> None:
     of = project.manifest()
     stored = Stored(BuildFolder.of(of.project))
     wish = Wish(store=project.store)
-    with patch("exporter.run.results.fingerprint", project.fingerprint):
+    with patch("exporter.build.decisions.results.fingerprint", project.fingerprint):
         found = decide(make_plan(of), stored, Judge(of, TODAY), wish)
     assert list(found.hits) == ["a/17/cpu"]
     assert found.hits["a/17/cpu"].why == "its manifest entry changed"
@@ -310,7 +323,7 @@ def test_nothing_is_kept_where_a_source_changed_meanwhile(tmp_path: Path, when: 
 def test_nothing_is_kept_where_a_tool_was_installed_anew_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.run.keep.tools_moved", lambda: True)
+    monkeypatch.setattr("exporter.build.decisions.store_results.tools_moved", lambda: True)
     start(tmp_path)
     assert entries(tmp_path) == []
 

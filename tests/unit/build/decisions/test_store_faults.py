@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.run.test_increments import edits
-from tests.unit.run.test_store import made, start
+from tests.unit.build.decisions.test_store_and_restore import made, start
+from tests.unit.build.test_increments import edits
 
 
 def truncate(path: Path, draw: random.Random) -> None:

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from exporter.engine.protocol import Outcome, Task
-from exporter.engine.watch import Watch
-from exporter.job import Announcement, JobFolder, write_value
-from exporter.record import CellId, Record
-from tests.unit.run.builders import announcement, job, record, spec, write
+from exporter.build.engine.monitor import Watch
+from exporter.build.engine.protocol import Outcome, Task
+from exporter.jobs.folder import JobFolder, write_value
+from exporter.jobs.job import Announcement
+from exporter.records.record import CellId, Record
+from tests.unit.build.builders import announcement, job, record, spec, write
 
 
 class Heard:

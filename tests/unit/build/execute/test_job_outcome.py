@@ -7,11 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.engine import Ended
-from exporter.job import Announcement, JobFolder
-from exporter.record import CellId, Record, Stage, Status
-from exporter.run.verdict import job_for, log_tail, settle
-from tests.unit.run.builders import announcement, job, outcome, spec
+from exporter.build.engine import Ended
+from exporter.build.execute.job_outcome import job_for, log_tail, settle
+from exporter.jobs.folder import JobFolder
+from exporter.jobs.job import Announcement
+from exporter.records.record import (
+    CellId,
+    Record,
+    Stage,
+    Status,
+)
+from tests.unit.build.builders import announcement, job, outcome, spec
 
 SPEC = spec(devices=("cpu", "reference"))
 JOB = job(Path("/nowhere/tiny"), SPEC)

@@ -7,15 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from exporter.engine import Ended, Outcome
-from exporter.job import Announcement, Job, JobFolder, Reference, Sample, write_value
+from exporter.build import BuildFolder, Wish, run_plan
+from exporter.build.engine import Ended, Outcome
+from exporter.build.execute.split_jobs import join
+from exporter.build.folder.carry_over import carry_over
+from exporter.jobs.folder import JobFolder, write_value
+from exporter.jobs.job import Announcement, Job
+from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import Manifest, ModelSpec, Tolerance
-from exporter.plan import make_plan
-from exporter.record import Record, Stage, Status, read_run
-from exporter.run import BuildFolder, Wish, run_plan
-from exporter.run.folders import carry_over
-from exporter.run.parts import join
-from tests.unit.run.builders import (
+from exporter.planning.plan import make_plan
+from exporter.records.record import (
+    Record,
+    Stage,
+    Status,
+    read_run,
+)
+from tests.unit.build.builders import (
     FakeEngine,
     Noted,
     Worker,
@@ -28,7 +35,7 @@ from tests.unit.run.builders import (
     write,
     write_reference,
 )
-from tests.unit.run.test_run_plan import TODAY
+from tests.unit.build.test_pipeline import TODAY
 
 OPSETS = tuple(range(18, 24))
 

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from exporter.errors import ExitCode, ExporterError
-from exporter.job import JobFolder, Reference, Sample, write_value
-from exporter.record import Record
-from exporter.run.folders import BuildFolder, carry_over, drop_unproved
-from exporter.run.shards import forget_shard
-from tests.unit.run.builders import job, record, spec, write, write_reference
+from exporter.build.folder.build_folder import BuildFolder
+from exporter.build.folder.carry_over import carry_over, drop_unproved
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.jobs.folder import JobFolder, write_value
+from exporter.jobs.reference import Reference, Sample
+from exporter.planning.shards import forget_shard
+from exporter.records.record import Record
+from tests.unit.build.builders import job, record, spec, write, write_reference
 
 
 def test_a_second_run_is_refused_while_one_is_at_work(tmp_path: Path) -> None:

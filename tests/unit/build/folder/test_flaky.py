@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from exporter.job import JobFolder, write_value
-from exporter.record import Record, Source, Stage
-from exporter.run.flaky import flakiness, mark_flaky
+from exporter.build.folder.flaky import flakiness, mark_flaky
+from exporter.jobs.folder import JobFolder, write_value
+from exporter.records.record import Record, Source, Stage
 from tests.unit.factory import make_record
 
 INPUTS: dict[str, Any] = {

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cli.entry import run
-from exporter.job import JobFolder, write_value
-from exporter.run import BuildFolder, find_garbage, remove
-from exporter.store import Limits, Store
-from tests.unit.run.builders import job, record, spec, write, write_reference
-from tests.unit.store.cells import make_cell
+from exporter.build import BuildFolder, find_garbage, remove
+from exporter.cache.store import Limits, Store
+from exporter.cli.entry_point import run
+from exporter.jobs.folder import JobFolder, write_value
+from tests.unit.build.builders import job, record, spec, write, write_reference
+from tests.unit.cache.store.cells import make_cell
 
 TINY = spec(opsets=(17, 18))
 

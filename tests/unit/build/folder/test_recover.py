@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from exporter.engine import Outcome
-from exporter.job import Job, JobFolder, write_value
+from exporter.build import BuildFolder, Wish, run_plan
+from exporter.build.engine import Outcome
+from exporter.jobs.folder import JobFolder, write_value
+from exporter.jobs.job import Job
 from exporter.manifest import Manifest
-from exporter.plan import make_plan
-from exporter.record import Status, read_run
-from exporter.run import BuildFolder, Wish, run_plan
-from tests.unit.run.builders import (
+from exporter.planning.plan import make_plan
+from exporter.records.record import Status, read_run
+from tests.unit.build.builders import (
     FakeEngine,
     Noted,
     Worker,
@@ -25,7 +26,7 @@ from tests.unit.run.builders import (
     write,
     write_reference,
 )
-from tests.unit.run.test_run_plan import TODAY
+from tests.unit.build.test_pipeline import TODAY
 
 
 class Killed(BaseException):

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.job import OpsetJob
+from exporter.build.folder.build_folder import BuildFolder
+from exporter.build.schedule.cost import Cost, costs_of
+from exporter.build.schedule.jobs import tasks_of
+from exporter.build.schedule.split import divided, parts_of
+from exporter.jobs.job import OpsetJob
 from exporter.manifest import Device
-from exporter.record import Record
-from exporter.run.cost import Cost, costs_of
-from exporter.run.divide import divided, parts_of
-from exporter.run.folders import BuildFolder
-from exporter.run.tasks import tasks_of
+from exporter.records.record import Record
+from tests.unit.build.builders import job, spec
 from tests.unit.factory import DYNAMO, make_artifact, make_record
-from tests.unit.run.builders import job, spec
 
 CPU = (Device(name="cpu", runtime="onnxruntime"),)
 

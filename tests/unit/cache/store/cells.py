@@ -6,9 +6,9 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from exporter.job import JobFolder, write_value
-from exporter.record import Record, Source
-from exporter.store import Limits, Store
+from exporter.cache.store import Limits, Store
+from exporter.jobs.folder import JobFolder, write_value
+from exporter.records.record import Record, Source
 from tests.unit.factory import make_artifact, make_record
 
 PARTS = {"entry": "e", "checks": "c", "device": "d", "tool.torch": "2.13.0 aa"}

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.record import Source, Stage, Status
-from exporter.store.entry import (
+from exporter.cache.store.entry import (
     Damaged,
     Entry,
     StoredFile,
@@ -24,8 +23,9 @@ from exporter.store.entry import (
     second_key,
     write_entry,
 )
+from exporter.records.record import Source, Stage, Status
+from tests.unit.cache.store.cells import PARTS
 from tests.unit.factory import make_artifact, make_record
-from tests.unit.store.cells import PARTS
 
 ARTIFACT = make_artifact("tiny", 18, sha256="a" * 64, external_data=(f"weights-{'b' * 16}.data",))
 RECORD = make_record("tiny/18/cpu", artifact=ARTIFACT, fingerprint=PARTS)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from exporter.job import JobFolder
-from exporter.record import Record
-from exporter.store import Limits, Store
-from tests.unit.store.cells import PARTS, everything, make_cell, make_store
+from exporter.cache.store import Limits, Store
+from exporter.jobs.folder import JobFolder
+from exporter.records.record import Record
+from tests.unit.cache.store.cells import PARTS, everything, make_cell, make_store
 
 HOUR = 3600.0
 SHARED = sum(len(b) for b in (b"weights", b"what PyTorch says", b"in", b"out", b"kept"))
@@ -105,7 +105,7 @@ def test_damaged_entries_and_what_nobody_needs_go(
     store = limited(tmp_path)
     assert store.bound().cells == 1
     assert (tmp_path / "store/blobs/00" / ("0" * 64)).exists(), "a run may be about to need it"
-    monkeypatch.setattr("exporter.store.bound._GRACE", -1.0)
+    monkeypatch.setattr("exporter.cache.store.eviction._GRACE", -1.0)
     store.bound()
     assert not (tmp_path / "store/blobs/00").exists()
     assert not (tmp_path / "store/tmp/left").exists()

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from exporter.job import JobFolder
-from exporter.record import Record, Source, Status
-from exporter.store import Limits, Store
-from exporter.store.shelf import MOST_ENTRIES
+from exporter.cache.store import Limits, Store
+from exporter.cache.store.store import MOST_ENTRIES
+from exporter.jobs.folder import JobFolder
+from exporter.records.record import Record, Source, Status
+from tests.unit.cache.store.cells import PARTS, everything, make_cell, make_store
 from tests.unit.factory import make_record
-from tests.unit.store.cells import PARTS, everything, make_cell, make_store
 
 
 def find(store: Store, record: Record, fits: Callable[[Record], bool] = lambda _: True) -> str:

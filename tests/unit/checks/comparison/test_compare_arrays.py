@@ -10,9 +10,9 @@ from hypothesis.extra import numpy as arrays
 from onnx import TensorProto
 from onnx.helper import tensor_dtype_to_np_dtype
 
-from exporter.checks import comparison
-from exporter.checks.comparison import Comparison, compare, scale_of
-from exporter.checks.tolerance import Limit
+from exporter.checks.comparison import compare_arrays as comparison
+from exporter.checks.comparison.compare_arrays import Comparison, compare, scale_of
+from exporter.checks.comparison.tolerance import Limit
 
 BFLOAT16 = tensor_dtype_to_np_dtype(TensorProto.BFLOAT16)
 FLOATS = ["float16", BFLOAT16, "float32", "float64", "complex64", "complex128"]

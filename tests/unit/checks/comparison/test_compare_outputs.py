@@ -8,14 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from exporter.checks.declared import undeclared
-from exporter.checks.outputs import At, compare_output
-from exporter.checks.parity import Parity
+from exporter.checks.comparison.compare_outputs import At, compare_output
+from exporter.checks.comparison.declared_shapes import undeclared
+from exporter.checks.files.samples import (
+    DamagedSample,
+    SampleData,
+    read_sample,
+    write_sample,
+)
+from exporter.checks.numerical.parity import Parity
 from exporter.checks.protocol import Subject
-from exporter.checks.samples import DamagedSample, SampleData, read_sample, write_sample
 from exporter.manifest import Output
-from exporter.record import CheckResult, Status
-from tests.unit.checks.subjects import Gives, contract, make_reference, make_subject, write
+from exporter.records.record import CheckResult, Status
+from tests.unit.checks.contexts import Gives, contract, make_reference, make_subject, write
 
 ROWS = Output(name="rows", shape=("n",), kind="sequence")
 FIVE = [np.float32([1, 2]), np.float32([3e-3, 4e-3]), np.float32([5, 6])]

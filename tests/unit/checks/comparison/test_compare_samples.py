@@ -10,13 +10,19 @@ import pytest
 import tomli
 
 from exporter.checks import PARITY_CHECKS
-from exporter.checks.parity import Parity
+from exporter.checks.numerical.parity import Parity
 from exporter.checks.protocol import Subject
-from exporter.job import JobFolder
-from exporter.manifest import Case, Device, Input, Output, Tolerance
-from exporter.record import CheckResult, Status
+from exporter.jobs.folder import JobFolder
+from exporter.manifest import (
+    Case,
+    Device,
+    Input,
+    Output,
+    Tolerance,
+)
+from exporter.records.record import CheckResult, Status
 from exporter.runtimes import RunFailure, open_session
-from tests.unit.checks.subjects import (
+from tests.unit.checks.contexts import (
     Computes,
     Gives,
     as_kind,

@@ -9,17 +9,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from exporter.checks.comparison import compare, scale_of
-from exporter.checks.protocol import Subject
-from exporter.checks.tolerance import (
+from exporter.checks.comparison.compare_arrays import compare, scale_of
+from exporter.checks.comparison.tolerance import (
     is_float,
     is_measured,
     limit_of,
     limit_without_exact,
 )
-from exporter.job import JobFolder, Sample
-from exporter.manifest import Bound, Output, Tolerance, bound_of
-from tests.unit.checks.subjects import contract, make_reference, value
+from exporter.checks.protocol import Subject
+from exporter.jobs.folder import JobFolder
+from exporter.jobs.reference import Sample
+from exporter.manifest import (
+    Bound,
+    Output,
+    Tolerance,
+    bound_of,
+)
+from tests.unit.checks.contexts import contract, make_reference, value
 
 SAMPLE = Sample(index=0, name="declared", kind="declared", axes={"batch": 16}, scales=(1.0,))
 FLOAT32 = 2.0**-23

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from exporter.checks.external_data import misplaced
+from exporter.checks.files.external_data import misplaced
 
 
 def model(size: int, *, outside: bool) -> ModelProto:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from onnx import TensorProto, helper, parser
 
-from exporter.checks.facts import artifact_facts
-from exporter.checks.structure import Unreadable
-from tests.unit.checks.subjects import DOUBLE, make_subject
+from exporter.checks.files.facts import artifact_facts
+from exporter.checks.files.read import Unreadable
+from tests.unit.checks.contexts import DOUBLE, make_subject
 
 NESTED = """<ir_version: 9, opset_import: ["" : 18, "own" : 2]>
 g (bool c, float[2] x) => (float[2] y) <float[2] w = {1.0, 2.0}> {

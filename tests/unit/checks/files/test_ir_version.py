@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from onnx import ModelProto, TensorProto, helper, parser
 
-from exporter.checks.ir_version import needed_ir_version
-from exporter.checks.opset import check_opset
-from exporter.record import Status
-from tests.unit.checks.subjects import DOUBLE, contract, make_subject
+from exporter.checks.files.ir_version import needed_ir_version
+from exporter.checks.structural.opset import check_opset
+from exporter.records.record import Status
+from tests.unit.checks.contexts import DOUBLE, contract, make_subject
 
 
 def _listed(model: ModelProto) -> None:

@@ -9,9 +9,14 @@ import pytest
 from onnx import TensorProto, numpy_helper
 from onnx.helper import tensor_dtype_to_np_dtype
 
-from exporter.checks.samples import DamagedSample, SampleMemory, read_sample, write_sample
+from exporter.checks.files.samples import (
+    DamagedSample,
+    SampleMemory,
+    read_sample,
+    write_sample,
+)
 from exporter.manifest import Input, Output
-from tests.unit.checks.subjects import contract, value
+from tests.unit.checks.contexts import contract, value
 
 BFLOAT16 = tensor_dtype_to_np_dtype(TensorProto.BFLOAT16)
 TWO = contract(

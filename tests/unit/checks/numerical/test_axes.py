@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from exporter.checks.axes import Axes
-from exporter.checks.parity import Parity
-from exporter.job import Sample
+from exporter.checks.numerical.axes import Axes
+from exporter.checks.numerical.parity import Parity
+from exporter.jobs.reference import Sample
 from exporter.manifest import Axis, Device, Input
-from exporter.record import Status
+from exporter.records.record import Status
 from exporter.runtimes import open_session
-from tests.unit.checks.subjects import (
+from tests.unit.checks.contexts import (
     Computes,
     at,
     axes_of,

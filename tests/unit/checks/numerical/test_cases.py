@@ -2,11 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from exporter.checks.cases import Cases
-from exporter.job import Sample
+from exporter.checks.numerical.cases import Cases
+from exporter.jobs.reference import Sample
 from exporter.manifest import Case
-from exporter.record import Status
-from tests.unit.checks.subjects import Computes, Gives, as_kind, at, axes_of, declared, subject
+from exporter.records.record import Status
+from tests.unit.checks.contexts import Computes, Gives, as_kind, at, axes_of, declared, subject
 
 
 def test_cases_are_compared(tmp_path: Path) -> None:

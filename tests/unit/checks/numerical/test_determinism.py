@@ -5,11 +5,11 @@ from typing import Literal
 
 import pytest
 
-from exporter.checks.determinism import KEEPS_STATE, Determinism
+from exporter.checks.numerical.determinism import KEEPS_STATE, Determinism
 from exporter.checks.protocol import Subject
-from exporter.job import JobFolder
-from exporter.record import CheckResult, Status
-from tests.unit.checks.subjects import Gives, contract, make_reference
+from exporter.jobs.folder import JobFolder
+from exporter.records.record import CheckResult, Status
+from tests.unit.checks.contexts import Gives, contract, make_reference
 
 
 def determinism(unstable: str, mode: Literal["eval", "train", "keep"] = "eval") -> CheckResult:

@@ -9,11 +9,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from exporter.checks.numerical.lookup_tables import Array, Tables, parts_of
 from exporter.checks.protocol import Subject
-from exporter.checks.tables import Array, Tables, parts_of
-from exporter.job import TableParts
-from exporter.record import CheckResult, Status
-from tests.unit.checks.subjects import Gives, make_reference, make_subject
+from exporter.jobs.reference import TableParts
+from exporter.records.record import CheckResult, Status
+from tests.unit.checks.contexts import Gives, make_reference, make_subject
 
 ROWS = 1000
 WEIGHT = np.random.default_rng(0).normal(size=(ROWS, 3)).astype(np.float32)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from exporter.checks.placement import Placement
+from exporter.checks.numerical.placement import Placement
 from exporter.manifest import Device
-from exporter.manifest.spec import Runtime
-from exporter.record import CheckResult, Status
+from exporter.manifest.spec.model import Runtime
+from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Placement as Placed
 from exporter.runtimes import open_session
-from tests.unit.checks.subjects import Gives, make_subject
+from tests.unit.checks.contexts import Gives, make_subject
 
 CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 

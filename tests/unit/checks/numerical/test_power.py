@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from exporter.checks.power import Power
+from exporter.checks.numerical.power import Power
 from exporter.checks.protocol import Subject
-from exporter.job import JobFolder, Sample
+from exporter.jobs.folder import JobFolder
+from exporter.jobs.reference import Sample
 from exporter.manifest import Bound, Output, Tolerance
-from exporter.record import CheckResult, Status
-from tests.unit.checks.subjects import Gives, contract, make_reference, value
+from exporter.records.record import CheckResult, Status
+from tests.unit.checks.contexts import Gives, contract, make_reference, value
 
 
 def subject(

@@ -9,12 +9,12 @@ import pytest
 from onnx import parser
 from onnx.reference.op_run import OpRun
 
-from exporter.checks.domains import foreign_operators, without_kernel
-from exporter.checks.opset import check_opset
+from exporter.checks.structural.domains import foreign_operators, without_kernel
+from exporter.checks.structural.opset import check_opset
 from exporter.manifest import CustomOp, Device
-from exporter.record import Status
+from exporter.records.record import Status
 from exporter.runtimes import Kernels
-from tests.unit.checks.subjects import contract, make_subject
+from tests.unit.checks.contexts import contract, make_subject
 
 OWN = """<ir_version: 8, opset_import: ["" : 18, "own" : 3]>
 g (float[batch, 3] x) => (float[batch, 3] y) { h = own.Foo(x) y = own.Bar(h) }

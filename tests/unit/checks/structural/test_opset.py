@@ -7,9 +7,9 @@ import onnx
 import pytest
 from onnx import parser
 
-from exporter.checks.opset import check_opset
-from exporter.record import Status
-from tests.unit.checks.subjects import DOUBLE, contract, make_subject
+from exporter.checks.structural.opset import check_opset
+from exporter.records.record import Status
+from tests.unit.checks.contexts import DOUBLE, contract, make_subject
 
 WITH_FUNCTION = """<ir_version: 8, opset_import: ["" : 18, "own" : 1]>
 g (float[batch, 3] x) => (float[batch, 3] y) { y = own.twice(x) }

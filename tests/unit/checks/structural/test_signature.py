@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from onnx import TensorProto, helper, parser
 
-from exporter.checks.signature import check_signature
+from exporter.checks.structural.signature import check_signature
 from exporter.manifest import Input, ModelSpec, Output
-from exporter.record import Status
-from tests.unit.checks.subjects import DOUBLE, contract, make_subject, value
+from exporter.records.record import Status
+from tests.unit.checks.contexts import DOUBLE, contract, make_subject, value
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18, "own" : 1]>'
 TWO = (

@@ -10,10 +10,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, parser
 
-from exporter.checks.signature import check_signature
-from exporter.job import NamedWeight
-from exporter.record import Status
-from tests.unit.checks.subjects import DOUBLE, contract, make_reference, make_subject
+from exporter.checks.structural.signature import check_signature
+from exporter.jobs.reference import NamedWeight
+from exporter.records.record import Status
+from tests.unit.checks.contexts import DOUBLE, contract, make_reference, make_subject
 
 
 def weight(**fields: Any) -> NamedWeight:

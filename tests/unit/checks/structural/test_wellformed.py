@@ -9,11 +9,11 @@ import onnx
 import pytest
 from onnx import TensorProto, numpy_helper, parser
 
-from exporter.checks.external_data import external_data_problems, external_files
+from exporter.checks.files.external_data import external_data_problems, external_files
 from exporter.checks.protocol import Subject
-from exporter.checks.wellformed import check_wellformed
-from exporter.record import Status
-from tests.unit.checks.subjects import make_subject
+from exporter.checks.structural.wellformed import check_wellformed
+from exporter.records.record import Status
+from tests.unit.checks.contexts import make_subject
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18, "own" : 1]>'
 WEIGHTS = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cli.entry import run
+from exporter.cli.entry_point import run
 from tests.unit.manifest.projects import make_project
 
 _NET = """format = 1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.cli.ops import show_lacking
-from exporter.operators import Lacking, LackingAt
-from exporter.record import MissingOperator
+from exporter.cli.commands.ops import show_lacking
+from exporter.records.record import MissingOperator
+from exporter.tools.operators.protocol import Lacking, LackingAt
 from tests.unit.factory import DYNAMO, TORCHSCRIPT
 
 ROUTES = {13: TORCHSCRIPT, 14: TORCHSCRIPT, 18: DYNAMO}

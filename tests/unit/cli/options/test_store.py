@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cli.store import limited_store, store_of
-from exporter.errors import ExporterError
+from exporter.cli.options.store import limited_store, store_of
+from exporter.core.errors import ExporterError
 from exporter.manifest import Project
 from tests.unit.factory import make_manifest
 

@@ -7,8 +7,13 @@ from typing import Literal
 
 import pytest
 
-from exporter.cli.annotations import Annotation, annotate, commands, shortened
-from exporter.errors import Location
+from exporter.cli.output.github import (
+    Annotation,
+    annotate,
+    commands,
+    shortened,
+)
+from exporter.core.errors import Location
 
 ROOT = Path("/work/checkout/project")
 WORKSPACE = Path("/work/checkout")

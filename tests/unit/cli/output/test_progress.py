@@ -5,11 +5,11 @@ import io
 import pytest
 from rich.console import Console
 
-from exporter.cli.progress import Lines, Screen, progress
-from exporter.job import Announcement
-from exporter.plan import make_plan
-from exporter.record import CellId, Stage
-from exporter.run import Decisions
+from exporter.build import Decisions
+from exporter.cli.output.progress import Lines, Screen, progress
+from exporter.jobs.job import Announcement
+from exporter.planning.plan import make_plan
+from exporter.records.record import CellId, Stage
 from tests.unit.factory import make_manifest, make_record, make_spec
 
 PLAN = make_plan(make_manifest(make_spec("a", opsets=(17, 18)), make_spec("b", opsets=(18,))))
@@ -88,7 +88,7 @@ def test_without_a_terminal_there_are_only_lines() -> None:
 def test_on_a_terminal_there_is_a_screen(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("exporter.cli.progress.is_terminal", lambda: True)
+    monkeypatch.setattr("exporter.cli.output.progress.is_terminal", lambda: True)
     with progress(explain=False) as watcher:
         assert isinstance(watcher, Screen)
         watcher.judged(make_record("a/18/cpu", "fail", message="\x1b[31m[b]off[/b]"))

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.cli.progress import Lines
-from exporter.cli.summary import counts, grid, show_summary
-from exporter.plan import make_plan
-from exporter.record import Status
-from exporter.run import Decisions
-from exporter.selection import Selection
+from exporter.build import Decisions
+from exporter.cli.output.progress import Lines
+from exporter.cli.output.summary import counts, grid, show_summary
+from exporter.planning.plan import make_plan
+from exporter.planning.selection import Selection
+from exporter.records.record import Status
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
 MANIFEST = make_manifest(make_spec("a", opsets=(9, 18)), make_spec("longer", opsets=(18, 19)))

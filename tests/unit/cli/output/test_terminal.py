@@ -2,8 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.cli.terminal import aligned, colour_of, has_colour, plural, say
-from exporter.record import Status
+from exporter.cli.output.terminal import (
+    aligned,
+    colour_of,
+    has_colour,
+    plural,
+    say,
+)
+from exporter.records.record import Status
 
 
 def test_columns_are_as_wide_as_their_widest_entry_and_lines_end_where_text_does() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.cli.results import other_tools
+from exporter.cli.workflows.results import other_tools
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.errors import ExitCode, ExporterError, Problem
+from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.manifest import load_project
-from exporter.manifest.read import TomlFile, read_toml
+from exporter.manifest.reading.toml_file import TomlFile, read_toml
 from tests.unit.manifest.projects import make_project
 
 

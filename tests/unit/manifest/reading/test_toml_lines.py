@@ -10,8 +10,8 @@ import tomli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.manifest.locate import key_lines, nearest_line
-from exporter.manifest.wording import KeyPath
+from exporter.manifest.reading.toml_lines import key_lines, nearest_line
+from exporter.manifest.syntax.message_format import KeyPath
 from tests.unit.manifest.projects import DATA
 from tests.unit.manifest.toml_text import documents
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.errors import ExporterError
+from exporter.core.errors import ExporterError
 from exporter.manifest import ModelSpec
-from exporter.manifest.axes import resolved_axes
-from exporter.manifest.entry import Settings
-from exporter.manifest.layers import Layer, stacked
-from exporter.manifest.read import TomlFile
-from exporter.manifest.report import Report
-from exporter.manifest.signature import resolved_shapes
+from exporter.manifest.reading.layers import Layer, stacked
+from exporter.manifest.reading.problems import Report
+from exporter.manifest.reading.toml_file import TomlFile
+from exporter.manifest.rules.axes import resolved_axes
+from exporter.manifest.rules.signature import resolved_shapes
+from exporter.manifest.schema.entry import Settings
 from tests.unit.manifest.projects import load_model
 
 _AXIS = st.fixed_dictionaries(

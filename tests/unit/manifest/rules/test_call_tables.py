@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.errors import ExporterError
+from exporter.core.errors import ExporterError
 from exporter.manifest import Container, InputsFrom, ModelSpec
-from exporter.manifest.data_files import DATA_SUFFIXES, split_data_file
+from exporter.manifest.syntax.tensor_files import DATA_SUFFIXES, split_data_file
 from tests.unit.manifest.projects import load_model
 
 _HEAD = """\

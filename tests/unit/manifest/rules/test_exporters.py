@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from exporter.errors import ExporterError
-from exporter.manifest.entry import Settings
-from exporter.manifest.exporters import OPTIONS, exporters_in_use
-from exporter.manifest.tables import OptionsTable
+from exporter.core.errors import ExporterError
+from exporter.manifest.rules.exporters import OPTIONS, exporters_in_use
+from exporter.manifest.schema.entry import Settings
+from exporter.manifest.schema.tables import OptionsTable
 from tests.unit.manifest.projects import ENTRY, load_model
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from exporter.fingerprint import fingerprint
-from exporter.manifest.entry import Settings
-from exporter.manifest.override_table import OverrideTable
-from exporter.plan import route_of
+from exporter.cache.fingerprint import fingerprint
+from exporter.manifest.schema.entry import Settings
+from exporter.manifest.schema.overrides import OverrideTable
+from exporter.planning.plan import route_of
 from tests.unit.manifest.projects import ENTRY, load, load_model
 
 OVERRIDES = """

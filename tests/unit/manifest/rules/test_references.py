@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.errors import ExporterError
+from exporter.core.errors import ExporterError
 from exporter.manifest import load_project
 from tests.unit.manifest.projects import ENTRY, load_model, make_project
 

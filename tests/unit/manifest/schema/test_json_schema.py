@@ -7,12 +7,13 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from exporter.manifest import entry, schema, settings, tables
-from exporter.manifest.reference import reference_text
-from exporter.manifest.schema import schema_text
-from exporter.manifest.tables import Table
+from exporter.manifest import schema
+from exporter.manifest.schema import entry, settings, tables
+from exporter.manifest.schema.json_schema import schema_text
+from exporter.manifest.schema.reference_docs import reference_text
+from exporter.manifest.schema.tables import Table
 
-_DOCS = Path(__file__).parents[3] / "docs"
+_DOCS = Path(__file__).parents[4] / "docs"
 _TABLES = [
     table
     for module in (tables, entry, settings)
@@ -56,7 +57,7 @@ def test_nothing_is_both_known_and_not_yet() -> None:
 
 def test_what_can_be_said_of_a_failure_is_what_records_say() -> None:
     """The manifest does not import records, so that the stages stand in both."""
-    from exporter.record import Stage
+    from exporter.records.record import Stage
 
     stages = schema()["$defs"]["ExpectTable"]["properties"]["stage"]["enum"]
     assert stages == [stage.value for stage in Stage]

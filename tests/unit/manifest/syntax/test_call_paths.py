@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.manifest import parse_at
-from exporter.manifest.calls import conflicts, format_at, next_position
+from exporter.manifest.syntax.call_paths import conflicts, format_at, next_position
 
 _INDEX = st.integers(0, 9999)
 _KEY = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True)

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.manifest.opsets import FIRST, LAST, parse_condition, parse_opsets, spelled
+from exporter.manifest.syntax.opsets import (
+    FIRST,
+    LAST,
+    parse_condition,
+    parse_opsets,
+    spelled,
+)
 
 _OPSET = st.integers(FIRST, LAST)
 _RANGE = st.tuples(_OPSET, _OPSET).map(sorted)

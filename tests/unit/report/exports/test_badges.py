@@ -9,9 +9,9 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from exporter.manifest import Manifest
-from exporter.record import RunRecord
+from exporter.records.record import RunRecord
 from exporter.report import MARKS, NOT_RUN, render_outputs
-from exporter.report.symbols import LEGEND
+from exporter.report.text.status_marks import LEGEND
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
 SVG = "{http://www.w3.org/2000/svg}"

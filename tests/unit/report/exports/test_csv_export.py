@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.manifest import Manifest
-from exporter.record import RunRecord
+from exporter.records.record import RunRecord
 from exporter.report import render_outputs
-from exporter.report.spreadsheet import guarded
+from exporter.report.exports.csv_export import guarded
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "|", "\uff1d", "\uff0b", "\uff0d", "\uff20")

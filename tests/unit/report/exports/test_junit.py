@@ -6,7 +6,7 @@ import pytest
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from exporter.manifest import Manifest
-from exporter.record import CheckResult, RunRecord, Status
+from exporter.records.record import CheckResult, RunRecord, Status
 from exporter.report import render_outputs
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 

@@ -16,17 +16,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.errors import ExitCode, ExporterError
+from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Manifest
-from exporter.record import CheckResult, Record, RunRecord, Status
+from exporter.records.record import (
+    CheckResult,
+    Record,
+    RunRecord,
+    Status,
+)
 from exporter.report import MARKS, render_reports
-from exporter.report.cells import cells_by_model
-from exporter.report.index_data import index_data
-from exporter.report.index_html import index_html
-from exporter.report.past import Past
+from exporter.report.pages.browser_data import index_data
+from exporter.report.pages.browser_page import index_html
+from exporter.report.rows.acceptance import Past
+from exporter.report.rows.cells import cells_by_model
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
-from tests.unit.report.hostile import HOSTILE
-from tests.unit.report.test_render import MANIFEST, RECORDS, hostile_project
+from tests.unit.report.hostile_records import HOSTILE
+from tests.unit.report.pages.test_render import MANIFEST, RECORDS, hostile_project
 
 
 class Elements(HTMLParser):

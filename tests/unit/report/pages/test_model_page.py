@@ -1,10 +1,15 @@
 from __future__ import annotations
 
-from exporter.record import Blame, CheckResult, Culprit, Status
-from exporter.report.cells import cells_by_model
-from exporter.report.model_page import ModelPage, model_page
-from exporter.report.past import Past
-from exporter.report.symbols import MARKS, NOT_RUN
+from exporter.records.record import (
+    Blame,
+    CheckResult,
+    Culprit,
+    Status,
+)
+from exporter.report.pages.model_page import ModelPage, model_page
+from exporter.report.rows.acceptance import Past
+from exporter.report.rows.cells import cells_by_model
+from exporter.report.text.status_marks import MARKS, NOT_RUN
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 
 OPSETS = (9, 10, 11, 18)

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.record import Status
-from exporter.report.overview import overview
-from exporter.report.symbols import MARKS, NOT_RUN
+from exporter.records.record import Status
+from exporter.report.pages.overview import overview
+from exporter.report.text.status_marks import MARKS, NOT_RUN
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
 MANIFEST = make_manifest(

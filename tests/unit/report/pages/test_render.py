@@ -9,11 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.baseline import Baseline, baseline_of
-from exporter.errors import ExitCode, ExporterError
+from exporter.core.errors import ExitCode, ExporterError
 from exporter.gate import judge
-from exporter.manifest import Axis, Case, Constant, Device, Input, Manifest, Output, Project
-from exporter.record import (
+from exporter.manifest import (
+    Axis,
+    Case,
+    Constant,
+    Device,
+    Input,
+    Manifest,
+    Output,
+    Project,
+)
+from exporter.records.baseline import Baseline, baseline_of
+from exporter.records.record import (
     Blame,
     CheckResult,
     Culprit,
@@ -24,11 +33,16 @@ from exporter.record import (
     RunRecord,
     Status,
 )
-from exporter.report import MARKS, NOT_RUN, render_gate, render_reports
-from exporter.report.render import MARK
+from exporter.report import (
+    MARKS,
+    NOT_RUN,
+    render_gate,
+    render_reports,
+)
+from exporter.report.pages.render import MARK
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
-from tests.unit.report.hostile import HOSTILE
-from tests.unit.report.rendered import Page
+from tests.unit.report.hostile_records import HOSTILE
+from tests.unit.report.rendering import Page
 
 OPSETS = (9, 10, 18, 19)
 MANIFEST = make_manifest(

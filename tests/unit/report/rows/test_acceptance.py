@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from exporter.baseline import baseline_of
-from exporter.history import History, followed
-from exporter.record import Record
-from exporter.report.cells import Cell
-from exporter.report.past import Past
+from exporter.records.baseline import baseline_of
+from exporter.records.history import History, followed
+from exporter.records.record import Record
+from exporter.report.rows.acceptance import Past
+from exporter.report.rows.cells import Cell
 from tests.unit.factory import make_record, make_run
 
 OLD = {"torch": "2.12.1", "python": "3.11.15"}

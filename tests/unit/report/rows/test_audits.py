@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from exporter.audit.protocol import Audit, Survivor, Tally
-from exporter.baseline import parse_cell
-from exporter.errors import ExitCode, ExporterError
-from exporter.files import write_text
+from exporter.core.atomic_files import write_text
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.records.audit import Audit, Survivor, Tally
+from exporter.records.baseline import parse_cell
 from exporter.report import render_reports
-from exporter.report.audits import audit_path, audit_rows, read_audits
+from exporter.report.rows.audits import audit_path, audit_rows, read_audits
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
-from tests.unit.report.rendered import Page
+from tests.unit.report.rendering import Page
 
 
 def audit(cell: str = "alexnet/17/cpu", *survivors: Survivor) -> Audit:

@@ -2,8 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.manifest import Axis, Bound, Case, Constant, Fill, Input, Output, Tolerance
-from exporter.report.contract import MEASURED, contract
+from exporter.manifest import (
+    Axis,
+    Bound,
+    Case,
+    Constant,
+    Fill,
+    Input,
+    Output,
+    Tolerance,
+)
+from exporter.report.rows.contract import MEASURED, contract
 from tests.unit.factory import make_spec
 
 

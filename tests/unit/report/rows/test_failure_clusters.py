@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.baseline import Baseline
 from exporter.gate import judge
 from exporter.manifest import Input, Manifest, Output
-from exporter.record import Blame, Culprit, Divergence, MissingOperator, Record
+from exporter.records.baseline import Baseline
+from exporter.records.record import (
+    Blame,
+    Culprit,
+    Divergence,
+    MissingOperator,
+    Record,
+)
 from exporter.report import render_gate, render_reports
-from exporter.report.cells import cells_by_model
-from exporter.report.clusters import Cluster, cluster_cells, cluster_findings
+from exporter.report.rows.cells import cells_by_model
+from exporter.report.rows.failure_clusters import Cluster, cluster_cells, cluster_findings
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
-from tests.unit.report.rendered import Page
+from tests.unit.report.rendering import Page
 
 OPSETS = (9, 10, 17, 18)
 

@@ -6,11 +6,18 @@ import math
 
 import pytest
 
-from exporter.record import Blame, Culprit, Divergence, MissingOperator, Record, Stage
+from exporter.records.record import (
+    Blame,
+    Culprit,
+    Divergence,
+    MissingOperator,
+    Record,
+    Stage,
+)
 from exporter.report import render_reports
-from exporter.report.reasons import first_of, in_short, reasons_of
+from exporter.report.rows.failure_reasons import first_of, in_short, reasons_of
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
-from tests.unit.report.rendered import Page
+from tests.unit.report.rendering import Page
 
 FIRST = Divergence(
     node="node_linear_5",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from exporter.baseline import Baseline, baseline_of
 from exporter.gate import Finding, judge
 from exporter.manifest import Manifest
-from exporter.record import Record, Source
-from exporter.report.leads import Known, lead_of
+from exporter.records.baseline import Baseline, baseline_of
+from exporter.records.record import Record, Source
+from exporter.report.rows.finding_context import Known, lead_of
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
 MANIFEST = make_manifest(make_spec("net", line=7), make_spec("other", line=20))

@@ -8,14 +8,20 @@ from typing import Any
 import pytest
 
 from exporter.manifest import Manifest, Project, Style
-from exporter.record import Record, Status
+from exporter.records.record import Record, Status
 from exporter.report import MARKS, NOT_RUN, render_reports
-from exporter.report.cells import cells_by_model
-from exporter.report.matrix import LONG, WIDE, Matrix, matrix, stretches
-from exporter.report.symbols import LEGEND
+from exporter.report.rows.cells import cells_by_model
+from exporter.report.rows.matrix import (
+    LONG,
+    WIDE,
+    Matrix,
+    matrix,
+    stretches,
+)
+from exporter.report.text.status_marks import LEGEND
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
-from tests.unit.report.hostile import HOSTILE
-from tests.unit.report.rendered import Page
+from tests.unit.report.hostile_records import HOSTILE
+from tests.unit.report.rendering import Page
 
 EVERY = tuple(range(7, 7 + WIDE + 1))
 FEW = EVERY[:-1]

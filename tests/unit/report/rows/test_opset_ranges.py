@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.baseline import Baseline
 from exporter.gate import judge
-from exporter.report.fold import fold, fold_findings, fold_opsets, likeness
+from exporter.records.baseline import Baseline
+from exporter.report.rows.finding_groups import fold_findings
+from exporter.report.rows.opset_ranges import fold, fold_opsets, likeness
 from tests.unit.factory import make_record, make_run
 
 

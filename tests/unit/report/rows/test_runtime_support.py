@@ -6,13 +6,18 @@ from typing import Any
 
 import pytest
 
-from exporter.manifest import Axis, Device, Manifest, Project
-from exporter.record import CheckResult, Record, Status
+from exporter.manifest import (
+    Axis,
+    Device,
+    Manifest,
+    Project,
+)
+from exporter.records.record import CheckResult, Record, Status
 from exporter.report import render_reports
-from exporter.report.cells import cells_by_model
-from exporter.report.consumer import Support, support_of
+from exporter.report.rows.cells import cells_by_model
+from exporter.report.rows.runtime_support import Support, support_of
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
-from tests.unit.report.rendered import Page
+from tests.unit.report.rendering import Page
 
 TOOLS = {"onnxruntime": "1.31.1", "openvino": "missing", "onnx": "1.23.2"}
 

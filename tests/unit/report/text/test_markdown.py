@@ -5,10 +5,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
-from exporter.report.markdown import code, fence, inline, joined, target, visible
-from exporter.untrusted import one_line, printable
-from tests.unit.report.hostile import HOSTILE
-from tests.unit.report.rendered import Page
+from exporter.core.sanitize import one_line, printable
+from exporter.report.text.markdown import (
+    code,
+    fence,
+    inline,
+    joined,
+    target,
+    visible,
+)
+from tests.unit.report.hostile_records import HOSTILE
+from tests.unit.report.rendering import Page
 
 nasty = st.text(
     st.sampled_from("|`*_~[]()<>!#+-=.:;&\\/\"'{}$@ \n\t\r\x00\x1b\x85\u2028\u202ewab19\ud800é✅")

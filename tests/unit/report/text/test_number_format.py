@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.report import figures
+from exporter.report.text import number_format as figures
 
 
 @pytest.mark.parametrize(

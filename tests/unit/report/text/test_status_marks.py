@@ -2,8 +2,13 @@ from __future__ import annotations
 
 import unicodedata
 
-from exporter.record import Status
-from exporter.report.symbols import LEGEND, MARKS, NOT_RUN, mark_of
+from exporter.records.record import Status
+from exporter.report.text.status_marks import (
+    LEGEND,
+    MARKS,
+    NOT_RUN,
+    mark_of,
+)
 from tests.unit.factory import make_record
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.audit.protocol import Audit, Fate, Request, Tried, audit_of
-from exporter.baseline import parse_cell
 from exporter.manifest import Device
+from exporter.records.audit import Audit, Fate
+from exporter.records.baseline import parse_cell
+from exporter.tools.audit.protocol import Request, Tried, audit_of
 from tests.unit.factory import make_spec
 
 

@@ -10,13 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from exporter.doctor import Finding, Level, examine_installed, examine_warm_workers, installed
-from exporter.doctor import ask as asking
-from exporter.doctor.ask import ask
-from exporter.doctor.installed import FLOORS, OPTIONAL, PYTHON, is_older
-from exporter.probe import Answer, Question
+from exporter.tools.doctor import (
+    Finding,
+    Level,
+    examine_installed,
+    examine_warm_workers,
+    installed,
+)
+from exporter.tools.doctor import client as asking
+from exporter.tools.doctor.client import ask
+from exporter.tools.doctor.installed import (
+    FLOORS,
+    OPTIONAL,
+    PYTHON,
+    is_older,
+)
+from exporter.tools.doctor.protocol import Answer, Question
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 VERSIONS = {
     "torch": "2.13.0+cpu",
     "onnx": "1.23.2",

@@ -9,7 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from exporter.doctor import (
+from exporter.build import Wish, run_plan
+from exporter.cache.store import Limits, Store
+from exporter.manifest import Manifest
+from exporter.planning.plan import make_plan
+from exporter.records.record import read_run
+from exporter.tools.doctor import (
     Finding,
     Level,
     examine_build,
@@ -20,14 +25,9 @@ from exporter.doctor import (
     machine,
     project,
 )
-from exporter.manifest import Manifest
-from exporter.plan import make_plan
-from exporter.probe import Answer
-from exporter.record import read_run
-from exporter.run import Wish, run_plan
-from exporter.store import Limits, Store
+from exporter.tools.doctor.protocol import Answer
+from tests.unit.build.builders import FakeEngine, Noted, finish, manifest, spec
 from tests.unit.manifest.projects import ENTRY, make_project
-from tests.unit.run.builders import FakeEngine, Noted, finish, manifest, spec
 
 TODAY = date(2026, 1, 1)
 LIMITS = Limits(size=5 << 30, age=3600)

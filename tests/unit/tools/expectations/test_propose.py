@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from exporter.errors import ExporterError
-from exporter.expect import apply_expectations
+from exporter.core.errors import ExporterError
 from exporter.manifest import Expectation, Manifest, load_project
-from exporter.propose import edited, proposed_lists
-from exporter.propose.entries import opset_text
-from exporter.record import Record, Stage, Status
+from exporter.planning.expectations import apply_expectations
+from exporter.records.record import Record, Stage, Status
+from exporter.tools.expectations import edited, proposed_lists
+from exporter.tools.expectations.propose import opset_text
 from tests.unit.factory import make_record
 
 TODAY = date(2026, 11, 20)

@@ -10,14 +10,14 @@ import pytest
 from click.testing import CliRunner
 from onnx import TensorProto, helper, parser
 
-from exporter.cli.show import command
-from exporter.errors import ExitCode, ExporterError
-from exporter.job import write_value
-from exporter.record import Stage, Status
-from exporter.show.page import page
-from exporter.show.shorten import shorten
-from exporter.show.text import text
-from tests.unit.checks.subjects import DOUBLE
+from exporter.cli.commands.show import command
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.jobs.folder import write_value
+from exporter.records.record import Stage, Status
+from exporter.tools.graph_view.child.elide_weights import shorten
+from exporter.tools.graph_view.child.html_page import page
+from exporter.tools.graph_view.child.text_form import text
+from tests.unit.checks.contexts import DOUBLE
 from tests.unit.factory import make_record
 from tests.unit.manifest.projects import ENTRY, make_project
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-import exporter.run.operators as ours
-from exporter.errors import ExitCode, ExporterError
+import exporter.tools.operators.client as ours
+from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Manifest
-from exporter.operators import OperatorTable, Survey
+from exporter.tools.operators.protocol import OperatorTable, Survey
 from tests.unit.factory import TORCHSCRIPT, make_manifest, make_spec
 
 TABLE = OperatorTable(tools={"torch": "2"}, torchscript=(7,), dynamo=(18,), rows=(), folded=0)

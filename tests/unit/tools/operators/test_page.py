@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from exporter.operators import OperatorRow, OperatorTable
-from exporter.report.operators import operators_page, packet_of, render_operators
+from exporter.tools.operators.page import operators_page, packet_of, render_operators
+from exporter.tools.operators.protocol import OperatorRow, OperatorTable
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
-from tests.unit.report.hostile import HOSTILE
-from tests.unit.report.rendered import Page
+from tests.unit.report.hostile_records import HOSTILE
+from tests.unit.report.rendering import Page
 
 ALL = tuple(range(18, 27))
 

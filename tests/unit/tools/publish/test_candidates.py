@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.baseline import parse_cell
-from exporter.plan import PlannedCell
-from exporter.publish import Candidate, LeftOut, choose
-from exporter.record import Record, Status
+from exporter.planning.plan import PlannedCell
+from exporter.records.baseline import parse_cell
+from exporter.records.record import Record, Status
+from exporter.tools.publish import Candidate, LeftOut, choose
 from tests.unit.factory import DYNAMO, make_artifact, make_record
 
 RED = [status for status in Status if status.is_red]

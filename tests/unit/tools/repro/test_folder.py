@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from exporter.errors import ExitCode, ExporterError
-from exporter.job import JobFolder, Reference, Sample
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.jobs.folder import JobFolder
+from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import Container, Device, InputsFrom
-from exporter.record import Record, Source, Stage
-from exporter.repro import Reproduced, write_reproducer
+from exporter.records.record import Record, Source, Stage
+from exporter.tools.repro import Reproduced, write_reproducer
 from tests.unit.factory import make_record, make_spec
 
 SOURCE = Source(file="manifests/models.py", sha256="0" * 64)

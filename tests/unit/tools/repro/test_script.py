@@ -8,10 +8,23 @@ from typing import Any
 
 import pytest
 
-from exporter.job import Reference, Sample
-from exporter.manifest import Axis, Constant, Container, Device, Input, ModelSpec, Output
-from exporter.record import Allowed, Blame, Culprit, Record
-from exporter.repro.call import (
+from exporter.jobs.reference import Reference, Sample
+from exporter.manifest import (
+    Axis,
+    Constant,
+    Container,
+    Device,
+    Input,
+    ModelSpec,
+    Output,
+)
+from exporter.records.record import (
+    Allowed,
+    Blame,
+    Culprit,
+    Record,
+)
+from exporter.tools.repro.call import (
     call_text,
     flat_argument,
     flat_text,
@@ -19,10 +32,10 @@ from exporter.repro.call import (
     importable,
     options_text,
 )
-from exporter.repro.script import readme_text, script_text
+from exporter.tools.repro.script import readme_text, script_text
 from tests.unit.factory import make_record, make_spec
-from tests.unit.report.hostile import HOSTILE
-from tests.unit.report.rendered import Page
+from tests.unit.report.hostile_records import HOSTILE
+from tests.unit.report.rendering import Page
 
 DECLARED = Sample(index=0, name="declared", kind="declared", axes={"batch": 3})
 REFERENCE = Reference(samples=(DECLARED,), noise=(1e-7,), spread=(0.5,))

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.manifest import Axis, Case, Input
-from exporter.worker.sizes import far, input_sets, probes
-from tests.unit.test_plan import spec
+from exporter.worker.inputs.input_sets import far, input_sets, probes
+from tests.unit.planning.test_plan import spec
 
 
 def axis(name: str = "n", example: int = 3, **limits: object) -> Axis:

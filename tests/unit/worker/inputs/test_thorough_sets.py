@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from exporter.manifest import Axis, Fill, Input, ModelSpec
-from exporter.worker.sizes import input_sets
-from exporter.worker.thorough import all_sets
-from tests.unit.test_plan import spec
+from exporter.manifest import (
+    Axis,
+    Fill,
+    Input,
+    ModelSpec,
+)
+from exporter.worker.inputs.input_sets import input_sets
+from exporter.worker.inputs.thorough_sets import all_sets
+from tests.unit.planning.test_plan import spec
 
 
 def contract(**axis: Any) -> ModelSpec:

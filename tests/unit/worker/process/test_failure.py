@@ -6,8 +6,14 @@ import itertools
 
 import pytest
 
-from exporter.record import Stage, Status
-from exporter.worker.failure import Failure, line_of, one_line, stage_of, tail
+from exporter.records.record import Stage, Status
+from exporter.worker.process.failure import (
+    Failure,
+    line_of,
+    one_line,
+    stage_of,
+    tail,
+)
 
 
 def chain(*errors: Exception) -> Exception:

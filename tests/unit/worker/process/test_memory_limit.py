@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.cache import PASSING
-from exporter.record import Record, Status
-from exporter.worker.limit import within_means
+from exporter.cache.staleness import PASSING
+from exporter.records.record import Record, Status
+from exporter.worker.process.memory_limit import within_means
 from tests.unit.factory import make_record, make_spec
 
 FULL = "OSError: [Errno 28] No space left on device"

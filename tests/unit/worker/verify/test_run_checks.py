@@ -6,8 +6,13 @@ import time
 
 import pytest
 
-from exporter.record import CheckResult, Stage, Status
-from exporter.worker.prove import REFERENCE, Seconds, _first_no, _timed
+from exporter.records.record import CheckResult, Stage, Status
+from exporter.worker.verify.run_checks import (
+    REFERENCE,
+    Seconds,
+    _first_no,
+    _timed,
+)
 
 
 def result(check: str, status: Status) -> CheckResult:

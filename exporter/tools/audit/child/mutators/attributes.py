@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from onnx import AttributeProto, NodeProto
 
-from exporter.audit.draft import Draft
-from exporter.checks.graph import model_nodes
+from exporter.checks.files.graph_walk import model_nodes
+from exporter.tools.audit.child.mutators.draft import Draft
 
 #: Words of the specification that mean something else in the same place.
 _OTHER_WORDS = {

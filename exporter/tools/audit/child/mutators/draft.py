@@ -21,7 +21,7 @@ import numpy as np
 from onnx import ModelProto, TensorProto, numpy_helper
 from onnx.helper import tensor_dtype_to_np_dtype
 
-from exporter.checks.graph import initializers, model_nodes
+from exporter.checks.files.graph_walk import initializers, model_nodes
 
 Array = np.ndarray[Any, Any]
 

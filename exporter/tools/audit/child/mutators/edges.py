@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from onnx import NodeProto, helper
 
-from exporter.audit.attributes import label
-from exporter.audit.draft import Draft
-from exporter.checks.graph import model_nodes
+from exporter.checks.files.graph_walk import model_nodes
+from exporter.tools.audit.child.mutators.attributes import label
+from exporter.tools.audit.child.mutators.draft import Draft
 
 #: The order of their inputs makes no difference.
 _COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})

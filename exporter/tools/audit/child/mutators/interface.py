@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from onnx import TensorProto, TensorShapeProto, TypeProto, ValueInfoProto
 
-from exporter.audit.draft import Draft
+from exporter.tools.audit.child.mutators.draft import Draft
 
 Dim = TensorShapeProto.Dimension
 

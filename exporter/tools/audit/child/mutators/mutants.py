@@ -16,13 +16,13 @@ from random import Random
 import onnx
 from onnx import ModelProto, TypeProto
 
-from exporter.audit.attributes import ATTRIBUTES
-from exporter.audit.draft import Draft, Patch
-from exporter.audit.edges import EDGES
-from exporter.audit.interface import HEADERS, SHAPES
-from exporter.audit.operators import OPERATORS
-from exporter.audit.weights import WEIGHTS
-from exporter.checks.graph import initializers
+from exporter.checks.files.graph_walk import initializers
+from exporter.tools.audit.child.mutators.attributes import ATTRIBUTES
+from exporter.tools.audit.child.mutators.draft import Draft, Patch
+from exporter.tools.audit.child.mutators.edges import EDGES
+from exporter.tools.audit.child.mutators.interface import HEADERS, SHAPES
+from exporter.tools.audit.child.mutators.operators import OPERATORS
+from exporter.tools.audit.child.mutators.weights import WEIGHTS
 
 Mutator = Callable[[Draft], str]
 Types = Mapping[str, tuple[int, tuple[int | str, ...]]]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from onnx import NodeProto
 
-from exporter.audit.attributes import label
-from exporter.audit.draft import Draft
-from exporter.checks.graph import domain_of, model_nodes
+from exporter.checks.files.graph_walk import domain_of, model_nodes
+from exporter.tools.audit.child.mutators.attributes import label
+from exporter.tools.audit.child.mutators.draft import Draft
 
 #: Operators that take and give the same kinds of tensors. Attributes that the other does not have
 #: are dropped.

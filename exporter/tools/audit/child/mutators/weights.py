@@ -12,7 +12,12 @@ from collections.abc import Callable
 import numpy as np
 from onnx import TensorProto
 
-from exporter.audit.draft import FLOATS, INTEGERS, Array, Draft
+from exporter.tools.audit.child.mutators.draft import (
+    FLOATS,
+    INTEGERS,
+    Array,
+    Draft,
+)
 
 #: A change of a whole tensor is written out; beyond this many elements only parts are changed.
 _LARGEST = 1 << 22

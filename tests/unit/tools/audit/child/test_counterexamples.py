@@ -5,8 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from exporter.audit.trials import Impossible, Trial, draw, trials
-from exporter.manifest import Axis, Fill, Input, ModelSpec
+from exporter.manifest import (
+    Axis,
+    Fill,
+    Input,
+    ModelSpec,
+)
+from exporter.tools.audit.child.counterexamples import (
+    Impossible,
+    Trial,
+    draw,
+    trials,
+)
 from tests.unit.factory import make_spec
 
 

@@ -6,11 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from exporter.audit.judge import first_no, search
-from exporter.audit.protocol import Fate
 from exporter.checks.protocol import Subject
-from exporter.manifest import Device, Fill, Input, ModelSpec, Output
-from tests.unit.checks.subjects import DOUBLE, at, contract, declared, make_reference, make_subject
+from exporter.manifest import (
+    Device,
+    Fill,
+    Input,
+    ModelSpec,
+    Output,
+)
+from exporter.records.audit import Fate
+from exporter.tools.audit.child.verdict import first_no, search
+from tests.unit.checks.contexts import DOUBLE, at, contract, declared, make_reference, make_subject
 
 CPU = Device(name="cpu", runtime="onnxruntime")
 #: Three rows of which an input selects one each.

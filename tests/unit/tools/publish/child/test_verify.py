@@ -11,8 +11,13 @@ import pytest
 from onnx import TensorProto, numpy_helper, parser
 
 from exporter.manifest import Device
-from exporter.shipment.hold import differences, hold
-from exporter.shipment.protocol import Allowance, Finding, Request, Target
+from exporter.tools.publish.child.verify import differences, hold
+from exporter.tools.publish.protocol import (
+    Allowance,
+    Finding,
+    Request,
+    Target,
+)
 from tests.unit.factory import make_spec
 
 TEXT = """
@@ -71,7 +76,7 @@ def test_a_device_that_is_not_here_is_noted_and_the_cpu_runs_it(tmp_path: Path) 
 def test_what_nothing_here_can_run_is_not_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.shipment.hold._CPU", GPU)
+    monkeypatch.setattr("exporter.tools.publish.child.verify._CPU", GPU)
     (problem,) = held(make_folder(tmp_path / "net"), GPU).problems
     assert problem.startswith("nothing here could run it: not loaded on gpu, which is not here")
 

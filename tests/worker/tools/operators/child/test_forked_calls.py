@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from exporter.worker.operators import children
-from exporter.worker.operators.children import each_in_a_child
+from exporter.tools.operators.child import forked_calls as children
+from exporter.tools.operators.child.forked_calls import each_in_a_child
 
 
 def ask(name: str) -> Any:

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from exporter.manifest import ModelSpec
-from exporter.operators import Lacking, LackingAt, Survey
-from exporter.plan import route_of
-from exporter.record import Stage
-from exporter.worker import torch_internals
-from exporter.worker.failure import Failure
-from exporter.worker.operators import lacking as ours
-from exporter.worker.operators.lacking import lacking
+from exporter.planning.plan import route_of
+from exporter.records.record import Stage
+from exporter.tools.operators.child import missing_operators as ours
+from exporter.tools.operators.child.missing_operators import lacking
+from exporter.tools.operators.protocol import Lacking, LackingAt, Survey
+from exporter.worker.process.failure import Failure
+from exporter.worker.torch_private import export_context as torch_internals
 from tests.worker.contracts import ROOT
 from tests.worker.diagnose.cases import wrong_contract
-from tests.worker.diagnose.test_blame import line_with
+from tests.worker.diagnose.test_fault_analysis import line_with
 
 
 def asked(spec: ModelSpec, *opsets: int) -> Lacking:

@@ -10,8 +10,13 @@ import onnx
 import pytest
 from onnx import ModelProto, TensorProto, numpy_helper
 
-from exporter.audit.draft import FLOATS, Draft, Patch, applied
-from tests.unit.audit.models import small, with_data_outside
+from exporter.tools.audit.child.mutators.draft import (
+    FLOATS,
+    Draft,
+    Patch,
+    applied,
+)
+from tests.unit.tools.audit.models import small, with_data_outside
 
 
 def tensor(draft: Draft, name: str) -> TensorProto:

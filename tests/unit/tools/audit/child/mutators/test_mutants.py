@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.audit.mutants import MUTATORS, Mutant, mutants
-from tests.unit.audit.models import small, with_data_outside
+from exporter.tools.audit.child.mutators.mutants import MUTATORS, Mutant, mutants
+from tests.unit.tools.audit.models import small, with_data_outside
 
 
 def drawn(folder: Path, count: int = 150, seed: int = 0) -> list[Mutant]:

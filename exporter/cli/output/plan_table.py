@@ -1,0 +1,32 @@
+"""Split off; to be described."""
+
+from __future__ import annotations
+
+from exporter.build import (
+    Decisions,
+)
+from exporter.cli.output.terminal import aligned, plural, say
+from exporter.planning.plan import Plan
+
+
+def show_plan(plan: Plan, decisions: Decisions) -> None:
+    """One line per selected cell: whether it runs, its exporter, and why."""
+    rows = []
+    for planned in plan.selected:
+        name = str(planned.cell)
+        route = f"{planned.route.exporter} {planned.route.capture}"
+        if planned.skip:
+            rows.append((name, "skip", "", planned.skip))
+        elif decisions.runs(planned):
+            rows.append((name, "run", route, decisions.reasons[name]))
+        elif hit := decisions.hits.get(name):
+            rows.append((name, "take", route, f"taken from the store: {hit.why}"))
+        else:
+            rows.append((name, "keep", route, "nothing that it depends on changed"))
+    for line in aligned(rows):
+        say(line)
+    taken = len(decisions.hits)
+    kept = len(plan.to_run) - len(decisions.to_run) - taken
+    skipped = len(plan.selected) - len(plan.to_run)
+    counts = f"{plural(len(decisions.to_run), 'cell')} to run, {kept} to keep, {skipped} to skip"
+    say(f"{counts}, {taken} to take from the store" if taken else counts)

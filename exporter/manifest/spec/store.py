@@ -1,0 +1,12 @@
+"""Split off; to be described."""
+
+from __future__ import annotations
+
+#: In the place of a folder: nothing is kept.
+NO_STORE = "off"
+
+
+STORE_SIZE = 10 << 30
+
+
+STORE_AGE = 90 * 24 * 3600.0

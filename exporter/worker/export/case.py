@@ -1,0 +1,43 @@
+"""Split off; to be described."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from exporter.jobs.job import OpsetJob
+from exporter.manifest import ModelSpec
+from exporter.records.record import Route
+from exporter.worker.inputs.call import Tensors
+from exporter.worker.model.custom_ops import NO_CUSTOM_OPS, CustomOps
+from exporter.worker.model.load import Model
+from exporter.worker.torch_private.decompositions import Decompositions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One model at one opset, as the worker has it at hand."""
+
+    model: Model
+    inputs: Tensors
+    """The declared ones."""
+    spec: ModelSpec
+    job: OpsetJob
+    root: Path
+    """The project's root: lines of the model are told relative to it."""
+    program: Any | None = None
+    """The captured `torch.export.ExportedProgram`; None under TorchScript, or without one."""
+    kept: Decompositions = field(default_factory=Decompositions)
+    """What the program was decomposed to before."""
+    custom: CustomOps = NO_CUSTOM_OPS
+
+    @property
+    def opset(self) -> int:
+        """The opset of the file."""
+        return self.job.opset
+
+    @property
+    def route(self) -> Route:
+        """The exporter in use."""
+        return self.job.route
