@@ -20,10 +20,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from exporter.jobs.folder import JobFolder, write_value
 from exporter.jobs.job import Job, OpsetJob
+from exporter.jobs.job_folder import JobFolder, write_value
 from exporter.manifest import Manifest, ModelSpec, load_project
-from exporter.planning.plan import route_of
+from exporter.planning.plan import choose_route
 from exporter.processes import worker_environment
 from exporter.records.record import Record
 
@@ -81,7 +81,7 @@ def _records(manifest: Manifest, spec: ModelSpec, opsets: Sequence[int]) -> list
             build=folder,
             folder=str(files.path),
             opsets=tuple(
-                OpsetJob(opset=opset, route=route_of(spec, opset), devices=(device,))
+                OpsetJob(opset=opset, route=choose_route(spec, opset), devices=(device,))
                 for opset in opsets
             ),
         )

@@ -14,9 +14,9 @@ from pathlib import Path
 import tomlkit
 
 from benchmarks.measure import ROOT
-from exporter.build import BuildFolder, Judge
+from exporter.build import BuildFolder, RecordValidator
 from exporter.cache.fingerprint import file_digest, package_state
-from exporter.jobs.folder import write_value
+from exporter.jobs.job_folder import write_value
 from exporter.manifest import load_project
 from exporter.planning.plan import PlannedCell, make_plan
 from exporter.records.record import (
@@ -68,7 +68,7 @@ def made_project(root: Path, models: int, opsets: str = "9..18") -> int:
         for id in ids:
             (root / f"manifests/{id}.py").write_text(_MODEL, encoding="utf-8")
     manifest_of = load_project(root)
-    judge = Judge(manifest_of, datetime.now(UTC).date())
+    judge = RecordValidator(manifest_of, datetime.now(UTC).date())
     build = BuildFolder.of(manifest_of.project)
     plan = make_plan(manifest_of)
     listing = file_digest(root / "manifests/*.py")

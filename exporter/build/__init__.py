@@ -1,13 +1,13 @@
 """A plan in, records and files in the build folder out."""
 
-from exporter.build.decisions.decide import Decisions, Wish, decide
+from exporter.build.decisions.decide import BuildOptions, Decisions, decide
 from exporter.build.decisions.results import (
-    Judge,
+    RecordValidator,
     Results,
     collect,
     still_valid,
 )
-from exporter.build.execute.supervisor import Watcher
+from exporter.build.execute.supervisor import BuildObserver
 from exporter.build.folder.build_folder import BuildFolder
 from exporter.build.folder.garbage import Garbage, find_garbage, remove
 from exporter.build.folder.stored_records import Stored
@@ -16,13 +16,13 @@ from exporter.build.requirements import require_packages
 
 __all__ = [
     "BuildFolder",
+    "BuildObserver",
+    "BuildOptions",
     "Decisions",
     "Garbage",
-    "Judge",
+    "RecordValidator",
     "Results",
     "Stored",
-    "Watcher",
-    "Wish",
     "collect",
     "decide",
     "find_garbage",

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from exporter.build.decisions.results import Results, still_valid
 from exporter.build.folder.build_folder import BuildFolder
-from exporter.cache.artifact_integrity import Intact
+from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.core.errors import ExitCode, ExporterError, Problem
-from exporter.jobs.folder import write_value
+from exporter.jobs.job_folder import write_value
 from exporter.manifest import Manifest
 from exporter.planning.plan import Plan
 from exporter.planning.shards import ShardNote, forget_shard, read_note
@@ -27,7 +27,7 @@ from exporter.records.record import Record, RunRecord, read_run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ShardPart:
     """What one shard left."""
 
     folder: Path
@@ -41,14 +41,14 @@ class Part:
         return tuple(record for record in self.run.records if record.cell.model in mine)
 
 
-def read_parts(folders: Iterable[Path], build: Path) -> tuple[Part, ...]:
+def read_parts(folders: Iterable[Path], build: Path) -> tuple[ShardPart, ...]:
     """Reads every shard, and holds them against each other.
 
     Raises:
         ExporterError: UNREADABLE, where a folder holds no finished shard; RED, where one is
             missing or came twice, or where they do not belong together. All problems at once.
     """
-    parts: list[Part] = []
+    parts: list[ShardPart] = []
     problems: list[Problem] = []
     for folder in folders:
         try:
@@ -56,7 +56,7 @@ def read_parts(folders: Iterable[Path], build: Path) -> tuple[Part, ...]:
                 message = f"{folder}: is this project's own build folder, where the parts go"
                 raise ExporterError(ExitCode.UNREADABLE, message)
             note, run = read_note(folder), read_run(folder / "results.json")
-            parts.append(Part(folder=folder, note=note, run=run))
+            parts.append(ShardPart(folder=folder, note=note, run=run))
         except ExporterError as error:
             problems += error.problems
     if problems:
@@ -67,7 +67,7 @@ def read_parts(folders: Iterable[Path], build: Path) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def merge(manifest: Manifest, plan: Plan, parts: Iterable[Part]) -> Results:
+def merge(manifest: Manifest, plan: Plan, parts: Iterable[ShardPart]) -> Results:
     """Puts the shards' models into the build folder and collects the records.
 
     Raises:
@@ -95,7 +95,7 @@ def merge(manifest: Manifest, plan: Plan, parts: Iterable[Part]) -> Results:
 
 def _with_files(results: Results, build: BuildFolder) -> Results:
     """Without the results whose files did not come, or are not those that were proved."""
-    intact = Intact(build.path)
+    intact = ArtifactVerifier(build.path)
     missing = {
         str(record.cell): problem
         for record in results.run.records
@@ -108,7 +108,7 @@ def _with_files(results: Results, build: BuildFolder) -> Results:
     )
 
 
-def _misfits(parts: list[Part]) -> Iterable[str]:
+def _misfits(parts: list[ShardPart]) -> Iterable[str]:
     counts = sorted({part.note.count for part in parts})
     if len(counts) > 1:
         yield f"the shards are of exports in {' and '.join(map(str, counts))} parts"
@@ -128,7 +128,7 @@ def _misfits(parts: list[Part]) -> Iterable[str]:
                 for name in sorted({*part.run.tools, *first.run.tools})
                 if part.run.tools.get(name) != first.run.tools.get(name)
             )
-    owners: dict[str, Part] = {}
+    owners: dict[str, ShardPart] = {}
     for part in parts:
         for model in part.note.models:
             other = owners.setdefault(model, part)
@@ -151,7 +151,7 @@ def _links(folder: Path) -> Iterable[Path]:
                 yield path
 
 
-def _with_reasons(missing: Mapping[str, str], parts: Iterable[Part]) -> dict[str, str]:
+def _with_reasons(missing: Mapping[str, str], parts: Iterable[ShardPart]) -> dict[str, str]:
     owners = {model: part.note.shard for part in parts for model in part.note.models}
     reasons = {}
     for cell, why in missing.items():

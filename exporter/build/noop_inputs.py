@@ -1,6 +1,6 @@
 """Everything that the outcome of an export without anything to do was made from.
 
-In: the project as it was loaded, its results and the pages of its report. Out: a `Basis`.
+In: the project as it was loaded, its results and the pages of its report. Out: a `NoopInputs`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from exporter.build.decisions.results import Results
 from exporter.build.folder.build_folder import BuildFolder
 from exporter.cache.fingerprint import LISTING
-from exporter.cache.noop_snapshot import Basis
+from exporter.cache.noop_snapshot import NoopInputs
 from exporter.manifest import Loaded, Project
 from exporter.planning.shards import SHARD_NOTE
 from exporter.records.record import Record, Status
@@ -21,7 +21,7 @@ from exporter.records.record import Record, Status
 _PYPROJECT = "pyproject.toml"
 
 
-def basis_of(loaded: Loaded, results: Results, pages: Iterable[Path], today: date) -> Basis:
+def basis_of(loaded: Loaded, results: Results, pages: Iterable[Path], today: date) -> NoopInputs:
     """What has to stay as it is for the next export to end as this one.
 
     Args:
@@ -43,7 +43,7 @@ def basis_of(loaded: Loaded, results: Results, pages: Iterable[Path], today: dat
         *(name for record in records for name in _built(record, project, build)),
     ]
     absent = [*(read - there), *build.unfinished, build.path / SHARD_NOTE]
-    return Basis(
+    return NoopInputs(
         day=today.isoformat(),
         files=_by_folder(dict.fromkeys(files)),
         absent=sorted(_name(path, root) for path in absent),

@@ -1,7 +1,7 @@
 """From a plan to records: what has to run is decided, run and collected.
 
 In: a manifest, a plan and an engine. Out: `build/<model>/` for each selected model,
-`build/results.json`, and calls of a `Watcher` meanwhile.
+`build/results.json`, and calls of a `BuildObserver` meanwhile.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from datetime import date
 from pathlib import Path
 
 from exporter.build.decisions.decide import (
-    NO_WISH,
+    DEFAULT_OPTIONS,
+    BuildOptions,
     Decisions,
-    Wish,
     decide,
     made_after_all,
 )
-from exporter.build.decisions.restore_results import Holding, restore
-from exporter.build.decisions.results import Judge, Results, collect
-from exporter.build.decisions.store_results import Keeper
+from exporter.build.decisions.restore_results import RetentionRules, restore
+from exporter.build.decisions.results import RecordValidator, Results, collect
+from exporter.build.decisions.store_results import StoreWriter
 from exporter.build.engine import Engine
-from exporter.build.execute.supervisor import Supervisor, Watcher
+from exporter.build.execute.supervisor import BuildObserver, Supervisor
 from exporter.build.folder.build_folder import BuildFolder
 from exporter.build.folder.recover import recover
 from exporter.build.folder.stored_records import Stored
@@ -40,9 +40,9 @@ def run_plan(
     manifest: Manifest,
     plan: Plan,
     engine: Engine,
-    watcher: Watcher,
+    watcher: BuildObserver,
     today: date,
-    wish: Wish = NO_WISH,
+    wish: BuildOptions = DEFAULT_OPTIONS,
 ) -> Results:
     """Runs the selected cells without a result that still holds; collects the records of all.
 
@@ -60,7 +60,7 @@ def run_plan(
         KeyboardInterrupt: after what is done was put into place and written to `results.json`.
     """
     build = BuildFolder.of(manifest.project)
-    judge = Judge(manifest, today)
+    judge = RecordValidator(manifest, today)
     with build.locked():
         planned = {str(planned.cell) for planned in plan.cells}
         notes = recover(build, lambda r: str(r.cell) in planned and judge.holds(r))
@@ -81,7 +81,7 @@ def run_plan(
                 jobs = jobs_of(_wished(manifest, wish), decisions, build, judge)
                 tasks = tasks_of(jobs, costs, build, engine.workers)
                 stored = Stored(build)  # to be read when they are done
-                keeper = Keeper(manifest, today, wish.store)
+                keeper = StoreWriter(manifest, today, wish.store)
                 Supervisor(manifest, plan, build, judge, watcher, keeper).run(engine, tasks)
                 keeper.tidy()
         finally:
@@ -122,7 +122,11 @@ def _of_hits(decisions: Decisions, plan: Plan) -> Decisions:
 
 
 def _take(
-    store: Store, jobs: Iterable[Job], decisions: Decisions, build: BuildFolder, holding: Holding
+    store: Store,
+    jobs: Iterable[Job],
+    decisions: Decisions,
+    build: BuildFolder,
+    holding: RetentionRules,
 ) -> dict[str, str]:
     """Puts what the store has into place; the answer is why a cell has to be made after all."""
     problems: dict[str, str] = {}
@@ -131,16 +135,16 @@ def _take(
     return problems
 
 
-def _holding(plan: Plan, judge: Judge) -> Holding:
+def _holding(plan: Plan, judge: RecordValidator) -> RetentionRules:
     """What of the build folder stays beside the store's cells."""
     promised = {str(planned.cell) for planned in plan.cells}
-    return Holding(
+    return RetentionRules(
         fully=lambda r: str(r.cell) in promised and judge.holds(r),
         for_its_file=lambda r: str(r.cell) in promised and judge.only_checks_changed(r),
     )
 
 
-def _wished(manifest: Manifest, wish: Wish) -> Manifest:
+def _wished(manifest: Manifest, wish: BuildOptions) -> Manifest:
     """The manifest as its jobs see it; what is judged later is the manifest as it stands."""
     if not wish.thorough:
         return manifest

@@ -18,15 +18,15 @@ from pydantic import Field, ValidationError
 
 from exporter.cache.fingerprint import file_digest
 from exporter.core.errors import ExporterError
-from exporter.core.frozen_model import Value
-from exporter.jobs.folder import weights_name, write_value
+from exporter.core.frozen_model import FrozenModel
+from exporter.jobs.job_folder import weights_name, write_value
 from exporter.records.record import Artifact
 
 #: Nanoseconds within which two changes may bear one time.
 _TICK = 2_000_000_000
 
 
-class _Stamp(Value):
+class _Stamp(FrozenModel):
     """A file as it was when it was hashed."""
 
     size: int
@@ -36,13 +36,13 @@ class _Stamp(Value):
     sha256: str
 
 
-class _Stamps(Value):
+class _Stamps(FrozenModel):
     """What was hashed, by path relative to the build folder."""
 
     files: dict[str, _Stamp] = Field(default_factory=dict)
 
 
-class Intact:
+class ArtifactVerifier:
     """The files of a build folder, each looked at once.
 
     Args:

@@ -35,7 +35,7 @@ _NOT_SOURCES = "__pycache__"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Basis:
+class NoopInputs:
     """Everything that an outcome was made from; paths are relative to the project, or absolute."""
 
     day: str
@@ -53,7 +53,7 @@ class Basis:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class ExportSummary:
     """How an export ended."""
 
     lines: tuple[tuple[str, str | None], ...]
@@ -61,7 +61,7 @@ class Said:
     code: int
 
 
-def now_in(build: Path) -> int:
+def filesystem_now(build: Path) -> int:
     """The time by the clock of the build folder's file system, in nanoseconds.
 
     0 where there is no such folder or nothing can be made in it.
@@ -76,7 +76,9 @@ def now_in(build: Path) -> int:
     return 0
 
 
-def keep(root: Path, build: Path, basis: Basis, said: Said, since: int) -> None:
+def save_snapshot(
+    root: Path, build: Path, basis: NoopInputs, said: ExportSummary, since: int
+) -> None:
     """Notes how the export ended, unless something may have changed while it was at work.
 
     Args:
@@ -84,7 +86,7 @@ def keep(root: Path, build: Path, basis: Basis, said: Said, since: int) -> None:
         build: Its build folder.
         basis: Everything that was read.
         said: What the same again would say.
-        since: `now_in` the build folder before anything was read.
+        since: `filesystem_now` the build folder before anything was read.
     """
     try:
         state, newest = _state(root, basis)
@@ -102,7 +104,7 @@ def keep(root: Path, build: Path, basis: Basis, said: Said, since: int) -> None:
             write_text(build / _NOTE, json.dumps(note, separators=(",", ":")) + "\n")
 
 
-def last_said(root: Path, build: Path, day: str) -> Said | None:
+def load_snapshot(root: Path, build: Path, day: str) -> ExportSummary | None:
     """What the last export said, where nothing that it read was touched; else None.
 
     Args:
@@ -114,17 +116,17 @@ def last_said(root: Path, build: Path, day: str) -> Said | None:
         note = json.loads((build / _NOTE).read_bytes())
         if note["format"] != _FORMAT or note["tools"] != tool_parts():
             return None
-        basis = Basis(**note["basis"])
+        basis = NoopInputs(**note["basis"])
         is_same = (
             basis.day == day and _state(root, basis)[0] == note["state"] and _holds(root, basis)
         )
         lines = tuple((text, colour) for text, colour in note["said"]["lines"])
-        return Said(lines=lines, code=note["said"]["code"]) if is_same else None
+        return ExportSummary(lines=lines, code=note["said"]["code"]) if is_same else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # no note, or none of this version
 
 
-def _holds(root: Path, basis: Basis) -> bool:
+def _holds(root: Path, basis: NoopInputs) -> bool:
     """Whether all is so that no stamp can tell."""
     return (
         not any(os.path.lexists(root / name) for name in basis.absent)
@@ -133,7 +135,7 @@ def _holds(root: Path, basis: Basis) -> bool:
     )
 
 
-def _state(root: Path, basis: Basis) -> tuple[str, int]:
+def _state(root: Path, basis: NoopInputs) -> tuple[str, int]:
     """A digest of the stamps of all files, and the time of the latest change.
 
     Raises:
@@ -148,14 +150,14 @@ def _state(root: Path, basis: Basis) -> tuple[str, int]:
     return digest.hexdigest(), newest
 
 
-def _files(root: Path, basis: Basis) -> Iterator[tuple[str, int]]:
+def _files(root: Path, basis: NoopInputs) -> Iterator[tuple[str, int]]:
     for folder, names in basis.files.items():
         place = os.path.join(root, folder)  # noqa: PTH118 - a Path for each of 20,000 takes longer than all the rest
         for name in names:
             yield _stamp(f"{place}/{name}")
 
 
-def _trees(root: Path, basis: Basis) -> Iterator[tuple[str, int]]:
+def _trees(root: Path, basis: NoopInputs) -> Iterator[tuple[str, int]]:
     for tree in basis.trees:
         for place, folders, names in os.walk(root / tree):
             folders[:] = sorted(name for name in folders if name != _NOT_SOURCES)

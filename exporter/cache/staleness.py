@@ -34,7 +34,7 @@ _REASONS = {
 }
 
 
-class Today:
+class CurrentState:
     """The project's files and the installed packages as they are now, each looked at once.
 
     Args:

@@ -1,6 +1,6 @@
 """What a check gets and what it answers.
 
-In: a `Subject` (the file and its contract), and for checks that run it a `Session`.
+In: a `CheckContext` (the file and its contract), and for checks that run it a `Session`.
 Out: a `CheckResult`. A check never raises for what it finds: a file that it cannot read fails.
 """
 
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Protocol
 
 from exporter.checks.files.samples import SampleData, SampleMemory
-from exporter.checks.files.weight_inputs import fed_weights
-from exporter.jobs.folder import JobFolder
+from exporter.checks.files.weight_inputs import weight_input_values
+from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import ModelSpec
 from exporter.records.record import CheckResult
@@ -20,7 +20,7 @@ from exporter.runtimes import NO_KERNELS, Kernels, Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class CheckContext:
     """One exported file, what it has to be, and what PyTorch says about the same inputs."""
 
     folder: JobFolder
@@ -49,26 +49,26 @@ class Subject:
         if not self.spec.weights_are_inputs:
             return data
         declared = [item.name for item in self.spec.inputs]
-        fed = fed_weights(self.path, self.folder, self.reference.fed, declared)
+        fed = weight_input_values(self.path, self.folder, self.reference.fed, declared)
         return replace(data, inputs={**data.inputs, **fed})
 
 
 class StructureCheck(Protocol):
     """Reads the file; no runtime needed."""
 
-    def __call__(self, subject: Subject) -> CheckResult:
+    def __call__(self, subject: CheckContext) -> CheckResult:
         """Holds one promise against the file."""
 
 
-class ParityCheck(Protocol):
+class RuntimeCheck(Protocol):
     """Runs the file, or says whether running it proves anything."""
 
     @property
     def name(self) -> str:
         """As it stands in records and in the manifest's `expect`."""
 
-    def applies(self, subject: Subject) -> bool:
+    def applies(self, subject: CheckContext) -> bool:
         """Whether the contract promises anything of the kind; else there is no result."""
 
-    def __call__(self, subject: Subject, session: Session, device: str) -> CheckResult:
+    def __call__(self, subject: CheckContext, session: Session, device: str) -> CheckResult:
         """Holds one promise against what the session puts out."""

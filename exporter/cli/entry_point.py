@@ -19,7 +19,7 @@ from typing import NoReturn
 
 import click
 
-from exporter.cli.output.terminal import ROOT, complain
+from exporter.cli.output.terminal import ROOT, print_error
 from exporter.cli.registry import exporter
 from exporter.core.errors import ExitCode, ExporterError, Problem
 
@@ -54,14 +54,14 @@ def run(arguments: Sequence[str]) -> int:
         return int(answer or 0)
     except ExporterError as error:
         for problem in error.problems:
-            complain(str(problem))
+            print_error(str(problem))
         _annotate(error.problems, _root(arguments))
         return error.exit_code
     except click.ClickException as error:
         error.show()
         return ExitCode.MANIFEST
     except (KeyboardInterrupt, click.Abort):
-        complain("interrupted: what was done before is kept")
+        print_error("interrupted: what was done before is kept")
         return _INTERRUPTED
     except BrokenPipeError:
         _forget_stdout()
@@ -70,7 +70,7 @@ def run(arguments: Sequence[str]) -> int:
         if error.errno not in _MACHINE:
             return _bug()
         where = f"{error.filename}: " if error.filename else ""
-        complain(f"{where}{os.strerror(error.errno)}")
+        print_error(f"{where}{os.strerror(error.errno)}")
         return ExitCode.ENVIRONMENT
     except Exception:  # noqa: BLE001 - becomes exit code 70, with its traceback
         return _bug()
@@ -105,8 +105,10 @@ def _root(arguments: Sequence[str]) -> Path:
 
 
 def _bug() -> int:
-    complain(traceback.format_exc())
-    complain("this is a bug of exporter, not of your model: please report it with the lines above")
+    print_error(traceback.format_exc())
+    print_error(
+        "this is a bug of exporter, not of your model: please report it with the lines above"
+    )
     return ExitCode.BUG
 
 

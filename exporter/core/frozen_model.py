@@ -1,8 +1,8 @@
 """The base of every value that crosses a file or a process: frozen, strict, closed.
 
-In: nothing. Out: `Value`, `Sealed`, and the aliases for tuples and tables that fields use.
+In: nothing. Out: `FrozenModel`, `ChecksummedModel`, and the aliases for tuples and tables that fields use.
 
-Values are read with `Value.model_validate_json` and written with `to_json`; both ends refuse a key
+Values are read with `FrozenModel.model_validate_json` and written with `to_json`; both ends refuse a key
 that they do not know, so that a file of another version is noticed and not half understood.
 """
 
@@ -24,7 +24,7 @@ Items = Annotated[tuple[T, ...], Field(strict=False)]
 Plain = TypeAliasType("Plain", "bool | int | float | str | list[Plain] | dict[str, Plain] | None")
 
 
-class Value(BaseModel):
+class FrozenModel(BaseModel):
     """A frozen value; equality is by content."""
 
     model_config = ConfigDict(
@@ -41,7 +41,7 @@ class Value(BaseModel):
         return self.model_dump_json(indent=indent) + "\n"
 
 
-class Sealed(Value):
+class ChecksummedModel(FrozenModel):
     """A value whose file begins with a digest of the rest, so that a change of it is noticed.
 
     That is no signature: who knows how can seal what he likes. A flipped bit cannot, and neither

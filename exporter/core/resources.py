@@ -22,14 +22,14 @@ _GAVE_OUT = re.compile(
 _UNITS = (("GiB", 1 << 30), ("GB", 10**9), ("MiB", 1 << 20), ("MB", 10**6))
 
 
-def ran_out(text: str) -> bool:
+def is_out_of_memory(text: str) -> bool:
     """Whether somebody says in `text` that an allocation failed."""
     return _FAILED.search(text) is not None
 
 
-def gave_out(text: str) -> bool:
+def is_out_of_resources(text: str) -> bool:
     """Whether somebody says in `text` that the machine could not go on, whatever the model is."""
-    return ran_out(text) or _GAVE_OUT.search(text) is not None
+    return is_out_of_memory(text) or _GAVE_OUT.search(text) is not None
 
 
 def size_text(size: int) -> str:
@@ -40,6 +40,6 @@ def size_text(size: int) -> str:
     return f"{size / (1 << 20):.0f}MiB"
 
 
-def beyond(limit: int) -> str:
+def memory_limit_message(limit: int) -> str:
     """What is said of a job that needs more than its limit."""
     return f"needs more than the {size_text(limit)} that `memory` allows"

@@ -1,7 +1,7 @@
 """Text that a model, a tool or a manifest wrote, made fit to be shown or kept.
 
-In: any text. Out: `printable` has no character that steers a terminal; `uncommanding` has nothing
-that steers a CI system either; `neutral` has nothing that differs between two machines.
+In: any text. Out: `printable` has no character that steers a terminal; `escape_ci_commands` has nothing
+that steers a CI system either; `redact` has nothing that differs between two machines.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def printable(text: str) -> str:
     return _CONTROLS.sub("", _ESCAPES.sub("", text))
 
 
-def uncommanding(text: str) -> str:
+def escape_ci_commands(text: str) -> str:
     """`text` printable, with a space in whatever a CI system would take for a command."""
     return _COMMAND.sub(r"\1\2 ", printable(text))
 
@@ -56,7 +56,7 @@ def _on_one_line(text: str) -> str:
     return " ".join(printable(text).split())
 
 
-def cut(text: str, limit: int) -> str:
+def truncate(text: str, limit: int) -> str:
     """`text`, of which no more than `limit` characters are left; the last then says so."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
@@ -68,7 +68,7 @@ def _own_folders() -> tuple[str, ...]:
     return tuple(sorted((f"{folder}{os.sep}" for folder in folders), key=len, reverse=True))
 
 
-def neutral(text: str, *, limit: int) -> str:
+def redact(text: str, *, limit: int) -> str:
     """`text` printable, without folders, addresses and times, cut to `limit` characters."""
     return _neutral(text, limit) if len(text) <= _SHORT else _neutralised(text, limit)
 
@@ -83,4 +83,4 @@ def _neutralised(text: str, limit: int) -> str:
     text = _FOLDERS.sub("", text)
     for folder in _own_folders():
         text = text.replace(folder, "")
-    return cut(text, limit)
+    return truncate(text, limit)

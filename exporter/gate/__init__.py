@@ -7,7 +7,7 @@ from exporter.gate.finding import (
     GROWTH,
     NO_RESULT,
     NOT_ACCEPTED,
-    Finding,
+    GateFinding,
     Kind,
     blocking,
 )
@@ -17,7 +17,7 @@ __all__ = [
     "GROWTH",
     "NOT_ACCEPTED",
     "NO_RESULT",
-    "Finding",
+    "GateFinding",
     "Kind",
     "Side",
     "accept_all",

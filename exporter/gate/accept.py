@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterable, Mapping
 
 from exporter.gate.drift import is_steady
 from exporter.manifest import Gate, GatePolicy
-from exporter.records.baseline import Baseline, Outcome
+from exporter.records.baseline import Baseline, CellOutcome
 
 
 def accept_all(
-    before: Baseline, found: Mapping[str, Outcome], tools: Mapping[str, str], gate: Gate
+    before: Baseline, found: Mapping[str, CellOutcome], tools: Mapping[str, str], gate: Gate
 ) -> Baseline:
     """Accepts every outcome; what is not among them is accepted no longer."""
     known = before.by_cell()
@@ -30,7 +30,7 @@ def accept_all(
 
 
 def accept_some(
-    before: Baseline, found: Mapping[str, Outcome], cells: Collection[str], reason: str
+    before: Baseline, found: Mapping[str, CellOutcome], cells: Collection[str], reason: str
 ) -> Baseline:
     """Accepts these cells with a reason; all others stay as they were accepted.
 
@@ -53,7 +53,9 @@ def accept_some(
 
 
 def _baseline(
-    outcomes: Iterable[Outcome], tools: Mapping[str, str], dropped: Mapping[str, str] | None = None
+    outcomes: Iterable[CellOutcome],
+    tools: Mapping[str, str],
+    dropped: Mapping[str, str] | None = None,
 ) -> Baseline:
     cells = sorted(outcomes, key=lambda outcome: outcome.id.sort_key)
     return Baseline(
@@ -63,12 +65,12 @@ def _baseline(
     )
 
 
-def _accepted(before: Outcome | None, after: Outcome, policy: GatePolicy) -> Outcome:
+def _accepted(before: CellOutcome | None, after: CellOutcome, policy: GatePolicy) -> CellOutcome:
     if before is not None and bare(before) == bare(after) and is_steady(before, after, policy):
         return before
     return after
 
 
-def bare(outcome: Outcome) -> Outcome:
+def bare(outcome: CellOutcome) -> CellOutcome:
     """The outcome without figures and reason: what a person accepts or not."""
     return outcome.model_copy(update={"figures": None, "reason": ""})

@@ -1,7 +1,7 @@
 """Results against the accepted baseline: what changed, and so what somebody must accept or mend.
 
 In: a `Baseline`, a `RunRecord`, the ids of all cells that the manifests promise, and the policy.
-Out: `Finding`s. Pure.
+Out: `GateFinding`s. Pure.
 
 The gate walks the union of baseline, results and promises: a cell that vanishes from one of them
 is a finding, for a gate that looks at new results alone cannot see what is no longer there.
@@ -15,19 +15,19 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from exporter.core.sanitize import cut, one_line
+from exporter.core.sanitize import one_line, truncate
 from exporter.gate.drift import Drift, drifts, raised_lowest
 from exporter.gate.finding import (
     NO_RESULT,
     NOT_ACCEPTED,
-    Finding,
+    GateFinding,
     Kind,
 )
 from exporter.manifest import DEFAULT_GATE, Gate, GatePolicy
 from exporter.planning.expectations import ENDED
 from exporter.records.baseline import (
     Baseline,
-    Outcome,
+    CellOutcome,
     outcomes_of,
     parse_cell,
 )
@@ -49,7 +49,7 @@ _COMPARABLE = (None, Kind.REROUTED)
 class _Now:
     """What holds today, by the text of the cell."""
 
-    outcomes: Mapping[str, Outcome]
+    outcomes: Mapping[str, CellOutcome]
     promised: frozenset[str]
     records: Mapping[str, Record] = field(default_factory=dict)
     is_promised: bool = True
@@ -58,7 +58,7 @@ class _Now:
 
 def judge(
     baseline: Baseline, run: RunRecord, planned: Collection[str], gate: Gate = DEFAULT_GATE
-) -> tuple[Finding, ...]:
+) -> tuple[GateFinding, ...]:
     """Compares every cell of baseline, results and manifests.
 
     Args:
@@ -80,7 +80,7 @@ def judge(
 
 def differences(
     before: Baseline, after: Baseline, records: Mapping[str, Record] | None = None
-) -> tuple[Finding, ...]:
+) -> tuple[GateFinding, ...]:
     """Compares any two sets of outcomes by the same rules; the second promises what it holds.
 
     Args:
@@ -101,7 +101,7 @@ def differences(
     )
 
 
-def _judged(accepted: Mapping[str, Outcome], now: _Now, gate: Gate) -> tuple[Finding, ...]:
+def _judged(accepted: Mapping[str, CellOutcome], now: _Now, gate: Gate) -> tuple[GateFinding, ...]:
     cells = accepted.keys() | now.outcomes.keys() | now.promised
     ids = {cell: parse_cell(cell) for cell in cells}
     policies = {model: gate.of(model) for model in {id.model for id in ids.values()}}
@@ -116,12 +116,14 @@ def _judged(accepted: Mapping[str, Outcome], now: _Now, gate: Gate) -> tuple[Fin
     return tuple(sorted((each for each in acted if each), key=lambda finding: finding.sort_key))
 
 
-def _with_action(finding: Finding, policy: GatePolicy) -> Finding | None:
+def _with_action(finding: GateFinding, policy: GatePolicy) -> GateFinding | None:
     action = finding.kind.action(policy)
     return None if action == "ignore" else replace(finding, action=action)
 
 
-def _of_cell(cell: str, before: Outcome | None, now: _Now, policy: GatePolicy) -> Iterator[Finding]:
+def _of_cell(
+    cell: str, before: CellOutcome | None, now: _Now, policy: GatePolicy
+) -> Iterator[GateFinding]:
     """Everything that is to be said of one cell."""
     after, record = now.outcomes.get(cell), now.records.get(cell)
     id = parse_cell(cell)
@@ -131,7 +133,7 @@ def _of_cell(cell: str, before: Outcome | None, now: _Now, policy: GatePolicy) -
     if kind is Kind.NEWLY_RED and record and record.expectation.startswith(ENDED):
         kind = Kind.EXPIRED
     if kind is not None:
-        yield Finding(
+        yield GateFinding(
             kind=kind,
             cell=id,
             before=_text(before, after, kind) if before else NOT_ACCEPTED,
@@ -143,16 +145,16 @@ def _of_cell(cell: str, before: Outcome | None, now: _Now, policy: GatePolicy) -
     if after.flaky and not (before and before.flaky):
         said = str(before) if before else NOT_ACCEPTED
         message = one_line(record.flaky) if record else ""
-        yield Finding(kind=Kind.FLAKY, cell=id, before=said, after=str(after), message=message)
+        yield GateFinding(kind=Kind.FLAKY, cell=id, before=said, after=str(after), message=message)
     if before and kind in _COMPARABLE:
         yield from (_finding(drift, id) for drift in drifts(before, after, policy))
 
 
-def _finding(drift: Drift, cell: CellId) -> Finding:
-    return Finding(kind=drift.kind, cell=cell, before=drift.before, after=drift.after)
+def _finding(drift: Drift, cell: CellId) -> GateFinding:
+    return GateFinding(kind=drift.kind, cell=cell, before=drift.before, after=drift.after)
 
 
-def _text(outcome: Outcome, other: Outcome | None, kind: Kind) -> str:
+def _text(outcome: CellOutcome, other: CellOutcome | None, kind: Kind) -> str:
     """The outcome; of another route, the route, since the rest is the same."""
     if kind is not Kind.REROUTED or other is None:
         return str(outcome)
@@ -170,10 +172,10 @@ def _message(cell: str, kind: Kind, record: Record | None, now: _Now) -> str:
     if record is None:
         return ""
     said = f"{record.expectation}: {record.message}" if kind is Kind.EXPIRED else record.message
-    return cut(one_line(said), _MESSAGE_LENGTH)
+    return truncate(one_line(said), _MESSAGE_LENGTH)
 
 
-def _kind(before: Outcome | None, after: Outcome | None) -> Kind | None:
+def _kind(before: CellOutcome | None, after: CellOutcome | None) -> Kind | None:
     """How `after` differs from `before`; None where it is as accepted."""
     if after is None:
         return Kind.MISSING
@@ -188,13 +190,13 @@ def _kind(before: Outcome | None, after: Outcome | None) -> Kind | None:
     return Kind.REROUTED if _is_rerouted(before, after) else None
 
 
-def _is_rerouted(before: Outcome, after: Outcome) -> bool:
+def _is_rerouted(before: CellOutcome, after: CellOutcome) -> bool:
     """Whether both made a file, in two ways."""
     pairs = ((before.exporter, after.exporter), (before.capture, after.capture))
     return any(old != new and old and new for old, new in pairs)
 
 
-def _kind_of_new(after: Outcome) -> Kind:
+def _kind_of_new(after: CellOutcome) -> Kind:
     match after.status:
         case Status.PASS | Status.XFAIL:
             return Kind.NEW_GREEN
@@ -208,7 +210,7 @@ def _kind_of_new(after: Outcome) -> Kind:
             return Kind.NEW_RED
 
 
-def _kind_of_change(before: Outcome, after: Outcome) -> Kind:
+def _kind_of_change(before: CellOutcome, after: CellOutcome) -> Kind:
     """The kind where the status is another one."""
     match after.status:
         case Status.PASS:
@@ -234,7 +236,7 @@ def _kind_of_change(before: Outcome, after: Outcome) -> Kind:
             assert_never(after.status)
 
 
-def _kind_of_failure(before: Outcome, after: Outcome) -> Kind:
+def _kind_of_failure(before: CellOutcome, after: CellOutcome) -> Kind:
     """The kind where both are red: worse if anything is, better only if nothing is."""
     steps = (
         _gravity(after.status) - _gravity(before.status),
@@ -260,7 +262,7 @@ def _gravity(status: Status) -> int:
             return 0
 
 
-def _distance(before: Outcome, after: Outcome) -> int:
+def _distance(before: CellOutcome, after: CellOutcome) -> int:
     """Stages lost since `before`; 0 where one of them names none."""
     if before.stage is None or after.stage is None:
         return 0

@@ -1,6 +1,6 @@
 """Results against what another revision accepts, by that revision's own rules.
 
-In: the manifests and the baseline of the revision, and those of today. Out: `Finding`s. Pure.
+In: the manifests and the baseline of the revision, and those of today. Out: `GateFinding`s. Pure.
 
 A branch cannot relax its own gate: baseline and policy are the revision's, and what the branch's
 manifests ask less is a finding. What it accepts itself counts for good news, and for the rest only
@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 
 from exporter.gate.accept import bare
 from exporter.gate.compare import judge
-from exporter.gate.finding import Finding
+from exporter.gate.finding import GateFinding
 from exporter.gate.relaxations import relaxations
 from exporter.manifest import Manifest
-from exporter.records.baseline import Baseline, Outcome, outcome_of
+from exporter.records.baseline import Baseline, CellOutcome, outcome_of
 from exporter.records.record import Record, RunRecord
 
 
@@ -31,7 +31,7 @@ class Side:
 
 def judge_against(
     revision: Side, branch: Side, run: RunRecord, planned: Collection[str]
-) -> tuple[Finding, ...]:
+) -> tuple[GateFinding, ...]:
     """Holds the branch's results and manifests against the revision.
 
     Args:
@@ -66,8 +66,8 @@ def judge_against(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Here:
-    before: Mapping[str, Outcome]
-    own: Mapping[str, Outcome]
+    before: Mapping[str, CellOutcome]
+    own: Mapping[str, CellOutcome]
     dropped: Mapping[str, str]
     found: Mapping[str, Record]
 
@@ -87,7 +87,7 @@ class _Here:
         return own.reason if before is None or before.reason != own.reason else ""
 
 
-def _settled(finding: Finding, here: _Here, manifest: Manifest) -> Finding | None:
+def _settled(finding: GateFinding, here: _Here, manifest: Manifest) -> GateFinding | None:
     """The finding as it counts; None where the branch's baseline brings good news along."""
     cell = str(finding.cell)
     if finding.is_good_news and here.is_accepted(cell):

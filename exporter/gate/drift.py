@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from exporter.core.onnxruntime_releases import first_release, spelled
 from exporter.gate.finding import Kind
 from exporter.manifest import GatePolicy
-from exporter.records.baseline import Figures, Outcome
+from exporter.records.baseline import CellOutcome, Figures
 from exporter.records.record import CellId, Status
 
 #: Bytes by which a file may grow whatever its share: names and versions inside it are not its size.
@@ -28,7 +28,7 @@ class Drift:
     after: str
 
 
-def drifts(before: Outcome, after: Outcome, policy: GatePolicy) -> Iterator[Drift]:
+def drifts(before: CellOutcome, after: CellOutcome, policy: GatePolicy) -> Iterator[Drift]:
     """How the file of a cell differs from the accepted one, for the worse."""
     old, new = before.figures, after.figures
     if old is None or new is None:
@@ -48,14 +48,14 @@ def drifts(before: Outcome, after: Outcome, policy: GatePolicy) -> Iterator[Drif
     yield from _raised_floor(before.id.opset, old, new)
 
 
-def is_steady(before: Outcome, after: Outcome, policy: GatePolicy) -> bool:
+def is_steady(before: CellOutcome, after: CellOutcome, policy: GatePolicy) -> bool:
     """Whether neither would be drift after the other: the accepted figures still describe it."""
     if (before.figures is None) is not (after.figures is None):
         return False
     return not any(drifts(before, after, policy)) and not any(drifts(after, before, policy))
 
 
-def lowest_opsets(outcomes: Iterable[Outcome]) -> Mapping[tuple[str, str], int]:
+def lowest_opsets(outcomes: Iterable[CellOutcome]) -> Mapping[tuple[str, str], int]:
     """The lowest opset that passes and above which all do, by model and device.
 
     What passes at no opset, or not at the highest, has no entry.
@@ -75,7 +75,7 @@ def lowest_opsets(outcomes: Iterable[Outcome]) -> Mapping[tuple[str, str], int]:
 
 
 def raised_lowest(
-    before: Iterable[Outcome], after: Iterable[Outcome]
+    before: Iterable[CellOutcome], after: Iterable[CellOutcome]
 ) -> Iterator[tuple[CellId, Drift]]:
     """Models that need a higher opset than before, each with the cell at the lowest one before."""
     now = lowest_opsets(after)

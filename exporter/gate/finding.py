@@ -1,6 +1,6 @@
-"""What the gate finds: `Finding`s, each of a `Kind`, with what the policy makes of it.
+"""What the gate finds: `GateFinding`s, each of a `Kind`, with what the policy makes of it.
 
-In: nothing. Out: `Kind`, `Finding`.
+In: nothing. Out: `Kind`, `GateFinding`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import StrEnum
 from exporter.manifest import Action, GatePolicy
 from exporter.records.record import CellId
 
-#: What `Finding.before` and `Finding.after` say where there is no outcome.
+#: What `GateFinding.before` and `GateFinding.after` say where there is no outcome.
 NOT_ACCEPTED = "not in the baseline"
 NO_RESULT = "no result"
 
@@ -73,7 +73,7 @@ _NEWS = (Kind.BETTER, Kind.FIXED, Kind.NEW_GREEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class GateFinding:
     """One cell that is not as it was accepted."""
 
     kind: Kind
@@ -103,6 +103,6 @@ class Finding:
         return (not self.blocks, _RANK[self.kind], self.cell.sort_key, self.before)
 
 
-def blocking(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def blocking(findings: Iterable[GateFinding]) -> tuple[GateFinding, ...]:
     """The findings for which a merge must stop."""
     return tuple(finding for finding in findings if finding.blocks)

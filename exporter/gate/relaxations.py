@@ -1,6 +1,6 @@
 """What a branch asks less of its models than the revision that it is held against.
 
-In: the manifests of the revision and those of today. Out: `Finding`s of the kind `RELAXED`. Pure.
+In: the manifests of the revision and those of today. Out: `GateFinding`s of the kind `RELAXED`. Pure.
 
 A gate whose rules the branch itself writes stops nobody. What is not provably as strict as before
 counts as relaxed: another way to say a tolerance, a wider expectation, a smaller axis.
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from exporter.gate.finding import Finding, Kind
+from exporter.gate.finding import GateFinding, Kind
 from exporter.manifest import (
     Axis,
     Bound,
@@ -20,9 +20,9 @@ from exporter.manifest import (
     GatePolicy,
     Manifest,
     ModelSpec,
-    bound_of,
+    tolerance_for,
 )
-from exporter.planning.plan import matches
+from exporter.planning.plan import condition_matches
 from exporter.records.record import CellId
 
 #: What holds where the manifest says nothing of `noise`; see `tolerance` in its reference.
@@ -40,7 +40,7 @@ class _Relaxed:
     after: str
 
 
-def relaxations(before: Manifest, after: Manifest) -> tuple[Finding, ...]:
+def relaxations(before: Manifest, after: Manifest) -> tuple[GateFinding, ...]:
     """What today's manifests ask less, cell by cell; the policy of `before` judges it.
 
     Args:
@@ -48,7 +48,7 @@ def relaxations(before: Manifest, after: Manifest) -> tuple[Finding, ...]:
         after: Those of today.
     """
     now = {spec.id: spec for spec in after.models}
-    found: list[Finding] = []
+    found: list[GateFinding] = []
     for spec in before.models:
         policy = before.project.gate.of(spec.id)
         action = Kind.RELAXED.action(policy)
@@ -62,7 +62,7 @@ def relaxations(before: Manifest, after: Manifest) -> tuple[Finding, ...]:
             else:
                 relaxed = [*shared, *_of_cell(spec, new, cell), *_of_device(before, after, cell)]
             found += [
-                Finding(
+                GateFinding(
                     kind=Kind.RELAXED,
                     cell=cell,
                     before=each.before,
@@ -133,7 +133,7 @@ def _fill_text(fill: Fill) -> str:
 
 
 def _is_skipped(spec: ModelSpec, cell: CellId) -> bool:
-    return any(matches(skip, cell) for skip in spec.skip)
+    return any(condition_matches(skip, cell) for skip in spec.skip)
 
 
 def _tolerances(old: ModelSpec, new: ModelSpec, device: str) -> Iterator[_Relaxed]:
@@ -142,8 +142,8 @@ def _tolerances(old: ModelSpec, new: ModelSpec, device: str) -> Iterator[_Relaxe
         if output.name not in outputs:
             yield _Relaxed(before=f"output {output.name}", after="no such output")
             continue
-        was = bound_of(old, output, device)
-        now = bound_of(new, outputs[output.name], device)
+        was = tolerance_for(old, output, device)
+        now = tolerance_for(new, outputs[output.name], device)
         if not _is_as_strict(now, was):
             name = f" of {output.name}" if len(old.outputs) > 1 else ""
             yield _Relaxed(
@@ -171,9 +171,9 @@ def _bound_text(bound: Bound) -> str:
 
 
 def _expectations(old: ModelSpec, new: ModelSpec, cell: CellId) -> Iterator[_Relaxed]:
-    known = [item for item in old.expect if matches(item, cell)]
+    known = [item for item in old.expect if condition_matches(item, cell)]
     for item in new.expect:
-        if matches(item, cell) and not any(_is_covered(item, by) for by in known):
+        if condition_matches(item, cell) and not any(_is_covered(item, by) for by in known):
             before = "; ".join(_expectation_text(each) for each in known)
             yield _Relaxed(before=before or "no expectation", after=_expectation_text(item))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from exporter.core.frozen_model import Items, Value
+from exporter.core.frozen_model import FrozenModel, Items
 from exporter.manifest import Device, ModelSpec
 from exporter.records.record import (
     CellId,
@@ -20,7 +20,7 @@ from exporter.records.record import (
 )
 
 
-class OpsetJob(Value):
+class OpsetJob(FrozenModel):
     """One file to make, and the devices to check it on."""
 
     opset: int
@@ -30,7 +30,7 @@ class OpsetJob(Value):
     """Whether an earlier run made the very file: only what the checks read has changed."""
 
 
-class Job(Value):
+class Job(FrozenModel):
     """One model with its opsets and devices."""
 
     spec: ModelSpec
@@ -64,7 +64,7 @@ class Job(Value):
         )
 
 
-class Announcement(Value):
+class Announcement(FrozenModel):
     """What the worker is about to do, and which cells it would take down with it."""
 
     stage: Stage

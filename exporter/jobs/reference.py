@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from exporter.core.frozen_model import Items, Sealed, Value
+from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
 
 
-class Sample(Value):
+class Sample(FrozenModel):
     """One input set: PyTorch's inputs and outputs lie in `test_data_set_<index>`."""
 
     index: int
@@ -33,7 +33,7 @@ class Sample(Value):
         return (self.kind, self.axes, self.error, self.scales)
 
 
-class TableParts(Value):
+class TableParts(FrozenModel):
     """A weight that a file may read row by row, as digests of its parts."""
 
     dtype: str
@@ -43,7 +43,7 @@ class TableParts(Value):
     """In the order of the rows; empty for a part of nothing but zeros."""
 
 
-class NamedWeight(Value):
+class NamedWeight(FrozenModel):
     """A weight that the manifest names, as PyTorch has it."""
 
     name: str
@@ -59,7 +59,7 @@ class NamedWeight(Value):
     """Whether a run of the model reads it; a file may lack what is never read."""
 
 
-class Weight(Value):
+class Weight(FrozenModel):
     """A weight of a model whose file takes its weights as inputs."""
 
     name: str
@@ -72,7 +72,7 @@ class Weight(Value):
     """The first name of the same tensor, where it has several."""
 
 
-class Reference(Sealed):
+class Reference(ChecksummedModel):
     """What PyTorch says: the samples, and how exact its own float32 is."""
 
     samples: Items[Sample]

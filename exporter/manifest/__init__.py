@@ -36,7 +36,7 @@ from exporter.manifest.spec.model import (
     Style,
     Tolerance,
 )
-from exporter.manifest.spec.tolerances import bound_of
+from exporter.manifest.spec.tolerances import tolerance_for
 from exporter.manifest.syntax.call_paths import parse_at
 
 __all__ = [
@@ -68,10 +68,10 @@ __all__ = [
     "Skip",
     "Style",
     "Tolerance",
-    "bound_of",
     "explain",
     "load_layers",
     "load_project",
     "parse_at",
     "schema",
+    "tolerance_for",
 ]

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from exporter.manifest.reading.layers import Effective
+from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.overrides import OverrideTable
-from exporter.manifest.schema.tables import Table, said
+from exporter.manifest.schema.tables import Table, explicit_values
 from exporter.manifest.spec.model import ModelSpec
 from exporter.manifest.syntax.message_format import KeyPath, key_text
 
@@ -37,7 +37,9 @@ class Explained:
     """`manifests/vision.toml:14`, `built-in default` or `chosen`."""
 
 
-def explain(model: Effective, spec: ModelSpec, opset: int, device: str) -> Iterator[Explained]:
+def explain(
+    model: EffectiveSettings, spec: ModelSpec, opset: int, device: str
+) -> Iterator[Explained]:
     """What holds for one cell of a model, key by key.
 
     Args:
@@ -81,7 +83,7 @@ def _winner(key: str, overrides: _Overrides) -> KeyPath | None:
     return found
 
 
-def _row(model: Effective, key: str, path: KeyPath) -> Explained | None:
+def _row(model: EffectiveSettings, key: str, path: KeyPath) -> Explained | None:
     """The row of a key that stands at `path`, or has its default; none where that is empty."""
     if path[-1] == "exporter" and key == "capture":
         return Explained(key=key, value="the exporter's own", origin=_place(model, path))
@@ -95,14 +97,14 @@ def _row(model: Effective, key: str, path: KeyPath) -> Explained | None:
     return Explained(key=key, value=toml_text(default), origin=BUILT_IN)
 
 
-def _merged(model: Effective, key: str, overrides: _Overrides) -> Iterator[Explained]:
+def _merged(model: EffectiveSettings, key: str, overrides: _Overrides) -> Iterator[Explained]:
     """A row for each item of a table that layers share."""
     paths: dict[str, KeyPath] = {
         str(path[1]): path for path in model.origins if path[0] == key and len(path) == 2
     }
     if key == "options":
         for path, table in overrides:
-            paths |= {item: (*path, key, item) for item in said(table.options)}
+            paths |= {item: (*path, key, item) for item in explicit_values(table.options)}
     for item, path in paths.items():
         yield Explained(
             key=key_text((key, item)),
@@ -111,7 +113,7 @@ def _merged(model: Effective, key: str, overrides: _Overrides) -> Iterator[Expla
         )
 
 
-def _chosen_examples(model: Effective, spec: ModelSpec) -> Iterator[Explained]:
+def _chosen_examples(model: EffectiveSettings, spec: ModelSpec) -> Iterator[Explained]:
     """Sizes that nobody wrote: an axis without one is exported at a prime of its own."""
     for axis in spec.axes:
         table = model.settings.axes.get(axis.name)
@@ -120,7 +122,7 @@ def _chosen_examples(model: Effective, spec: ModelSpec) -> Iterator[Explained]:
             yield Explained(key=key, value=str(axis.example), origin=CHOSEN)
 
 
-def _outputs(model: Effective, overrides: _Overrides) -> Iterator[Explained]:
+def _outputs(model: EffectiveSettings, overrides: _Overrides) -> Iterator[Explained]:
     """Tolerances of single outputs; the last override of each wins."""
     found = {
         output.name: (*path, "outputs", index, "tolerance")
@@ -135,7 +137,7 @@ def _outputs(model: Effective, overrides: _Overrides) -> Iterator[Explained]:
         )
 
 
-def _raw(model: Effective, path: KeyPath) -> Any:
+def _raw(model: EffectiveSettings, path: KeyPath) -> Any:
     """What the file says at a path of the model."""
     layer = model.origin(path)
     value: Any = layer.file.table
@@ -145,7 +147,7 @@ def _raw(model: Effective, path: KeyPath) -> Any:
     return getattr(layer.table, str(path[0])) if value is None else value
 
 
-def _place(model: Effective, path: KeyPath) -> str:
+def _place(model: EffectiveSettings, path: KeyPath) -> str:
     layer = model.origin(path)
     return str(layer.file.problem((*layer.path, *path), "").location)
 

@@ -14,15 +14,15 @@ from exporter.core.errors import (
     Problem,
 )
 from exporter.manifest.project import check_gate, read_project
-from exporter.manifest.reading.inheritance import Family, Member
-from exporter.manifest.reading.layers import Effective, stacked
+from exporter.manifest.reading.inheritance import InheritanceGraph, InheritedEntry
+from exporter.manifest.reading.layers import EffectiveSettings, merge_layers
 from exporter.manifest.reading.problems import Report
 from exporter.manifest.reading.toml_file import read_toml
 from exporter.manifest.reading.validation import ManifestFile, manifest_file
 from exporter.manifest.rules.axes import check_shared_axes
 from exporter.manifest.rules.references import References
-from exporter.manifest.rules.repeat import expanded
-from exporter.manifest.rules.resolve import Surroundings, resolved
+from exporter.manifest.rules.repeat import expand_repeats
+from exporter.manifest.rules.resolve import ResolveContext, resolve_model
 from exporter.manifest.schema.entry import ID_PATTERN
 from exporter.manifest.spec.model import Manifest
 from exporter.manifest.syntax.message_format import quoted
@@ -35,7 +35,7 @@ class Loaded:
     """A project as it was read."""
 
     manifest: Manifest
-    layers: Mapping[str, Effective]
+    layers: Mapping[str, EffectiveSettings]
     """The settings of each model with where they come from, by ID."""
     files: frozenset[Path]
     """Every file that entries name."""
@@ -59,7 +59,7 @@ def load_layers(root: Path, beside: Path | None = None) -> Loaded:
     root = root.absolute()
     report = Report()
     project = read_project(root, report)
-    family = Family(report)
+    family = InheritanceGraph(report)
     files = tuple(_manifest_files(root, project.project.manifests, report))
     for file in files:
         family.add(file)
@@ -67,13 +67,13 @@ def load_layers(root: Path, beside: Path | None = None) -> Loaded:
     check_gate(project, {member.id for member in family.members}, report)
     base = (project.layer,) if project.layer else ()
     models = [
-        expanded(stacked(member.id, (*base, *family.layers(member)), report))
+        expand_repeats(merge_layers(member.id, (*base, *family.layers(member)), report))
         for member in family.members
     ]
     devices = frozenset(device.name for device in project.project.devices)
     references = References(root, beside)
-    around = Surroundings(devices=devices, references=references)
-    specs = [resolved(model, around) for model in models]
+    around = ResolveContext(devices=devices, references=references)
+    specs = [resolve_model(model, around) for model in models]
     for file in files:
         check_shared_axes(file.defaults, models)
     if files and not family.members and not report:
@@ -122,9 +122,9 @@ def _is_hidden(path: Path, folder: Path) -> bool:
     return any(part.startswith(".") for part in path.relative_to(folder).parts)
 
 
-def _check_ids(family: Family, report: Report) -> None:
+def _check_ids(family: InheritanceGraph, report: Report) -> None:
     """Every ID is well-formed, and unique over all files and ways of writing it."""
-    owners: dict[str, Member] = {}
+    owners: dict[str, InheritedEntry] = {}
     for member in family.members:
         entry = member.entry
         if not re.fullmatch(ID_PATTERN, member.id):

@@ -14,11 +14,11 @@ from exporter.core.errors import Problem, nearest
 from exporter.manifest.reading.layers import Layer
 from exporter.manifest.reading.problems import Report
 from exporter.manifest.reading.toml_file import TomlFile, read_toml
-from exporter.manifest.reading.validation import validated
+from exporter.manifest.reading.validation import validate
 from exporter.manifest.rules.devices import BUILT_IN, all_devices, unknown_device
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.settings import GateTable, ProjectTable
-from exporter.manifest.schema.tables import said
+from exporter.manifest.schema.tables import explicit_values
 from exporter.manifest.spec.gate import Gate, GatePolicy, ModelPolicy
 from exporter.manifest.spec.model import Device, Project
 from exporter.manifest.spec.store import STORE_AGE, STORE_SIZE
@@ -47,11 +47,11 @@ def read_project(root: Path, report: Report) -> ProjectFile:
         report.add(file)
     if not isinstance(file, TomlFile) or not _has_settings(file, report):
         return ProjectFile(project=_project(root, ProjectTable(), BUILT_IN), layer=None)
-    table, dropped = validated(ProjectTable, file, _PATH, report)
+    table, dropped = validate(ProjectTable, file, _PATH, report)
     tables = table.devices if isinstance(table.devices, dict) else {}
     devices = all_devices(file, (*_PATH, "devices"), tables, report)
     _check_folders(file, table, report)
-    values = {key: value for key, value in said(table).items() if key in _FOR_MODELS}
+    values = {key: value for key, value in explicit_values(table).items() if key in _FOR_MODELS}
     values["devices"] = _default_devices(file, table, devices, report)
     layer = Layer(
         file=file,
@@ -103,8 +103,14 @@ def _project(root: Path, table: ProjectTable, devices: Mapping[str, Device]) -> 
 
 
 def _gate(table: GateTable) -> Gate:
-    policy = {key: value for key, value in said(table).items() if key in GatePolicy.model_fields}
-    models = (ModelPolicy(models=name, said=said(each)) for name, each in table.models.items())
+    policy = {
+        key: value
+        for key, value in explicit_values(table).items()
+        if key in GatePolicy.model_fields
+    }
+    models = (
+        ModelPolicy(models=name, said=explicit_values(each)) for name, each in table.models.items()
+    )
     return Gate(policy=GatePolicy(**policy), models=tuple(models))
 
 

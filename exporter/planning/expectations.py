@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import date, timedelta
 
 from exporter.manifest import Expectation, ModelSpec
-from exporter.planning.plan import matches
+from exporter.planning.plan import condition_matches
 from exporter.records.record import Record, Status
 
 #: Outcomes that an expectation can foresee without naming their message.
@@ -25,7 +25,7 @@ _UNPROVED = (Status.SKIP, Status.UNAVAILABLE)
 
 def apply_expectations(spec: ModelSpec, record: Record, today: date) -> Record:
     """The record with the manifest's expectations applied; unchanged where none means its cell."""
-    expected = [item for item in spec.expect if matches(item, record.cell)]
+    expected = [item for item in spec.expect if condition_matches(item, record.cell)]
     if not expected or record.status in _UNPROVED:
         return record
     if record.status is Status.PASS:

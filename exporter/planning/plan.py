@@ -69,7 +69,7 @@ def make_plan(manifest: Manifest, selection: Selection = EVERYTHING) -> Plan:
     return Plan(cells=cells, selected=selected)
 
 
-def route_of(spec: ModelSpec, opset: int) -> Route:
+def choose_route(spec: ModelSpec, opset: int) -> Route:
     """The exporter and capture for one opset, and why."""
     spec = spec.at(opset)
     match spec.exporter, spec.capture:
@@ -99,7 +99,7 @@ def route_of(spec: ModelSpec, opset: int) -> Route:
             return _automatic(opset)
 
 
-def matches(condition: Condition, cell: CellId) -> bool:
+def condition_matches(condition: Condition, cell: CellId) -> bool:
     """Whether a condition of `expect` or `skip` means this cell."""
     right_opset = condition.opsets is None or cell.opset in condition.opsets
     return right_opset and fnmatchcase(cell.device, condition.device)
@@ -130,10 +130,10 @@ def _automatic(opset: int) -> Route:
 
 def _cells_of(spec: ModelSpec) -> Iterable[PlannedCell]:
     for opset in spec.opsets:
-        route = route_of(spec, opset)
+        route = choose_route(spec, opset)
         for device in spec.devices:
             cell = CellId(model=spec.id, opset=opset, device=device)
-            reasons = [skip.reason for skip in spec.skip if matches(skip, cell)]
+            reasons = [skip.reason for skip in spec.skip if condition_matches(skip, cell)]
             yield PlannedCell(cell=cell, route=route, skip=reasons[0] if reasons else "")
 
 

@@ -14,8 +14,8 @@ from typing import Literal
 from pydantic import ValidationError
 
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.frozen_model import Items, Value
-from exporter.jobs.folder import write_value
+from exporter.core.frozen_model import FrozenModel, Items
+from exporter.jobs.job_folder import write_value
 from exporter.planning.plan import Plan
 
 #: In the build folder.
@@ -33,7 +33,7 @@ class Shard:
         return f"{self.index}/{self.count}"
 
 
-class ShardNote(Value):
+class ShardNote(FrozenModel):
     """That a shard came to its end, and what was its part."""
 
     format: Literal[1] = 1

@@ -4,7 +4,7 @@ Nothing of the project is loaded here: a worker can be on its way before its job
 """
 
 from exporter.processes.environment import worker_environment
-from exporter.processes.fork_server import Warm
-from exporter.processes.spawn import Spawner, Starter
+from exporter.processes.fork_server_client import ForkServerStarter
+from exporter.processes.spawn import ProcessStarter, Spawner
 
-__all__ = ["Spawner", "Starter", "Warm", "worker_environment"]
+__all__ = ["ForkServerStarter", "ProcessStarter", "Spawner", "worker_environment"]

@@ -1,6 +1,6 @@
 """How a worker process is started, and what the engine needs to know of it then.
 
-In: the path of a job. Out: a `Started` process that leads a process group of its own.
+In: the path of a job. Out: a `WorkerProcess` process that leads a process group of its own.
 
 `Spawner` starts a new Python for each job, everywhere. `warm.py` has the quicker one for Linux.
 """
@@ -21,7 +21,7 @@ WORKER = (sys.executable, "-P", "-m", "exporter.worker")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class WorkerCommand:
     """What to start."""
 
     job: Path
@@ -31,7 +31,7 @@ class Start:
     """Its current directory."""
 
 
-class Started(Protocol):
+class WorkerProcess(Protocol):
     """A process that was started."""
 
     def poll(self) -> int | None:
@@ -44,13 +44,13 @@ class Started(Protocol):
         """Sends a signal to it and to all that it started, as far as they are there."""
 
 
-class Starter(Protocol):
+class ProcessStarter(Protocol):
     """Starts processes."""
 
     def prepare(self) -> None:
         """Begins with what the first start waits for; to be closed though nothing is started."""
 
-    def start(self, start: Start) -> Started:
+    def start(self, start: WorkerCommand) -> WorkerProcess:
         """Starts one."""
 
     def rest(self, seconds: float) -> None:
@@ -75,7 +75,7 @@ class Spawner:
     def prepare(self) -> None:
         """Has nothing to begin with."""
 
-    def start(self, start: Start) -> Started:
+    def start(self, start: WorkerCommand) -> WorkerProcess:
         """Starts one."""
         with start.log.open("ab") as output:
             process = subprocess.Popen(

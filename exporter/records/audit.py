@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal
 
-from exporter.core.frozen_model import Items, Value
+from exporter.core.frozen_model import FrozenModel, Items
 from exporter.records.record import CellId
 
 #: The share of the mutants that checks must catch.
@@ -27,7 +27,7 @@ class Fate(StrEnum):
     """An allowed input gives a wrong output, and no check noticed."""
 
 
-class Tally(Value):
+class Tally(FrozenModel):
     """The mutants of one kind, by fate."""
 
     kind: str
@@ -38,7 +38,7 @@ class Tally(Value):
     survived: int = 0
 
 
-class Survivor(Value):
+class Survivor(FrozenModel):
     """A change that no check noticed."""
 
     kind: str
@@ -46,7 +46,7 @@ class Survivor(Value):
     why: str
 
 
-class Audit(Value):
+class Audit(FrozenModel):
     """What came of an audit; the same file, seed and tools give the same."""
 
     format: Literal[1] = 1

@@ -20,7 +20,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.frozen_model import Items, Value
+from exporter.core.frozen_model import FrozenModel, Items
 from exporter.records.record import (
     LATENCY,
     CellId,
@@ -54,7 +54,7 @@ def _checked_cell(text: str) -> str:
     return text
 
 
-class Figures(Value):
+class Figures(FrozenModel):
     """What a file was like, so that its drift shows while all promises are still kept."""
 
     bytes: int
@@ -71,7 +71,7 @@ class Figures(Value):
     manifest does not ask for it."""
 
 
-class Outcome(Value):
+class CellOutcome(FrozenModel):
     """What became of one cell, as far as it is accepted."""
 
     cell: Annotated[str, AfterValidator(_checked_cell)]
@@ -96,10 +96,10 @@ class Outcome(Value):
 
     def __str__(self) -> str:
         """`pass`, `error at convert`, `fail at parity (axes)`."""
-        return in_words(self.status, self.stage, self.check)
+        return format_outcome(self.status, self.stage, self.check)
 
 
-def in_words(status: Status, stage: Stage | None, check: str | None) -> str:
+def format_outcome(status: Status, stage: Stage | None, check: str | None) -> str:
     """`pass`, `error at convert`, `fail at parity (axes)`."""
     where = f" at {stage}" if stage else ""
     # A stage and its main check may share their name; once is enough.
@@ -107,13 +107,13 @@ def in_words(status: Status, stage: Stage | None, check: str | None) -> str:
     return f"{status}{where}{by}"
 
 
-class Baseline(Value):
+class Baseline(FrozenModel):
     """The accepted outcomes, and the tools that they were found with."""
 
     format: Literal[1, 2] = FORMAT
     """1 knows no figures: such a baseline is read, and written anew as 2."""
     tools: dict[str, str]
-    cells: Items[Outcome]
+    cells: Items[CellOutcome]
     dropped: dict[str, str] = Field(default_factory=dict)
     """Why a cell is no longer promised, by its text, where a person said so; until all is accepted
     anew."""
@@ -124,7 +124,7 @@ class Baseline(Value):
         _by_cell(self.cells)
         return self
 
-    def by_cell(self) -> dict[str, Outcome]:
+    def by_cell(self) -> dict[str, CellOutcome]:
         """Outcomes by the text of their cell."""
         return _by_cell(self.cells)
 
@@ -158,9 +158,9 @@ class Baseline(Value):
         )
 
 
-def outcome_of(record: Record) -> Outcome:
+def outcome_of(record: Record) -> CellOutcome:
     """The part of a record that is accepted or not."""
-    return Outcome(
+    return CellOutcome(
         cell=str(record.cell),
         status=record.status,
         stage=record.stage,
@@ -195,7 +195,7 @@ def _latency(record: Record) -> float | None:
     return next((float(f"{ratio:.2g}") for ratio in ratios if isinstance(ratio, float)), None)
 
 
-def outcomes_of(run: RunRecord) -> dict[str, Outcome]:
+def outcomes_of(run: RunRecord) -> dict[str, CellOutcome]:
     """Every outcome of the run, by the text of its cell.
 
     Raises:
@@ -264,8 +264,8 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
     write_text(path, baseline.to_json())
 
 
-def _by_cell(outcomes: Iterable[Outcome]) -> dict[str, Outcome]:
-    found: dict[str, Outcome] = {}
+def _by_cell(outcomes: Iterable[CellOutcome]) -> dict[str, CellOutcome]:
+    found: dict[str, CellOutcome] = {}
     for outcome in outcomes:
         if outcome.cell in found:
             raise ValueError(f"the cell {outcome.cell} twice")

@@ -1,6 +1,6 @@
 """The baselines that were accepted one after the other: `reports/history.json`, committed.
 
-In: the baseline before, and the one that is accepted. Out: a `History` with one `Entry` more, or
+In: the baseline before, and the one that is accepted. Out: a `History` with one `ModelEntry` more, or
 the same where neither an outcome nor a tool changed. The oldest is first; there are no times, for
 the order says enough and the commits know the dates.
 """
@@ -16,13 +16,13 @@ from pydantic import ValidationError
 
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.frozen_model import Items, Value
-from exporter.records.baseline import Baseline, Outcome
+from exporter.core.frozen_model import FrozenModel, Items
+from exporter.records.baseline import Baseline, CellOutcome
 
 HISTORY = "history.json"
 
 
-class Change(Value):
+class Change(FrozenModel):
     """A cell whose outcome was accepted as another one than before."""
 
     cell: str
@@ -32,7 +32,7 @@ class Change(Value):
     """Empty where it left the baseline."""
 
 
-class Entry(Value):
+class HistoryEntry(FrozenModel):
     """One acceptance."""
 
     tools: dict[str, str]
@@ -42,11 +42,11 @@ class Entry(Value):
     """Against the baseline before, in the order of their cells; none where there was none."""
 
 
-class History(Value):
+class History(FrozenModel):
     """Every acceptance since there is a history."""
 
     format: Literal[1] = 1
-    entries: Items[Entry] = ()
+    entries: Items[HistoryEntry] = ()
 
     def to_json(self, *, indent: int | None = 2) -> str:
         """Canonical JSON with a line for each entry, so that a new one is one new line."""
@@ -66,7 +66,7 @@ def followed(history: History, before: Baseline | None, after: Baseline) -> Hist
     """
     changes = _changes(before, after) if before else ()
     last = history.entries[-1] if history.entries else None
-    entry = Entry(
+    entry = HistoryEntry(
         tools=dict(sorted(after.tools.items())),
         counts=dict(sorted(Counter(outcome.status.value for outcome in after.cells).items())),
         changes=changes,
@@ -86,7 +86,7 @@ def _changes(before: Baseline, after: Baseline) -> tuple[Change, ...]:
     return tuple(change for change in said if change.before != change.after)
 
 
-def _said(outcome: Outcome | None) -> str:
+def _said(outcome: CellOutcome | None) -> str:
     return str(outcome) if outcome else ""
 
 

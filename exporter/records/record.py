@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.frozen_model import Items, Sealed, Value
+from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
 
 #: How notes begin that are warnings of the TorchScript tracer.
 TRACER = "tracer warning: "
@@ -67,7 +67,7 @@ class Stage(StrEnum):
     PARITY = "parity"
 
 
-class CellId(Value):
+class CellId(FrozenModel):
     """A model at an opset on a device; `str()` gives the key used everywhere."""
 
     model: str
@@ -83,7 +83,7 @@ class CellId(Value):
         return (self.model, self.opset, self.device)
 
 
-class CheckResult(Value):
+class CheckResult(FrozenModel):
     """One promise held against the file."""
 
     check: str
@@ -95,7 +95,7 @@ class CheckResult(Value):
     """Wall time of the check."""
 
 
-class Artifact(Value):
+class Artifact(FrozenModel):
     """The file that ships, and what was read from it."""
 
     file: str
@@ -113,7 +113,7 @@ class Artifact(Value):
     """Count of nodes by operator; other domains as `domain::Op`."""
 
 
-class Route(Value):
+class Route(FrozenModel):
     """The exporter that made the file, and why that one."""
 
     exporter: Literal["dynamo", "torchscript"]
@@ -121,7 +121,7 @@ class Route(Value):
     why: str
 
 
-class Source(Value):
+class Source(FrozenModel):
     """A file that the model was made from, relative to the project's root."""
 
     file: str
@@ -130,7 +130,7 @@ class Source(Value):
     """Empty where the file changed while the model was at work."""
 
 
-class MissingOperator(Value):
+class MissingOperator(FrozenModel):
     """An operator of the model that the exporter cannot translate at this opset."""
 
     operator: str
@@ -140,7 +140,7 @@ class MissingOperator(Value):
     """The model's lines that use it: `models/vision.py:31`."""
 
 
-class Divergence(Value):
+class Divergence(FrozenModel):
     """The first node at which the file and what it is held against part ways."""
 
     node: str
@@ -159,7 +159,7 @@ class Divergence(Value):
     """How many nodes it may be, up to this one: not every value has a twin in PyTorch."""
 
 
-class Allowed(Value):
+class Allowed(FrozenModel):
     """How far an output may be off, in its own units; both None where it has to be equal."""
 
     atol: float | None = None
@@ -191,7 +191,7 @@ class Culprit(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Blame(Value):
+class Blame(FrozenModel):
     """Why a check that runs the file says no, found by changing one thing at a time."""
 
     culprit: Culprit
@@ -204,7 +204,7 @@ class Blame(Value):
     """For each output."""
 
 
-class Record(Sealed):
+class Record(ChecksummedModel):
     """What is known of one cell."""
 
     cell: CellId
@@ -252,7 +252,7 @@ class Record(Sealed):
     libraries of kernels that lie elsewhere, by their path from the project's root."""
 
 
-class RunRecord(Sealed):
+class RunRecord(ChecksummedModel):
     """All records of a project at one time: `build/results.json`."""
 
     format: Literal[1] = 1

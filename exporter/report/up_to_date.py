@@ -13,11 +13,11 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from exporter.cache.fingerprint import file_digest
-from exporter.core.frozen_model import Value
-from exporter.jobs.folder import write_value
+from exporter.core.frozen_model import FrozenModel
+from exporter.jobs.job_folder import write_value
 
 
-class _Standing(Value):
+class _Standing(FrozenModel):
     """What was written last."""
 
     key: str
@@ -37,19 +37,19 @@ def key_of(texts: Iterable[str], folders: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
-def stands(note: Path, key: str, reports: Path) -> bool:
+def is_up_to_date(note: Path, key: str, reports: Path) -> bool:
     """Whether pages were written under the key, and are still as they were."""
     known = _read(note)
     return known is not None and known.key == key and _are(known, reports)
 
 
-def are_as_written(note: Path, reports: Path) -> bool:
+def are_unmodified(note: Path, reports: Path) -> bool:
     """Whether the pages are those that were written here last, under whatever key."""
     known = _read(note)
     return known is not None and _are(known, reports)
 
 
-def note_standing(note: Path, key: str, reports: Path, pages: Iterable[str]) -> None:
+def save_up_to_date_key(note: Path, key: str, reports: Path, pages: Iterable[str]) -> None:
     """Notes what was just written."""
     digests = {name: file_digest(reports / name) for name in sorted(pages)}
     write_value(note, _Standing(key=key, pages=digests))

@@ -13,7 +13,7 @@ from stat import S_ISREG
 
 from exporter.core.atomic_files import forget_unfinished, write_text
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.report.exports.render import (
+from exporter.report.exports.all_exports import (
     BADGE,
     BADGES,
     CSV,
@@ -22,7 +22,7 @@ from exporter.report.exports.render import (
     MATRIX,
     SVG_MARK,
 )
-from exporter.report.pages.render import (
+from exporter.report.pages.render_pages import (
     INDEX,
     MARK,
     OVERVIEW,

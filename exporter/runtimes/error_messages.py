@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from exporter.core.sanitize import neutral, one_line
+from exporter.core.sanitize import one_line, redact
 
 _LENGTH = 400
 #: `[ONNXRuntimeError] : 1 : FAIL : ` before what happened; the name of the code stays.
@@ -21,4 +21,4 @@ def first_line(error: BaseException, path: Path) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
-    return neutral(one_line(_CODE.sub("", lines[0])), limit=_LENGTH)
+    return redact(one_line(_CODE.sub("", lines[0])), limit=_LENGTH)

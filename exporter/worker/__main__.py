@@ -12,23 +12,23 @@ from pathlib import Path
 
 from exporter.core.errors import ExitCode
 from exporter.jobs.job import Job
-from exporter.worker.process.lifetime import die_with_parent, go_first
+from exporter.worker.process.lifetime import die_with_parent, prefer_for_oom_kill
 
 
 def main() -> int:
     """Reads the job named on the command line and does it; returns only where it cannot."""
     job = Job.model_validate_json(Path(sys.argv[1]).read_bytes())
     die_with_parent(os.getppid())
-    go_first()
+    prefer_for_oom_kill()
     try:
-        from exporter.worker.job_runner import drive
+        from exporter.worker.job_runner import run_job
         from exporter.worker.process.memory_limit import limit_memory
         from exporter.worker.process.output_log import flushed
     except ImportError as missing:
         sys.stderr.write(f"the worker cannot start: {missing}\n")
         return int(ExitCode.ENVIRONMENT)
     limit_memory(job.spec)
-    drive(job)
+    run_job(job)
     flushed()
     # Everything is written. What libraries do while Python takes itself down is no crash of a cell.
     os._exit(int(ExitCode.OK))

@@ -23,11 +23,15 @@ import traceback
 from typing import NoReturn
 
 from exporter.worker.__main__ import main as work
-from exporter.worker.process.lifetime import die_with_parent, go_first, outlive_parent
+from exporter.worker.process.lifetime import (
+    clear_parent_death_signal,
+    die_with_parent,
+    prefer_for_oom_kill,
+)
 from exporter.worker.process.output_log import flushed
 
 
-class Nursery:
+class ForkServer:
     """Forks on demand and tells of every end.
 
     Args:
@@ -77,7 +81,7 @@ class Nursery:
         if pid == 0:
             try:
                 die_with_parent(nursery)
-                go_first()
+                prefer_for_oom_kill()
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 for end in self._pipe:
@@ -167,8 +171,8 @@ def main() -> None:
 
         preload()
     # From here on the end of stdin tells of the parent's end, and leaves time to end the workers.
-    outlive_parent()
-    Nursery(script).run()
+    clear_parent_death_signal()
+    ForkServer(script).run()
     os._exit(0)
 
 

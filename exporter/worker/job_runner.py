@@ -19,21 +19,21 @@ import torch
 from exporter.cache.fingerprint import tool_versions
 from exporter.checks.files.facts import artifact_facts
 from exporter.checks.files.samples import SampleMemory
-from exporter.checks.protocol import Subject
-from exporter.jobs.folder import JobFolder, write_value
+from exporter.checks.protocol import CheckContext
 from exporter.jobs.job import Announcement, Job, OpsetJob
+from exporter.jobs.job_folder import JobFolder, write_value
 from exporter.jobs.reference import Reference, Weight
 from exporter.records.record import CellId, Record, Stage
 from exporter.worker.dependencies.distributions import loaded_packages
 from exporter.worker.dependencies.opened_files import OpenedFiles
-from exporter.worker.dependencies.source_files import Beginning, loaded_sources, outside_libraries
+from exporter.worker.dependencies.source_files import JobStart, loaded_sources, outside_libraries
 from exporter.worker.diagnose.explain import explain_failure, explain_red, seconds_for
 from exporter.worker.export.capture import capture_program
-from exporter.worker.export.case import Case
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.converter_warnings import converter_notes
-from exporter.worker.export.exporter_reports import kept_artifacts
-from exporter.worker.export.weight_names import named_weights, rename_weights, weight_names
+from exporter.worker.export.export_context import ExportContext
+from exporter.worker.export.exporter_reports import rename_exporter_reports
+from exporter.worker.export.parameter_names import named_weights, rename_weights, weight_names
 from exporter.worker.export.weights_as_inputs import (
     read_storages,
     store_weights,
@@ -43,27 +43,27 @@ from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.draw import draw
 from exporter.worker.inputs.input_sets import input_sets
-from exporter.worker.inputs.inputs_from import settled
-from exporter.worker.model.call_objects import assembled
+from exporter.worker.inputs.inputs_from import resolve_inputs_from
+from exporter.worker.model.call_objects import wrap_with_call_objects
 from exporter.worker.model.custom_ops import NO_CUSTOM_OPS, load_custom_ops
-from exporter.worker.model.load import Model, load_model
 from exporter.worker.model.program_signature import require_fit
+from exporter.worker.model.source_loader import Model, load_model
 from exporter.worker.process.failure import Failure
-from exporter.worker.process.memory_limit import within_means
+from exporter.worker.process.memory_limit import mark_resource_failures
 from exporter.worker.process.output_log import log_to
+from exporter.worker.reference.compute import compute_reference, overflow_notes
 from exporter.worker.reference.eager import State
 from exporter.worker.reference.float64 import is_worth_float64, measured_everywhere
-from exporter.worker.reference.reference import compute_reference, overflow_notes
 from exporter.worker.torch_private.decompositions import Decompositions
-from exporter.worker.torch_private.operators import captured_operators, traced_operators
+from exporter.worker.torch_private.graph_operators import captured_operators, traced_operators
 from exporter.worker.verify.latency import with_latency
 from exporter.worker.verify.recheck import recheck
 from exporter.worker.verify.run_checks import (
     REFERENCE,
-    Common,
     Seconds,
-    prove_on,
-    prove_structure,
+    SharedFields,
+    check_on_device,
+    run_structure_checks,
 )
 
 #: Captures and graphs are large, and live as long as the job: by Python's own figures a tenth of
@@ -73,7 +73,7 @@ _COLLECTING = (100_000, 20, 20)
 _SHARED = (Stage.SOURCE, Stage.CAPTURE)
 
 
-class Drive:
+class JobRunner:
     """One job at work."""
 
     def __init__(self, job: Job) -> None:
@@ -81,7 +81,7 @@ class Drive:
         self._spec = job.spec
         self._root = Path(job.root)
         self._folder = JobFolder(Path(job.folder))
-        self._began = Beginning.of(self._folder.job)
+        self._began = JobStart.of(self._folder.job)
         self._shared = Seconds()
         self._names: dict[str, str] = {}
         self._memory = SampleMemory()
@@ -115,12 +115,12 @@ class Drive:
             self._announce(Stage.SOURCE, opsets)
             torch.manual_seed(self._spec.seed)  # `inputs_from` may be the first to import the file
             with self._shared.of(Stage.SOURCE):
-                self._spec = settled(self._spec, self._root)
+                self._spec = resolve_inputs_from(self._spec, self._root)
                 if self._spec.inputs_from is not None:
                     write_value(self._folder.contract, self._spec)
                 model = load_model(self._spec, self._root)
                 require_fit(model, self._spec)
-                model = assembled(model, self._spec, self._root)
+                model = wrap_with_call_objects(model, self._spec, self._root)
                 self._custom = load_custom_ops(self._spec, self._root)
                 self._names = weight_names(model, self._spec)
             with self._shared.of(REFERENCE):
@@ -204,7 +204,7 @@ class Drive:
                         program, case.spec, opset.opset, artifacts, kept, self._custom
                     )
                     self._write(graph, opset)
-                    notes.extend(kept_artifacts(artifacts, self._folder.path))
+                    notes.extend(rename_exporter_reports(artifacts, self._folder.path))
             except Failure as failure:
                 self._fail(opset, explain_failure(failure, case, self._patience), seconds)
             else:
@@ -236,9 +236,9 @@ class Drive:
             take_weights_as_inputs(graph, [weight.name for weight in self._fed])
         write_artifact(graph, spec, opset.opset, self._folder, provenance)
 
-    def _case(self, opset: OpsetJob, model: Model, inputs: Tensors) -> Case:
+    def _case(self, opset: OpsetJob, model: Model, inputs: Tensors) -> ExportContext:
         spec = self._spec.at(opset.opset)
-        return Case(
+        return ExportContext(
             model=model,
             inputs=inputs,
             spec=spec,
@@ -248,10 +248,10 @@ class Drive:
         )
 
     def _prove(
-        self, case: Case, reference: Reference, seconds: Seconds, notes: tuple[str, ...]
+        self, case: ExportContext, reference: Reference, seconds: Seconds, notes: tuple[str, ...]
     ) -> None:
         opset = case.job
-        subject = Subject(
+        subject = CheckContext(
             folder=self._folder,
             opset=opset.opset,
             spec=case.spec,
@@ -262,9 +262,9 @@ class Drive:
         )
         self._announce(Stage.STRUCTURE, (opset,))
         with seconds.of(Stage.STRUCTURE):
-            structure = prove_structure(subject)
+            structure = run_structure_checks(subject)
             facts = artifact_facts(subject.path, self._spec.id)
-        common = Common(
+        common = SharedFields(
             route=opset.route,
             log=self._log(opset.opset),
             notes=(*notes, *overflow_notes(self._spec, reference)),
@@ -274,16 +274,16 @@ class Drive:
             cell = CellId(model=self._spec.id, opset=opset.opset, device=device.name)
             self._announce(Stage.PARITY, (opset,), only=cell)
             here = replace(subject, spec=self._spec.at(opset.opset, device.name))
-            record = prove_on(device, here, structure, common, Seconds(seconds))
+            record = check_on_device(device, here, structure, common, Seconds(seconds))
             if is_worth_float64(record, subject.reference):
                 with seconds.of(REFERENCE):
                     subject = self._measured(case.model, subject)
                 here = replace(subject, spec=here.spec)
-                record = prove_on(device, here, structure, common, Seconds(seconds))
+                record = check_on_device(device, here, structure, common, Seconds(seconds))
             record = with_latency(record, case, here, device)
             self._record(explain_red(record, case, here, device, self._patience))
 
-    def _measured(self, model: Model, subject: Subject) -> Subject:
+    def _measured(self, model: Model, subject: CheckContext) -> CheckContext:
         """The subject with float64 outputs for every sample, and all later ones of the job too."""
         self._whole = measured_everywhere(
             model, self._spec, self._root, self._folder, subject.reference
@@ -312,7 +312,7 @@ class Drive:
     def _record(self, record: Record) -> None:
         declared = (*self._spec.data_files, *self._custom.libraries_in(self._root))
         names = dict.fromkeys((*declared, *self._opened.names()))
-        whole = within_means(record, self._spec).model_copy(
+        whole = mark_resource_failures(record, self._spec).model_copy(
             update={
                 "fingerprint": self._job.fingerprint_of(record.cell),
                 "sources": loaded_sources(self._root, self._began, names),
@@ -351,8 +351,8 @@ class Drive:
         return f"{self._spec.id}/{inside.as_posix()}"
 
 
-def drive(job: Job) -> None:
+def run_job(job: Job) -> None:
     """Does one job with one thread: as many jobs run at once as there are cores."""
     torch.set_num_threads(1)
     gc.set_threshold(*_COLLECTING)
-    Drive(job).run()
+    JobRunner(job).run()

@@ -15,7 +15,7 @@ from exporter.manifest import Manifest
 from exporter.records.history import History
 from exporter.records.record import RunRecord
 from exporter.report import render_reports
-from exporter.report.rows.acceptance import Past
+from exporter.report.rows.acceptance import AcceptanceHistory
 
 api = pytest.importorskip("playwright.sync_api", reason="drives the browser; see `nox -s html`")
 
@@ -42,19 +42,21 @@ class Opener:
         history: History | None = None,
         **context: Any,
     ) -> Any:
-        page_text = render_reports(manifest, run, past=Past(history=history))["index.html"]
+        page_text = render_reports(manifest, run, past=AcceptanceHistory(history=history))[
+            "index.html"
+        ]
         self.file.write_text(page_text, encoding="utf-8")
         self.contexts.append(self.browser.new_context(**context))
         page = self.contexts[-1].new_page()
-        page.on("console", lambda message: self.troubles.append(message.text))
-        page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        page.on("console", lambda message: self.failures.append(message.text))
+        page.on("pageerror", lambda error: self.failures.append(str(error)))
         page.on("dialog", self._dismiss)
         page.on("request", lambda request: self.requests.append(request.url))
         page.goto(self.file.as_uri() + fragment)
         return page
 
     def _dismiss(self, dialog: Any) -> None:
-        self.troubles.append(dialog.message)
+        self.failures.append(dialog.message)
         dialog.dismiss()
 
 
@@ -80,5 +82,5 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Opener]:
     yield opener
     for context in opener.contexts:
         context.close()
-    assert not opener.troubles
+    assert not opener.failures
     assert {url.partition("#")[0] for url in opener.requests} <= {opener.file.as_uri()}

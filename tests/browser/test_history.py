@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from exporter.records.history import Change, Entry, History
+from exporter.records.history import Change, History, HistoryEntry
 from tests.browser.conftest import Opener
 from tests.browser.test_matrix import MANIFEST, RUN, cell
 
 PAST = History(
     entries=(
-        Entry(tools={"torch": "2.12.1", "onnx": "1.23.2"}, counts={"pass": 7, "error": 3}),
-        Entry(
+        HistoryEntry(tools={"torch": "2.12.1", "onnx": "1.23.2"}, counts={"pass": 7, "error": 3}),
+        HistoryEntry(
             tools={"torch": "2.13.0", "onnx": "1.23.2"},
             counts={"pass": 9, "error": 1},
             changes=(

@@ -6,7 +6,7 @@ import pytest
 
 from tests.browser.conftest import Opener
 from tests.unit.report.hostile_records import HOSTILE
-from tests.unit.report.pages.test_render import hostile_project
+from tests.unit.report.pages.test_render_pages import hostile_project
 
 PAYLOADS = (
     *HOSTILE,
@@ -60,7 +60,7 @@ def test_the_policy_stops_what_would_get_in(open_page: Opener) -> None:
     assert page.evaluate("window.harmed") is None
     page.wait_for_timeout(200)
     for refused in ("inline event handler", "inline script", "harm.invalid"):
-        (said,) = [each for each in open_page.troubles if refused in each]
+        (said,) = [each for each in open_page.failures if refused in each]
         assert "Content Security Policy" in said
-    open_page.troubles.clear()
+    open_page.failures.clear()
     open_page.requests.remove("https://harm.invalid/x.png")  # stopped before it left

@@ -22,7 +22,7 @@ from exporter.build.engine import LocalEngine
 from exporter.core.errors import ExporterError
 from exporter.manifest import Manifest
 from exporter.planning.plan import make_plan
-from exporter.processes import Warm, worker_environment
+from exporter.processes import ForkServerStarter, worker_environment
 from exporter.records.record import Record, read_run
 from tests.unit.build.builders import Noted
 from tests.unit.factory import make_manifest, make_spec
@@ -65,7 +65,7 @@ def run(root: Path) -> Noted:
     worker = Path(__file__).with_name("worker.py")
     environment = worker_environment({**os.environ, "PYTHONPATH": str(REPOSITORY)})
     command = [sys.executable, "-m", "exporter.worker.fork_server", str(worker)]
-    engine = LocalEngine(JOBS, Warm(environment, command))
+    engine = LocalEngine(JOBS, ForkServerStarter(environment, command))
     run_plan(manifest, make_plan(manifest), engine, noted, _TODAY)
     return noted
 

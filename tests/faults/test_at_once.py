@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cache.artifact_integrity import Intact
+from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.core.errors import ExporterError
 from exporter.records.record import Status
 from tests.faults import campaign
@@ -139,7 +139,7 @@ def test_gc_that_is_killed_leaves_only_what_is_whole(tmp_path: Path) -> None:
 
 def assert_promised(root: Path, promised: set[str]) -> None:
     """What the manifests promise is there, with all of its files."""
-    intact = Intact(root / "build")
+    intact = ArtifactVerifier(root / "build")
     for cell, (record, *_) in campaign.contents_of(root, promised).items():
         assert record.artifact is not None
         assert intact.problem(record.artifact) == "", cell

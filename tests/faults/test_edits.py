@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 import torch
 
-from exporter.build import BuildFolder, Wish, run_plan
+from exporter.build import BuildFolder, BuildOptions, run_plan
 from exporter.build.engine import LocalEngine
-from exporter.cache.store import Limits, Store
+from exporter.cache.store import Store, StoreLimits
 from exporter.manifest import Manifest, load_project
 from exporter.planning.plan import Selection, make_plan
-from exporter.processes import Warm, worker_environment
+from exporter.processes import ForkServerStarter, worker_environment
 from exporter.records.record import read_run
 from tests.faults import campaign, vandals
 from tests.unit.build.builders import Noted
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
 IS_LONG = os.environ.get("FAULTS") == "long"
 SEQUENCES, STEPS = (12, 8) if IS_LONG else (1, 5)
 _TODAY = date(2026, 1, 1)
-_STORE = Limits(size=1 << 30, age=1e9)
+_STORE = StoreLimits(size=1 << 30, age=1e9)
 
 MODELS = '''
 import torch
@@ -75,7 +75,7 @@ EDITS: dict[str, tuple[Any, ...]] = {
 }
 
 
-class Kept(Warm):
+class Kept(ForkServerStarter):
     """A nursery that outlives the runs."""
 
     def close(self) -> None:
@@ -129,7 +129,7 @@ class Project:
         of = load_project(self.root)
         of = Manifest(project=of.project.model_copy(update={"build": name}), models=of.models)
         noted = Noted()
-        wish = Wish(store=Store(self.root / ".store", _STORE) if store else None)
+        wish = BuildOptions(store=Store(self.root / ".store", _STORE) if store else None)
         plan = make_plan(of, Selection(patterns=(pattern,)))
         run_plan(of, plan, LocalEngine(2, self._nursery), noted, _TODAY, wish)
         return noted

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from exporter.core.atomic_files import write_text
-from exporter.jobs.folder import JobFolder
 from exporter.jobs.job import OpsetJob
+from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import Manifest, ModelSpec, load_project
-from exporter.planning.plan import route_of
+from exporter.planning.plan import choose_route
 from exporter.records.record import Record, read_run
 from tests.features.entry import manifest_text
 from tests.features.feature import MODEL, Feature, Proof
@@ -69,7 +69,8 @@ def _in_process(manifest: Manifest, root: Path) -> Iterator[Record]:
 def _opsets(manifest: Manifest, spec: ModelSpec) -> tuple[OpsetJob, ...]:
     devices = tuple(manifest.project.device(name) for name in spec.devices)
     return tuple(
-        OpsetJob(opset=opset, route=route_of(spec, opset), devices=devices) for opset in spec.opsets
+        OpsetJob(opset=opset, route=choose_route(spec, opset), devices=devices)
+        for opset in spec.opsets
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from exporter.jobs.folder import JobFolder
+from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import ModelSpec, load_project
 from exporter.worker.export.capture import _dynamic_shapes, capture_program
 from exporter.worker.export.convert import convert_program
@@ -20,8 +20,8 @@ from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.inputs.call import tensor_call
 from exporter.worker.inputs.draw import draw
 from exporter.worker.inputs.input_sets import input_sets
-from exporter.worker.model.call_objects import assembled
-from exporter.worker.model.load import load_model
+from exporter.worker.model.call_objects import wrap_with_call_objects
+from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.torch_private.decompositions import Decompositions
 
@@ -32,7 +32,7 @@ def main(who: str, name: str, folder: Path, opsets: list[int]) -> None:
     """Writes the files, highest opset first as a job does."""
     torch.set_num_threads(1)
     spec = next(spec for spec in load_project(ROOT).models if spec.id == name)
-    model: Any = assembled(load_model(spec, ROOT), spec, ROOT)
+    model: Any = wrap_with_call_objects(load_model(spec, ROOT), spec, ROOT)
     inputs = draw(spec, input_sets(spec)[0], ROOT)
     make = ours if who == "ours" else public
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from exporter.build.decisions.results import Parts
+from exporter.build.decisions.results import FingerprintCache
 from exporter.manifest import load_project
 from exporter.planning.plan import make_plan
 from exporter.records.record import Record, RunRecord, Status
@@ -38,7 +38,7 @@ def write_results(root: Path, status: Status = Status.PASS, **others: Status) ->
         others: By opset: `_17`.
     """
     manifest = load_project(root)
-    parts = Parts(manifest)
+    parts = FingerprintCache(manifest)
     records: list[Record] = []
     for planned in make_plan(manifest).cells:
         outcome = others.get(f"_{planned.cell.opset}", status)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.build.decisions.results import Parts
+from exporter.build.decisions.results import FingerprintCache
 from exporter.manifest import load_project
 from exporter.planning.plan import make_plan
 from exporter.records.record import RunRecord, Status
@@ -25,7 +25,7 @@ opsets = [17, 18]
 
 def results(root: Path, status: Status, message: str = "") -> None:
     manifest = load_project(root)
-    parts = Parts(manifest)
+    parts = FingerprintCache(manifest)
     records = tuple(
         make_record(
             str(planned.cell),

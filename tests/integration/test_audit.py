@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from exporter.records.audit import Audit
-from exporter.tools.audit.child.forked_call import Ended, Returned, in_process
+from exporter.tools.audit.child.forked_call import ChildEnd, Returned, in_process
 from tests.integration.project import exporter, make_project
 
 _MEMORY = 4 << 30
@@ -144,7 +144,7 @@ def fill_memory() -> int:
 def test_a_mutant_that_ends_its_process_ends_nothing_else() -> None:
     assert in_process(lambda: 7, 30, _MEMORY) == Returned(7)
     ended = [in_process(function, 1.0, _MEMORY) for function in (crash, hang, fail, fill_memory)]
-    assert [item.how for item in ended if isinstance(item, Ended)] == [
+    assert [item.how for item in ended if isinstance(item, ChildEnd)] == [
         "crash",
         "timeout",
         "raised",

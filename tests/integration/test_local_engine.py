@@ -15,18 +15,18 @@ from pathlib import Path
 import pytest
 
 from exporter.build.engine import (
-    Ended,
+    ExitKind,
+    JobResult,
     LocalEngine,
-    Outcome,
     Task,
 )
-from exporter.jobs.folder import JobFolder
 from exporter.jobs.job import Announcement, Job, OpsetJob
+from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import Device
 from exporter.processes import (
+    ForkServerStarter,
+    ProcessStarter,
     Spawner,
-    Starter,
-    Warm,
     worker_environment,
 )
 from exporter.records.record import Record
@@ -88,8 +88,8 @@ def kind(request: pytest.FixtureRequest) -> str:
 class Heard:
     """A listener that writes down what it hears."""
 
-    def __init__(self, answer: Callable[[Outcome], Task | None] = lambda outcome: None) -> None:
-        self.outcomes: list[Outcome] = []
+    def __init__(self, answer: Callable[[JobResult], Task | None] = lambda outcome: None) -> None:
+        self.outcomes: list[JobResult] = []
         self.records: list[str] = []
         self.announcements: list[Announcement] = []
         self._answer = answer
@@ -100,7 +100,7 @@ class Heard:
     def recorded(self, record: Record) -> None:
         self.records.append(str(record.cell))
 
-    def ended(self, outcome: Outcome) -> Task | None:
+    def ended(self, outcome: JobResult) -> Task | None:
         self.outcomes.append(outcome)
         return self._answer(outcome)
 
@@ -126,14 +126,16 @@ def engine(tmp_path: Path, body: str, *, workers: int = 2) -> LocalEngine:
     return LocalEngine(workers, starter(worker))
 
 
-def starter(worker: Path) -> Starter:
+def starter(worker: Path) -> ProcessStarter:
     environment = worker_environment({**os.environ, **dict.fromkeys(TOKENS, "secret")})
     if KIND == ["warm"]:
-        return Warm(environment, [sys.executable, "-m", "exporter.worker.fork_server", str(worker)])
+        return ForkServerStarter(
+            environment, [sys.executable, "-m", "exporter.worker.fork_server", str(worker)]
+        )
     return Spawner(environment, [sys.executable, "-S", str(worker)])
 
 
-def run_one(tmp_path: Path, body: str, *, seconds: float = 30.0) -> tuple[Outcome, Heard]:
+def run_one(tmp_path: Path, body: str, *, seconds: float = 30.0) -> tuple[JobResult, Heard]:
     heard = Heard()
     engine(tmp_path, body).run([task(tmp_path, seconds=seconds)], heard)
     [outcome] = heard.outcomes
@@ -161,14 +163,14 @@ def test_a_worker_that_finishes(tmp_path: Path) -> None:
             time.sleep(0.25)
     """
     outcome, heard = run_one(tmp_path, body)
-    assert (outcome.ended, outcome.code) == (Ended.EXITED, 0)
+    assert (outcome.ended, outcome.code) == (ExitKind.EXITED, 0)
     assert [a.cells[0].opset for a in heard.announcements] == [17, 18]
     # Of the last cell only the end of the worker tells that its record counts.
     assert heard.records == ["tiny/17/cpu"]
 
 
 def test_the_next_job_is_at_work_before_the_last_one_is_settled(tmp_path: Path) -> None:
-    def began(outcome: Outcome) -> None:
+    def began(outcome: JobResult) -> None:
         deadline = time.monotonic() + 20
         while not (tmp_path / "b.began").exists() and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -183,7 +185,7 @@ def test_the_next_job_is_at_work_before_the_last_one_is_settled(tmp_path: Path) 
 
 def test_an_early_exit_with_code_0_is_told_with_the_cells_at_work(tmp_path: Path) -> None:
     outcome, _ = run_one(tmp_path, "announce(17)\nos._exit(0)")
-    assert (outcome.ended, outcome.code) == (Ended.EXITED, 0)
+    assert (outcome.ended, outcome.code) == (ExitKind.EXITED, 0)
     assert outcome.at_work is not None
     assert [str(cell) for cell in outcome.at_work.cells] == ["tiny/17/cpu"]
 
@@ -191,7 +193,7 @@ def test_an_early_exit_with_code_0_is_told_with_the_cells_at_work(tmp_path: Path
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL, signal.SIGABRT])
 def test_a_signal_is_told_apart_from_an_exit(tmp_path: Path, number: signal.Signals) -> None:
     outcome, _ = run_one(tmp_path, f"announce(17)\nos.kill(os.getpid(), {int(number)})")
-    assert (outcome.ended, outcome.code) == (Ended.SIGNAL, number)
+    assert (outcome.ended, outcome.code) == (ExitKind.SIGNAL, number)
 
 
 def test_no_announcement_of_an_earlier_worker_counts(tmp_path: Path) -> None:
@@ -214,7 +216,7 @@ def test_timeout_ends_the_whole_group_even_if_it_ignores_requests(tmp_path: Path
     """
     started = time.monotonic()
     outcome, _ = run_one(tmp_path, body, seconds=1.0)
-    assert outcome.ended is Ended.TIMEOUT
+    assert outcome.ended is ExitKind.TIMEOUT
     assert time.monotonic() - started < 20
     worker, child = map(int, (tmp_path / "tiny/pids.json").read_text().strip("[]").split(","))
     assert not is_alive(worker)
@@ -238,7 +240,7 @@ def test_output_without_end_goes_to_the_log_and_stalls_nothing(tmp_path: Path) -
             os.write(2, b"noise " * 1000)
     """
     outcome, _ = run_one(tmp_path, body, seconds=1.0)
-    assert outcome.ended is Ended.TIMEOUT
+    assert outcome.ended is ExitKind.TIMEOUT
     assert (tmp_path / "tiny/logs/model.log").read_bytes().startswith(b"noise ")
 
 
@@ -315,7 +317,7 @@ def test_ctrl_c_leaves_nothing_running_and_tells_of_each_job(tmp_path: Path) -> 
     with pytest.raises(KeyboardInterrupt):
         engine(tmp_path, body).run([task(tmp_path, model=f"m{n}") for n in range(3)], heard)
     thread.join()
-    assert [outcome.ended for outcome in heard.outcomes] == [Ended.INTERRUPTED] * 2
+    assert [outcome.ended for outcome in heard.outcomes] == [ExitKind.INTERRUPTED] * 2
     pids = [int(path.read_text().strip("[]")) for path in tmp_path.glob("m*/pids.json")]
     assert len(pids) == 2
     assert not any(is_alive(pid) for pid in pids)
@@ -353,7 +355,7 @@ def test_a_second_ctrl_c_waits_for_no_worker(
     thread.join()
     assert time.monotonic() - started < 45
     assert len(list(tmp_path.glob("m*/asked.json"))) == 2
-    assert [outcome.ended for outcome in heard.outcomes] == [Ended.INTERRUPTED] * 2
+    assert [outcome.ended for outcome in heard.outcomes] == [ExitKind.INTERRUPTED] * 2
     pids = [int(path.read_text().strip("[]")) for path in tmp_path.glob("m*/pids.json")]
     assert not any(is_alive(pid) for pid in pids)
 
@@ -368,7 +370,7 @@ def test_an_error_of_the_listener_leaves_nothing_running(tmp_path: Path) -> None
         time.sleep(60)
     """
 
-    def fail(outcome: Outcome) -> Task | None:
+    def fail(outcome: JobResult) -> Task | None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

@@ -48,7 +48,7 @@ OVERRIDDEN = [
     ),
     (
         "model.md.jinja",
-        "{{ page.spec.id|code }}: {{ page.troubles[0].since }}, {{ page.rerun }}\n",
+        "{{ page.spec.id|code }}: {{ page.failures[0].since }}, {{ page.rerun }}\n",
         "reports/models/net.md",
         "`net`: pass in the baseline, with torch 2.13.0, exporter export 'net/&#42;'\n",
     ),

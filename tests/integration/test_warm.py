@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.processes import Spawner, Warm, worker_environment
-from exporter.processes.spawn import Start, Started
+from exporter.processes import ForkServerStarter, Spawner, worker_environment
+from exporter.processes.spawn import WorkerCommand, WorkerProcess
 from tests.integration.project import ROOT
 from tests.integration.test_local_engine import is_alive
 
@@ -36,11 +36,11 @@ time.sleep(60)
 """
 
 
-def start_of(folder: Path, name: str = "job") -> Start:
-    return Start(job=folder / name, log=folder / f"{name}.log", folder=folder)
+def start_of(folder: Path, name: str = "job") -> WorkerCommand:
+    return WorkerCommand(job=folder / name, log=folder / f"{name}.log", folder=folder)
 
 
-def pid_of(started: Start) -> int:
+def pid_of(started: WorkerCommand) -> int:
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         if started.job.exists() and (text := started.job.read_text()):
@@ -49,14 +49,14 @@ def pid_of(started: Start) -> int:
     raise AssertionError("no worker came up")
 
 
-def warm(folder: Path, body: str, **changes: object) -> Warm:
+def warm(folder: Path, body: str, **changes: object) -> ForkServerStarter:
     script = folder / "worker.py"
     script.write_text(body)
     command = [sys.executable, "-m", "exporter.worker.fork_server", str(script)]
-    return Warm(worker_environment(os.environ), command, **changes)
+    return ForkServerStarter(worker_environment(os.environ), command, **changes)
 
 
-def ended(process: Started) -> int | None:
+def ended(process: WorkerProcess) -> int | None:
     assert process.wait(20)
     return process.poll()
 
@@ -106,7 +106,7 @@ def test_where_no_nursery_comes_up_each_job_has_a_python_of_its_own(
     script.write_text("raise SystemExit(5)")
     environment = worker_environment(os.environ)
     instead = Spawner(environment, [sys.executable, str(script)])
-    starter = Warm(environment, [sys.executable, "-c", broken], instead)
+    starter = ForkServerStarter(environment, [sys.executable, "-c", broken], instead)
     try:
         codes = [ended(starter.start(start_of(tmp_path, name))) for name in ("a", "b")]
     finally:

@@ -15,19 +15,19 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from exporter.checks.protocol import Subject
-from exporter.jobs.folder import JobFolder, write_value
+from exporter.checks.protocol import CheckContext
 from exporter.jobs.job import Job, OpsetJob
+from exporter.jobs.job_folder import JobFolder, write_value
 from exporter.jobs.reference import Reference
 from exporter.manifest import Device, ModelSpec
-from exporter.planning.plan import route_of
+from exporter.planning.plan import choose_route
 from exporter.records.record import Record
-from exporter.worker.job_runner import drive
+from exporter.worker.job_runner import run_job
 from exporter.worker.verify.run_checks import (
-    Common,
     Seconds,
-    prove_on,
-    prove_structure,
+    SharedFields,
+    check_on_device,
+    run_structure_checks,
 )
 from tests.traps.trap import ROOT, Trap
 
@@ -50,7 +50,8 @@ def export(
 ) -> tuple[Record, ...]:
     """One model by the order of work of a real run, at its opsets on the CPU unless told."""
     on_cpu = (
-        OpsetJob(opset=opset, route=route_of(spec, opset), devices=(CPU,)) for opset in spec.opsets
+        OpsetJob(opset=opset, route=choose_route(spec, opset), devices=(CPU,))
+        for opset in spec.opsets
     )
     job = Job(
         spec=spec,
@@ -62,7 +63,7 @@ def export(
     write_value(JobFolder(folder).job, job)  # its time tells which sources changed meanwhile
     with _own_streams(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a worker prints them into its log
-        drive(job)
+        run_job(job)
     records = JobFolder(folder).read_records().values()
     return tuple(sorted(records, key=lambda record: record.cell.sort_key))
 
@@ -72,9 +73,9 @@ def prove(spec: ModelSpec, folder: Path) -> Record:
     (opset,) = spec.opsets
     files = JobFolder(folder)
     reference = Reference.read(files.reference.read_bytes())
-    subject = Subject(folder=files, opset=opset, spec=spec, reference=reference)
-    common = Common(route=route_of(spec, opset), log="")
-    return prove_on(CPU, subject, prove_structure(subject), common, Seconds())
+    subject = CheckContext(folder=files, opset=opset, spec=spec, reference=reference)
+    common = SharedFields(route=choose_route(spec, opset), log="")
+    return check_on_device(CPU, subject, run_structure_checks(subject), common, Seconds())
 
 
 #: Keeps the folders of `_sound` until the process ends.

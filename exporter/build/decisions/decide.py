@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from exporter.build.decisions.restore_results import Hit, LookUp, look_up
-from exporter.build.decisions.results import Judge
+from exporter.build.decisions.restore_results import StoreHit, StoreLookup, look_up
+from exporter.build.decisions.results import RecordValidator
 from exporter.build.folder.stored_records import Stored
-from exporter.cache.artifact_integrity import Intact
+from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.cache.staleness import PASSING
 from exporter.cache.store import Store
 from exporter.planning.plan import Plan, PlannedCell
@@ -31,7 +31,7 @@ class Decisions:
     """Why a cell runs, by its text."""
     rechecked: frozenset[str] = frozenset()
     """Those of which only the checks run: their files are the ones that would be made."""
-    hits: Mapping[str, Hit] = field(default_factory=dict)
+    hits: Mapping[str, StoreHit] = field(default_factory=dict)
     """The cells that are taken from the store instead of being run, by their text."""
 
     def runs(self, planned: PlannedCell) -> bool:
@@ -40,7 +40,7 @@ class Decisions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class BuildOptions:
     """What a run is asked to do beyond what has to be done."""
 
     force: bool = False
@@ -51,10 +51,12 @@ class Wish:
     """Where finished cells are looked for and kept; None: nowhere but in the build folder."""
 
 
-NO_WISH = Wish()
+DEFAULT_OPTIONS = BuildOptions()
 
 
-def decide(plan: Plan, stored: Stored, judge: Judge, wish: Wish = NO_WISH) -> Decisions:
+def decide(
+    plan: Plan, stored: Stored, judge: RecordValidator, wish: BuildOptions = DEFAULT_OPTIONS
+) -> Decisions:
     """Looks at every selected cell.
 
     Args:
@@ -63,7 +65,7 @@ def decide(plan: Plan, stored: Stored, judge: Judge, wish: Wish = NO_WISH) -> De
         judge: Knows what is true today.
         wish: What is asked for beyond that.
     """
-    intact = Intact(stored.path)
+    intact = ArtifactVerifier(stored.path)
     reasons: dict[str, str] = {}
     rechecked = set()
     for planned in plan.to_run:
@@ -99,9 +101,9 @@ def made_after_all(decisions: Decisions, plan: Plan, problems: Mapping[str, str]
     )
 
 
-def _ask_store(decisions: Decisions, judge: Judge, wish: Wish) -> LookUp:
+def _ask_store(decisions: Decisions, judge: RecordValidator, wish: BuildOptions) -> StoreLookup:
     if wish.store is None or wish.force:
-        return LookUp(hits={}, problems={})
+        return StoreLookup(hits={}, problems={})
     reasons = {planned.cell: decisions.reasons[str(planned.cell)] for planned in decisions.to_run}
     return look_up(
         wish.store,
@@ -111,7 +113,7 @@ def _ask_store(decisions: Decisions, judge: Judge, wish: Wish) -> LookUp:
     )
 
 
-def _with_hits(whole: Decisions, found: LookUp) -> Decisions:
+def _with_hits(whole: Decisions, found: StoreLookup) -> Decisions:
     """What is left to run where the store has some of it."""
     reasons = {
         name: f"{why}, and {found.problems[name]}" if name in found.problems else why
@@ -127,7 +129,7 @@ def _with_hits(whole: Decisions, found: LookUp) -> Decisions:
     )
 
 
-def _why(record: Record, stale: Callable[[Record], str], intact: Intact) -> str:
+def _why(record: Record, stale: Callable[[Record], str], intact: ArtifactVerifier) -> str:
     if record.status in PASSING:
         return f"it was {record.status} the last time"
     if reason := stale(record):
@@ -135,7 +137,7 @@ def _why(record: Record, stale: Callable[[Record], str], intact: Intact) -> str:
     return intact.problem(record.artifact) if record.artifact else ""
 
 
-def _only_checks(record: Record, judge: Judge, intact: Intact) -> bool:
+def _only_checks(record: Record, judge: RecordValidator, intact: ArtifactVerifier) -> bool:
     """Whether what the checks read is all that changed of a cell that has its file."""
     has_outcome = record.status in (Status.PASS, Status.FAIL, Status.INCONCLUSIVE)
     if not has_outcome or record.artifact is None or intact.problem(record.artifact):

@@ -1,6 +1,6 @@
 """Cells whose record does not hold, taken from the store instead of being made again.
 
-In: the cells that would run, and the store. Out: a `Hit` for each that was made from what is there
+In: the cells that would run, and the store. Out: a `StoreHit` for each that was made from what is there
 today; later their records and files in `build/<model>`, beside what holds there.
 
 They come in as another run's results do: PyTorch has to say the same of the model (`carry_over`).
@@ -16,26 +16,26 @@ from pathlib import Path
 from exporter.build.folder.build_folder import BuildFolder
 from exporter.build.folder.carry_over import carry_over, drop_unproved
 from exporter.build.folder.flaky import mark_flaky
-from exporter.cache.store import Entry, Store
-from exporter.jobs.folder import JobFolder, write_value
+from exporter.cache.store import Store, StoreEntry
 from exporter.jobs.job import Job
+from exporter.jobs.job_folder import JobFolder, write_value
 from exporter.records.record import CellId, Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
+class StoreHit:
     """A cell that the store has."""
 
-    entry: Entry
+    entry: StoreEntry
     why: str
     """Why it would run without the store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LookUp:
+class StoreLookup:
     """What the store says of the cells that would run, by their text."""
 
-    hits: Mapping[str, Hit]
+    hits: Mapping[str, StoreHit]
     problems: Mapping[str, str]
     """What is wrong with what it has of a cell."""
 
@@ -45,7 +45,7 @@ def look_up(
     reasons: Mapping[CellId, str],
     parts_of: Callable[[CellId], Mapping[str, str]],
     fits: Callable[[Record], bool],
-) -> LookUp:
+) -> StoreLookup:
     """Asks the store for cells.
 
     Args:
@@ -58,14 +58,14 @@ def look_up(
     for cell, why in reasons.items():
         found = store.find(cell, parts_of(cell), fits)
         if found.entry:
-            hits[str(cell)] = Hit(entry=found.entry, why=why)
+            hits[str(cell)] = StoreHit(entry=found.entry, why=why)
         elif found.problem:
             problems[str(cell)] = found.problem
-    return LookUp(hits=hits, problems=problems)
+    return StoreLookup(hits=hits, problems=problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
+class RetentionRules:
     """Whether a record of the build folder still speaks for a promised cell."""
 
     fully: Callable[[Record], bool]
@@ -74,7 +74,11 @@ class Holding:
 
 
 def restore(
-    job: Job, hits: Mapping[str, Hit], store: Store, build: BuildFolder, holding: Holding
+    job: Job,
+    hits: Mapping[str, StoreHit],
+    store: Store,
+    build: BuildFolder,
+    holding: RetentionRules,
 ) -> dict[str, str]:
     """Puts the cells of one model into place.
 
@@ -111,15 +115,15 @@ def restore(
     return problems
 
 
-def _by_reference(hits: Mapping[str, Hit]) -> list[dict[str, Hit]]:
+def _by_reference(hits: Mapping[str, StoreHit]) -> list[dict[str, StoreHit]]:
     """Cells that were held against the very same answers of PyTorch; the most of them first."""
-    groups: dict[str, dict[str, Hit]] = {}
+    groups: dict[str, dict[str, StoreHit]] = {}
     for name, hit in hits.items():
         groups.setdefault(hit.entry.reference, {})[name] = hit
     return sorted(groups.values(), key=len, reverse=True)
 
 
-def _fill(folder: JobFolder, hits: Mapping[str, Hit], store: Store) -> dict[str, str]:
+def _fill(folder: JobFolder, hits: Mapping[str, StoreHit], store: Store) -> dict[str, str]:
     """Brings files and records; the answer is what is wrong, by the text of the cell."""
     problems = {}
     for name, hit in hits.items():

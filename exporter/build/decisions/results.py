@@ -11,7 +11,7 @@ from datetime import date
 from pathlib import Path
 
 from exporter.build.folder.stored_records import Stored
-from exporter.cache.artifact_integrity import Intact
+from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.cache.fingerprint import (
     CHECKS,
     device_digest,
@@ -19,7 +19,7 @@ from exporter.cache.fingerprint import (
     tool_versions,
     without_tools,
 )
-from exporter.cache.staleness import WHILE, Today
+from exporter.cache.staleness import WHILE, CurrentState
 from exporter.manifest import Manifest
 from exporter.planning.expectations import apply_expectations
 from exporter.planning.plan import Plan
@@ -44,9 +44,9 @@ class Results:
     """The cells that came from the store, by their text."""
 
 
-def collect(plan: Plan, stored: Stored, judge: Judge) -> Results:
+def collect(plan: Plan, stored: Stored, judge: RecordValidator) -> Results:
     """Judges the records of every planned cell, selected or not, with the files they speak of."""
-    intact = Intact(stored.path)
+    intact = ArtifactVerifier(stored.path)
     records: list[Record] = []
     missing: dict[str, str] = {}
     for planned in plan.cells:
@@ -80,8 +80,8 @@ def still_valid(run: RunRecord, manifest: Manifest, plan: Plan) -> Results:
     Tools may differ: results are also read where no torch is installed.
     """
     known = run.by_cell()
-    parts = Parts(manifest)
-    today = Today(Path(manifest.project.root))
+    parts = FingerprintCache(manifest)
+    today = CurrentState(Path(manifest.project.root))
     missing: dict[str, str] = {}
     for planned in plan.cells:
         name = str(planned.cell)
@@ -98,7 +98,7 @@ def _since(reason: str) -> str:
     return reason if reason.endswith(WHILE) else f"{reason} since it was exported"
 
 
-class Parts:
+class FingerprintCache:
     """The fingerprints of today, each made when it is asked for."""
 
     def __init__(self, manifest: Manifest) -> None:
@@ -123,14 +123,14 @@ class Parts:
         return self._devices[device]
 
 
-class Judge:
+class RecordValidator:
     """Holds raw records against the manifest of today."""
 
     def __init__(self, manifest: Manifest, today: date) -> None:
         self._manifest = manifest
         self._date = today
-        self._today = Today(Path(manifest.project.root))
-        self.parts = Parts(manifest)
+        self._today = CurrentState(Path(manifest.project.root))
+        self.parts = FingerprintCache(manifest)
 
     def why_stale(self, record: Record) -> str:
         """Why the record no longer speaks for its cell; empty where it does."""

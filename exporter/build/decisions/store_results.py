@@ -14,15 +14,15 @@ from contextlib import suppress
 from datetime import date
 from pathlib import Path
 
-from exporter.build.decisions.results import Judge
+from exporter.build.decisions.results import RecordValidator
 from exporter.cache.fingerprint import tools_moved
 from exporter.cache.store import Store
-from exporter.jobs.folder import JobFolder
+from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import Manifest
 from exporter.records.record import Record
 
 
-class Keeper:
+class StoreWriter:
     """Fills the store.
 
     Args:
@@ -48,7 +48,7 @@ class Keeper:
         """
         if self._store is None or tools_moved():
             return ""
-        judge = Judge(self._manifest, self._today)
+        judge = RecordValidator(self._manifest, self._today)
         return self._store.put([record for record in made if judge.holds(record)], folder)
 
     def take_over(self, folder: Path) -> None:

@@ -2,18 +2,18 @@
 
 from exporter.build.engine.local import LocalEngine
 from exporter.build.engine.protocol import (
-    Ended,
     Engine,
-    Listener,
-    Outcome,
+    ExitKind,
+    JobEvents,
+    JobResult,
     Task,
 )
 
 __all__ = [
-    "Ended",
     "Engine",
-    "Listener",
+    "ExitKind",
+    "JobEvents",
+    "JobResult",
     "LocalEngine",
-    "Outcome",
     "Task",
 ]

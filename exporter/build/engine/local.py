@@ -14,15 +14,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from exporter.build.engine.monitor import Watch
+from exporter.build.engine.monitor import JobMonitor
 from exporter.build.engine.protocol import (
-    Ended,
-    Listener,
-    Outcome,
+    ExitKind,
+    JobEvents,
+    JobResult,
     Task,
 )
-from exporter.jobs.folder import JobFolder, write_value
-from exporter.processes.spawn import Start, Starter
+from exporter.jobs.job_folder import JobFolder, write_value
+from exporter.processes.spawn import ProcessStarter, WorkerCommand
 
 _POLL = 0.1  # seconds between two looks
 _GRACE = 1.0  # seconds between asking a worker to end and making it
@@ -36,7 +36,7 @@ class LocalEngine:
         starter: Starts them.
     """
 
-    def __init__(self, workers: int, starter: Starter) -> None:
+    def __init__(self, workers: int, starter: ProcessStarter) -> None:
         self._workers = workers
         self._starter = starter
 
@@ -45,7 +45,7 @@ class LocalEngine:
         """How many at once."""
         return self._workers
 
-    def run(self, tasks: Sequence[Task], listener: Listener) -> None:
+    def run(self, tasks: Sequence[Task], listener: JobEvents) -> None:
         """Runs all tasks and those that the listener adds; leaves nothing running, ever.
 
         Raises:
@@ -83,7 +83,7 @@ class LocalEngine:
 class _Worker:
     """A process at work on one task."""
 
-    def __init__(self, task: Task, starter: Starter) -> None:
+    def __init__(self, task: Task, starter: ProcessStarter) -> None:
         folder = JobFolder(Path(task.job.folder))
         # In this order: whenever this process is killed, what lies there tells what was at work.
         write_value(folder.job, task.job)
@@ -91,27 +91,27 @@ class _Worker:
         folder.announcement.unlink(missing_ok=True)
         log = folder.log(None)
         log.parent.mkdir(parents=True, exist_ok=True)
-        self.watch = Watch(task.job, folder)
+        self.watch = JobMonitor(task.job, folder)
         self._task = task
-        start = Start(job=folder.job, log=log, folder=Path(task.job.root))
+        start = WorkerCommand(job=folder.job, log=log, folder=Path(task.job.root))
         self._process = starter.start(start)
         self._started = time.monotonic()
 
-    def outcome(self) -> Outcome | None:
+    def outcome(self) -> JobResult | None:
         """How it ended; None while it is at work within its time."""
         code = self._process.poll()
         if code is not None:
             self._process.signal_group(signal.SIGKILL)
-            return self._as(Ended.EXITED if code >= 0 else Ended.SIGNAL, abs(code))
+            return self._as(ExitKind.EXITED if code >= 0 else ExitKind.SIGNAL, abs(code))
         if self._seconds() > self._task.seconds:
             _end_all([self])
-            return self._as(Ended.TIMEOUT, 0)
+            return self._as(ExitKind.TIMEOUT, 0)
         self.watch.cut_logs()
         return None
 
-    def interrupted(self) -> Outcome:
+    def interrupted(self) -> JobResult:
         """The outcome of a worker that was ended with the run."""
-        return self._as(Ended.INTERRUPTED, 0)
+        return self._as(ExitKind.INTERRUPTED, 0)
 
     def ask(self) -> None:
         """Asks the worker to end."""
@@ -129,8 +129,8 @@ class _Worker:
             self._process.wait(math.inf)
         self._process.signal_group(signal.SIGKILL)
 
-    def _as(self, ended: Ended, code: int) -> Outcome:
-        return Outcome(
+    def _as(self, ended: ExitKind, code: int) -> JobResult:
+        return JobResult(
             job=self._task.job,
             ended=ended,
             code=code,

@@ -9,15 +9,15 @@ from contextlib import suppress
 from pathlib import Path
 from stat import S_ISREG
 
-from exporter.build.engine.protocol import Listener
-from exporter.jobs.folder import JobFolder
+from exporter.build.engine.protocol import JobEvents
 from exporter.jobs.job import Announcement, Job
+from exporter.jobs.job_folder import JobFolder
 
 #: A worker that prints without end must not fill the disk; its last output is what counts.
 _LOG_LIMIT = 64 * 1024 * 1024
 
 
-class Watch:
+class JobMonitor:
     """Follows one job from its start."""
 
     def __init__(self, job: Job, folder: JobFolder) -> None:
@@ -26,7 +26,7 @@ class Watch:
         self._heard: set[Path] = set()
         self._last: Announcement | None = None
 
-    def look(self, listener: Listener) -> None:
+    def look(self, listener: JobEvents) -> None:
         """Reports what is new since the last look."""
         # Records first: of a cell announced since, none can have been read yet.
         records = self._folder.read_records(known=self._heard)

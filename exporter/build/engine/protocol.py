@@ -1,7 +1,7 @@
 """What every engine takes and answers.
 
-In: tasks, each a `Job` and the time that it may take. Out: calls of a `Listener` while the jobs
-run, and one `Outcome` per job. An engine says how a job ended; what that means for its cells is
+In: tasks, each a `Job` and the time that it may take. Out: calls of a `JobEvents` while the jobs
+run, and one `JobResult` per job. An engine says how a job ended; what that means for its cells is
 decided in `run`.
 """
 
@@ -16,7 +16,7 @@ from exporter.jobs.job import Announcement, Job
 from exporter.records.record import Record
 
 
-class Ended(StrEnum):
+class ExitKind(StrEnum):
     """How a job ended, as seen from outside."""
 
     EXITED = "exited"
@@ -38,11 +38,11 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class JobResult:
     """How one job ended."""
 
     job: Job
-    ended: Ended
+    ended: ExitKind
     code: int
     """The exit code; of a signal, its number."""
     at_work: Announcement | None
@@ -51,7 +51,7 @@ class Outcome:
     """Wall time from start to end."""
 
 
-class Listener(Protocol):
+class JobEvents(Protocol):
     """Hears what happens while jobs run; called from the thread that called `Engine.run`."""
 
     def at_work(self, announcement: Announcement) -> None:
@@ -60,7 +60,7 @@ class Listener(Protocol):
     def recorded(self, record: Record) -> None:
         """The worker has finished a cell and gone on to another."""
 
-    def ended(self, outcome: Outcome) -> Task | None:
+    def ended(self, outcome: JobResult) -> Task | None:
         """The job is over; the answer runs in its place, at once."""
 
 
@@ -71,7 +71,7 @@ class Engine(Protocol):
     def workers(self) -> int:
         """How many jobs it runs at once."""
 
-    def run(self, tasks: Sequence[Task], listener: Listener) -> None:
+    def run(self, tasks: Sequence[Task], listener: JobEvents) -> None:
         """Runs all tasks and those that the listener adds; leaves nothing running, ever.
 
         Raises:

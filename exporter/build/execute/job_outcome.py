@@ -1,6 +1,6 @@
 """What the end of a job means for its cells.
 
-In: an `Outcome`, and the records and the log that the worker left. Out: a `Verdict`: a record for
+In: an `JobResult`, and the records and the log that the worker left. Out: a `Verdict`: a record for
 every cell that is settled, and the cells that another worker has to try.
 
 A record counts if the worker finished everything and exited with 0, or had announced something
@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
 
-from exporter.build.engine import Ended, Outcome
-from exporter.core.resources import beyond, gave_out, ran_out
-from exporter.core.sanitize import neutral
-from exporter.jobs.folder import JobFolder
+from exporter.build.engine import ExitKind, JobResult
+from exporter.core.resources import is_out_of_memory, is_out_of_resources, memory_limit_message
+from exporter.core.sanitize import redact
 from exporter.jobs.job import Announcement, Job
+from exporter.jobs.job_folder import JobFolder
 from exporter.records.record import CellId, Record, Status
 
 _TAIL_LINES = 20
@@ -39,7 +39,7 @@ class Verdict:
     retry: tuple[CellId, ...] = ()
 
 
-def settle(outcome: Outcome, records: Mapping[str, Record]) -> Verdict:
+def settle(outcome: JobResult, records: Mapping[str, Record]) -> Verdict:
     """Settles what the outcome says about the cells of its job.
 
     Args:
@@ -48,19 +48,19 @@ def settle(outcome: Outcome, records: Mapping[str, Record]) -> Verdict:
     """
     cells = {str(cell): cell for cell in outcome.job.cells()}
     written = {name: record for name, record in records.items() if name in cells}
-    if outcome.ended is Ended.EXITED and outcome.code == 0 and len(written) == len(cells):
+    if outcome.ended is ExitKind.EXITED and outcome.code == 0 and len(written) == len(cells):
         return Verdict(settled=written)
     announced = outcome.at_work.cells if outcome.at_work else ()
     at_work = {str(cell) for cell in announced} & set(cells)
     settled = {name: record for name, record in written.items() if name not in at_work}
     unfinished = [cell for name, cell in cells.items() if name not in settled]
     match outcome.ended:
-        case Ended.INTERRUPTED:
+        case ExitKind.INTERRUPTED:
             return Verdict(settled=settled)
-        case Ended.TIMEOUT:
+        case ExitKind.TIMEOUT:
             late = {str(cell): _late(outcome, cell, at_work) for cell in unfinished}
             return Verdict(settled=settled | late)
-        case Ended.EXITED | Ended.SIGNAL:
+        case ExitKind.EXITED | ExitKind.SIGNAL:
             culprits = [cell for cell in unfinished if str(cell) in at_work] or unfinished
             dead = {str(cell): _dead(outcome, cell) for cell in culprits}
             retry = tuple(cell for cell in unfinished if str(cell) not in dead)
@@ -97,23 +97,23 @@ def log_tail(job: Job, announcement: Announcement | None) -> str:
         return ""
     fatal = [index for index, line in enumerate(lines) if _FATAL in line]
     lines = lines[fatal[-1] :][:_TAIL_LINES] if fatal else lines[-_TAIL_LINES:]
-    return "\n".join(neutral(line, limit=_LINE_LENGTH) for line in lines)
+    return "\n".join(redact(line, limit=_LINE_LENGTH) for line in lines)
 
 
-def _dead(outcome: Outcome, cell: CellId) -> Record:
-    is_kill = outcome.ended is Ended.SIGNAL and outcome.code == signal.SIGKILL
+def _dead(outcome: JobResult, cell: CellId) -> Record:
+    is_kill = outcome.ended is ExitKind.SIGNAL and outcome.code == signal.SIGKILL
     status = Status.KILLED if is_kill else Status.CRASH
     limit = outcome.job.spec.memory
     message = f"the worker {_how(outcome)} {_when(outcome)}"
     tail = "" if is_kill else log_tail(outcome.job, outcome.at_work)
     # C++ aborts where it finds no memory; without a limit that may be the machine's own fault.
-    if limit is not None and ran_out(tail):
-        return _record(outcome, cell, Status.KILLED, f"{beyond(limit)}: {message}")
-    last = [line for line in tail.splitlines() if gave_out(line)]
+    if limit is not None and is_out_of_memory(tail):
+        return _record(outcome, cell, Status.KILLED, f"{memory_limit_message(limit)}: {message}")
+    last = [line for line in tail.splitlines() if is_out_of_resources(line)]
     return _record(outcome, cell, status, f"{message}: {last[-1]}" if last else message)
 
 
-def _late(outcome: Outcome, cell: CellId, at_work: set[str]) -> Record:
+def _late(outcome: JobResult, cell: CellId, at_work: set[str]) -> Record:
     limit = f"the model's job took longer than {outcome.job.spec.timeout:g} s"
     if str(cell) in at_work or not at_work:
         return _record(outcome, cell, Status.TIMEOUT, f"{limit}, and ended {_when(outcome)}")
@@ -123,8 +123,8 @@ def _late(outcome: Outcome, cell: CellId, at_work: set[str]) -> Record:
     return _record(outcome, cell, Status.TIMEOUT, message, is_culprit=False)
 
 
-def _how(outcome: Outcome) -> str:
-    if outcome.ended is Ended.EXITED:
+def _how(outcome: JobResult) -> str:
+    if outcome.ended is ExitKind.EXITED:
         return f"exited with code {outcome.code}"
     if outcome.code == signal.SIGKILL:
         return "was killed (SIGKILL, most often for its memory)"
@@ -134,12 +134,12 @@ def _how(outcome: Outcome) -> str:
         return f"died of signal {outcome.code}"
 
 
-def _when(outcome: Outcome) -> str:
+def _when(outcome: JobResult) -> str:
     return f"while at {outcome.at_work.stage}" if outcome.at_work else "before it began"
 
 
 def _record(
-    outcome: Outcome, cell: CellId, status: Status, message: str, *, is_culprit: bool = True
+    outcome: JobResult, cell: CellId, status: Status, message: str, *, is_culprit: bool = True
 ) -> Record:
     job, announcement = outcome.job, outcome.at_work
     return Record(

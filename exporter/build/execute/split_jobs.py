@@ -14,13 +14,13 @@ from pathlib import Path
 
 from exporter.build.engine import Task
 from exporter.build.folder.carry_over import carry_over, drop_unproved, mend
-from exporter.jobs.folder import JobFolder, write_value
 from exporter.jobs.job import Announcement, Job
+from exporter.jobs.job_folder import JobFolder, write_value
 from exporter.jobs.reference import Reference
 from exporter.records.record import Record, Stage
 
 
-class Parts:
+class SplitJobs:
     """Knows which folders of a model are at work, and which wait for the others.
 
     Args:

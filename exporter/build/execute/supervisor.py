@@ -1,6 +1,6 @@
 """What becomes of jobs as they end: records, further tries, folders put into place.
 
-In: what an engine tells of its workers. Out: `build/<model>` for each model, calls of a `Watcher`,
+In: what an engine tells of its workers. Out: `build/<model>` for each model, calls of a `BuildObserver`,
 and the tasks that have to follow.
 """
 
@@ -13,29 +13,29 @@ from pathlib import Path
 from typing import Protocol
 
 from exporter.build.decisions.decide import Decisions
-from exporter.build.decisions.results import Judge
-from exporter.build.decisions.store_results import Keeper
+from exporter.build.decisions.results import RecordValidator
+from exporter.build.decisions.store_results import StoreWriter
 from exporter.build.engine import (
-    Ended,
     Engine,
-    Outcome,
+    ExitKind,
+    JobResult,
     Task,
 )
 from exporter.build.execute.job_outcome import job_for, log_tail, settle
-from exporter.build.execute.split_jobs import Parts, join
+from exporter.build.execute.split_jobs import SplitJobs, join
 from exporter.build.folder.build_folder import BuildFolder
 from exporter.build.folder.carry_over import carry_over, mend
 from exporter.build.folder.flaky import mark_flaky
 from exporter.build.schedule.jobs import opset_jobs
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.jobs.folder import JobFolder, write_value
 from exporter.jobs.job import Announcement, Job
+from exporter.jobs.job_folder import JobFolder, write_value
 from exporter.manifest import Manifest
 from exporter.planning.plan import Plan
 from exporter.records.record import Record, Status
 
 
-class Watcher(Protocol):
+class BuildObserver(Protocol):
     """Is told what happens, to show it."""
 
     def decided(self, decisions: Decisions) -> None:
@@ -62,9 +62,9 @@ class Supervisor:
         manifest: Manifest,
         plan: Plan,
         build: BuildFolder,
-        judge: Judge,
-        watcher: Watcher,
-        keeper: Keeper,
+        judge: RecordValidator,
+        watcher: BuildObserver,
+        keeper: StoreWriter,
     ) -> None:
         self._project = manifest.project
         self._planned = {str(planned.cell) for planned in plan.cells}
@@ -73,7 +73,7 @@ class Supervisor:
         self._judge = judge
         self._watcher = watcher
         self._keeper = keeper
-        self._parts = Parts(())
+        self._parts = SplitJobs(())
         self._told: set[str] = set()
         self._spent: Counter[str] = Counter()
         self._postponed: dict[str, list[str]] = {}
@@ -85,7 +85,7 @@ class Supervisor:
             ExporterError: ENVIRONMENT, where a worker found that it cannot work here.
             KeyboardInterrupt: after what is done was put into place.
         """
-        self._parts = Parts(tasks)
+        self._parts = SplitJobs(tasks)
         try:
             engine.run(tasks, self)
         except KeyboardInterrupt:
@@ -101,7 +101,7 @@ class Supervisor:
         """The worker has finished a cell and gone on to another."""
         self._tell(record)
 
-    def ended(self, outcome: Outcome) -> Task | None:
+    def ended(self, outcome: JobResult) -> Task | None:
         """Settles what the end of the job says; the answer is the job for the cells left over.
 
         Raises:
@@ -124,7 +124,7 @@ class Supervisor:
         self._spent[job.folder] += math.ceil(outcome.seconds)
         if verdict.retry:
             return self._task(job_for(job, verdict.retry))
-        interrupted = outcome.ended is Ended.INTERRUPTED
+        interrupted = outcome.ended is ExitKind.INTERRUPTED
         ended = self._parts.ended(job)
         return self._finish(ended, interrupted=interrupted) if ended else None
 
@@ -186,8 +186,8 @@ class Supervisor:
         return str(record.cell) in self._planned and self._judge.holds(record)
 
 
-def _refuse_environment(outcome: Outcome) -> None:
-    unusable = outcome.ended is Ended.EXITED and outcome.code == ExitCode.ENVIRONMENT
+def _refuse_environment(outcome: JobResult) -> None:
+    unusable = outcome.ended is ExitKind.EXITED and outcome.code == ExitCode.ENVIRONMENT
     # A model may exit with any code; the environment is checked before anything is announced.
     if unusable and outcome.at_work is None:
         lines = log_tail(outcome.job, None).splitlines()

@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 
 from exporter.core.atomic_files import forget_unfinished
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.jobs.folder import JobFolder
+from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import Project
 
 

@@ -10,7 +10,7 @@ its inputs changes; another run that happens to agree proves nothing.
 
 from __future__ import annotations
 
-from exporter.jobs.folder import JobFolder, write_value
+from exporter.jobs.job_folder import JobFolder, write_value
 from exporter.records.baseline import outcome_of
 from exporter.records.record import Record, Status
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.jobs.folder import WEIGHTS, JobFolder
+from exporter.jobs.job_folder import WEIGHTS, JobFolder
 from exporter.records.record import CellId, Record
 
 _WEIGHTS = re.compile(WEIGHTS)

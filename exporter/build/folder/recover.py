@@ -18,8 +18,8 @@ from exporter.build.folder.build_folder import BuildFolder
 from exporter.build.folder.carry_over import carry_over, drop_unproved
 from exporter.build.folder.flaky import mark_flaky
 from exporter.cache.staleness import PASSING
-from exporter.jobs.folder import JobFolder
 from exporter.jobs.job import Announcement, Job
+from exporter.jobs.job_folder import JobFolder
 from exporter.records.record import Record
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 
 from exporter.build.decisions.decide import Decisions
-from exporter.build.decisions.results import Judge
+from exporter.build.decisions.results import RecordValidator
 from exporter.build.engine import Task
 from exporter.build.folder.build_folder import BuildFolder
 from exporter.build.schedule.cost import Cost
@@ -26,7 +26,7 @@ _LARGEST = 512 * 1024**2
 
 
 def jobs_of(
-    manifest: Manifest, decisions: Decisions, build: BuildFolder, judge: Judge
+    manifest: Manifest, decisions: Decisions, build: BuildFolder, judge: RecordValidator
 ) -> list[Job]:
     """One job for each model with cells to run, in a fresh folder, in the manifests' order."""
     jobs = []

@@ -4,8 +4,8 @@ In: records and the files of a model's folder. Out: the same records and files, 
 with the same inputs.
 """
 
-from exporter.cache.store.entry import Entry
-from exporter.cache.store.eviction import Freed, Limits
+from exporter.cache.store.entry import StoreEntry
+from exporter.cache.store.eviction import Freed, StoreLimits
 from exporter.cache.store.store import Store
 
-__all__ = ["Entry", "Freed", "Limits", "Store"]
+__all__ = ["Freed", "Store", "StoreEntry", "StoreLimits"]

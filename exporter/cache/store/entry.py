@@ -1,6 +1,6 @@
 """What the store keeps of one finished cell: its record, and which files belong to it.
 
-In: a record with its files, or the bytes of an entry. Out: those bytes, or an `Entry` that is whole
+In: a record with its files, or the bytes of an entry. Out: those bytes, or an `ModelEntry` that is whole
 and agrees with itself.
 
 An entry is found by two keys. The first is the cell with its fingerprint (what the manifest says,
@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Literal
 
 from exporter.cache.fingerprint import THOROUGH
-from exporter.core.frozen_model import Items, Value
-from exporter.core.resources import gave_out
-from exporter.jobs.folder import WEIGHTS, weights_name
+from exporter.core.frozen_model import FrozenModel, Items
+from exporter.core.resources import is_out_of_resources
+from exporter.jobs.job_folder import WEIGHTS, weights_name
 from exporter.records.record import (
     CellId,
     Record,
@@ -41,7 +41,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _REFERENCE = "reference.json"
 
 
-class StoredFile(Value):
+class StoredFile(FrozenModel):
     """A file of a cell."""
 
     path: str
@@ -60,7 +60,7 @@ class StoredFile(Value):
         return bool(_PATH.fullmatch(self.path) and _SHA256.fullmatch(self.sha256))
 
 
-class Head(Value):
+class Head(FrozenModel):
     """The line of an entry that says what it needs."""
 
     format: Literal[1] = 1
@@ -68,7 +68,7 @@ class Head(Value):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class StoreEntry:
     """A finished cell as the store has it."""
 
     record: Record
@@ -90,13 +90,13 @@ def is_weights(name: str) -> bool:
     return re.fullmatch(WEIGHTS, name) is not None
 
 
-def first_key(cell: CellId, parts: Mapping[str, str]) -> str:
+def lookup_key(cell: CellId, parts: Mapping[str, str]) -> str:
     """What is known before anything runs; a thorough record is good for both wishes."""
     known = sorted((part, value) for part, value in parts.items() if part != THOROUGH)
     return _digest(json.dumps([str(cell), known]))
 
 
-def second_key(record: Record) -> str:
+def variant_key(record: Record) -> str:
     """What the worker was seen to load, and how closely it looked."""
     sources = [[source.file, source.sha256] for source in record.sources]
     found = [sources, sorted(record.packages.items()), record.thorough]
@@ -117,7 +117,7 @@ def is_storable(record: Record) -> bool:
         settled
         and is_known
         and not record.flaky
-        and not gave_out(f"{record.message}\n{record.detail}")
+        and not is_out_of_resources(f"{record.message}\n{record.detail}")
     )
 
 
@@ -132,7 +132,7 @@ def is_of(path: str, record: Record) -> bool:
     return opset is None or int(opset) == record.cell.opset
 
 
-def write_entry(entry: Entry) -> bytes:
+def write_entry(entry: StoreEntry) -> bytes:
     """A line with a digest of the rest, one with what it needs, and the record as it is on disk."""
     body = Head(files=entry.files).to_json(indent=None) + entry.record.to_json()
     return f"{_digest(body)}\n{body}".encode()
@@ -147,7 +147,7 @@ def read_head(data: bytes) -> Head:
     return _parts(data)[0]
 
 
-def read_entry(data: bytes) -> Entry:
+def read_entry(data: bytes) -> StoreEntry:
     """The entry of these bytes.
 
     Raises:
@@ -158,7 +158,7 @@ def read_entry(data: bytes) -> Entry:
         record = Record.read(text.encode())
     except ValueError:
         raise Damaged from None
-    entry = Entry(record=record, files=head.files)
+    entry = StoreEntry(record=record, files=head.files)
     if not (is_storable(record) and _agrees(entry)):
         raise Damaged
     return entry
@@ -187,7 +187,7 @@ def _parts(data: bytes) -> tuple[Head, str]:
         raise Damaged from None
 
 
-def _agrees(entry: Entry) -> bool:
+def _agrees(entry: StoreEntry) -> bool:
     """Whether the files are those that the record was made of, each in a place of its own."""
     record, artifact = entry.record, entry.record.artifact
     digests = {file.path: file.sha256 for file in entry.files}

@@ -1,6 +1,6 @@
 """How a store stays within its limits.
 
-In: the store's folder and its `Limits`. Out: what was removed, as `Freed`.
+In: the store's folder and its `StoreLimits`. Out: what was removed, as `Freed`.
 
 What was not used for longest goes first. A file goes with the last entry that needs it; one that no
 entry needs goes unless it is new, since its entry may be about to be written.
@@ -30,7 +30,7 @@ _GRACE = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class StoreLimits:
     """What a store may hold."""
 
     size: int
@@ -62,7 +62,7 @@ class _Known:
     """None where it is damaged."""
 
 
-def bound(path: Path, blobs: Blobs, limits: Limits, *, dry_run: bool) -> Freed:
+def bound(path: Path, blobs: Blobs, limits: StoreLimits, *, dry_run: bool) -> Freed:
     """Removes what goes beyond the limits.
 
     Raises:

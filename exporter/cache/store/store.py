@@ -1,6 +1,6 @@
 """The store: finished cells put in, found again and taken out.
 
-In: records with the model's folder that holds their files. Out: an `Entry` for a cell that is asked
+In: records with the model's folder that holds their files. Out: an `ModelEntry` for a cell that is asked
 for with the same inputs, and its files in another folder.
 
     entries/<first key>/<second key>.json    what a cell was made from, its record and its files
@@ -30,25 +30,25 @@ from exporter.cache.store.blobs import (
 )
 from exporter.cache.store.entry import (
     Damaged,
-    Entry,
     StoredFile,
-    first_key,
+    StoreEntry,
     is_of,
     is_storable,
+    lookup_key,
     read_entry,
     read_file,
-    second_key,
+    variant_key,
     write_entry,
 )
 from exporter.cache.store.eviction import (
     Freed,
-    Limits,
+    StoreLimits,
     bound,
     of_every_key,
     size_of,
 )
 from exporter.core.resources import size_text
-from exporter.jobs.folder import JobFolder
+from exporter.jobs.job_folder import JobFolder
 from exporter.records.record import CellId, Record
 
 #: Of one first key: each edit of a source leaves one, and each is looked at.
@@ -60,10 +60,10 @@ _LATELY = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class StoreResult:
     """What the store says of a cell."""
 
-    entry: Entry | None = None
+    entry: StoreEntry | None = None
     problem: str = ""
     """Why there is no entry although there was one; empty where there is nothing to say."""
 
@@ -80,7 +80,12 @@ class Store:
     """
 
     def __init__(
-        self, path: Path, limits: Limits, *, is_read_only: bool = False, build: Path | None = None
+        self,
+        path: Path,
+        limits: StoreLimits,
+        *,
+        is_read_only: bool = False,
+        build: Path | None = None,
     ) -> None:
         self.path = path
         self.limits = limits
@@ -93,7 +98,9 @@ class Store:
         self._note = f"{path}: nothing is kept there, it is only read" if is_read_only else ""
         self._grown = 0
 
-    def find(self, cell: CellId, parts: Mapping[str, str], fits: Callable[[Record], bool]) -> Found:
+    def find(
+        self, cell: CellId, parts: Mapping[str, str], fits: Callable[[Record], bool]
+    ) -> StoreResult:
         """Looks for a cell that was made from what is there today.
 
         Args:
@@ -102,7 +109,7 @@ class Store:
             fits: Whether a record speaks for its cell with the files and packages of today.
         """
         problem = ""
-        for path in _newest_first(self._entries / _folder(first_key(cell, parts))):
+        for path in _newest_first(self._entries / _folder(lookup_key(cell, parts))):
             try:
                 entry = read_entry(read_file(path))
             except Damaged:
@@ -111,11 +118,11 @@ class Store:
             if entry.record.cell != cell or not fits(entry.record):
                 continue
             if all(self._blobs.has(file, cell.model) for file in entry.files):
-                return Found(entry=entry)
+                return StoreResult(entry=entry)
             problem = "a file of it is gone from the store"
-        return Found(problem=problem)
+        return StoreResult(problem=problem)
 
-    def take(self, entry: Entry, folder: Path) -> str:
+    def take(self, entry: StoreEntry, folder: Path) -> str:
         """Puts the files of a cell into a fresh folder, beside those of other cells of the model.
 
         Returns:
@@ -212,10 +219,10 @@ class Store:
                 return f"{record.cell.model} is larger than the {limit} that the store may take"
             for file in files:
                 self._blobs.put(folder.path / file.path, file)
-            self._write(Entry(record=record, files=files))
+            self._write(StoreEntry(record=record, files=files))
         return ""
 
-    def _write(self, entry: Entry) -> None:
+    def _write(self, entry: StoreEntry) -> None:
         place = self._place(entry.record)
         with scratch_file(self._scratch) as fresh:
             fresh.write_bytes(write_entry(entry))
@@ -230,8 +237,8 @@ class Store:
                 path.unlink()
 
     def _place(self, record: Record) -> Path:
-        first = first_key(record.cell, record.fingerprint)
-        return self._entries / _folder(first) / f"{second_key(record)}.json"
+        first = lookup_key(record.cell, record.fingerprint)
+        return self._entries / _folder(first) / f"{variant_key(record)}.json"
 
 
 def _folder(key: str) -> str:

@@ -23,17 +23,17 @@ from exporter.checks.comparison.tolerance import (
     limit_without_exact,
 )
 from exporter.checks.files.samples import SampleData
-from exporter.checks.protocol import Subject
+from exporter.checks.protocol import CheckContext
 from exporter.jobs.reference import Reference
 from exporter.manifest import Output
 from exporter.runtimes.values import Array, OnnxValue
 
 
 @dataclass(frozen=True, slots=True)
-class At:
+class OutputContext:
     """Which output is held against what is said of it."""
 
-    subject: Subject
+    subject: CheckContext
     index: int
     device: str
     is_exact: bool = True
@@ -50,7 +50,9 @@ class At:
         return overflow_of(self.subject.reference, self.index)
 
 
-def compare_output(actual: object, data: SampleData, at: At) -> Iterator[tuple[str, Comparison]]:
+def compare_output(
+    actual: object, data: SampleData, at: OutputContext
+) -> Iterator[tuple[str, Comparison]]:
     """Holds an output against PyTorch's: of a sequence the count first, then each item."""
     name = f"output '{at.output.name}'"
     expected, exact = data.outputs[at.index], data.exact[at.index]
@@ -78,7 +80,9 @@ def items_in_float64(exact: OnnxValue | None, count: int) -> list[Array | None]:
     return [None] * count
 
 
-def bound_for(expected: Array, exact: Array | None, at: At) -> tuple[Limit | None, Array]:
+def bound_for(
+    expected: Array, exact: Array | None, at: OutputContext
+) -> tuple[Limit | None, Array]:
     """The limit of one tensor, and the values that it is about: PyTorch's own, or float64's.
 
     Args:
@@ -100,7 +104,7 @@ def bound_for(expected: Array, exact: Array | None, at: At) -> tuple[Limit | Non
     return limit_of(*where, scale_of(against), exact=measured), against
 
 
-def _compare(actual: object, expected: Array, exact: Array | None, at: At) -> Comparison:
+def _compare(actual: object, expected: Array, exact: Array | None, at: OutputContext) -> Comparison:
     limit, against = bound_for(expected, exact, at)
     found = compare(actual, expected, limit, against)
     if found.is_elsewhere and at.overflow:

@@ -1,6 +1,6 @@
 """Samples held against a session: what `parity`, `axes` and `cases` share.
 
-In: a `Subject`, a `Session` and the kind of samples. Out: one `CheckResult` over all of them.
+In: a `CheckContext`, a `Session` and the kind of samples. Out: one `CheckResult` over all of them.
 
 A sample passes when the file runs on it and every output has the name, dtype and shape that the
 contract declares and the values that PyTorch gives.
@@ -13,17 +13,17 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 
 from exporter.checks.comparison.compare_arrays import Comparison, Needed
-from exporter.checks.comparison.compare_outputs import At, compare_output
+from exporter.checks.comparison.compare_outputs import OutputContext, compare_output
 from exporter.checks.comparison.declared_shapes import undeclared
 from exporter.checks.files.samples import DamagedSample
-from exporter.checks.protocol import Subject
+from exporter.checks.protocol import CheckContext
 from exporter.jobs.reference import Sample
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import RunFailure, Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Outcome:
+class SampleResult:
     """What came of one sample."""
 
     sample: Sample
@@ -31,10 +31,10 @@ class _Outcome:
     comparisons: tuple[Comparison, ...] = ()
 
 
-def hold_samples(
+def compare_samples(
     check: str,
     samples: Sequence[Sample],
-    subject: Subject,
+    subject: CheckContext,
     session: Session,
     device: str,
 ) -> CheckResult:
@@ -53,13 +53,13 @@ def hold_samples(
     )
 
 
-def _hold(sample: Sample, subject: Subject, session: Session, device: str) -> _Outcome:
+def _hold(sample: Sample, subject: CheckContext, session: Session, device: str) -> SampleResult:
     if sample.error:
-        return _Outcome(sample=sample, problems=(_refusal(sample),))
+        return SampleResult(sample=sample, problems=(_refusal(sample),))
     names = [output.name for output in subject.spec.outputs]
     if list(session.output_names) != names:
         found, wanted = ", ".join(session.output_names) or "none", ", ".join(names)
-        return _Outcome(
+        return SampleResult(
             sample=sample, problems=(f"the file's outputs are {found}, declared {wanted}",)
         )
     subject = with_noise_of(sample, subject)
@@ -68,24 +68,24 @@ def _hold(sample: Sample, subject: Subject, session: Session, device: str) -> _O
         # Copies: other files are run on the same inputs, whatever a runtime does to them.
         actual = session.run({name: array.copy() for name, array in data.inputs.items()})
     except RunFailure as failure:
-        return _Outcome(sample=sample, problems=(f"the runtime fails: {failure}",))
+        return SampleResult(sample=sample, problems=(f"the runtime fails: {failure}",))
     if len(actual) != len(names):
         problem = f"the runtime gives {len(actual)} outputs, declared {len(names)}"
-        return _Outcome(sample=sample, problems=(problem,))
+        return SampleResult(sample=sample, problems=(problem,))
     compared = [
         pair
         for index, value in enumerate(actual)
-        for pair in compare_output(value, data, At(subject, index, device, sample.exact))
+        for pair in compare_output(value, data, OutputContext(subject, index, device, sample.exact))
     ]
     problems = (
         *undeclared(subject.spec.outputs, data.outputs, sample.axes),
         *(f"{what}: {found.problem}" for what, found in compared if found.problem),
     )
     comparisons = tuple(comparison for _, comparison in compared)
-    return _Outcome(sample=sample, problems=problems, comparisons=comparisons)
+    return SampleResult(sample=sample, problems=problems, comparisons=comparisons)
 
 
-def with_noise_of(sample: Sample, subject: Subject) -> Subject:
+def with_noise_of(sample: Sample, subject: CheckContext) -> CheckContext:
     """Where inputs are of another magnitude, PyTorch's own noise may be larger too."""
     if not sample.noise:
         return subject
@@ -102,7 +102,7 @@ def _refusal(sample: Sample) -> str:
     return f"PyTorch itself refuses {sizes}: {sample.error}{advice}"
 
 
-def _message(failed: Sequence[_Outcome], count: int) -> str:
+def _message(failed: Sequence[SampleResult], count: int) -> str:
     """The first failing sample in full, the others by name."""
     first, *others = failed
     prefix = "" if first.sample.kind == "declared" else f"{first.sample.name}: "
@@ -118,7 +118,7 @@ def _message(failed: Sequence[_Outcome], count: int) -> str:
     return "; ".join(parts)
 
 
-def _metrics(outcomes: Sequence[_Outcome]) -> dict[str, int | float | str]:
+def _metrics(outcomes: Sequence[SampleResult]) -> dict[str, int | float | str]:
     """The worst over all samples and outputs; more figures where something is wrong."""
     metrics: dict[str, int | float | str] = {"samples": len(outcomes)}
     compared = [item for outcome in outcomes for item in outcome.comparisons]

@@ -23,9 +23,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from exporter.checks.protocol import Subject
+from exporter.checks.protocol import CheckContext
 from exporter.jobs.reference import Sample
-from exporter.manifest import bound_of
+from exporter.manifest import tolerance_for
 
 _NOISE_FACTOR = 8.0
 #: Of so few errors the largest is small by luck now and then: of one normal error it is below an
@@ -87,15 +87,15 @@ def is_float(dtype: str) -> bool:
     return dtype in _PRECISIONS
 
 
-def is_measured(subject: Subject, index: int, device: str) -> bool:
+def is_measured(subject: CheckContext, index: int, device: str) -> bool:
     """Whether the limit of an output is a multiple of noise, so that float64 is the reference."""
-    bound = bound_of(subject.spec, subject.spec.outputs[index], device)
+    bound = tolerance_for(subject.spec, subject.spec.outputs[index], device)
     by_hand = bound.atol is not None or bound.rtol is not None
     return not by_hand and subject.reference.noise[index] is not None
 
 
 def limit_of(
-    subject: Subject, index: int, device: str, scale: float, *, exact: bool = True
+    subject: CheckContext, index: int, device: str, scale: float, *, exact: bool = True
 ) -> Limit:
     """The limit of one output in one sample.
 
@@ -108,7 +108,7 @@ def limit_of(
     """
     output = subject.spec.outputs[index]
     precision = _PRECISIONS[output.dtype]
-    bound = bound_of(subject.spec, output, device)
+    bound = tolerance_for(subject.spec, output, device)
     share = subject.reference.noise[index]
     noise = None if share is None else share * scale
     beyond = scale or math.inf
@@ -127,7 +127,7 @@ def limit_of(
     return Limit(atol=atol, scale=beyond, rtol=rtol, outside=bound.outside, why=why, noise=noise)
 
 
-def limit_without_exact(subject: Subject, index: int, device: str, scale: float) -> Limit:
+def limit_without_exact(subject: CheckContext, index: int, device: str, scale: float) -> Limit:
     """The limit of one output in a sample that was not run in float64; see the module.
 
     Args:
@@ -137,7 +137,7 @@ def limit_without_exact(subject: Subject, index: int, device: str, scale: float)
         scale: The largest finite magnitude of PyTorch's own output.
     """
     limit = limit_of(subject, index, device, scale)
-    factor = bound_of(subject.spec, subject.spec.outputs[index], device).noise or _NOISE_FACTOR
+    factor = tolerance_for(subject.spec, subject.spec.outputs[index], device).noise or _NOISE_FACTOR
     return replace(
         limit,
         atol=limit.atol * max(1.0 - 1.0 / factor, 0.0),
@@ -160,7 +160,7 @@ def _measured(
     return max(limits)
 
 
-def _elements(subject: Subject, index: int) -> int:
+def _elements(subject: CheckContext, index: int) -> int:
     """How many elements an output has over all samples."""
     shape = subject.spec.outputs[index].shape
     samples: tuple[Sample, ...] = subject.reference.samples

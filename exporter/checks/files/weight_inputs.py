@@ -1,6 +1,6 @@
 """Weights that are inputs of the file (`export_params = false`): which these must be, and values.
 
-In: a `Subject`, and what PyTorch's weights are. Out: what is wrong, in words; the weights to feed.
+In: a `CheckContext`, and what PyTorch's weights are. Out: what is wrong, in words; the weights to feed.
 
 The inputs of such a file are the declared ones, then every weight that the model reads, by its name
 and in the order of `state_dict`; none of them has a value in the file.
@@ -17,7 +17,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import ModelProto, ValueInfoProto, numpy_helper
 
-from exporter.jobs.folder import JobFolder
+from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Weight
 from exporter.runtimes.dtypes import dtype_name
 
@@ -34,7 +34,7 @@ def write_weight(folder: JobFolder, index: int, name: str, array: Array) -> None
     path.write_bytes(tensor.SerializeToString(deterministic=True))
 
 
-def fed_weights(
+def weight_input_values(
     path: Path, folder: JobFolder, weights: Sequence[Weight], declared: Collection[str]
 ) -> Mapping[str, Array]:
     """The values of those weights that a file takes as inputs.
@@ -57,7 +57,7 @@ def fed_weights(
     }
 
 
-def fed_problems(
+def weight_input_problems(
     model: ModelProto, weights: Sequence[Weight], declared: Collection[str], needed: Collection[str]
 ) -> Iterator[str]:
     """Where the inputs besides the declared ones are not the weights.

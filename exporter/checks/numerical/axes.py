@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from exporter.checks.comparison.compare_samples import hold_samples
-from exporter.checks.protocol import Subject
+from exporter.checks.comparison.compare_samples import compare_samples
+from exporter.checks.protocol import CheckContext
 from exporter.jobs.reference import Sample
 from exporter.manifest import Axis
 from exporter.records.record import CheckResult, Status
@@ -13,18 +13,18 @@ from exporter.runtimes import Session
 
 
 class Axes:
-    """The samples at other sizes; see `ParityCheck`."""
+    """The samples at other sizes; see `RuntimeCheck`."""
 
     name = "axes"
 
-    def applies(self, subject: Subject) -> bool:
+    def applies(self, subject: CheckContext) -> bool:
         """Where an input has a dynamic axis."""
         return bool(_input_axes(subject))
 
-    def __call__(self, subject: Subject, session: Session, device: str) -> CheckResult:
+    def __call__(self, subject: CheckContext, session: Session, device: str) -> CheckResult:
         """Holds the outputs at every probed size against PyTorch's."""
         samples = [item for item in subject.reference.samples if item.kind == "axis"]
-        result = hold_samples(self.name, samples, subject, session, device)
+        result = compare_samples(self.name, samples, subject, session, device)
         untried = [axis.name for axis in _input_axes(subject) if not _is_tried(axis, samples)]
         if result.status is Status.PASS and untried:
             names = ", ".join(f"'{name}'" for name in untried)
@@ -36,7 +36,7 @@ class Axes:
         return result
 
 
-def _way_out(subject: Subject) -> str:
+def _way_out(subject: CheckContext) -> str:
     maker = subject.spec.inputs_from
     if maker is not None and not maker.takes_sizes:
         return (
@@ -46,7 +46,7 @@ def _way_out(subject: Subject) -> str:
     return "widen min and max, or write the size where the name stands"
 
 
-def _input_axes(subject: Subject) -> list[Axis]:
+def _input_axes(subject: CheckContext) -> list[Axis]:
     return [axis for axis in subject.spec.axes if axis.example is not None]
 
 

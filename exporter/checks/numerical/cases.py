@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from exporter.checks.comparison.compare_samples import hold_samples
-from exporter.checks.protocol import Subject
+from exporter.checks.comparison.compare_samples import compare_samples
+from exporter.checks.protocol import CheckContext
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Session
 
 
 class Cases:
-    """The samples of the manifest's cases; see `ParityCheck`."""
+    """The samples of the manifest's cases; see `RuntimeCheck`."""
 
     name = "cases"
 
-    def applies(self, subject: Subject) -> bool:
+    def applies(self, subject: CheckContext) -> bool:
         """Where the manifest has cases."""
         return bool(subject.spec.cases)
 
-    def __call__(self, subject: Subject, session: Session, device: str) -> CheckResult:
+    def __call__(self, subject: CheckContext, session: Session, device: str) -> CheckResult:
         """Holds the outputs of every case against PyTorch's."""
         samples = [item for item in subject.reference.samples if item.kind == "case"]
         have = {sample.name for sample in samples}
@@ -25,4 +25,4 @@ class Cases:
         if missing:
             message = f"PyTorch's outputs are missing for {', '.join(missing)}"
             return CheckResult(check=self.name, status=Status.ERROR, message=message)
-        return hold_samples(self.name, samples, subject, session, device)
+        return compare_samples(self.name, samples, subject, session, device)

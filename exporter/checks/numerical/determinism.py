@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exporter.checks.protocol import Subject
+from exporter.checks.protocol import CheckContext
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Session
 
@@ -11,15 +11,15 @@ KEEPS_STATE = "it keeps state in its buffers"
 
 
 class Determinism:
-    """What the worker saw when it ran PyTorch twice; see `ParityCheck`."""
+    """What the worker saw when it ran PyTorch twice; see `RuntimeCheck`."""
 
     name = "determinism"
 
-    def applies(self, subject: Subject) -> bool:
+    def applies(self, subject: CheckContext) -> bool:
         """Every comparison needs it."""
         return True
 
-    def __call__(self, subject: Subject, session: Session, device: str) -> CheckResult:
+    def __call__(self, subject: CheckContext, session: Session, device: str) -> CheckResult:
         """Inconclusive where the model gave two answers to one question."""
         if not subject.reference.unstable:
             return CheckResult(check=self.name, status=Status.PASS)
@@ -27,7 +27,7 @@ class Determinism:
         return CheckResult(check=self.name, status=Status.INCONCLUSIVE, message=message)
 
 
-def _advice(subject: Subject) -> str:
+def _advice(subject: CheckContext) -> str:
     if subject.reference.unstable.startswith(KEEPS_STATE):
         return "take the state as an input and return it as an output"
     if subject.spec.mode != "eval":

@@ -20,7 +20,7 @@ from onnx import ModelProto, TensorProto, numpy_helper
 
 from exporter.checks.files.graph_walk import domain_of
 from exporter.checks.files.read import Unreadable, read_model
-from exporter.checks.protocol import Subject
+from exporter.checks.protocol import CheckContext
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Session
 
@@ -42,15 +42,15 @@ class _Judged:
 
 
 class Tables:
-    """The file's tables, read from the file; see `ParityCheck`."""
+    """The file's tables, read from the file; see `RuntimeCheck`."""
 
     name = "tables"
 
-    def applies(self, subject: Subject) -> bool:
+    def applies(self, subject: CheckContext) -> bool:
         """Where the file looks rows up in a copy of a weight."""
         return any(True for _ in _judged(subject))  # the first will do: each is read whole
 
-    def __call__(self, subject: Subject, session: Session, device: str) -> CheckResult:
+    def __call__(self, subject: CheckContext, session: Session, device: str) -> CheckResult:
         """Every part of every such table is PyTorch's."""
         found = list(_judged(subject))
         problems = [problem for table in found for problem in _problems(table)]
@@ -75,14 +75,14 @@ def parts_of(array: Array) -> tuple[str, ...]:
     )
 
 
-def _judged(subject: Subject) -> Iterator[_Judged]:
+def _judged(subject: CheckContext) -> Iterator[_Judged]:
     try:
         yield from _copies(subject, read_model(subject.path))
     except (Unreadable, OSError, ValueError, onnx.checker.ValidationError):
         return  # `wellformed` says so
 
 
-def _copies(subject: Subject, model: ModelProto) -> Iterator[_Judged]:
+def _copies(subject: CheckContext, model: ModelProto) -> Iterator[_Judged]:
     for tensor in _looked_up(model):
         dtype, shape = TensorProto.DataType.Name(tensor.data_type), tuple(tensor.dims)
         alike = [t for t in subject.reference.tables if (t.dtype, t.shape) == (dtype, shape)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from exporter.checks.protocol import Subject
+from exporter.checks.protocol import CheckContext
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Placement as Placed
 from exporter.runtimes import Session
@@ -19,16 +19,16 @@ from exporter.runtimes import Session
 _NAMED = 5
 
 
-class Placement:
-    """Where the nodes of the loaded file run; see `ParityCheck`."""
+class PlacementCheck:
+    """Where the nodes of the loaded file run; see `RuntimeCheck`."""
 
     name = "placement"
 
-    def applies(self, subject: Subject) -> bool:
+    def applies(self, subject: CheckContext) -> bool:
         """Every result is about a device."""
         return True
 
-    def __call__(self, subject: Subject, session: Session, device: str) -> CheckResult:
+    def __call__(self, subject: CheckContext, session: Session, device: str) -> CheckResult:
         """Fails where nothing runs on the provider, or where not all of it does and must.
 
         Inconclusive where nothing is known to run there.

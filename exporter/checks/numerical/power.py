@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from exporter.checks.comparison.compare_outputs import overflow_of
 from exporter.checks.comparison.tolerance import is_float, limit_of
-from exporter.checks.protocol import Subject
+from exporter.checks.protocol import CheckContext
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Session
 
@@ -46,15 +46,15 @@ class _Output:
 
 
 class Power:
-    """How far outputs move, against how far they may be off; see `ParityCheck`."""
+    """How far outputs move, against how far they may be off; see `RuntimeCheck`."""
 
     name = "power"
 
-    def applies(self, subject: Subject) -> bool:
+    def applies(self, subject: CheckContext) -> bool:
         """Every comparison needs it."""
         return True
 
-    def __call__(self, subject: Subject, session: Session, device: str) -> CheckResult:
+    def __call__(self, subject: CheckContext, session: Session, device: str) -> CheckResult:
         """Inconclusive where a wrong file would have passed."""
         outputs = [_output(subject, index, device) for index in range(len(subject.spec.outputs))]
         problems = [problem for output in outputs if (problem := _problem(output))]
@@ -75,7 +75,7 @@ class Power:
         )
 
 
-def _output(subject: Subject, index: int, device: str) -> _Output:
+def _output(subject: CheckContext, index: int, device: str) -> _Output:
     output, spread = subject.spec.outputs[index], subject.reference.spread[index]
     if not is_float(output.dtype) or 0 in output.shape:
         is_empty = 0 in output.shape

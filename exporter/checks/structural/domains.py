@@ -13,7 +13,7 @@ from onnx import ModelProto
 
 from exporter.checks.files.graph_walk import domain_of, functions_of, model_nodes
 from exporter.checks.files.read import Unreadable, read_model
-from exporter.checks.protocol import Subject
+from exporter.checks.protocol import CheckContext
 from exporter.manifest import Device, ModelSpec
 
 #: Operators by domain, both sorted.
@@ -47,7 +47,7 @@ def declared_domains(spec: ModelSpec) -> frozenset[str]:
     return frozenset({*named, *kernels})
 
 
-def without_kernel(subject: Subject, device: Device) -> str:
+def missing_kernel_reason(subject: CheckContext, device: Device) -> str:
     """What keeps a file that was refused from running here: operators without a kernel.
 
     Where the manifest gives kernels, and they are not the right ones, the file or the kernels are

@@ -12,21 +12,21 @@ from onnx import ModelProto
 
 from exporter.checks.files.graph_walk import domain_of
 from exporter.checks.files.ir_version import needed_ir_version
-from exporter.checks.protocol import Subject
+from exporter.checks.protocol import CheckContext
 from exporter.checks.structural.domains import declared_domains, foreign_operators, listing
-from exporter.checks.structural.runner import hold_structure
+from exporter.checks.structural.run_structure import run_structure_check
 from exporter.manifest.syntax.message_format import key_text
 from exporter.records.record import CheckResult
 
 NAME = "opset"
 
 
-def check_opset(subject: Subject) -> CheckResult:
+def check_opset(subject: CheckContext) -> CheckResult:
     """Holds `opset_import` and `ir_version` of the file against the contract."""
-    return hold_structure(NAME, subject, _find)
+    return run_structure_check(NAME, subject, _find)
 
 
-def _find(subject: Subject, model: ModelProto) -> Iterator[str]:
+def _find(subject: CheckContext, model: ModelProto) -> Iterator[str]:
     asked = subject.opset
     versions = sorted({item.version for item in model.opset_import if not domain_of(item.domain)})
     if not versions:
@@ -48,7 +48,7 @@ def _find(subject: Subject, model: ModelProto) -> Iterator[str]:
         yield f"the file says IR version {model.ir_version} and holds {what}, which need {needed}"
 
 
-def _custom_domains(subject: Subject, model: ModelProto) -> Iterator[str]:
+def _custom_domains(subject: CheckContext, model: ModelProto) -> Iterator[str]:
     """Every other domain is one that the manifest names, in the version that it asks for."""
     declared = declared_domains(subject.spec)
     for domain, names in foreign_operators(model).items():

@@ -12,9 +12,9 @@ from typing import Literal
 from onnx import ModelProto, TensorShapeProto, TypeProto, ValueInfoProto
 
 from exporter.checks.files.graph_walk import functions_of, needed_names
-from exporter.checks.files.weight_inputs import fed_problems
-from exporter.checks.protocol import Subject
-from exporter.checks.structural.runner import hold_structure
+from exporter.checks.files.weight_inputs import weight_input_problems
+from exporter.checks.protocol import CheckContext
+from exporter.checks.structural.run_structure import run_structure_check
 from exporter.checks.structural.weight_names import weight_problems
 from exporter.manifest import Dim, Input, Output
 from exporter.records.record import CheckResult
@@ -27,12 +27,12 @@ _IR_WITHOUT_LISTED_INITIALIZERS = 4
 _MANY = 5
 
 
-def check_signature(subject: Subject) -> CheckResult:
+def check_signature(subject: CheckContext) -> CheckResult:
     """Holds every input and output of the graph against the contract."""
-    return hold_structure(NAME, subject, _find)
+    return run_structure_check(NAME, subject, _find)
 
 
-def _find(subject: Subject, model: ModelProto) -> Iterator[str]:
+def _find(subject: CheckContext, model: ModelProto) -> Iterator[str]:
     spec, graph = subject.spec, model.graph
     stored = {item.name for item in graph.initializer}
     stored |= {item.values.name for item in graph.sparse_initializer}
@@ -50,11 +50,11 @@ def _find(subject: Subject, model: ModelProto) -> Iterator[str]:
     yield from _values("output", list(graph.output), spec.outputs)
     yield from weight_problems(subject, model)
     if spec.weights_are_inputs:
-        yield from fed_problems(model, weights, declared, needed)
+        yield from weight_input_problems(model, weights, declared, needed)
 
 
 def _listed_initializers(
-    subject: Subject, model: ModelProto, listed: Sequence[str]
+    subject: CheckContext, model: ModelProto, listed: Sequence[str]
 ) -> Iterator[str]:
     declared = {item.name for item in subject.spec.inputs}
     for name in sorted(declared.intersection(listed)):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from onnx import ModelProto, TensorProto, numpy_helper
 from onnx.checker import ValidationError
 
-from exporter.checks.protocol import Subject
+from exporter.checks.protocol import CheckContext
 from exporter.jobs.reference import NamedWeight
 from exporter.runtimes.dtypes import dtype_name
 
@@ -22,7 +22,7 @@ _KEEP = (
 )
 
 
-def weight_problems(subject: Subject, model: ModelProto) -> Iterator[str]:
+def weight_problems(subject: CheckContext, model: ModelProto) -> Iterator[str]:
     """What is wrong with the names of weights; nothing where the manifest names none."""
     weights = subject.reference.weights
     if not weights:
@@ -47,7 +47,7 @@ def _missing(weight: NamedWeight, other: str) -> str:
     return f"{said}: the exporter made another one of it; {_KEEP}"
 
 
-def _difference(subject: Subject, weight: NamedWeight, tensor: TensorProto) -> Iterator[str]:
+def _difference(subject: CheckContext, weight: NamedWeight, tensor: TensorProto) -> Iterator[str]:
     what = f"the weight '{weight.name}' is not {weight.source}"
     dtype, shape = dtype_name(tensor.data_type), tuple(tensor.dims)
     if (dtype, shape) != (weight.dtype, weight.shape):
@@ -57,7 +57,7 @@ def _difference(subject: Subject, weight: NamedWeight, tensor: TensorProto) -> I
         yield f"{what}: it has other values"
 
 
-def _digest(subject: Subject, tensor: TensorProto) -> str:
+def _digest(subject: CheckContext, tensor: TensorProto) -> str:
     try:
         array = numpy_helper.to_array(tensor, base_dir=str(subject.path.parent))
     except (OSError, ValueError, RuntimeError, TypeError, ValidationError):

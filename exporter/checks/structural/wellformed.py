@@ -14,21 +14,21 @@ import onnx
 from onnx import ModelProto
 
 from exporter.checks.files.external_data import external_data_problems, misplaced
-from exporter.checks.protocol import Subject
-from exporter.checks.structural.runner import hold_structure
-from exporter.core.sanitize import cut, one_line
+from exporter.checks.protocol import CheckContext
+from exporter.checks.structural.run_structure import run_structure_check
+from exporter.core.sanitize import one_line, truncate
 from exporter.records.record import CheckResult
 
 NAME = "wellformed"
 _LENGTH = 300
 
 
-def check_wellformed(subject: Subject) -> CheckResult:
+def check_wellformed(subject: CheckContext) -> CheckResult:
     """The full checker from the path, strict shape inference, and external data."""
-    return hold_structure(NAME, subject, _find)
+    return run_structure_check(NAME, subject, _find)
 
 
-def _find(subject: Subject, model: ModelProto) -> Iterator[str]:
+def _find(subject: CheckContext, model: ModelProto) -> Iterator[str]:
     outside = tuple(external_data_problems(model, subject.path.parent))
     if outside:
         yield from outside  # the checker would say the same in other words
@@ -47,5 +47,5 @@ def _find(subject: Subject, model: ModelProto) -> Iterator[str]:
         yield _shortened(error, subject)
 
 
-def _shortened(error: Exception, subject: Subject) -> str:
-    return cut(one_line(str(error).replace(f"{subject.path.parent}/", "")), _LENGTH)
+def _shortened(error: Exception, subject: CheckContext) -> str:
+    return truncate(one_line(str(error).replace(f"{subject.path.parent}/", "")), _LENGTH)

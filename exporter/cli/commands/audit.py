@@ -13,7 +13,7 @@ from exporter.cli.output.terminal import (
     aligned,
     is_terminal,
     plural,
-    say,
+    print_line,
 )
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode
@@ -23,7 +23,7 @@ from exporter.planning.selection import Selection
 from exporter.processes import worker_environment
 from exporter.records.audit import THRESHOLD, Audit
 from exporter.report.rows.audits import audit_path
-from exporter.tools.audit.client import Mutation, run_audit
+from exporter.tools.audit.client import AuditOptions, run_audit
 
 #: On a terminal, a line for so many mutants.
 _EVERY = 25
@@ -60,7 +60,7 @@ def command(cells: tuple[str, ...], mutants: int, seed: int, threshold: float, r
         audit = run_audit(
             manifest,
             planned.cell,
-            Mutation(mutants=mutants, seed=seed),
+            AuditOptions(mutants=mutants, seed=seed),
             worker_environment(os.environ),
             _Progress(mutants).heard,
         )
@@ -80,7 +80,7 @@ class _Progress:
     def heard(self, done: int) -> None:
         """So many mutants are done."""
         if done % _EVERY == 0 and is_terminal():
-            say(f"[{done}/{self._total}]")
+            print_line(f"[{done}/{self._total}]")
 
 
 def show_audit(audit: Audit, threshold: float) -> None:
@@ -97,11 +97,11 @@ def show_audit(audit: Audit, threshold: float) -> None:
         for tally in audit.tallies
     ]
     for line in aligned([head, *rows]):
-        say(line)
-    say("caught by " + ", ".join(f"{check} {count}" for check, count in audit.by.items()))
+        print_line(line)
+    print_line("caught by " + ", ".join(f"{check} {count}" for check, count in audit.by.items()))
     for survivor in audit.survivors:
-        say(f"survived: {survivor.kind}: {survivor.change}: {survivor.why}", colour="red")
-    say(
+        print_line(f"survived: {survivor.kind}: {survivor.change}: {survivor.why}", colour="red")
+    print_line(
         f"{audit.cell}: {plural(audit.mutants, 'mutant')}, {audit.share:.1%} caught of those that "
         f"break the contract, {audit.share_of_moved:.1%} of those that move an output",
         colour="green" if audit.share >= threshold else "red",

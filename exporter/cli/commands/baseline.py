@@ -11,7 +11,7 @@ import click
 from exporter.build import Results
 from exporter.cli.options.selection import root_option
 from exporter.cli.output.findings import show_findings
-from exporter.cli.output.terminal import complain, plural, say
+from exporter.cli.output.terminal import plural, print_error, print_line
 from exporter.cli.workflows.report import publish
 from exporter.cli.workflows.results import read_results
 from exporter.core.errors import (
@@ -21,7 +21,7 @@ from exporter.core.errors import (
     nearest,
 )
 from exporter.gate import (
-    Finding,
+    GateFinding,
     accept_all,
     accept_some,
     judge,
@@ -56,7 +56,7 @@ class _Project:
     path: Path
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[GateFinding, ...]:
         """What nobody has accepted."""
         gate = self.manifest.project.gate
         return judge(self.before, self.run, self.planned, gate)
@@ -73,7 +73,7 @@ def command(context: click.Context, root: Path) -> int:
     project = _project(root)
     if project.results.missing:
         count = plural(len(project.results.missing), "promised cell")
-        complain(f"not accepted: {count} without a result; run `exporter export` first")
+        print_error(f"not accepted: {count} without a result; run `exporter export` first")
         return ExitCode.RED
     show_findings(project.findings)
     run, gate = project.run, project.manifest.project.gate
@@ -97,10 +97,10 @@ def update(context: click.Context, cells: tuple[str, ...], reason: str, root: Pa
     unproved = sorted(chosen & project.results.missing.keys())
     if unproved:
         for cell in unproved:
-            complain(f"{cell}: not accepted: {project.results.missing[cell]}")
+            print_error(f"{cell}: not accepted: {project.results.missing[cell]}")
         return ExitCode.RED
     if not chosen:
-        say("everything is accepted already", colour="green")
+        print_line("everything is accepted already", colour="green")
         return ExitCode.OK
     show_findings([finding for finding in findings if str(finding.cell) in chosen])
     accepted = accept_some(project.before, outcomes_of(project.run), chosen, reason)
@@ -128,7 +128,7 @@ def _project(root: Path) -> _Project:
 
 
 def _chosen(
-    patterns: Sequence[str], findings: Sequence[Finding], project: _Project
+    patterns: Sequence[str], findings: Sequence[GateFinding], project: _Project
 ) -> frozenset[str]:
     """The cells that the patterns mean, promised or accepted; without any, those with a finding.
 
@@ -170,4 +170,6 @@ def _accept(project: _Project, accepted: Baseline) -> None:
 
 
 def _say_accepted(project: _Project, count: int) -> None:
-    say(f"accepted {plural(count, 'cell')}: {project.manifest.project.reports}/baseline.json")
+    print_line(
+        f"accepted {plural(count, 'cell')}: {project.manifest.project.reports}/baseline.json"
+    )

@@ -10,15 +10,15 @@ import click
 from exporter.build import BuildFolder, still_valid
 from exporter.cache.fingerprint import file_digest
 from exporter.cli.options.selection import root_option
-from exporter.cli.output.terminal import complain, plural, say
-from exporter.cli.workflows.report import PAGES, are_current, rendered
+from exporter.cli.output.terminal import plural, print_error, print_line
+from exporter.cli.workflows.report import PAGES, are_up_to_date, rendered
 from exporter.core.errors import ExitCode
 from exporter.manifest import Manifest, load_project
 from exporter.planning.plan import make_plan
 from exporter.records.baseline import parse_cell, read_baseline
 from exporter.records.record import read_run
 from exporter.report.rows.opset_ranges import fold
-from exporter.report.up_to_date import are_as_written
+from exporter.report.up_to_date import are_unmodified
 
 
 @click.command()
@@ -33,10 +33,10 @@ def command(root: Path) -> int:
     manifest = load_project(root)
     problems = [*_unaccepted(manifest), *_stale_tables(manifest)]
     for problem in problems:
-        complain(problem)
+        print_error(problem)
     cells = len(make_plan(manifest).cells)
     models = plural(len(manifest.models), "model")
-    say(f"{models}, {plural(cells, 'cell')}: {plural(len(problems), 'problem')}")
+    print_line(f"{models}, {plural(cells, 'cell')}: {plural(len(problems), 'problem')}")
     return ExitCode.RED if problems else ExitCode.OK
 
 
@@ -57,7 +57,7 @@ def _unaccepted(manifest: Manifest) -> Iterator[str]:
 def _stale_tables(manifest: Manifest) -> Iterator[str]:
     """How the tables differ from what the results would give, where they were written here."""
     build, reports = BuildFolder.of(manifest.project), _reports(manifest)
-    if not build.results.exists() or not are_as_written(build.path / PAGES, reports):
+    if not build.results.exists() or not are_unmodified(build.path / PAGES, reports):
         return
     run = read_run(build.results)
     results = still_valid(run, manifest, make_plan(manifest))
@@ -67,7 +67,7 @@ def _stale_tables(manifest: Manifest) -> Iterator[str]:
         ):
             yield f"{alike.label}: the tables are stale: {alike.first[1]}; run `exporter export`"
         return
-    if are_current(manifest, results.run):
+    if are_up_to_date(manifest, results.run):
         return
     for name, text in sorted(rendered(manifest, results.run).items()):
         path = reports / name

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from exporter.cli.output.findings import show_findings
-from exporter.cli.output.terminal import complain, plural, say
+from exporter.cli.output.terminal import plural, print_error, print_line
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.gate import differences
 from exporter.records.baseline import Baseline, baseline_of, read_baseline
@@ -36,16 +36,16 @@ def command(before: Path, after: Path) -> int:
     """
     old, new = _side(before), _side(after)
     for name, versions in _tools(old.baseline, new.baseline).items():
-        say(f"{name}: {versions}")
+        print_line(f"{name}: {versions}")
     for path, side in ((before, old), (after, new)):
         if not side.baseline.has_figures:
-            complain(f"warning: {path} has no figures, so no drift is found")
+            print_error(f"warning: {path} has no figures, so no drift is found")
     findings = differences(old.baseline, new.baseline, new.records)
     if not findings:
-        say(f"{plural(len(new.baseline.cells), 'cell')}, no difference", colour="green")
+        print_line(f"{plural(len(new.baseline.cells), 'cell')}, no difference", colour="green")
         return ExitCode.OK
     show_findings(findings)
-    say(plural(len(findings), "difference"))
+    print_line(plural(len(findings), "difference"))
     return ExitCode.RED
 
 

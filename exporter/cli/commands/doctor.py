@@ -10,14 +10,14 @@ import click
 
 from exporter.cli.options.selection import root_option, today
 from exporter.cli.options.store import store_of
-from exporter.cli.output.terminal import plural, say
+from exporter.cli.output.terminal import plural, print_line
 from exporter.cli.workflows.export import default_jobs
 from exporter.core.errors import ExitCode
 from exporter.core.sanitize import one_line
 from exporter.processes import worker_environment
 from exporter.tools.doctor import (
+    Diagnosis,
     Examination,
-    Finding,
     Level,
     examine_build,
     examine_devices,
@@ -46,15 +46,15 @@ def command(root: Path, *, as_json: bool) -> int:
             _show(finding)
     found = Examination(findings=tuple(findings))
     if as_json:
-        say(found.to_json().rstrip())
+        print_line(found.to_json().rstrip())
     else:
         problems = sum(finding.level is Level.PROBLEM for finding in findings)
         notes = sum(finding.level is Level.NOTE for finding in findings)
-        say(f"{plural(problems, 'problem')}, {plural(notes, 'note')}")
+        print_line(f"{plural(problems, 'problem')}, {plural(notes, 'note')}")
     return ExitCode.OK if found.is_sound else ExitCode.RED
 
 
-def _examine(root: Path) -> Iterator[Finding]:
+def _examine(root: Path) -> Iterator[Diagnosis]:
     """One after the other, so that each is shown when it is known."""
     environment = worker_environment(os.environ)
     can_start = True
@@ -74,6 +74,8 @@ def _examine(root: Path) -> Iterator[Finding]:
     yield examine_store(store_of(manifest.project))
 
 
-def _show(finding: Finding) -> None:
+def _show(finding: Diagnosis) -> None:
     level = f"{finding.level:7}"
-    say(f"{level}  {finding.about:12}  {one_line(finding.said)}", colour=_COLOURS[finding.level])
+    print_line(
+        f"{level}  {finding.about:12}  {one_line(finding.said)}", colour=_COLOURS[finding.level]
+    )

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from exporter.cli.options.selection import root_option, selection_options, today
-from exporter.cli.output.terminal import complain, plural, say
+from exporter.cli.output.terminal import plural, print_error, print_line
 from exporter.cli.workflows.results import read_results
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode
@@ -34,13 +34,13 @@ def command(selection: Selection, root: Path, write: bool, reason: str) -> int:
     files = _files(manifest)
     lists = proposed_lists(manifest, records, today(), reason.strip(), files.values())
     if not lists:
-        say("the results are as the manifests foresee")
+        print_line("the results are as the manifests foresee")
         return ExitCode.OK
     new = [entry for _, entries in lists.values() for entry in entries if entry.index is None]
     unexplained = [entry for entry in new if not entry.expectation.reason]
     if write and unexplained:
         count = plural(len(unexplained), "new expectation")
-        complain(
+        print_error(
             f"not written: {count} without a reason; say why the failures are accepted: "
             "--reason TEXT"
         )
@@ -56,7 +56,7 @@ def command(selection: Selection, root: Path, write: bool, reason: str) -> int:
         return ExitCode.RED
     load_project(root)  # what was written is a manifest
     written = f"expectations of {plural(len(lists), 'model')} written"
-    say(f"{written}; `exporter export` holds against them")
+    print_line(f"{written}; `exporter export` holds against them")
     return ExitCode.OK
 
 
@@ -73,4 +73,4 @@ def _show(name: str, before: str, after: str) -> None:
         before.splitlines(), after.splitlines(), f"a/{name}", f"b/{name}", lineterm=""
     )
     for line in lines:
-        say(line)
+        print_line(line)

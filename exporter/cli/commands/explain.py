@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from exporter.cli.options.selection import one_cell, root_option
-from exporter.cli.output.terminal import aligned, say
+from exporter.cli.output.terminal import aligned, print_line
 from exporter.core.errors import ExitCode
 from exporter.manifest import explain, load_layers
 
@@ -23,13 +23,13 @@ def command(cell: str, root: Path) -> int:
     loaded = load_layers(root)
     planned = one_cell(loaded.manifest, cell)
     id, route = planned.cell, planned.route
-    say(f"{id}: {route.exporter} {route.capture}, because {route.why}")
+    print_line(f"{id}: {route.exporter} {route.capture}, because {route.why}")
     if planned.skip:
-        say(f"skipped: {planned.skip}")
+        print_line(f"skipped: {planned.skip}")
     rows = [("KEY", "FROM", "VALUE")]
     spec = loaded.manifest.model(id.model)
     found = explain(loaded.layers[id.model], spec, id.opset, id.device)
     rows.extend((row.key, row.origin, row.value) for row in found)
     for line in aligned(rows):
-        say(line)
+        print_line(line)
     return ExitCode.OK

@@ -20,13 +20,13 @@ from exporter.cli.options.selection import (
     today,
 )
 from exporter.cli.options.shards import shard_option
-from exporter.cli.output.terminal import say
-from exporter.cli.workflows.noop import said_before
+from exporter.cli.output.terminal import print_line
+from exporter.cli.workflows.noop import load_noop_summary
 from exporter.planning.selection import Selection
 from exporter.processes import (
+    ForkServerStarter,
+    ProcessStarter,
     Spawner,
-    Starter,
-    Warm,
     worker_environment,
 )
 
@@ -58,9 +58,9 @@ def command(
     the store.
     """
     asks_more = shard or flags["dry_run"] or flags["force"] or flags["thorough"]
-    if selection.is_everything and not asks_more and (said := said_before(root, today())):
+    if selection.is_everything and not asks_more and (said := load_noop_summary(root, today())):
         for line, colour in said.lines:
-            say(line, colour=colour)
+            print_line(line, colour=colour)
         return said.code
     with closing(_starter()) as starter:
         if not flags["dry_run"]:
@@ -68,9 +68,9 @@ def command(
             # has to.
             starter.prepare()
         # What an export takes is loaded only now.
-        from exporter.cli.workflows.export import Asked, build_and_prove
+        from exporter.cli.workflows.export import ExportOptions, build_and_prove
 
-        asked = Asked(
+        asked = ExportOptions(
             selection=selection,
             jobs=jobs,
             shard=shard,
@@ -83,7 +83,7 @@ def command(
         return build_and_prove(root, asked, starter)
 
 
-def _starter() -> Starter:
+def _starter() -> ProcessStarter:
     """Warm workers where processes can fork and the kernel ends children with their parent."""
     environment = worker_environment(os.environ)
-    return Warm(environment) if sys.platform == "linux" else Spawner(environment)
+    return ForkServerStarter(environment) if sys.platform == "linux" else Spawner(environment)

@@ -13,13 +13,13 @@ from exporter.build import BuildFolder
 from exporter.cli.options.selection import root_option
 from exporter.cli.output.findings import hints, show_findings
 from exporter.cli.output.github import Annotation, annotate, shortened
-from exporter.cli.output.terminal import complain, plural, say
+from exporter.cli.output.terminal import plural, print_error, print_line
 from exporter.cli.workflows.results import read_results
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode
 from exporter.core.git import last_change
 from exporter.gate import (
-    Finding,
+    GateFinding,
     Side,
     blocking,
     judge,
@@ -30,7 +30,7 @@ from exporter.planning.plan import make_plan
 from exporter.records.baseline import Baseline, read_baseline
 from exporter.records.record import RunRecord
 from exporter.report import fold_findings, render_gate
-from exporter.report.rows.finding_context import Known, lead_of
+from exporter.report.rows.finding_context import GateContext, lead_of
 
 #: GitHub drops a step summary that is larger than 1 MiB, and refuses a longer comment; in bytes.
 _SUMMARY_LIMIT, _COMMENT_LIMIT = 1_000_000, 65_000
@@ -54,8 +54,10 @@ def command(root: Path, against: str | None) -> int:
     else:
         found = _against(manifest, results.run, against)
     if not found.baseline.has_figures:
-        complain("warning: the baseline lacks figures: not all drift is found; accept anew")
-    known = Known(manifest=manifest, records=results.run.by_cell(), accepted_in=found.accepted_in)
+        print_error("warning: the baseline lacks figures: not all drift is found; accept anew")
+    known = GateContext(
+        manifest=manifest, records=results.run.by_cell(), accepted_in=found.accepted_in
+    )
     return _told(known, found.findings, len(found.baseline.cells))
 
 
@@ -66,7 +68,7 @@ class _Found:
     baseline: Baseline
     accepted_in: str
     """The commit of the baseline and its day; empty where it is not committed."""
-    findings: tuple[Finding, ...]
+    findings: tuple[GateFinding, ...]
 
 
 def _at_hand(manifest: Manifest, run: RunRecord) -> _Found:
@@ -101,7 +103,7 @@ def _against(manifest: Manifest, run: RunRecord, revision: str) -> _Found:
     )
 
 
-def _told(known: Known, findings: Sequence[Finding], cells: int) -> ExitCode:
+def _told(known: GateContext, findings: Sequence[GateFinding], cells: int) -> ExitCode:
     manifest = known.manifest
     page = render_gate(findings, Path(manifest.project.root) / manifest.project.templates, known)
     build = BuildFolder.of(manifest.project)
@@ -110,18 +112,18 @@ def _told(known: Known, findings: Sequence[Finding], cells: int) -> ExitCode:
     append_to_step_summary(page)
     annotate(_annotations(known, findings), Path(manifest.project.root))
     if not findings:
-        say(f"{plural(cells, 'cell')} as accepted", colour="green")
+        print_line(f"{plural(cells, 'cell')} as accepted", colour="green")
         return ExitCode.OK
     show_findings(findings, known)
-    say(f"{plural(len(findings), 'finding')}; written to {manifest.project.build}/gate.md")
+    print_line(f"{plural(len(findings), 'finding')}; written to {manifest.project.build}/gate.md")
     if not blocking(findings):
-        say("none of them blocks", colour="green")
+        print_line("none of them blocks", colour="green")
         return ExitCode.OK
-    say("mend what is broken, then accept the rest: `exporter baseline`")
+    print_line("mend what is broken, then accept the rest: `exporter baseline`")
     return ExitCode.RED
 
 
-def _annotations(known: Known, findings: Sequence[Finding]) -> Iterator[Annotation]:
+def _annotations(known: GateContext, findings: Sequence[GateFinding]) -> Iterator[Annotation]:
     """One for each group that is alike but for the opset, at the model's entry."""
     entries = {spec.id: spec.location for spec in known.manifest.models}
     for alike in fold_findings(findings):

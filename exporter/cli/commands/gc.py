@@ -11,7 +11,7 @@ from exporter.build import BuildFolder, find_garbage, remove
 from exporter.cache.store import Store
 from exporter.cli.options.selection import root_option
 from exporter.cli.options.store import limit_options, limited_store
-from exporter.cli.output.terminal import aligned, plural, say
+from exporter.cli.output.terminal import aligned, plural, print_line
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import load_project
 from exporter.planning.plan import make_plan
@@ -42,7 +42,7 @@ def command(root: Path, *, dry_run: bool, store_size: int | None, store_age: flo
     if build.path.exists():
         _clear(build, promised, dry_run=dry_run)
     else:
-        say(f"nothing to remove: there is no {build.path.name}")
+        print_line(f"nothing to remove: there is no {build.path.name}")
     if store and store.path.is_dir():
         _bound(store, dry_run=dry_run)
     return ExitCode.OK
@@ -59,18 +59,18 @@ def _clear(build: BuildFolder, promised: Iterable[CellId], *, dry_run: bool) -> 
         for garbage in found
     ]
     for line in aligned(rows):
-        say(line)
+        print_line(line)
     freed = size(sum(garbage.size for garbage in found))
     verb = "would go and free" if dry_run else "removed, which freed"
-    say(f"{plural(len(found), 'item')} {verb} {freed}" if found else "nothing to remove")
+    print_line(f"{plural(len(found), 'item')} {verb} {freed}" if found else "nothing to remove")
 
 
 def _bound(store: Store, *, dry_run: bool) -> None:
     if store.is_read_only:
-        say("store: is only read, and stays as it is")
+        print_line("store: is only read, and stays as it is")
         return
     freed = store.bound(dry_run=dry_run)
     verb = "would go and free" if dry_run else "removed, which freed"
     gone = f"{plural(freed.cells, 'result')} {verb} {size(freed.bytes)}"
     found = gone if freed.cells or freed.bytes else "nothing to remove"
-    say(f"store: {found}; {size(freed.left)} stay")
+    print_line(f"store: {found}; {size(freed.left)} stay")

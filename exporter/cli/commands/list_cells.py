@@ -9,7 +9,7 @@ import click
 
 from exporter.cli.options.selection import root_option, selection_options
 from exporter.cli.output.call_table import HEADER, call_rows
-from exporter.cli.output.terminal import aligned, plural, say
+from exporter.cli.output.terminal import aligned, plural, print_line
 from exporter.manifest import load_project
 from exporter.planning.plan import PlannedCell, make_plan
 from exporter.planning.selection import Selection
@@ -28,9 +28,9 @@ def command(selection: Selection, root: Path, *, shows_inputs: bool) -> int:
     plan = make_plan(manifest, selection)
     if shows_inputs:
         for model in dict.fromkeys(planned.cell.model for planned in plan.selected):
-            say(model)
+            print_line(model)
             for line in aligned([HEADER, *call_rows(manifest.model(model))]):
-                say(f"  {line}")
+                print_line(f"  {line}")
         return 0
     rows = [("MODEL", "OPSETS", "DEVICES", "EXPORTER", "TAGS")]
     for model, group in groupby(plan.selected, key=lambda planned: planned.cell.model):
@@ -48,8 +48,8 @@ def command(selection: Selection, root: Path, *, shows_inputs: bool) -> int:
             )
         )
     for line in aligned(rows):
-        say(line)
-    say(f"{plural(len(rows) - 1, 'model')}, {plural(len(plan.selected), 'cell')}")
+        print_line(line)
+    print_line(f"{plural(len(rows) - 1, 'model')}, {plural(len(plan.selected), 'cell')}")
     return 0
 
 

@@ -10,7 +10,7 @@ from exporter.build import BuildFolder
 from exporter.build.merge_shards import merge, read_parts
 from exporter.cli.options.selection import root_option
 from exporter.cli.output.summary import show_summary
-from exporter.cli.output.terminal import complain, plural, say
+from exporter.cli.output.terminal import plural, print_error, print_line
 from exporter.cli.workflows.report import publish
 from exporter.core.errors import ExitCode
 from exporter.manifest import load_project
@@ -43,7 +43,7 @@ def command(folders: tuple[Path, ...], root: Path) -> int:
     show_summary(manifest, plan, results.run)
     absent = fold(results.missing.items(), lambda item: parse_cell(item[0]), lambda item: item[1])
     for alike in absent:
-        complain(f"{alike.label}: no result: {alike.first[1]}")
+        print_error(f"{alike.label}: no result: {alike.first[1]}")
     tables = f"{manifest.project.reports}/COMPATIBILITY.md"
-    say(f"{plural(len(parts), 'shard')} merged; tables: {tables}")
+    print_line(f"{plural(len(parts), 'shard')} merged; tables: {tables}")
     return ExitCode.RED if results.missing else ExitCode.OK

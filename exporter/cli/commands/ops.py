@@ -11,7 +11,7 @@ import click
 
 from exporter.build import require_packages
 from exporter.cli.options.selection import root_option
-from exporter.cli.output.terminal import aligned, plural, say
+from exporter.cli.output.terminal import aligned, plural, print_line
 from exporter.cli.workflows.results import read_results
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError
@@ -51,7 +51,7 @@ def _write_table(manifest: Manifest) -> int:
     run = _run(manifest)
     table = stored_table(manifest)
     if table is None:
-        say("asking torch for every operator and opset, which takes some minutes, once")
+        print_line("asking torch for every operator and opset, which takes some minutes, once")
         table = make_table(manifest, worker_environment(os.environ))
     project = manifest.project
     root = Path(project.root)
@@ -59,7 +59,7 @@ def _write_table(manifest: Manifest) -> int:
     path = root / project.reports / OPERATORS
     write_text(path, text)
     count = len({row.operator for row in table.rows})
-    say(f"{plural(count, 'operator')}: {project.reports}/{OPERATORS}")
+    print_line(f"{plural(count, 'operator')}: {project.reports}/{OPERATORS}")
     return ExitCode.OK
 
 
@@ -71,7 +71,7 @@ def _run(manifest: Manifest) -> RunRecord:
         if error.exit_code != ExitCode.UNREADABLE:
             raise
         for problem in error.problems:
-            say(f"no models in the table: {problem}")
+            print_line(f"no models in the table: {problem}")
         return RunRecord(tools={}, records=())
 
 
@@ -105,7 +105,7 @@ def show_lacking(model: str, routes: dict[int, Route], answer: Lacking) -> bool:
         answer: What was found.
     """
     if answer.problem:
-        say(f"{model}: {answer.problem}", colour="red")
+        print_line(f"{model}: {answer.problem}", colour="red")
         return True
     is_red = False
     for exporter, name in _NAMES.items():
@@ -124,10 +124,12 @@ def _show_group(head: str, items: list[LackingAt], word: str) -> bool:
     """Prints what an exporter lacks at some opsets; whether it is anything."""
     fine = [item.opset for item in items if not item.missing and not item.problem]
     if fine:
-        say(f"{head} {fold_opsets(fine)}{word}: lacks nothing", colour=None if word else "green")
+        print_line(
+            f"{head} {fold_opsets(fine)}{word}: lacks nothing", colour=None if word else "green"
+        )
     colour = None if word else "red"
     for problem, opsets in _grouped((item.problem, item.opset) for item in items if item.problem):
-        say(f"{head} {fold_opsets(opsets)}{word}: {problem}", colour=colour)
+        print_line(f"{head} {fold_opsets(opsets)}{word}: {problem}", colour=colour)
     missing = _grouped(
         ((lack.operator, f"{lack.count}x", ", ".join(lack.sources)), item.opset)
         for item in items
@@ -135,11 +137,11 @@ def _show_group(head: str, items: list[LackingAt], word: str) -> bool:
     )
     if missing:
         opsets = sorted({opset for _, found in missing for opset in found})
-        say(f"{head} {fold_opsets(opsets)}{word}: lacks", colour=colour)
+        print_line(f"{head} {fold_opsets(opsets)}{word}: lacks", colour=colour)
         rows = [("operator", "uses", "opsets", "at")]
         rows += [(row[0], row[1], fold_opsets(found), row[2]) for row, found in missing]
         for line in aligned(rows):
-            say(f"  {line}")
+            print_line(f"  {line}")
     return len(fine) < len(items)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from exporter.build import (
-    Wish,
+    BuildOptions,
 )
 from exporter.cli.options.selection import (
     no_store_option,
@@ -33,6 +33,6 @@ def command(selection: Selection, root: Path, force: bool, thorough: bool, no_st
     manifest = load_project(root)
     plan = make_plan(manifest, selection)
     store = None if no_store else store_of(manifest.project)
-    wish = Wish(force=force, thorough=thorough, store=store)
+    wish = BuildOptions(force=force, thorough=thorough, store=store)
     show_plan(plan, decisions_for(manifest, plan, wish))
     return 0

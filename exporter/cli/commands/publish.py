@@ -10,7 +10,7 @@ import click
 
 from exporter.build import BuildFolder, require_packages, still_valid
 from exporter.cli.options.selection import root_option, selection_options
-from exporter.cli.output.terminal import complain, plural, say
+from exporter.cli.output.terminal import plural, print_error, print_line
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Manifest, load_project
 from exporter.planning.plan import make_plan, pattern_matches
@@ -19,11 +19,11 @@ from exporter.processes import worker_environment
 from exporter.records.record import read_run
 from exporter.report.rows.opset_ranges import fold
 from exporter.tools.publish import (
-    Shipment,
-    Shipped,
+    PublishOptions,
+    PublishResult,
     checked_destination,
     choose,
-    ship,
+    publish,
 )
 
 
@@ -51,20 +51,20 @@ def command(selection: Selection, root: Path, dest: str, include_red: bool) -> i
     )
     folds = fold(left_out, lambda item: item.cell, lambda item: (item.why, item.is_refused))
     for alike in folds:
-        tell = complain if alike.first.is_refused else say
+        tell = print_error if alike.first.is_refused else print_line
         tell(f"{alike.model}/{alike.opset_ranges}: not published: {alike.first.why}")
-    done: Sequence[Shipped] = ()
+    done: Sequence[PublishResult] = ()
     if chosen:
         require_packages()
-        shipment = Shipment(
+        shipment = PublishOptions(
             manifest=manifest,
             dest=checked_destination(Path(dest), build.path),
             tools=run.tools,
             environment=worker_environment(os.environ),
         )
-        done = ship(shipment, chosen, lambda shipped: _tell(shipped, Path(dest)))
+        done = publish(shipment, chosen, lambda shipped: _tell(shipped, Path(dest)))
     published = [shipped for shipped in done if not shipped.problem]
-    say(f"{plural(len(published), 'file')} published in {dest}")
+    print_line(f"{plural(len(published), 'file')} published in {dest}")
     if len(published) < len(done) or any(item.is_refused for item in left_out):
         return ExitCode.RED
     return ExitCode.OK if published else ExitCode.NOTHING_SELECTED
@@ -81,14 +81,14 @@ def _refuse_forgotten(manifest: Manifest, dest: str) -> None:
         raise ExporterError(ExitCode.MANIFEST, message)
 
 
-def _tell(shipped: Shipped, dest: Path) -> None:
+def _tell(shipped: PublishResult, dest: Path) -> None:
     candidate = shipped.candidate
     name = f"{candidate.model}/{candidate.opset}"
     if shipped.problem:
-        complain(f"{name}: not published: {shipped.problem}")
+        print_error(f"{name}: not published: {shipped.problem}")
     else:
-        say(f"{dest / name}", colour="green" if not candidate.warning else "red")
+        print_line(f"{dest / name}", colour="green" if not candidate.warning else "red")
         if candidate.warning:
-            complain(f"{name}: published although it is red: {candidate.warning}")
+            print_error(f"{name}: published although it is red: {candidate.warning}")
     for note in shipped.notes:
-        say(f"    {note}")
+        print_line(f"    {note}")

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from exporter.cli.options.selection import root_option
-from exporter.cli.output.terminal import plural, say
+from exporter.cli.output.terminal import plural, print_line
 from exporter.cli.workflows.report import publish
 from exporter.cli.workflows.results import read_results
 from exporter.core.errors import ExitCode
@@ -21,5 +21,7 @@ def command(root: Path) -> int:
     manifest = load_project(root)
     results = read_results(manifest)
     publish(manifest, results.run)
-    say(f"{plural(len(results.run.records), 'cell')}: {manifest.project.reports}/COMPATIBILITY.md")
+    print_line(
+        f"{plural(len(results.run.records), 'cell')}: {manifest.project.reports}/COMPATIBILITY.md"
+    )
     return ExitCode.OK

@@ -8,7 +8,7 @@ import click
 
 from exporter.build import BuildFolder, still_valid
 from exporter.cli.options.selection import one_cell, root_option
-from exporter.cli.output.terminal import say
+from exporter.cli.output.terminal import print_line
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Manifest, load_project
 from exporter.planning.plan import make_plan
@@ -44,7 +44,7 @@ def command(cell: str, dest: Path | None, root: Path) -> int:
         ),
         folder,
     )
-    say(f"{folder}: run `python repro.py` there")
+    print_line(f"{folder}: run `python repro.py` there")
     return ExitCode.OK
 
 

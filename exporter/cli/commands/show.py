@@ -11,10 +11,10 @@ import click
 
 from exporter.build import BuildFolder, require_packages
 from exporter.cli.options.selection import one_cell, root_option
-from exporter.cli.output.terminal import say
+from exporter.cli.output.terminal import print_line
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.sanitize import neutral
+from exporter.core.sanitize import redact
 from exporter.manifest import load_project
 from exporter.processes import worker_environment
 from exporter.records.baseline import outcome_of
@@ -48,10 +48,10 @@ def command(cell: str, html: Path | None, root: Path) -> int:
     require_packages()
     shown = _shown(path, "text" if html is None else "html")
     if html is None:
-        say(shown.rstrip("\n"))
+        print_line(shown.rstrip("\n"))
     else:
         write_text(html, shown)
-        say(f"{html}: open it in a browser")
+        print_line(f"{html}: open it in a browser")
     return ExitCode.OK
 
 
@@ -74,6 +74,6 @@ def _shown(path: Path, form: str) -> str:
     )
     if ended.returncode == 0:
         return ended.stdout
-    said = neutral(ended.stderr[-_TAIL:], limit=_TAIL).strip()
+    said = redact(ended.stderr[-_TAIL:], limit=_TAIL).strip()
     code = ExitCode.UNREADABLE if ended.returncode == ExitCode.UNREADABLE else ExitCode.BUG
     raise ExporterError(code, f"{path.name}: cannot be shown: {said}")

@@ -14,7 +14,7 @@ import click
 from pydantic import TypeAdapter, ValidationError
 
 from exporter.build import BuildFolder
-from exporter.cache.store import Limits, Store
+from exporter.cache.store import Store, StoreLimits
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Project
 from exporter.manifest.schema.fields import Memory
@@ -37,7 +37,7 @@ def store_of(project: Project) -> Store | None:
     folder = store_folder(project)
     if folder is None:
         return None
-    limits = Limits(size=project.store_size, age=project.store_age)
+    limits = StoreLimits(size=project.store_size, age=project.store_age)
     own = BuildFolder.of(project).path
     build = own if folder.parent == own else None
     return Store(folder, limits, is_read_only=_is_read_only(), build=build)

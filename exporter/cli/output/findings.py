@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from exporter.cli.output.terminal import say
-from exporter.gate import Finding
+from exporter.cli.output.terminal import print_line
+from exporter.gate import GateFinding
 from exporter.report import fold_findings
-from exporter.report.rows.finding_context import Known, Lead, lead_of
+from exporter.report.rows.finding_context import FindingContext, GateContext, lead_of
 
 
-def show_findings(findings: Sequence[Finding], known: Known | None = None) -> None:
+def show_findings(findings: Sequence[GateFinding], known: GateContext | None = None) -> None:
     """Says each finding; alike ones of a model together.
 
     Args:
@@ -26,15 +26,15 @@ def show_findings(findings: Sequence[Finding], known: Known | None = None) -> No
         colour = "green" if finding.is_good_news else "red" if finding.blocks else "yellow"
         warning = "" if finding.blocks else "warning: "
         change = f"{finding.before} -> {finding.after}"
-        say(f"{alike.label}: {warning}{finding.kind}: {change}", colour=colour)
+        print_line(f"{alike.label}: {warning}{finding.kind}: {change}", colour=colour)
         if finding.message:
-            say(f"    {finding.message}")
+            print_line(f"    {finding.message}")
         if known and finding.blocks and not finding.is_good_news:
             for hint in hints(lead_of(alike.members, known)):
-                say(f"    {hint}")
+                print_line(f"    {hint}")
 
 
-def hints(lead: Lead) -> Iterator[str]:
+def hints(lead: FindingContext) -> Iterator[str]:
     """Where it is, since when, and how to see it again, each on a line."""
     if lead.places:
         line = f"promised at {', '.join(lead.places)}"

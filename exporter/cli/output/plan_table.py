@@ -5,7 +5,7 @@ from __future__ import annotations
 from exporter.build import (
     Decisions,
 )
-from exporter.cli.output.terminal import aligned, plural, say
+from exporter.cli.output.terminal import aligned, plural, print_line
 from exporter.planning.plan import Plan
 
 
@@ -24,9 +24,9 @@ def show_plan(plan: Plan, decisions: Decisions) -> None:
         else:
             rows.append((name, "keep", route, "nothing that it depends on changed"))
     for line in aligned(rows):
-        say(line)
+        print_line(line)
     taken = len(decisions.hits)
     kept = len(plan.to_run) - len(decisions.to_run) - taken
     skipped = len(plan.selected) - len(plan.to_run)
     counts = f"{plural(len(decisions.to_run), 'cell')} to run, {kept} to keep, {skipped} to skip"
-    say(f"{counts}, {taken} to take from the store" if taken else counts)
+    print_line(f"{counts}, {taken} to take from the store" if taken else counts)

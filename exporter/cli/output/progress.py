@@ -1,6 +1,6 @@
 """What a person sees while models are at work.
 
-In: what `run` tells a `Watcher`. Out: lines; on a terminal also a bar and the cells at work, drawn
+In: what `run` tells a `BuildObserver`. Out: lines; on a terminal also a bar and the cells at work, drawn
 over again.
 """
 
@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from exporter.build import Decisions, Watcher
+from exporter.build import BuildObserver, Decisions
 from exporter.cli.output.summary import red_line
-from exporter.cli.output.terminal import colour_of, is_terminal, say
+from exporter.cli.output.terminal import colour_of, is_terminal, print_line
 from exporter.jobs.job import Announcement
 from exporter.records.record import Record
 from exporter.report import fold_opsets
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def progress(*, explain: bool, meanwhile: Callable[[], None] = lambda: None) -> Iterator[Watcher]:
+def progress(
+    *, explain: bool, meanwhile: Callable[[], None] = lambda: None
+) -> Iterator[BuildObserver]:
     """The watcher for this stdout.
 
     Args:
@@ -90,7 +92,7 @@ class Lines:
 
     def say(self, text: str, *, colour: str | None = None) -> None:
         """One line."""
-        say(text, colour=colour)
+        print_line(text, colour=colour)
 
 
 class Screen(Lines):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from exporter.cache.noop_snapshot import Said
-from exporter.cli.output.terminal import colour_of, plural, say
+from exporter.cache.noop_snapshot import ExportSummary
+from exporter.cli.output.terminal import colour_of, plural, print_line
 from exporter.core.errors import ExitCode
 from exporter.core.sanitize import one_line
 from exporter.manifest import Manifest, Style
@@ -28,13 +28,13 @@ def show_summary(manifest: Manifest, plan: Plan, run: RunRecord, *, taken: int =
     return said.code
 
 
-def show(said: Said) -> None:
+def show(said: ExportSummary) -> None:
     """Shows it line by line."""
     for line, colour in said.lines:
-        say(line, colour=colour)
+        print_line(line, colour=colour)
 
 
-def summary(manifest: Manifest, plan: Plan, run: RunRecord, *, taken: int = 0) -> Said:
+def summary(manifest: Manifest, plan: Plan, run: RunRecord, *, taken: int = 0) -> ExportSummary:
     """What became of the selected cells; RED where one of them is red or has no record.
 
     `taken` says how many of them came from the store.
@@ -53,7 +53,9 @@ def summary(manifest: Manifest, plan: Plan, run: RunRecord, *, taken: int = 0) -
     stored = f", {taken} of them taken from the store" if taken else ""
     last = f"{plural(len(records), 'cell')}: {counts(records)}{closely}{stored}"
     code = ExitCode.RED if red or len(found) < len(records) else ExitCode.OK
-    return Said(lines=(*lines, ("", None), *_red_lines(manifest, red), (last, None)), code=code)
+    return ExportSummary(
+        lines=(*lines, ("", None), *_red_lines(manifest, red), (last, None)), code=code
+    )
 
 
 def grid(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from exporter.core.command_names import command_of, respelled
-from exporter.core.sanitize import printable, uncommanding
+from exporter.core.sanitize import escape_ci_commands, printable
 
 if TYPE_CHECKING:  # `--version` does not wait for pydantic
     from exporter.records.record import Status
@@ -26,22 +26,22 @@ if TYPE_CHECKING:  # `--version` does not wait for pydantic
 ROOT = ContextVar("ROOT", default=Path())
 
 
-def say(text: str = "", *, colour: str | None = None) -> None:
+def print_line(text: str = "", *, colour: str | None = None) -> None:
     """One line or more on stdout."""
-    text = shown(text)
+    text = sanitize_for_terminal(text)
     click.echo(click.style(text, fg=colour) if colour else text, color=has_colour())
 
 
-def complain(text: str) -> None:
+def print_error(text: str) -> None:
     """One line or more on stderr."""
-    click.echo(shown(text), err=True)
+    click.echo(sanitize_for_terminal(text), err=True)
 
 
-def shown(text: str) -> str:
+def sanitize_for_terminal(text: str) -> str:
     """The text as it is shown: harmless, and its commands spelled as this project does."""
     if "`exporter " in text:
         text = respelled(text, _command(ROOT.get()))
-    return uncommanding(text)
+    return escape_ci_commands(text)
 
 
 @cache

@@ -12,20 +12,20 @@ from pathlib import Path
 
 from exporter.build import (
     BuildFolder,
+    BuildOptions,
     Results,
-    Wish,
     require_packages,
     run_plan,
 )
 from exporter.build.engine import LocalEngine
 from exporter.build.noop_inputs import basis_of
-from exporter.cache.noop_snapshot import Said, keep, now_in
+from exporter.cache.noop_snapshot import ExportSummary, filesystem_now, save_snapshot
 from exporter.cli.options.selection import today
 from exporter.cli.options.store import store_of
 from exporter.cli.output.plan_table import show_plan
 from exporter.cli.output.progress import progress
 from exporter.cli.output.summary import show, show_summary, summary
-from exporter.cli.output.terminal import say
+from exporter.cli.output.terminal import print_line
 from exporter.cli.workflows.noop import build_folder
 from exporter.cli.workflows.plan import decisions_for
 from exporter.cli.workflows.report import made_from, prepare, publish
@@ -39,14 +39,14 @@ from exporter.planning.shards import (
     note_shard,
     part_of,
 )
-from exporter.processes import Starter
+from exporter.processes import ProcessStarter
 
 #: What a model of half a gigabyte takes with its float64 twin and its files.
 _MEMORY_PER_JOB = 3 * 1024**3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ExportOptions:
     """The command line of an export."""
 
     selection: Selection
@@ -59,7 +59,7 @@ class Asked:
     no_store: bool
 
 
-def build_and_prove(root: Path, asked: Asked, starter: Starter) -> int:
+def build_and_prove(root: Path, asked: ExportOptions, starter: ProcessStarter) -> int:
     """Does what was asked for; the answer is the exit code.
 
     Args:
@@ -70,13 +70,13 @@ def build_and_prove(root: Path, asked: Asked, starter: Starter) -> int:
     Raises:
         ExporterError: MANIFEST, NOTHING_SELECTED, ENVIRONMENT.
     """
-    began = now_in(build_folder(root))  # before anything is read
+    began = filesystem_now(build_folder(root))  # before anything is read
     loaded = load_layers(root)
     manifest, project = loaded.manifest, loaded.manifest.project
     whole = make_plan(manifest, asked.selection)
     plan = part_of(whole, asked.shard) if asked.shard else whole
     store = None if asked.no_store else store_of(project)
-    wish = Wish(force=asked.force, thorough=asked.thorough, store=store)
+    wish = BuildOptions(force=asked.force, thorough=asked.thorough, store=store)
     if asked.dry_run:
         show_plan(plan, decisions_for(manifest, plan, wish))
         return ExitCode.OK
@@ -89,23 +89,25 @@ def build_and_prove(root: Path, asked: Asked, starter: Starter) -> int:
         results = run_plan(manifest, plan, engine, watcher, today(), wish)
     if asked.shard:
         note_shard(build, asked.shard, whole)
-        say(f"shard {asked.shard}: no tables are written before `exporter merge` has all shards")
+        print_line(
+            f"shard {asked.shard}: no tables are written before `exporter merge` has all shards"
+        )
         return show_summary(manifest, plan, results.run, taken=len(results.taken))
     publish(manifest, results.run)
     found = summary(manifest, plan, results.run, taken=len(results.taken))
     tables = (f"tables: {project.reports}/COMPATIBILITY.md", None)
-    said = Said(lines=(*found.lines, tables), code=found.code)
+    said = ExportSummary(lines=(*found.lines, tables), code=found.code)
     show(said)
     if asked.selection.is_everything and results.stood and not results.missing:
         _remember(loaded, results, said, began)
     return said.code
 
 
-def _remember(loaded: Loaded, results: Results, said: Said, began: int) -> None:
+def _remember(loaded: Loaded, results: Results, said: ExportSummary, began: int) -> None:
     """The next export needs to look no closer, as long as nothing is touched."""
     project = loaded.manifest.project
     root, build = Path(project.root), BuildFolder.of(project).path
-    keep(root, build, basis_of(loaded, results, made_from(project), today()), said, began)
+    save_snapshot(root, build, basis_of(loaded, results, made_from(project), today()), said, began)
 
 
 def default_jobs() -> int:

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import tomli
 
-from exporter.cache.noop_snapshot import Said, last_said
+from exporter.cache.noop_snapshot import ExportSummary, load_snapshot
 
 _USUAL = "build"
 
 
-def said_before(root: Path, today: date) -> Said | None:
+def load_noop_summary(root: Path, today: date) -> ExportSummary | None:
     """What the last export said, if this one would say the same; None where it has to look."""
-    return last_said(root.absolute(), build_folder(root), today.isoformat())
+    return load_snapshot(root.absolute(), build_folder(root), today.isoformat())
 
 
 def build_folder(root: Path) -> Path:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from exporter.build import (
     BuildFolder,
+    BuildOptions,
     Decisions,
-    Judge,
+    RecordValidator,
     Stored,
-    Wish,
     decide,
 )
 from exporter.cli.options.selection import (
@@ -17,7 +17,7 @@ from exporter.manifest import Manifest
 from exporter.planning.plan import Plan
 
 
-def decisions_for(manifest: Manifest, plan: Plan, wish: Wish) -> Decisions:
+def decisions_for(manifest: Manifest, plan: Plan, wish: BuildOptions) -> Decisions:
     """What an export would do now."""
     stored = Stored(BuildFolder.of(manifest.project))
-    return decide(plan, stored, Judge(manifest, today()), wish)
+    return decide(plan, stored, RecordValidator(manifest, today()), wish)

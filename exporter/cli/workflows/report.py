@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from exporter.cache.fingerprint import exporter_state
-from exporter.gate import GROWTH, Finding, judge
+from exporter.gate import GROWTH, GateFinding, judge
 from exporter.manifest import Manifest, Project
 from exporter.planning.plan import make_plan
 from exporter.records.baseline import Baseline, read_baseline
@@ -18,13 +18,13 @@ from exporter.report import (
     write_reports,
 )
 from exporter.report.pages.template_folder import packaged_templates
-from exporter.report.rows.acceptance import Past
+from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.audits import AUDITS, read_audits
 from exporter.report.up_to_date import (
+    is_up_to_date,
     key_of,
-    note_standing,
     pages_of,
-    stands,
+    save_up_to_date_key,
 )
 
 #: In the build folder: what the pages were made from, and how they were written.
@@ -42,11 +42,11 @@ def publish(manifest: Manifest, run: RunRecord) -> None:
     reports, note = _reports(manifest.project), _note(manifest.project)
     past = _accepted(reports)
     key = _key(manifest, run, past)
-    if stands(note, key, reports):
+    if is_up_to_date(note, key, reports):
         return
     files = _rendered(manifest, run, past)
     write_reports(reports, files)
-    note_standing(note, key, reports, files)
+    save_up_to_date_key(note, key, reports, files)
 
 
 def prepare(project: Project) -> None:
@@ -54,10 +54,10 @@ def prepare(project: Project) -> None:
     prepare_pages(Path(project.root) / project.templates, project.style, project.command)
 
 
-def are_current(manifest: Manifest, run: RunRecord) -> bool:
+def are_up_to_date(manifest: Manifest, run: RunRecord) -> bool:
     """Whether the pages that stand were written here from the very same; False: look closer."""
     reports = _reports(manifest.project)
-    return stands(_note(manifest.project), _key(manifest, run, _accepted(reports)), reports)
+    return is_up_to_date(_note(manifest.project), _key(manifest, run, _accepted(reports)), reports)
 
 
 def _reports(project: Project) -> Path:
@@ -68,7 +68,7 @@ def _note(project: Project) -> Path:
     return Path(project.root) / project.build / PAGES
 
 
-def _key(manifest: Manifest, run: RunRecord, past: Past) -> str:
+def _key(manifest: Manifest, run: RunRecord, past: AcceptanceHistory) -> str:
     """Of everything that pages are made from."""
     project, reports = manifest.project, _reports(manifest.project)
     # Where the project lies stands on no page: a copy of it has the same ones.
@@ -86,7 +86,7 @@ def rendered(manifest: Manifest, run: RunRecord) -> dict[str, str]:
     return _rendered(manifest, run, _accepted(_reports(manifest.project)))
 
 
-def _rendered(manifest: Manifest, run: RunRecord, past: Past) -> dict[str, str]:
+def _rendered(manifest: Manifest, run: RunRecord, past: AcceptanceHistory) -> dict[str, str]:
     project = manifest.project
     root = Path(project.root)
     pages = render_reports(
@@ -109,14 +109,14 @@ def made_from(project: Project) -> list[Path]:
     return [*folders, *accepted, note, *(reports / name for name in pages_of(note))]
 
 
-def _accepted(reports: Path) -> Past:
+def _accepted(reports: Path) -> AcceptanceHistory:
     """What stands in git beside the pages."""
     path = reports / _BASELINE
     baseline = read_baseline(path) if path.exists() else None
-    return Past(baseline, read_history(reports / HISTORY))
+    return AcceptanceHistory(baseline, read_history(reports / HISTORY))
 
 
-def _changes(manifest: Manifest, run: RunRecord, baseline: Baseline) -> tuple[Finding, ...]:
+def _changes(manifest: Manifest, run: RunRecord, baseline: Baseline) -> tuple[GateFinding, ...]:
     """What nobody has accepted. Figures are left out: other machines have others."""
     planned = frozenset(str(each.cell) for each in make_plan(manifest).cells)
     findings = judge(baseline, run, planned, manifest.project.gate)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from exporter.build import BuildFolder, Results, still_valid
 from exporter.cache.fingerprint import tool_versions
-from exporter.cli.output.terminal import complain
+from exporter.cli.output.terminal import print_error
 from exporter.manifest import Manifest
 from exporter.planning.plan import make_plan
 from exporter.records.baseline import parse_cell
@@ -41,12 +41,12 @@ def read_results(manifest: Manifest) -> Results:
     """
     run = read_run(BuildFolder.of(manifest.project).results)
     if others := other_tools(run.tools, tool_versions()):
-        complain(
+        print_error(
             f"warning: the results were made with {others}; `exporter export` proves them anew"
         )
     results = still_valid(run, manifest, make_plan(manifest))
     for alike in fold(
         results.missing.items(), lambda item: parse_cell(item[0]), lambda item: item[1]
     ):
-        complain(f"{alike.label}: no result: {alike.first[1]}")
+        print_error(f"{alike.label}: no result: {alike.first[1]}")
     return results

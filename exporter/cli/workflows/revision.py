@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.cli.output.terminal import complain
+from exporter.cli.output.terminal import print_error
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.git import Checkout, checked_out, last_change
 from exporter.gate import Side
@@ -18,7 +18,7 @@ from exporter.records.baseline import parse_baseline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class RevisionSide:
     """What a branch is held against."""
 
     side: Side
@@ -26,7 +26,7 @@ class Held:
     """The commit that changed its baseline last, or the revision's own, and the day."""
 
 
-def side_of(manifest: Manifest, revision: str) -> Held:
+def side_of(manifest: Manifest, revision: str) -> RevisionSide:
     """The project at the revision.
 
     Raises:
@@ -35,7 +35,7 @@ def side_of(manifest: Manifest, revision: str) -> Held:
     """
     root = Path(manifest.project.root)
     with checked_out(root, revision, dict(os.environ)) as found:
-        complain(f"held against {found.name} of {found.commit.day}")
+        print_error(f"held against {found.name} of {found.commit.day}")
         then = _manifest(found, root)
         name = f"{then.project.reports}/baseline.json"
         try:
@@ -45,7 +45,7 @@ def side_of(manifest: Manifest, revision: str) -> Held:
             raise ExporterError(ExitCode.RED, message) from error
         baseline = parse_baseline(content, f"{found.name}: {name}")
         changed = last_change(root / name, dict(os.environ), found.commit.id) or found.commit
-        return Held(side=Side(manifest=then, baseline=baseline), accepted_in=str(changed))
+        return RevisionSide(side=Side(manifest=then, baseline=baseline), accepted_in=str(changed))
 
 
 def _manifest(found: Checkout, root: Path) -> Manifest:
@@ -53,6 +53,6 @@ def _manifest(found: Checkout, root: Path) -> Manifest:
         return load_project(found.root, beside=root)
     except ExporterError as error:
         for problem in error.problems:
-            complain(f"{found.name}: {problem}")
+            print_error(f"{found.name}: {problem}")
         message = f"the manifests of {found.name} cannot be read; compare with a later revision"
         raise ExporterError(ExitCode.UNREADABLE, message) from error

@@ -12,12 +12,12 @@ from exporter.core.errors import nearest
 from exporter.manifest.reading.layers import Layer
 from exporter.manifest.reading.problems import Report
 from exporter.manifest.reading.validation import ManifestFile
-from exporter.manifest.schema.entry import Entry, Settings
+from exporter.manifest.schema.entry import ModelEntry, Settings
 from exporter.manifest.syntax.message_format import quoted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class InheritedEntry:
     """An entry, and the file that it stands in."""
 
     id: str
@@ -28,31 +28,31 @@ class Member:
     def parent(self) -> str:
         """The ID that it extends; empty where it extends none."""
         table = self.entry.table
-        return table.extends if isinstance(table, Entry) else ""
+        return table.extends if isinstance(table, ModelEntry) else ""
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class InheritanceGraph:
     """Every entry of every file."""
 
     report: Report
-    members: list[Member] = field(default_factory=list)
-    _by_id: dict[str, Member] = field(default_factory=dict)
+    members: list[InheritedEntry] = field(default_factory=list)
+    _by_id: dict[str, InheritedEntry] = field(default_factory=dict)
     _unreadable: set[str] = field(default_factory=set)
 
     def add(self, file: ManifestFile) -> None:
         """Takes in the entries of a file."""
         self._unreadable.update(file.unreadable)
         for id, entry in file.entries.items():
-            member = Member(id=id, entry=entry, defaults=file.defaults)
+            member = InheritedEntry(id=id, entry=entry, defaults=file.defaults)
             self.members.append(member)
             self._by_id.setdefault(id, member)
 
-    def layers(self, member: Member) -> Sequence[Layer]:
+    def layers(self, member: InheritedEntry) -> Sequence[Layer]:
         """Lowest first: `[defaults]` of the file, all that the parent stands on, the entry."""
         return self._layers(member, (member.id,))
 
-    def _layers(self, member: Member, children: tuple[str, ...]) -> list[Layer]:
+    def _layers(self, member: InheritedEntry, children: tuple[str, ...]) -> list[Layer]:
         if "extends" in member.entry.broken:
             return [member.defaults, _unknown(member), member.entry]
         if not member.parent:
@@ -64,7 +64,7 @@ class Family:
         above = self._layers(parent, (*children, member.parent))
         return [member.defaults, *above, member.entry]
 
-    def _refuse(self, member: Member, children: tuple[str, ...]) -> None:
+    def _refuse(self, member: InheritedEntry, children: tuple[str, ...]) -> None:
         name = member.parent
         if name in children:
             circle = children[children.index(name) :]
@@ -80,7 +80,7 @@ class Family:
             self.report.add(member.entry.file.problem(path, message))
 
 
-def _unknown(member: Member) -> Layer:
+def _unknown(member: InheritedEntry) -> Layer:
     """Stands for a parent that cannot be read: what every model needs may be in it."""
     empty = Settings.model_construct(set())
     return replace(member.entry, table=empty, broken=frozenset(Settings.required))

@@ -15,7 +15,7 @@ from typing import Any
 from exporter.manifest.reading.problems import Report
 from exporter.manifest.reading.toml_file import TomlFile
 from exporter.manifest.schema.entry import Settings
-from exporter.manifest.schema.tables import OptionsTable, Table, said
+from exporter.manifest.schema.tables import OptionsTable, Table, explicit_values
 from exporter.manifest.syntax.message_format import KeyPath
 
 
@@ -36,7 +36,7 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Effective:
+class EffectiveSettings:
     """The settings of one model."""
 
     id: str
@@ -75,18 +75,18 @@ class Effective:
         return (next(own, keys[0]),)
 
 
-def stacked(id: str, layers: Sequence[Layer], report: Report) -> Effective:
+def merge_layers(id: str, layers: Sequence[Layer], report: Report) -> EffectiveSettings:
     """Lays the last of `layers` over those before it."""
     values: dict[str, Any] = {}
     origins: dict[KeyPath, Layer] = {}
     broken: set[str] = set()
     for layer in layers:
-        for key, value in said(layer.table).items():
+        for key, value in explicit_values(layer.table).items():
             if key == "extends":
                 continue
             origins[key,] = layer
             if key in Settings.merged:
-                items = said(value) if isinstance(value, Table) else value
+                items = explicit_values(value) if isinstance(value, Table) else value
                 values[key] = {**values.get(key, {}), **items}
                 origins |= {(key, item): layer for item in items}
             else:
@@ -96,7 +96,7 @@ def stacked(id: str, layers: Sequence[Layer], report: Report) -> Effective:
     if "options" in values:
         written = set(values["options"])
         values["options"] = OptionsTable.model_construct(written, **values["options"])
-    return Effective(
+    return EffectiveSettings(
         id=id,
         own=layers[-1],
         settings=Settings.model_construct(set(values), **values),

@@ -36,7 +36,7 @@ class ManifestFile:
 
 def manifest_file(file: TomlFile, report: Report) -> ManifestFile:
     """Validates a manifest file."""
-    document, dropped = validated(Document, file, (), report)
+    document, dropped = validate(Document, file, (), report)
 
     def layer(path: KeyPath, table: Settings) -> Layer:
         broken = frozenset(str(each[-1]) for each in dropped if each[:-1] == path)
@@ -52,7 +52,7 @@ def manifest_file(file: TomlFile, report: Report) -> ManifestFile:
     )
 
 
-def validated(
+def validate(
     table: type[T], file: TomlFile, path: KeyPath, report: Report
 ) -> tuple[T, frozenset[KeyPath]]:
     """Validates the table at `path` of `file`.

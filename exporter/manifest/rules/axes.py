@@ -11,7 +11,7 @@ from itertools import chain, islice
 from math import isqrt
 
 from exporter.core.errors import nearest
-from exporter.manifest.reading.layers import Effective, Layer
+from exporter.manifest.reading.layers import EffectiveSettings, Layer
 from exporter.manifest.rules.signature import Shape, resolved_shapes
 from exporter.manifest.schema.fields import MAX_SIZE
 from exporter.manifest.schema.tables import AxisTable
@@ -27,7 +27,7 @@ from exporter.manifest.syntax.message_format import (
 _ATTEMPTS = 1000
 
 
-def resolved_axes(model: Effective, shapes: Sequence[Shape]) -> tuple[Axis, ...]:
+def resolved_axes(model: EffectiveSettings, shapes: Sequence[Shape]) -> tuple[Axis, ...]:
     """Every axis in order of first appearance, over the inputs and then the outputs."""
     names = {dim: None for shape in shapes for dim in shape.dims if isinstance(dim, str)}
     tables = model.settings.axes if model.has("axes") else {}
@@ -39,7 +39,7 @@ def resolved_axes(model: Effective, shapes: Sequence[Shape]) -> tuple[Axis, ...]
     return _with_examples(model, axes, axes_of_inputs(shapes))
 
 
-def check_shared_axes(defaults: Layer, models: Sequence[Effective]) -> None:
+def check_shared_axes(defaults: Layer, models: Sequence[EffectiveSettings]) -> None:
     """An axis in `[defaults]` has to be one that some model has."""
     for name in defaults.table.axes:
         takers = [model for model in models if model.origin(("axes", name)) is defaults]
@@ -65,7 +65,7 @@ def contract(axis: Axis) -> str:
     return listed(limits)
 
 
-def _said(model: Effective, shapes: Sequence[Shape], name: str, table: AxisTable) -> Axis:
+def _said(model: EffectiveSettings, shapes: Sequence[Shape], name: str, table: AxisTable) -> Axis:
     """The axis as the user has it: an example where one is given, else None."""
     axis = Axis(
         name=name,
@@ -107,7 +107,7 @@ def _sizes_in_shapes(shapes: Sequence[Shape], name: str) -> list[tuple[KeyPath, 
     ]
 
 
-def _check_example(model: Effective, axis: Axis, path: KeyPath, size: int) -> None:
+def _check_example(model: EffectiveSettings, axis: Axis, path: KeyPath, size: int) -> None:
     if size < 2:
         name = quoted(axis.name)
         message = f"the example of the dynamic axis {name} is {size}, which the exporter would bake"
@@ -116,14 +116,14 @@ def _check_example(model: Effective, axis: Axis, path: KeyPath, size: int) -> No
         _check_size(model, axis, path, size)
 
 
-def _check_size(model: Effective, axis: Axis, path: KeyPath, size: int) -> None:
+def _check_size(model: EffectiveSettings, axis: Axis, path: KeyPath, size: int) -> None:
     if not axis.allows(size):
         message = f"the axis {quoted(axis.name)} takes sizes of {contract(axis)}, not {size}"
         model.refuse(path, message)
 
 
 def _with_examples(
-    model: Effective, axes: Sequence[Axis], chosen: frozenset[str]
+    model: EffectiveSettings, axes: Sequence[Axis], chosen: frozenset[str]
 ) -> tuple[Axis, ...]:
     used = {axis.example for axis in axes if axis.name in chosen and axis.example is not None}
     complete = []

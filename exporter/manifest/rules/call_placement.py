@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from exporter.manifest.reading.layers import Effective
+from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.rules.references import References
 from exporter.manifest.spec.call import Container
 from exporter.manifest.syntax.call_paths import conflicts, next_position, parse_at
@@ -19,7 +19,7 @@ _BUILT_IN = ("list", "tuple", "dict")
 _OF_A_CALL = ("constants", "containers")
 
 
-def resolved_places(model: Effective) -> tuple[str, ...]:
+def resolved_places(model: EffectiveSettings) -> tuple[str, ...]:
     """The place of each input; without `at` the next position of `args` that is free."""
     if model.settings.inputs_from:
         _refuse_places(model)
@@ -39,7 +39,7 @@ def resolved_places(model: Effective) -> tuple[str, ...]:
     return tuple(places)
 
 
-def resolved_containers(model: Effective, references: References) -> tuple[Container, ...]:
+def resolved_containers(model: EffectiveSettings, references: References) -> tuple[Container, ...]:
     """Every container that says its type, with references checked."""
     found = []
     for index, table in enumerate(model.settings.containers):
@@ -57,11 +57,11 @@ def resolved_containers(model: Effective, references: References) -> tuple[Conta
     return tuple(found)
 
 
-def _said(model: Effective, key: str) -> Iterable[str]:
+def _said(model: EffectiveSettings, key: str) -> Iterable[str]:
     return [table.at for table in getattr(model.settings, key)] if model.has(key) else []
 
 
-def _refuse_places(model: Effective) -> None:
+def _refuse_places(model: EffectiveSettings) -> None:
     """Where user code makes the call, nothing else can say how it looks."""
     function = quoted(model.settings.inputs_from)
     for index, table in enumerate(model.settings.inputs):
@@ -76,7 +76,7 @@ def _refuse_places(model: Effective) -> None:
             )
 
 
-def _refuse_conflicts(model: Effective, places: Sequence[str]) -> None:
+def _refuse_conflicts(model: EffectiveSettings, places: Sequence[str]) -> None:
     constants = _said(model, "constants")
     containers: dict[KeyPath, str] = {
         ("containers", index): at for index, at in enumerate(_said(model, "containers"))
@@ -95,7 +95,7 @@ def _refuse_conflicts(model: Effective, places: Sequence[str]) -> None:
 
 
 def _refuse_types(
-    model: Effective, containers: Mapping[KeyPath, str], values: Sequence[str]
+    model: EffectiveSettings, containers: Mapping[KeyPath, str], values: Sequence[str]
 ) -> None:
     first: dict[str, KeyPath] = {}
     for place, at in containers.items():

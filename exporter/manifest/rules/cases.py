@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from exporter.core.errors import nearest
-from exporter.manifest.reading.layers import Effective
+from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.rules.axes import contract
 from exporter.manifest.rules.fills import value_problem
 from exporter.manifest.rules.references import References
@@ -20,7 +20,7 @@ _DECLARED = "declared"
 
 
 def resolved_cases(
-    model: Effective, axes: Sequence[Axis], references: References
+    model: EffectiveSettings, axes: Sequence[Axis], references: References
 ) -> tuple[Case, ...]:
     """The cases, in order."""
     inputs = {table.name: table for table in model.settings.inputs}
@@ -47,7 +47,9 @@ def resolved_cases(
     return tuple(_case(model, ("cases", index), case, references) for index, case in cases)
 
 
-def _case(model: Effective, place: KeyPath, case: CaseTable, references: References) -> Case:
+def _case(
+    model: EffectiveSettings, place: KeyPath, case: CaseTable, references: References
+) -> Case:
     files = {
         name: references.data_file(model, (*place, "values", name, "file"), value["file"])
         for name, value in case.values.items()
@@ -66,7 +68,7 @@ def _case(model: Effective, place: KeyPath, case: CaseTable, references: Referen
 
 
 def resolved_maker(
-    model: Effective, path: KeyPath, function: str, references: References
+    model: EffectiveSettings, path: KeyPath, function: str, references: References
 ) -> InputsFrom | None:
     """The function that makes a whole call, checked; None where none is named."""
     if not function:
@@ -74,7 +76,7 @@ def resolved_maker(
     return InputsFrom(function=references.function(model, path, function))
 
 
-def _check_maker(model: Effective, place: KeyPath, case: CaseTable) -> None:
+def _check_maker(model: EffectiveSettings, place: KeyPath, case: CaseTable) -> None:
     """Two ways to say one value contradict each other."""
     if case.inputs_from and case.values:
         model.refuse(
@@ -86,7 +88,7 @@ def _check_maker(model: Effective, place: KeyPath, case: CaseTable) -> None:
 
 
 def _check_values(
-    model: Effective, place: KeyPath, case: CaseTable, inputs: Mapping[str, InputTable]
+    model: EffectiveSettings, place: KeyPath, case: CaseTable, inputs: Mapping[str, InputTable]
 ) -> None:
     for name, value in case.values.items():
         path = (*place, "values", name)
@@ -102,7 +104,7 @@ def _check_values(
 
 
 def _check_axes(
-    model: Effective, place: KeyPath, case: CaseTable, choosable: Mapping[str, Axis]
+    model: EffectiveSettings, place: KeyPath, case: CaseTable, choosable: Mapping[str, Axis]
 ) -> None:
     for name, size in case.axes.items():
         path = (*place, "axes", name)

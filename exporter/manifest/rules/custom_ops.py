@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
-from exporter.manifest.reading.layers import Effective
+from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.rules.exporters import exporter_of
 from exporter.manifest.rules.overrides import variants
 from exporter.manifest.rules.references import References
@@ -41,7 +41,7 @@ _FORM: dict[ExporterName, str] = {
 }
 
 
-def resolved_custom_ops(model: Effective, references: References) -> tuple[CustomOp, ...]:
+def resolved_custom_ops(model: EffectiveSettings, references: References) -> tuple[CustomOp, ...]:
     """The operators in the order of the manifest."""
     found = []
     seen: set[tuple[str, ExporterName, int]] = set()
@@ -67,7 +67,7 @@ def _way(table: CustomOpTable) -> _Way | None:
 
 
 def _resolved(
-    model: Effective, references: References, place: KeyPath, table: CustomOpTable
+    model: EffectiveSettings, references: References, place: KeyPath, table: CustomOpTable
 ) -> CustomOp:
     functions = {
         key: references.source(model, (*place, key), text)
@@ -80,7 +80,7 @@ def _resolved(
     return CustomOp(name=table.name, opset=table.opset or 1, ort_library=library, **functions)
 
 
-def _check_operator(model: Effective, place: KeyPath, name: str) -> None:
+def _check_operator(model: EffectiveSettings, place: KeyPath, name: str) -> None:
     """The name of an entry of kernels is that of the file's operator."""
     if not _ONNX.fullmatch(name):
         message = (
@@ -90,7 +90,9 @@ def _check_operator(model: Effective, place: KeyPath, name: str) -> None:
         model.refuse((*place, "name"), message)
 
 
-def _check_name(model: Effective, place: KeyPath, name: str, exporter: ExporterName) -> None:
+def _check_name(
+    model: EffectiveSettings, place: KeyPath, name: str, exporter: ExporterName
+) -> None:
     if exporter == "torchscript":
         if _TORCHSCRIPT.fullmatch(name):
             if name.startswith("onnx::"):
@@ -110,7 +112,7 @@ def _check_name(model: Effective, place: KeyPath, name: str, exporter: ExporterN
     model.refuse((*place, "name"), message)
 
 
-def _check_use(model: Effective, place: KeyPath, table: CustomOpTable, way: _Way) -> None:
+def _check_use(model: EffectiveSettings, place: KeyPath, table: CustomOpTable, way: _Way) -> None:
     """Some opset of the model has to be made by the entry's exporter, and be high enough."""
     if not model.has("exporter", "capture", "opsets", "overrides"):
         return
@@ -137,7 +139,7 @@ def _opsets(opsets: list[int]) -> str:
     return f"opset{'s' if len(opsets) > 1 else ''} {spelled(opsets)}"
 
 
-def _library(model: Effective, references: References, path: KeyPath, text: str) -> str:
+def _library(model: EffectiveSettings, references: References, path: KeyPath, text: str) -> str:
     """A file, or a function that returns the path of one, relative to the model's manifest."""
     if ":" in text:
         return references.source(model, path, text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 from exporter.core.errors import nearest
-from exporter.manifest.reading.layers import Effective
+from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.schema.overrides import OverrideTable
 from exporter.manifest.schema.tables import ExpectTable, SkipTable
 from exporter.manifest.spec.model import Expectation, Skip
@@ -13,7 +13,7 @@ from exporter.manifest.syntax.message_format import KeyPath, listed, quoted
 from exporter.manifest.syntax.opsets import spelled
 
 
-def resolved_expectations(model: Effective) -> tuple[Expectation, ...]:
+def resolved_expectations(model: EffectiveSettings) -> tuple[Expectation, ...]:
     """The foreseen failures, in order."""
     found = []
     for index, table in enumerate(model.settings.expect):
@@ -32,7 +32,7 @@ def resolved_expectations(model: Effective) -> tuple[Expectation, ...]:
     return tuple(found)
 
 
-def resolved_skips(model: Effective) -> tuple[Skip, ...]:
+def resolved_skips(model: EffectiveSettings) -> tuple[Skip, ...]:
     """The cells that are not run, in order."""
     return tuple(
         Skip(
@@ -45,7 +45,7 @@ def resolved_skips(model: Effective) -> tuple[Skip, ...]:
 
 
 def opsets_of(
-    model: Effective, place: KeyPath, table: ExpectTable | SkipTable | OverrideTable
+    model: EffectiveSettings, place: KeyPath, table: ExpectTable | SkipTable | OverrideTable
 ) -> tuple[int, ...] | None:
     """The opsets of the model that are meant; checks the device on the way."""
     devices = model.settings.devices

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from exporter.core.frozen_model import Plain
-from exporter.manifest.reading.layers import Effective
+from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.rules.overrides import Variant, variants
 from exporter.manifest.schema.entry import Settings
-from exporter.manifest.schema.tables import said
+from exporter.manifest.schema.tables import explicit_values
 from exporter.manifest.spec.model import ExporterName
 from exporter.manifest.syntax.message_format import KeyPath, listed
 from exporter.manifest.syntax.opsets import NATIVE, ON_REQUEST, spelled
@@ -54,14 +54,14 @@ WEIGHTS_AS_INPUTS: dict[ExporterName, dict[str, Plain]] = {
 _FOLDING = ("optimize", "do_constant_folding")
 
 
-def check_exporter(model: Effective) -> None:
+def check_exporter(model: EffectiveSettings) -> None:
     """Refuses opsets that the exporter cannot make, and captures that belong to the other one."""
     if model.has("exporter", "capture", "overrides"):
         for variant in variants(model.settings) if model.has("opsets") else ():
             _check_variant(model, variant)
 
 
-def _check_variant(model: Effective, variant: Variant) -> None:
+def _check_variant(model: EffectiveSettings, variant: Variant) -> None:
     settings = variant.settings
     chosen = _chosen(settings)
     if settings.capture and chosen and settings.capture not in _CAPTURES[chosen]:
@@ -82,7 +82,7 @@ def _check_variant(model: Effective, variant: Variant) -> None:
         model.refuse(place, f"{message}; {_way_out(settings, chosen)}")
 
 
-def check_sequences(model: Effective) -> None:
+def check_sequences(model: EffectiveSettings) -> None:
     """Refuses lists of tensors where no exporter can make one."""
     settings = model.settings
     if not model.has("outputs", "capture", "opsets"):
@@ -100,19 +100,22 @@ def check_sequences(model: Effective) -> None:
             model.refuse(path, f"{since}, not at {spelled(early)}")
 
 
-def resolved_options(model: Effective) -> dict[str, Plain]:
+def resolved_options(model: EffectiveSettings) -> dict[str, Plain]:
     """The options that were said, by their own names; those of overrides are checked, too."""
-    options = said(model.settings.options)
+    options = explicit_values(model.settings.options)
     if model.has("exporter", "capture", "opsets", "overrides"):
         _check_options(model, ("options",), options, None)
         for index, table in enumerate(model.settings.overrides):
             place: KeyPath = ("overrides", index, "options")
-            _check_options(model, place, said(table.options), table.opset)
+            _check_options(model, place, explicit_values(table.options), table.opset)
     return options
 
 
 def _check_options(
-    model: Effective, place: KeyPath, options: Mapping[str, Plain], opsets: tuple[int, ...] | None
+    model: EffectiveSettings,
+    place: KeyPath,
+    options: Mapping[str, Plain],
+    opsets: tuple[int, ...] | None,
 ) -> None:
     """Refuses options that no exporter takes which makes one of these opsets."""
     in_use = {

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from exporter.manifest.reading.layers import Effective
-from exporter.manifest.schema.tables import FillTable, said
+from exporter.manifest.reading.layers import EffectiveSettings
+from exporter.manifest.schema.tables import FillTable, explicit_values
 from exporter.manifest.spec.call import Fill
 from exporter.manifest.syntax.message_format import KeyPath, shown
 
@@ -34,7 +34,9 @@ _SUITS = {
 }
 
 
-def resolved_fill(model: Effective, place: KeyPath, fill: str | FillTable, dtype: str) -> Fill:
+def resolved_fill(
+    model: EffectiveSettings, place: KeyPath, fill: str | FillTable, dtype: str
+) -> Fill:
     """The fill of the input at `place`; where it does not suit the dtype, that is reported."""
     path = (*place, "fill")
     kind, value = _written(fill)
@@ -60,7 +62,7 @@ def resolved_fill(model: Effective, place: KeyPath, fill: str | FillTable, dtype
 def _written(fill: str | FillTable) -> tuple[str, Any]:
     if isinstance(fill, str):
         return fill, None
-    ((kind, value),) = said(fill).items()
+    ((kind, value),) = explicit_values(fill).items()
     return kind, value
 
 

@@ -5,7 +5,7 @@ In: the inputs of an entry with its exporter. Out: nothing; problems are reporte
 
 from __future__ import annotations
 
-from exporter.manifest.reading.layers import Effective
+from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.rules.exporters import exporters_in_use
 from exporter.manifest.rules.signature import resolved_dtype
 from exporter.manifest.schema.tables import InputTable
@@ -21,7 +21,7 @@ _OTHERWISE = (
 )
 
 
-def check_presence(model: Effective) -> None:
+def check_presence(model: EffectiveSettings) -> None:
     """Refuses numbers that are tensors, and optional inputs where a file cannot have them."""
     for index, table in enumerate(model.settings.inputs):
         if table.scalar:
@@ -30,7 +30,7 @@ def check_presence(model: Effective) -> None:
             _check_optional(model, ("inputs", index))
 
 
-def _check_scalar(model: Effective, place: KeyPath, table: InputTable) -> None:
+def _check_scalar(model: EffectiveSettings, place: KeyPath, table: InputTable) -> None:
     if table.shape:
         message = "a number has the shape []; the file takes it as a tensor of that shape"
         model.refuse((*place, "shape"), message)
@@ -45,7 +45,7 @@ def _check_scalar(model: Effective, place: KeyPath, table: InputTable) -> None:
         model.refuse((*place, "optional"), "a number cannot be optional; leave out one of the two")
 
 
-def _check_optional(model: Effective, place: KeyPath) -> None:
+def _check_optional(model: EffectiveSettings, place: KeyPath) -> None:
     path = (*place, "optional")
     if model.settings.capture != "script":
         exporters = exporters_in_use(model.settings)

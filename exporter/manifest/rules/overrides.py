@@ -10,12 +10,12 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from exporter.core.errors import nearest
-from exporter.manifest.reading.layers import Effective
+from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.rules.expectations import opsets_of
 from exporter.manifest.rules.tolerances import resolved_tolerance
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.overrides import OverrideTable
-from exporter.manifest.schema.tables import said
+from exporter.manifest.schema.tables import explicit_values
 from exporter.manifest.spec.model import Override, Tolerance
 from exporter.manifest.syntax.message_format import KeyPath, listed, quoted
 
@@ -36,7 +36,7 @@ class Variant:
         return None if self.override is None else ("overrides", self.override, key)
 
 
-def resolved_overrides(model: Effective, devices: Collection[str]) -> tuple[Override, ...]:
+def resolved_overrides(model: EffectiveSettings, devices: Collection[str]) -> tuple[Override, ...]:
     """The overrides, in order.
 
     Args:
@@ -54,7 +54,7 @@ def resolved_overrides(model: Effective, devices: Collection[str]) -> tuple[Over
                 exporter=table.exporter,
                 capture=table.capture,
                 ir_version=table.ir_version,
-                options=said(table.options),
+                options=explicit_values(table.options),
                 tolerance=resolved_tolerance(model, (*place, "tolerance"), table.tolerance, devices)
                 if table.tolerance
                 else None,
@@ -89,8 +89,8 @@ def variants(settings: Settings) -> tuple[Variant, ...]:
     )
 
 
-def _check_keys(model: Effective, place: KeyPath, table: OverrideTable) -> None:
-    keys = said(table)
+def _check_keys(model: EffectiveSettings, place: KeyPath, table: OverrideTable) -> None:
+    keys = explicit_values(table)
     if not any(key in keys for key in _CONDITIONS):
         message = "needs `opset` or `device`; what holds for all cells stands in the entry"
         model.refuse(place, message)
@@ -104,7 +104,7 @@ def _check_keys(model: Effective, place: KeyPath, table: OverrideTable) -> None:
 
 
 def _outputs(
-    model: Effective, place: KeyPath, table: OverrideTable, devices: Collection[str]
+    model: EffectiveSettings, place: KeyPath, table: OverrideTable, devices: Collection[str]
 ) -> Iterator[tuple[str, Tolerance]]:
     known = [output.name for output in model.settings.outputs]
     for index, output in enumerate(table.outputs):

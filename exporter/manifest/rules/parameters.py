@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from exporter.manifest.reading.layers import Effective
+from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.spec.model import ParameterNames
 from exporter.manifest.syntax.message_format import KeyPath, key_text, quoted
 
 
-def resolved_parameters(model: Effective) -> ParameterNames | None:
+def resolved_parameters(model: EffectiveSettings) -> ParameterNames | None:
     """The names of weights; None where they keep those that they have in the model."""
     match model.settings.parameters:
         case None:
@@ -26,7 +26,7 @@ def resolved_parameters(model: Effective) -> ParameterNames | None:
             return ParameterNames(patterns=patterns)
 
 
-def _refuse_taken(model: Effective, names: tuple[str, ...]) -> None:
+def _refuse_taken(model: EffectiveSettings, names: tuple[str, ...]) -> None:
     """A name means one value of the graph."""
     taken: dict[str, KeyPath] = dict(_signature(model)) if model.has("inputs", "outputs") else {}
     for index, name in enumerate(names):
@@ -36,7 +36,7 @@ def _refuse_taken(model: Effective, names: tuple[str, ...]) -> None:
         taken.setdefault(name, ("parameters", index))
 
 
-def _signature(model: Effective) -> Iterator[tuple[str, KeyPath]]:
+def _signature(model: EffectiveSettings) -> Iterator[tuple[str, KeyPath]]:
     for index, given in enumerate(model.settings.inputs):
         yield given.name, ("inputs", index)
     for index, put_out in enumerate(model.settings.outputs):

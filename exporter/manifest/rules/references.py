@@ -19,7 +19,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from exporter.core.errors import Location, Problem, nearest
-from exporter.manifest.reading.layers import Effective
+from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.syntax.message_format import KeyPath, quoted
 from exporter.manifest.syntax.tensor_files import split_data_file
 
@@ -46,7 +46,7 @@ class References:
     """Every file that is named and there."""
     _files: dict[Path, _Names | Problem] = field(default_factory=dict)
 
-    def source(self, model: Effective, path: KeyPath, text: str) -> str:
+    def source(self, model: EffectiveSettings, path: KeyPath, text: str) -> str:
         """Checks a reference of either form; returns it relative to the model's own manifest."""
         place, _, attribute = text.rpartition(":")
         if not place and text.endswith((".pt2", ".pt")):
@@ -63,7 +63,7 @@ class References:
             self._module(model, path, place, attribute)
         return text
 
-    def function(self, model: Effective, path: KeyPath, text: str) -> str:
+    def function(self, model: EffectiveSettings, path: KeyPath, text: str) -> str:
         """Checks a reference of the file form; returns it relative to the model's own manifest."""
         place, _, attribute = text.rpartition(":")
         if not (place.endswith(".py") and attribute.isidentifier()):
@@ -77,13 +77,13 @@ class References:
             return text
         return f"{posixpath.relpath(name, model.own.folder or '.')}:{attribute}"
 
-    def data_file(self, model: Effective, path: KeyPath, text: str) -> str:
+    def data_file(self, model: EffectiveSettings, path: KeyPath, text: str) -> str:
         """Checks that a file of tensors exists; returns it relative to the model's manifest."""
         place, key = split_data_file(text)
         name = self.file(model, path, place)
         return f"{name}:{key}" if key else name
 
-    def file(self, model: Effective, path: KeyPath, text: str) -> str:
+    def file(self, model: EffectiveSettings, path: KeyPath, text: str) -> str:
         """Checks that a file of the project exists; returns it relative to the model's manifest."""
         if posixpath.normpath(posixpath.join(model.origin(path).folder, text)).startswith("../"):
             model.refuse(path, f"{quoted(text)} lies outside the project")
@@ -93,7 +93,7 @@ class References:
             return text
         return posixpath.relpath(name, model.own.folder or ".")
 
-    def _existing(self, model: Effective, path: KeyPath, place: str) -> str:
+    def _existing(self, model: EffectiveSettings, path: KeyPath, place: str) -> str:
         """The file relative to the project's root; empty where there is none."""
         if place.startswith("/") or "\\" in place or ":" in place:
             message = "expected a path relative to the manifest, with forward slashes"
@@ -112,7 +112,7 @@ class References:
             self.found.add(file)
         return file
 
-    def _module(self, model: Effective, path: KeyPath, module: str, attribute: str) -> None:
+    def _module(self, model: EffectiveSettings, path: KeyPath, module: str, attribute: str) -> None:
         package, *inner = module.split(".")
         found = _package(package, [str(self.root / model.own.folder), str(self.root)])
         if found is None:
@@ -126,7 +126,7 @@ class References:
             self._attribute(model, path, file, (name or module, attribute))
 
     def _attribute(
-        self, model: Effective, path: KeyPath, file: Path, wanted: tuple[str, str]
+        self, model: EffectiveSettings, path: KeyPath, file: Path, wanted: tuple[str, str]
     ) -> None:
         name, attribute = wanted
         if file not in self._files:

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any, TypeAlias
 
 from exporter.core.errors import nearest
-from exporter.manifest.reading.layers import Effective
+from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.schema.containers import ContainerTable
 from exporter.manifest.schema.fields import PLACEHOLDER
 from exporter.manifest.schema.tables import (
@@ -29,7 +29,7 @@ _Repeating: TypeAlias = "InputTable | OutputTable | ConstantTable | ContainerTab
 _KEYS = ("inputs", "outputs", "constants", "containers")
 
 
-def expanded(model: Effective) -> Effective:
+def expand_repeats(model: EffectiveSettings) -> EffectiveSettings:
     """The model with every copy as a table of its own."""
     written: dict[KeyPath, KeyPath] = {}
     settings: dict[str, Any] = {}
@@ -44,7 +44,7 @@ def expanded(model: Effective) -> Effective:
 
 
 def _copies(
-    model: Effective, key: str, tables: Sequence[_Repeating]
+    model: EffectiveSettings, key: str, tables: Sequence[_Repeating]
 ) -> Iterator[tuple[int, _Repeating]]:
     """Each table of the result, with the index at which it was written."""
     for repeat, group in groupby(enumerate(tables), key=lambda pair: pair[1].repeat):
@@ -64,7 +64,7 @@ def _texts(table: _Repeating) -> Mapping[str, str]:
     return {key: text for key, text in texts.items() if isinstance(text, str)}
 
 
-def _is_sound(model: Effective, place: KeyPath, table: _Repeating, name: str) -> bool:
+def _is_sound(model: EffectiveSettings, place: KeyPath, table: _Repeating, name: str) -> bool:
     """Whether every copy gets a name and a place of its own."""
     before = len(model.report)
     for key, text in _texts(table).items():
@@ -79,7 +79,7 @@ def _is_sound(model: Effective, place: KeyPath, table: _Repeating, name: str) ->
     return len(model.report) == before
 
 
-def _without_numbers(model: Effective, place: KeyPath, table: _Repeating) -> _Repeating:
+def _without_numbers(model: EffectiveSettings, place: KeyPath, table: _Repeating) -> _Repeating:
     """A table that does not repeat; where its place has a number all the same, that is reported."""
     at = _texts(table).get("at", "")
     found = PLACEHOLDER.findall(at)

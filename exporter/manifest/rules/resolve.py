@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from exporter.manifest.reading.layers import Effective
+from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.rules.axes import resolved_axes
 from exporter.manifest.rules.call_placement import resolved_containers, resolved_places
 from exporter.manifest.rules.cases import resolved_cases, resolved_maker
@@ -42,7 +42,7 @@ _PLAIN = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class ResolveContext:
     """What models refer to."""
 
     devices: Collection[str]
@@ -50,7 +50,7 @@ class Surroundings:
     references: References
 
 
-def resolved(model: Effective, around: Surroundings) -> ModelSpec | None:
+def resolve_model(model: EffectiveSettings, around: ResolveContext) -> ModelSpec | None:
     """The model, or None once anything is reported, of this model or of another."""
     _check_required(model)
     _check_devices(model, around.devices)
@@ -91,7 +91,7 @@ def resolved(model: Effective, around: Surroundings) -> ModelSpec | None:
     )
 
 
-def _call(model: Effective, references: References) -> dict[str, Any]:
+def _call(model: EffectiveSettings, references: References) -> dict[str, Any]:
     """What the call has besides inputs and constants, as far as it is sound."""
     found: dict[str, Any] = {}
     if model.has("containers"):
@@ -102,7 +102,7 @@ def _call(model: Effective, references: References) -> dict[str, Any]:
     return found
 
 
-def _signature(model: Effective, around: Surroundings) -> dict[str, Any]:
+def _signature(model: EffectiveSettings, around: ResolveContext) -> dict[str, Any]:
     """Inputs, outputs, axes and cases, as far as what they need is sound."""
     settings = model.settings
     fills = [
@@ -156,7 +156,9 @@ def _signature(model: Effective, around: Surroundings) -> dict[str, Any]:
     }
 
 
-def _fill(model: Effective, around: Surroundings, place: KeyPath, table: InputTable) -> Fill:
+def _fill(
+    model: EffectiveSettings, around: ResolveContext, place: KeyPath, table: InputTable
+) -> Fill:
     fill = resolved_fill(model, place, table.fill, resolved_dtype(model.settings, table))
     if fill.kind == "file":
         path = (*place, "fill", "file")
@@ -167,7 +169,7 @@ def _fill(model: Effective, around: Surroundings, place: KeyPath, table: InputTa
     return fill.model_copy(update={"python": around.references.function(model, path, fill.python)})
 
 
-def _check_required(model: Effective) -> None:
+def _check_required(model: EffectiveSettings) -> None:
     for key in Settings.required:
         if (key,) not in model.origins and key not in model.broken:
             own = model.own
@@ -175,7 +177,7 @@ def _check_required(model: Effective) -> None:
             model.report.add(own.file.problem(own.path, message))
 
 
-def _check_devices(model: Effective, known: Collection[str]) -> None:
+def _check_devices(model: EffectiveSettings, known: Collection[str]) -> None:
     """Devices that `[tool.exporter]` names are checked there."""
     if not model.has("devices") or model.origin(("devices",)).path[0] == "tool":
         return

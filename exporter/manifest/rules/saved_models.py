@@ -6,7 +6,7 @@ A saved model belongs to one exporter: an `ExportedProgram` (`.pt2`) to dynamo, 
 
 from __future__ import annotations
 
-from exporter.manifest.reading.layers import Effective
+from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.rules.exporters import exporters_in_use
 from exporter.manifest.rules.overrides import Variant, variants
 from exporter.manifest.rules.references import References
@@ -16,7 +16,7 @@ from exporter.manifest.syntax.opsets import spelled
 _WEIGHTS = (".safetensors", ".pt", ".pth", ".bin")
 
 
-def resolved_weights(model: Effective, references: References) -> dict[str, str]:
+def resolved_weights(model: EffectiveSettings, references: References) -> dict[str, str]:
     """The file of the weights and its hash, where they are said."""
     settings = model.settings
     found: dict[str, str] = {}
@@ -35,7 +35,7 @@ def resolved_weights(model: Effective, references: References) -> dict[str, str]
     return found
 
 
-def check_saved_source(model: Effective) -> None:
+def check_saved_source(model: EffectiveSettings) -> None:
     """Refuses keys that a saved model has no use for, and the exporter that cannot take it."""
     settings = model.settings
     if not model.has("source"):
@@ -59,7 +59,7 @@ def check_saved_source(model: Effective) -> None:
             _check_exporter(model, variant, what, own)
 
 
-def _check_exporter(model: Effective, variant: Variant, what: str, own: str) -> None:
+def _check_exporter(model: EffectiveSettings, variant: Variant, what: str, own: str) -> None:
     settings = variant.settings
     title = {"dynamo": "dynamo", "torchscript": "TorchScript"}[own]
     if exporters_in_use(settings) == {own}:

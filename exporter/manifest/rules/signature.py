@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from exporter.core.errors import nearest
-from exporter.manifest.reading.layers import Effective
+from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.tables import InputTable, OutputTable
 from exporter.manifest.spec.call import Dim
@@ -34,7 +34,7 @@ class Shape:
         return self.place[0] == "inputs"
 
 
-def resolved_shapes(model: Effective) -> tuple[Shape, ...]:
+def resolved_shapes(model: EffectiveSettings) -> tuple[Shape, ...]:
     """Every input, then every output."""
     declared: dict[str, Shape] = {}
     for place, table in _tables(model.settings):
@@ -66,7 +66,9 @@ def _tables(settings: Settings) -> Iterator[tuple[KeyPath, InputTable | OutputTa
         yield ("outputs", index), returned
 
 
-def _renamed(model: Effective, shape: Shape, axes: tuple[int, ...] | dict[int, str]) -> Shape:
+def _renamed(
+    model: EffectiveSettings, shape: Shape, axes: tuple[int, ...] | dict[int, str]
+) -> Shape:
     dims, sizes = list(shape.dims), dict(shape.sizes)
     for path, index, name in _named(shape.name, axes):
         if index >= len(dims):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from exporter.core.errors import nearest
-from exporter.manifest.reading.layers import Effective
+from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.rules.fills import FLOATS
 from exporter.manifest.schema.tables import BoundTable, ToleranceTable
 from exporter.manifest.spec.model import Bound, Tolerance
@@ -13,7 +13,7 @@ from exporter.manifest.syntax.message_format import KeyPath
 
 
 def resolved_tolerance(
-    model: Effective, path: KeyPath, table: ToleranceTable, devices: Collection[str]
+    model: EffectiveSettings, path: KeyPath, table: ToleranceTable, devices: Collection[str]
 ) -> Tolerance:
     """The tolerance at `path`.
 

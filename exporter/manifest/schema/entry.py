@@ -159,7 +159,7 @@ class Settings(Table):
     `export_device` is a GPU, whose driver reserves more than there is."""
 
 
-class Entry(Settings):
+class ModelEntry(Settings):
     """One model: `[models.ID]`."""
 
     elsewhere: ClassVar[Mapping[str, str]] = {}
@@ -178,7 +178,7 @@ class Document(Table):
     """The version of the format; the first line of every manifest."""
     defaults: Settings = Field(default_factory=Settings)
     """Settings for all models of this file."""
-    models: dict[str, Entry] = Field(
+    models: dict[str, ModelEntry] = Field(
         default_factory=dict,
         json_schema_extra={"propertyNames": {"pattern": f"^{ID_PATTERN}$"}},
     )

@@ -20,7 +20,7 @@ from exporter.manifest.schema import (
 from exporter.manifest.schema import (
     overrides as override_table,
 )
-from exporter.manifest.schema.entry import Entry
+from exporter.manifest.schema.entry import ModelEntry
 from exporter.manifest.schema.json_schema import schema, table_schema
 from exporter.manifest.schema.tables import Table
 from exporter.manifest.syntax.message_format import listed
@@ -62,7 +62,7 @@ in the project's root, then where Python looks.
 #: Title and class of each section, in order.
 _SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("The file", entry.Document),
-    ("[models.ID] and [defaults]", entry.Entry),
+    ("[models.ID] and [defaults]", entry.ModelEntry),
     ("inputs", tables.InputTable),
     ("fill", tables.FillTable),
     ("outputs", tables.OutputTable),
@@ -114,7 +114,7 @@ def _section(title: str, table: type[Table], node: Mapping[str, Any]) -> str:
 
 
 def _required(table: type[Table], node: Mapping[str, Any]) -> frozenset[str]:
-    return frozenset(Entry.required if table is Entry else node.get("required", ()))
+    return frozenset(ModelEntry.required if table is ModelEntry else node.get("required", ()))
 
 
 def _default(node: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, Tag, model_validator
 
-from exporter.core.frozen_model import Items, Value
+from exporter.core.frozen_model import FrozenModel, Items
 from exporter.manifest.schema.fields import (
     Amount,
     At,
@@ -41,7 +41,7 @@ from exporter.manifest.spec.model import Kind
 from exporter.manifest.syntax.message_format import listed
 
 
-class Table(Value):
+class Table(FrozenModel):
     """A table of the manifest."""
 
     #: Keys that the format knows and this version does not.
@@ -355,7 +355,7 @@ DynamicAxes = Annotated[
 ]
 
 
-def said(table: Value) -> dict[str, Any]:
+def explicit_values(table: FrozenModel) -> dict[str, Any]:
     """The keys that the user wrote, in the order of the fields, with their values."""
     written = table.model_fields_set
     return {key: getattr(table, key) for key in type(table).model_fields if key in written}

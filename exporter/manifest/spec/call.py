@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from exporter.core.frozen_model import Items, Plain, Value
+from exporter.core.frozen_model import FrozenModel, Items, Plain
 
 #: A size, or the name of an axis.
 Dim = int | str
@@ -21,7 +21,7 @@ Tensor = TypeAliasType("Tensor", "Number | list[Tensor]")
 _PARTS = {"complex64": "float32", "complex128": "float64"}
 
 
-class Axis(Value):
+class Axis(FrozenModel):
     """A dynamic axis: a symbolic dimension, the sizes that it promises and the one exported at."""
 
     name: str
@@ -51,7 +51,7 @@ class Axis(Value):
         return -(-self.min // step), None if self.max is None else self.max // step
 
 
-class Fill(Value):
+class Fill(FrozenModel):
     """How an input gets its values. Only the fields of its kind are set."""
 
     kind: Literal[
@@ -83,7 +83,7 @@ class Fill(Value):
         return self.kind in ("normal", "uniform", "randint", "bernoulli", "python")
 
 
-class End(Value):
+class TensorSpec(FrozenModel):
     """An input or an output, as PyTorch has it and as the file does."""
 
     name: str
@@ -106,7 +106,7 @@ class End(Value):
         return (*self.shape, 2) if self.is_complex else self.shape
 
 
-class Input(End):
+class Input(TensorSpec):
     """One input of the graph, in the order of the exported file."""
 
     at: str
@@ -119,14 +119,14 @@ class Input(End):
     """Whether a case may leave it out."""
 
 
-class Constant(Value):
+class Constant(FrozenModel):
     """A fixed argument of the call that is no graph input."""
 
     at: str
     value: Plain
 
 
-class Container(Value):
+class Container(FrozenModel):
     """What stands at a place of the call that holds inputs and constants."""
 
     at: str
@@ -140,7 +140,7 @@ class Container(Value):
         return ":" in self.type
 
 
-class InputsFrom(Value):
+class InputsFrom(FrozenModel):
     """A function that returns the whole call, `(args, kwargs)`."""
 
     function: str
@@ -149,7 +149,7 @@ class InputsFrom(Value):
     """Whether it is called with the size of each axis, by name. Only the worker can tell."""
 
 
-class Case(Value):
+class Case(FrozenModel):
     """One more input set: other values for named inputs, other sizes for named axes."""
 
     name: str

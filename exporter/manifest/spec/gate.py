@@ -11,14 +11,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from exporter.core.frozen_model import Items, Value
+from exporter.core.frozen_model import FrozenModel, Items
 
 #: What the gate does with a finding: fail, say it and pass, or say nothing.
 Action = Literal["block", "warn", "ignore"]
 _Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class GatePolicy(Value):
+class GatePolicy(FrozenModel):
     """What becomes of each kind of finding, and the sizes from which on something has drifted."""
 
     newly_red: Action = "block"
@@ -83,7 +83,7 @@ class GatePolicy(Value):
     """0.05 is 5 %."""
 
 
-class ModelPolicy(Value):
+class ModelPolicy(FrozenModel):
     """What the settings say of some models."""
 
     models: str
@@ -92,7 +92,7 @@ class ModelPolicy(Value):
     """The keys of `GatePolicy` that are set."""
 
 
-class Gate(Value):
+class Gate(FrozenModel):
     """The policy of every model."""
 
     policy: GatePolicy = GatePolicy()

@@ -17,15 +17,15 @@ from pydantic import Field
 
 from exporter.core.command_names import DEFAULT
 from exporter.core.errors import Location
-from exporter.core.frozen_model import Items, Plain, Value
+from exporter.core.frozen_model import FrozenModel, Items, Plain
 from exporter.manifest.spec.call import (
     Axis,
     Case,
     Constant,
     Container,
-    End,
     Input,
     InputsFrom,
+    TensorSpec,
 )
 from exporter.manifest.spec.gate import DEFAULT_GATE, Gate
 from exporter.manifest.spec.store import STORE_AGE, STORE_SIZE
@@ -42,7 +42,7 @@ Style = Literal["emoji", "text"]
 Kind = Literal["tensor", "sequence"]
 
 
-class Bound(Value):
+class Bound(FrozenModel):
     """How far a float output may be off: by hand (`atol`, `rtol`), or as a multiple of noise."""
 
     atol: float | None = None
@@ -60,7 +60,7 @@ class Tolerance(Bound):
     by_device: dict[str, Bound] = Field(default_factory=dict)
 
 
-class Output(End):
+class Output(TensorSpec):
     """One output of the graph, in order."""
 
     kind: Kind = "tensor"
@@ -68,7 +68,7 @@ class Output(End):
     tolerance: Tolerance | None = None
 
 
-class CustomOp(Value):
+class CustomOp(FrozenModel):
     """How an operator of PyTorch's is exported, and the kernels of what comes of it.
 
     The functions and classes are `file.py:attribute` relative to the manifest, or
@@ -93,7 +93,7 @@ class CustomOp(Value):
         return not (self.symbolic or self.onnxscript or self.translation)
 
 
-class ParameterNames(Value):
+class ParameterNames(FrozenModel):
     """What the file calls the weights: one of the three is set."""
 
     numbered: str = ""
@@ -104,7 +104,7 @@ class ParameterNames(Value):
     """By a glob over the names in `state_dict`; `{}` is the number among those that it means."""
 
 
-class Condition(Value):
+class Condition(FrozenModel):
     """Which cells of the model are meant."""
 
     opsets: Items[int] | None = None
@@ -166,7 +166,7 @@ class Override(Condition):
         return spec.model_copy(update=update)
 
 
-class ModelSpec(Value):
+class ModelSpec(FrozenModel):
     """The whole contract of one model, with nothing left to look up."""
 
     id: str
@@ -274,7 +274,7 @@ class ModelSpec(Value):
         return spec
 
 
-class Device(Value):
+class Device(FrozenModel):
     """A runtime and where it runs."""
 
     name: str
@@ -289,7 +289,7 @@ class Device(Value):
     """What the backend or OpenVINO calls it; empty: `CPU`."""
 
 
-class Project(Value):
+class Project(FrozenModel):
     """`[tool.exporter]` of pyproject.toml, completed. Paths are relative to `root`."""
 
     root: str
@@ -320,7 +320,7 @@ class Project(Value):
         raise KeyError(name)
 
 
-class Manifest(Value):
+class Manifest(FrozenModel):
     """Every model of the project, in order of file and place."""
 
     project: Project

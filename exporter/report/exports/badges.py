@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 from unicodedata import east_asian_width
 
-from exporter.core.sanitize import cut
+from exporter.core.sanitize import truncate
 from exporter.report.rows.cells import Cell
 from exporter.report.rows.opset_ranges import fold_opsets
 from exporter.report.text import xml_elements as elements
@@ -129,4 +129,4 @@ def _width(text: str) -> int:
 
 
 def _shortened(text: str) -> str:
-    return cut(elements.clean(" ".join(text.split())), _LONGEST)
+    return truncate(elements.clean(" ".join(text.split())), _LONGEST)

@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element
 
 from exporter.manifest import Manifest, ModelSpec
 from exporter.records.record import Status
-from exporter.report.rows.acceptance import Past
+from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import Cell
 from exporter.report.rows.failure_reasons import in_short, reasons_of
 from exporter.report.rows.failures import rerun
@@ -37,7 +37,9 @@ _KINDS: dict[Status, Kind] = {
 }
 
 
-def junit(manifest: Manifest, by_model: Mapping[str, Sequence[Cell]], past: Past) -> str:
+def junit(
+    manifest: Manifest, by_model: Mapping[str, Sequence[Cell]], past: AcceptanceHistory
+) -> str:
     """The whole document."""
     every = [cell for cells in by_model.values() for cell in cells]
     tree = elements.root("testsuites", {"name": "exporter", **_counts(every)})
@@ -63,7 +65,7 @@ def _counts(cells: Sequence[Cell]) -> dict[str, str]:
     }
 
 
-def _how(spec: ModelSpec, cell: Cell, command: str, past: Past) -> tuple[str, ...]:
+def _how(spec: ModelSpec, cell: Cell, command: str, past: AcceptanceHistory) -> tuple[str, ...]:
     """Where a red cell is promised and goes wrong, what was accepted, and how to see it again."""
     if cell.record is None or not cell.is_red:
         return ()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from xml.etree.ElementTree import Element
 
-from exporter.core.sanitize import cut
+from exporter.core.sanitize import truncate
 from exporter.report.rows.cells import Cell
 from exporter.report.text import xml_elements as elements
 from exporter.report.text.status_marks import LEGEND, Mark
@@ -127,4 +127,4 @@ def _middle(left: int, column: int, length: int) -> int:
 
 
 def _name(text: str) -> str:
-    return cut(elements.clean(" ".join(text.split())), _LONGEST)
+    return truncate(elements.clean(" ".join(text.split())), _LONGEST)

@@ -29,16 +29,16 @@ from exporter.records.record import (
 from exporter.report.pages.browser_schema import (
     AcceptedData,
     CellData,
+    CellView,
     CheckData,
     FileData,
     IndexData,
     IndexHead,
     MarkData,
     MissingData,
-    Outcome,
     RowData,
 )
-from exporter.report.rows.acceptance import Past, export_tools, other_tools
+from exporter.report.rows.acceptance import AcceptanceHistory, export_tools, other_tools
 from exporter.report.rows.cells import Cell, works_from
 from exporter.report.rows.check_table import said_of
 from exporter.report.rows.failure_reasons import reasons_of
@@ -54,7 +54,10 @@ _STEPS = (0.01, 0.1, 0.5, 1.0)
 
 
 def index_data(
-    manifest: Manifest, run: RunRecord, by_model: Mapping[str, Sequence[Cell]], past: Past
+    manifest: Manifest,
+    run: RunRecord,
+    by_model: Mapping[str, Sequence[Cell]],
+    past: AcceptanceHistory,
 ) -> IndexData:
     """Lays out the page.
 
@@ -100,7 +103,7 @@ class _Around:
     """What all rows share."""
 
     project: Project
-    past: Past
+    past: AcceptanceHistory
 
 
 class _Once(Generic[T]):
@@ -135,7 +138,7 @@ def _family(status: Status) -> str:
 
 
 def _row(spec: ModelSpec, device: str, of_model: Sequence[Cell], around: _Around) -> RowData:
-    outcomes: _Once[Outcome] = _Once()
+    outcomes: _Once[CellView] = _Once()
     checks: _Once[tuple[CheckData, ...]] = _Once()
     files: _Once[FileData] = _Once()
     here = [cell for cell in of_model if cell.id.device == device]
@@ -177,12 +180,12 @@ def _row(spec: ModelSpec, device: str, of_model: Sequence[Cell], around: _Around
     )
 
 
-def _outcome(cell: Cell, past: Past) -> Outcome:
+def _outcome(cell: Cell, past: AcceptanceHistory) -> CellView:
     record = cell.record
     if record is None:
-        return Outcome(outcome=cell.outcome, why=cell.why)
+        return CellView(outcome=cell.outcome, why=cell.why)
     reasons = reasons_of(record)
-    return Outcome(
+    return CellView(
         outcome=one_line(cell.outcome),
         stage=record.stage or "",
         check=one_line(record.check or ""),

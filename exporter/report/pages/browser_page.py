@@ -10,7 +10,7 @@ import base64
 import hashlib
 from pathlib import Path
 
-from exporter.core.frozen_model import Value
+from exporter.core.frozen_model import FrozenModel
 from exporter.report.pages.browser_schema import IndexData
 from exporter.report.pages.templates import plain_text, render_html
 from exporter.report.text.markdown import visible
@@ -49,7 +49,7 @@ def _embedded(data: IndexData) -> str:
     return f'{{"head":{head},\n"rows":[\n{rows}\n]}}'
 
 
-def _json(value: Value) -> str:
+def _json(value: FrozenModel) -> str:
     text = visible(value.model_dump_json(exclude_defaults=True))
     for character, escape in _ESCAPED.items():  # a tenth of what `str.translate` takes
         text = text.replace(character, escape)

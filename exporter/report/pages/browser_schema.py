@@ -8,10 +8,10 @@ change of one model is a change of one line.
 
 from __future__ import annotations
 
-from exporter.core.frozen_model import Items, Value
+from exporter.core.frozen_model import FrozenModel, Items
 
 
-class MarkData(Value):
+class MarkData(FrozenModel):
     """How a status looks, and how many cells have it."""
 
     word: str
@@ -22,7 +22,7 @@ class MarkData(Value):
     cells: int
 
 
-class CheckData(Value):
+class CheckData(FrozenModel):
     """What one check said."""
 
     check: str
@@ -31,7 +31,7 @@ class CheckData(Value):
     figures: str = ""
 
 
-class MissingData(Value):
+class MissingData(FrozenModel):
     """An operator that the exporter lacks."""
 
     operator: str
@@ -39,7 +39,7 @@ class MissingData(Value):
     sources: str = ""
 
 
-class Outcome(Value):
+class CellView(FrozenModel):
     """What became of a cell, and why."""
 
     outcome: str
@@ -63,7 +63,7 @@ class Outcome(Value):
     flaky: str = ""
 
 
-class FileData(Value):
+class FileData(FrozenModel):
     """The file that ships."""
 
     exporter: str
@@ -75,7 +75,7 @@ class FileData(Value):
     ir_version: int
 
 
-class CellData(Value):
+class CellData(FrozenModel):
     """One cell; numbers lead into the lists of its row."""
 
     opset: int
@@ -93,7 +93,7 @@ class CellData(Value):
     reproduce: str = ""
 
 
-class RowData(Value):
+class RowData(FrozenModel):
     """One model on one device."""
 
     model: str
@@ -106,13 +106,13 @@ class RowData(Value):
     tags: str = ""
     owner: str = ""
     works_from: str = ""
-    outcomes: Items[Outcome]
+    outcomes: Items[CellView]
     checks: Items[Items[CheckData]]
     files: Items[FileData]
     cells: Items[CellData]
 
 
-class AcceptedData(Value):
+class AcceptedData(FrozenModel):
     """One acceptance of a baseline."""
 
     tools: str
@@ -123,7 +123,7 @@ class AcceptedData(Value):
     """Cell, outcome before, outcome since."""
 
 
-class IndexHead(Value):
+class IndexHead(FrozenModel):
     """What is said once."""
 
     summary: str
@@ -133,7 +133,7 @@ class IndexHead(Value):
     history: Items[AcceptedData] = ()
 
 
-class IndexData(Value):
+class IndexData(FrozenModel):
     """All that the page shows."""
 
     head: IndexHead

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from exporter.manifest import ModelSpec, Project
 from exporter.records.audit import Audit
 from exporter.records.record import TRACER
-from exporter.report.rows.acceptance import Past
+from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.artifacts import (
     FileRow,
     Note,
-    OperatorTable,
+    OperatorCounts,
     RuntimeRow,
     files,
     notes,
@@ -26,9 +26,9 @@ from exporter.report.rows.audits import AuditRow, audit_rows
 from exporter.report.rows.cells import Cell, works_from
 from exporter.report.rows.check_table import CheckTable, check_table
 from exporter.report.rows.contract import Contract, contract
-from exporter.report.rows.failures import Trouble, rerun, troubles
-from exporter.report.rows.flaky import FlakyRow, flaky_rows
-from exporter.report.rows.matrix import WIDE, Stretch, stretches
+from exporter.report.rows.failures import FailureRow, failure_rows, rerun
+from exporter.report.rows.flaky_models import FlakyRow, flaky_rows
+from exporter.report.rows.matrix import WIDE, OpsetRun, stretches
 from exporter.report.rows.opset_ranges import fold_opsets
 from exporter.report.rows.runtime_support import Support
 from exporter.report.text.status_marks import LEGEND, Mark
@@ -41,7 +41,7 @@ class MatrixRow:
     device: str
     marks: tuple[Mark | None, ...]
     """None where the model does not promise the opset on this device."""
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[OpsetRun, ...]
     works_from: str
     """The lowest opset from which on all of them pass; empty where the highest does not."""
 
@@ -65,11 +65,11 @@ class ModelPage:
     """What the checks saw of a file that was changed in many small ways."""
     flaky: tuple[FlakyRow, ...]
     """Those of them that pass now are no troubles, and are to be told all the same."""
-    troubles: tuple[Trouble, ...]
+    failures: tuple[FailureRow, ...]
     files: tuple[FileRow, ...]
     runtimes: tuple[RuntimeRow, ...]
     """The releases of ONNX Runtime that load them."""
-    operators: OperatorTable
+    operators: OperatorCounts
     notes: tuple[Note, ...]
     rerun: str
     """The shell command that makes the page anew."""
@@ -99,7 +99,7 @@ def model_page(
     spec: ModelSpec,
     cells: Sequence[Cell],
     project: Project,
-    past: Past,
+    past: AcceptanceHistory,
     audits: Sequence[Audit] = (),
     support: Sequence[Support] = (),
 ) -> ModelPage:
@@ -129,7 +129,7 @@ def model_page(
         checks=tuple(table for table in tables if table.rows),
         audits=audit_rows(audits, (cell.id for cell in cells)),
         flaky=flaky_rows(cells),
-        troubles=troubles(cells, project, past),
+        failures=failure_rows(cells, project, past),
         files=files(cells),
         runtimes=runtimes(cells),
         operators=operators(cells),

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from exporter.gate import Finding
+from exporter.gate import GateFinding
 from exporter.manifest import Manifest
 from exporter.records.record import Route, RunRecord, Status
-from exporter.report.rows.acceptance import Past
+from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import (
     Cell,
     cells_by_model,
@@ -25,7 +25,7 @@ from exporter.report.rows.failure_clusters import (
     cluster_cells,
     cluster_findings,
 )
-from exporter.report.rows.flaky import FlakyRow, flaky_rows
+from exporter.report.rows.flaky_models import FlakyRow, flaky_rows
 from exporter.report.rows.matrix import Matrix, matrix
 from exporter.report.rows.opset_ranges import fold_opsets
 from exporter.report.rows.runtime_support import Support, support_of
@@ -108,8 +108,8 @@ class Overview:
 def overview(
     manifest: Manifest,
     run: RunRecord,
-    findings: Sequence[Finding] | None = None,
-    past: Past | None = None,
+    findings: Sequence[GateFinding] | None = None,
+    past: AcceptanceHistory | None = None,
 ) -> Overview:
     """Lays out the page."""
     by_model = cells_by_model(manifest, run)

@@ -32,17 +32,19 @@ _SUFFIX = ".jinja"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spoken:
+class RenderOptions:
     """How a project wants to be spoken to."""
 
     style: Style = "emoji"
     command: str = DEFAULT
 
 
-PLAIN = Spoken()
+PLAIN = RenderOptions()
 
 
-def render(name: str, folder: Path | None, spoken: Spoken = PLAIN, /, **values: object) -> str:
+def render(
+    name: str, folder: Path | None, spoken: RenderOptions = PLAIN, /, **values: object
+) -> str:
     """Renders the template `name`, from `folder` if that has it, as the project spells it.
 
     Raises:
@@ -51,7 +53,7 @@ def render(name: str, folder: Path | None, spoken: Spoken = PLAIN, /, **values: 
     return _rendered(_environment(folder, spoken), name, values)
 
 
-def prepare(name: str, folder: Path | None, spoken: Spoken = PLAIN) -> None:
+def prepare(name: str, folder: Path | None, spoken: RenderOptions = PLAIN) -> None:
     """Reads the template `name`; one that cannot be read is left to `render`, which says why."""
     with suppress(jinja2.TemplateError, UnicodeDecodeError, OSError):
         _environment(folder, spoken).get_template(name + _SUFFIX)
@@ -99,7 +101,7 @@ def _rendered(environment: jinja2.Environment, name: str, values: dict[str, obje
 
 
 @lru_cache(maxsize=8)
-def _environment(folder: Path | None, spoken: Spoken = PLAIN) -> jinja2.Environment:
+def _environment(folder: Path | None, spoken: RenderOptions = PLAIN) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_folders(folder)),
         undefined=jinja2.StrictUndefined,

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from exporter.core.sanitize import one_line
 from exporter.gate import NOT_ACCEPTED
-from exporter.records.baseline import Baseline, Outcome, outcome_of
-from exporter.records.history import Change, Entry, History
+from exporter.records.baseline import Baseline, CellOutcome, outcome_of
+from exporter.records.history import Change, History, HistoryEntry
 from exporter.report.rows.cells import Cell
 
 #: The tools that make and run the files.
@@ -19,14 +19,14 @@ _EXPORT = ("torch", "onnx", "onnxscript", "onnxruntime")
 AS_ACCEPTED = "as accepted"
 
 
-class Past:
+class AcceptanceHistory:
     """What was accepted; without a baseline nothing is said."""
 
     def __init__(self, baseline: Baseline | None = None, history: History | None = None) -> None:
         self.baseline = baseline
         self.history = history or History()
         self._tools = baseline.tools if baseline else {}
-        self._known: Mapping[str, Outcome] | None = baseline.by_cell() if baseline else None
+        self._known: Mapping[str, CellOutcome] | None = baseline.by_cell() if baseline else None
         self._changes: dict[str, tuple[int, Change]] = {
             change.cell: (place, change)
             for place, entry in enumerate(self.history.entries)
@@ -67,7 +67,7 @@ class Past:
         return f", since baseline {place + 1} of {len(entries)} ({why})"
 
 
-def other_tools(before: Mapping[str, str], entry: Entry) -> str:
+def other_tools(before: Mapping[str, str], entry: HistoryEntry) -> str:
     """Tools that are others than before: `torch 2.12.0 to 2.13.0`; nothing for the first entry."""
     names = {**before, **entry.tools} if before else {}
     pairs = {name: (before.get(name, "none"), entry.tools.get(name, "none")) for name in names}

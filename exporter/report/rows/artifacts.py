@@ -40,7 +40,7 @@ class RuntimeRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorRow:
+class OperatorCount:
     """One operator, and how often each range of opsets has it."""
 
     operator: str
@@ -48,11 +48,11 @@ class OperatorRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorTable:
+class OperatorCounts:
     """Operators by ranges of opsets that have the same."""
 
     opsets: tuple[str, ...]
-    rows: tuple[OperatorRow, ...]
+    rows: tuple[OperatorCount, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ def runtimes(cells: Iterable[Cell]) -> tuple[RuntimeRow, ...]:
     )
 
 
-def operators(cells: Iterable[Cell]) -> OperatorTable:
+def operators(cells: Iterable[Cell]) -> OperatorCounts:
     """Every operator of every file."""
     opsets: dict[Hashable, list[int]] = {}
     counts: dict[Hashable, dict[str, int]] = {}
@@ -102,10 +102,10 @@ def operators(cells: Iterable[Cell]) -> OperatorTable:
         opsets.setdefault(key, []).append(opset)
         counts[key] = artifact.operators
     names = sorted({name for table in counts.values() for name in table})
-    return OperatorTable(
+    return OperatorCounts(
         opsets=tuple(fold_opsets(alike) for alike in opsets.values()),
         rows=tuple(
-            OperatorRow(operator=name, counts=tuple(counts[key].get(name, 0) for key in opsets))
+            OperatorCount(operator=name, counts=tuple(counts[key].get(name, 0) for key in opsets))
             for name in names
         ),
     )

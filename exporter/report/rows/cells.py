@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 from exporter.core.sanitize import one_line
 from exporter.manifest import Manifest
-from exporter.records.baseline import in_words
+from exporter.records.baseline import format_outcome
 from exporter.records.record import (
     CellId,
     Record,
     RunRecord,
     Status,
 )
-from exporter.report.rows.opset_ranges import Fold, fold, likeness
+from exporter.report.rows.opset_ranges import OpsetGroup, fold, likeness
 from exporter.report.text import number_format as figures
 from exporter.report.text.status_marks import Mark, mark_of
 
@@ -50,7 +50,7 @@ class Cell:
         """`pass`, `error at convert`, `fail at parity (axes)`, `not run`."""
         if self.record is None:
             return self.mark.word
-        return in_words(self.record.status, self.record.stage, self.record.check)
+        return format_outcome(self.record.status, self.record.stage, self.record.check)
 
     @property
     def why(self) -> str:
@@ -101,7 +101,7 @@ def works_from(cells: Iterable[Cell]) -> str:
 
 def fold_cells(
     cells: Iterable[Cell], also: Callable[[Cell], Hashable] = lambda _: None
-) -> tuple[Fold[Cell], ...]:
+) -> tuple[OpsetGroup[Cell], ...]:
     """Cells with the same outcome for the same reason, but for their opset.
 
     Args:
@@ -115,7 +115,7 @@ def fold_cells(
     )
 
 
-def why_of(same: Fold[Cell]) -> str:
+def why_of(same: OpsetGroup[Cell]) -> str:
     """Why these cells are as they are; says whose figures it shows where theirs differ."""
     said = same.first.why
     if all(cell.why == said for cell in same.members):

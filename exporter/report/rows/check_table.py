@@ -19,7 +19,7 @@ from exporter.report.text.status_marks import MARKS, Mark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class CheckCell:
     """What one check said."""
 
     mark: Mark
@@ -32,7 +32,7 @@ class CheckRow:
     """Opsets at which every check said the same."""
 
     opsets: str
-    said: tuple[Said | None, ...]
+    said: tuple[CheckCell | None, ...]
     """By check; None where it did not run."""
 
 
@@ -65,21 +65,21 @@ def _results(cell: Cell) -> Iterable[CheckResult]:
     return cell.record.checks if cell.record else ()
 
 
-def _row(cell: Cell, checks: Sequence[str]) -> tuple[Said | None, ...]:
+def _row(cell: Cell, checks: Sequence[str]) -> tuple[CheckCell | None, ...]:
     said = {result.check: said_by(result) for result in _results(cell)}
     return tuple(said.get(check) for check in checks)
 
 
-def said_by(result: CheckResult) -> Said:
+def said_by(result: CheckResult) -> CheckCell:
     """The mark of a check, and those of its figures that another machine would show too."""
     return said_of(result.status, tuple(result.metrics.items()))
 
 
 @lru_cache(maxsize=1 << 15, typed=True)  # asked for several times, and many cells say the same
-def said_of(status: Status, metrics: tuple[tuple[str, float | str], ...]) -> Said:
+def said_of(status: Status, metrics: tuple[tuple[str, float | str], ...]) -> CheckCell:
     """The same, of a status and the metrics as pairs."""
     said = (_figure(name, value) for name, value in metrics)
-    return Said(mark=MARKS[status], figures=tuple(figure for figure in said if figure))
+    return CheckCell(mark=MARKS[status], figures=tuple(figure for figure in said if figure))
 
 
 def _figure(name: str, value: float | str) -> str:

@@ -14,10 +14,10 @@ from functools import lru_cache
 from typing import TypeVar
 
 from exporter.core.sanitize import one_line
-from exporter.gate import Finding, Kind
+from exporter.gate import GateFinding, Kind
 from exporter.manifest import Manifest, ModelSpec
 from exporter.records.record import CellId
-from exporter.report.rows.acceptance import Past
+from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import Cell
 from exporter.report.rows.finding_groups import change_of
 from exporter.report.rows.opset_ranges import fold, likeness
@@ -38,7 +38,7 @@ _RANK = {kind: rank for rank, kind in enumerate(Kind)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
+class TemplateMatch:
     """The cells of a cluster, folded: `alexnet/13-17/cpu`."""
 
     cells: int
@@ -57,7 +57,7 @@ class Cluster:
     operator: str
     """The one that is missing or that differs first; empty where none is known."""
     why: str
-    hit: Hit
+    hit: TemplateMatch
     places: tuple[str, ...]
     """Where these models are promised."""
     accepted: tuple[str, ...]
@@ -68,11 +68,11 @@ class Cluster:
 class FindingCluster:
     """Findings that are alike; the first one speaks for all."""
 
-    findings: tuple[Finding, ...]
-    hit: Hit
+    findings: tuple[GateFinding, ...]
+    hit: TemplateMatch
 
     @property
-    def first(self) -> Finding:
+    def first(self) -> GateFinding:
         """The one that speaks."""
         return self.findings[0]
 
@@ -88,10 +88,10 @@ class _Failure:
 
 
 def cluster_cells(
-    cells: Iterable[Cell], manifest: Manifest, past: Past | None = None
+    cells: Iterable[Cell], manifest: Manifest, past: AcceptanceHistory | None = None
 ) -> tuple[Cluster, ...]:
     """Clusters of red cells; one that lacks two operators is in the clusters of both."""
-    past = past or Past()
+    past = past or AcceptanceHistory()
     words = {spec.id: _own_words(spec) for spec in manifest.models}
     failures = (failure for cell in cells for failure in _failures(cell, words[cell.id.model]))
     groups = _grouped(failures, lambda failure: failure.key)
@@ -99,7 +99,7 @@ def cluster_cells(
     return tuple(sorted(found, key=lambda cluster: -cluster.hit.cells))
 
 
-def cluster_findings(findings: Sequence[Finding]) -> tuple[FindingCluster, ...]:
+def cluster_findings(findings: Sequence[GateFinding]) -> tuple[FindingCluster, ...]:
     """Clusters of findings: the worst kind first, then most cells first."""
     groups = _grouped(
         findings,
@@ -131,7 +131,7 @@ def _failures(cell: Cell, words: Mapping[str, str]) -> Iterator[_Failure]:
     yield _Failure(key=key, cell=cell, operator=operator, why=cell.why)
 
 
-def _cluster(group: Sequence[_Failure], manifest: Manifest, past: Past) -> Cluster:
+def _cluster(group: Sequence[_Failure], manifest: Manifest, past: AcceptanceHistory) -> Cluster:
     first = group[0]
     hit = _hit([failure.cell.id for failure in group])
     same = all(failure.why == first.why for failure in group)
@@ -155,10 +155,10 @@ def places_of(cells: Iterable[CellId], manifest: Manifest) -> tuple[str, ...]:
     return (*places[:_PLACES], *((f"and {more} more",) if more > 0 else ()))
 
 
-def _hit(cells: Sequence[CellId]) -> Hit:
+def _hit(cells: Sequence[CellId]) -> TemplateMatch:
     folds = fold(cells, lambda cell: cell, lambda _: None)
     labels = tuple(same.label for same in folds)
-    return Hit(
+    return TemplateMatch(
         cells=len(cells),
         models=len({cell.model for cell in cells}),
         labels=labels[:_LABELS],

@@ -1,6 +1,6 @@
 """The cells that do not pass, and all that a person needs to mend them.
 
-In: a model's `Cell`s. Out: `Trouble`s; neighbouring opsets with the same one share it.
+In: a model's `Cell`s. Out: `FailureRow`s; neighbouring opsets with the same one share it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from exporter.core.command_names import spelled
 from exporter.manifest import Project
 from exporter.records.record import Record, Status
-from exporter.report.rows.acceptance import Past
+from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import Cell, fold_cells, why_of
 from exporter.report.rows.failure_reasons import Reasons, reasons_of
-from exporter.report.rows.opset_ranges import Fold
+from exporter.report.rows.opset_ranges import OpsetGroup
 from exporter.report.text import number_format as figures
 from exporter.report.text.status_marks import MARKS, Mark
 
@@ -24,7 +24,7 @@ _DETAIL_LINES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class FailedCheck:
     """A check that said no."""
 
     check: str
@@ -35,7 +35,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class FailureRow:
     """Cells that do not pass for the same reason; the first speaks for all."""
 
     label: str
@@ -52,7 +52,7 @@ class Trouble:
     flaky: str
     """What an earlier run said of the very same inputs."""
     reasons: Reasons
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[FailedCheck, ...]
     detail: str
     log: str
     """Relative to the project's root; empty where there is none."""
@@ -60,7 +60,9 @@ class Trouble:
     """A shell command."""
 
 
-def troubles(cells: Sequence[Cell], project: Project, past: Past) -> tuple[Trouble, ...]:
+def failure_rows(
+    cells: Sequence[Cell], project: Project, past: AcceptanceHistory
+) -> tuple[FailureRow, ...]:
     """The red cells first, then those that were foreseen to fail, or not run.
 
     Args:
@@ -82,10 +84,10 @@ def rerun(pattern: str, command: str) -> str:
     return spelled(command, "export", quoted)
 
 
-def _trouble(same: Fold[Cell], project: Project, past: Past) -> Trouble:
+def _trouble(same: OpsetGroup[Cell], project: Project, past: AcceptanceHistory) -> FailureRow:
     cell = same.first
     record = cell.record
-    return Trouble(
+    return FailureRow(
         label=same.label,
         cell=str(cell.id),
         mark=cell.mark,
@@ -107,10 +109,10 @@ def _flaky(cell: Cell) -> str:
     return figures.message(cell.record.flaky) if cell.record else ""
 
 
-def _refusals(record: Record) -> tuple[Refusal, ...]:
+def _refusals(record: Record) -> tuple[FailedCheck, ...]:
     said = figures.message(record.message)
     return tuple(
-        Refusal(
+        FailedCheck(
             check=result.check,
             mark=MARKS[result.status],
             message=figures.not_again(figures.message(result.message), said),

@@ -1,6 +1,6 @@
 """What a reviewer needs beside a finding: where it is, since when, and how to see it again.
 
-In: findings, with the manifest, the records and the commit of the baseline. Out: a `Lead` for the
+In: findings, with the manifest, the records and the commit of the baseline. Out: a `FindingContext` for the
 findings that are alike; the first speaks for all where there is one command for one cell.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from exporter.core.sanitize import one_line
-from exporter.gate import NOT_ACCEPTED, Finding, Kind
+from exporter.gate import NOT_ACCEPTED, GateFinding, Kind
 from exporter.manifest import Manifest
 from exporter.records.record import Record
 from exporter.report.rows.failure_clusters import places_of
@@ -21,7 +21,7 @@ _GREEN = ("pass", "xfail")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class GateContext:
     """What is known of a project at the time of its gate."""
 
     manifest: Manifest
@@ -32,7 +32,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lead:
+class FindingContext:
     """Empty fields where nothing is known."""
 
     places: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class Lead:
     """Shell commands."""
 
 
-def lead_of(findings: Sequence[Finding], known: Known) -> Lead:
+def lead_of(findings: Sequence[GateFinding], known: GateContext) -> FindingContext:
     """The lead of findings that are alike."""
     first = findings[0]
     record = known.records.get(str(first.cell))
@@ -55,7 +55,7 @@ def lead_of(findings: Sequence[Finding], known: Known) -> Lead:
     reasons = reasons_of(record, command) if record else Reasons()
     # Of a promise that asks less now, and of a cell that is gone, there is nothing to run.
     is_seen = record is not None and first.kind is not Kind.RELAXED and is_promised
-    return Lead(
+    return FindingContext(
         places=places_of([finding.cell for finding in findings], known.manifest),
         lines=tuple(one_line(line) for line in reasons.lines) if is_seen else (),
         since=_since(first, known.accepted_in),
@@ -64,7 +64,7 @@ def lead_of(findings: Sequence[Finding], known: Known) -> Lead:
     )
 
 
-def _since(finding: Finding, accepted_in: str) -> str:
+def _since(finding: GateFinding, accepted_in: str) -> str:
     if finding.before == NOT_ACCEPTED:
         return "new: it was never accepted"
     if not accepted_in or finding.kind is Kind.RELAXED:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from exporter.gate import GROWTH, Finding
-from exporter.report.rows.opset_ranges import Fold, fold, likeness
+from exporter.gate import GROWTH, GateFinding
+from exporter.report.rows.opset_ranges import OpsetGroup, fold, likeness
 
 
-def fold_findings(findings: Sequence[Finding]) -> tuple[Fold[Finding], ...]:
+def fold_findings(findings: Sequence[GateFinding]) -> tuple[OpsetGroup[GateFinding], ...]:
     """Findings equal but for their opset; messages and growth may differ in their numbers."""
     return fold(
         findings,
@@ -20,7 +20,7 @@ def fold_findings(findings: Sequence[Finding]) -> tuple[Fold[Finding], ...]:
     )
 
 
-def change_of(finding: Finding) -> tuple[Hashable, ...]:
+def change_of(finding: GateFinding) -> tuple[Hashable, ...]:
     """What is said of the change; of figures, that they grew: by how much differs by opset."""
     change = (finding.before, finding.after)
     if finding.kind in GROWTH:

@@ -23,7 +23,7 @@ LONG = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class OpsetRun:
     """Opsets with the same mark, which follow each other among those that are promised."""
 
     opsets: str
@@ -37,13 +37,13 @@ class Row:
     model: str
     marks: tuple[Mark | None, ...]
     """None where it does not promise the opset."""
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[OpsetRun, ...]
     works_from: str
     """The lowest opset from which on all of them pass; empty where the highest does not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class MatrixPart:
     """Rows that stand together."""
 
     heading: str
@@ -54,12 +54,12 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class MatrixTable:
     """Models by opsets on one device."""
 
     device: str
     opsets: tuple[int, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[MatrixPart, ...]
 
     @property
     def is_wide(self) -> bool:
@@ -77,12 +77,12 @@ class DeviceRow:
     """One model on all devices."""
 
     model: str
-    stretches: tuple[tuple[Stretch, ...], ...]
+    stretches: tuple[tuple[OpsetRun, ...], ...]
     """For each device; empty where the model does not promise it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class IndexRow:
     """A line of the index."""
 
     name: str
@@ -99,10 +99,10 @@ class Matrix:
     """All of them."""
 
     devices: tuple[str, ...]
-    tables: tuple[Table, ...]
+    tables: tuple[MatrixTable, ...]
     across: tuple[DeviceRow, ...]
     """Empty where there is one device."""
-    index: tuple[Entry, ...]
+    index: tuple[IndexRow, ...]
     """Empty where no table is parted."""
 
     @property
@@ -134,11 +134,11 @@ def matrix(manifest: Manifest, by_model: Mapping[str, Sequence[Cell]]) -> Matrix
     )
 
 
-def stretches(cells: Iterable[Cell]) -> tuple[Stretch, ...]:
+def stretches(cells: Iterable[Cell]) -> tuple[OpsetRun, ...]:
     """The cells of a model on one device, neighbours with the same mark together."""
     ordered = sorted(cells, key=lambda cell: cell.id.opset)
     return tuple(
-        Stretch(opsets=fold_opsets(cell.id.opset for cell in alike), mark=mark)
+        OpsetRun(opsets=fold_opsets(cell.id.opset for cell in alike), mark=mark)
         for mark, alike in groupby(ordered, key=lambda cell: cell.mark)
     )
 
@@ -160,7 +160,7 @@ def _table(
     by_model: Mapping[str, Sequence[Cell]],
     groups: Mapping[str, Sequence[str]],
     anchors: Counter[str],
-) -> Table:
+) -> MatrixTable:
     here = {model: _on(device, cells) for model, cells in by_model.items()}
     opsets = tuple(sorted({cell.id.opset for cells in here.values() for cell in cells}))
     parts = []
@@ -168,8 +168,8 @@ def _table(
         rows = tuple(_row(model, here[model], opsets) for model in models if here[model])
         if rows:
             heading = f"{device}: {name}" if len(groups) > 1 else ""
-            parts.append(Part(heading=heading, anchor=_anchor(heading, anchors), rows=rows))
-    return Table(device=device, opsets=opsets, parts=tuple(parts))
+            parts.append(MatrixPart(heading=heading, anchor=_anchor(heading, anchors), rows=rows))
+    return MatrixTable(device=device, opsets=opsets, parts=tuple(parts))
 
 
 def _on(device: str, cells: Iterable[Cell]) -> list[Cell]:
@@ -197,8 +197,8 @@ def _anchor(heading: str, anchors: Counter[str]) -> str:
 def _entries(
     groups: Mapping[str, Sequence[str]],
     by_model: Mapping[str, Sequence[Cell]],
-    tables: Iterable[Table],
-) -> Iterator[Entry]:
+    tables: Iterable[MatrixTable],
+) -> Iterator[IndexRow]:
     links: dict[str, list[tuple[str, str]]] = {}
     for table in tables:
         for part in table.parts:
@@ -207,7 +207,7 @@ def _entries(
             )
     for name, models in groups.items():
         records = [cell.record for model in models for cell in by_model[model]]
-        yield Entry(
+        yield IndexRow(
             name=name,
             models=len(models),
             cells=len(records),

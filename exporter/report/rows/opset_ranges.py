@@ -1,6 +1,6 @@
 """Cells that differ in their opset only, folded into one row: `alexnet/13-17/cpu`.
 
-In: findings, or anything with a cell and a key. Out: `Fold`s, each with a label and its members.
+In: findings, or anything with a cell and a key. Out: `OpsetGroup`s, each with a label and its members.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)*(?:e[+-]?\d+)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fold(Generic[T]):
+class OpsetGroup(Generic[T]):
     """Members that are alike, of one model on one device."""
 
     model: str
@@ -57,7 +57,7 @@ def fold_opsets(opsets: Iterable[int]) -> str:
 
 def fold(
     items: Iterable[T], cell_of: Callable[[T], CellId], key_of: Callable[[T], Hashable]
-) -> tuple[Fold[T], ...]:
+) -> tuple[OpsetGroup[T], ...]:
     """Folds the items of a model and device that have equal keys, in the order of their first."""
     groups: dict[Hashable, list[T]] = {}
     for item in items:
@@ -71,10 +71,10 @@ def likeness(message: str) -> str:
     return _NUMBER.sub("#", message)
 
 
-def _fold_of(group: list[T], cell_of: Callable[[T], CellId]) -> Fold[T]:
+def _fold_of(group: list[T], cell_of: Callable[[T], CellId]) -> OpsetGroup[T]:
     group.sort(key=lambda item: cell_of(item).opset)
     cell = cell_of(group[0])
-    return Fold(
+    return OpsetGroup(
         model=cell.model,
         device=cell.device,
         opsets=tuple(cell_of(item).opset for item in group),

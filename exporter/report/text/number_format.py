@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 
-from exporter.core.sanitize import neutral
+from exporter.core.sanitize import redact
 
 _MESSAGE_LENGTH = 400
 _DETAIL_LENGTH = 12_000
@@ -61,12 +61,12 @@ def count(number: int) -> str:
 
 def message(text: str) -> str:
     """One line of a record without what differs between machines and runs."""
-    return _rounded(neutral(" ".join(text.split()), limit=_MESSAGE_LENGTH))
+    return _rounded(redact(" ".join(text.split()), limit=_MESSAGE_LENGTH))
 
 
 def detail(text: str) -> str:
     """Many lines of a record without what differs between machines and runs."""
-    return _rounded(neutral(text, limit=_DETAIL_LENGTH))
+    return _rounded(redact(text, limit=_DETAIL_LENGTH))
 
 
 def not_again(text: str, said: str) -> str:

@@ -18,14 +18,14 @@ from pathlib import Path
 
 from exporter.build.folder.build_folder import BuildFolder
 from exporter.cache.fingerprint import device_digest, fingerprint, without_tools
-from exporter.cache.staleness import Today
+from exporter.cache.staleness import CurrentState
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.sanitize import neutral
-from exporter.jobs.folder import JobFolder, write_value
+from exporter.core.sanitize import redact
+from exporter.jobs.job_folder import JobFolder, write_value
 from exporter.manifest import Manifest
 from exporter.records.audit import Audit
 from exporter.records.record import CellId, Record, Status
-from exporter.tools.audit.protocol import Request
+from exporter.tools.audit.protocol import AuditRequest
 
 _COMMAND = (sys.executable, "-P", "-m", "exporter.tools.audit.child")
 #: Of a failed audit's output, its end says most.
@@ -33,7 +33,7 @@ _TAIL = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mutation:
+class AuditOptions:
     """How much to change, and where to start drawing."""
 
     mutants: int
@@ -43,7 +43,7 @@ class Mutation:
 def run_audit(
     manifest: Manifest,
     cell: CellId,
-    mutation: Mutation,
+    mutation: AuditOptions,
     environment: Mapping[str, str],
     heard: Callable[[int], None],
 ) -> Audit:
@@ -65,7 +65,7 @@ def run_audit(
         original, private = build.model(cell.model), build.fresh(cell.model)
         record = _sound(manifest, cell, original)
         _copy(record, original, private)
-        request = Request(
+        request = AuditRequest(
             cell=cell,
             spec=manifest.model(cell.model).at(cell.opset, cell.device),
             device=manifest.project.device(cell.device),
@@ -86,7 +86,7 @@ def _sound(manifest: Manifest, cell: CellId, folder: JobFolder) -> Record:
     parts["device"] = device_digest(manifest.project.device(cell.device))
     if record is None:
         problem = "it has no result; run `exporter export` first"
-    elif stale := Today(Path(manifest.project.root)).why_stale(record, parts):
+    elif stale := CurrentState(Path(manifest.project.root)).why_stale(record, parts):
         problem = f"{stale} since it was exported; run `exporter export` first"
     elif record.status is not Status.PASS:
         problem = f"it is {record.status}: what does not pass catches everything"
@@ -113,7 +113,7 @@ def _copy(record: Record, original: JobFolder, private: JobFolder) -> None:
 
 
 def _conduct(
-    request: Request,
+    request: AuditRequest,
     private: JobFolder,
     environment: Mapping[str, str],
     heard: Callable[[int], None],
@@ -139,7 +139,7 @@ def _conduct(
             _end(process)
     if code == 0:
         return Audit.model_validate_json((private.path / "audit.json").read_bytes())
-    said = neutral(log.read_text(encoding="utf-8", errors="replace")[-_TAIL:], limit=_TAIL).strip()
+    said = redact(log.read_text(encoding="utf-8", errors="replace")[-_TAIL:], limit=_TAIL).strip()
     if code == ExitCode.RED:
         message = f"{request.cell}: cannot be audited: the file itself does not pass: {said}"
         raise ExporterError(ExitCode.RED, message)

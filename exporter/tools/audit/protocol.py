@@ -1,6 +1,6 @@
 """What an audit is asked and what it answers, as JSON between two processes and in git.
 
-In: nothing. Out: `Request`, `Tried`, `Fate`, `Survivor`, `Audit`. Imports nothing heavy: the
+In: nothing. Out: `PublishRequest`, `Tried`, `Fate`, `Survivor`, `Audit`. Imports nothing heavy: the
 command and the report read these too.
 """
 
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from exporter.core.frozen_model import Value
+from exporter.core.frozen_model import FrozenModel
 from exporter.manifest import Device, ModelSpec
 from exporter.records.audit import Audit, Fate, Survivor, Tally
 from exporter.records.record import CellId
 
 
-class Request(Value):
+class AuditRequest(FrozenModel):
     """One audit: the cell, and what to do with it."""
 
     cell: CellId
@@ -33,7 +33,7 @@ class Request(Value):
     """The fingerprint of the entry that the file was made from."""
 
 
-class Tried(Value):
+class Tried(FrozenModel):
     """One mutant and its fate."""
 
     kind: str
@@ -47,7 +47,7 @@ class Tried(Value):
     """Of a survivor, the input that shows it and by how much; of others, what was seen."""
 
 
-def audit_of(request: Request, tried: Iterable[Tried], tools: dict[str, str]) -> Audit:
+def audit_of(request: AuditRequest, tried: Iterable[Tried], tools: dict[str, str]) -> Audit:
     """Counts what came of each mutant."""
     results = tuple(tried)
     kinds = tuple(dict.fromkeys(item.kind for item in results))

@@ -1,6 +1,6 @@
 """Asks a process of its own what can be loaded and run: that it dies is an answer too.
 
-In: a `Question`. Out: an `Answer`.
+In: a `Question`. Out: an `ProbeResponse`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from exporter.core.sanitize import neutral
-from exporter.jobs.folder import write_value
-from exporter.tools.doctor.protocol import Answer, Question
+from exporter.core.sanitize import redact
+from exporter.jobs.job_folder import write_value
+from exporter.tools.doctor.protocol import ProbeResponse, Question
 
 _COMMAND = (sys.executable, "-P", "-m", "exporter.tools.doctor.child")
 #: Seconds: the first start of a GPU's libraries takes some.
@@ -25,18 +25,18 @@ _PATIENCE = 120.0
 _TAIL = 300
 
 
-def ask(question: Question, environment: Mapping[str, str]) -> Answer:
+def ask(question: Question, environment: Mapping[str, str]) -> ProbeResponse:
     """Puts one question; whatever becomes of the process is told as a problem."""
     with tempfile.TemporaryDirectory() as folder:
         request, out, log = (Path(folder) / name for name in ("question", "answer", "log"))
         write_value(request, question)
         ended = _run(request, out, log, environment)
         try:
-            return Answer.model_validate_json(out.read_bytes())
+            return ProbeResponse.model_validate_json(out.read_bytes())
         except (OSError, ValueError):
             lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            last = neutral(lines[-1], limit=_TAIL) if lines else ""
-            return Answer(problem=f"its process {ended}{': ' if last else ''}{last}")
+            last = redact(lines[-1], limit=_TAIL) if lines else ""
+            return ProbeResponse(problem=f"its process {ended}{': ' if last else ''}{last}")
 
 
 def _run(request: Path, out: Path, log: Path, environment: Mapping[str, str]) -> str:

@@ -11,15 +11,15 @@ import sys
 from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 
-from exporter.processes import Warm
+from exporter.processes import ForkServerStarter
 from exporter.tools.doctor.client import ask
-from exporter.tools.doctor.finding import (
-    Finding,
+from exporter.tools.doctor.diagnosis import (
+    Diagnosis,
     note,
     ok,
     problem,
 )
-from exporter.tools.doctor.protocol import Answer, Question
+from exporter.tools.doctor.protocol import ProbeResponse, Question
 
 #: The oldest versions that work; a test holds them against pyproject.toml.
 PYTHON = "3.11"
@@ -35,7 +35,7 @@ OPTIONAL = {"openvino": ("2024.6", "only the device openvino needs it")}
 _INSTALL = "`pip install 'onnx-exporter-matrix[export]'`"
 
 
-def examine_installed(environment: Mapping[str, str]) -> Iterator[Finding]:
+def examine_installed(environment: Mapping[str, str]) -> Iterator[Diagnosis]:
     """Looks at every package; what workers import is imported, in a process of its own."""
     yield _python()
     answer = ask(Question(), environment)
@@ -48,12 +48,12 @@ def examine_installed(environment: Mapping[str, str]) -> Iterator[Finding]:
         yield _aged(name, found, floor) if found else ok(name, f"not installed: {why}")
 
 
-def examine_warm_workers(environment: Mapping[str, str]) -> Finding:
+def examine_warm_workers(environment: Mapping[str, str]) -> Diagnosis:
     """Whether workers are forked from a process that has torch loaded."""
     about = "workers"
     if sys.platform != "linux":
         return note(about, "each loads torch anew, some seconds: warm ones are for Linux")
-    warm = Warm(environment)
+    warm = ForkServerStarter(environment)
     try:
         if warm.is_warm():
             return ok(about, "start warm, forked from a process that has torch loaded")
@@ -73,14 +73,14 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(numbers + [0] * (4 - len(numbers)))
 
 
-def _python() -> Finding:
+def _python() -> Diagnosis:
     here = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     if is_older(platform.python_version(), PYTHON):
         return problem("python", f"{here}: {PYTHON} or later is needed")
     return ok("python", here)
 
 
-def _package(name: str, floor: str, answer: Answer) -> Finding:
+def _package(name: str, floor: str, answer: ProbeResponse) -> Diagnosis:
     found = answer.imported.get(name) or _installed(name)
     if not found:
         return problem(name, f"not installed: an export needs {_INSTALL}")
@@ -96,7 +96,7 @@ def _package(name: str, floor: str, answer: Answer) -> Finding:
     return aged
 
 
-def _torch(found: str, answer: Answer) -> Finding:
+def _torch(found: str, answer: ProbeResponse) -> Diagnosis:
     known = " and ".join(answer.known_torch)
     if answer.is_known_torch:
         return ok("torch", f"{found}: one capture serves all opsets")
@@ -104,7 +104,7 @@ def _torch(found: str, answer: Answer) -> Finding:
     return note("torch", f"{said} alone, and decompose the model for each opset, which is slower")
 
 
-def _aged(name: str, found: str, floor: str) -> Finding:
+def _aged(name: str, found: str, floor: str) -> Diagnosis:
     if is_older(found, floor):
         return problem(name, f"{found} is too old: {floor} or later is needed")
     return ok(name, found)

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from exporter.tools.doctor.finding import Finding, note, ok
+from exporter.tools.doctor.diagnosis import Diagnosis, note, ok
 
 _GIB = 1 << 30
 #: What one model of moderate size takes with its float64 twin.
@@ -21,7 +21,7 @@ _LITTLE_DISK = _GIB
 _SECONDS = 20
 
 
-def examine_machine(root: Path, jobs: int, environment: Mapping[str, str]) -> Iterator[Finding]:
+def examine_machine(root: Path, jobs: int, environment: Mapping[str, str]) -> Iterator[Diagnosis]:
     """Looks at what the machine has.
 
     Args:
@@ -42,7 +42,7 @@ def examine_machine(root: Path, jobs: int, environment: Mapping[str, str]) -> It
     yield _git(root, environment)
 
 
-def _git(root: Path, environment: Mapping[str, str]) -> Finding:
+def _git(root: Path, environment: Mapping[str, str]) -> Diagnosis:
     needs = "`gate --against`, and since when a cell is red, need it"
     git = shutil.which("git")
     if git is None:

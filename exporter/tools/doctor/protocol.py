@@ -1,24 +1,24 @@
 """What a process that loads torch and the runtimes is asked, and what it answers.
 
-In: nothing. Out: `Question` and `Answer`, which cross as JSON.
+In: nothing. Out: `Question` and `ProbeResponse`, which cross as JSON.
 """
 
 from __future__ import annotations
 
 from pydantic import Field
 
-from exporter.core.frozen_model import Items, Value
+from exporter.core.frozen_model import FrozenModel, Items
 from exporter.manifest import Device
 
 
-class Question(Value):
+class Question(FrozenModel):
     """What to try."""
 
     device: Device | None = None
     """Where a small file is run; None: only what every worker imports is imported."""
 
 
-class Answer(Value):
+class ProbeResponse(FrozenModel):
     """What came of it."""
 
     imported: dict[str, str] = Field(default_factory=dict)

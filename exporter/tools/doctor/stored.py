@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 
-from exporter.build import BuildFolder, Judge, Stored
-from exporter.cache.artifact_integrity import Intact
+from exporter.build import BuildFolder, RecordValidator, Stored
+from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.cache.fingerprint import tool_versions
 from exporter.cache.store import Store
 from exporter.core.errors import ExporterError
@@ -20,8 +20,8 @@ from exporter.core.resources import size_text
 from exporter.manifest import Manifest
 from exporter.planning.plan import Plan, make_plan
 from exporter.records.record import read_run
-from exporter.tools.doctor.finding import (
-    Finding,
+from exporter.tools.doctor.diagnosis import (
+    Diagnosis,
     note,
     ok,
     problem,
@@ -30,7 +30,7 @@ from exporter.tools.doctor.finding import (
 _MIB = 1 << 20
 
 
-def examine_build(manifest: Manifest, today: date) -> Iterator[Finding]:
+def examine_build(manifest: Manifest, today: date) -> Iterator[Diagnosis]:
     """Holds every result against the project of today, and its files against the result."""
     build = BuildFolder.of(manifest.project)
     if build.path.is_symlink():
@@ -42,12 +42,12 @@ def examine_build(manifest: Manifest, today: date) -> Iterator[Finding]:
         yield ok("build", f"there is no {manifest.project.build} yet")
         return
     if manifest.models:
-        yield from _results(make_plan(manifest), Stored(build), Judge(manifest, today))
+        yield from _results(make_plan(manifest), Stored(build), RecordValidator(manifest, today))
     if build.results.exists():
         yield _tools(build.results)
 
 
-def examine_store(store: Store | None) -> Finding:
+def examine_store(store: Store | None) -> Diagnosis:
     """Where it is, what it holds, and whether it can be written."""
     if store is None:
         return note("store", "off: what was made on another branch is made again")
@@ -65,8 +65,8 @@ def examine_store(store: Store | None) -> Finding:
     return ok("store", f"{held}, only read" if store.is_read_only else held)
 
 
-def _results(plan: Plan, stored: Stored, judge: Judge) -> Iterator[Finding]:
-    intact = Intact(stored.path)
+def _results(plan: Plan, stored: Stored, judge: RecordValidator) -> Iterator[Diagnosis]:
+    intact = ArtifactVerifier(stored.path)
     damaged: dict[str, str] = {}
     stale: dict[str, str] = {}
     never = holds = 0
@@ -101,7 +101,7 @@ def _commonest(reasons: dict[str, str]) -> str:
     return f"{reason} ({cell})" + (f", and {others} for other reasons" if others else "")
 
 
-def _tools(path: Path) -> Finding:
+def _tools(path: Path) -> Diagnosis:
     """Whether the results were made with what is installed."""
     try:
         run = read_run(path)

@@ -1,6 +1,6 @@
 """What the manifests would have to say for their expectations to be those of the results.
 
-In: the manifest, the records, a date. Out: for each model whose list would change, the `Entry`s of
+In: the manifest, the records, a date. Out: for each model whose list would change, the `ModelEntry`s of
 the new one; and the text of a manifest file with these lists in it.
 """
 

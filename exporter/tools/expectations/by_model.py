@@ -12,10 +12,10 @@ import tomli
 
 from exporter.manifest import Expectation, Manifest, ModelSpec
 from exporter.records.record import Record
-from exporter.tools.expectations.propose import Entry, proposed
+from exporter.tools.expectations.propose import ExpectEntry, proposed
 
 #: By ID, the contract as it is and the whole new list.
-Lists = Mapping[str, tuple[ModelSpec, Sequence[Entry]]]
+Lists = Mapping[str, tuple[ModelSpec, Sequence[ExpectEntry]]]
 
 
 def proposed_lists(
@@ -43,11 +43,11 @@ def proposed_lists(
     return {spec.id: (spec, found[spec.id]) for spec in manifest.models if is_written(spec.id)}
 
 
-def _expectations(entries: Sequence[Entry]) -> list[Expectation]:
+def _expectations(entries: Sequence[ExpectEntry]) -> list[Expectation]:
     return [entry.expectation for entry in entries]
 
 
-def _is_other(entries: Sequence[Entry], spec: ModelSpec) -> bool:
+def _is_other(entries: Sequence[ExpectEntry], spec: ModelSpec) -> bool:
     same = [entry.index for entry in entries] == list(range(len(spec.expect)))
     return not same or any(entry.is_changed for entry in entries)
 

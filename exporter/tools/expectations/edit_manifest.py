@@ -16,7 +16,7 @@ from tomlkit.items import AoT, Array, InlineTable, Item, Table
 
 from exporter.manifest import ModelSpec
 from exporter.tools.expectations.by_model import Lists
-from exporter.tools.expectations.propose import Entry, opset_text
+from exporter.tools.expectations.propose import ExpectEntry, opset_text
 
 _INDENT = "  "
 
@@ -46,7 +46,7 @@ def edited(text: str, lists: Lists) -> str:
     return tomlkit.dumps(document)
 
 
-def _changed_array(array: Array, spec: ModelSpec, entries: Sequence[Entry]) -> Array:
+def _changed_array(array: Array, spec: ModelSpec, entries: Sequence[ExpectEntry]) -> Array:
     added = _change_present(array, spec, entries)
     if "\n" not in array.as_string():
         return _new_array([*array, *(_inline(entry, spec) for entry in added)])
@@ -67,7 +67,7 @@ def _new_array(items: Sequence[Any]) -> Array:
     return array
 
 
-def _change_tables(tables: AoT, spec: ModelSpec, entries: Sequence[Entry]) -> None:
+def _change_tables(tables: AoT, spec: ModelSpec, entries: Sequence[ExpectEntry]) -> None:
     for entry in _change_present(tables, spec, entries):
         table = tomlkit.table()
         table.update(_keys(entry, spec))
@@ -85,7 +85,9 @@ def _move_end(before: Table, after: Table) -> None:
     after.value.body.extend(reversed(ends))
 
 
-def _change_present(present: Array | AoT, spec: ModelSpec, entries: Sequence[Entry]) -> list[Entry]:
+def _change_present(
+    present: Array | AoT, spec: ModelSpec, entries: Sequence[ExpectEntry]
+) -> list[ExpectEntry]:
     """Narrows and takes out; the answer is what has to be added."""
     added = [entry for entry in entries if entry.index is None]
     for index in reversed(range(len(present))):
@@ -102,7 +104,7 @@ def _change_present(present: Array | AoT, spec: ModelSpec, entries: Sequence[Ent
     return added
 
 
-def _inline(entry: Entry, spec: ModelSpec) -> Item:
+def _inline(entry: ExpectEntry, spec: ModelSpec) -> Item:
     """`{ opset = 13, stage = "convert", reason = "…" }`."""
     pairs = [
         f"{key} = {tomlkit.item(value).as_string()}" for key, value in _keys(entry, spec).items()
@@ -110,7 +112,7 @@ def _inline(entry: Entry, spec: ModelSpec) -> Item:
     return cast("Item", tomlkit.parse(f"entry = {{ {', '.join(pairs)} }}")["entry"])
 
 
-def _keys(entry: Entry, spec: ModelSpec) -> dict[str, Any]:
+def _keys(entry: ExpectEntry, spec: ModelSpec) -> dict[str, Any]:
     item = entry.expectation
     keys: dict[str, Any] = {}
     if item.opsets is not None:

@@ -1,6 +1,6 @@
 """The expectations that a model's results would meet: kept, narrowed, left out, and new ones.
 
-In: a `ModelSpec`, its records and a date. Out: `Entry`s. Cells without a result keep whatever is
+In: a `ModelSpec`, its records and a date. Out: `ModelEntry`s. Cells without a result keep whatever is
 expected of them.
 """
 
@@ -13,7 +13,7 @@ from datetime import date
 
 from exporter.manifest import Expectation, ModelSpec
 from exporter.planning.expectations import is_in_force
-from exporter.planning.plan import matches
+from exporter.planning.plan import condition_matches
 from exporter.records.record import CellId, Record, Status
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)*(?:e[+-]?\d+)?")
@@ -22,7 +22,7 @@ _TELLING, _LONG = 12, 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class ExpectEntry:
     """One expectation of the new list."""
 
     expectation: Expectation
@@ -32,7 +32,9 @@ class Entry:
     """Whether it is for other cells than at present."""
 
 
-def proposed(spec: ModelSpec, records: Iterable[Record], today: date, reason: str) -> list[Entry]:
+def proposed(
+    spec: ModelSpec, records: Iterable[Record], today: date, reason: str
+) -> list[ExpectEntry]:
     """The whole list of expectations that the results would meet.
 
     Args:
@@ -47,9 +49,9 @@ def proposed(spec: ModelSpec, records: Iterable[Record], today: date, reason: st
         for record in of_model
         if record.status not in (Status.SKIP, Status.UNAVAILABLE)
     }
-    entries: list[Entry] = []
+    entries: list[ExpectEntry] = []
     for index, item in enumerate(spec.expect):
-        cells = [cell for cell in _cells(spec) if matches(item, cell)]
+        cells = [cell for cell in _cells(spec) if condition_matches(item, cell)]
         kept = [
             cell for cell in cells if cell not in known or is_in_force(item, known[cell], today)
         ]
@@ -59,10 +61,11 @@ def proposed(spec: ModelSpec, records: Iterable[Record], today: date, reason: st
         for record in known.values()
         if record.status not in (Status.PASS, Status.XPASS)
         and not any(
-            matches(item, record.cell) and is_in_force(item, record, today) for item in spec.expect
+            condition_matches(item, record.cell) and is_in_force(item, record, today)
+            for item in spec.expect
         )
     ]
-    entries += [Entry(expectation=item) for item in _foreseen(unforeseen, spec, reason)]
+    entries += [ExpectEntry(expectation=item) for item in _foreseen(unforeseen, spec, reason)]
     return entries
 
 
@@ -74,15 +77,15 @@ def _cells(spec: ModelSpec) -> Iterator[CellId]:
 
 def _narrowed(
     index: int, item: Expectation, cells: Sequence[CellId], kept: Sequence[CellId]
-) -> Iterator[Entry]:
+) -> Iterator[ExpectEntry]:
     if list(kept) == list(cells):
-        yield Entry(expectation=item, index=index)
+        yield ExpectEntry(expectation=item, index=index)
         return
     devices = tuple(dict.fromkeys(cell.device for cell in cells))
     for opsets, device in _conditions(kept, devices):
         meant = device if device != "*" else item.device
         narrower = item.model_copy(update={"opsets": opsets, "device": meant})
-        yield Entry(expectation=narrower, index=index, is_changed=True)
+        yield ExpectEntry(expectation=narrower, index=index, is_changed=True)
 
 
 def _conditions(

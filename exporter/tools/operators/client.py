@@ -1,6 +1,6 @@
 """Asks torch what its exporters can convert, in a process of its own.
 
-In: the project, and a `Survey` for a question about one model. Out: the `OperatorTable`, kept in
+In: the project, and a `Survey` for a question about one model. Out: the `OperatorCounts`, kept in
 the build folder for as long as the tools are the same; or `Lacking`.
 """
 
@@ -22,8 +22,8 @@ import exporter
 from exporter.build.folder.build_folder import BuildFolder
 from exporter.cache.fingerprint import file_digest, package_state
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.sanitize import neutral
-from exporter.jobs.folder import write_value
+from exporter.core.sanitize import redact
+from exporter.jobs.job_folder import write_value
 from exporter.manifest import Manifest
 from exporter.tools.operators.protocol import Lacking, OperatorTable, Survey
 
@@ -118,7 +118,7 @@ def _run(
         log.seek(0, os.SEEK_END)
         log.seek(max(0, log.tell() - _TAIL))
         text = log.read().decode("utf-8", errors="replace")
-    return code, neutral(text, limit=_TAIL).strip()
+    return code, redact(text, limit=_TAIL).strip()
 
 
 def _table_path(manifest: Manifest) -> Path:

@@ -1,6 +1,6 @@
 """The page of the operators: which of them each exporter can convert, and which models use them.
 
-In: an `OperatorTable` and the records of a run. Out: rows for `templates/operators.md.jinja`.
+In: an `OperatorCounts` and the records of a run. Out: rows for `templates/operators.md.jinja`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class OperatorView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Letter:
+class OperatorGroup:
     """The rows of one letter; `_` stands before `a`."""
 
     name: str
@@ -49,7 +49,7 @@ class OperatorsPage:
 
     operators: int
     convertible: int
-    letters: tuple[Letter, ...]
+    letters: tuple[OperatorGroup, ...]
     unknown: tuple[OperatorView, ...]
     """Taken apart by dynamo, into what is not known."""
     neither: tuple[OperatorView, ...]
@@ -142,11 +142,11 @@ def _other(name: str, models: set[str]) -> OperatorView:
     )
 
 
-def _letters(views: Iterable[OperatorView]) -> Iterable[Letter]:
+def _letters(views: Iterable[OperatorView]) -> Iterable[OperatorGroup]:
     ordered = sorted(views, key=lambda view: (_initial(view.operator), view.operator))
     for initial, rows in groupby(ordered, key=lambda view: _initial(view.operator)):
         name = "With an underscore" if initial == "_" else initial.upper()
-        yield Letter(name=name, anchor=re.sub(r"\W+", "-", name.lower()), rows=tuple(rows))
+        yield OperatorGroup(name=name, anchor=re.sub(r"\W+", "-", name.lower()), rows=tuple(rows))
 
 
 def _initial(operator: str) -> str:

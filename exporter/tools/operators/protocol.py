@@ -1,6 +1,6 @@
 """What the exporters can convert: of torch as a whole, and of one model.
 
-In: nothing. Out: `OperatorTable`, a row for each ATen operator; `Survey`, the question what a model
+In: nothing. Out: `OperatorCounts`, a row for each ATen operator; `Survey`, the question what a model
 uses that its exporters lack, and `Lacking`, the answer. JSON between the parent and a process that
 imports torch.
 """
@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from exporter.core.frozen_model import Items, Value
+from exporter.core.frozen_model import FrozenModel, Items
 from exporter.manifest import ModelSpec
 from exporter.records.record import MissingOperator, Route
 
 
-class OperatorRow(Value):
+class OperatorRow(FrozenModel):
     """An operator, or those of its overloads that the exporters treat alike."""
 
     operator: str
@@ -37,7 +37,7 @@ class OperatorRow(Value):
         return bool(self.torchscript or self.translated or self.decomposed)
 
 
-class OperatorTable(Value):
+class OperatorTable(FrozenModel):
     """Every ATen operator of one torch."""
 
     format: Literal[1] = 1
@@ -52,7 +52,7 @@ class OperatorTable(Value):
     """Overloads that have no row: in place or with `out`, exporters make them the plain one."""
 
 
-class Survey(Value):
+class Survey(FrozenModel):
     """Which operators of a model each exporter lacks: the question."""
 
     spec: ModelSpec
@@ -62,7 +62,7 @@ class Survey(Value):
     """By opset: the exporter that makes its file."""
 
 
-class LackingAt(Value):
+class LackingAt(FrozenModel):
     """What one exporter lacks at one opset."""
 
     exporter: Literal["dynamo", "torchscript"]
@@ -73,7 +73,7 @@ class LackingAt(Value):
     another reason."""
 
 
-class Lacking(Value):
+class Lacking(FrozenModel):
     """The answer to a `Survey`."""
 
     found: Items[LackingAt]

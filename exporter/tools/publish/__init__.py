@@ -6,16 +6,16 @@ by one rename once it was checked at another place than where it was made.
 
 from exporter.tools.publish.candidates import Candidate, LeftOut, choose
 from exporter.tools.publish.destination import checked_destination
-from exporter.tools.publish.folder import Published
-from exporter.tools.publish.publish import Shipment, Shipped, ship
+from exporter.tools.publish.publish import PublishOptions, PublishResult, publish
+from exporter.tools.publish.published_folder import Published
 
 __all__ = [
     "Candidate",
     "LeftOut",
+    "PublishOptions",
+    "PublishResult",
     "Published",
-    "Shipment",
-    "Shipped",
     "checked_destination",
     "choose",
-    "ship",
+    "publish",
 ]

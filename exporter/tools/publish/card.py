@@ -11,7 +11,7 @@ from pathlib import Path
 from exporter.report.pages.templates import render
 from exporter.report.rows.contract import contract
 from exporter.report.text import number_format as figures
-from exporter.tools.publish.folder import Content
+from exporter.tools.publish.published_folder import Content
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

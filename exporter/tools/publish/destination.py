@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.tools.publish.folder import (
+from exporter.tools.publish.published_folder import (
     MARKER,
     SUMS,
     Published,

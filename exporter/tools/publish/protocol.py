@@ -1,17 +1,17 @@
 """What a publication asks of the process that knows onnx, and what that answers.
 
-In: nothing. Out: `Request` and `Answer`, JSON in both directions.
+In: nothing. Out: `PublishRequest` and `ProbeResponse`, JSON in both directions.
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
-from exporter.core.frozen_model import Items, Value
+from exporter.core.frozen_model import FrozenModel, Items
 from exporter.manifest import Device, ModelSpec
 
 
-class Allowance(Value):
+class Allowance(FrozenModel):
     """How far an output may be off PyTorch's own: `atol + rtol * |expected|`."""
 
     output: str
@@ -21,7 +21,7 @@ class Allowance(Value):
     """The share of elements that may lie beyond."""
 
 
-class DataSet(Value):
+class DataSet(FrozenModel):
     """One folder `test_data_set_<n>`."""
 
     folder: str
@@ -31,7 +31,7 @@ class DataSet(Value):
     axes: dict[str, int]
 
 
-class Target(Value):
+class Target(FrozenModel):
     """One file that is published."""
 
     opset: int
@@ -43,7 +43,7 @@ class Target(Value):
     """For each output; known once the test data is there."""
 
 
-class Request(Value):
+class PublishRequest(FrozenModel):
     """Files of one model."""
 
     step: Literal["arrange", "hold"]
@@ -56,7 +56,7 @@ class Request(Value):
     targets: Items[Target]
 
 
-class Finding(Value):
+class VerifiedFile(FrozenModel):
     """What became of one target."""
 
     opset: int
@@ -67,7 +67,7 @@ class Finding(Value):
     allowed: Items[Allowance] = ()
 
 
-class Answer(Value):
+class PublishResponse(FrozenModel):
     """One finding for each target, in their order."""
 
-    findings: Items[Finding]
+    findings: Items[VerifiedFile]

@@ -1,6 +1,6 @@
 """From candidates to published folders, a model at a time.
 
-In: a manifest, candidates, a destination. Out: `Shipped`, one for each candidate. A folder is made
+In: a manifest, candidates, a destination. Out: `PublishResult`, one for each candidate. A folder is made
 in private, copied once more, and loaded and run from that copy by another process, before it is
 put into place; onnx and the runtimes are imported there alone.
 """
@@ -20,26 +20,26 @@ from typing import Literal
 from pydantic import ValidationError
 
 from exporter.build import BuildFolder
-from exporter.cache.artifact_integrity import Intact
+from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.core.errors import ExporterError
-from exporter.core.sanitize import neutral
-from exporter.jobs.folder import write_value
+from exporter.core.sanitize import redact
+from exporter.jobs.job_folder import write_value
 from exporter.manifest import Manifest, ModelSpec
 from exporter.tools.publish.candidates import Candidate
 from exporter.tools.publish.card import card
 from exporter.tools.publish.destination import place, why_occupied
-from exporter.tools.publish.folder import (
+from exporter.tools.publish.protocol import (
+    Allowance,
+    PublishRequest,
+    PublishResponse,
+    Target,
+    VerifiedFile,
+)
+from exporter.tools.publish.published_folder import (
     Content,
     copy_model,
     describe,
     wrong_sums,
-)
-from exporter.tools.publish.protocol import (
-    Allowance,
-    Answer,
-    Finding,
-    Request,
-    Target,
 )
 
 _COMMAND = (sys.executable, "-P", "-m", "exporter.tools.publish.child")
@@ -50,7 +50,7 @@ _Place = Literal["staged", "moved"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shipped:
+class PublishResult:
     """What became of one candidate."""
 
     candidate: Candidate
@@ -60,7 +60,7 @@ class Shipped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shipment:
+class PublishOptions:
     """What all candidates share."""
 
     manifest: Manifest
@@ -72,9 +72,11 @@ class Shipment:
     """Of the process that loads and runs the files."""
 
 
-def ship(
-    shipment: Shipment, candidates: Sequence[Candidate], heard: Callable[[Shipped], None]
-) -> tuple[Shipped, ...]:
+def publish(
+    shipment: PublishOptions,
+    candidates: Sequence[Candidate],
+    heard: Callable[[PublishResult], None],
+) -> tuple[PublishResult, ...]:
     """Publishes every candidate that holds; `heard` is told of each as it is done.
 
     Raises:
@@ -85,7 +87,7 @@ def ship(
     with build.locked():
         private = Path(tempfile.mkdtemp(prefix=".publish-", dir=shipment.dest))
         try:
-            intact = Intact(build.path)
+            intact = ArtifactVerifier(build.path)
             for model, group in groupby(candidates, key=lambda candidate: candidate.model):
                 folder = private / model
                 folder.mkdir()
@@ -101,7 +103,9 @@ def ship(
 class _Model:
     """The files of one model on their way; those with a problem go no further."""
 
-    def __init__(self, shipment: Shipment, model: str, folder: Path, build: BuildFolder) -> None:
+    def __init__(
+        self, shipment: PublishOptions, model: str, folder: Path, build: BuildFolder
+    ) -> None:
         self._shipment = shipment
         self._spec = _with_call(shipment.manifest.model(model), build)
         self._folder = folder
@@ -110,7 +114,9 @@ class _Model:
         self._notes: dict[int, list[str]] = {}
         self._allowed: dict[int, tuple[Allowance, ...]] = {}
 
-    def ship(self, candidates: Sequence[Candidate], intact: Intact) -> Iterator[Shipped]:
+    def ship(
+        self, candidates: Sequence[Candidate], intact: ArtifactVerifier
+    ) -> Iterator[PublishResult]:
         """All of the model's, in order."""
         for candidate in candidates:
             self._note(candidate, self._stage(candidate, intact))
@@ -121,7 +127,7 @@ class _Model:
         for candidate in self._going(candidates):
             place(self._path(candidate, "staged"), self._final(candidate))
         for candidate in candidates:
-            yield Shipped(
+            yield PublishResult(
                 candidate=candidate,
                 problem=self._problems.get(candidate.opset, ""),
                 notes=tuple(self._notes.get(candidate.opset, ())),
@@ -153,7 +159,7 @@ class _Model:
             problem = f"it does not hold where it was copied to: {said}" if said else ""
             self._note(candidate, problem, found.notes)
 
-    def _stage(self, candidate: Candidate, intact: Intact) -> str:
+    def _stage(self, candidate: Candidate, intact: ArtifactVerifier) -> str:
         """Copies the file; the answer is why it cannot be published."""
         again = f"run `exporter export {candidate.model}`"
         if why := why_occupied(self._final(candidate)):
@@ -168,7 +174,7 @@ class _Model:
             return f"{error}; {again}"
         return ""
 
-    def _describe(self, candidate: Candidate, found: Finding) -> None:
+    def _describe(self, candidate: Candidate, found: VerifiedFile) -> None:
         project = self._shipment.manifest.project
         content = Content(
             spec=self._spec.at(candidate.opset),
@@ -203,13 +209,13 @@ class _Model:
 
     def _ask(
         self, step: _Step, place: _Place, candidates: Sequence[Candidate]
-    ) -> Iterator[tuple[Candidate, Finding]]:
+    ) -> Iterator[tuple[Candidate, VerifiedFile]]:
         """What the process that knows onnx says of each."""
         if not candidates:
             return
         folder = self._folder / step
         folder.mkdir()
-        request = Request(
+        request = PublishRequest(
             step=step,
             spec=self._spec,
             root=str(Path(self._shipment.manifest.project.root).resolve()),
@@ -219,9 +225,9 @@ class _Model:
         write_value(folder / "request.json", request)
         if problem := _run(folder, self._shipment.environment):
             for candidate in candidates:
-                yield candidate, Finding(opset=candidate.opset, problems=(problem,))
+                yield candidate, VerifiedFile(opset=candidate.opset, problems=(problem,))
             return
-        answer = Answer.model_validate_json((folder / "answer.json").read_bytes())
+        answer = PublishResponse.model_validate_json((folder / "answer.json").read_bytes())
         yield from zip(candidates, answer.findings, strict=True)
 
 
@@ -240,7 +246,7 @@ def _run(folder: Path, environment: Mapping[str, str]) -> str:
     )
     if ended.returncode == 0 and (folder / "answer.json").is_file():
         return ""
-    said = neutral(ended.stderr[-_TAIL:], limit=_TAIL).strip()
+    said = redact(ended.stderr[-_TAIL:], limit=_TAIL).strip()
     return f"the process that loads it ended with {ended.returncode}: {said}"
 
 

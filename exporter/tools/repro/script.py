@@ -20,7 +20,8 @@ from exporter.records.record import (
     Stage,
 )
 from exporter.report.pages.templates import render, render_script
-from exporter.tools.repro.call import (
+from exporter.tools.repro.op_files import custom_tables
+from exporter.tools.repro.repro_call import (
     call_text,
     dynamic_axes,
     flat_argument,
@@ -31,7 +32,6 @@ from exporter.tools.repro.call import (
     is_symbol,
     options_text,
 )
-from exporter.tools.repro.custom_ops import custom_tables
 from exporter.tools.repro.runtime import package_of, runtime_values
 
 #: Without a word of the record: this many times PyTorch's own noise, or units in the last place.

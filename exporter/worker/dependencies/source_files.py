@@ -26,7 +26,7 @@ _DRIFT = 50_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beginning:
+class JobStart:
     """When the work began."""
 
     changed: int
@@ -35,7 +35,7 @@ class Beginning:
     """How far the clock on the wall was ahead of the one that only goes on, in nanoseconds."""
 
     @classmethod
-    def of(cls, file: Path) -> Beginning:
+    def of(cls, file: Path) -> JobStart:
         """Of work that begins now, for which `file` was written."""
         return cls(changed=file.stat().st_ctime_ns, offset=_offset())
 
@@ -51,7 +51,7 @@ class Beginning:
             return False  # it is gone: its digest is empty as it is
 
 
-def outside_libraries(root: Path, since: Beginning, paths: Iterable[Path]) -> dict[str, str]:
+def outside_libraries(root: Path, since: JobStart, paths: Iterable[Path]) -> dict[str, str]:
     """The state of libraries that lie outside the project, by their path from its root."""
     names = {os.path.relpath(path, root.resolve()): path for path in paths}
     return {
@@ -60,7 +60,7 @@ def outside_libraries(root: Path, since: Beginning, paths: Iterable[Path]) -> di
     }
 
 
-def loaded_sources(root: Path, since: Beginning, data: Iterable[str] = ()) -> tuple[Source, ...]:
+def loaded_sources(root: Path, since: JobStart, data: Iterable[str] = ()) -> tuple[Source, ...]:
     """Every module file of the project that is loaded now, and the folders that they are in.
 
     Args:

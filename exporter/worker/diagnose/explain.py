@@ -1,13 +1,13 @@
 """A red record with the reasons added.
 
-In: a record or a `Failure` of a `Case`. Out: the record with `blame`, `missing` and `advice`.
+In: a record or a `Failure` of a `ExportContext`. Out: the record with `blame`, `missing` and `advice`.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
 
-from exporter.checks.protocol import Subject
+from exporter.checks.protocol import CheckContext
 from exporter.manifest import Device, ModelSpec
 from exporter.records.record import (
     Blame,
@@ -16,12 +16,12 @@ from exporter.records.record import (
     Stage,
     Status,
 )
-from exporter.worker.diagnose.fault_analysis import Inquiry
+from exporter.worker.diagnose.fault_analysis import FaultAnalysis
 from exporter.worker.diagnose.load_refusal import blame_for_refusal
 from exporter.worker.diagnose.missing_operators import missing_operators
 from exporter.worker.diagnose.shape_advice import advice_on_failure, advice_on_program
 from exporter.worker.diagnose.time_limit import TimeIsUp, time_limit
-from exporter.worker.export.case import Case
+from exporter.worker.export.export_context import ExportContext
 from exporter.worker.process.failure import Failure
 
 #: A cell may take this long, and all cells of a model together a quarter of the model's time.
@@ -35,7 +35,7 @@ def seconds_for(spec: ModelSpec, cells: int) -> float:
 
 
 def explain_red(
-    record: Record, case: Case, subject: Subject, device: Device, seconds: float
+    record: Record, case: ExportContext, subject: CheckContext, device: Device, seconds: float
 ) -> Record:
     """Adds whose fault it is, where a runtime or a check that runs the file says no."""
     if record.stage is Stage.LOAD and record.status is Status.ERROR:
@@ -51,14 +51,14 @@ def explain_red(
     if record.status is not Status.FAIL or record.check is None:
         return record
     update: dict[str, object] = {
-        "blame": Inquiry(case, subject, device).blame(record.check, seconds)
+        "blame": FaultAnalysis(case, subject, device).blame(record.check, seconds)
     }
     if case.program is not None:
         update["advice"] = advice_on_program(case.program, case.spec)
     return record.model_copy(update=update)
 
 
-def explain_failure(failure: Failure, case: Case, seconds: float) -> Failure:
+def explain_failure(failure: Failure, case: ExportContext, seconds: float) -> Failure:
     """The same failure with all that is missing, and with what the manifest would have to say."""
     text = f"{failure.__cause__ or ''}\n{failure.message}\n{failure.detail}"
     if failure.stage is Stage.CAPTURE:

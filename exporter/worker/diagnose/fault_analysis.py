@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from exporter.checks.protocol import Subject
+from exporter.checks.protocol import CheckContext
 from exporter.jobs.reference import Sample
 from exporter.manifest import Device
 from exporter.records.record import Blame, Culprit, Divergence
@@ -26,18 +26,18 @@ from exporter.runtimes import (
     open_session,
 )
 from exporter.runtimes.values import OnnxValue
-from exporter.worker.diagnose.locate_divergence import Where
-from exporter.worker.diagnose.reexport import Again, by_other_exporter, exported_again
+from exporter.worker.diagnose.locate_divergence import DivergenceLocator
+from exporter.worker.diagnose.reexport import ReExport, by_other_exporter, exported_again
 from exporter.worker.diagnose.replay import (
-    Answer,
     Replay,
-    Trials,
+    ReplayResult,
+    SampleReplay,
     distance,
     failing_sample,
 )
 from exporter.worker.diagnose.runtime_values import apart
 from exporter.worker.diagnose.time_limit import TimeIsUp, time_limit
-from exporter.worker.export.case import Case
+from exporter.worker.export.export_context import ExportContext
 from exporter.worker.process.failure import Failure
 
 #: PyTorch within this factor of the file's own error: both are rounding.
@@ -52,10 +52,10 @@ _SPECIFICATION = "onnx.reference"
 Open = Callable[[Path], Session]
 
 
-class Inquiry:
+class FaultAnalysis:
     """One red cell under examination; what is found stays when the time is up."""
 
-    def __init__(self, case: Case, subject: Subject, device: Device) -> None:
+    def __init__(self, case: ExportContext, subject: CheckContext, device: Device) -> None:
         self._case = case
         self._subject = subject
         self._device = device
@@ -63,8 +63,8 @@ class Inquiry:
         self._first: Divergence | None = None
         self._culprit = Culprit.UNKNOWN
         self._sample: Sample | None = None
-        self._trials: Trials | None = None
-        self._seen: Answer | None = None
+        self._trials: SampleReplay | None = None
+        self._seen: ReplayResult | None = None
 
     def blame(self, check: str, seconds: float) -> Blame | None:
         """Finds out, within the time; None where the failure does not show again.
@@ -100,7 +100,7 @@ class Inquiry:
             self._culprit = Culprit.CONTRACT
             self._evidence.append(f"PyTorch itself refuses this input set: {sample.error}")
             return
-        self._trials = Trials(self._subject, self._device.name, sample)
+        self._trials = SampleReplay(self._subject, self._device.name, sample)
         self._seen = self._trials.ask(session)
         self._evidence.append(f"{self._device.name} on '{sample.name}': {self._seen.text}")
         for step in (self._contract, self._precision, self._runtimes, self._exports):
@@ -108,12 +108,12 @@ class Inquiry:
                 return
 
     @property
-    def _at(self) -> Trials:
+    def _at(self) -> SampleReplay:
         if self._trials is None:
             raise RuntimeError("no sample is known to fail")
         return self._trials
 
-    def _tell(self, who: str, answer: Answer) -> None:
+    def _tell(self, who: str, answer: ReplayResult) -> None:
         is_same = answer == self._seen and not answer.is_numeric
         self._evidence.append(f"{who}: {'wrong in the same way' if is_same else answer.text}")
 
@@ -227,7 +227,7 @@ class Inquiry:
         """Whether the file is right for what it was exported with."""
         first = self._subject.reference.samples[0]
         if self._at.sample.kind != "declared" and not first.error:
-            answer = Trials(self._subject, self._device.name, first).ask(session)
+            answer = SampleReplay(self._subject, self._device.name, first).ask(session)
             kept = ": it keeps something of the inputs it was exported with"
             self._evidence.append(
                 f"on the declared inputs: {answer.text}{kept if answer.is_right else ''}"
@@ -247,8 +247,8 @@ class Inquiry:
         if answer.is_right and self._culprit is Culprit.UNKNOWN:
             self._culprit = Culprit.EXPORTER
 
-    def _where(self, again: Again | None = None) -> Where:
-        return Where(
+    def _where(self, again: ReExport | None = None) -> DivergenceLocator:
+        return DivergenceLocator(
             case=self._case,
             path=self._subject.path,
             data=self._at.data,
@@ -268,7 +268,7 @@ class Inquiry:
         return OnnxRuntimeSession(path, self._device, optimised=False, libraries=libraries)
 
 
-def _run(session: Session, trials: Trials) -> list[OnnxValue] | None:
+def _run(session: Session, trials: SampleReplay) -> list[OnnxValue] | None:
     """The outputs; None where there are none to compare."""
     try:
         outputs = session.run(trials.data.inputs)

@@ -14,14 +14,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from exporter.records.record import Divergence
-from exporter.worker.diagnose.runtime_values import AT_ONCE, Values, apart
+from exporter.worker.diagnose.runtime_values import AT_ONCE, GraphValues, apart
 from exporter.worker.diagnose.value_graph import FileGraph
 
 
 class Search:
     """One search for one wrong output."""
 
-    def __init__(self, graph: FileGraph, found: Values, trusted: Values) -> None:
+    def __init__(self, graph: FileGraph, found: GraphValues, trusted: GraphValues) -> None:
         self._graph = graph
         self._found = found
         self._trusted = trusted

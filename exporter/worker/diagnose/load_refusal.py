@@ -6,18 +6,18 @@ it runs as PyTorch does is a right file, and the runtime lacks something.
 
 from __future__ import annotations
 
-from exporter.checks.protocol import Subject
+from exporter.checks.protocol import CheckContext
 from exporter.manifest import Device
 from exporter.records.record import Blame, Culprit
 from exporter.runtimes import LoadFailure, Unavailable, open_session
-from exporter.worker.diagnose.replay import Trials
+from exporter.worker.diagnose.replay import SampleReplay
 from exporter.worker.diagnose.time_limit import TimeIsUp, time_limit
 
 _SPECIFICATION = Device(name="reference", runtime="reference")
 _SECONDS = 10.0
 
 
-def blame_for_refusal(subject: Subject, device: Device, seconds: float) -> Blame | None:
+def blame_for_refusal(subject: CheckContext, device: Device, seconds: float) -> Blame | None:
     """Whether onnx.reference loads the file and runs it on the declared inputs.
 
     Args:
@@ -36,7 +36,7 @@ def blame_for_refusal(subject: Subject, device: Device, seconds: float) -> Blame
     try:
         with time_limit(limit):
             session = open_session(subject.path, _SPECIFICATION)
-            answer = Trials(subject, device.name, declared[0]).ask(session)
+            answer = SampleReplay(subject, device.name, declared[0]).ask(session)
         said = answer.text
         if answer.is_right:
             culprit = Culprit.RUNTIME

@@ -17,15 +17,15 @@ from exporter.records.record import Divergence
 from exporter.runtimes import Session
 from exporter.worker.diagnose.first_divergence import Search
 from exporter.worker.diagnose.pytorch_values import ModuleValues, ProgramValues
-from exporter.worker.diagnose.reexport import Again, exported_again
+from exporter.worker.diagnose.reexport import ReExport, exported_again
 from exporter.worker.diagnose.runtime_values import (
+    GraphValues,
     KnownValues,
     RuntimeValues,
-    Values,
     apart,
 )
 from exporter.worker.diagnose.value_graph import FileGraph
-from exporter.worker.export.case import Case
+from exporter.worker.export.export_context import ExportContext
 from exporter.worker.inputs.arrays import from_numpy
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.process.failure import Failure
@@ -37,10 +37,10 @@ Open = Callable[[Path], Session]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Where:
+class DivergenceLocator:
     """One sample on one file."""
 
-    case: Case
+    case: ExportContext
     path: Path
     data: SampleData
     lines: Mapping[str, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Where:
         theirs = RuntimeValues(name, self.path, inputs, trusted)
         return self._first(mine, theirs, self._lines())
 
-    def against_pytorch(self, found: Open, again: Again) -> Divergence | None:
+    def against_pytorch(self, found: Open, again: ReExport) -> Divergence | None:
         """Where the file leaves PyTorch's own values."""
         values = self._pytorch(again)
         if values is None:
@@ -63,7 +63,7 @@ class Where:
         mine = RuntimeValues("the file", self.path, self.data.inputs, found)
         return self._first(mine, known, again.lines)
 
-    def capture_is_right(self, again: Again) -> bool:
+    def capture_is_right(self, again: ReExport) -> bool:
         """Whether the captured program gives what PyTorch gives; without one, nothing is wrong.
 
         Where it does not, its values say nothing of where the file goes wrong.
@@ -78,7 +78,9 @@ class Where:
             for name, value in wanted.items()
         )
 
-    def _first(self, mine: Values, theirs: Values, lines: Mapping[str, str]) -> Divergence | None:
+    def _first(
+        self, mine: GraphValues, theirs: GraphValues, lines: Mapping[str, str]
+    ) -> Divergence | None:
         graph = FileGraph(self.path)
         wrong = self._worst(graph, mine, theirs)
         if wrong is None:
@@ -88,7 +90,7 @@ class Where:
             return None
         return divergence.model_copy(update={"source": lines.get(divergence.output, "")})
 
-    def _worst(self, graph: FileGraph, mine: Values, theirs: Values) -> str | None:
+    def _worst(self, graph: FileGraph, mine: GraphValues, theirs: GraphValues) -> str | None:
         """The output that is most wrong, of those that a node computes."""
         names = [name for name in graph.outputs if graph.maker(name) is not None]
         found, wanted = mine.of(names), theirs.of(names)
@@ -98,7 +100,7 @@ class Where:
         worst = max(errors, key=lambda name: errors[name], default=None)
         return worst if worst is not None and errors[worst] > 0 else None
 
-    def _pytorch(self, again: Again) -> Values | None:
+    def _pytorch(self, again: ReExport) -> GraphValues | None:
         tensors = self._tensors()
         if again.program is not None:
             return ProgramValues(again.program, self.case.spec, tensors)

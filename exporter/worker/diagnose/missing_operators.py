@@ -1,6 +1,6 @@
 """All operators that an exporter lacks for a model, not the first one alone.
 
-In: a `Case` whose conversion failed for want of an operator. Out: each such operator with its count
+In: a `ExportContext` whose conversion failed for want of an operator. Out: each such operator with its count
 and the model's lines.
 
 Dynamo: the decomposed program against the registry of the opset. TorchScript: the traced graph
@@ -19,11 +19,11 @@ import torch
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
 from exporter.records.record import MissingOperator
 from exporter.worker.diagnose.source_lines import line_of_trace
-from exporter.worker.export.case import Case
 from exporter.worker.export.convert import MODES
+from exporter.worker.export.export_context import ExportContext
 from exporter.worker.inputs.call import tensor_call
 from exporter.worker.reference.eager import State
-from exporter.worker.torch_private.operators import untranslated
+from exporter.worker.torch_private.graph_operators import untranslated
 
 #: How the exporters say that it is an operator that they lack.
 _COMPLAINT = re.compile(
@@ -34,7 +34,7 @@ _COMPLAINT = re.compile(
 )
 
 
-def missing_operators(message: str, case: Case) -> tuple[MissingOperator, ...]:
+def missing_operators(message: str, case: ExportContext) -> tuple[MissingOperator, ...]:
     """Every missing operator, those with the most uses first.
 
     Args:
@@ -74,7 +74,7 @@ def _counted(uses: Iterable[tuple[str, str]]) -> tuple[MissingOperator, ...]:
     return tuple(sorted(found, key=lambda item: (-item.count, item.operator)))
 
 
-def _under_dynamo(case: Case) -> Iterator[tuple[str, str]]:
+def _under_dynamo(case: ExportContext) -> Iterator[tuple[str, str]]:
     if case.program is None:
         return
     # Below its first opset, dynamo translates to that one and has the file converted down.
@@ -89,7 +89,7 @@ def _told(nodes: Iterable[torch.fx.Node], root: Path) -> Iterator[tuple[str, str
         yield str(node.target), line_of_trace(trace, root)
 
 
-def _under_torchscript(case: Case, named: str) -> Iterator[tuple[str, str]]:
+def _under_torchscript(case: ExportContext, named: str) -> Iterator[tuple[str, str]]:
     """Nodes of the traced graph whose operator has no symbolic function, or that one refused."""
     call = tensor_call(case.spec, case.inputs)
     state = State(case.model)

@@ -1,6 +1,6 @@
 """PyTorch's own values for the values of a file, by name.
 
-In: a captured program or a module, and the inputs. Out: `Values` that a search holds the file
+In: a captured program or a module, and the inputs. Out: `GraphValues` that a search holds the file
 against. Only what is asked for is kept: each question is another run of the model.
 
 Dynamo names values after the nodes of the decomposed program. TorchScript names nodes after the
@@ -28,7 +28,7 @@ _WRAPPED = "/_exporter_wrapped/"
 
 
 class ProgramValues:
-    """The values of a decomposed program; see `Values`."""
+    """The values of a decomposed program; see `GraphValues`."""
 
     name = _NAME
 
@@ -71,7 +71,7 @@ class _Keeping(torch.fx.Interpreter):
 
 
 class ModuleValues:
-    """The outputs of modules, for the values that leave their scopes; see `Values`."""
+    """The outputs of modules, for the values that leave their scopes; see `GraphValues`."""
 
     name = _NAME
 

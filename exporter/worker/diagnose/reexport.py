@@ -1,6 +1,6 @@
 """The model exported once more, in memory, with what the first export threw away.
 
-In: a `Case`. Out: `Again`: the graph as a file of its own, the program behind it, and for each
+In: a `ExportContext`. Out: `ReExport`: the graph as a file of its own, the program behind it, and for each
 value the model's line. The other exporter's file too, where it has one for the opset.
 """
 
@@ -15,13 +15,13 @@ from typing import Any
 
 import onnx_ir as ir
 
-from exporter.jobs.folder import JobFolder
+from exporter.jobs.job_folder import JobFolder
 from exporter.manifest.rules.exporters import OF_BOTH
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
 from exporter.worker.diagnose.source_lines import line_of_trace
 from exporter.worker.export.capture import capture_program
-from exporter.worker.export.case import Case
 from exporter.worker.export.convert import convert_module, convert_program, translate_program
+from exporter.worker.export.export_context import ExportContext
 from exporter.worker.export.weights_as_inputs import state_names, take_weights_as_inputs
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.reference.eager import State
@@ -33,7 +33,7 @@ _LAST_TORCHSCRIPT_OPSET = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Again:
+class ReExport:
     """A second export."""
 
     path: Path
@@ -44,7 +44,7 @@ class Again:
 
 
 @contextmanager
-def exported_again(case: Case, folder: Path) -> Iterator[Again]:
+def exported_again(case: ExportContext, folder: Path) -> Iterator[ReExport]:
     """The same export; its files are gone afterwards.
 
     Raises:
@@ -62,11 +62,11 @@ def exported_again(case: Case, folder: Path) -> Iterator[Again]:
             spec = case.spec.model_copy(update={"options": {**case.spec.options, "verbose": True}})
             graph = _by_torchscript(case, spec, scratch)
         lines = dict(_lines(graph, case.root))
-        yield Again(path=_write(graph, case, scratch), program=program, lines=lines)
+        yield ReExport(path=_write(graph, case, scratch), program=program, lines=lines)
 
 
 @contextmanager
-def by_other_exporter(case: Case, folder: Path) -> Iterator[Again | None]:
+def by_other_exporter(case: ExportContext, folder: Path) -> Iterator[ReExport | None]:
     """The file of the other exporter at the same opset; None where it has none for that.
 
     Raises:
@@ -91,10 +91,10 @@ def by_other_exporter(case: Case, folder: Path) -> Iterator[Again | None]:
             )
         else:
             graph = _by_torchscript(case, spec, scratch)
-        yield Again(path=_write(graph, case, scratch))
+        yield ReExport(path=_write(graph, case, scratch))
 
 
-def _by_torchscript(case: Case, spec: Any, scratch: Path) -> ir.Model:
+def _by_torchscript(case: ExportContext, spec: Any, scratch: Path) -> ir.Model:
     state = State(case.model)
     try:
         made = scratch / "made" / "model.onnx"
@@ -104,7 +104,7 @@ def _by_torchscript(case: Case, spec: Any, scratch: Path) -> ir.Model:
     return graph
 
 
-def _write(graph: ir.Model, case: Case, scratch: Path) -> Path:
+def _write(graph: ir.Model, case: ExportContext, scratch: Path) -> Path:
     if case.spec.weights_are_inputs:
         take_weights_as_inputs(graph, state_names(case.model))
     return write_artifact(graph, case.spec, case.opset, JobFolder(scratch), {})

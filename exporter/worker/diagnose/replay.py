@@ -1,6 +1,6 @@
 """One input set that a file gets wrong, held again against other runtimes and other files.
 
-In: the check that said no. Out: `Trials`: the sample that shows it, and for each session the same
+In: the check that said no. Out: `SampleReplay`: the sample that shows it, and for each session the same
 question once more, by the same code: is it right now?
 """
 
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exporter.checks.comparison.compare_outputs import At, bound_for, items_in_float64
-from exporter.checks.comparison.compare_samples import hold_samples
+from exporter.checks.comparison.compare_outputs import OutputContext, bound_for, items_in_float64
+from exporter.checks.comparison.compare_samples import compare_samples
 from exporter.checks.files.samples import SampleData
-from exporter.checks.protocol import Subject
+from exporter.checks.protocol import CheckContext
 from exporter.jobs.reference import Sample
 from exporter.records.record import Allowed, CheckResult, Status
 from exporter.runtimes import Session
@@ -28,7 +28,7 @@ _NUMERIC = "times the bound"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ReplayResult:
     """What came of one trial."""
 
     is_right: bool
@@ -38,20 +38,20 @@ class Answer:
     """Whether numbers are too far off, and nothing else is wrong."""
 
 
-class Trials:
+class SampleReplay:
     """The same sample again and again."""
 
-    def __init__(self, subject: Subject, device: str, sample: Sample) -> None:
+    def __init__(self, subject: CheckContext, device: str, sample: Sample) -> None:
         self._subject = subject
         self._device = device
         self.sample = sample
         self.data = subject.read(sample)
 
-    def ask(self, session: Session) -> Answer:
+    def ask(self, session: Session) -> ReplayResult:
         """Whether the session gives what PyTorch gives."""
         result = _hold(self.sample, self._subject, session, self._device)
         text = _text(result)
-        return Answer(result.status is Status.PASS, text, text.endswith(_NUMERIC))
+        return ReplayResult(result.status is Status.PASS, text, text.endswith(_NUMERIC))
 
     def allowed(self) -> tuple[Allowed, ...]:
         """How far each output may be off on this sample."""
@@ -65,7 +65,9 @@ class Trials:
         return Allowed(items=tuple(self._tensor_allowed(index, *pair) for pair in pairs))
 
     def _tensor_allowed(self, index: int, expected: Array, exact: Array | None) -> Allowed:
-        limit, against = bound_for(expected, exact, At(self._subject, index, self._device))
+        limit, against = bound_for(
+            expected, exact, OutputContext(self._subject, index, self._device)
+        )
         if limit is None:
             return Allowed()
         scale = limit.scale if math.isfinite(limit.scale) else None
@@ -87,7 +89,9 @@ class Replay:
         return self._outputs
 
 
-def failing_sample(check: str, subject: Subject, session: Session, device: str) -> Sample | None:
+def failing_sample(
+    check: str, subject: CheckContext, session: Session, device: str
+) -> Sample | None:
     """The first sample of the check that the session gets wrong."""
     kind = _KINDS.get(check)
     for sample in subject.reference.samples:
@@ -105,8 +109,8 @@ def distance(one: Sequence[OnnxValue], other: Sequence[OnnxValue]) -> float:
     return max((apart(a, b) for a, b in zip(one, other, strict=True)), default=0.0)
 
 
-def _hold(sample: Sample, subject: Subject, session: Session, device: str) -> CheckResult:
-    return hold_samples("diagnose", [sample], subject, session, device)
+def _hold(sample: Sample, subject: CheckContext, session: Session, device: str) -> CheckResult:
+    return compare_samples("diagnose", [sample], subject, session, device)
 
 
 def _text(result: CheckResult) -> str:

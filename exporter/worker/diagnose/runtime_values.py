@@ -21,7 +21,7 @@ from exporter.worker.diagnose.value_graph import FileGraph
 AT_ONCE = 6
 
 
-class Values(Protocol):
+class GraphValues(Protocol):
     """One side of a comparison inside the graph."""
 
     @property
@@ -36,7 +36,7 @@ class Values(Protocol):
 
 
 class RuntimeValues:
-    """The values that a runtime computes; see `Values`."""
+    """The values that a runtime computes; see `GraphValues`."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class RuntimeValues:
         return self._graph.maker(value) is not None
 
     def of(self, names: Sequence[str]) -> Mapping[str, OnnxValue | None]:
-        """See `Values`; where some cannot be computed together, each is tried alone."""
+        """See `GraphValues`; where some cannot be computed together, each is tried alone."""
         try:
             return dict(zip(names, self._run(names), strict=True))
         except (LoadFailure, RunFailure):
@@ -82,9 +82,9 @@ def _value(value: object) -> OnnxValue | None:
 
 
 class KnownValues:
-    """Values that are at hand, before those of another side; see `Values`."""
+    """Values that are at hand, before those of another side; see `GraphValues`."""
 
-    def __init__(self, known: Mapping[str, OnnxValue], others: Values) -> None:
+    def __init__(self, known: Mapping[str, OnnxValue], others: GraphValues) -> None:
         self._known = known
         self._others = others
 
@@ -98,7 +98,7 @@ class KnownValues:
         return value in self._known or self._others.knows(value)
 
     def of(self, names: Sequence[str]) -> Mapping[str, OnnxValue | None]:
-        """See `Values`."""
+        """See `GraphValues`."""
         unknown = [name for name in names if name not in self._known]
         found = self._others.of(unknown) if unknown else {}
         return {name: self._known[name] if name in self._known else found[name] for name in names}

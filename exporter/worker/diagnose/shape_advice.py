@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 
 from exporter.manifest import Axis, ModelSpec
 from exporter.worker.inputs.call import call_of
-from exporter.worker.model.load import Model
+from exporter.worker.model.source_loader import Model
 
 #: Two ways of torch to say it: of a capture without assertions, and of one with them.
 _CONSTANTS = (

@@ -1,6 +1,6 @@
 """What there is to find out with, and how long that may take.
 
-In: nothing. Out: `Case`, and `time_limit`, which ends whatever is at work when its time is up.
+In: nothing. Out: `ExportContext`, and `time_limit`, which ends whatever is at work when its time is up.
 """
 
 from __future__ import annotations

@@ -14,7 +14,9 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 
-def tell_apart(model: ir.Model, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+def separate_aliased_outputs(
+    model: ir.Model, inputs: Sequence[str], outputs: Sequence[str]
+) -> None:
     """Puts an `Identity` before each output that has its value from another output or an input.
 
     Args:

@@ -18,8 +18,8 @@ from exporter.manifest import Input, ModelSpec
 from exporter.records.record import Stage
 from exporter.worker.inputs.call import Tensors, call_of, tensor_call
 from exporter.worker.model.exported_program import program_of
-from exporter.worker.model.load import Model
-from exporter.worker.process.failure import Failure, stage_of
+from exporter.worker.model.source_loader import Model
+from exporter.worker.process.failure import Failure, failing_at
 from exporter.worker.torch_private.export_context import capture_context, defers_guards
 
 
@@ -45,7 +45,7 @@ def capture_program(model: Model, spec: ModelSpec, inputs: Tensors, *, strict: b
     is_dynamic = any(
         is_symbol(item) or any(isinstance(dim, str) for dim in item.shape) for item in spec.inputs
     )
-    with stage_of(Stage.CAPTURE), capture_context(dynamic=is_dynamic), torch.no_grad():
+    with failing_at(Stage.CAPTURE), capture_context(dynamic=is_dynamic), torch.no_grad():
         program: ExportedProgram = torch.export.export(
             model,
             call.args,

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 from exporter.manifest import ModelSpec
 from exporter.manifest.rules.exporters import WEIGHTS_AS_INPUTS
 from exporter.records.record import Stage
-from exporter.worker.export.aliased_outputs import tell_apart
+from exporter.worker.export.aliased_outputs import separate_aliased_outputs
 from exporter.worker.export.graph_names import state_output_sizes
 from exporter.worker.export.positional import Positional, needs_wrapping, unwrap_names
 from exporter.worker.export.tracer_warnings import tracer_warnings
@@ -29,10 +29,10 @@ from exporter.worker.inputs.call import (
 )
 from exporter.worker.model.custom_ops import NO_CUSTOM_OPS, CustomOps
 from exporter.worker.model.exported_program import leaf_order, program_of
-from exporter.worker.model.load import Model
-from exporter.worker.process.failure import Failure, stage_of
+from exporter.worker.model.source_loader import Model
+from exporter.worker.process.failure import Failure, failing_at
 from exporter.worker.torch_private.decompositions import Decompositions
-from exporter.worker.torch_private.detached_weights import put_back
+from exporter.worker.torch_private.detached_weights import restore_weights
 from exporter.worker.torch_private.export_speedups import reused_translations
 from exporter.worker.torch_private.torchscript_export import weights_aside
 
@@ -75,7 +75,7 @@ def convert_program(
     """
     model: ir.Model = translate_program(program, spec, opset, artifacts, kept, custom).model
     outputs = [item.name for item in spec.outputs]
-    tell_apart(model, _names_in_program_order(program, spec), outputs)
+    separate_aliased_outputs(model, _names_in_program_order(program, spec), outputs)
     unwrap_names(model)
     return model
 
@@ -92,7 +92,7 @@ def translate_program(
     options: dict[str, Any] = {"verbose": False}
     options |= {name: spec.options[name] for name in _DYNAMO_OPTIONS if name in spec.options}
     options |= WEIGHTS_AS_INPUTS["dynamo"] if spec.weights_are_inputs else {}
-    with stage_of(Stage.CONVERT), kept.reused(), reused_translations():
+    with failing_at(Stage.CONVERT), kept.reused(), reused_translations():
         converted = torch.onnx.export(
             program,
             input_names=_names_in_program_order(program, spec),
@@ -144,7 +144,7 @@ def convert_module(
         names = _names_in_call_order(spec, model)
     scratch.parent.mkdir(parents=True, exist_ok=True)
     with (
-        stage_of(Stage.CONVERT),
+        failing_at(Stage.CONVERT),
         custom.registered(opset),
         tracer_warnings(Path()) as notes,
         weights_aside() as aside,
@@ -165,7 +165,7 @@ def convert_module(
             **_torchscript_options(spec),
         )
         graph = ir.load(scratch)
-        put_back(graph, aside)
+        restore_weights(graph, aside)
     unwrap_names(graph)
     return graph, (*notes, *state_output_sizes(graph, spec))
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from exporter.worker.process.failure import line_of
+from exporter.worker.process.failure import as_message
 
 _LOGGER = "onnxscript.version_converter"
 #: `.../BaseConverter.h:66: adapter_lookup: Assertion `false` failed: No Adapter ...`
@@ -52,8 +52,8 @@ class _Listener(logging.Handler):
             note = f"the version converter left a node {operator} as it was: {why}"
         else:
             return
-        if line_of(note) not in self.notes:
-            self.notes.append(line_of(note))
+        if as_message(note) not in self.notes:
+            self.notes.append(as_message(note))
 
 
 def _reason(text: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 _NAMES = {".md": "report", ".pt2": "program"}
 
 
-def kept_artifacts(folder: Path, job: Path) -> list[str]:
+def rename_exporter_reports(folder: Path, job: Path) -> list[str]:
     """Renames what was written and says where it lies.
 
     Args:

@@ -21,7 +21,7 @@ from exporter.manifest import ModelSpec
 from exporter.manifest.syntax.call_paths import is_by_position
 from exporter.worker.inputs.call import call_of
 from exporter.worker.model.call_objects import WRAPPED, returns_objects
-from exporter.worker.model.load import Model
+from exporter.worker.model.source_loader import Model
 
 
 class Positional(torch.nn.Module):

@@ -21,7 +21,7 @@ from torch.jit._trace import TracerWarning
 
 from exporter.records.record import TRACER
 from exporter.worker.dependencies.project_files import in_project
-from exporter.worker.process.failure import line_of
+from exporter.worker.process.failure import as_message
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def tracer_warnings(root: Path) -> Iterator[list[str]]:
         if issubclass(category, TracerWarning):
             first = str(message).strip().splitlines()[0]
             where = _models_line(root) or f"{Path(filename).name}:{lineno}"
-            counts[line_of(f"{TRACER}{where}: {first}")] += 1
+            counts[as_message(f"{TRACER}{where}: {first}")] += 1
 
     with warnings.catch_warnings():
         warnings.simplefilter("default")

@@ -12,13 +12,13 @@ import onnx_ir as ir
 import torch
 
 from exporter.checks.files.weight_inputs import write_weight
-from exporter.jobs.folder import JobFolder
+from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Weight
 from exporter.manifest import ModelSpec
 from exporter.worker.inputs.arrays import to_numpy
 from exporter.worker.inputs.call import Tensors
-from exporter.worker.model.load import Model
-from exporter.worker.reference.dispatch_modes import operands
+from exporter.worker.model.source_loader import Model
+from exporter.worker.reference.dispatch_modes import record_storages
 from exporter.worker.reference.eager import State, run
 
 
@@ -33,7 +33,7 @@ def read_storages(
     if not names and not _asked(spec):
         return frozenset()
     buffers = State(model)
-    with operands() as places:
+    with record_storages() as places:
         run(model, spec, inputs)
     buffers.restore()
     return places

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
-from exporter.jobs.folder import JobFolder, weights_name
+from exporter.jobs.job_folder import JobFolder, weights_name
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage
 from exporter.worker.export.graph_names import name_axes, order_inputs

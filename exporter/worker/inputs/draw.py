@@ -21,10 +21,10 @@ from exporter.manifest import (
 from exporter.records.record import Stage
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_sets import InputSet
-from exporter.worker.inputs.inputs_from import made_inputs, maker_of
+from exporter.worker.inputs.inputs_from import draw_from_function, inputs_function
 from exporter.worker.inputs.perturb import across, other
-from exporter.worker.inputs.tensor_files import fitted, read_tensor
-from exporter.worker.process.failure import Failure, stage_of
+from exporter.worker.inputs.tensor_reader import fitted, read_tensor
+from exporter.worker.process.failure import Failure, failing_at
 
 
 def torch_dtype(name: str) -> torch.dtype:
@@ -41,13 +41,13 @@ def draw(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
     Raises:
         Failure: of stage `source`, where a fill or a case does not fit its input.
     """
-    function = maker_of(spec, chosen)
+    function = inputs_function(spec, chosen)
     if function is not None:
-        return made_inputs(spec, chosen, function, root)
+        return draw_from_function(spec, chosen, function, root)
     case = chosen.case or Case(name="")
     python = _python_fills(spec, root)
     tensors: Tensors = {}
-    with stage_of(Stage.SOURCE):
+    with failing_at(Stage.SOURCE):
         for index, item in enumerate(spec.inputs):
             shape = tuple(chosen.sizes[dim] if isinstance(dim, str) else dim for dim in item.shape)
             if item.name in case.absent:

@@ -1,6 +1,6 @@
 """A call taken apart: its tensors, its other values, and what they stand in.
 
-In: what user code returned. Out: `Parts`, each by its place: `args[0]`, `kwargs.past[1].key`.
+In: what user code returned. Out: `FingerprintCache`, each by its place: `args[0]`, `kwargs.past[1].key`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _EXPECTED = "tensors, numbers, text and None in tuples, lists, dicts, dataclasse
 
 
 @dataclass(slots=True)
-class Parts:
+class FlattenedCall:
     """A call taken apart, by place, in the order in which it is flattened."""
 
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
@@ -27,7 +27,7 @@ class Parts:
     containers: dict[str, str] = field(default_factory=dict)
 
 
-def take_apart(parts: Parts, root: str, steps: tuple[Step, ...], value: Any) -> None:
+def flatten_call(parts: FlattenedCall, root: str, steps: tuple[Step, ...], value: Any) -> None:
     """Adds what `value` holds to `parts`.
 
     Raises:
@@ -44,7 +44,7 @@ def take_apart(parts: Parts, root: str, steps: tuple[Step, ...], value: Any) -> 
             if steps and (kind != _default(inner) or not inner):
                 parts.containers[at] = kind
             for step, item in inner:
-                take_apart(parts, root, (*steps, step), item)
+                flatten_call(parts, root, (*steps, step), item)
 
 
 def _default(inner: list[tuple[Step, Any]]) -> str:

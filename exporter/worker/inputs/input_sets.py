@@ -52,7 +52,7 @@ def input_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
         for size in dict.fromkeys((*found, *_largest(spec, axis, declared))):
             sizes = {**declared, axis.name: size}
             sets.append(InputSet(name=f"{axis.name}={size}", kind="axis", sizes=sizes))
-    together = _together(axes, declared, is_large=is_large) if len(axes) > 1 else {}
+    together = _joint_sizes(axes, declared, is_large=is_large) if len(axes) > 1 else {}
     if can_choose and together:
         name = " ".join(f"{axis}={size}" for axis, size in together.items())
         sets.append(InputSet(name=name, kind="axis", sizes=together))
@@ -85,7 +85,7 @@ def probes(axis: Axis, *, is_large: bool = False) -> tuple[int, ...]:
         is_large: Whether tensors are so large that a run takes long: then the far size is nearer.
     """
     example = axis.example or 0
-    wanted = [far(axis, avoid=(example,), is_large=is_large), _smallest(axis), *axis.probe]
+    wanted = [distant_size(axis, avoid=(example,), is_large=is_large), _smallest(axis), *axis.probe]
     chosen = (size for size in wanted if size is not None and size != example)
     return tuple(dict.fromkeys(chosen))
 
@@ -125,7 +125,7 @@ def _elements(spec: ModelSpec, sizes: Mapping[str, int]) -> int:
     return max(prod(sizes.get(d, 1) if isinstance(d, str) else d for d in s) for s in shapes)
 
 
-def far(axis: Axis, *, avoid: Sequence[int], is_large: bool = False) -> int | None:
+def distant_size(axis: Axis, *, avoid: Sequence[int], is_large: bool = False) -> int | None:
     """A size well beyond all of `avoid` and coprime to them in units of `multiple_of`.
 
     Where tensors are large it is beyond by half. Falls back to the best that a narrow range allows;
@@ -138,7 +138,7 @@ def far(axis: Axis, *, avoid: Sequence[int], is_large: bool = False) -> int | No
     if is_large:
         target = min(target, reach + reach // 2 + 1)
     upwards = (n * unit for n in count(-(-target // unit)))
-    for size in _within(upwards, axis):
+    for size in _allowed_sizes(upwards, axis):
         if all(gcd(size // unit, max(other // unit, 1)) == 1 for other in avoid):
             return size
     # The range ends before that: from its top down, coprime first, then any other size.
@@ -155,31 +155,31 @@ def far(axis: Axis, *, avoid: Sequence[int], is_large: bool = False) -> int | No
 
 def _smallest(axis: Axis) -> int | None:
     first = 0 if axis.min == 0 else 1
-    return next(_within((n * axis.multiple_of for n in count(first)), axis), None)
+    return next(_allowed_sizes((n * axis.multiple_of for n in count(first)), axis), None)
 
 
-def _together(
+def _joint_sizes(
     axes: Iterable[Axis], declared: Mapping[str, int], *, is_large: bool
 ) -> dict[str, int]:
     """Every axis at another size at once, all of them different where their ranges allow it."""
     chosen: dict[str, int] = {}
     for axis in axes:
-        alone = far(axis, avoid=(declared[axis.name],), is_large=is_large)
+        alone = distant_size(axis, avoid=(declared[axis.name],), is_large=is_large)
         taken = (declared[axis.name], *chosen.values())
-        another = _beyond(axis, alone, taken) if alone else None
+        another = _next_coprime(axis, alone, taken) if alone else None
         chosen[axis.name] = another or alone or declared[axis.name]
     return {} if chosen == dict(declared) else chosen
 
 
-def _beyond(axis: Axis, alone: int, taken: tuple[int, ...]) -> int | None:
+def _next_coprime(axis: Axis, alone: int, taken: tuple[int, ...]) -> int | None:
     unit = axis.multiple_of
-    for size in _within((n * unit for n in count(alone // unit + 1)), axis):
+    for size in _allowed_sizes((n * unit for n in count(alone // unit + 1)), axis):
         if all(gcd(size // unit, max(other // unit, 1)) == 1 for other in taken):
             return size
     return None
 
 
-def _within(sizes: Iterable[int], axis: Axis) -> Iterator[int]:
+def _allowed_sizes(sizes: Iterable[int], axis: Axis) -> Iterator[int]:
     """The sizes, in rising order, that the contract allows; ends where its range does."""
     for tried, size in enumerate(sizes):
         if tried > _SEARCH or (axis.max is not None and size > axis.max):

@@ -25,25 +25,25 @@ from exporter.manifest import (
 )
 from exporter.records.record import Stage
 from exporter.worker.inputs.call import Tensors
-from exporter.worker.inputs.flatten_call import Parts, take_apart
+from exporter.worker.inputs.flatten_call import FlattenedCall, flatten_call
 from exporter.worker.inputs.input_sets import InputSet
 from exporter.worker.inputs.perturb import other
-from exporter.worker.process.failure import Failure, stage_of
+from exporter.worker.process.failure import Failure, failing_at
 
 
-def maker_of(spec: ModelSpec, chosen: InputSet) -> InputsFrom | None:
+def inputs_function(spec: ModelSpec, chosen: InputSet) -> InputsFrom | None:
     """What makes the call of an input set; None where the tables say it."""
     by_case = chosen.case.inputs_from if chosen.case else None
     return by_case or spec.inputs_from
 
 
-def settled(spec: ModelSpec, root: Path) -> ModelSpec:
+def resolve_inputs_from(spec: ModelSpec, root: Path) -> ModelSpec:
     """The contract with the call that `inputs_from` returns written out.
 
     Raises:
         Failure: of stage `source`, where the function fails, or returns what no table could say.
     """
-    with stage_of(Stage.SOURCE):
+    with failing_at(Stage.SOURCE):
         cases = tuple(_with_maker(case, spec, root) for case in spec.cases)
         if spec.inputs_from is None:
             return spec.model_copy(update={"cases": cases})
@@ -77,14 +77,14 @@ def settled(spec: ModelSpec, root: Path) -> ModelSpec:
         return found if maker.takes_sizes else _sized(found, parts)
 
 
-def made_inputs(spec: ModelSpec, chosen: InputSet, maker: InputsFrom, root: Path) -> Tensors:
+def draw_from_function(spec: ModelSpec, chosen: InputSet, maker: InputsFrom, root: Path) -> Tensors:
     """The tensors of a settled contract's input set.
 
     Raises:
         Failure: of stage `source`, where the call differs from the declared one in more than its
             tensors, or they are not as declared.
     """
-    with stage_of(Stage.SOURCE):
+    with failing_at(Stage.SOURCE):
         parts = _call(maker, spec, chosen.sizes, root, seed=spec.seed + chosen.seed)
         tensors = _named(spec, parts, maker)
         if chosen.redrawn:
@@ -99,7 +99,7 @@ def made_inputs(spec: ModelSpec, chosen: InputSet, maker: InputsFrom, root: Path
 
 def measured(spec: ModelSpec, chosen: InputSet, tensors: Tensors) -> Mapping[str, int]:
     """The sizes of the axes in an input set; where user code made it, those of its tensors."""
-    maker = maker_of(spec, chosen)
+    maker = inputs_function(spec, chosen)
     return chosen.sizes if maker is None else _measure(spec, tensors, {}, maker.function)
 
 
@@ -125,16 +125,16 @@ def _function(maker: InputsFrom, spec: ModelSpec, root: Path) -> Callable[..., A
 
 def _call(
     maker: InputsFrom, spec: ModelSpec, sizes: Mapping[str, int], root: Path, *, seed: int
-) -> Parts:
+) -> FlattenedCall:
     function = _function(maker, spec, root)
     with torch.random.fork_rng(devices=()), torch.no_grad():
         torch.manual_seed(seed)
         returned = function(dict(sizes)) if maker.takes_sizes else function()
     match returned:
         case (tuple() | list() as args, dict() as kwargs):
-            parts = Parts()
-            take_apart(parts, "args", (), tuple(args))
-            take_apart(parts, "kwargs", (), kwargs)
+            parts = FlattenedCall()
+            flatten_call(parts, "args", (), tuple(args))
+            flatten_call(parts, "kwargs", (), kwargs)
             return parts
     raise Failure(
         Stage.SOURCE,
@@ -143,7 +143,7 @@ def _call(
     )
 
 
-def _named(spec: ModelSpec, parts: Parts, maker: InputsFrom) -> Tensors:
+def _named(spec: ModelSpec, parts: FlattenedCall, maker: InputsFrom) -> Tensors:
     """The tensors by name, of a call that is otherwise the declared one."""
     wanted = {item.at: item.name for item in spec.inputs}
     for item in spec.inputs:
@@ -177,7 +177,7 @@ def _require_places(
         )
 
 
-def _require_same(maker: InputsFrom, one: Parts, other: Parts) -> None:
+def _require_same(maker: InputsFrom, one: FlattenedCall, other: FlattenedCall) -> None:
     _require_places(maker, one.tensors, other.tensors, "on its second call the tensors")
     for at, tensor in one.tensors.items():
         again = other.tensors[at]
@@ -191,7 +191,7 @@ def _require_same(maker: InputsFrom, one: Parts, other: Parts) -> None:
             )
 
 
-def _sized(spec: ModelSpec, parts: Parts) -> ModelSpec:
+def _sized(spec: ModelSpec, parts: FlattenedCall) -> ModelSpec:
     """A contract whose axes have the sizes that the tensors came with."""
     tensors = dict(zip((item.name for item in spec.inputs), parts.tensors.values(), strict=True))
     maker = spec.inputs_from.function if spec.inputs_from else ""

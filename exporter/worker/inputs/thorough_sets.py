@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from exporter.manifest import Axis, Input, ModelSpec
 from exporter.worker.inputs.input_sets import (
     InputSet,
-    far,
+    distant_size,
     input_sets,
     is_affordable,
 )
@@ -56,9 +56,9 @@ def _sizes(
 
 def _further(axis: Axis, lengths: Sequence[int]) -> Iterator[int]:
     example = axis.example or 0
-    near = far(axis, avoid=(example,))
+    near = distant_size(axis, avoid=(example,))
     yield 2 * axis.multiple_of
-    if near and (beyond := far(axis, avoid=(example, near))):
+    if near and (beyond := distant_size(axis, avoid=(example, near))):
         yield beyond
     if axis.max is not None:
         yield axis.max - axis.max % axis.multiple_of

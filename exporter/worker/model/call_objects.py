@@ -27,7 +27,7 @@ from exporter.manifest import ModelSpec
 from exporter.manifest.syntax.call_paths import Step, parse_at
 from exporter.worker.inputs.call import call_of
 from exporter.worker.model.exported_program import program_of
-from exporter.worker.model.load import Model
+from exporter.worker.model.source_loader import Model
 
 #: The name of the model inside what is put around it: weights are called by it, until unwrapped.
 WRAPPED = "_exporter_wrapped"
@@ -63,7 +63,7 @@ class Assembled(torch.nn.Module):
         return self.get_submodule(WRAPPED)(*made, **named)
 
 
-def assembled(model: Model, spec: ModelSpec, root: Path) -> Model:
+def wrap_with_call_objects(model: Model, spec: ModelSpec, root: Path) -> Model:
     """The model, or what makes the objects of its call and then calls it."""
     numbers = [item.at for item in spec.inputs if item.scalar and item.dtype != "int64"]
     objects = [each for each in spec.containers if each.is_object]
@@ -110,12 +110,12 @@ def _with_signature(spec: ModelSpec) -> type[Assembled]:
     return type("Assembled", (Assembled,), {"forward": forward})
 
 
-def taken_apart(returned: Any) -> Any:
+def unpack_outputs(returned: Any) -> Any:
     """What a model returned, with the classes of its dataclasses known to PyTorch from now on."""
     for leaf in pytree.tree_leaves(returned):
         if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
             torch.export.register_dataclass(type(leaf))
-            return taken_apart(returned)
+            return unpack_outputs(returned)
     return returned
 
 

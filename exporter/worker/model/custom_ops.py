@@ -26,7 +26,7 @@ from exporter.core.import_object import load_attribute
 from exporter.manifest import CustomOp, ModelSpec
 from exporter.records.record import Stage
 from exporter.runtimes import NO_KERNELS, Kernels, load_kernels
-from exporter.worker.process.failure import Failure, stage_of
+from exporter.worker.process.failure import Failure, failing_at
 
 _Function: TypeAlias = "onnxscript.OnnxFunction[..., Any]"
 _Kind: TypeAlias = Literal["v", "i", "is", "f", "fs", "b", "s", "t", "none"]
@@ -119,7 +119,7 @@ def load_custom_ops(spec: ModelSpec, root: Path) -> CustomOps:
         Failure: of stage `source`, naming the entry, where one is not what it has to be.
     """
     folder = (root / spec.manifest).parent
-    with stage_of(Stage.SOURCE):
+    with failing_at(Stage.SOURCE):
         return CustomOps(
             loaded=tuple(_load(entry, folder) for entry in spec.custom_ops),
             kernels=load_kernels(spec, root),

@@ -16,7 +16,7 @@ from exporter.manifest import Input, ModelSpec
 from exporter.records.record import Stage, Status
 from exporter.worker.inputs.call import call_of
 from exporter.worker.model.exported_program import leaf_order, program_of
-from exporter.worker.model.load import Model
+from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure
 
 

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from exporter.core.sanitize import neutral
+from exporter.core.sanitize import redact
 from exporter.records.record import MissingOperator, Stage, Status
 
 _DETAIL_LINES = 30
@@ -40,34 +40,36 @@ class Failure(Exception):
 
 
 @contextmanager
-def stage_of(stage: Stage) -> Iterator[None]:
+def failing_at(stage: Stage) -> Iterator[None]:
     """Turns whatever the model or torch raises inside into a `Failure` of that stage."""
     try:
         yield
     except Failure:
         raise
     except MemoryError as error:
-        raise Failure(stage, one_line(error), detail=tail(error), status=Status.KILLED) from error
+        raise Failure(
+            stage, error_message(error), detail=traceback_tail(error), status=Status.KILLED
+        ) from error
     except Exception as error:
-        raise Failure(stage, one_line(error), detail=tail(error)) from error
+        raise Failure(stage, error_message(error), detail=traceback_tail(error)) from error
 
 
-def one_line(error: BaseException) -> str:
+def error_message(error: BaseException) -> str:
     """The line that says most: the innermost cause that is not one of torch's wrappers."""
     messages = [_first_line(item) for item in _causes(error)]
     telling = [message for message in messages if not _WRAPPERS.search(message)]
-    return line_of((telling or messages)[-1])
+    return as_message((telling or messages)[-1])
 
 
-def tail(error: BaseException) -> str:
+def traceback_tail(error: BaseException) -> str:
     """The end of the traceback, without this machine's folders and addresses."""
     lines = "".join(traceback.format_exception(error)).rstrip().splitlines()
-    return "\n".join(neutral(line, limit=1000) for line in lines[-_DETAIL_LINES:])
+    return "\n".join(redact(line, limit=1000) for line in lines[-_DETAIL_LINES:])
 
 
-def line_of(text: str) -> str:
+def as_message(text: str) -> str:
     """`text` as a message: on one line, without this machine's folders, of bounded length."""
-    return neutral(" ".join(text.split()), limit=_MESSAGE_LENGTH)
+    return redact(" ".join(text.split()), limit=_MESSAGE_LENGTH)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -24,13 +24,13 @@ def die_with_parent(parent: int) -> None:
         os._exit(int(ExitCode.BUG))
 
 
-def outlive_parent() -> None:
+def clear_parent_death_signal() -> None:
     """Takes `die_with_parent` back."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0)
 
 
-def go_first() -> None:
+def prefer_for_oom_kill() -> None:
     """Linux: where memory runs out the kernel ends this process, and not the one that started it.
 
     https://man7.org/linux/man-pages/man5/proc_pid_oom_score_adj.5.html

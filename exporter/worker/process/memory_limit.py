@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from exporter.core.resources import beyond, gave_out, ran_out
+from exporter.core.resources import is_out_of_memory, is_out_of_resources, memory_limit_message
 from exporter.manifest import ModelSpec
 from exporter.records.record import Record, Status
 
@@ -31,11 +31,11 @@ def limit_memory(spec: ModelSpec) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (allowed, hard))
 
 
-def within_means(record: Record, spec: ModelSpec) -> Record:
+def mark_resource_failures(record: Record, spec: ModelSpec) -> Record:
     """The record as it is, or `killed` where what went wrong is that the machine gave out."""
     message = record.message
-    if not record.status.is_red or not gave_out(message):
+    if not record.status.is_red or not is_out_of_resources(message):
         return record
-    if spec.memory is not None and ran_out(message):
-        message = f"{beyond(spec.memory)}: {message}"
+    if spec.memory is not None and is_out_of_memory(message):
+        message = f"{memory_limit_message(spec.memory)}: {message}"
     return record.model_copy(update={"status": Status.KILLED, "message": message})

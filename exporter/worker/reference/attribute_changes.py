@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 
-from exporter.worker.model.load import Model
+from exporter.worker.model.source_loader import Model
 from exporter.worker.torch_private.export_context import writes_into
 
 
-class Attributes:
+class AttributeSnapshot:
     """The plain attributes of a model and of its modules, as they are now."""
 
     def __init__(self, model: Model) -> None:

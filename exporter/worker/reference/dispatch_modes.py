@@ -1,6 +1,6 @@
 """What operators are given while a model runs, seen and changed from below it.
 
-In: a run of a model inside one of the contexts. Out: `operands`, the memory that it read;
+In: a run of a model inside one of the contexts. Out: `record_storages`, the memory that it read;
 `float64_operands`, a run in float64 of a model that stays as it is.
 
 torch documents the class that this is built on, and keeps it in a module with an underscore.
@@ -29,7 +29,7 @@ Change = Callable[[Any, tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...],
 
 
 @contextmanager
-def operands() -> Iterator[set[int]]:
+def record_storages() -> Iterator[set[int]]:
     """The addresses of the storages that operators are given inside."""
     places: set[int] = set()
 

@@ -15,10 +15,10 @@ import torch
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage
 from exporter.worker.inputs.call import Tensors, tensor_call
-from exporter.worker.model.call_objects import note_objects, taken_apart
+from exporter.worker.model.call_objects import note_objects, unpack_outputs
 from exporter.worker.model.exported_program import float64_module, program_of
-from exporter.worker.model.load import Model
-from exporter.worker.process.failure import Failure, one_line, stage_of
+from exporter.worker.model.source_loader import Model
+from exporter.worker.process.failure import Failure, error_message, failing_at
 from exporter.worker.reference.dispatch_modes import float64_operands
 from exporter.worker.reference.outputs import Outputs, declared_outputs, outputs_of
 
@@ -54,8 +54,8 @@ def run_declared(model: Model, spec: ModelSpec, inputs: Tensors) -> Outputs:
         Failure: of stage `source`, where the model does not run, or returns something else than
             one tensor per declared output.
     """
-    with stage_of(Stage.SOURCE):
-        returned = taken_apart(_call(model, spec, inputs))
+    with failing_at(Stage.SOURCE):
+        returned = unpack_outputs(_call(model, spec, inputs))
         note_objects(model, returned)
         return declared_outputs(returned, spec)
 
@@ -66,7 +66,7 @@ def run(model: Model, spec: ModelSpec, inputs: Tensors) -> Outputs:
     Raises:
         Failure: of stage `source`, where the model does not run on these inputs.
     """
-    with stage_of(Stage.SOURCE):
+    with failing_at(Stage.SOURCE):
         return outputs_of(_call(model, spec, inputs), spec)
 
 
@@ -87,7 +87,7 @@ def _bytes_of(model: torch.nn.Module) -> int:
     return sum(weight.nbytes for weight in (*model.parameters(), *model.buffers()))
 
 
-def float64_twin(model: Model) -> tuple[Model | None, str]:
+def float64_model(model: Model) -> tuple[Model | None, str]:
     """The model in float64; without that, the reason.
 
     A copy, or for models whose copy would take more memory than all else, the model itself with
@@ -107,7 +107,7 @@ def float64_twin(model: Model) -> tuple[Model | None, str]:
                 weight.data = weight.data.to(torch.complex128)
         return twin, ""
     except Exception as error:  # any model may refuse to be copied; then there is no twin
-        return None, f"the model cannot be copied to float64: {one_line(error)}"
+        return None, f"the model cannot be copied to float64: {error_message(error)}"
 
 
 def run_exactly(twin: Model | None, spec: ModelSpec, inputs: Tensors) -> Outputs | None:

@@ -15,17 +15,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from exporter.checks.files.samples import read_sample, sample_digest, write_exact
-from exporter.jobs.folder import JobFolder
+from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import ModelSpec
 from exporter.records.record import Record, Stage, Status
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.draw import draw
 from exporter.worker.inputs.thorough_sets import all_sets
-from exporter.worker.model.load import Model
+from exporter.worker.model.source_loader import Model
 from exporter.worker.reference import noise as rounding
-from exporter.worker.reference.eager import float64_twin, run_exactly
-from exporter.worker.reference.lookup_tables import lengths_of
+from exporter.worker.reference.eager import float64_model, run_exactly
 from exporter.worker.reference.outputs import (
     Outputs,
     Returned,
@@ -33,6 +32,7 @@ from exporter.worker.reference.outputs import (
     items_of,
     to_value,
 )
+from exporter.worker.reference.table_reads import lengths_of
 
 #: Elements of each output after which the largest error says how large errors are.
 _ENOUGH = 64
@@ -77,7 +77,7 @@ def measured_everywhere(
     Where a sample does not run in float64, no output has a measured bound, as if it had been run
     at once.
     """
-    twin, no_twin = float64_twin(model)
+    twin, no_twin = float64_model(model)
     chosen_sets = all_sets(spec, lengths_of(model))
     sets = {(chosen.kind, chosen.name): chosen for chosen in chosen_sets}
     pairs: list[tuple[Outputs, Outputs | None]] = []

@@ -24,7 +24,7 @@ _DTYPES = frozenset(
 
 
 @dataclass(slots=True)
-class Aside:
+class DetachedWeights:
     """What was kept out of one export."""
 
     weights: dict[str, torch.Tensor] = field(default_factory=dict)
@@ -43,7 +43,7 @@ def can_be_kept(tensor: torch.Tensor) -> bool:
     )
 
 
-def put_back(model: ir.Model, aside: Aside) -> None:
+def restore_weights(model: ir.Model, aside: DetachedWeights) -> None:
     """Stores the weights in the graph, in the order in which it has them as inputs."""
     graph = model.graph
     for value in graph.inputs:

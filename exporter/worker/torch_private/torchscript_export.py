@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from exporter.worker.torch_private.detached_weights import Aside, can_be_kept
+from exporter.worker.torch_private.detached_weights import DetachedWeights, can_be_kept
 from exporter.worker.torch_private.versions import is_known_torch
 
 #: The place of `keep_initializers_as_inputs` in the arguments of `_export_onnx` after the weights.
@@ -16,12 +16,12 @@ _LISTS_WEIGHTS = 5
 
 
 @contextmanager
-def weights_aside() -> Iterator[Aside]:
+def weights_aside() -> Iterator[DetachedWeights]:
     """Keeps the weights out of the protobuf that TorchScript's exporter makes, and hands them over.
 
     Nothing is kept out where this torch is not known, or where a weight is no plain tensor.
     """
-    aside = Aside()
+    aside = DetachedWeights()
     if not is_known_torch():
         yield aside
         return

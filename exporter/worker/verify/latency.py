@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from statistics import median
 
-from exporter.checks.protocol import Subject
+from exporter.checks.protocol import CheckContext
 from exporter.manifest import Device
 from exporter.records.record import (
     LATENCY,
@@ -23,7 +23,7 @@ from exporter.records.record import (
     Status,
 )
 from exporter.runtimes import Session, open_session
-from exporter.worker.export.case import Case
+from exporter.worker.export.export_context import ExportContext
 from exporter.worker.reference.eager import State, run
 
 #: Turns of both: so many at least, then more until the time is over.
@@ -31,7 +31,9 @@ _LEAST, _MOST = 5, 101
 _SECONDS = 2.0
 
 
-def with_latency(record: Record, case: Case, subject: Subject, device: Device) -> Record:
+def with_latency(
+    record: Record, case: ExportContext, subject: CheckContext, device: Device
+) -> Record:
     """The record with the check; of what is wrong, how fast it is says nothing."""
     if not subject.spec.latency or record.status is not Status.PASS:
         return record
@@ -43,7 +45,7 @@ def with_latency(record: Record, case: Case, subject: Subject, device: Device) -
     return record.model_copy(update={"checks": (*record.checks, result)})
 
 
-def latency(case: Case, subject: Subject, session: Session) -> CheckResult:
+def latency(case: ExportContext, subject: CheckContext, session: Session) -> CheckResult:
     """Measures."""
     (declared,) = [each for each in subject.reference.samples if each.kind == "declared"]
     inputs = subject.read(declared).inputs

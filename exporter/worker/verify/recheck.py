@@ -17,17 +17,17 @@ from exporter.cache.fingerprint import THOROUGH
 from exporter.checks.files.facts import artifact_facts
 from exporter.checks.files.read import Unreadable
 from exporter.checks.files.samples import SampleMemory, sample_digest
-from exporter.checks.protocol import Subject
-from exporter.jobs.folder import JobFolder
+from exporter.checks.protocol import CheckContext
 from exporter.jobs.job import Job, OpsetJob
+from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference
 from exporter.manifest import ModelSpec
 from exporter.records.record import Record, Status
 from exporter.worker.verify.run_checks import (
-    Common,
     Seconds,
-    prove_on,
-    prove_structure,
+    SharedFields,
+    check_on_device,
+    run_structure_checks,
 )
 
 
@@ -53,7 +53,7 @@ def recheck(job: Job, opset: OpsetJob, memory: SampleMemory) -> list[Record] | N
     if any(record.artifact != facts for record in earlier):
         return None
     shutil.copyfile(old.reference, fresh.reference)
-    subject = Subject(
+    subject = CheckContext(
         folder=fresh,
         opset=opset.opset,
         spec=job.spec.at(opset.opset),
@@ -74,14 +74,14 @@ def _needs_model(spec: ModelSpec, reference: Reference) -> bool:
 
 
 def _prove(
-    job: Job, opset: OpsetJob, subject: Subject, earlier: list[Record]
+    job: Job, opset: OpsetJob, subject: CheckContext, earlier: list[Record]
 ) -> list[Record] | None:
-    structure = prove_structure(subject)
+    structure = run_structure_checks(subject)
     records = []
     for device, record in zip(opset.devices, earlier, strict=True):
-        common = Common(route=opset.route, log=record.log, notes=record.notes)
+        common = SharedFields(route=opset.route, log=record.log, notes=record.notes)
         here = replace(subject, spec=job.spec.at(opset.opset, device.name))
-        found = prove_on(device, here, structure, common, Seconds())
+        found = check_on_device(device, here, structure, common, Seconds())
         if found.status is not Status.PASS:
             return None
         records.append(_renewed(record, found, job.fingerprint_of(record.cell)))

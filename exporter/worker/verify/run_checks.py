@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from exporter.checks import PARITY_CHECKS, STRUCTURE_CHECKS
+from exporter.checks import RUNTIME_CHECKS, STRUCTURE_CHECKS
 from exporter.checks.numerical.determinism import Determinism
-from exporter.checks.protocol import Subject
-from exporter.checks.structural.domains import without_kernel
+from exporter.checks.protocol import CheckContext
+from exporter.checks.structural.domains import missing_kernel_reason
 from exporter.manifest import Device
 from exporter.records.record import (
     Artifact,
@@ -45,7 +45,7 @@ class Seconds(dict[str, float]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Common:
+class SharedFields:
     """What the records of one file share."""
 
     route: Route
@@ -54,16 +54,16 @@ class Common:
     artifact: Artifact | None = None
 
 
-def prove_structure(subject: Subject) -> tuple[CheckResult, ...]:
+def run_structure_checks(subject: CheckContext) -> tuple[CheckResult, ...]:
     """Every structure check of the file; all run, whatever the first says."""
     return tuple(_timed(check, subject) for check in STRUCTURE_CHECKS)
 
 
-def prove_on(
+def check_on_device(
     device: Device,
-    subject: Subject,
+    subject: CheckContext,
     structure: Sequence[CheckResult],
-    common: Common,
+    common: SharedFields,
     seconds: Seconds,
 ) -> Record:
     """Loads the file on one device and holds it against PyTorch."""
@@ -74,18 +74,18 @@ def prove_on(
         with seconds.of(Stage.LOAD):
             session = open_session(subject.path, device, subject.kernels)
     except Unavailable as missing:
-        outcome = outcome or _Outcome(Status.UNAVAILABLE, Stage.LOAD, None, str(missing))
+        outcome = outcome or CheckVerdict(Status.UNAVAILABLE, Stage.LOAD, None, str(missing))
     except LoadFailure as refused:
         outcome = outcome or _refused(subject, device, str(refused))
     else:
         with seconds.of(Stage.PARITY):
             parity = tuple(
                 _timed(check, subject, session, device.name)
-                for check in PARITY_CHECKS
+                for check in RUNTIME_CHECKS
                 if check.applies(subject)
             )
         outcome = outcome or _first_no(parity, Stage.PARITY)
-    outcome = outcome or _Outcome(Status.PASS, None, None, "")
+    outcome = outcome or CheckVerdict(Status.PASS, None, None, "")
     return Record(
         cell=cell,
         status=outcome.status,
@@ -109,21 +109,21 @@ def _timed(check: Callable[..., CheckResult], *arguments: object) -> CheckResult
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcome:
+class CheckVerdict:
     status: Status
     stage: Stage | None
     check: str | None
     message: str
 
 
-def _refused(subject: Subject, device: Device, why: str) -> _Outcome:
+def _refused(subject: CheckContext, device: Device, why: str) -> CheckVerdict:
     """An operator that nothing here could run is no fault of the file, and proves nothing."""
-    if lacking := without_kernel(subject, device):
-        return _Outcome(Status.UNAVAILABLE, Stage.LOAD, None, lacking)
-    return _Outcome(Status.ERROR, Stage.LOAD, None, why)
+    if lacking := missing_kernel_reason(subject, device):
+        return CheckVerdict(Status.UNAVAILABLE, Stage.LOAD, None, lacking)
+    return CheckVerdict(Status.ERROR, Stage.LOAD, None, why)
 
 
-def _first_no(results: Sequence[CheckResult], stage: Stage) -> _Outcome | None:
+def _first_no(results: Sequence[CheckResult], stage: Stage) -> CheckVerdict | None:
     """The check that decides.
 
     Where a model differs from itself, the file is not to blame for any difference. A comparison
@@ -135,4 +135,4 @@ def _first_no(results: Sequence[CheckResult], stage: Stage) -> _Outcome | None:
     unstable = [result for result in against if result.check == Determinism.name]
     failed = [result for result in against if result.status is not Status.INCONCLUSIVE]
     first = (unstable or failed or against)[0]
-    return _Outcome(first.status, stage, first.check, first.message)
+    return CheckVerdict(first.status, stage, first.check, first.message)

@@ -9,15 +9,15 @@ from typing import Any
 
 from exporter.build import Decisions
 from exporter.build.engine import (
-    Ended,
-    Listener,
-    Outcome,
+    ExitKind,
+    JobEvents,
+    JobResult,
     Task,
 )
-from exporter.jobs.folder import JobFolder, write_value
 from exporter.jobs.job import Announcement, Job, OpsetJob
+from exporter.jobs.job_folder import JobFolder, write_value
 from exporter.manifest import Manifest, ModelSpec
-from exporter.planning.plan import route_of
+from exporter.planning.plan import choose_route
 from exporter.records.record import (
     CellId,
     Record,
@@ -47,7 +47,8 @@ def job(folder: Path, of: ModelSpec) -> Job:
         build=str(folder.parent),
         folder=str(folder),
         opsets=tuple(
-            OpsetJob(opset=opset, route=route_of(of, opset), devices=devices) for opset in of.opsets
+            OpsetJob(opset=opset, route=choose_route(of, opset), devices=devices)
+            for opset in of.opsets
         ),
     )
 
@@ -68,13 +69,17 @@ def announcement(cells: Sequence[CellId], stage: Stage = Stage.CONVERT) -> Annou
 
 
 def outcome(
-    of: Job, ended: Ended, code: int = 0, at_work: Announcement | None = None, seconds: float = 1.0
-) -> Outcome:
+    of: Job,
+    ended: ExitKind,
+    code: int = 0,
+    at_work: Announcement | None = None,
+    seconds: float = 1.0,
+) -> JobResult:
     """How the job ended."""
-    return Outcome(job=of, ended=ended, code=code, at_work=at_work, seconds=seconds)
+    return JobResult(job=of, ended=ended, code=code, at_work=at_work, seconds=seconds)
 
 
-Worker = Callable[[Job], Outcome]
+Worker = Callable[[Job], JobResult]
 
 
 class FakeEngine:
@@ -85,7 +90,7 @@ class FakeEngine:
         self.workers = workers
         self.tasks: list[Task] = []
 
-    def run(self, tasks: Sequence[Task], listener: Listener) -> None:
+    def run(self, tasks: Sequence[Task], listener: JobEvents) -> None:
         waiting = list(tasks)
         while waiting:
             task = waiting.pop(0)
@@ -97,13 +102,13 @@ class FakeEngine:
                 if found.cell not in at_work and found.cell in task.job.cells():
                     listener.recorded(found)
             following = listener.ended(ended)
-            if ended.ended is Ended.INTERRUPTED:
+            if ended.ended is ExitKind.INTERRUPTED:
                 raise KeyboardInterrupt
             if following:
                 waiting.insert(0, following)
 
 
-def finish(of: Job) -> Outcome:
+def finish(of: Job) -> JobResult:
     """A worker that proves everything."""
     return finish_with("same")(of)
 
@@ -111,25 +116,25 @@ def finish(of: Job) -> Outcome:
 def finish_with(reference: str, content: str = "") -> Worker:
     """A worker that proves everything of a model whose reference is this."""
 
-    def worker(of: Job) -> Outcome:
+    def worker(of: Job) -> JobResult:
         write_reference(of, reference)
         for cell in of.cells():
             write(of, record(of, cell, content=content))
-        return outcome(of, Ended.EXITED, 0, announcement(of.cells()[-1:]))
+        return outcome(of, ExitKind.EXITED, 0, announcement(of.cells()[-1:]))
 
     return worker
 
 
-def die_at(opset: int, ended: Ended = Ended.SIGNAL, code: int = 11) -> Worker:
+def die_at(opset: int, ended: ExitKind = ExitKind.SIGNAL, code: int = 11) -> Worker:
     """A worker that ends while it converts for `opset`, after all opsets before it."""
 
-    def worker(of: Job) -> Outcome:
+    def worker(of: Job) -> JobResult:
         write_reference(of, "same")
         for cell in of.cells():
             if cell.opset == opset:
                 return outcome(of, ended, code, announcement([cell]))
             write(of, record(of, cell))
-        return outcome(of, Ended.EXITED, 0)
+        return outcome(of, ExitKind.EXITED, 0)
 
     return worker
 

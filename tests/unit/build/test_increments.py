@@ -13,12 +13,12 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.build import BuildFolder, Wish, run_plan
-from exporter.build.engine import Ended, Outcome
+from exporter.build import BuildFolder, BuildOptions, run_plan
+from exporter.build.engine import ExitKind, JobResult
 from exporter.cache.fingerprint import file_digest, fingerprint
 from exporter.cache.store import Store
-from exporter.jobs.folder import JobFolder, write_value
 from exporter.jobs.job import Job
+from exporter.jobs.job_folder import JobFolder, write_value
 from exporter.manifest import Manifest, ModelSpec, Tolerance
 from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
@@ -103,7 +103,7 @@ class Project:
         project = of.project.model_copy(update={"build": name})
         of = Manifest(project=project, models=of.models)
         plan = make_plan(of, Selection(patterns=(pattern,)))
-        wish = Wish(store=self.store if name == "build" else None)
+        wish = BuildOptions(store=self.store if name == "build" else None)
         # A run from nothing never divides a job: nobody knows yet what it takes.
         self.engine, self.noted = FakeEngine(self.work, workers=4), Noted()
         with (
@@ -117,7 +117,7 @@ class Project:
             for r in read_run(build.results).records
         }
 
-    def work(self, of: Job) -> Outcome:
+    def work(self, of: Job) -> JobResult:
         """What is made depends on all that was edited and can matter, and on nothing else."""
         folder = JobFolder(Path(of.folder))
         write_value(folder.job, of)
@@ -149,7 +149,7 @@ class Project:
                 "seconds": {"capture": 1.0, "convert": 1.0, "parity": 1.0},
             }
             write(of, value.model_copy(update=update))
-        return outcome(of, Ended.EXITED, 0, announcement(of.cells()[-1:]))
+        return outcome(of, ExitKind.EXITED, 0, announcement(of.cells()[-1:]))
 
 
 @settings(max_examples=500 if os.environ.get("FAULTS") == "long" else 15, deadline=None)

@@ -13,7 +13,7 @@ from exporter.build.decisions.results import Results
 from exporter.build.merge_shards import merge, read_parts
 from exporter.cache.fingerprint import device_digest, fingerprint
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.jobs.folder import write_value
+from exporter.jobs.job_folder import write_value
 from exporter.manifest import Manifest
 from exporter.planning.plan import make_plan
 from exporter.planning.shards import Shard, note_shard, read_note

@@ -7,17 +7,17 @@ import pytest
 
 from exporter.build import (
     BuildFolder,
-    Judge,
+    BuildOptions,
+    RecordValidator,
     Stored,
-    Wish,
     collect,
     run_plan,
     still_valid,
 )
-from exporter.build.engine import Ended, Outcome
+from exporter.build.engine import ExitKind, JobResult
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.jobs.folder import JobFolder
 from exporter.jobs.job import Job
+from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import Expectation, Manifest, Skip
 from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
@@ -45,7 +45,9 @@ def export(
 ) -> tuple[dict[str, str], Noted]:
     """Statuses by cell as they stand in results.json, and what the watcher heard."""
     noted = Noted()
-    run_plan(of, make_plan(of, Selection(patterns=patterns)), engine, noted, TODAY, Wish(**wish))
+    run_plan(
+        of, make_plan(of, Selection(patterns=patterns)), engine, noted, TODAY, BuildOptions(**wish)
+    )
     build = BuildFolder.of(of.project)
     assert not (build.path / ".work").exists()
     return {str(r.cell): r.status.value for r in read_run(build.results).records}, noted
@@ -71,8 +73,8 @@ def test_a_crash_costs_one_cell(tmp_path: Path) -> None:
 
 
 def test_retries_share_the_time_of_the_model(tmp_path: Path) -> None:
-    def slow(of: Job) -> Outcome:
-        return outcome(of, Ended.SIGNAL, 11, announcement(of.cells()[:1]), seconds=25.0)
+    def slow(of: Job) -> JobResult:
+        return outcome(of, ExitKind.SIGNAL, 11, announcement(of.cells()[:1]), seconds=25.0)
 
     engine = FakeEngine(slow)
     found, _ = export(manifest(tmp_path), engine)
@@ -81,25 +83,25 @@ def test_retries_share_the_time_of_the_model(tmp_path: Path) -> None:
 
 
 def test_a_model_that_crashes_always_ends_after_one_try_for_each_cell(tmp_path: Path) -> None:
-    engine = FakeEngine(lambda of: outcome(of, Ended.EXITED, 0, announcement(of.cells()[:1])))
+    engine = FakeEngine(lambda of: outcome(of, ExitKind.EXITED, 0, announcement(of.cells()[:1])))
     found, _ = export(manifest(tmp_path), engine)
     assert set(found.values()) == {"crash"}
     assert len(engine.tasks) == 3
 
 
 def test_a_timeout_is_not_tried_again(tmp_path: Path) -> None:
-    engine = FakeEngine(die_at(18, Ended.TIMEOUT))
+    engine = FakeEngine(die_at(18, ExitKind.TIMEOUT))
     found, _ = export(manifest(tmp_path), engine)
     assert found == {"tiny/17/cpu": "pass", "tiny/18/cpu": "timeout", "tiny/19/cpu": "timeout"}
     assert len(engine.tasks) == 1
 
 
 def test_a_worker_that_cannot_work_stops_the_run_with_its_words(tmp_path: Path) -> None:
-    def unable(of: Job) -> Outcome:
+    def unable(of: Job) -> JobResult:
         log = JobFolder(Path(of.folder)).log(None)
         log.parent.mkdir()
         log.write_text("the worker cannot start: No module named 'torch'\n")
-        return outcome(of, Ended.EXITED, 4)
+        return outcome(of, ExitKind.EXITED, 4)
 
     with pytest.raises(ExporterError, match="No module named 'torch'") as caught:
         export(manifest(tmp_path), FakeEngine(unable))
@@ -109,13 +111,13 @@ def test_a_worker_that_cannot_work_stops_the_run_with_its_words(tmp_path: Path) 
 def test_a_model_that_exits_with_the_code_of_an_unusable_environment_is_a_crash(
     tmp_path: Path,
 ) -> None:
-    found, _ = export(manifest(tmp_path), FakeEngine(die_at(17, Ended.EXITED, 4), finish))
+    found, _ = export(manifest(tmp_path), FakeEngine(die_at(17, ExitKind.EXITED, 4), finish))
     assert found["tiny/17/cpu"] == "crash"
 
 
 def test_ctrl_c_keeps_what_is_done_and_no_file_that_was_not_proved(tmp_path: Path) -> None:
-    def interrupted(of: Job) -> Outcome:
-        ended = die_at(18, Ended.INTERRUPTED)(of)
+    def interrupted(of: Job) -> JobResult:
+        ended = die_at(18, ExitKind.INTERRUPTED)(of)
         JobFolder(Path(of.folder)).model(18).write_text("half")
         return ended
 
@@ -134,7 +136,7 @@ def test_ctrl_c_before_the_first_cell_leaves_the_old_results_in_place(tmp_path: 
     project = manifest(tmp_path)
     export(project, FakeEngine(finish))
     with pytest.raises(KeyboardInterrupt):
-        export(project, FakeEngine(die_at(17, Ended.INTERRUPTED)), force=True)
+        export(project, FakeEngine(die_at(17, ExitKind.INTERRUPTED)), force=True)
     assert len(read_run(BuildFolder.of(project.project).results).records) == 3
 
 
@@ -180,7 +182,7 @@ def test_a_changed_entry_makes_the_other_cells_unknown(tmp_path: Path) -> None:
     assert found == {"tiny/18/cpu": "pass"}
 
 
-def never(of: Job) -> Outcome:
+def never(of: Job) -> JobResult:
     """A worker that nobody should have started."""
     raise AssertionError(f"{of.spec.id} runs")
 
@@ -204,8 +206,8 @@ def test_one_more_opset_exports_that_one(tmp_path: Path) -> None:
     assert len(list((tmp_path / "build/tiny").glob("*.onnx"))) == 4
 
 
-@pytest.mark.parametrize("ended", [Ended.SIGNAL, Ended.TIMEOUT])
-def test_what_another_try_may_settle_is_tried_again(tmp_path: Path, ended: Ended) -> None:
+@pytest.mark.parametrize("ended", [ExitKind.SIGNAL, ExitKind.TIMEOUT])
+def test_what_another_try_may_settle_is_tried_again(tmp_path: Path, ended: ExitKind) -> None:
     project = manifest(tmp_path, spec(opsets=(18,)))
     export(project, FakeEngine(die_at(18, ended)))
     found, noted = export(project, FakeEngine(finish))
@@ -214,10 +216,10 @@ def test_what_another_try_may_settle_is_tried_again(tmp_path: Path, ended: Ended
 
 
 def test_a_failure_that_would_come_again_is_not_run_again(tmp_path: Path) -> None:
-    def fails(of: Job) -> Outcome:
+    def fails(of: Job) -> JobResult:
         for cell in of.cells():
             write(of, record(of, cell, Status.FAIL))
-        return outcome(of, Ended.EXITED, 0)
+        return outcome(of, ExitKind.EXITED, 0)
 
     project = manifest(tmp_path)
     export(project, FakeEngine(fails))
@@ -264,11 +266,11 @@ def test_what_cannot_be_kept_beside_what_was_made_is_made_too(tmp_path: Path) ->
 
 
 def test_the_longest_job_starts_first_and_the_unknown_before_it(tmp_path: Path) -> None:
-    def slow_b(of: Job) -> Outcome:
+    def slow_b(of: Job) -> JobResult:
         for cell in of.cells():
             seconds = {"convert": 9.0 if of.spec.id == "b" else 1.0}
             write(of, record(of, cell).model_copy(update={"seconds": seconds}))
-        return outcome(of, Ended.EXITED, 0)
+        return outcome(of, ExitKind.EXITED, 0)
 
     export(manifest(tmp_path, spec("a"), spec("b")), FakeEngine(slow_b))
     engine = FakeEngine(slow_b)
@@ -287,11 +289,11 @@ def test_skipped_cells_are_records_with_their_reason_and_are_not_run(tmp_path: P
 
 
 def test_expectations_are_applied_when_results_are_collected(tmp_path: Path) -> None:
-    def fail_at_18(of: Job) -> Outcome:
+    def fail_at_18(of: Job) -> JobResult:
         for cell in of.cells():
             status = Status.ERROR if cell.opset == 18 else Status.PASS
             write(of, record(of, cell, status))
-        return outcome(of, Ended.EXITED, 0)
+        return outcome(of, ExitKind.EXITED, 0)
 
     expect = (Expectation(opsets=(18,), reason="no such operator"),)
     project = manifest(tmp_path, spec(expect=expect))
@@ -301,7 +303,7 @@ def test_expectations_are_applied_when_results_are_collected(tmp_path: Path) -> 
     # On disk the record is as it was found, so that another expectation needs no export.
     plan = make_plan(manifest(tmp_path))
     without = collect(
-        plan, Stored(BuildFolder.of(project.project)), Judge(manifest(tmp_path), TODAY)
+        plan, Stored(BuildFolder.of(project.project)), RecordValidator(manifest(tmp_path), TODAY)
     ).run.by_cell()
     assert without["tiny/18/cpu"].status is Status.ERROR
 
@@ -330,13 +332,13 @@ def test_other_tools_do_not_make_read_results_void(tmp_path: Path) -> None:
     assert not still_valid(other, project, make_plan(project)).missing
 
 
-def as_asked(of: Job) -> Outcome:
+def as_asked(of: Job) -> JobResult:
     """A worker that looks as closely as its job says."""
     write_reference(of, "same")
     for cell in of.cells():
         made = {"thorough": of.spec.thorough, "fingerprint": of.fingerprint_of(cell)}
         write(of, record(of, cell).model_copy(update=made))
-    return outcome(of, Ended.EXITED, 0)
+    return outcome(of, ExitKind.EXITED, 0)
 
 
 def test_thorough_runs_what_was_not_and_its_results_stay(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from exporter.build import BuildFolder, run_plan
-from exporter.build.engine import Ended, Outcome
+from exporter.build.engine import ExitKind, JobResult
 from exporter.core.errors import ExporterError
-from exporter.jobs.folder import JobFolder, write_value
 from exporter.jobs.job import Job
+from exporter.jobs.job_folder import JobFolder, write_value
 from exporter.manifest import Manifest
 from exporter.planning.plan import make_plan
 from exporter.records.record import Status, read_run
@@ -37,7 +37,7 @@ IS_LONG = os.environ.get("FAULTS") == "long"
 CONTENT = "the only right file " * 4
 
 
-def worker(of: Job) -> Outcome:
+def worker(of: Job) -> JobResult:
     write_value(JobFolder(Path(of.folder)).job, of)
     return finish_with('{"samples": []}', CONTENT)(of)
 
@@ -147,7 +147,7 @@ def test_a_record_with_any_bit_flipped_is_no_record(tmp_path: Path) -> None:
 def test_a_verdict_written_by_hand_is_no_verdict(tmp_path: Path) -> None:
     of = manifest(tmp_path)
 
-    def fails(job: Job) -> Outcome:
+    def fails(job: Job) -> JobResult:
         ended = worker(job)
         for cell in job.cells():
             write(job, record(job, cell, Status.FAIL, CONTENT))
@@ -187,10 +187,14 @@ def test_a_file_where_a_folder_belongs(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("ended", "code", "status"),
-    [(Ended.SIGNAL, 11, "crash"), (Ended.SIGNAL, 9, "killed"), (Ended.TIMEOUT, 0, "timeout")],
+    [
+        (ExitKind.SIGNAL, 11, "crash"),
+        (ExitKind.SIGNAL, 9, "killed"),
+        (ExitKind.TIMEOUT, 0, "timeout"),
+    ],
 )
 def test_what_another_try_may_settle_is_tried_and_said(
-    tmp_path: Path, ended: Ended, code: int, status: str
+    tmp_path: Path, ended: ExitKind, code: int, status: str
 ) -> None:
     of = manifest(tmp_path)
     engine = FakeEngine(die_at(19, ended, code), finish_with("same"))

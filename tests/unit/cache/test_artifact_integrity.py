@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cache.artifact_integrity import Intact
+from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.records.record import Artifact
 from tests.unit.factory import make_artifact
 
@@ -29,7 +29,7 @@ def artifact(tmp_path: Path) -> Artifact:
 
 
 def test_whole_files_are_fine(tmp_path: Path, artifact: Artifact) -> None:
-    assert Intact(tmp_path).problem(artifact) == ""
+    assert ArtifactVerifier(tmp_path).problem(artifact) == ""
 
 
 @pytest.mark.parametrize("name", ["18.onnx", DATA])
@@ -38,18 +38,18 @@ def test_each_way_to_be_another_file_is_seen(tmp_path: Path, artifact: Artifact,
     whole = path.read_bytes()
     for size in range(len(whole)):
         path.write_bytes(whole[:size])
-        assert "is not the file that was proved" in Intact(tmp_path).problem(artifact)
+        assert "is not the file that was proved" in ArtifactVerifier(tmp_path).problem(artifact)
     for place in range(len(whole)):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        assert "is not the file that was proved" in Intact(tmp_path).problem(artifact)
+        assert "is not the file that was proved" in ArtifactVerifier(tmp_path).problem(artifact)
     path.unlink()
-    assert Intact(tmp_path).problem(artifact) == f"net/{name} is gone"
+    assert ArtifactVerifier(tmp_path).problem(artifact) == f"net/{name} is gone"
     path.mkdir()
-    assert Intact(tmp_path).problem(artifact) == f"net/{name} is gone"
+    assert ArtifactVerifier(tmp_path).problem(artifact) == f"net/{name} is gone"
     path.rmdir()
     (tmp_path / "elsewhere").write_bytes(whole)
     path.symlink_to(tmp_path / "elsewhere")
-    assert Intact(tmp_path).problem(artifact) == f"net/{name} is gone"
+    assert ArtifactVerifier(tmp_path).problem(artifact) == f"net/{name} is gone"
 
 
 def test_a_change_after_the_stamp_is_seen_even_with_the_old_time_of_writing(
@@ -58,7 +58,7 @@ def test_a_change_after_the_stamp_is_seen_even_with_the_old_time_of_writing(
     monkeypatch.setattr(
         "exporter.cache.artifact_integrity._TICK", -1
     )  # what is new is stamped at once
-    first = Intact(tmp_path)
+    first = ArtifactVerifier(tmp_path)
     assert first.problem(artifact) == ""
     first.save()
     path = tmp_path / "net/18.onnx"
@@ -67,14 +67,17 @@ def test_a_change_after_the_stamp_is_seen_even_with_the_old_time_of_writing(
         file.write(b"A")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert path.stat().st_mtime_ns == before.st_mtime_ns
-    assert Intact(tmp_path).problem(artifact) == "net/18.onnx is not the file that was proved"
+    assert (
+        ArtifactVerifier(tmp_path).problem(artifact)
+        == "net/18.onnx is not the file that was proved"
+    )
 
 
 def test_an_untouched_file_is_not_read_again(
     tmp_path: Path, artifact: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("exporter.cache.artifact_integrity._TICK", -1)
-    first = Intact(tmp_path)
+    first = ArtifactVerifier(tmp_path)
     assert first.problem(artifact) == ""
     first.save()
 
@@ -82,17 +85,17 @@ def test_an_untouched_file_is_not_read_again(
         raise AssertionError(f"{path} is read")
 
     monkeypatch.setattr("exporter.cache.artifact_integrity.file_digest", reads)
-    assert Intact(tmp_path).problem(artifact) == ""
+    assert ArtifactVerifier(tmp_path).problem(artifact) == ""
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"files": {"net/18.onnx": {}}}', b"\xff"])
 def test_damaged_stamps_only_cost_time(tmp_path: Path, artifact: Artifact, text: bytes) -> None:
     (tmp_path / "stamps.json").write_bytes(text)
-    assert Intact(tmp_path).problem(artifact) == ""
+    assert ArtifactVerifier(tmp_path).problem(artifact) == ""
 
 
 def test_a_fresh_file_is_not_trusted_by_its_time(tmp_path: Path, artifact: Artifact) -> None:
-    intact = Intact(tmp_path)
+    intact = ArtifactVerifier(tmp_path)
     assert intact.problem(artifact) == ""
     intact.save()
     assert not (tmp_path / "stamps.json").exists()

@@ -12,14 +12,14 @@ import pytest
 
 from exporter.cache.fingerprint import file_digest, package_state
 from exporter.cache.noop_snapshot import (
-    Basis,
-    Said,
-    keep,
-    last_said,
-    now_in,
+    ExportSummary,
+    NoopInputs,
+    filesystem_now,
+    load_snapshot,
+    save_snapshot,
 )
 
-SAID = Said(lines=(("2 cells: 2 pass", None), ("red", "red")), code=1)
+SAID = ExportSummary(lines=(("2 cells: 2 pass", None), ("red", "red")), code=1)
 LATER = 10**18  # long after whatever a test has made
 
 
@@ -31,8 +31,8 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def basis(project: Path) -> Basis:
-    return Basis(
+def basis(project: Path) -> NoopInputs:
+    return NoopInputs(
         day="2026-11-21",
         files={"": ["pyproject.toml"], "build/net": ["18.onnx"], str(project): ["pyproject.toml"]},
         absent=["build/.work"],
@@ -42,14 +42,14 @@ def basis(project: Path) -> Basis:
     )
 
 
-def noted(project: Path, read: Basis | None = None, since: int | None = None) -> None:
+def noted(project: Path, read: NoopInputs | None = None, since: int | None = None) -> None:
     build = project / "build"
-    began = now_in(build) + LATER if since is None else since
-    keep(project, build, read or basis(project), SAID, began)
+    began = filesystem_now(build) + LATER if since is None else since
+    save_snapshot(project, build, read or basis(project), SAID, began)
 
 
-def said(project: Path, day: str = "2026-11-21") -> Said | None:
-    return last_said(project, project / "build", day)
+def said(project: Path, day: str = "2026-11-21") -> ExportSummary | None:
+    return load_snapshot(project, project / "build", day)
 
 
 def test_the_same_is_said_again_where_nothing_was_touched(project: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_module_that_python_caches_is_not_touched_by_that(project: Path) -> No
 
 
 def test_what_changed_while_the_export_was_at_work_is_not_noted(project: Path) -> None:
-    began = now_in(project / "build")
+    began = filesystem_now(project / "build")
     time.sleep(0.02)
     edited(project)
     noted(project, since=began)
@@ -185,12 +185,12 @@ def test_what_changed_while_the_export_was_at_work_is_not_noted(project: Path) -
 
 
 def test_what_changed_just_before_is_not_noted(project: Path) -> None:
-    noted(project, since=now_in(project / "build"))
+    noted(project, since=filesystem_now(project / "build"))
     assert not (project / "build/untouched.json").exists()
 
 
 def test_where_the_clock_of_the_files_is_not_known_nothing_is_noted(project: Path) -> None:
-    assert now_in(project / "none") == 0
+    assert filesystem_now(project / "none") == 0
     noted(project, since=0)
     assert not (project / "build/untouched.json").exists()
 

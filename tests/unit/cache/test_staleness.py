@@ -19,7 +19,7 @@ from exporter.cache.fingerprint import (
     tools_moved,
     without_tools,
 )
-from exporter.cache.staleness import Today
+from exporter.cache.staleness import CurrentState
 from exporter.manifest import (
     Device,
     Expectation,
@@ -47,7 +47,7 @@ def stored(*sources: Source, **packages: str) -> Record:
 def test_an_unchanged_record_holds(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text("x = 1\n")
     source = Source(file="net.py", sha256=file_digest(tmp_path / "net.py"))
-    assert Today(tmp_path).why_stale(stored(source), PARTS) == ""
+    assert CurrentState(tmp_path).why_stale(stored(source), PARTS) == ""
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_an_unchanged_record_holds(tmp_path: Path) -> None:
     ],
 )
 def test_each_changed_part_is_named(tmp_path: Path, part: str, now: str, why: str) -> None:
-    assert Today(tmp_path).why_stale(stored(), PARTS | {part: now}) == why
+    assert CurrentState(tmp_path).why_stale(stored(), PARTS | {part: now}) == why
 
 
 def test_a_changed_or_vanished_source_is_named(tmp_path: Path) -> None:
@@ -71,20 +71,20 @@ def test_a_changed_or_vanished_source_is_named(tmp_path: Path) -> None:
     file.write_text("x = 1\n")
     record = stored(Source(file="net.py", sha256=file_digest(file)))
     file.write_text("x = 2\n")
-    assert Today(tmp_path).why_stale(record, PARTS) == "net.py changed"
+    assert CurrentState(tmp_path).why_stale(record, PARTS) == "net.py changed"
     file.unlink()
-    assert Today(tmp_path).why_stale(record, PARTS) == "net.py changed"
+    assert CurrentState(tmp_path).why_stale(record, PARTS) == "net.py changed"
 
 
 def test_a_new_module_beside_the_sources_is_a_change(tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     (tmp_path / "models/net.py").write_text("")
     record = stored(Source(file="models/*.py", sha256=file_digest(tmp_path / "models/*.py")))
-    assert Today(tmp_path).why_stale(record, PARTS) == ""
+    assert CurrentState(tmp_path).why_stale(record, PARTS) == ""
     (tmp_path / "models/notes.txt").write_text("")
-    assert Today(tmp_path).why_stale(record, PARTS) == ""
+    assert CurrentState(tmp_path).why_stale(record, PARTS) == ""
     (tmp_path / "models/torch.py").write_text("")
-    assert Today(tmp_path).why_stale(record, PARTS) == "models has other modules"
+    assert CurrentState(tmp_path).why_stale(record, PARTS) == "models has other modules"
 
 
 def test_a_package_in_the_place_of_a_module_is_a_change(tmp_path: Path) -> None:
@@ -108,11 +108,11 @@ def test_an_entry_that_moves_to_another_folder_means_other_files() -> None:
 def test_what_changed_during_the_export_never_holds(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text("")
     moving = stored(Source(file="net.py", sha256=""))
-    assert Today(tmp_path).why_stale(moving, PARTS) == "net.py changed while it was exported"
+    assert CurrentState(tmp_path).why_stale(moving, PARTS) == "net.py changed while it was exported"
 
 
 def test_another_package_that_the_model_was_made_with_is_named(tmp_path: Path) -> None:
-    today = Today(tmp_path)
+    today = CurrentState(tmp_path)
     assert today.why_other_packages(stored(pytest=package_state("pytest"))) == ""
     version = package_state("pytest").split(" ")[0]
     assert today.why_other_packages(stored(pytest="1.0 ff")) == f"pytest 1.0 -> {version}"
@@ -121,7 +121,7 @@ def test_another_package_that_the_model_was_made_with_is_named(tmp_path: Path) -
 
 def test_a_record_without_fingerprint_never_holds(tmp_path: Path) -> None:
     bare = Record(cell=stored().cell, status=Status.PASS)
-    assert Today(tmp_path).why_stale(bare, PARTS)
+    assert CurrentState(tmp_path).why_stale(bare, PARTS)
 
 
 def test_the_fingerprint_follows_what_is_proved() -> None:

@@ -15,8 +15,8 @@ import onnx
 from onnx import parser
 
 from exporter.checks.files.samples import write_sample
-from exporter.checks.protocol import Subject
-from exporter.jobs.folder import JobFolder
+from exporter.checks.protocol import CheckContext
+from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import (
     Axis,
@@ -65,11 +65,11 @@ def make_subject(
     spec: ModelSpec | None = None,
     opset: int = 18,
     reference: Reference | None = None,
-) -> Subject:
+) -> CheckContext:
     """Writes the file and gives it a contract."""
     if isinstance(model, str):
         model = parser.parse_model(model)
-    subject = Subject(
+    subject = CheckContext(
         folder=JobFolder(folder),
         opset=opset,
         spec=spec or contract(),
@@ -136,7 +136,7 @@ def at(folder: Path, index: int, batch: int) -> Sample:
     return write(folder, index, inputs, outputs, axes={"batch": batch}, name=name, kind="axis")
 
 
-def subject(folder: Path, *samples: Sample, **fields: Any) -> Subject:
+def subject(folder: Path, *samples: Sample, **fields: Any) -> CheckContext:
     """`DOUBLE` with these samples and a contract of these fields."""
     return make_subject(folder, spec=contract(**fields), reference=make_reference(*samples))
 

@@ -8,9 +8,9 @@ import os
 import pytest
 
 from exporter.core.resources import (
-    beyond,
-    gave_out,
-    ran_out,
+    is_out_of_memory,
+    is_out_of_resources,
+    memory_limit_message,
     size_text,
 )
 
@@ -28,8 +28,8 @@ from exporter.core.resources import (
     ],
 )
 def test_what_says_that_memory_ran_out(text: str) -> None:
-    assert ran_out(text)
-    assert gave_out(text)
+    assert is_out_of_memory(text)
+    assert is_out_of_resources(text)
 
 
 @pytest.mark.parametrize(
@@ -47,20 +47,20 @@ def test_what_says_that_memory_ran_out(text: str) -> None:
     ],
 )
 def test_what_says_that_the_machine_gave_out(number: int) -> None:
-    assert gave_out(f"OSError: {OSError(number, os.strerror(number))}")
+    assert is_out_of_resources(f"OSError: {OSError(number, os.strerror(number))}")
 
 
 @pytest.mark.parametrize(
     "text", ["", "memory format channels_last", "a bad location", "KeyError: 'memory'"]
 )
 def test_what_does_not(text: str) -> None:
-    assert not ran_out(text)
-    assert not gave_out(text)
+    assert not is_out_of_memory(text)
+    assert not is_out_of_resources(text)
 
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.EACCES, errno.EISDIR])
 def test_a_model_that_misses_a_file_is_no_machine_that_gave_out(number: int) -> None:
-    assert not gave_out(f"OSError: {OSError(number, os.strerror(number))}")
+    assert not is_out_of_resources(f"OSError: {OSError(number, os.strerror(number))}")
 
 
 @pytest.mark.parametrize(
@@ -69,4 +69,4 @@ def test_a_model_that_misses_a_file_is_no_machine_that_gave_out(number: int) -> 
 )
 def test_sizes_are_written_as_in_the_manifest(size: int, text: str) -> None:
     assert size_text(size) == text
-    assert text in beyond(size)
+    assert text in memory_limit_message(size)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.core.sanitize import neutral, one_line, printable
+from exporter.core.sanitize import one_line, printable, redact
 
 
 @pytest.mark.parametrize(
@@ -25,11 +25,11 @@ from exporter.core.sanitize import neutral, one_line, printable
     ],
 )
 def test_what_differs_between_machines_is_left_out(text: str, expected: str) -> None:
-    assert neutral(text, limit=100) == expected
+    assert redact(text, limit=100) == expected
 
 
 def test_text_is_cut_to_its_limit() -> None:
-    assert neutral("x" * 50, limit=10) == "x" * 9 + "…"
+    assert redact("x" * 50, limit=10) == "x" * 9 + "…"
 
 
 def test_escapes_and_control_characters_are_removed() -> None:

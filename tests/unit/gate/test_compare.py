@@ -10,7 +10,7 @@ from exporter.core.errors import ExporterError
 from exporter.gate import (
     NO_RESULT,
     NOT_ACCEPTED,
-    Finding,
+    GateFinding,
     Kind,
     blocking,
     judge,
@@ -47,7 +47,7 @@ runs = st.lists(records, unique_by=lambda record: str(record.cell)).map(
 )
 
 
-def judged(before: Record | None, after: Record | None) -> list[Finding]:
+def judged(before: Record | None, after: Record | None) -> list[GateFinding]:
     """The findings for one cell that the manifests promise."""
     run = make_run(*([after] if after else []))
     accepted = baseline_of(make_run(before)) if before else NOTHING

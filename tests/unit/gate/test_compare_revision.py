@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from exporter.gate import (
-    Finding,
+    GateFinding,
     Kind,
     Side,
     accept_some,
@@ -42,7 +42,7 @@ HAND = Tolerance(atol=1e-5, rtol=1e-4)
 FORESEEN = Expectation(stage="convert", match="stft", reason="lacks it", until="2027-01-01")
 
 
-def relaxed(before: dict[str, Any], after: dict[str, Any]) -> list[Finding]:
+def relaxed(before: dict[str, Any], after: dict[str, Any]) -> list[GateFinding]:
     sides = (make_manifest(make_spec(**fields)) for fields in (before, after))
     return list(relaxations(*sides))
 
@@ -193,7 +193,7 @@ def against(
     now: list[Record],
     own: Baseline | None = None,
     accepted_here: str = "block",
-) -> list[Finding]:
+) -> list[GateFinding]:
     manifest = with_gate(make_spec(), accepted_here=accepted_here)
     run = make_run(*now)
     then = Side(manifest=manifest, baseline=baseline_of(make_run(*before)))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.gate import (
-    Finding,
+    GateFinding,
     Kind,
     accept_all,
     judge,
@@ -23,8 +23,8 @@ from exporter.manifest import (
     ModelPolicy,
 )
 from exporter.records.baseline import (
+    CellOutcome,
     Figures,
-    Outcome,
     baseline_of,
     outcomes_of,
 )
@@ -55,11 +55,11 @@ figures = st.builds(
 )
 
 
-def outcome(cell: str = CELL, **fields: Any) -> Outcome:
-    return Outcome(cell=cell, status=Status.PASS, figures=Figures(**{**FIGURES, **fields}))
+def outcome(cell: str = CELL, **fields: Any) -> CellOutcome:
+    return CellOutcome(cell=cell, status=Status.PASS, figures=Figures(**{**FIGURES, **fields}))
 
 
-def found(before: Outcome, after: Outcome, gate: Gate = DEFAULT_GATE) -> list[Finding]:
+def found(before: CellOutcome, after: CellOutcome, gate: Gate = DEFAULT_GATE) -> list[GateFinding]:
     now = _Now(outcomes={after.cell: after}, promised=frozenset({after.cell}))
     return list(_judged({before.cell: before}, now, gate))
 
@@ -99,13 +99,13 @@ def test_thresholds_are_the_policys() -> None:
 
 @given(figures)
 def test_what_stayed_the_same_has_not_drifted(same: Figures) -> None:
-    one = Outcome(cell=CELL, status=Status.PASS, figures=same)
+    one = CellOutcome(cell=CELL, status=Status.PASS, figures=same)
     assert not list(drifts(one, one, GatePolicy()))
 
 
 @given(figures, figures)
 def test_no_figure_drifts_both_ways(one: Figures, other: Figures) -> None:
-    both = [Outcome(cell=CELL, status=Status.PASS, figures=each) for each in (one, other)]
+    both = [CellOutcome(cell=CELL, status=Status.PASS, figures=each) for each in (one, other)]
     there = {drift.kind for drift in drifts(*both, GatePolicy())}
     back = {drift.kind for drift in drifts(*reversed(both), GatePolicy())}
     assert there & back <= {Kind.NEW_DOMAIN}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Manifest, load_project
-from exporter.manifest.schema.entry import Entry
+from exporter.manifest.schema.entry import ModelEntry
 from exporter.manifest.schema.settings import ProjectTable
 from exporter.manifest.schema.tables import InputTable
 from tests.unit.manifest.projects import DATA, ENTRY, make_project
@@ -30,7 +30,7 @@ _PIECES = [
     *('""', '"x"', '"\\u0000"', '"\\U0001F600"', '"9..21"', '"args[0]"', '"models/vision.py:make"'),
     *("[]", "{}", "[1]", '["a"]', "[[1]]", "{ a = 1 }", "[{}]", "99999999999999999999999999"),
 ]
-_KEYS = st.sampled_from([*Entry.model_fields, *Entry.later, "x", ""])
+_KEYS = st.sampled_from([*ModelEntry.model_fields, *ModelEntry.later, "x", ""])
 _VALUES = st.one_of(
     plain_values(),
     st.lists(

@@ -16,7 +16,7 @@ from exporter.manifest import (
     Project,
     Skip,
 )
-from exporter.planning.plan import make_plan, pattern_matches, route_of
+from exporter.planning.plan import choose_route, make_plan, pattern_matches
 from exporter.planning.selection import Selection
 from exporter.records.record import CellId
 
@@ -129,7 +129,7 @@ def test_a_skipped_cell_is_planned_and_not_run() -> None:
 def test_the_route_is_decided_by_exporter_capture_and_opset(
     exporter: str, capture: str | None, opset: int, expected: tuple[str, str]
 ) -> None:
-    route = route_of(spec(exporter=exporter, capture=capture), opset)
+    route = choose_route(spec(exporter=exporter, capture=capture), opset)
     assert (route.exporter, route.capture) == expected
     assert route.why
 
@@ -138,7 +138,7 @@ def test_the_route_is_decided_by_exporter_capture_and_opset(
 def test_the_record_says_where_the_version_converter_comes_in(
     opset: int, is_converted: bool
 ) -> None:
-    why = route_of(spec(exporter="dynamo"), opset).why
+    why = choose_route(spec(exporter="dynamo"), opset).why
     assert ("version converter" in why) is is_converted
 
 

@@ -14,13 +14,13 @@ from xml.etree import ElementTree as ET
 import pytest
 from junitparser import JUnitXml
 
-from exporter.cli.output.terminal import complain, say
+from exporter.cli.output.terminal import print_error, print_line
 from exporter.report import render_outputs
 from exporter.report.exports.badges import badge_json, badge_of_model, badge_svg
 from exporter.report.exports.matrix_svg import matrix_svg
 from exporter.report.rows.cells import cells_by_model
 from tests.unit.report.hostile_records import HOSTILE
-from tests.unit.report.pages.test_render import hostile_project
+from tests.unit.report.pages.test_render_pages import hostile_project
 
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _PLAIN = render_outputs(*hostile_project("plain"))
@@ -85,9 +85,9 @@ def test_no_name_of_a_model_becomes_structure_in_a_picture(text: str) -> None:
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_is_a_command_of_a_ci_system(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     harmless = text.encode("utf-8", "replace").decode()
-    say(harmless)
-    say(f"    {harmless}")
-    complain(f"alexnet/18/cpu: {harmless}")
+    print_line(harmless)
+    print_line(f"    {harmless}")
+    print_error(f"alexnet/18/cpu: {harmless}")
     shown = capsys.readouterr()
     for stream in (shown.out, shown.err):
         assert not _COMMAND.search(stream)
@@ -98,5 +98,5 @@ def test_no_text_is_a_command_of_a_ci_system(text: str, capsys: pytest.CaptureFi
 def test_what_is_no_command_is_shown_as_it_is(
     text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    say(text)
+    print_line(text)
     assert capsys.readouterr().out == f"{text}\n"

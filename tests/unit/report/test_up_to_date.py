@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.report.up_to_date import key_of, note_standing, stands
+from exporter.report.up_to_date import is_up_to_date, key_of, save_up_to_date_key
 
 
 @pytest.fixture
@@ -19,23 +19,23 @@ def reports(tmp_path: Path) -> Path:
 
 def test_pages_stand_until_they_or_their_key_change(tmp_path: Path, reports: Path) -> None:
     note, page = tmp_path / "note.json", reports / "models/a.md"
-    assert not stands(note, "key", reports)
-    note_standing(note, "key", reports, ["models/a.md"])
-    assert stands(note, "key", reports)
-    assert not stands(note, "another", reports)
+    assert not is_up_to_date(note, "key", reports)
+    save_up_to_date_key(note, "key", reports, ["models/a.md"])
+    assert is_up_to_date(note, "key", reports)
+    assert not is_up_to_date(note, "another", reports)
     page.write_text("edited")
-    assert not stands(note, "key", reports)
+    assert not is_up_to_date(note, "key", reports)
     page.unlink()
-    assert not stands(note, "key", reports)
+    assert not is_up_to_date(note, "key", reports)
     page.write_text("a page")
-    assert stands(note, "key", reports)
+    assert is_up_to_date(note, "key", reports)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"key": "key"}'])
 def test_a_damaged_note_says_nothing(tmp_path: Path, reports: Path, text: str) -> None:
     note = tmp_path / "note.json"
     note.write_text(text)
-    assert not stands(note, "key", reports)
+    assert not is_up_to_date(note, "key", reports)
 
 
 def test_the_key_follows_every_text_and_file(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.report import render_outputs, write_reports
-from exporter.report.pages.render import MARK
+from exporter.report.pages.render_pages import MARK
 from tests.unit.factory import make_manifest, make_run, make_spec
 
 FILES = {

@@ -8,14 +8,14 @@ from pathlib import Path
 from exporter.cache.fingerprint import file_digest, loaded_state, package_state
 from exporter.core.import_object import load_attribute
 from exporter.worker.dependencies.distributions import loaded_packages
-from exporter.worker.dependencies.source_files import Beginning, loaded_sources, outside_libraries
+from exporter.worker.dependencies.source_files import JobStart, loaded_sources, outside_libraries
 
 
-def now(folder: Path) -> Beginning:
+def now(folder: Path) -> JobStart:
     """The work begins."""
     mark = folder / "began"
     mark.touch()
-    return Beginning.of(mark)
+    return JobStart.of(mark)
 
 
 def test_an_import_inside_a_function_counts_once_it_ran(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_clock_that_was_set_back_meanwhile_hides_no_change(tmp_path: Path) -> 
     time.sleep(0.5)
     began = now(tmp_path)
     ahead = 300_000_000
-    since = Beginning(changed=began.changed + ahead, offset=began.offset + ahead)
+    since = JobStart(changed=began.changed + ahead, offset=began.offset + ahead)
     time.sleep(0.1)
     (tmp_path / "closure_hidden.py").write_text("def forward():\n    return 2\n")
     found = {s.file: s.sha256 for s in loaded_sources(tmp_path, since)}

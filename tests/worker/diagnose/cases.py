@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from exporter.checks.protocol import Subject
-from exporter.jobs.folder import JobFolder
+from exporter.checks.protocol import CheckContext
 from exporter.jobs.job import OpsetJob
+from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import Device, ModelSpec
 from exporter.records.record import Blame, Record, Route
 from exporter.worker.diagnose.explain import explain_red
 from exporter.worker.export.capture import capture_program
-from exporter.worker.export.case import Case
 from exporter.worker.export.convert import convert_module, convert_program
+from exporter.worker.export.export_context import ExportContext
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.inputs.draw import draw
 from exporter.worker.inputs.input_sets import input_sets
-from exporter.worker.model.load import load_model
-from exporter.worker.reference.reference import compute_reference
+from exporter.worker.model.source_loader import load_model
+from exporter.worker.reference.compute import compute_reference
 from exporter.worker.verify.run_checks import (
-    Common,
     Seconds,
-    prove_on,
-    prove_structure,
+    SharedFields,
+    check_on_device,
+    run_structure_checks,
 )
 from tests.worker.contracts import ROOT, contract, given, put_out
 
@@ -43,7 +43,7 @@ def wrong_contract(net: str, **changes: object) -> ModelSpec:
     return contract(net, **(values | changes))
 
 
-def case_of(spec: ModelSpec, opset: int, *, dynamo: bool, capture: bool = True) -> Case:
+def case_of(spec: ModelSpec, opset: int, *, dynamo: bool, capture: bool = True) -> ExportContext:
     """The case without a file; `capture`: with a captured program under dynamo."""
     model = load_model(spec, ROOT)
     inputs = draw(spec, input_sets(spec)[0], ROOT)
@@ -54,11 +54,14 @@ def case_of(spec: ModelSpec, opset: int, *, dynamo: bool, capture: bool = True) 
     )
     program = capture_program(model, spec, inputs, strict=False) if dynamo and capture else None
     job = OpsetJob(opset=opset, route=route, devices=(CPU,))
-    return Case(model=model, inputs=inputs, spec=spec, job=job, root=ROOT, program=program)
+    return ExportContext(model=model, inputs=inputs, spec=spec, job=job, root=ROOT, program=program)
 
 
 def judged(
-    case: Case, folder: Path, device: Device = CPU, damage: Callable[[Path], None] | None = None
+    case: ExportContext,
+    folder: Path,
+    device: Device = CPU,
+    damage: Callable[[Path], None] | None = None,
 ) -> Record:
     """Exports, damages the file if asked to, holds it against PyTorch and explains the record."""
     job = JobFolder(folder)
@@ -71,9 +74,9 @@ def judged(
     path = write_artifact(graph, spec, opset, job, {})
     if damage:
         damage(path)
-    subject = Subject(folder=job, opset=opset, spec=spec, reference=reference)
-    common = Common(route=case.route, log="")
-    record = prove_on(device, subject, prove_structure(subject), common, Seconds())
+    subject = CheckContext(folder=job, opset=opset, spec=spec, reference=reference)
+    common = SharedFields(route=case.route, log="")
+    record = check_on_device(device, subject, run_structure_checks(subject), common, Seconds())
     return explain_red(record, case, subject, device, PATIENCE)
 
 

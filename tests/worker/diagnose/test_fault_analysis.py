@@ -65,7 +65,7 @@ def wrong_runtime(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     monkeypatch.setattr(prove, "open_session", only_cpu_is_wrong)
     monkeypatch.setattr(blame, "open_session", only_cpu_is_wrong)
     return lambda: monkeypatch.setattr(
-        blame.Inquiry, "_plainly", lambda self, path: only_cpu_is_wrong(path, CPU)
+        blame.FaultAnalysis, "_plainly", lambda self, path: only_cpu_is_wrong(path, CPU)
     )
 
 
@@ -187,7 +187,7 @@ def test_a_green_cell_is_not_examined(tmp_path: Path, monkeypatch: pytest.Monkey
     def refuse(*_: object) -> None:
         raise AssertionError("examined")
 
-    monkeypatch.setattr(blame.Inquiry, "_examine", refuse)
+    monkeypatch.setattr(blame.FaultAnalysis, "_examine", refuse)
     record = judged(case_of(wrong_contract("Chain"), 13, dynamo=False), tmp_path)
     assert record.status is Status.PASS
     assert record.blame is None
@@ -196,11 +196,11 @@ def test_a_green_cell_is_not_examined(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_what_was_found_stays_when_the_time_is_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def forever(self: blame.Inquiry, session: Session) -> bool:
+    def forever(self: blame.FaultAnalysis, session: Session) -> bool:
         while True:
             pass
 
-    monkeypatch.setattr(blame.Inquiry, "_runtimes", forever)
+    monkeypatch.setattr(blame.FaultAnalysis, "_runtimes", forever)
     monkeypatch.setattr("tests.worker.diagnose.cases.PATIENCE", 1.0)
     found = blame_of(judged(case_of(wrong_contract("Scaled"), 13, dynamo=False), tmp_path))
     assert found.culprit is Culprit.UNKNOWN

@@ -8,21 +8,21 @@ import pytest
 
 from exporter.worker.diagnose.explain import explain_failure
 from exporter.worker.diagnose.missing_operators import missing_operators
-from exporter.worker.export.case import Case
 from exporter.worker.export.convert import convert_module, convert_program
+from exporter.worker.export.export_context import ExportContext
 from exporter.worker.process.failure import Failure
 from tests.worker.diagnose.cases import case_of, wrong_contract
 from tests.worker.diagnose.test_fault_analysis import line_with
 
 
-def convert(case: Case, folder: Path) -> None:
+def convert(case: ExportContext, folder: Path) -> None:
     if case.program is not None:
         convert_program(case.program, case.spec, case.opset, folder, case.kept)
     else:
         convert_module(case.model, case.spec, case.inputs, case.opset, folder / "a.onnx")
 
 
-def failure_of(case: Case, folder: Path) -> Failure:
+def failure_of(case: ExportContext, folder: Path) -> Failure:
     with pytest.raises(Failure) as caught:
         convert(case, folder)
     return caught.value

@@ -8,7 +8,7 @@ from exporter.manifest import Axis
 from exporter.records.record import Stage
 from exporter.worker.diagnose.explain import explain_failure
 from exporter.worker.diagnose.shape_advice import advice_on_failure, advice_on_program
-from exporter.worker.model.load import load_model
+from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from tests.worker.contracts import ROOT, contract, given, put_out
 from tests.worker.diagnose.cases import case_of, wrong_contract

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.checks.protocol import Subject
+from exporter.checks.protocol import CheckContext
 from exporter.checks.structural.opset import check_opset
-from exporter.jobs.folder import JobFolder
+from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference
 from exporter.records.record import CheckResult, Status
 from exporter.worker.export.capture import capture_program
@@ -18,7 +18,7 @@ from exporter.worker.export.converter_warnings import converter_notes
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.inputs.draw import draw
 from exporter.worker.inputs.input_sets import input_sets
-from exporter.worker.model.load import load_model
+from exporter.worker.model.source_loader import load_model
 from exporter.worker.torch_private.decompositions import Decompositions
 from tests.worker.contracts import ROOT, contract
 
@@ -33,7 +33,7 @@ def exported(opset: int, folder: Path) -> CheckResult:
         graph = convert_program(program, spec, opset, folder, Decompositions())
     write_artifact(graph, spec, opset, JobFolder(folder), {})
     return check_opset(
-        Subject(
+        CheckContext(
             folder=JobFolder(folder),
             opset=opset,
             spec=spec,

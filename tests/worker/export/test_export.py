@@ -9,8 +9,8 @@ import onnx
 import onnxruntime
 import pytest
 
-from exporter.checks.protocol import Subject
-from exporter.jobs.folder import JobFolder
+from exporter.checks.protocol import CheckContext
+from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference
 from exporter.manifest import Axis, Constant, ModelSpec
 from exporter.records.record import Stage, Status
@@ -19,10 +19,10 @@ from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.inputs.draw import draw
 from exporter.worker.inputs.input_sets import input_sets
-from exporter.worker.model.load import load_model
+from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.torch_private.decompositions import Decompositions
-from exporter.worker.verify.run_checks import prove_structure
+from exporter.worker.verify.run_checks import run_structure_checks
 from tests.worker.contracts import ROOT, contract, fill, given, put_out
 
 
@@ -255,13 +255,13 @@ def test_at_ir_version_3_the_weights_are_listed_as_inputs_too(tmp_path: Path) ->
     model = onnx.load(path)
     assert model.ir_version == 3
     assert [item.name for item in model.graph.input] == ["x", "linear.weight", "linear.bias"]
-    subject = Subject(
+    subject = CheckContext(
         folder=JobFolder(tmp_path),
         opset=18,
         spec=spec,
         reference=Reference(samples=(), noise=(), spread=()),
     )
-    results = prove_structure(subject)
+    results = run_structure_checks(subject)
     assert [(item.check, item.status) for item in results] == [
         (name, Status.PASS) for name in ("opset", "wellformed", "signature")
     ]

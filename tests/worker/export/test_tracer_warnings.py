@@ -11,7 +11,7 @@ from exporter.worker.export.convert import convert_module
 from exporter.worker.export.tracer_warnings import tracer_warnings
 from exporter.worker.inputs.draw import draw
 from exporter.worker.inputs.input_sets import input_sets
-from exporter.worker.model.load import load_model
+from exporter.worker.model.source_loader import load_model
 from tests.worker.contracts import ROOT, contract, put_out
 
 

@@ -14,7 +14,7 @@ import torch
 from onnx import numpy_helper
 from torch.onnx._internal.exporter._core import TorchTensor
 
-from exporter.jobs.folder import JobFolder, weights_name
+from exporter.jobs.job_folder import JobFolder, weights_name
 from exporter.worker.export.write_onnx import write_artifact
 from tests.worker.contracts import contract, given, put_out
 

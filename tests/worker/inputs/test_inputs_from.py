@@ -16,7 +16,7 @@ from exporter.manifest import (
 from exporter.worker.inputs.call import tensor_call
 from exporter.worker.inputs.draw import draw
 from exporter.worker.inputs.input_sets import input_sets
-from exporter.worker.inputs.inputs_from import measured, settled
+from exporter.worker.inputs.inputs_from import measured, resolve_inputs_from
 from exporter.worker.process.failure import Failure
 from tests.worker.contracts import ROOT, contract, given
 
@@ -35,7 +35,7 @@ def by_case(function: str) -> tuple[Case, ...]:
 
 
 def test_every_value_gets_its_place() -> None:
-    spec = settled(made("sized"), ROOT)
+    spec = resolve_inputs_from(made("sized"), ROOT)
     assert [item.at for item in spec.inputs] == ["args[0]", "args[1][0]", "args[2].box.inner"]
     assert [(each.at, each.value) for each in spec.constants] == [
         ("args[1][1]", None),
@@ -53,7 +53,7 @@ def test_every_value_gets_its_place() -> None:
 
 
 def test_sizes_reach_the_function_and_values_follow_the_seed() -> None:
-    spec = settled(made("sized"), ROOT)
+    spec = resolve_inputs_from(made("sized"), ROOT)
     drawn = {each.name: draw(spec, each, ROOT) for each in input_sets(spec)}
     assert drawn["batch=1"]["inner"].shape == (1, 4)
     assert torch.equal(drawn["declared"]["x"], draw(spec, input_sets(spec)[0], ROOT)["x"])
@@ -62,13 +62,13 @@ def test_sizes_reach_the_function_and_values_follow_the_seed() -> None:
 
 
 def test_without_sizes_the_axes_are_what_came() -> None:
-    spec = settled(made("fixed"), ROOT)
+    spec = resolve_inputs_from(made("fixed"), ROOT)
     assert spec.axis("batch").example == 5
     assert {each.kind for each in input_sets(spec)} == {"declared", "values"}
 
 
 def test_a_case_may_bring_its_own_sizes() -> None:
-    spec = settled(made("sized", cases=by_case("fixed")), ROOT)
+    spec = resolve_inputs_from(made("sized", cases=by_case("fixed")), ROOT)
     chosen = next(each for each in input_sets(spec) if each.kind == "case")
     drawn = draw(spec, chosen, ROOT)
     assert measured(spec, chosen, drawn) == {"batch": 5}
@@ -80,7 +80,7 @@ def test_a_case_may_bring_its_own_sizes() -> None:
 
 def test_named_tuples_are_made_by_their_class() -> None:
     inputs = (given("first", at=""), given("second", at=""))
-    spec = settled(made("tuples", inputs=inputs), ROOT)
+    spec = resolve_inputs_from(made("tuples", inputs=inputs), ROOT)
     assert [item.at for item in spec.inputs] == ["args[0][0]", "args[0][1]"]
     assert spec.containers[0].type.endswith("calls:Two")
 
@@ -100,7 +100,7 @@ def test_named_tuples_are_made_by_their_class() -> None:
 )
 def test_what_is_no_such_call_is_refused(function: str, message: str) -> None:
     with pytest.raises(Failure) as caught:
-        settled(made(function), ROOT)
+        resolve_inputs_from(made(function), ROOT)
     assert message in caught.value.message
 
 
@@ -113,7 +113,7 @@ def test_what_is_no_such_call_is_refused(function: str, message: str) -> None:
     ],
 )
 def test_a_case_is_the_declared_call_with_other_tensors(function: str, message: str) -> None:
-    spec = settled(made("sized", cases=by_case(function)), ROOT)
+    spec = resolve_inputs_from(made("sized", cases=by_case(function)), ROOT)
     chosen = next(each for each in input_sets(spec) if each.kind == "case")
     with pytest.raises(Failure) as caught:
         draw(spec, chosen, ROOT)
@@ -122,4 +122,4 @@ def test_a_case_is_the_declared_call_with_other_tensors(function: str, message: 
 
 def test_contracts_of_tables_stay_as_they_are() -> None:
     spec = contract("Affine", axes=(Axis(name="batch", example=3),))
-    assert settled(spec, ROOT) == spec
+    assert resolve_inputs_from(spec, ROOT) == spec

@@ -14,11 +14,11 @@ from exporter.manifest import Constant, Container, ModelSpec
 from exporter.worker.inputs.call import call_of, tensor_call
 from exporter.worker.model.call_objects import (
     Assembled,
-    assembled,
     returns_objects,
-    taken_apart,
+    unpack_outputs,
+    wrap_with_call_objects,
 )
-from exporter.worker.reference.eager import float64_twin
+from exporter.worker.reference.eager import float64_model
 from tests.worker.contracts import ROOT, contract, given
 
 
@@ -55,7 +55,7 @@ def test_objects_are_made_of_what_has_its_place_in_them() -> None:
             Container(at="args[1]", type="calls.py:Odd"),
         ),
     )
-    model = assembled(seen := Seen(), spec, ROOT)
+    model = wrap_with_call_objects(seen := Seen(), spec, ROOT)
     assert isinstance(model, Assembled)
     call = tensor_call(spec, {"x": torch.ones(3, 4), "inner": torch.zeros(3, 4)})
     model(*call.args, **call.kwargs)
@@ -82,7 +82,7 @@ def test_numbers_are_numbers_to_the_model() -> None:
         "f": torch.tensor(0.5),
         "b": torch.tensor(False),
     }
-    model = assembled(seen := Seen(), spec, ROOT)
+    model = wrap_with_call_objects(seen := Seen(), spec, ROOT)
     call = tensor_call(spec, tensors)
     model(*call.args, **call.kwargs)
     args, kwargs = seen.seen
@@ -95,7 +95,7 @@ def test_numbers_are_numbers_to_the_model() -> None:
 def test_a_model_of_plain_values_is_left_alone() -> None:
     spec = spec_of(containers=(Container(at="args[1]", type="list"),))
     model = Affine()
-    assert assembled(model, spec, ROOT) is model
+    assert wrap_with_call_objects(model, spec, ROOT) is model
 
 
 def test_a_copy_in_float64_has_the_weights_of_its_own() -> None:
@@ -105,8 +105,8 @@ def test_a_copy_in_float64_has_the_weights_of_its_own() -> None:
         def forward(self, x: Tensor, odd: object) -> Tensor:
             return super().forward(x)
 
-    model = assembled(Both(), spec, ROOT)
-    twin, why = float64_twin(model)
+    model = wrap_with_call_objects(Both(), spec, ROOT)
+    twin, why = float64_model(model)
     assert not why
     assert twin is not None
     call = call_of(spec, {"x": torch.ones(3, 4, dtype=torch.float64)}, lambda value: value)
@@ -130,7 +130,7 @@ class Result:
 
 
 def test_dataclasses_are_taken_apart_by_field(tmp_path: Path) -> None:
-    returned = taken_apart((torch.ones(1), Result(logits=torch.zeros(2))))
+    returned = unpack_outputs((torch.ones(1), Result(logits=torch.zeros(2))))
     pairs, _ = pytree.tree_flatten_with_path(returned)
     leaves = [(pytree.keystr(path), tuple(leaf.shape)) for path, leaf in pairs if leaf is not None]
     assert leaves == [("[0]", (1,)), ("[1].logits", (2,))]
@@ -141,6 +141,6 @@ def test_a_model_is_known_by_what_it_returned() -> None:
 
     plain, other = Affine(), Affine()
     note_objects(plain, (torch.ones(1), {"a": [torch.ones(1)]}))
-    note_objects(other, taken_apart([Result(logits=torch.ones(1))]))
+    note_objects(other, unpack_outputs([Result(logits=torch.ones(1))]))
     assert not returns_objects(plain)
     assert returns_objects(other)

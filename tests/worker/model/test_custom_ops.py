@@ -14,7 +14,7 @@ from exporter.worker.export.convert import convert_module
 from exporter.worker.inputs.draw import draw
 from exporter.worker.inputs.input_sets import input_sets
 from exporter.worker.model.custom_ops import CustomOps, load_custom_ops
-from exporter.worker.model.load import load_model
+from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from tests.worker.contracts import ROOT, contract, given, put_out
 from tests.worker.diagnose.cases import case_of

@@ -11,8 +11,8 @@ from torch.export import Dim
 from exporter.manifest import Axis, ModelSpec
 from exporter.records.record import Record, Stage, Status
 from exporter.worker.model.exported_program import program_of
-from exporter.worker.model.load import load_model
 from exporter.worker.model.program_signature import require_fit
+from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from tests.traps.prove import export
 from tests.worker.contracts import contract, given, put_out

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage, Status
-from exporter.worker.model.load import load_model
+from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from tests.traps.prove import export
 from tests.worker.contracts import contract

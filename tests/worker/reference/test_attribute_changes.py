@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from exporter.worker.reference.attribute_changes import Attributes
+from exporter.worker.reference.attribute_changes import AttributeSnapshot
 
 
 class Holder(nn.Module):
@@ -40,7 +40,7 @@ class Holder(nn.Module):
 )
 def test_a_change_is_seen(act: Any) -> None:
     model = Holder()
-    before = Attributes(model)
+    before = AttributeSnapshot(model)
     assert not before.have_changed()
     model(act)
     assert before.have_changed()
@@ -51,7 +51,7 @@ def test_a_change_is_seen(act: Any) -> None:
 )
 def test_buffers_and_reading_are_no_change(act: Any) -> None:
     model = Holder()
-    before = Attributes(model)
+    before = AttributeSnapshot(model)
     with torch.no_grad():
         model(act)
     assert not before.have_changed()
@@ -59,7 +59,7 @@ def test_buffers_and_reading_are_no_change(act: Any) -> None:
 
 def test_a_compiled_function_has_no_attributes() -> None:
     function = torch.jit.script(lambda_like)
-    assert not Attributes(function).have_changed()
+    assert not AttributeSnapshot(function).have_changed()
 
 
 def lambda_like(x: Tensor) -> Tensor:

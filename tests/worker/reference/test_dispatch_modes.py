@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from exporter.worker.reference.dispatch_modes import float64_operands, operands
+from exporter.worker.reference.dispatch_modes import float64_operands, record_storages
 
 
 class Mixed(nn.Module):
@@ -56,7 +56,7 @@ def test_a_run_in_float64_needs_no_copy_of_the_weights(scripted: bool) -> None:
 
 def test_the_weights_that_a_run_reads_are_known() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
-    with operands() as places:
+    with record_storages() as places:
         model[0](torch.zeros(1, 4))
     read = [weight.untyped_storage().data_ptr() in places for weight in model.parameters()]
     assert read == [True, True, False, False]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from exporter.checks.files.samples import read_sample
-from exporter.jobs.folder import JobFolder
+from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference
 from exporter.manifest import Axis, ModelSpec
 from exporter.records.record import (
@@ -17,9 +17,9 @@ from exporter.records.record import (
     Stage,
     Status,
 )
-from exporter.worker.model.load import load_model
+from exporter.worker.model.source_loader import load_model
+from exporter.worker.reference.compute import compute_reference
 from exporter.worker.reference.float64 import first_measured, is_worth_float64, measured_everywhere
-from exporter.worker.reference.reference import compute_reference
 from tests.unit.factory import make_record
 from tests.worker.contracts import ROOT, contract, given, put_out
 

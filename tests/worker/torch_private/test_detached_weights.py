@@ -8,13 +8,13 @@ import onnx
 import pytest
 import torch
 
-from exporter.jobs.folder import JobFolder
+from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import ModelSpec
 from exporter.worker.export.convert import convert_module
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.inputs.draw import draw
 from exporter.worker.inputs.input_sets import input_sets
-from exporter.worker.model.load import load_model
+from exporter.worker.model.source_loader import load_model
 from exporter.worker.torch_private import export_context as torch_internals
 from exporter.worker.torch_private.detached_weights import can_be_kept
 from tests.worker.contracts import contract, given, put_out

@@ -9,16 +9,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from exporter.jobs.folder import JobFolder
+from exporter.jobs.job_folder import JobFolder
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_program
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.inputs.draw import draw
 from exporter.worker.inputs.input_sets import input_sets
-from exporter.worker.model.load import load_model
+from exporter.worker.model.source_loader import load_model
 from exporter.worker.torch_private import export_context as torch_internals
 from exporter.worker.torch_private.decompositions import Decompositions, _Decomposed
-from exporter.worker.torch_private.operators import captured_operators, traced_operators
+from exporter.worker.torch_private.graph_operators import captured_operators, traced_operators
 from exporter.worker.torch_private.versions import is_known_torch
 from tests.worker.contracts import ROOT, contract, given, put_out
 

@@ -23,7 +23,7 @@ from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_program
 from exporter.worker.inputs.draw import draw
 from exporter.worker.inputs.input_sets import input_sets
-from exporter.worker.model.load import load_model
+from exporter.worker.model.source_loader import load_model
 from exporter.worker.torch_private import export_context as torch_internals
 from exporter.worker.torch_private import export_speedups as torch_reuse
 from exporter.worker.torch_private.decompositions import Decompositions

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.checks.protocol import Subject
-from exporter.jobs.folder import JobFolder
+from exporter.checks.protocol import CheckContext
+from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import (
     Axis,
     Device,
@@ -20,14 +20,14 @@ from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.inputs.draw import draw
 from exporter.worker.inputs.input_sets import input_sets
-from exporter.worker.model.load import load_model
-from exporter.worker.reference.reference import compute_reference
+from exporter.worker.model.source_loader import load_model
+from exporter.worker.reference.compute import compute_reference
 from exporter.worker.torch_private.decompositions import Decompositions
 from exporter.worker.verify.run_checks import (
-    Common,
     Seconds,
-    prove_on,
-    prove_structure,
+    SharedFields,
+    check_on_device,
+    run_structure_checks,
 )
 from tests.worker.contracts import ROOT, contract, given, put_out
 
@@ -45,9 +45,11 @@ def proved(spec: ModelSpec, folder: Path, opset: int, exporter: str) -> Record:
     else:
         graph, _ = convert_module(model, spec, inputs, opset, folder / ".scratch" / "a.onnx")
     write_artifact(graph, spec, opset, job, {})
-    subject = Subject(folder=job, opset=opset, spec=spec, reference=reference)
+    subject = CheckContext(folder=job, opset=opset, spec=spec, reference=reference)
     route = Route.model_validate({"exporter": exporter, "capture": "export", "why": "asked"})
-    return prove_on(CPU, subject, prove_structure(subject), Common(route=route, log=""), Seconds())
+    return check_on_device(
+        CPU, subject, run_structure_checks(subject), SharedFields(route=route, log=""), Seconds()
+    )
 
 
 @BOTH

@@ -10,19 +10,19 @@ import sys
 from pathlib import Path
 
 from exporter.core.errors import ExitCode
-from exporter.jobs.folder import write_value
-from exporter.tools.audit.protocol import Request
+from exporter.jobs.job_folder import write_value
+from exporter.tools.audit.protocol import AuditRequest
 
 
 def main() -> int:
     """Audits the cell of the request that the command line names."""
     path = Path(sys.argv[1])
-    request = Request.model_validate_json(path.read_bytes())
-    from exporter.tools.audit.child.runner import Unsound, conduct
+    request = AuditRequest.model_validate_json(path.read_bytes())
+    from exporter.tools.audit.child.audit_run import InvalidBaselineFile, conduct
 
     try:
         audit = conduct(request, _say)
-    except Unsound as unsound:
+    except InvalidBaselineFile as unsound:
         sys.stderr.write(f"{unsound}\n")
         return int(ExitCode.RED)
     write_value(path.with_name("audit.json"), audit)

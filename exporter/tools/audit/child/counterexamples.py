@@ -39,7 +39,7 @@ _DRAWS = 3
 _BEYOND = 3
 
 
-class Impossible(Exception):
+class NoSuchInput(Exception):
     """The contract's fills give no such inputs here."""
 
 
@@ -117,7 +117,7 @@ def draw(spec: ModelSpec, trial: Trial, stored: Sequence[Inputs], seed: int) -> 
             input takes the index that the trial is about.
     """
     if trial.index is not None and not any(_takes(i.fill, trial.index) for i in spec.inputs):
-        raise Impossible("no input takes this index")
+        raise NoSuchInput("no input takes this index")
     inputs = {}
     for number, item in enumerate(spec.inputs):
         dims = item.file_shape
@@ -154,7 +154,7 @@ def _from_samples(
     known = [inputs[item.name] for inputs in stored if item.name in inputs]
     fitting = [array for array in known if array.shape == shape]
     if not fitting:
-        raise Impossible(f"no sample has '{item.name}' in this size")
+        raise NoSuchInput(f"no sample has '{item.name}' in this size")
     return fitting[int(rng.integers(len(fitting)))]
 
 
@@ -185,4 +185,4 @@ def _filled(fill: Fill, shape: tuple[int, ...], rng: np.random.Generator) -> Arr
             value = np.asarray(fill.value)
             return np.broadcast_to(value, shape).copy() if value.ndim == 0 else value
         case "file" | "python":
-            raise Impossible("only the worker has its values")
+            raise NoSuchInput("only the worker has its values")

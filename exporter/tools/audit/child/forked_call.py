@@ -27,14 +27,14 @@ class Returned(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ChildEnd:
     """The function did not come to its end: `crash`, `timeout`, `memory` or `raised`."""
 
     how: str
     message: str
 
 
-def in_process(function: Callable[[], T], seconds: float, memory: int) -> Returned[T] | Ended:
+def in_process(function: Callable[[], T], seconds: float, memory: int) -> Returned[T] | ChildEnd:
     """Calls `function` in a child process.
 
     Args:
@@ -49,11 +49,11 @@ def in_process(function: Callable[[], T], seconds: float, memory: int) -> Return
     sender.close()
     try:
         if not receiver.poll(seconds):
-            return Ended("timeout", f"not done after {seconds:.0f} seconds")
-        answer: Returned[T] | Ended = receiver.recv()
+            return ChildEnd("timeout", f"not done after {seconds:.0f} seconds")
+        answer: Returned[T] | ChildEnd = receiver.recv()
     except EOFError:
         child.join()
-        return Ended("crash", f"the process ended with {child.exitcode}")
+        return ChildEnd("crash", f"the process ended with {child.exitcode}")
     finally:
         if child.is_alive():
             child.kill()
@@ -64,13 +64,13 @@ def in_process(function: Callable[[], T], seconds: float, memory: int) -> Return
 
 def _call(function: Callable[[], T], sender: Connection, memory: int) -> None:
     _limit(memory)
-    answer: Returned[T] | Ended
+    answer: Returned[T] | ChildEnd
     try:
         answer = Returned(function())
     except MemoryError:
-        answer = Ended("memory", f"more than {memory >> 30} GiB")
+        answer = ChildEnd("memory", f"more than {memory >> 30} GiB")
     except Exception as error:
-        answer = Ended("raised", one_line(f"{type(error).__name__}: {error}"))
+        answer = ChildEnd("raised", one_line(f"{type(error).__name__}: {error}"))
     sender.send(answer)
     sender.close()
 

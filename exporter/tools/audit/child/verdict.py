@@ -1,6 +1,6 @@
 """The verdict on one mutant: the same checks as in an export, then the search for what they missed.
 
-In: a `Subject` whose file is the mutant. Out: which check says no; and of one that all let pass,
+In: a `CheckContext` whose file is the mutant. Out: which check says no; and of one that all let pass,
 what further inputs do to its outputs, held against the file as it was.
 """
 
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exporter.checks import PARITY_CHECKS, STRUCTURE_CHECKS
-from exporter.checks.comparison.compare_outputs import At, compare_output
+from exporter.checks import RUNTIME_CHECKS, STRUCTURE_CHECKS
+from exporter.checks.comparison.compare_outputs import OutputContext, compare_output
 from exporter.checks.files.samples import SampleData
-from exporter.checks.protocol import Subject
+from exporter.checks.protocol import CheckContext
 from exporter.manifest import Device
 from exporter.records.audit import Fate
 from exporter.records.record import Status
@@ -26,15 +26,15 @@ from exporter.runtimes import (
 )
 from exporter.runtimes.values import Array, OnnxValue
 from exporter.tools.audit.child.counterexamples import (
-    Impossible,
     Inputs,
+    NoSuchInput,
     draw,
     trials,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class No:
+class Rejection:
     """What said something else than pass."""
 
     by: str
@@ -42,14 +42,14 @@ class No:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundDifference:
     """What the further inputs showed."""
 
     fate: Fate
     why: str
 
 
-def first_no(subject: Subject, device: Device) -> No | None:
+def first_failure(subject: CheckContext, device: Device) -> Rejection | None:
     """The first check, in the order of the export, that does not pass; None where all do.
 
     The first no is enough: an export runs them all, but its verdict is the same.
@@ -57,22 +57,22 @@ def first_no(subject: Subject, device: Device) -> No | None:
     for check in STRUCTURE_CHECKS:
         result = check(subject)
         if result.status is not Status.PASS:
-            return No(result.check, result.message)
+            return Rejection(result.check, result.message)
     try:
         session = open_session(subject.path, device, subject.kernels)
     except LoadFailure as refused:
-        return No("load", str(refused))
-    for parity in PARITY_CHECKS:
+        return Rejection("load", str(refused))
+    for parity in RUNTIME_CHECKS:
         if parity.applies(subject):
             result = parity(subject, session, device.name)
             if result.status is not Status.PASS:
-                return No(result.check, result.message)
+                return Rejection(result.check, result.message)
     return None
 
 
 def search(
-    subject: Subject, original: Subject, device: Device, rows: Sequence[int], seed: int
-) -> Found:
+    subject: CheckContext, original: CheckContext, device: Device, rows: Sequence[int], seed: int
+) -> FoundDifference:
     """Tries further inputs on the mutant and on the file as it was.
 
     Args:
@@ -93,16 +93,18 @@ def search(
         tried += 1
         found = _compare(subject, after, inputs, wanted, device.name)
         if isinstance(found, str):
-            return Found(Fate.SURVIVED, f"on {name}: {found}")
+            return FoundDifference(Fate.SURVIVED, f"on {name}: {found}")
         moved = max(moved, found)
     if not tried:
-        return Found(Fate.SURVIVED, "nothing shows that it changes nothing: no further input runs")
+        return FoundDifference(
+            Fate.SURVIVED, "nothing shows that it changes nothing: no further input runs"
+        )
     if moved:
-        return Found(Fate.WITHIN, f"moves outputs by {moved:.1e} of what is allowed")
-    return Found(Fate.SAME, f"the same outputs on {tried} further inputs")
+        return FoundDifference(Fate.WITHIN, f"moves outputs by {moved:.1e} of what is allowed")
+    return FoundDifference(Fate.SAME, f"the same outputs on {tried} further inputs")
 
 
-def _inputs(subject: Subject, rows: Sequence[int], seed: int) -> Iterator[tuple[str, Inputs]]:
+def _inputs(subject: CheckContext, rows: Sequence[int], seed: int) -> Iterator[tuple[str, Inputs]]:
     spec = subject.spec
     stored = [
         subject.read(sample).inputs for sample in subject.reference.samples if not sample.error
@@ -110,12 +112,12 @@ def _inputs(subject: Subject, rows: Sequence[int], seed: int) -> Iterator[tuple[
     for trial in trials(spec, seed, rows):
         try:
             yield trial.name, draw(spec, trial, stored, seed)
-        except Impossible:
+        except NoSuchInput:
             continue
 
 
 def _compare(
-    subject: Subject,
+    subject: CheckContext,
     session: Session,
     inputs: Mapping[str, Array],
     wanted: Sequence[OnnxValue],
@@ -131,7 +133,7 @@ def _compare(
     exact = tuple(_in_float64(value) for value in wanted)
     sound = SampleData(inputs=inputs, outputs=tuple(wanted), exact=exact)
     for index, found in enumerate(outputs):
-        for what, comparison in compare_output(found, sound, At(subject, index, device)):
+        for what, comparison in compare_output(found, sound, OutputContext(subject, index, device)):
             if comparison.problem:
                 times = f"{comparison.of_limit:.1e} times what is allowed"
                 return f"{what} differs, {times}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from exporter.jobs.folder import write_value
+from exporter.jobs.job_folder import write_value
 from exporter.tools.doctor.protocol import Question
 
 

@@ -1,6 +1,6 @@
 """Whether a device computes: a small file is loaded there and run.
 
-In: a `Device`. Out: an `Answer` that says what ran the file, or why nothing did.
+In: a `Device`. Out: an `ProbeResponse` that says what ran the file, or why nothing did.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from exporter.runtimes import (
     Unavailable,
     open_session,
 )
-from exporter.tools.doctor.protocol import Answer
+from exporter.tools.doctor.protocol import ProbeResponse
 
 #: Any runtime of the last years takes these.
 _OPSET, _IR_VERSION = 13, 7
 _GIVEN = np.asarray([1.0, -2.0], dtype=np.float32)
 
 
-def run_on(device: Device) -> Answer:
+def run_on(device: Device) -> ProbeResponse:
     """Adds two numbers to themselves there."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "add.onnx"
@@ -36,20 +36,22 @@ def run_on(device: Device) -> Answer:
             session = open_session(path, device)
             [found] = session.run({"x": _GIVEN})
         except (Unavailable, LoadFailure, RunFailure) as error:
-            return Answer(problem=str(error))
+            return ProbeResponse(problem=str(error))
         if not np.array_equal(np.asarray(found), _GIVEN + _GIVEN):
-            return Answer(problem=f"computes {_GIVEN.tolist()} + {_GIVEN.tolist()} = {found}")
+            return ProbeResponse(
+                problem=f"computes {_GIVEN.tolist()} + {_GIVEN.tolist()} = {found}"
+            )
         return _where(session, device)
 
 
-def _where(session: Session, device: Device) -> Answer:
+def _where(session: Session, device: Device) -> ProbeResponse:
     placement = session.placement
     if placement is None:
-        return Answer(ran_on=device.runtime)
+        return ProbeResponse(ran_on=device.runtime)
     elsewhere = sorted(name for name in placement.nodes if name != placement.asked)
     if elsewhere and not placement.nodes.get(placement.asked):
-        return Answer(problem=f"{placement.asked} left the file to {', '.join(elsewhere)}")
-    return Answer(ran_on=placement.asked)
+        return ProbeResponse(problem=f"{placement.asked} left the file to {', '.join(elsewhere)}")
+    return ProbeResponse(ran_on=placement.asked)
 
 
 def _small_file() -> onnx.ModelProto:

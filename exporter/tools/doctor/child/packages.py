@@ -1,19 +1,19 @@
 """Whether what every worker needs can be imported.
 
-In: nothing. Out: an `Answer` with the version or the fault of each package.
+In: nothing. Out: an `ProbeResponse` with the version or the fault of each package.
 """
 
 from __future__ import annotations
 
 import importlib
 
-from exporter.tools.doctor.protocol import Answer
+from exporter.tools.doctor.protocol import ProbeResponse
 
 #: In the order in which one may be the fault of the other.
 _PACKAGES = ("numpy", "onnx", "onnxruntime", "torch", "onnxscript")
 
 
-def import_all() -> Answer:
+def import_all() -> ProbeResponse:
     """Imports each, and asks torch and ONNX Runtime what they are."""
     imported, failed = {}, {}
     for name in _PACKAGES:
@@ -21,7 +21,7 @@ def import_all() -> Answer:
             imported[name] = str(importlib.import_module(name).__version__)
         except Exception as error:
             failed[name] = f"{type(error).__name__}: {error}"
-    return Answer(
+    return ProbeResponse(
         imported=imported,
         failed=failed,
         is_known_torch="torch" in imported and _is_known(),

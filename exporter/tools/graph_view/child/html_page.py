@@ -23,7 +23,7 @@ from onnx import (
 )
 
 from exporter.checks.files.graph_walk import domain_of, subgraphs
-from exporter.core.sanitize import cut, one_line
+from exporter.core.sanitize import one_line, truncate
 from exporter.report.pages.template_folder import packaged_templates
 from exporter.runtimes.dtypes import dtype_name
 
@@ -180,4 +180,4 @@ def _kind(kind: TypeProto) -> str:
 
 
 def _shown(text: str) -> str:
-    return cut(one_line(text), _LONGEST)
+    return truncate(one_line(text), _LONGEST)

@@ -1,6 +1,6 @@
 """Entry of the process that asks torch: `python -m exporter.tools.operators.child REQUEST OUT`.
 
-In: `table`, or the path of a `Survey`. Out: an `OperatorTable` or `Lacking` in OUT.json and exit
+In: `table`, or the path of a `Survey`. Out: an `OperatorCounts` or `Lacking` in OUT.json and exit
 code 0; 4 and a line on stderr where this torch cannot be asked.
 """
 
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from exporter.core.errors import ExitCode
-from exporter.jobs.folder import write_value
+from exporter.jobs.job_folder import write_value
 from exporter.tools.operators.protocol import Survey
 
 
@@ -36,7 +36,7 @@ def main() -> int:
             return int(ExitCode.ENVIRONMENT)
         write_value(out, operator_table())
     else:
-        from exporter.tools.operators.child.missing_operators import lacking
+        from exporter.tools.operators.child.model_operators import lacking
 
         write_value(out, lacking(Survey.model_validate_json(Path(request).read_bytes())))
     sys.stdout.flush()

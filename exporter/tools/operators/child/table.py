@@ -1,6 +1,6 @@
 """The table of all ATen operators and the opsets in which each exporter can convert them.
 
-In: the ranges of opsets. Out: an `OperatorTable`.
+In: the ranges of opsets. Out: an `OperatorCounts`.
 """
 
 from __future__ import annotations

@@ -9,20 +9,20 @@ import sys
 from pathlib import Path
 
 from exporter.core.errors import ExitCode
-from exporter.jobs.folder import write_value
-from exporter.tools.publish.protocol import Answer, Request
+from exporter.jobs.job_folder import write_value
+from exporter.tools.publish.protocol import PublishRequest, PublishResponse
 
 
 def main() -> int:
     """Does what the request asks of each of its targets."""
     path = Path(sys.argv[1])
-    request = Request.model_validate_json(path.read_bytes())
+    request = PublishRequest.model_validate_json(path.read_bytes())
     if request.step == "arrange":
         from exporter.tools.publish.child.test_data import arrange as step
     else:
         from exporter.tools.publish.child.verify import hold as step
     findings = tuple(step(request, target) for target in request.targets)
-    write_value(path.with_name("answer.json"), Answer(findings=findings))
+    write_value(path.with_name("answer.json"), PublishResponse(findings=findings))
     return int(ExitCode.OK)
 
 

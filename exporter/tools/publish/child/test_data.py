@@ -15,21 +15,21 @@ from pathlib import Path
 import numpy as np
 from onnx import OptionalProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from exporter.checks.comparison.compare_outputs import At, bound_for, items_in_float64
+from exporter.checks.comparison.compare_outputs import OutputContext, bound_for, items_in_float64
 from exporter.checks.comparison.compare_samples import rounded_up, with_noise_of
 from exporter.checks.files.read import Unreadable, read_model
 from exporter.checks.files.samples import DamagedSample, SampleData, sample_digest
-from exporter.checks.protocol import Subject
-from exporter.jobs.folder import JobFolder
+from exporter.checks.protocol import CheckContext
+from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference, Sample
 from exporter.runtimes.values import Array
 from exporter.tools.publish.child.data_sets import open_inputs
 from exporter.tools.publish.protocol import (
     Allowance,
     DataSet,
-    Finding,
-    Request,
+    PublishRequest,
     Target,
+    VerifiedFile,
 )
 
 _AGAIN = "export the model again"
@@ -39,18 +39,18 @@ class _Unfit(Exception):
     """A sample that runners cannot be given."""
 
 
-def arrange(request: Request, target: Target) -> Finding:
+def arrange(request: PublishRequest, target: Target) -> VerifiedFile:
     """Writes every sample on which PyTorch runs."""
     built, folder = JobFolder(Path(request.built)), Path(target.folder)
     try:
         reference = Reference.read(built.reference.read_bytes())
     except (OSError, ValueError):
-        return Finding(opset=target.opset, problems=(f"reference.json: {_AGAIN}",))
+        return VerifiedFile(opset=target.opset, problems=(f"reference.json: {_AGAIN}",))
     try:
         graph_inputs = open_inputs(read_model(folder / "model.onnx"))
     except Unreadable as unreadable:
-        return Finding(opset=target.opset, problems=(str(unreadable),))
-    subject = Subject(
+        return VerifiedFile(opset=target.opset, problems=(str(unreadable),))
+    subject = CheckContext(
         folder=built, opset=target.opset, spec=request.spec.at(target.opset), reference=reference
     )
     sets: list[DataSet] = []
@@ -66,13 +66,13 @@ def arrange(request: Request, target: Target) -> Finding:
             continue
         except (DamagedSample, OSError) as damaged:
             problem = f"{built.sample(sample.index).name}: {damaged}; {_AGAIN}"
-            return Finding(opset=target.opset, problems=(problem,))
+            return VerifiedFile(opset=target.opset, problems=(problem,))
         sets.append(DataSet(folder=name, name=sample.name, kind=sample.kind, axes=sample.axes))
         for found in _allowances(request, target, subject, sample):
             allowed[found.output] = _wider(allowed.get(found.output, found), found)
     if not sets:
-        return Finding(opset=target.opset, problems=("no sample of it can be run", *notes))
-    return Finding(
+        return VerifiedFile(opset=target.opset, problems=("no sample of it can be run", *notes))
+    return VerifiedFile(
         opset=target.opset,
         notes=tuple(notes),
         sets=tuple(sets),
@@ -86,7 +86,7 @@ def _intact(sample: Sample, built: JobFolder) -> None:
 
 
 def _write(
-    subject: Subject, sample: Sample, graph_inputs: list[ValueInfoProto], folder: Path
+    subject: CheckContext, sample: Sample, graph_inputs: list[ValueInfoProto], folder: Path
 ) -> None:
     content = dict(_inputs(subject, sample, graph_inputs))
     source = subject.folder.sample(sample.index)
@@ -99,7 +99,7 @@ def _write(
 
 
 def _inputs(
-    subject: Subject, sample: Sample, graph_inputs: list[ValueInfoProto]
+    subject: CheckContext, sample: Sample, graph_inputs: list[ValueInfoProto]
 ) -> Iterator[tuple[str, bytes]]:
     source = subject.folder.sample(sample.index)
     paths = {
@@ -128,21 +128,21 @@ def _optional(data: bytes | None) -> bytes:
 
 
 def _allowances(
-    request: Request, target: Target, subject: Subject, sample: Sample
+    request: PublishRequest, target: Target, subject: CheckContext, sample: Sample
 ) -> Iterator[Allowance]:
     """What the contract allows in this sample, turned into a distance from PyTorch's own output."""
     for device in target.devices:
         spec = request.spec.at(target.opset, device.name)
-        on = Subject(
+        on = CheckContext(
             folder=subject.folder, opset=target.opset, spec=spec, reference=subject.reference
         )
         on = with_noise_of(sample, on)
         data = on.memory.read(on.folder.sample(sample.index), spec)
         for index in range(len(spec.outputs)):
-            yield from _of_output(data, At(on, index, device.name, sample.exact))
+            yield from _of_output(data, OutputContext(on, index, device.name, sample.exact))
 
 
-def _of_output(data: SampleData, at: At) -> Iterator[Allowance]:
+def _of_output(data: SampleData, at: OutputContext) -> Iterator[Allowance]:
     expected, exact = data.outputs[at.index], data.exact[at.index]
     if isinstance(expected, list):
         pairs = zip(expected, items_in_float64(exact, len(expected)), strict=True)

@@ -17,7 +17,7 @@ from onnx import ModelProto
 
 from exporter.checks.files.external_data import external_data_problems
 from exporter.checks.files.read import Unreadable, read_model
-from exporter.core.sanitize import cut, one_line
+from exporter.core.sanitize import one_line, truncate
 from exporter.manifest import Device
 from exporter.runtimes import (
     Kernels,
@@ -31,16 +31,16 @@ from exporter.runtimes import (
 from exporter.tools.publish.child.data_sets import values_of
 from exporter.tools.publish.protocol import (
     Allowance,
-    Finding,
-    Request,
+    PublishRequest,
     Target,
+    VerifiedFile,
 )
 
 _LENGTH = 300
 _CPU = Device(name="ONNX Runtime on the CPU", runtime="onnxruntime")
 
 
-def hold(request: Request, target: Target) -> Finding:
+def hold(request: PublishRequest, target: Target) -> VerifiedFile:
     """Checks, loads and runs one published file."""
     notes: list[str] = []
     try:
@@ -50,9 +50,9 @@ def hold(request: Request, target: Target) -> Finding:
     return _finding(target, list(_problems(target, kernels, notes)), notes)
 
 
-def _finding(target: Target, problems: Sequence[str], notes: Sequence[str]) -> Finding:
+def _finding(target: Target, problems: Sequence[str], notes: Sequence[str]) -> VerifiedFile:
     said = tuple(_shortened(text, Path(target.folder)) for text in problems)
-    return Finding(opset=target.opset, problems=said, notes=tuple(notes))
+    return VerifiedFile(opset=target.opset, problems=said, notes=tuple(notes))
 
 
 def _problems(target: Target, kernels: Kernels, notes: list[str]) -> Iterator[str]:
@@ -156,4 +156,4 @@ def _off(one: Any, other: Any, limit: Allowance) -> str:
 
 
 def _shortened(text: str, folder: Path) -> str:
-    return cut(one_line(text.replace(f"{folder}/", "")), _LENGTH)
+    return truncate(one_line(text.replace(f"{folder}/", "")), _LENGTH)

@@ -12,16 +12,16 @@ import pytest
 
 from exporter.build import (
     BuildFolder,
-    Judge,
+    BuildOptions,
+    RecordValidator,
     Stored,
-    Wish,
     decide,
     run_plan,
 )
-from exporter.build.engine import Ended, Outcome
-from exporter.cache.store import Limits, Store
-from exporter.jobs.folder import JobFolder
+from exporter.build.engine import ExitKind, JobResult
+from exporter.cache.store import Store, StoreLimits
 from exporter.jobs.job import Job
+from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import Manifest, Tolerance
 from exporter.planning.plan import make_plan
 from exporter.records.record import (
@@ -34,7 +34,7 @@ from tests.unit.build.builders import FakeEngine, Noted, die_at, manifest, outco
 from tests.unit.build.test_increments import STATE, Project
 from tests.unit.build.test_pipeline import TODAY, as_asked, never
 
-LIMITS = Limits(size=1 << 30, age=3600.0)
+LIMITS = StoreLimits(size=1 << 30, age=3600.0)
 
 
 def start(root: Path, store: Path | None = None, *, is_own: bool = False) -> Project:
@@ -156,7 +156,9 @@ def test_force_and_no_store_go_round_it(tmp_path: Path) -> None:
     project = start(tmp_path)
     of = project.manifest()
     engine = FakeEngine(project.work)
-    run_plan(of, make_plan(of), engine, Noted(), TODAY, Wish(store=project.store, force=True))
+    run_plan(
+        of, make_plan(of), engine, Noted(), TODAY, BuildOptions(store=project.store, force=True)
+    )
     assert len(engine.tasks) == 2
     shutil.rmtree(tmp_path / "build")
     project.store = None
@@ -168,7 +170,7 @@ def test_what_is_forced_is_kept(tmp_path: Path) -> None:
     project = start(tmp_path, tmp_path / "store")
     shutil.rmtree(tmp_path / "store")
     of = project.manifest()
-    wish = Wish(store=project.store, force=True)
+    wish = BuildOptions(store=project.store, force=True)
     run_plan(of, make_plan(of), FakeEngine(project.work), Noted(), TODAY, wish)
     assert made(start(tmp_path / "two", tmp_path / "store")) != []
     assert len(list((tmp_path / "store/entries").rglob("*.json"))) > 0
@@ -201,9 +203,9 @@ def test_the_plan_says_the_same_and_changes_nothing(tmp_path: Path) -> None:
     before = files(tmp_path)
     of = project.manifest()
     stored = Stored(BuildFolder.of(of.project))
-    wish = Wish(store=project.store)
+    wish = BuildOptions(store=project.store)
     with patch("exporter.build.decisions.results.fingerprint", project.fingerprint):
-        found = decide(make_plan(of), stored, Judge(of, TODAY), wish)
+        found = decide(make_plan(of), stored, RecordValidator(of, TODAY), wish)
     assert list(found.hits) == ["a/17/cpu"]
     assert found.hits["a/17/cpu"].why == "its manifest entry changed"
     assert dict(found.reasons) == {"a/18/cpu": "its manifest entry changed"}
@@ -252,28 +254,28 @@ def entries(root: Path) -> list[Path]:
     return sorted((root / "store/entries").rglob("*.json"))
 
 
-def run(of: Manifest, worker: Callable[[Job], Outcome], root: Path, **wish: bool) -> Noted:
+def run(of: Manifest, worker: Callable[[Job], JobResult], root: Path, **wish: bool) -> Noted:
     noted = Noted()
     store = Store(root / "store", LIMITS)
-    run_plan(of, make_plan(of), FakeEngine(worker), noted, TODAY, Wish(store=store, **wish))
+    run_plan(of, make_plan(of), FakeEngine(worker), noted, TODAY, BuildOptions(store=store, **wish))
     return noted
 
 
 @pytest.mark.parametrize(
     ("ended", "code"),
-    [(Ended.SIGNAL, 11), (Ended.SIGNAL, 9), (Ended.TIMEOUT, 0), (Ended.EXITED, 3)],
+    [(ExitKind.SIGNAL, 11), (ExitKind.SIGNAL, 9), (ExitKind.TIMEOUT, 0), (ExitKind.EXITED, 3)],
 )
-def test_a_cell_that_died_is_not_kept(tmp_path: Path, ended: Ended, code: int) -> None:
+def test_a_cell_that_died_is_not_kept(tmp_path: Path, ended: ExitKind, code: int) -> None:
     run(manifest(tmp_path, spec(opsets=(17, 18))), die_at(18, ended, code), tmp_path)
     assert len(entries(tmp_path)) == 1, "what was done before it is"
 
 
-def ends_as(status: Status, **fields: Any) -> Callable[[Job], Outcome]:
-    def worker(of: Job) -> Outcome:
+def ends_as(status: Status, **fields: Any) -> Callable[[Job], JobResult]:
+    def worker(of: Job) -> JobResult:
         for cell in of.cells():
             value = Record(cell=cell, status=status, fingerprint=of.fingerprint_of(cell), **fields)
             write(of, value)
-        return outcome(of, Ended.EXITED, 0)
+        return outcome(of, ExitKind.EXITED, 0)
 
     return worker
 
@@ -300,7 +302,7 @@ def test_nothing_is_kept_where_a_source_changed_meanwhile(tmp_path: Path, when: 
     project.put("torch", STATE["torch"])
     honest = project.work
 
-    def edited(of: Job) -> Outcome:
+    def edited(of: Job) -> JobResult:
         ended = honest(of)
         if of.spec.id == "a" and when == "after it":
             (tmp_path / "net.py").write_text("edited")

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from exporter.build.engine.monitor import Watch
-from exporter.build.engine.protocol import Outcome, Task
-from exporter.jobs.folder import JobFolder, write_value
+from exporter.build.engine.monitor import JobMonitor
+from exporter.build.engine.protocol import JobResult, Task
 from exporter.jobs.job import Announcement
+from exporter.jobs.job_folder import JobFolder, write_value
 from exporter.records.record import CellId, Record
 from tests.unit.build.builders import announcement, job, record, spec, write
 
@@ -22,7 +22,7 @@ class Heard:
     def recorded(self, record: Record) -> None:
         self.said.append(f"recorded: {record.cell}")
 
-    def ended(self, outcome: Outcome) -> Task | None:
+    def ended(self, outcome: JobResult) -> Task | None:
         raise AssertionError(outcome)
 
 
@@ -40,7 +40,7 @@ def announce(folder: JobFolder, *cells: CellId) -> None:
 def test_a_record_is_told_once_its_worker_has_gone_on(folder: JobFolder) -> None:
     of = job(folder.path, spec())
     one, two, three = of.cells()
-    watch, heard = Watch(of, folder), Heard()
+    watch, heard = JobMonitor(of, folder), Heard()
     watch.look(heard)
     announce(folder, one)
     watch.look(heard)
@@ -59,12 +59,12 @@ def test_records_of_another_job_are_not_told(folder: JobFolder) -> None:
     write(earlier, record(earlier, earlier.cells()[0]))
     announce(folder, of.cells()[0])
     heard = Heard()
-    Watch(of, folder).look(heard)
+    JobMonitor(of, folder).look(heard)
     assert heard.said == ["at work: tiny/17/cpu"]
 
 
 def test_a_damaged_announcement_is_none(folder: JobFolder) -> None:
-    watch = Watch(job(folder.path, spec()), folder)
+    watch = JobMonitor(job(folder.path, spec()), folder)
     assert watch.announcement() is None
     folder.announcement.write_text("{")
     assert watch.announcement() is None
@@ -78,7 +78,7 @@ def test_a_record_that_was_told_is_not_read_again(
 ) -> None:
     of = job(folder.path, spec())
     one, two, _ = of.cells()
-    watch, heard = Watch(of, folder), Heard()
+    watch, heard = JobMonitor(of, folder), Heard()
     write(of, record(of, one))
     announce(folder, two)
     watch.look(heard)

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.build.engine import Ended
+from exporter.build.engine import ExitKind
 from exporter.build.execute.job_outcome import job_for, log_tail, settle
-from exporter.jobs.folder import JobFolder
 from exporter.jobs.job import Announcement
+from exporter.jobs.job_folder import JobFolder
 from exporter.records.record import (
     CellId,
     Record,
@@ -30,13 +30,13 @@ def passing(*cells: CellId) -> dict[str, Record]:
 
 
 def test_everything_counts_when_the_worker_finished() -> None:
-    verdict = settle(outcome(JOB, Ended.EXITED, 0, announcement(CELLS[-1:])), passing(*CELLS))
+    verdict = settle(outcome(JOB, ExitKind.EXITED, 0, announcement(CELLS[-1:])), passing(*CELLS))
     assert verdict.settled == passing(*CELLS)
     assert verdict.retry == ()
 
 
-@pytest.mark.parametrize("ended", [Ended.TIMEOUT, Ended.SIGNAL])
-def test_a_worker_that_was_ended_finished_nothing_that_it_was_at(ended: Ended) -> None:
+@pytest.mark.parametrize("ended", [ExitKind.TIMEOUT, ExitKind.SIGNAL])
+def test_a_worker_that_was_ended_finished_nothing_that_it_was_at(ended: ExitKind) -> None:
     at_work = announcement([CELL["tiny/19/reference"]])
     verdict = settle(outcome(JOB, ended, 0, at_work), passing(*CELLS))
     red = [name for name, found in verdict.settled.items() if found.status is not Status.PASS]
@@ -47,7 +47,7 @@ def test_a_worker_that_was_ended_finished_nothing_that_it_was_at(ended: Ended) -
 def test_code_0_with_cells_missing_is_a_crash() -> None:
     at_work = announcement([CELL["tiny/18/cpu"], CELL["tiny/18/reference"]])
     written = passing(CELLS[0], CELLS[1], CELL["tiny/18/cpu"])
-    verdict = settle(outcome(JOB, Ended.EXITED, 0, at_work), written)
+    verdict = settle(outcome(JOB, ExitKind.EXITED, 0, at_work), written)
     for name in ("tiny/18/cpu", "tiny/18/reference"):
         crash = verdict.settled[name]
         assert (crash.status, crash.stage) == (Status.CRASH, Stage.CONVERT)
@@ -59,7 +59,7 @@ def test_code_0_with_cells_missing_is_a_crash() -> None:
 
 def test_a_record_of_the_cell_at_work_does_not_count_when_the_worker_dies() -> None:
     verdict = settle(
-        outcome(JOB, Ended.SIGNAL, signal.SIGSEGV, announcement(CELLS[-1:])), passing(*CELLS)
+        outcome(JOB, ExitKind.SIGNAL, signal.SIGSEGV, announcement(CELLS[-1:])), passing(*CELLS)
     )
     assert verdict.settled[str(CELLS[-1])].status is Status.CRASH
     assert verdict.settled[str(CELLS[-1])].message == "the worker died of SIGSEGV while at convert"
@@ -67,19 +67,19 @@ def test_a_record_of_the_cell_at_work_does_not_count_when_the_worker_dies() -> N
 
 
 def test_a_code_other_than_0_does_not_count_even_with_every_record() -> None:
-    verdict = settle(outcome(JOB, Ended.EXITED, 1, announcement(CELLS[-1:])), passing(*CELLS))
+    verdict = settle(outcome(JOB, ExitKind.EXITED, 1, announcement(CELLS[-1:])), passing(*CELLS))
     assert verdict.settled[str(CELLS[-1])].status is Status.CRASH
 
 
 def test_sigkill_from_elsewhere_is_told_apart() -> None:
-    verdict = settle(outcome(JOB, Ended.SIGNAL, signal.SIGKILL, announcement(CELLS[:1])), {})
+    verdict = settle(outcome(JOB, ExitKind.SIGNAL, signal.SIGKILL, announcement(CELLS[:1])), {})
     assert verdict.settled[str(CELLS[0])].status is Status.KILLED
     assert "memory" in verdict.settled[str(CELLS[0])].message
     assert verdict.retry == CELLS[1:]
 
 
 def test_a_worker_that_dies_before_it_began_takes_every_cell() -> None:
-    verdict = settle(outcome(JOB, Ended.EXITED, 1), {})
+    verdict = settle(outcome(JOB, ExitKind.EXITED, 1), {})
     assert {r.status for r in verdict.settled.values()} == {Status.CRASH}
     assert verdict.retry == ()
     assert verdict.settled[str(CELLS[0])].stage is None
@@ -87,7 +87,7 @@ def test_a_worker_that_dies_before_it_began_takes_every_cell() -> None:
 
 def test_a_timeout_names_the_cell_that_was_at_work() -> None:
     at_work = announcement([CELL["tiny/18/cpu"]], Stage.PARITY)
-    verdict = settle(outcome(JOB, Ended.TIMEOUT, 0, at_work), passing(*CELLS[:2]))
+    verdict = settle(outcome(JOB, ExitKind.TIMEOUT, 0, at_work), passing(*CELLS[:2]))
     assert verdict.retry == ()
     assert [r.status for r in verdict.settled.values()].count(Status.TIMEOUT) == 4
     late, waiting = verdict.settled["tiny/18/cpu"], verdict.settled["tiny/19/cpu"]
@@ -100,7 +100,7 @@ def test_a_timeout_names_the_cell_that_was_at_work() -> None:
 
 def test_an_interruption_settles_only_what_was_done() -> None:
     verdict = settle(
-        outcome(JOB, Ended.INTERRUPTED, 0, announcement(CELLS[1:2])), passing(*CELLS[:2])
+        outcome(JOB, ExitKind.INTERRUPTED, 0, announcement(CELLS[1:2])), passing(*CELLS[:2])
     )
     assert verdict.settled == passing(CELLS[0])
     assert verdict.retry == ()
@@ -108,7 +108,7 @@ def test_an_interruption_settles_only_what_was_done() -> None:
 
 def test_records_of_other_cells_are_left_alone() -> None:
     stranger = CellId(model="tiny", opset=9, device="cpu")
-    verdict = settle(outcome(JOB, Ended.EXITED, 0), passing(*CELLS, stranger))
+    verdict = settle(outcome(JOB, ExitKind.EXITED, 0), passing(*CELLS, stranger))
     assert str(stranger) not in verdict.settled
 
 
@@ -120,19 +120,19 @@ announcements = st.none() | st.builds(
 @given(
     st.sets(st.sampled_from(CELLS)),
     announcements,
-    st.sampled_from(list(Ended)),
+    st.sampled_from(list(ExitKind)),
     st.sampled_from([0, 1, 4, 9, 11]),
 )
 def test_each_cell_is_settled_or_run_again_and_nothing_is_green_by_itself(
-    written: set[CellId], at_work: Announcement | None, ended: Ended, code: int
+    written: set[CellId], at_work: Announcement | None, ended: ExitKind, code: int
 ) -> None:
     verdict = settle(outcome(JOB, ended, code, at_work), passing(*written))
     again = {str(cell) for cell in verdict.retry}
     assert not again & verdict.settled.keys()
-    if ended is not Ended.INTERRUPTED:
+    if ended is not ExitKind.INTERRUPTED:
         assert again | verdict.settled.keys() == CELL.keys()
         assert verdict.settled, "a retry must not be able to go on for ever"
-    finished = ended is Ended.EXITED and code == 0 and len(written) == len(CELLS)
+    finished = ended is ExitKind.EXITED and code == 0 and len(written) == len(CELLS)
     unsure = set() if finished or at_work is None else {str(cell) for cell in at_work.cells}
     for name, record in verdict.settled.items():
         assert (record.status is Status.PASS) == (CELL[name] in written and name not in unsure)
@@ -185,7 +185,7 @@ def test_an_abort_for_want_of_memory_counts_as_killed_under_a_limit(
     log = JobFolder(tmp_path).log(None)
     log.parent.mkdir()
     log.write_text(line)
-    ended = outcome(limited, Ended.SIGNAL, signal.SIGABRT, announcement(limited.cells()[:1]))
+    ended = outcome(limited, ExitKind.SIGNAL, signal.SIGABRT, announcement(limited.cells()[:1]))
     record = settle(ended, {}).settled["tiny/17/cpu"]
     assert record.status == status
     if status == "killed":
@@ -200,7 +200,7 @@ def test_a_worker_that_died_of_a_full_disk_says_so(tmp_path: Path) -> None:
     log = JobFolder(tmp_path).log(None)
     log.parent.mkdir()
     log.write_text("Traceback\nOSError: [Errno 28] No space left on device\n\nthe end\n")
-    dead = settle(outcome(here, Ended.EXITED, 1, announcement(here.cells())), {})
+    dead = settle(outcome(here, ExitKind.EXITED, 1, announcement(here.cells())), {})
     why = "OSError: [Errno 28] No space left on device"
     said = f"the worker exited with code 1 while at convert: {why}"
     assert {record.message for record in dead.settled.values()} == {said}

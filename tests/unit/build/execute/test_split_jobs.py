@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from exporter.build import BuildFolder, Wish, run_plan
-from exporter.build.engine import Ended, Outcome
+from exporter.build import BuildFolder, BuildOptions, run_plan
+from exporter.build.engine import ExitKind, JobResult
 from exporter.build.execute.split_jobs import join
 from exporter.build.folder.carry_over import carry_over
-from exporter.jobs.folder import JobFolder, write_value
 from exporter.jobs.job import Announcement, Job
+from exporter.jobs.job_folder import JobFolder, write_value
 from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import Manifest, ModelSpec, Tolerance
 from exporter.planning.plan import make_plan
@@ -51,7 +51,7 @@ def worker(
 ) -> Worker:
     """A worker that says what it took, so that the next run can divide its job."""
 
-    def work(of: Job) -> Outcome:
+    def work(of: Job) -> JobResult:
         write_value(JobFolder(Path(of.folder)).job, of)
         write_reference(of, reference(of))
         for cell in of.cells():
@@ -59,7 +59,7 @@ def worker(
             made = record(of, cell, status(of, cell.opset), content)
             write(of, made.model_copy(update={"seconds": seconds}))
         write_value(JobFolder(Path(of.folder)).announcement, announcement(of.cells()[-1:]))
-        return outcome(of, Ended.EXITED, 0, announcement(of.cells()[-1:]))
+        return outcome(of, ExitKind.EXITED, 0, announcement(of.cells()[-1:]))
 
     return work
 
@@ -68,7 +68,7 @@ def export(
     of: Manifest, *ways: Worker, force: bool = False, workers: int = 2
 ) -> tuple[FakeEngine, Noted, dict[str, Record]]:
     engine, noted = FakeEngine(*ways, workers=workers), Noted()
-    run_plan(of, make_plan(of), engine, noted, TODAY, Wish(force=force))
+    run_plan(of, make_plan(of), engine, noted, TODAY, BuildOptions(force=force))
     build = BuildFolder.of(of.project)
     assert not (build.path / ".work").exists()
     return engine, noted, read_run(build.results).by_cell()
@@ -110,7 +110,7 @@ def test_one_worker_divides_nothing(tmp_path: Path) -> None:
 
 
 def test_checks_of_one_part_find_their_files_when_the_other_is_done(tmp_path: Path) -> None:
-    def rechecks(of: Job) -> Outcome:
+    def rechecks(of: Job) -> JobResult:
         assert all(opset.is_there for opset in of.opsets)
         old = JobFolder(Path(of.build) / of.spec.id)
         assert all(old.model(opset.opset).read_text() == "old" for opset in of.opsets)
@@ -148,7 +148,7 @@ def test_a_model_that_pytorch_never_answers_alike_comes_to_an_end(tmp_path: Path
 
 
 def test_parts_that_never_got_an_answer_keep_their_failures(tmp_path: Path) -> None:
-    def fails(of: Job) -> Outcome:
+    def fails(of: Job) -> JobResult:
         for cell in of.cells():
             seconds = {"source": 1.0, "convert": 1.0}
             failed = Record(
@@ -159,7 +159,7 @@ def test_parts_that_never_got_an_answer_keep_their_failures(tmp_path: Path) -> N
                 fingerprint=of.fingerprint_of(cell),
             )
             write(of, failed)
-        return outcome(of, Ended.EXITED, 0, announcement(of.cells()))
+        return outcome(of, ExitKind.EXITED, 0, announcement(of.cells()))
 
     project = manifest(tmp_path, six())
     export(project, worker())
@@ -174,10 +174,10 @@ def test_a_file_is_not_kept_beside_parts_without_an_answer(tmp_path: Path) -> No
     export(project, worker("old"))
     (tmp_path / "build/tiny/reference.json").unlink()
 
-    def fails_at_once(of: Job) -> Outcome:
+    def fails_at_once(of: Job) -> JobResult:
         for cell in of.cells():
             write(of, Record(cell=cell, status=Status.ERROR, fingerprint=of.fingerprint_of(cell)))
-        return outcome(of, Ended.EXITED, 0)
+        return outcome(of, ExitKind.EXITED, 0)
 
     some = manifest(tmp_path, six())
     plan = make_plan(some)
@@ -189,7 +189,7 @@ def test_a_file_is_not_kept_beside_parts_without_an_answer(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("itself", [False, True], ids=["by the system", "by its own word"])
 def test_who_is_killed_beside_another_part_is_tried_alone(tmp_path: Path, *, itself: bool) -> None:
-    def killed(of: Job) -> Outcome:
+    def killed(of: Job) -> JobResult:
         if of.part == 0:
             return worker("new")(of)
         write_reference(of, "same")
@@ -197,9 +197,9 @@ def test_who_is_killed_beside_another_part_is_tried_alone(tmp_path: Path, *, its
         if itself:
             write(of, record(of, cell, Status.KILLED))
             return worker("new", status=lambda _, o: Status.KILLED if o == 19 else Status.PASS)(of)
-        return outcome(of, Ended.SIGNAL, 9, announcement([cell]))
+        return outcome(of, ExitKind.SIGNAL, 9, announcement([cell]))
 
-    def alone(of: Job) -> Outcome:
+    def alone(of: Job) -> JobResult:
         made = [path for path in Path(of.folder).iterdir() if path.is_file()]
         assert {path.stat().st_nlink for path in made} == {1}, "onnx refuses weights of two names"
         return worker("new")(of)
@@ -215,7 +215,7 @@ def test_who_is_killed_beside_another_part_is_tried_alone(tmp_path: Path, *, its
 
 
 def test_who_is_killed_alone_too_is_killed(tmp_path: Path) -> None:
-    def killed_at_19(of: Job) -> Outcome:
+    def killed_at_19(of: Job) -> JobResult:
         return worker(status=lambda _, o: Status.KILLED if o == 19 else Status.PASS)(of)
 
     project = manifest(tmp_path, six())
@@ -227,8 +227,8 @@ def test_who_is_killed_alone_too_is_killed(tmp_path: Path) -> None:
 
 
 def test_every_cell_killed_beside_another_part_is_tried_alone(tmp_path: Path) -> None:
-    def killed(of: Job) -> Outcome:
-        return outcome(of, Ended.SIGNAL, 9, announcement(of.cells()))
+    def killed(of: Job) -> JobResult:
+        return outcome(of, ExitKind.SIGNAL, 9, announcement(of.cells()))
 
     project = manifest(tmp_path, six())
     export(project, worker("old"))
@@ -241,9 +241,9 @@ def test_every_cell_killed_beside_another_part_is_tried_alone(tmp_path: Path) ->
 def test_a_part_killed_at_all_its_cells_is_made_beside_the_other(
     tmp_path: Path, which: int
 ) -> None:
-    def killed(of: Job) -> Outcome:
+    def killed(of: Job) -> JobResult:
         if of.part == which:
-            return outcome(of, Ended.SIGNAL, 9, announcement(of.cells()))
+            return outcome(of, ExitKind.SIGNAL, 9, announcement(of.cells()))
         return worker("new")(of)
 
     project = manifest(tmp_path, six())
@@ -256,8 +256,8 @@ def test_a_part_killed_at_all_its_cells_is_made_beside_the_other(
 
 
 def test_ctrl_c_keeps_the_part_that_is_done(tmp_path: Path) -> None:
-    def interrupted(of: Job) -> Outcome:
-        return outcome(of, Ended.INTERRUPTED, 0, announcement(of.cells()[:1]))
+    def interrupted(of: Job) -> JobResult:
+        return outcome(of, ExitKind.INTERRUPTED, 0, announcement(of.cells()[:1]))
 
     project = manifest(tmp_path, six())
     export(project, worker("old"))
@@ -269,10 +269,10 @@ def test_ctrl_c_keeps_the_part_that_is_done(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_before_the_other_part_began_keeps_the_one_that_is_done(tmp_path: Path) -> None:
-    def done_and_interrupted(of: Job) -> Outcome:
+    def done_and_interrupted(of: Job) -> JobResult:
         worker("new")(of)
         # Of the cell announced last, nothing counts.
-        return outcome(of, Ended.INTERRUPTED, 0, announcement(of.cells()[-1:]))
+        return outcome(of, ExitKind.INTERRUPTED, 0, announcement(of.cells()[-1:]))
 
     project = manifest(tmp_path, six())
     export(project, worker("old"))
@@ -283,11 +283,11 @@ def test_ctrl_c_before_the_other_part_began_keeps_the_one_that_is_done(tmp_path:
 
 
 def test_ctrl_c_while_a_killed_part_waits_leaves_the_old_results_in_place(tmp_path: Path) -> None:
-    def killed(of: Job) -> Outcome:
-        return outcome(of, Ended.SIGNAL, 9, announcement(of.cells()))
+    def killed(of: Job) -> JobResult:
+        return outcome(of, ExitKind.SIGNAL, 9, announcement(of.cells()))
 
-    def interrupted(of: Job) -> Outcome:
-        return outcome(of, Ended.INTERRUPTED, 0, announcement(of.cells()))
+    def interrupted(of: Job) -> JobResult:
+        return outcome(of, ExitKind.INTERRUPTED, 0, announcement(of.cells()))
 
     project = manifest(tmp_path, six())
     export(project, worker("old"))
@@ -302,7 +302,7 @@ class Killed(BaseException):
 
 
 def test_a_run_killed_at_its_second_part_keeps_all_of_the_first(tmp_path: Path) -> None:
-    def kills(of: Job) -> Outcome:
+    def kills(of: Job) -> JobResult:
         folder = JobFolder(Path(of.folder))
         write_value(folder.job, of)
         write_reference(of, "same")

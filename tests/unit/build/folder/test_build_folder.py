@@ -9,7 +9,7 @@ import pytest
 from exporter.build.folder.build_folder import BuildFolder
 from exporter.build.folder.carry_over import carry_over, drop_unproved
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.jobs.folder import JobFolder, write_value
+from exporter.jobs.job_folder import JobFolder, write_value
 from exporter.jobs.reference import Reference, Sample
 from exporter.planning.shards import forget_shard
 from exporter.records.record import Record

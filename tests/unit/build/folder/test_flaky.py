@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from exporter.build.folder.flaky import flakiness, mark_flaky
-from exporter.jobs.folder import JobFolder, write_value
+from exporter.jobs.job_folder import JobFolder, write_value
 from exporter.records.record import Record, Source, Stage
 from tests.unit.factory import make_record
 

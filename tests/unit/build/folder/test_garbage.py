@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from exporter.build import BuildFolder, find_garbage, remove
-from exporter.cache.store import Limits, Store
+from exporter.cache.store import Store, StoreLimits
 from exporter.cli.entry_point import run
-from exporter.jobs.folder import JobFolder, write_value
+from exporter.jobs.job_folder import JobFolder, write_value
 from tests.unit.build.builders import job, record, spec, write, write_reference
 from tests.unit.cache.store.cells import make_cell
 
@@ -227,7 +227,7 @@ def test_the_store_is_kept_within_its_limits(
     assert run(arguments) == 0
     assert capsys.readouterr().out == "nothing to remove\n", "there is no store"
     cell = make_cell(tmp_path / "made", content="x" * 3_000_000)
-    Store(root / "build/.store", Limits(size=1 << 30, age=60)).put(
+    Store(root / "build/.store", StoreLimits(size=1 << 30, age=60)).put(
         [cell], JobFolder(tmp_path / "made")
     )
     shutil.rmtree(tmp_path / "made")
@@ -256,7 +256,7 @@ def test_a_store_that_is_only_read_stays(
 ) -> None:
     root = project(tmp_path)
     cell = make_cell(tmp_path / "made")
-    Store(tmp_path / "shared", Limits(size=1 << 30, age=60)).put(
+    Store(tmp_path / "shared", StoreLimits(size=1 << 30, age=60)).put(
         [cell], JobFolder(tmp_path / "made")
     )
     monkeypatch.setenv("EXPORTER_STORE", str(tmp_path / "shared"))

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from exporter.build import BuildFolder, Wish, run_plan
-from exporter.build.engine import Outcome
-from exporter.jobs.folder import JobFolder, write_value
+from exporter.build import BuildFolder, BuildOptions, run_plan
+from exporter.build.engine import JobResult
 from exporter.jobs.job import Job
+from exporter.jobs.job_folder import JobFolder, write_value
 from exporter.manifest import Manifest
 from exporter.planning.plan import make_plan
 from exporter.records.record import Status, read_run
@@ -36,7 +36,7 @@ class Killed(BaseException):
 def killed_at(opset: int, reference: str = "same", content: str = "new") -> Worker:
     """A run that is killed while its worker is at `opset`, with a record of it half proved."""
 
-    def worker(of: Job) -> Outcome:
+    def worker(of: Job) -> JobResult:
         folder = JobFolder(Path(of.folder))
         write_value(folder.job, of)
         write_reference(of, reference)
@@ -52,7 +52,7 @@ def killed_at(opset: int, reference: str = "same", content: str = "new") -> Work
 
 def kill(of: Manifest, worker: Worker, *, force: bool = True) -> None:
     with pytest.raises(Killed):
-        run_plan(of, make_plan(of), FakeEngine(worker), Noted(), TODAY, Wish(force=force))
+        run_plan(of, make_plan(of), FakeEngine(worker), Noted(), TODAY, BuildOptions(force=force))
 
 
 def again(of: Manifest, worker: Worker = finish) -> tuple[Noted, dict[str, str]]:
@@ -141,7 +141,7 @@ def test_a_file_that_was_only_half_on_the_disk_is_made_again(tmp_path: Path) -> 
 def test_a_crash_is_not_kept(tmp_path: Path) -> None:
     project = manifest(tmp_path)
 
-    def crashed(of: Job) -> Outcome:
+    def crashed(of: Job) -> JobResult:
         write(of, record(of, of.cells()[0], Status.CRASH))
         return killed_at(19)(of.model_copy(update={"opsets": of.opsets[1:]}))
 

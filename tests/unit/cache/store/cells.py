@@ -6,13 +6,13 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from exporter.cache.store import Limits, Store
-from exporter.jobs.folder import JobFolder, write_value
+from exporter.cache.store import Store, StoreLimits
+from exporter.jobs.job_folder import JobFolder, write_value
 from exporter.records.record import Record, Source
 from tests.unit.factory import make_artifact, make_record
 
 PARTS = {"entry": "e", "checks": "c", "device": "d", "tool.torch": "2.13.0 aa"}
-WIDE = Limits(size=1 << 30, age=3600.0)
+WIDE = StoreLimits(size=1 << 30, age=3600.0)
 
 
 def digest(content: bytes) -> str:
@@ -58,7 +58,7 @@ def make_cell(
     return record
 
 
-def make_store(root: Path, limits: Limits = WIDE, *, is_read_only: bool = False) -> Store:
+def make_store(root: Path, limits: StoreLimits = WIDE, *, is_read_only: bool = False) -> Store:
     return Store(root / "store", limits, is_read_only=is_read_only)
 
 

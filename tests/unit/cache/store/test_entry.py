@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from exporter.cache.store.entry import (
     Damaged,
-    Entry,
     StoredFile,
-    first_key,
+    StoreEntry,
     is_of,
     is_storable,
+    lookup_key,
     read_entry,
     read_head,
-    second_key,
+    variant_key,
     write_entry,
 )
 from exporter.records.record import Source, Stage, Status
@@ -34,7 +34,7 @@ FILES = (
     StoredFile(path=f"weights-{'b' * 16}.data", sha256="b" * 64, size=4),
     StoredFile(path="reference.json", sha256="c" * 64, size=5),
 )
-ENTRY = Entry(record=RECORD, files=FILES)
+ENTRY = StoreEntry(record=RECORD, files=FILES)
 
 
 def test_what_was_written_is_read() -> None:
@@ -62,7 +62,7 @@ def test_bytes_of_something_else_are_no_entry(data: bytes) -> None:
         read_entry(data)
 
 
-def forged(entry: Entry, **changes: Any) -> bytes:
+def forged(entry: StoreEntry, **changes: Any) -> bytes:
     """An entry whose digest is right and whose head says something else."""
     head = json.dumps({"format": 1, "files": [f.model_dump() for f in entry.files], **changes})
     body = head + "\n" + entry.record.to_json()
@@ -123,15 +123,15 @@ def test_an_entry_whose_files_are_not_the_records_is_none(changes: dict[str, Any
 def test_a_pass_without_a_file_is_none() -> None:
     record = RECORD.model_copy(update={"artifact": None})
     with pytest.raises(Damaged):
-        read_entry(write_entry(Entry(record=record, files=FILES[2:])))
+        read_entry(write_entry(StoreEntry(record=record, files=FILES[2:])))
 
 
 def test_the_first_key_is_the_cell_with_its_parts_however_closely_it_is_looked_at() -> None:
-    key = first_key(RECORD.cell, PARTS)
-    assert first_key(RECORD.cell, dict(reversed(PARTS.items()))) == key
-    assert first_key(RECORD.cell, {**PARTS, "thorough": "yes"}) == key
-    assert first_key(RECORD.cell, {**PARTS, "checks": "other"}) != key
-    assert first_key(RECORD.cell.model_copy(update={"opset": 17}), PARTS) != key
+    key = lookup_key(RECORD.cell, PARTS)
+    assert lookup_key(RECORD.cell, dict(reversed(PARTS.items()))) == key
+    assert lookup_key(RECORD.cell, {**PARTS, "thorough": "yes"}) == key
+    assert lookup_key(RECORD.cell, {**PARTS, "checks": "other"}) != key
+    assert lookup_key(RECORD.cell.model_copy(update={"opset": 17}), PARTS) != key
 
 
 def test_the_second_key_is_what_was_loaded_and_how_closely_it_was_looked_at() -> None:
@@ -143,8 +143,8 @@ def test_the_second_key_is_what_was_loaded_and_how_closely_it_was_looked_at() ->
         RECORD.model_copy(update={"packages": {"timm": "1.0 ab"}}),
         RECORD.model_copy(update={"thorough": True}),
     ]
-    assert len({second_key(record) for record in others}) == len(others)
-    assert second_key(RECORD.model_copy(update={"message": "x"})) == second_key(RECORD)
+    assert len({variant_key(record) for record in others}) == len(others)
+    assert variant_key(RECORD.model_copy(update={"message": "x"})) == variant_key(RECORD)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_only_what_would_come_out_the_same_again_is_kept(
     assert is_storable(record) is stored
     if not stored:
         with pytest.raises(Damaged):
-            read_entry(write_entry(Entry(record=record, files=FILES)))
+            read_entry(write_entry(StoreEntry(record=record, files=FILES)))
 
 
 def test_what_belongs_to_a_cell() -> None:
@@ -208,5 +208,5 @@ def test_what_belongs_to_a_cell() -> None:
 
 
 def test_an_entry_lies_in_no_folder_of_another(tmp_path: Path) -> None:
-    assert len(first_key(RECORD.cell, PARTS)) == 64
-    assert len(second_key(RECORD)) == 32
+    assert len(lookup_key(RECORD.cell, PARTS)) == 64
+    assert len(variant_key(RECORD)) == 32

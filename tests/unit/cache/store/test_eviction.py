@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cache.store import Limits, Store
-from exporter.jobs.folder import JobFolder
+from exporter.cache.store import Store, StoreLimits
+from exporter.jobs.job_folder import JobFolder
 from exporter.records.record import Record
 from tests.unit.cache.store.cells import PARTS, everything, make_cell, make_store
 
@@ -32,7 +32,7 @@ def kept(store: Store, *records: Record) -> list[int]:
 
 
 def limited(root: Path, *, size: int = 1 << 30, hours: float = 1000) -> Store:
-    return make_store(root, Limits(size=size, age=hours * HOUR))
+    return make_store(root, StoreLimits(size=size, age=hours * HOUR))
 
 
 def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:

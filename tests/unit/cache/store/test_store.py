@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cache.store import Limits, Store
+from exporter.cache.store import Store, StoreLimits
 from exporter.cache.store.store import MOST_ENTRIES
-from exporter.jobs.folder import JobFolder
+from exporter.jobs.job_folder import JobFolder
 from exporter.records.record import Record, Source, Status
 from tests.unit.cache.store.cells import PARTS, everything, make_cell, make_store
 from tests.unit.factory import make_record
@@ -258,7 +258,7 @@ def test_where_nothing_can_be_written_that_is_said_once(tmp_path: Path, record: 
 
 
 def test_a_model_that_is_larger_than_the_store_is_not_kept(tmp_path: Path, record: Record) -> None:
-    store = make_store(tmp_path, Limits(size=10, age=3600))
+    store = make_store(tmp_path, StoreLimits(size=10, age=3600))
     assert "larger than" in store.put([record], JobFolder(tmp_path / "tiny"))
     assert find(store, record) == ""
 
@@ -278,7 +278,7 @@ def test_many_write_and_read_at_once(tmp_path: Path) -> None:
             for turn in range(25):
                 store.put([record], JobFolder(own))
                 if turn % 5 == number:
-                    Store(store.path, Limits(size=0, age=3600)).bound()
+                    Store(store.path, StoreLimits(size=0, age=3600)).bound()
                 entry = store.find(record.cell, PARTS, lambda _: True).entry
                 out = tmp_path / f"out-{number}-{turn}"
                 out.mkdir()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from exporter.checks.comparison.compare_outputs import At, compare_output
+from exporter.checks.comparison.compare_outputs import OutputContext, compare_output
 from exporter.checks.comparison.declared_shapes import undeclared
 from exporter.checks.files.samples import (
     DamagedSample,
@@ -17,7 +17,7 @@ from exporter.checks.files.samples import (
     write_sample,
 )
 from exporter.checks.numerical.parity import Parity
-from exporter.checks.protocol import Subject
+from exporter.checks.protocol import CheckContext
 from exporter.manifest import Output
 from exporter.records.record import CheckResult, Status
 from tests.unit.checks.contexts import Gives, contract, make_reference, make_subject, write
@@ -26,7 +26,7 @@ ROWS = Output(name="rows", shape=("n",), kind="sequence")
 FIVE = [np.float32([1, 2]), np.float32([3e-3, 4e-3]), np.float32([5, 6])]
 
 
-def subject(folder: Path, *items: Any, dtype: str = "float32", **fields: Any) -> Subject:
+def subject(folder: Path, *items: Any, dtype: str = "float32", **fields: Any) -> CheckContext:
     """A contract of one list, and what PyTorch gave for it."""
     output = ROWS.model_copy(update={"dtype": dtype})
     exact = [[item.astype(np.float64) for item in items]] if "noise" in fields else []
@@ -36,7 +36,7 @@ def subject(folder: Path, *items: Any, dtype: str = "float32", **fields: Any) ->
     return make_subject(folder, spec=contract(outputs=(output,)), reference=reference)
 
 
-def held(made: Subject, given: object) -> CheckResult:
+def held(made: CheckContext, given: object) -> CheckResult:
     return Parity()(made, Gives(given, names=("rows",)), "cpu")
 
 
@@ -86,7 +86,7 @@ def test_each_item_has_the_limit_of_its_own_size(tmp_path: Path) -> None:
     made = subject(tmp_path, *FIVE, noise=(1e-6,))
     data = read_sample(made.folder.sample(0), made.spec)
     near = [item * np.float32(1 + 1e-6) for item in FIVE]
-    found = list(compare_output(near, data, At(made, 0, "cpu")))
+    found = list(compare_output(near, data, OutputContext(made, 0, "cpu")))
     assert [what for what, _ in found] == [f"item {place} of output 'rows'" for place in range(3)]
     assert not any(comparison.problem for _, comparison in found)
     assert max(c.of_limit for _, c in found) < 2 * min(c.of_limit for _, c in found)
@@ -142,7 +142,10 @@ def test_a_sample_that_was_not_run_in_float64_leaves_less_room(tmp_path: Path) -
     data = SampleData(inputs={}, outputs=(FIVE,), exact=(None,))
     near = [item + np.float32(1e-4) for item in FIVE]
     shares = [
-        max(c.of_limit for _, c in compare_output(near, data, At(made, 0, "cpu", is_exact)))
+        max(
+            c.of_limit
+            for _, c in compare_output(near, data, OutputContext(made, 0, "cpu", is_exact))
+        )
         for is_exact in (True, False)
     ]
     assert shares[0] != shares[1]

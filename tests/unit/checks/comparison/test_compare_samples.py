@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import tomli
 
-from exporter.checks import PARITY_CHECKS
+from exporter.checks import RUNTIME_CHECKS
 from exporter.checks.numerical.parity import Parity
-from exporter.checks.protocol import Subject
-from exporter.jobs.folder import JobFolder
+from exporter.checks.protocol import CheckContext
+from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import (
     Case,
     Device,
@@ -41,7 +41,7 @@ from tests.unit.checks.contexts import (
 CPU = Device(name="cpu", runtime="onnxruntime")
 
 
-def parity(subject: Subject, session: Any) -> CheckResult:
+def parity(subject: CheckContext, session: Any) -> CheckResult:
     assert Parity().applies(subject)
     return Parity()(subject, session, "cpu")
 
@@ -55,7 +55,7 @@ def test_a_right_file_passes_everything(runtime: Any, tmp_path: Path) -> None:
     samples = (declared(tmp_path), at(tmp_path, 1, 7), case)
     here = subject(tmp_path, *samples, cases=(Case(name="five"),))
     session = open_session(here.path, Device(name="here", runtime=runtime))
-    results = [check(here, session, "here") for check in PARITY_CHECKS if check.applies(here)]
+    results = [check(here, session, "here") for check in RUNTIME_CHECKS if check.applies(here)]
     assert [(result.check, result.status, result.message) for result in results] == [
         (name, Status.PASS, "")
         for name in ("placement", "determinism", "power", "parity", "axes", "cases")
@@ -156,7 +156,7 @@ def test_other_names_of_outputs_fail(names: tuple[str, ...], tmp_path: Path) -> 
     assert result.message == f"the file's outputs are {', '.join(names) or 'none'}, declared y"
 
 
-def two_outputs(folder: Path) -> Subject:
+def two_outputs(folder: Path) -> CheckContext:
     x = draw(2)
     sample = write(folder, 0, [x], [x + 1, x - 1])
     outputs = (value(Output, "y", "batch, 3"), value(Output, "z", "batch, 3"))
@@ -244,7 +244,7 @@ def test_an_axis_of_two_outputs_has_one_size(tmp_path: Path) -> None:
 # --- float64 --------------------------------------------------------------------------------------
 
 
-def measured(folder: Path, noise: float | None, **fields: Any) -> Subject:
+def measured(folder: Path, noise: float | None, **fields: Any) -> CheckContext:
     """PyTorch in float32 is off by 1e-3 in one element, of a scale of 4."""
     exact = np.linspace(-4, 4, 60).reshape(20, 3)
     expected = exact.astype(np.float32)

@@ -16,14 +16,14 @@ from exporter.checks.comparison.tolerance import (
     limit_of,
     limit_without_exact,
 )
-from exporter.checks.protocol import Subject
-from exporter.jobs.folder import JobFolder
+from exporter.checks.protocol import CheckContext
+from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Sample
 from exporter.manifest import (
     Bound,
     Output,
     Tolerance,
-    bound_of,
+    tolerance_for,
 )
 from tests.unit.checks.contexts import contract, make_reference, value
 
@@ -39,9 +39,9 @@ def subject(
     model: Tolerance | None = None,
     output: Tolerance | None = None,
     samples: tuple[Sample, ...] = (SAMPLE,),
-) -> Subject:
+) -> CheckContext:
     outputs = (value(Output, "y", shape, dtype, tolerance=output),)
-    return Subject(
+    return CheckContext(
         folder=JobFolder(Path()),
         opset=18,
         spec=contract(outputs=outputs, tolerance=model or Tolerance()),
@@ -239,7 +239,7 @@ def _tolerance(side: str, atols: dict[str, float]) -> Tolerance:
 def test_words_for_others_are_not_heard() -> None:
     other = Tolerance(by_device={"cuda": Bound(atol=1.0)}, by_dtype={"float16": Bound(atol=1.0)})
     here = subject(1e-5, model=other, output=other)
-    assert bound_of(here.spec, here.spec.outputs[0], "cpu") == Bound()
+    assert tolerance_for(here.spec, here.spec.outputs[0], "cpu") == Bound()
     assert limit_of(here, 0, "cpu", 1.0).atol == pytest.approx(8e-5)
 
 
@@ -252,7 +252,7 @@ def test_a_word_replaces_the_others_as_a_whole() -> None:
 @pytest.mark.parametrize("word", [Bound(noise=2.0), Bound(outside=0.1), Bound(atol=0.0)])
 def test_any_field_is_a_word(word: Bound) -> None:
     here = subject(1e-5, model=Tolerance(atol=1.0, by_device={"cuda": word}))
-    assert bound_of(here.spec, here.spec.outputs[0], "cuda") == word
+    assert tolerance_for(here.spec, here.spec.outputs[0], "cuda") == word
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "complex64"])

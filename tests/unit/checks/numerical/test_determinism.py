@@ -6,14 +6,14 @@ from typing import Literal
 import pytest
 
 from exporter.checks.numerical.determinism import KEEPS_STATE, Determinism
-from exporter.checks.protocol import Subject
-from exporter.jobs.folder import JobFolder
+from exporter.checks.protocol import CheckContext
+from exporter.jobs.job_folder import JobFolder
 from exporter.records.record import CheckResult, Status
 from tests.unit.checks.contexts import Gives, contract, make_reference
 
 
 def determinism(unstable: str, mode: Literal["eval", "train", "keep"] = "eval") -> CheckResult:
-    subject = Subject(
+    subject = CheckContext(
         folder=JobFolder(Path()),
         opset=18,
         spec=contract(mode=mode),

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from exporter.checks.numerical.lookup_tables import Array, Tables, parts_of
-from exporter.checks.protocol import Subject
+from exporter.checks.protocol import CheckContext
 from exporter.jobs.reference import TableParts
 from exporter.records.record import CheckResult, Status
 from tests.unit.checks.contexts import Gives, make_reference, make_subject
@@ -22,7 +22,7 @@ CHECK = Tables()
 
 def table(
     folder: Path, stored: Array, *weights: Array, operator: str = "Gather", outside: bool = False
-) -> Subject:
+) -> CheckContext:
     """A file that looks rows up in `stored`, of a model with these weights."""
     node = helper.make_node(operator, ["rows", "index"], ["y"])
     graph = helper.make_graph(
@@ -44,7 +44,7 @@ def table(
     return subject
 
 
-def hold(subject: Subject) -> CheckResult:
+def hold(subject: CheckContext) -> CheckResult:
     assert CHECK.applies(subject)
     return CHECK(subject, Gives(), "cpu")
 

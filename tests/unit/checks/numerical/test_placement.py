@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.checks.numerical.placement import Placement
+from exporter.checks.numerical.placement import PlacementCheck
 from exporter.manifest import Device
 from exporter.manifest.spec.model import Runtime
 from exporter.records.record import CheckResult, Status
@@ -23,7 +23,7 @@ def placement(
 ) -> CheckResult:
     session = Gives()
     session.placement = None if nodes is None else Placed(asked=CUDA, nodes=nodes, strict=strict)
-    return Placement()(make_subject(folder), session, "cuda")
+    return PlacementCheck()(make_subject(folder), session, "cuda")
 
 
 @pytest.mark.parametrize("strict", [True, False])
@@ -49,7 +49,7 @@ def test_a_graph_without_nodes_runs_where_there_is_one_place_alone(
     text = '<ir_version: 8, opset_import: ["" : 18]> g (float[n] x) => (float[n] x) { }'
     subject = make_subject(tmp_path, text)
     session = open_session(subject.path, Device(name="here", runtime=runtime))
-    result = Placement()(subject, session, "here")
+    result = PlacementCheck()(subject, session, "here")
     assert (result.status, result.metrics) == (Status.PASS, {"nodes": 0})
 
 
@@ -95,6 +95,6 @@ def test_the_real_runtimes_say_where_nodes_run_those_of_branches_too(tmp_path: P
     placed = cpu.placement
     assert placed is not None
     assert placed.nodes == {CPU: {"If": 1, "Neg": 1, "Sin": 1, "Cos": 1}}
-    assert Placement()(subject, cpu, "cpu").metrics == {"nodes": 4}
+    assert PlacementCheck()(subject, cpu, "cpu").metrics == {"nodes": 4}
     reference = open_session(subject.path, Device(name="reference", runtime="reference"))
-    assert Placement()(subject, reference, "reference").status is Status.PASS
+    assert PlacementCheck()(subject, reference, "reference").status is Status.PASS

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from exporter.checks.numerical.power import Power
-from exporter.checks.protocol import Subject
-from exporter.jobs.folder import JobFolder
+from exporter.checks.protocol import CheckContext
+from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Sample
 from exporter.manifest import Bound, Output, Tolerance
 from exporter.records.record import CheckResult, Status
@@ -21,12 +21,12 @@ def subject(
     noise: float | None = 1e-6,
     dtype: str = "float32",
     **fields: Any,
-) -> Subject:
+) -> CheckContext:
     """One output for each scale."""
     names = "yzw"[: len(scales)]
     outputs = tuple(value(Output, name, "batch, 3", dtype) for name in names)
     sample = Sample(index=0, name="declared", kind="declared", axes={"batch": 50}, scales=scales)
-    return Subject(
+    return CheckContext(
         folder=JobFolder(Path()),
         opset=18,
         spec=contract(outputs=outputs, **fields),
@@ -34,7 +34,7 @@ def subject(
     )
 
 
-def power(subject: Subject, device: str = "cpu") -> CheckResult:
+def power(subject: CheckContext, device: str = "cpu") -> CheckResult:
     check = Power()
     assert check.applies(subject)
     return check(subject, Gives(), device)
@@ -80,7 +80,7 @@ def test_zeros_in_one_sample_and_numbers_in_another_pass() -> None:
     more = Sample(index=1, name="on", kind="case", axes={"batch": 50}, scales=(2.0,))
     refused = Sample(index=2, name="off", kind="case", axes={"batch": 50}, error="no")
     samples = (*here.reference.samples, more, refused)
-    both = Subject(
+    both = CheckContext(
         folder=here.folder,
         opset=18,
         spec=here.spec,
@@ -203,5 +203,5 @@ def test_a_complex_output_is_measured_like_any_other() -> None:
     assert found.status is Status.INCONCLUSIVE
 
 
-def _with(made: Subject, *outputs: Output) -> Subject:
+def _with(made: CheckContext, *outputs: Output) -> CheckContext:
     return replace(made, spec=made.spec.model_copy(update={"outputs": outputs}))

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, numpy_helper, parser
 
 from exporter.checks.files.external_data import external_data_problems, external_files
-from exporter.checks.protocol import Subject
+from exporter.checks.protocol import CheckContext
 from exporter.checks.structural.wellformed import check_wellformed
 from exporter.records.record import Status
 from tests.unit.checks.contexts import make_subject
@@ -87,7 +87,7 @@ def test_a_file_that_is_no_onnx_fails(tmp_path: Path) -> None:
     assert check_wellformed(subject).status is Status.FAIL
 
 
-def with_external_data(folder: Path, **entries: str | None) -> Subject:
+def with_external_data(folder: Path, **entries: str | None) -> CheckContext:
     """`y = x + w`, with `w` in `w.data`; entries replace those of its external data."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "w.data").write_bytes(bytes(16) + WEIGHTS.tobytes())

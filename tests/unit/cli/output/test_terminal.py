@@ -7,7 +7,7 @@ from exporter.cli.output.terminal import (
     colour_of,
     has_colour,
     plural,
-    say,
+    print_line,
 )
 from exporter.records.record import Status
 
@@ -18,12 +18,12 @@ def test_columns_are_as_wide_as_their_widest_entry_and_lines_end_where_text_does
 
 
 def test_what_others_wrote_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    say("\x1b[2Jalexnet\r")
+    print_line("\x1b[2Jalexnet\r")
     assert capsys.readouterr().out == "alexnet\n"
 
 
 def test_without_a_terminal_there_is_no_colour(capsys: pytest.CaptureFixture[str]) -> None:
-    say("red", colour="red")
+    print_line("red", colour="red")
     assert capsys.readouterr().out == "red\n"
 
 

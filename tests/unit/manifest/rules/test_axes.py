@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from exporter.core.errors import ExporterError
 from exporter.manifest import ModelSpec
-from exporter.manifest.reading.layers import Layer, stacked
+from exporter.manifest.reading.layers import Layer, merge_layers
 from exporter.manifest.reading.problems import Report
 from exporter.manifest.reading.toml_file import TomlFile
 from exporter.manifest.rules.axes import resolved_axes
@@ -111,7 +111,7 @@ def test_examples_are_allowed_apart_and_never_0_or_1(contracts: list[dict[str, i
     )
     report = Report()
     layer = Layer(file=TomlFile(name="f", table={}, lines={(): 1}), path=(), table=settings)
-    model = stacked("net", [layer], report)
+    model = merge_layers("net", [layer], report)
     axes = resolved_axes(model, resolved_shapes(model))
     assert [axis.name for axis in axes] == names
     if report:

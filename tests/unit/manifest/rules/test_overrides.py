@@ -9,7 +9,7 @@ import pytest
 from exporter.cache.fingerprint import fingerprint
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.overrides import OverrideTable
-from exporter.planning.plan import route_of
+from exporter.planning.plan import choose_route
 from tests.unit.manifest.projects import ENTRY, load, load_model
 
 OVERRIDES = """
@@ -45,7 +45,7 @@ def test_a_key_holds_for_the_cells_that_the_conditions_mean(tmp_path: Path) -> N
 
 def test_the_exporter_of_an_opset_is_the_plans(tmp_path: Path) -> None:
     model = load_model(tmp_path, OVERRIDES)
-    assert [route_of(model, opset).exporter for opset in (17, 18, 19)] == [
+    assert [choose_route(model, opset).exporter for opset in (17, 18, 19)] == [
         "torchscript",
         "torchscript",
         "dynamo",
@@ -67,10 +67,10 @@ def test_tolerances_depend_on_the_device(tmp_path: Path) -> None:
 def test_another_exporter_brings_its_own_capture(tmp_path: Path) -> None:
     text = 'capture = "strict"\n[[models.net.overrides]]\nopset = "<18"\nexporter = "torchscript"\n'
     model = load_model(tmp_path, text, ENTRY.replace("9..21", "17..19"))
-    assert [route_of(model, opset).capture for opset in (17, 18)] == ["trace", "strict"]
+    assert [choose_route(model, opset).capture for opset in (17, 18)] == ["trace", "strict"]
     text += '[[models.net.overrides]]\nopset = 17\ncapture = "script"\n'
     model = load_model(tmp_path, text, ENTRY.replace("9..21", "17..19"))
-    assert [route_of(model, opset).capture for opset in (17, 18)] == ["script", "strict"]
+    assert [choose_route(model, opset).capture for opset in (17, 18)] == ["script", "strict"]
 
 
 def test_an_entry_inherits_the_overrides_or_has_its_own(tmp_path: Path) -> None:

@@ -27,11 +27,11 @@ from exporter.records.record import (
 from exporter.report import MARKS, render_reports
 from exporter.report.pages.browser_data import index_data
 from exporter.report.pages.browser_page import index_html
-from exporter.report.rows.acceptance import Past
+from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import cells_by_model
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 from tests.unit.report.hostile_records import HOSTILE
-from tests.unit.report.pages.test_render import MANIFEST, RECORDS, hostile_project
+from tests.unit.report.pages.test_render_pages import MANIFEST, RECORDS, hostile_project
 
 
 class Elements(HTMLParser):
@@ -246,6 +246,8 @@ def test_ten_thousand_cells_are_quick() -> None:
     ]
     run, manifest = make_run(*records), make_manifest(*specs)
     start = time.process_time()
-    page = index_html(index_data(manifest, run, cells_by_model(manifest, run), Past()), None)
+    page = index_html(
+        index_data(manifest, run, cells_by_model(manifest, run), AcceptanceHistory()), None
+    )
     assert time.process_time() - start < 5, "a bit more than one second where nothing else runs"
     assert len(data_of(page)["rows"]) == 770

@@ -7,7 +7,7 @@ from exporter.records.record import (
     Status,
 )
 from exporter.report.pages.model_page import ModelPage, model_page
-from exporter.report.rows.acceptance import Past
+from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import cells_by_model
 from exporter.report.text.status_marks import MARKS, NOT_RUN
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
@@ -18,7 +18,7 @@ OPSETS = (9, 10, 11, 18)
 def page_of(*records: object, **fields: object) -> ModelPage:
     spec = make_spec("dcgan", **{"opsets": OPSETS, **fields})
     cells = cells_by_model(make_manifest(spec), make_run(*records))["dcgan"]
-    return model_page(spec, cells, make_manifest(spec).project, Past())
+    return model_page(spec, cells, make_manifest(spec).project, AcceptanceHistory())
 
 
 def checks(**statuses: str) -> tuple[CheckResult, ...]:
@@ -84,7 +84,7 @@ def test_troubles_come_red_first_and_folded() -> None:
         make_record("dcgan/11/cpu", "crash", message="died of SIGSEGV", log="dcgan/logs/11.log"),
         make_record("dcgan/18/cpu"),
     )
-    red, foreseen = page.troubles
+    red, foreseen = page.failures
     assert (red.label, red.outcome, red.why) == (
         "dcgan/10-11/cpu",
         "crash at convert",
@@ -109,7 +109,7 @@ def test_a_refusal_has_its_figures_and_the_detail_its_end() -> None:
             detail="\n".join(f"line {number}" for number in range(100)) + "\n",
         )
     )
-    trouble = page.troubles[0]
+    trouble = page.failures[0]
     assert [(item.check, item.message, item.figures) for item in trouble.refusals] == [
         ("parity", "off", "max_abs 0.012, n 2")
     ]
@@ -118,9 +118,9 @@ def test_a_refusal_has_its_figures_and_the_detail_its_end() -> None:
 
 def test_every_cell_that_does_not_pass_is_a_trouble() -> None:
     for status in Status:
-        troubles = page_of(make_record("dcgan/9/cpu", status), opsets=(9,)).troubles
+        troubles = page_of(make_record("dcgan/9/cpu", status), opsets=(9,)).failures
         assert len(troubles) == (status is not Status.PASS)
-    assert [trouble.outcome for trouble in page_of(opsets=(9,)).troubles] == ["not run"]
+    assert [trouble.outcome for trouble in page_of(opsets=(9,)).failures] == ["not run"]
 
 
 def test_files_and_operators_by_ranges_of_opsets() -> None:
@@ -203,7 +203,7 @@ def test_a_flaky_cell_is_told_whether_it_passes_or_not() -> None:
         ("dcgan/9-10/cpu", "pass", said),
         ("dcgan/11/cpu", "fail", said),
     ]
-    (trouble,) = page.troubles
+    (trouble,) = page.failures
     assert trouble.flaky == said
     assert page_of(make_record("dcgan/9/cpu")).flaky == ()
 
@@ -215,7 +215,7 @@ def test_a_long_message_stands_once() -> None:
     page = page_of(
         make_record("dcgan/9/cpu", "fail", message=said, checks=(refused,), blame=blame),
     )
-    trouble = page.troubles[0]
+    trouble = page.failures[0]
     assert trouble.why == said
     assert [item.message for item in trouble.refusals] == ["as above"]
     assert trouble.reasons.evidence == ("cpu: wrong: as above",)

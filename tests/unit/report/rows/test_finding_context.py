@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from exporter.gate import Finding, judge
+from exporter.gate import GateFinding, judge
 from exporter.manifest import Manifest
 from exporter.records.baseline import Baseline, baseline_of
 from exporter.records.record import Record, Source
-from exporter.report.rows.finding_context import Known, lead_of
+from exporter.report.rows.finding_context import GateContext, lead_of
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
 MANIFEST = make_manifest(make_spec("net", line=7), make_spec("other", line=20))
@@ -22,13 +22,15 @@ ValueError: no
 """
 
 
-def found(*records: Record, planned: Collection[str] = ()) -> tuple[Finding, ...]:
+def found(*records: Record, planned: Collection[str] = ()) -> tuple[GateFinding, ...]:
     run = make_run(*records)
     return judge(ACCEPTED, run, planned or run.by_cell())
 
 
-def known(*records: Record, manifest: Manifest = MANIFEST, accepted_in: str = IN) -> Known:
-    return Known(manifest=manifest, records=make_run(*records).by_cell(), accepted_in=accepted_in)
+def known(*records: Record, manifest: Manifest = MANIFEST, accepted_in: str = IN) -> GateContext:
+    return GateContext(
+        manifest=manifest, records=make_run(*records).by_cell(), accepted_in=accepted_in
+    )
 
 
 def test_a_newly_red_cell_has_all_of_it() -> None:

@@ -7,12 +7,12 @@ import pytest
 from exporter.manifest import Device
 from exporter.records.audit import Audit, Fate
 from exporter.records.baseline import parse_cell
-from exporter.tools.audit.protocol import Request, Tried, audit_of
+from exporter.tools.audit.protocol import AuditRequest, Tried, audit_of
 from tests.unit.factory import make_spec
 
 
 def audit(*tried: Tried) -> Audit:
-    request = Request(
+    request = AuditRequest(
         cell=parse_cell("alexnet/17/cpu"),
         spec=make_spec(),
         device=Device(name="cpu", runtime="onnxruntime"),

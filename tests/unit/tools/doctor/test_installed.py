@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from exporter.tools.doctor import (
-    Finding,
+    Diagnosis,
     Level,
     examine_installed,
     examine_warm_workers,
@@ -25,7 +25,7 @@ from exporter.tools.doctor.installed import (
     PYTHON,
     is_older,
 )
-from exporter.tools.doctor.protocol import Answer, Question
+from exporter.tools.doctor.protocol import ProbeResponse, Question
 
 ROOT = Path(__file__).parents[4]
 VERSIONS = {
@@ -36,7 +36,7 @@ VERSIONS = {
     "numpy": "2.4.6",
     "safetensors": "0.8.0",
 }
-GOOD = Answer(
+GOOD = ProbeResponse(
     imported={name: version for name, version in VERSIONS.items() if name != "safetensors"},
     is_known_torch=True,
     known_torch=("2.13",),
@@ -45,8 +45,8 @@ GOOD = Answer(
 
 
 def examined(
-    monkeypatch: pytest.MonkeyPatch, answer: Answer, versions: Mapping[str, str] = VERSIONS
-) -> dict[str, Finding]:
+    monkeypatch: pytest.MonkeyPatch, answer: ProbeResponse, versions: Mapping[str, str] = VERSIONS
+) -> dict[str, Diagnosis]:
     def version(name: str) -> str:
         if name not in versions:
             raise PackageNotFoundError(name)
@@ -127,7 +127,7 @@ def test_an_old_python(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_where_the_process_dies_versions_are_still_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = examined(monkeypatch, Answer(problem="its process died of SIGSEGV"))
+    found = examined(monkeypatch, ProbeResponse(problem="its process died of SIGSEGV"))
     assert found["packages"].level is Level.PROBLEM
     assert found["packages"].said == "its process died of SIGSEGV"
     assert found["torch"].said == "2.13.0+cpu"
@@ -157,7 +157,7 @@ def test_whatever_becomes_of_the_process_is_an_answer(
 
 
 class Nursery:
-    """A `Warm` of which only whether it is one is asked."""
+    """A `ForkServerStarter` of which only whether it is one is asked."""
 
     def __init__(self, is_warm: bool) -> None:
         self._is_warm = is_warm

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, parser
 
 from exporter.cli.commands.show import command
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.jobs.folder import write_value
+from exporter.jobs.job_folder import write_value
 from exporter.records.record import Stage, Status
 from exporter.tools.graph_view.child.elide_weights import shorten
 from exporter.tools.graph_view.child.html_page import page

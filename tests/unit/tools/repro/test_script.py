@@ -24,7 +24,7 @@ from exporter.records.record import (
     Culprit,
     Record,
 )
-from exporter.tools.repro.call import (
+from exporter.tools.repro.repro_call import (
     call_text,
     flat_argument,
     flat_text,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.manifest import Axis, Case, Input
-from exporter.worker.inputs.input_sets import far, input_sets, probes
+from exporter.worker.inputs.input_sets import distant_size, input_sets, probes
 from tests.unit.planning.test_plan import spec
 
 
@@ -62,7 +62,7 @@ def test_probes_keep_the_contract_and_differ_from_the_example(
     assert len(set(found)) == len(found)
     assert all(tested.allows(probe) for probe in found)
     if above is None:
-        distant = far(tested, avoid=(size,))
+        distant = distant_size(tested, avoid=(size,))
         assert distant is not None
         assert distant > size
         assert gcd(distant // unit, example) == 1
@@ -146,7 +146,7 @@ def test_large_tensors_are_tried_at_a_nearer_size() -> None:
 @given(example=st.integers(2, 3000), unit=st.sampled_from([1, 8]))
 def test_a_nearer_size_is_still_beyond_and_coprime(example: int, unit: int) -> None:
     tested = axis(example=example * unit, multiple_of=unit)
-    far_away = far(tested, avoid=(example * unit,)) or 0
-    near = far(tested, avoid=(example * unit,), is_large=True) or 0
+    far_away = distant_size(tested, avoid=(example * unit,)) or 0
+    near = distant_size(tested, avoid=(example * unit,), is_large=True) or 0
     assert example * unit < near <= far_away
     assert gcd(near // unit, example) == 1

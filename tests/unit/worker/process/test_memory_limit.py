@@ -6,7 +6,7 @@ import pytest
 
 from exporter.cache.staleness import PASSING
 from exporter.records.record import Record, Status
-from exporter.worker.process.memory_limit import within_means
+from exporter.worker.process.memory_limit import mark_resource_failures
 from tests.unit.factory import make_record, make_spec
 
 FULL = "OSError: [Errno 28] No space left on device"
@@ -17,7 +17,9 @@ FULL = "OSError: [Errno 28] No space left on device"
 def test_a_failure_that_room_would_have_prevented_is_tried_again(
     status: Status, message: str
 ) -> None:
-    found = within_means(make_record("net/17/cpu", status, message=message), make_spec("net"))
+    found = mark_resource_failures(
+        make_record("net/17/cpu", status, message=message), make_spec("net")
+    )
     assert found.status is Status.KILLED
     assert found.status in PASSING
     assert found.message == message
@@ -26,9 +28,9 @@ def test_a_failure_that_room_would_have_prevented_is_tried_again(
 def test_memory_beyond_a_limit_is_said_to_be() -> None:
     spec = make_spec("net", memory=1 << 30)
     error = make_record("net/17/cpu", Status.ERROR, message="MemoryError")
-    found = within_means(error, spec)
+    found = mark_resource_failures(error, spec)
     assert found.message == "needs more than the 1GiB that `memory` allows: MemoryError"
-    assert within_means(error.model_copy(update={"message": FULL}), spec).message == FULL
+    assert mark_resource_failures(error.model_copy(update={"message": FULL}), spec).message == FULL
 
 
 @pytest.mark.parametrize(
@@ -40,4 +42,4 @@ def test_memory_beyond_a_limit_is_said_to_be() -> None:
     ],
 )
 def test_everything_else_stays_as_it_is(record: Record) -> None:
-    assert within_means(record, make_spec("net")) is record
+    assert mark_resource_failures(record, make_spec("net")) is record

@@ -12,7 +12,7 @@ from exporter.manifest import (
     ModelSpec,
 )
 from exporter.tools.audit.child.counterexamples import (
-    Impossible,
+    NoSuchInput,
     Trial,
     draw,
     trials,
@@ -68,7 +68,7 @@ def test_a_row_out_of_range_is_asked_for_by_nothing() -> None:
     spec = tokens(longest=64)
     aimed = list(trials(spec, 0, rows=(5000,)))
     assert all(trial.sizes["sequence"] <= 64 for trial in aimed)
-    with pytest.raises(Impossible):
+    with pytest.raises(NoSuchInput):
         draw(spec, next(trial for trial in aimed if trial.index == 5000), [], 0)
 
 
@@ -86,5 +86,5 @@ def test_what_only_pytorch_draws_comes_from_a_sample_of_the_same_size() -> None:
     stored = [{"x": np.ones((3, 2), np.float32)}]
     fits = Trial(name="as declared", sizes={"batch": 3})
     assert draw(spec, fits, stored, 0)["x"] is stored[0]["x"]
-    with pytest.raises(Impossible):
+    with pytest.raises(NoSuchInput):
         draw(spec, Trial(name="larger", sizes={"batch": 4}), stored, 0)

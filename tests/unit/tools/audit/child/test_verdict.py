@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.checks.protocol import Subject
+from exporter.checks.protocol import CheckContext
 from exporter.manifest import (
     Device,
     Fill,
@@ -15,7 +15,7 @@ from exporter.manifest import (
     Output,
 )
 from exporter.records.audit import Fate
-from exporter.tools.audit.child.verdict import first_no, search
+from exporter.tools.audit.child.verdict import first_failure, search
 from tests.unit.checks.contexts import DOUBLE, at, contract, declared, make_reference, make_subject
 
 CPU = Device(name="cpu", runtime="onnxruntime")
@@ -26,7 +26,7 @@ table (int64[batch] index) => (float[batch] y)
 """
 
 
-def doubles(folder: Path, text: str = DOUBLE) -> Subject:
+def doubles(folder: Path, text: str = DOUBLE) -> CheckContext:
     folder.mkdir(exist_ok=True)
     reference = make_reference(declared(folder), at(folder, 1, 5))
     return make_subject(folder, text, reference=reference)
@@ -43,13 +43,13 @@ def table_contract() -> ModelSpec:
     return contract(inputs=(index,), outputs=(Output(name="y", shape=("batch",)),))
 
 
-def table(folder: Path, text: str = TABLE) -> Subject:
+def table(folder: Path, text: str = TABLE) -> CheckContext:
     folder.mkdir(exist_ok=True)
     return make_subject(folder, text, spec=table_contract(), reference=make_reference())
 
 
 def test_a_sound_file_is_let_through(tmp_path: Path) -> None:
-    assert first_no(doubles(tmp_path), CPU) is None
+    assert first_failure(doubles(tmp_path), CPU) is None
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_sound_file_is_let_through(tmp_path: Path) -> None:
 )
 def test_the_check_that_says_no_is_named(old: str, new: str, by: str, tmp_path: Path) -> None:
     assert old in DOUBLE
-    no = first_no(doubles(tmp_path, DOUBLE.replace(old, new)), CPU)
+    no = first_failure(doubles(tmp_path, DOUBLE.replace(old, new)), CPU)
     assert no is not None
     assert no.by == by
     assert no.message

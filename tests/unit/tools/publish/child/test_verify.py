@@ -14,9 +14,9 @@ from exporter.manifest import Device
 from exporter.tools.publish.child.verify import differences, hold
 from exporter.tools.publish.protocol import (
     Allowance,
-    Finding,
-    Request,
+    PublishRequest,
     Target,
+    VerifiedFile,
 )
 from tests.unit.factory import make_spec
 
@@ -52,16 +52,16 @@ def make_folder(folder: Path) -> Path:
     return folder
 
 
-def held(folder: Path, *devices: Device) -> Finding:
+def held(folder: Path, *devices: Device) -> VerifiedFile:
     target = Target(opset=17, devices=devices or (CPU,), folder=str(folder), allowed=ALLOWED)
-    request = Request(
+    request = PublishRequest(
         step="hold", spec=make_spec(), root=str(folder), built=str(folder), targets=(target,)
     )
     return hold(request, target)
 
 
 def test_a_whole_folder_holds(tmp_path: Path) -> None:
-    assert held(make_folder(tmp_path / "net")) == Finding(opset=17)
+    assert held(make_folder(tmp_path / "net")) == VerifiedFile(opset=17)
 
 
 def test_a_device_that_is_not_here_is_noted_and_the_cpu_runs_it(tmp_path: Path) -> None:

@@ -9,20 +9,20 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from exporter.checks.protocol import Subject
+from exporter.checks.protocol import CheckContext
 from exporter.checks.structural.signature import check_signature
-from exporter.jobs.folder import JobFolder
+from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference
 from exporter.manifest import ModelSpec, ParameterNames
 from exporter.records.record import Stage, Status
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_module, convert_program
-from exporter.worker.export.weight_names import named_weights, rename_weights, weight_names
+from exporter.worker.export.parameter_names import named_weights, rename_weights, weight_names
 from exporter.worker.export.weights_as_inputs import read_storages
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.inputs.draw import draw
 from exporter.worker.inputs.input_sets import input_sets
-from exporter.worker.model.load import load_model
+from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.torch_private.decompositions import Decompositions
 from tests.worker.contracts import ROOT, contract, given, put_out
@@ -30,7 +30,7 @@ from tests.worker.contracts import ROOT, contract, given, put_out
 BOTH = pytest.mark.parametrize(("opset", "dynamo"), [(13, False), (18, True)])
 
 
-def export(spec: ModelSpec, folder: Path, opset: int, *, dynamo: bool) -> Subject:
+def export(spec: ModelSpec, folder: Path, opset: int, *, dynamo: bool) -> CheckContext:
     """The file with its weights renamed, as the worker writes it."""
     model = load_model(spec, ROOT)
     names = weight_names(model, spec)
@@ -44,10 +44,10 @@ def export(spec: ModelSpec, folder: Path, opset: int, *, dynamo: bool) -> Subjec
     write_artifact(graph, spec, opset, JobFolder(folder), {})
     weights = named_weights(model, names, read_storages(model, spec, inputs, names))
     reference = Reference(samples=(), noise=(), spread=(), weights=weights)
-    return Subject(folder=JobFolder(folder), opset=opset, spec=spec, reference=reference)
+    return CheckContext(folder=JobFolder(folder), opset=opset, spec=spec, reference=reference)
 
 
-def stored(subject: Subject) -> dict[str, np.ndarray]:
+def stored(subject: CheckContext) -> dict[str, np.ndarray]:
     model = onnx.load(subject.path)
     onnx.checker.check_model(model)
     return {item.name: numpy_helper.to_array(item) for item in model.graph.initializer}

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from exporter.manifest import ModelSpec
-from exporter.planning.plan import route_of
+from exporter.planning.plan import choose_route
 from exporter.records.record import Stage
-from exporter.tools.operators.child import missing_operators as ours
-from exporter.tools.operators.child.missing_operators import lacking
+from exporter.tools.operators.child import model_operators as ours
+from exporter.tools.operators.child.model_operators import lacking
 from exporter.tools.operators.protocol import Lacking, LackingAt, Survey
 from exporter.worker.process.failure import Failure
 from exporter.worker.torch_private import export_context as torch_internals
@@ -20,7 +20,7 @@ from tests.worker.diagnose.test_fault_analysis import line_with
 
 
 def asked(spec: ModelSpec, *opsets: int) -> Lacking:
-    routes = {opset: route_of(spec, opset) for opset in opsets}
+    routes = {opset: choose_route(spec, opset) for opset in opsets}
     return lacking(Survey(spec=spec, root=str(ROOT), routes=routes))
 
 

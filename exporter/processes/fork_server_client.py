@@ -1,6 +1,6 @@
 """Workers that start warm: forked from a process that has torch loaded. For Linux.
 
-In: the path of a job. Out: a `Started` process. The nursery (`exporter.worker.fork_server`) imports
+In: the path of a job. Out: a `WorkerProcess` process. The nursery (`exporter.worker.fork_server`) imports
 once what every worker needs, and forks for each job; a start costs milliseconds then. Orders go to
 it as lines of JSON, and the ends of its children come back the same way.
 
@@ -20,10 +20,10 @@ import time
 from collections.abc import Mapping, Sequence
 
 from exporter.processes.spawn import (
+    ProcessStarter,
     Spawner,
-    Start,
-    Started,
-    Starter,
+    WorkerCommand,
+    WorkerProcess,
     signal_group,
 )
 
@@ -32,7 +32,7 @@ NURSERY = (sys.executable, "-P", "-m", "exporter.worker.fork_server")
 _PATIENCE = 60.0  # seconds between two looks at a nursery that says nothing
 
 
-class Warm:
+class ForkServerStarter:
     """Starts workers from a nursery, which it starts when the first is wanted.
 
     Args:
@@ -45,18 +45,18 @@ class Warm:
         self,
         environment: Mapping[str, str],
         command: Sequence[str] = NURSERY,
-        instead: Starter | None = None,
+        instead: ProcessStarter | None = None,
     ) -> None:
         self._environment = dict(environment)
         self._command = command
         self._instead = instead or Spawner(environment)
-        self._nursery: _Nursery | None = None
+        self._nursery: ForkServerClient | None = None
 
     def prepare(self) -> None:
         """Starts the nursery, which imports while others decide what there is to do."""
         self._living()
 
-    def start(self, start: Start) -> Started:
+    def start(self, start: WorkerCommand) -> WorkerProcess:
         """Starts one; waits for the nursery to be ready, the first time."""
         nursery = self._living()
         nursery.wait_until_ready()
@@ -80,11 +80,11 @@ class Warm:
         """Whether a nursery runs."""
         return self._nursery is not None and self._nursery.is_alive()
 
-    def _living(self) -> _Nursery:
+    def _living(self) -> ForkServerClient:
         """The nursery, or another one where it died."""
         if self._nursery is None or not self._nursery.is_alive():
             self.close()
-            self._nursery = _Nursery(self._command, self._environment)
+            self._nursery = ForkServerClient(self._command, self._environment)
         return self._nursery
 
     def close(self) -> None:
@@ -94,7 +94,7 @@ class Warm:
             self._nursery = None
 
 
-class _Nursery:
+class ForkServerClient:
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         orders, self._orders = os.pipe()
         self._words, words = os.pipe()
@@ -124,7 +124,7 @@ class _Nursery:
         while not self._is_ready and not self._is_lost:
             self.listen(_PATIENCE)
 
-    def start(self, start: Start) -> _Child | None:
+    def start(self, start: WorkerCommand) -> _Child | None:
         """Forks one child; None where nobody is there to fork it."""
         self._count += 1
         child = self._children[self._count] = _Child(self)
@@ -181,7 +181,7 @@ class _Nursery:
 class _Child:
     """A worker; the nursery has ended its group by the time that its own end is told."""
 
-    def __init__(self, nursery: _Nursery) -> None:
+    def __init__(self, nursery: ForkServerClient) -> None:
         self._nursery = nursery
         self.pid = 0
         self.code: int | None = None

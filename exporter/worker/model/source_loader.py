@@ -20,7 +20,7 @@ from exporter.records.record import Stage
 from exporter.worker.model.device import export_device
 from exporter.worker.model.exported_program import as_module
 from exporter.worker.model.weights_file import load_weights, require_hash
-from exporter.worker.process.failure import Failure, stage_of
+from exporter.worker.process.failure import Failure, failing_at
 
 #: What the exporters take.
 Model: TypeAlias = "torch.nn.Module | torch.jit.ScriptFunction[Any, Any]"
@@ -33,7 +33,7 @@ def load_model(spec: ModelSpec, root: Path) -> Model:
         Failure: of stage `source`, where importing or building it fails or gives no model.
     """
     folder = (root / spec.manifest).parent
-    with stage_of(Stage.SOURCE):
+    with failing_at(Stage.SOURCE):
         require_hash(spec, folder)
         device = export_device(spec)
         search_first(root)

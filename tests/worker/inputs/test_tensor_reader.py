@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from exporter.manifest import Axis, Case, ModelSpec
 from exporter.worker.inputs.draw import draw
 from exporter.worker.inputs.input_sets import input_sets
-from exporter.worker.inputs.tensor_files import fitted, read_tensor
+from exporter.worker.inputs.tensor_reader import fitted, read_tensor
 from exporter.worker.process.failure import Failure
 from tests.worker.contracts import contract, fill, given
 

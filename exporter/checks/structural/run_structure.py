@@ -1,6 +1,6 @@
 """What structure checks share: reading the file, and one result out of many findings.
 
-In: a `Subject` and what to look for. Out: a `CheckResult` that names everything at once. Weights
+In: a `CheckContext` and what to look for. Out: a `CheckResult` that names everything at once. Weights
 that lie outside the file are never loaded here.
 """
 
@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable
 import onnx
 
 from exporter.checks.files.read import Unreadable, read_model
-from exporter.checks.protocol import Subject
+from exporter.checks.protocol import CheckContext
 from exporter.records.record import CheckResult, Status
 
-Find = Callable[[Subject, onnx.ModelProto], Iterable[str]]
+Find = Callable[[CheckContext, onnx.ModelProto], Iterable[str]]
 
 
-def hold_structure(check: str, subject: Subject, find: Find) -> CheckResult:
+def run_structure_check(check: str, subject: CheckContext, find: Find) -> CheckResult:
     """Passes where `find` finds nothing in the file."""
     try:
         problems = tuple(find(subject, read_model(subject.path)))

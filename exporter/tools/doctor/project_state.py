@@ -13,8 +13,8 @@ from exporter.core.errors import ExporterError
 from exporter.manifest import Manifest, load_project
 from exporter.planning.plan import make_plan
 from exporter.tools.doctor.client import ask
-from exporter.tools.doctor.finding import (
-    Finding,
+from exporter.tools.doctor.diagnosis import (
+    Diagnosis,
     note,
     ok,
     problem,
@@ -22,7 +22,7 @@ from exporter.tools.doctor.finding import (
 from exporter.tools.doctor.protocol import Question
 
 
-def examine_project(root: Path) -> tuple[Manifest | None, Finding]:
+def examine_project(root: Path) -> tuple[Manifest | None, Diagnosis]:
     """Reads the manifests; None where they cannot be read."""
     try:
         manifest = load_project(root)
@@ -37,7 +37,7 @@ def examine_project(root: Path) -> tuple[Manifest | None, Finding]:
     return manifest, ok("manifests", f"{_counted(models, 'model')}, {_counted(cells, 'cell')}")
 
 
-def examine_devices(manifest: Manifest, environment: Mapping[str, str]) -> Iterator[Finding]:
+def examine_devices(manifest: Manifest, environment: Mapping[str, str]) -> Iterator[Diagnosis]:
     """Runs a small file on each device that a cell is promised on."""
     if not manifest.models:
         return

@@ -9,13 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from exporter.build import Wish, run_plan
-from exporter.cache.store import Limits, Store
+from exporter.build import BuildOptions, run_plan
+from exporter.cache.store import Store, StoreLimits
 from exporter.manifest import Manifest
 from exporter.planning.plan import make_plan
 from exporter.records.record import read_run
 from exporter.tools.doctor import (
-    Finding,
+    Diagnosis,
     Level,
     examine_build,
     examine_devices,
@@ -23,17 +23,17 @@ from exporter.tools.doctor import (
     examine_project,
     examine_store,
     machine,
-    project,
+    project_state,
 )
-from exporter.tools.doctor.protocol import Answer
+from exporter.tools.doctor.protocol import ProbeResponse
 from tests.unit.build.builders import FakeEngine, Noted, finish, manifest, spec
 from tests.unit.manifest.projects import ENTRY, make_project
 
 TODAY = date(2026, 1, 1)
-LIMITS = Limits(size=5 << 30, age=3600)
+LIMITS = StoreLimits(size=5 << 30, age=3600)
 
 
-def by_level(findings: list[Finding]) -> dict[str, list[str]]:
+def by_level(findings: list[Diagnosis]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for finding in findings:
         found.setdefault(finding.level, []).append(f"{finding.about}: {finding.said}")
@@ -78,8 +78,13 @@ def test_manifests(tmp_path: Path) -> None:
 
 def test_devices_that_are_promised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of = manifest(tmp_path, spec(opsets=(17, 18), devices=("cpu", "cuda")))
-    answers = {"cpu": Answer(ran_on="CPUExecutionProvider"), "cuda": Answer(problem="no GPU")}
-    monkeypatch.setattr(project, "ask", lambda question, environment: answers[question.device.name])
+    answers = {
+        "cpu": ProbeResponse(ran_on="CPUExecutionProvider"),
+        "cuda": ProbeResponse(problem="no GPU"),
+    }
+    monkeypatch.setattr(
+        project_state, "ask", lambda question, environment: answers[question.device.name]
+    )
     assert by_level(list(examine_devices(of, {}))) == {
         "ok": ["device cpu: CPUExecutionProvider computes"],
         "note": ["device cuda: 2 cells are unavailable here: no GPU"],
@@ -144,7 +149,7 @@ def test_the_store(tmp_path: Path) -> None:
     store = Store(tmp_path / "store", LIMITS)
     assert examine_store(store).said == f"{tmp_path}/store, at most 5GiB: nothing is kept yet"
     of = manifest(tmp_path)
-    run_plan(of, make_plan(of), FakeEngine(finish), Noted(), TODAY, Wish(store=store))
+    run_plan(of, make_plan(of), FakeEngine(finish), Noted(), TODAY, BuildOptions(store=store))
     found = examine_store(store)
     assert found.level is Level.OK
     assert found.said.endswith("MiB taken by results: 3")

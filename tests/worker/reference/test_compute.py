@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from exporter.checks.files.samples import read_sample
-from exporter.jobs.folder import JobFolder
+from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference
 from exporter.manifest import Axis, ModelSpec
 from exporter.records.record import Stage, Status
-from exporter.worker.model.load import load_model
+from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
+from exporter.worker.reference.compute import compute_reference
 from exporter.worker.reference.eager import State
-from exporter.worker.reference.reference import compute_reference
 from tests.worker.contracts import ROOT, contract, fill, given, put_out
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from exporter.manifest import Manifest
 from exporter.records.record import RunRecord
-from exporter.report.rows.acceptance import Past
+from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import cells_by_model
 
 JUNIT = "junit.xml"
@@ -20,7 +20,9 @@ SVG_MARK = "<!-- Written by `exporter report` from the results -->\n"
 JSON_MARK = '{\n  "schemaVersion": 1,\n  "label": '
 
 
-def render_outputs(manifest: Manifest, run: RunRecord, past: Past | None = None) -> dict[str, str]:
+def render_outputs(
+    manifest: Manifest, run: RunRecord, past: AcceptanceHistory | None = None
+) -> dict[str, str]:
     """Every such file, by its name relative to the reports folder.
 
     Args:
@@ -44,7 +46,7 @@ def render_outputs(manifest: Manifest, run: RunRecord, past: Past | None = None)
     badges = {f"{BADGES}/{id}": badge_of_model(id, cells) for id, cells in by_model.items()}
     badges[BADGE] = badge_of_all(every)
     return {
-        JUNIT: junit(manifest, by_model, past or Past()),
+        JUNIT: junit(manifest, by_model, past or AcceptanceHistory()),
         CSV: results_csv(every),
         MATRIX: matrix_svg(by_model, SVG_MARK),
         **{f"{name}.svg": badge_svg(badge, SVG_MARK) for name, badge in badges.items()},

@@ -1,13 +1,13 @@
 """What an examination finds.
 
-In: nothing. Out: `Finding`, `Examination`.
+In: nothing. Out: `GateFinding`, `Examination`.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-from exporter.core.frozen_model import Items, Value
+from exporter.core.frozen_model import FrozenModel, Items
 
 
 class Level(StrEnum):
@@ -20,7 +20,7 @@ class Level(StrEnum):
     """An export does not work, or what lies here cannot be relied on."""
 
 
-class Finding(Value):
+class Diagnosis(FrozenModel):
     """One line."""
 
     level: Level
@@ -29,10 +29,10 @@ class Finding(Value):
     said: str
 
 
-class Examination(Value):
+class Examination(FrozenModel):
     """All of them."""
 
-    findings: Items[Finding]
+    findings: Items[Diagnosis]
 
     @property
     def is_sound(self) -> bool:
@@ -40,16 +40,16 @@ class Examination(Value):
         return all(finding.level is not Level.PROBLEM for finding in self.findings)
 
 
-def ok(about: str, said: str) -> Finding:
+def ok(about: str, said: str) -> Diagnosis:
     """Nothing to do."""
-    return Finding(level=Level.OK, about=about, said=said)
+    return Diagnosis(level=Level.OK, about=about, said=said)
 
 
-def note(about: str, said: str) -> Finding:
+def note(about: str, said: str) -> Diagnosis:
     """Something that a person may want to know."""
-    return Finding(level=Level.NOTE, about=about, said=said)
+    return Diagnosis(level=Level.NOTE, about=about, said=said)
 
 
-def problem(about: str, said: str) -> Finding:
+def problem(about: str, said: str) -> Diagnosis:
     """Something that somebody must see to."""
-    return Finding(level=Level.PROBLEM, about=about, said=said)
+    return Diagnosis(level=Level.PROBLEM, about=about, said=said)

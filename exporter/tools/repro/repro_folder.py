@@ -14,11 +14,11 @@ from pydantic import ValidationError
 from exporter.cache.fingerprint import LISTING
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.jobs.folder import JobFolder
+from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import Device, ModelSpec
 from exporter.records.record import Record, Stage
-from exporter.tools.repro.call import importable
+from exporter.tools.repro.repro_call import importable
 from exporter.tools.repro.script import readme_text, script_text
 
 #: In which folder of the reproducer the project's files lie, laid out as in the project.

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from exporter.checks.numerical.lookup_tables import parts_of
-from exporter.worker.reference.lookup_tables import tables_of
+from exporter.worker.reference.table_reads import tables_of
 
 
 def test_an_embedding_is_kept_part_by_part() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.core.atomic_files import write_text
-from exporter.core.frozen_model import Value
+from exporter.core.frozen_model import FrozenModel
 from exporter.records.record import (
     CellId,
     Record,
@@ -98,7 +98,7 @@ class JobFolder:
         return found
 
 
-def write_value(path: Path, value: Value) -> None:
+def write_value(path: Path, value: FrozenModel) -> None:
     """Writes `value` as JSON by fresh file and rename: readers see all of it or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, value.to_json())

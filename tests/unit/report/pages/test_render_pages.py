@@ -39,7 +39,7 @@ from exporter.report import (
     render_gate,
     render_reports,
 )
-from exporter.report.pages.render import MARK
+from exporter.report.pages.render_pages import MARK
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 from tests.unit.report.hostile_records import HOSTILE
 from tests.unit.report.rendering import Page

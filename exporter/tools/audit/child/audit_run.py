@@ -1,6 +1,6 @@
 """The order of an audit: draw a mutant, write it, check it, search for what the checks missed.
 
-In: a `Request`. Out: an `Audit`. The mutants lie in the private folder one after the other under
+In: a `PublishRequest`. Out: an `Audit`. The mutants lie in the private folder one after the other under
 the name of the file, beside the weights and the samples, so that the checks see what they would
 see in an export.
 """
@@ -17,17 +17,17 @@ from onnx import ModelProto
 from exporter.cache.fingerprint import tool_versions
 from exporter.checks.files.graph_walk import functions_of, needed_names
 from exporter.checks.files.read import read_model
-from exporter.checks.protocol import Subject
+from exporter.checks.protocol import CheckContext
 from exporter.core.sanitize import one_line
-from exporter.jobs.folder import JobFolder
+from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference
 from exporter.records.audit import Audit, Fate
 from exporter.runtimes import Kernels, load_kernels
-from exporter.tools.audit.child.forked_call import Ended, in_process
+from exporter.tools.audit.child.forked_call import ChildEnd, in_process
 from exporter.tools.audit.child.mutators.draft import applied
 from exporter.tools.audit.child.mutators.mutants import Mutant, mutants
-from exporter.tools.audit.child.verdict import first_no, search
-from exporter.tools.audit.protocol import Request, Tried, audit_of
+from exporter.tools.audit.child.verdict import first_failure, search
+from exporter.tools.audit.protocol import AuditRequest, Tried, audit_of
 
 #: A mutant may take so many times as long as the sound file, and these seconds more.
 _SLOWER, _MORE = 10.0, 20.0
@@ -36,11 +36,11 @@ _SEARCH = 10
 _MEMORY = 8 << 30
 
 
-class Unsound(Exception):
+class InvalidBaselineFile(Exception):
     """The file does not pass its own checks: nothing can be said of mutants of it."""
 
 
-def conduct(request: Request, heard: Callable[[int], None]) -> Audit:
+def conduct(request: AuditRequest, heard: Callable[[int], None]) -> Audit:
     """Audits one cell.
 
     Args:
@@ -58,7 +58,7 @@ def conduct(request: Request, heard: Callable[[int], None]) -> Audit:
 
 
 class _Auditor:
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: AuditRequest) -> None:
         self._request = request
         self._folder = JobFolder(Path(request.folder))
         kernels = _kernels(request)
@@ -78,14 +78,14 @@ class _Auditor:
         """How long a mutant may take; the sound file must pass."""
         start = time.monotonic()
         done = in_process(
-            lambda: first_no(self._subject, self._request.device),
+            lambda: first_failure(self._subject, self._request.device),
             self._request.spec.timeout,
             _MEMORY,
         )
-        if isinstance(done, Ended):
-            raise Unsound(f"{done.how}: {done.message}")
+        if isinstance(done, ChildEnd):
+            raise InvalidBaselineFile(f"{done.how}: {done.message}")
         if done.value is not None:
-            raise Unsound(f"{done.value.by}: {done.value.message}")
+            raise InvalidBaselineFile(f"{done.value.by}: {done.value.message}")
         return (time.monotonic() - start) * _SLOWER + _MORE
 
     def _try(self, mutant: Mutant) -> Tried:
@@ -95,8 +95,8 @@ class _Auditor:
 
     def _judge(self, mutant: Mutant) -> tuple[Fate, str, str]:
         device = self._request.device
-        checked = in_process(lambda: first_no(self._subject, device), self._seconds, _MEMORY)
-        if isinstance(checked, Ended):
+        checked = in_process(lambda: first_failure(self._subject, device), self._seconds, _MEMORY)
+        if isinstance(checked, ChildEnd):
             # An export has more time and memory than a mutant gets: these limits are no verdict.
             is_caught = checked.how in ("crash", "raised")
             fate = Fate.CAUGHT if is_caught else Fate.SURVIVED
@@ -111,21 +111,23 @@ class _Auditor:
             _SEARCH * self._seconds,
             2 * _MEMORY,
         )
-        if isinstance(searched, Ended):
+        if isinstance(searched, ChildEnd):
             return Fate.SURVIVED, "", f"on further inputs: {searched.how}: {searched.message}"
         return searched.value.fate, "", searched.value.why
 
 
-def _kernels(request: Request) -> Kernels:
+def _kernels(request: AuditRequest) -> Kernels:
     """The kernels of custom operators, as the export had them."""
     try:
         return load_kernels(request.spec, Path(request.root))
     except Exception as error:
-        raise Unsound(one_line(f"custom_ops: {type(error).__name__}: {error}")) from error
+        raise InvalidBaselineFile(
+            one_line(f"custom_ops: {type(error).__name__}: {error}")
+        ) from error
 
 
-def _subject(request: Request, folder: JobFolder, kernels: Kernels) -> Subject:
-    return Subject(
+def _subject(request: AuditRequest, folder: JobFolder, kernels: Kernels) -> CheckContext:
+    return CheckContext(
         folder=folder,
         opset=request.cell.opset,
         spec=request.spec,
@@ -138,7 +140,9 @@ def _reference(folder: JobFolder) -> Reference:
     try:
         return Reference.read(folder.reference.read_bytes())
     except (OSError, ValueError) as error:
-        raise Unsound("reference.json cannot be read; export the model again") from error
+        raise InvalidBaselineFile(
+            "reference.json cannot be read; export the model again"
+        ) from error
 
 
 def _is_equivalent(mutant: Mutant, model: ModelProto) -> bool:

@@ -11,12 +11,12 @@ from exporter.manifest import ModelSpec
 from exporter.records.record import Route
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.model.custom_ops import NO_CUSTOM_OPS, CustomOps
-from exporter.worker.model.load import Model
+from exporter.worker.model.source_loader import Model
 from exporter.worker.torch_private.decompositions import Decompositions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class ExportContext:
     """One model at one opset, as the worker has it at hand."""
 
     model: Model

@@ -18,7 +18,7 @@ from exporter.jobs.reference import NamedWeight
 from exporter.manifest import ModelSpec, ParameterNames
 from exporter.manifest.schema.parameters import NUMBER
 from exporter.records.record import Stage
-from exporter.worker.model.load import Model
+from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure
 
 _SHOWN = 5

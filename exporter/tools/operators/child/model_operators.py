@@ -19,17 +19,17 @@ from exporter.records.record import Route
 from exporter.tools.operators.protocol import Lacking, LackingAt, Survey
 from exporter.worker.diagnose.missing_operators import missing_nodes, missing_operators
 from exporter.worker.export.capture import capture_program
-from exporter.worker.export.case import Case
 from exporter.worker.export.convert import convert_module, convert_program
+from exporter.worker.export.export_context import ExportContext
 from exporter.worker.inputs.draw import draw
 from exporter.worker.inputs.input_sets import input_sets
 from exporter.worker.model.custom_ops import load_custom_ops
-from exporter.worker.model.load import load_model
 from exporter.worker.model.program_signature import require_fit
-from exporter.worker.process.failure import Failure, one_line
+from exporter.worker.model.source_loader import load_model
+from exporter.worker.process.failure import Failure, error_message
 from exporter.worker.reference.eager import State
 from exporter.worker.torch_private.decompositions import Decompositions
-from exporter.worker.torch_private.operators import untranslatable
+from exporter.worker.torch_private.graph_operators import untranslatable
 from exporter.worker.torch_private.versions import is_known_torch
 
 
@@ -44,7 +44,7 @@ def lacking(survey: Survey) -> Lacking:
     except Failure as failure:
         return Lacking(found=(), problem=failure.message)
     cases = [
-        Case(
+        ExportContext(
             model=model,
             inputs=inputs,
             spec=survey.spec.at(opset),
@@ -77,7 +77,7 @@ def _other(route: Route) -> Route:
     return Route(exporter="dynamo", capture="export", why="")
 
 
-def _by_torchscript(case: Case) -> LackingAt:
+def _by_torchscript(case: ExportContext) -> LackingAt:
     state = State(case.model)
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -91,7 +91,7 @@ def _by_torchscript(case: Case) -> LackingAt:
     return LackingAt(exporter="torchscript", opset=case.opset)
 
 
-def _by_dynamo(cases: list[Case]) -> list[LackingAt]:
+def _by_dynamo(cases: list[ExportContext]) -> list[LackingAt]:
     """All of these opsets by one capture, the same for all of them."""
     if not cases:
         return []
@@ -108,7 +108,7 @@ def _by_dynamo(cases: list[Case]) -> list[LackingAt]:
     return [_of_program(replace(case, program=program, kept=kept)) for case in reversed(cases)]
 
 
-def _of_program(case: Case) -> LackingAt:
+def _of_program(case: ExportContext) -> LackingAt:
     if not is_known_torch():
         return _of_conversion(case)
     try:
@@ -117,13 +117,13 @@ def _of_program(case: Case) -> LackingAt:
             opset = max(case.opset, FIRST_DYNAMO_OPSET)
             nodes = untranslatable(case.program, opset, case.custom.translations(case.opset))
     except Exception as error:
-        problem = f"cannot be decomposed: {one_line(error)}"
+        problem = f"cannot be decomposed: {error_message(error)}"
         return LackingAt(exporter="dynamo", opset=case.opset, problem=problem)
     missing = missing_nodes(nodes, case.root)
     return LackingAt(exporter="dynamo", opset=case.opset, missing=missing)
 
 
-def _of_conversion(case: Case) -> LackingAt:
+def _of_conversion(case: ExportContext) -> LackingAt:
     """By converting it: the registries of this torch were not looked at."""
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -135,7 +135,7 @@ def _of_conversion(case: Case) -> LackingAt:
     return LackingAt(exporter="dynamo", opset=case.opset)
 
 
-def _told(failure: Failure, case: Case) -> LackingAt:
+def _told(failure: Failure, case: ExportContext) -> LackingAt:
     """What a failed conversion says of operators, and else what it says."""
     text = f"{failure.__cause__ or ''}\n{failure.message}\n{failure.detail}"
     missing = missing_operators(text, case)

@@ -9,7 +9,7 @@ import torch
 
 from exporter.checks.numerical.lookup_tables import LEAST_ROWS, Array, parts_of
 from exporter.jobs.reference import TableParts
-from exporter.worker.model.load import Model
+from exporter.worker.model.source_loader import Model
 
 #: Lengths that are tried.
 _MOST = 16

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.jobs.folder import JobFolder
+from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import Container, Device, InputsFrom
 from exporter.records.record import Record, Source, Stage

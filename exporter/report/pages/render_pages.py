@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from exporter.gate import Finding
+from exporter.gate import GateFinding
 from exporter.manifest import Manifest, Style
 from exporter.records.audit import Audit
 from exporter.records.record import RunRecord
 from exporter.report.pages.browser_data import index_data
 from exporter.report.pages.model_page import model_page
 from exporter.report.pages.overview import overview
-from exporter.report.rows.acceptance import Past
+from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import cells_by_model
 from exporter.report.rows.failure_clusters import cluster_findings
-from exporter.report.rows.finding_context import Known, Lead, lead_of
+from exporter.report.rows.finding_context import FindingContext, GateContext, lead_of
 from exporter.report.rows.runtime_support import Support
 
 OVERVIEW = "COMPATIBILITY.md"
@@ -38,10 +38,10 @@ MARK = (
 def render_reports(
     manifest: Manifest,
     run: RunRecord,
-    findings: Sequence[Finding] | None = None,
+    findings: Sequence[GateFinding] | None = None,
     templates: Path | None = None,
     audits: Mapping[str, Sequence[Audit]] | None = None,
-    past: Past | None = None,
+    past: AcceptanceHistory | None = None,
 ) -> dict[str, str]:
     """Every page of the report.
 
@@ -61,11 +61,11 @@ def render_reports(
         ExporterError: MANIFEST, where a template is wrong.
     """
     from exporter.report.pages.browser_page import index_html
-    from exporter.report.pages.templates import Spoken, render
+    from exporter.report.pages.templates import RenderOptions, render
 
-    past = past or Past()
+    past = past or AcceptanceHistory()
     page = overview(manifest, run, findings, past)
-    spoken = Spoken(style=manifest.project.style, command=manifest.project.command)
+    spoken = RenderOptions(style=manifest.project.style, command=manifest.project.command)
     by_model = cells_by_model(manifest, run)
     files = {
         OVERVIEW: MARK + "\n" + render(_TEMPLATES[0], templates, spoken, page=page),
@@ -85,14 +85,14 @@ def render_reports(
 
 def prepare_pages(templates: Path | None, style: Style, command: str) -> None:
     """Reads the templates of the pages, so that `render_reports` has them at hand."""
-    from exporter.report.pages.templates import Spoken, prepare
+    from exporter.report.pages.templates import RenderOptions, prepare
 
     for name in _TEMPLATES:
-        prepare(name, templates, Spoken(style=style, command=command))
+        prepare(name, templates, RenderOptions(style=style, command=command))
 
 
 def render_gate(
-    findings: Sequence[Finding], templates: Path | None = None, known: Known | None = None
+    findings: Sequence[GateFinding], templates: Path | None = None, known: GateContext | None = None
 ) -> str:
     """The findings of the gate as markdown, the worst first; says so where there are none.
 
@@ -104,20 +104,20 @@ def render_gate(
     Raises:
         ExporterError: MANIFEST, where a template is wrong.
     """
-    from exporter.report.pages.templates import PLAIN, Spoken, render
+    from exporter.report.pages.templates import PLAIN, RenderOptions, render
 
     news = [finding for finding in findings if finding.is_good_news]
     others = [finding for finding in findings if not finding.is_good_news]
     losses = cluster_findings([finding for finding in others if finding.blocks])
     warned = [finding for finding in others if not finding.blocks]
-    spoken = Spoken(command=known.manifest.project.command) if known else PLAIN
+    spoken = RenderOptions(command=known.manifest.project.command) if known else PLAIN
     return render(
         "gate.md",
         templates,
         spoken,
         findings=len(findings),
         losses=losses,
-        leads=[lead_of(each.findings, known) if known else Lead() for each in losses],
+        leads=[lead_of(each.findings, known) if known else FindingContext() for each in losses],
         news=cluster_findings(news),
         warned=cluster_findings(warned),
     )

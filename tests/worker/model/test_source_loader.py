@@ -9,7 +9,7 @@ import torch
 
 from exporter.core.import_object import load_attribute
 from exporter.records.record import Stage
-from exporter.worker.model.load import load_model
+from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from tests.worker.contracts import ROOT, contract
 

@@ -17,8 +17,8 @@ import torch
 
 from exporter.checks.files.samples import sample_digest, write_sample
 from exporter.checks.numerical.determinism import KEEPS_STATE
-from exporter.core.resources import gave_out
-from exporter.jobs.folder import JobFolder
+from exporter.core.resources import is_out_of_resources
+from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import ModelSpec
 from exporter.worker.inputs.arrays import to_numpy
@@ -27,21 +27,21 @@ from exporter.worker.inputs.draw import draw
 from exporter.worker.inputs.input_sets import InputSet
 from exporter.worker.inputs.inputs_from import measured
 from exporter.worker.inputs.thorough_sets import all_sets
-from exporter.worker.model.call_objects import assembled, returns_objects
-from exporter.worker.model.load import Model, load_model
+from exporter.worker.model.call_objects import returns_objects, wrap_with_call_objects
+from exporter.worker.model.source_loader import Model, load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference import noise as rounding
-from exporter.worker.reference.attribute_changes import Attributes
+from exporter.worker.reference.attribute_changes import AttributeSnapshot
 from exporter.worker.reference.eager import (
     State,
-    float64_twin,
+    float64_model,
     run,
     run_declared,
     run_exactly,
 )
 from exporter.worker.reference.float64 import first_measured
-from exporter.worker.reference.lookup_tables import lengths_of, tables_of
 from exporter.worker.reference.outputs import Outputs, items_of, to_value
+from exporter.worker.reference.table_reads import lengths_of, tables_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def compute_reference(model: Model, spec: ModelSpec, root: Path, folder: JobFold
         Failure: of stage `source`, where the model does not run on its declared inputs or returns
             other outputs than declared.
     """
-    state, attributes = State(model), Attributes(model)
+    state, attributes = State(model), AttributeSnapshot(model)
     declared, *others = all_sets(spec, lengths_of(model) if spec.thorough else ())
     inputs = draw(spec, declared, root)
     outputs = run_declared(model, spec, inputs)
@@ -142,7 +142,7 @@ def _memory(model: Model, spec: ModelSpec, root: Path, runs: list[_Run]) -> str:
     others = [done for done in runs if done.chosen.kind == "values" and done.outputs is not None]
     if not others or others[0].outputs is None:
         return ""
-    fresh = assembled(load_model(spec, root), spec, root)
+    fresh = wrap_with_call_objects(load_model(spec, root), spec, root)
     if fresh is model or not _have_same_weights(fresh, model):
         return ""  # there is one model alone, or each that is built is another
     answer = run(fresh, spec, others[0].inputs)
@@ -159,7 +159,7 @@ def _have_same_weights(one: Model, other: Model) -> bool:
 
 def _measured(model: Model, spec: ModelSpec, runs: list[_Run]) -> tuple[list[_Run], str]:
     """The runs, some of them in float64 too; and why the model has no twin in it."""
-    twin, no_twin = float64_twin(model)
+    twin, no_twin = float64_model(model)
     runs = [sound for run in runs if (sound := _of_its_magnitude(twin, spec, run))]
     at = [
         (place, run.outputs)
@@ -204,7 +204,7 @@ def _attempt(model: Model, spec: ModelSpec, chosen: InputSet, inputs: Tensors) -
     try:
         outputs = run(model, spec, inputs)
     except Failure as failure:
-        if chosen.kind == "values" and gave_out(failure.message):
+        if chosen.kind == "values" and is_out_of_resources(failure.message):
             raise
         return _Run(chosen, inputs, None, error=failure.message)
     return _Run(chosen, inputs, outputs)

@@ -17,8 +17,8 @@ from typing import Literal
 
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.frozen_model import Items, Value
-from exporter.jobs.folder import weights_name
+from exporter.core.frozen_model import FrozenModel, Items
+from exporter.jobs.job_folder import weights_name
 from exporter.manifest import ModelSpec
 from exporter.records.record import Record
 from exporter.tools.publish.candidates import Candidate
@@ -30,7 +30,7 @@ MARKER = "exporter.json"
 SUMS = "SHA256SUMS"
 
 
-class Published(Value):
+class Published(FrozenModel):
     """`exporter.json`: what was published, and how it was proved."""
 
     format: Literal[1] = 1
