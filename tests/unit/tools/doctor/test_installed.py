@@ -179,6 +179,6 @@ def test_how_workers_start(
 ) -> None:
     nursery = Nursery(is_warm)
     monkeypatch.setattr(sys, "platform", system)
-    monkeypatch.setattr(installed, "Warm", lambda environment: nursery)
+    monkeypatch.setattr(installed, "ForkServerStarter", lambda environment: nursery)
     assert examine_warm_workers({}).level is level
     assert nursery.is_closed is (system == "linux")
