@@ -21,46 +21,46 @@ from exporter.checks.files.facts import artifact_facts
 from exporter.checks.files.samples import SampleMemory
 from exporter.checks.protocol import CheckContext
 from exporter.jobs.job import Announcement, Job, OpsetJob
-from exporter.jobs.job_folder import JobFolder, write_value
+from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.jobs.reference import Reference, Weight
 from exporter.records.record import CellId, Record, Stage
-from exporter.worker.dependencies.distributions import loaded_packages
+from exporter.worker.dependencies.distributions import list_loaded_packages
 from exporter.worker.dependencies.opened_files import OpenedFiles
-from exporter.worker.dependencies.source_files import JobStart, loaded_sources, outside_libraries
-from exporter.worker.diagnose.explain import explain_failure, explain_red, seconds_for
+from exporter.worker.dependencies.source_files import JobStart, digest_loaded_sources, digest_external_libraries
+from exporter.worker.diagnose.explanation import explain_failure, explain_record, diagnosis_seconds
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_module, convert_program
-from exporter.worker.export.converter_warnings import converter_notes
+from exporter.worker.export.converter_warnings import collect_converter_warnings
 from exporter.worker.export.export_context import ExportContext
 from exporter.worker.export.exporter_reports import rename_exporter_reports
-from exporter.worker.export.parameter_names import named_weights, rename_weights, weight_names
+from exporter.worker.export.parameter_names import describe_named_weights, rename_weights, resolve_weight_names
 from exporter.worker.export.weights_as_inputs import (
-    read_storages,
+    find_read_storages,
     store_weights,
-    take_weights_as_inputs,
+    move_weights_to_inputs,
 )
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.inputs.call import Tensors
-from exporter.worker.inputs.draw import draw
-from exporter.worker.inputs.input_sets import input_sets
+from exporter.worker.inputs.input_tensors import draw_inputs
+from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.inputs_from import resolve_inputs_from
 from exporter.worker.model.call_objects import wrap_with_call_objects
 from exporter.worker.model.custom_ops import NO_CUSTOM_OPS, load_custom_ops
-from exporter.worker.model.program_signature import require_fit
+from exporter.worker.model.program_signature import require_matching_inputs
 from exporter.worker.model.source_loader import Model, load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.process.memory_limit import mark_resource_failures
-from exporter.worker.process.output_log import log_to
-from exporter.worker.reference.compute import compute_reference, overflow_notes
-from exporter.worker.reference.eager import State
-from exporter.worker.reference.float64 import is_worth_float64, measured_everywhere
+from exporter.worker.process.output_log import redirect_output
+from exporter.worker.reference.reference_run import compute_reference, format_overflow_notes
+from exporter.worker.reference.eager_run import BufferSnapshot
+from exporter.worker.reference.float64 import is_worth_float64, measure_all_samples
 from exporter.worker.torch_private.decompositions import Decompositions
-from exporter.worker.torch_private.graph_operators import captured_operators, traced_operators
-from exporter.worker.verify.latency import with_latency
+from exporter.worker.torch_private.graph_operators import count_captured_operators, count_traced_operators
+from exporter.worker.verify.latency import add_latency
 from exporter.worker.verify.recheck import recheck
 from exporter.worker.verify.run_checks import (
     REFERENCE,
-    Seconds,
+    StageTimes,
     SharedFields,
     check_on_device,
     run_structure_checks,
@@ -82,13 +82,13 @@ class JobRunner:
         self._root = Path(job.root)
         self._folder = JobFolder(Path(job.folder))
         self._began = JobStart.of(self._folder.job)
-        self._shared = Seconds()
+        self._shared = StageTimes()
         self._names: dict[str, str] = {}
         self._memory = SampleMemory()
         self._whole: Reference | None = None
         self._opened = OpenedFiles(self._root, Path(job.build))
         self._operators: dict[int, dict[str, int]] = {}
-        self._patience = seconds_for(job.spec, len(job.cells()))
+        self._patience = diagnosis_seconds(job.spec, len(job.cells()))
         self._custom = NO_CUSTOM_OPS
         self._fed: tuple[Weight, ...] = ()
         self._opsets = job.opsets
@@ -102,12 +102,12 @@ class JobRunner:
 
     def _recheck(self, opset: OpsetJob) -> bool:
         """Whether the checks alone settle this opset, on the file that is there."""
-        if not opset.is_there:
+        if not opset.reuse_file:
             return False
         self._announce(Stage.PARITY, (opset,))
         records = recheck(self._job, opset, self._memory)
         for record in records or ():
-            write_value(self._folder.record(record.cell), record)
+            write_json(self._folder.record(record.cell), record)
         return records is not None
 
     def _make(self, opsets: tuple[OpsetJob, ...]) -> None:
@@ -117,21 +117,21 @@ class JobRunner:
             with self._shared.of(Stage.SOURCE):
                 self._spec = resolve_inputs_from(self._spec, self._root)
                 if self._spec.inputs_from is not None:
-                    write_value(self._folder.contract, self._spec)
+                    write_json(self._folder.contract, self._spec)
                 model = load_model(self._spec, self._root)
-                require_fit(model, self._spec)
+                require_matching_inputs(model, self._spec)
                 model = wrap_with_call_objects(model, self._spec, self._root)
                 self._custom = load_custom_ops(self._spec, self._root)
-                self._names = weight_names(model, self._spec)
+                self._names = resolve_weight_names(model, self._spec)
             with self._shared.of(REFERENCE):
                 reference = compute_reference(model, self._spec, self._root, self._folder)
-                inputs = draw(self._spec, input_sets(self._spec)[0], self._root)
-                read = read_storages(model, self._spec, inputs, self._names)
-                weights = named_weights(model, self._names, read)
+                inputs = draw_inputs(self._spec, choose_usual_sets(self._spec)[0], self._root)
+                read = find_read_storages(model, self._spec, inputs, self._names)
+                weights = describe_named_weights(model, self._names, read)
                 self._fed = store_weights(model, self._spec, read, self._names, self._folder)
                 update = {"weights": weights, "fed": self._fed}
                 reference = reference.model_copy(update=update)
-                write_value(self._folder.reference, reference)
+                write_json(self._folder.reference, reference)
         except Failure as failure:
             for opset in opsets:
                 self._fail(opset, failure, self._shared)
@@ -143,8 +143,8 @@ class JobRunner:
     def _torchscript(self, model: Model, inputs: Tensors, reference: Reference) -> None:
         for opset in self._of("torchscript"):
             self._announce(Stage.CONVERT, (opset,))
-            seconds = Seconds(self._shared)
-            state = State(model)
+            seconds = StageTimes(self._shared)
+            state = BufferSnapshot(model)
             scratch = self._folder.path / ".scratch" / f"{opset.opset}.onnx"
             case = self._case(opset, model, inputs)
             try:
@@ -175,7 +175,7 @@ class JobRunner:
     ) -> None:
         """Captures once, and makes these opsets of it."""
         self._announce(Stage.CAPTURE, opsets)
-        state = State(model)
+        state = BufferSnapshot(model)
         try:
             with self._shared.of(Stage.CAPTURE):
                 strict = opsets[0].route.capture == "strict"
@@ -189,16 +189,16 @@ class JobRunner:
             return
         finally:
             state.restore()
-        counts = dict(sorted(captured_operators(program).items()))
+        counts = dict(sorted(count_captured_operators(program).items()))
         self._operators |= {opset.opset: counts for opset in opsets}
         kept = Decompositions()
         # From the highest opset down: what is decomposed for it mostly serves the others too.
         for opset in reversed(opsets):
             self._announce(Stage.CONVERT, (opset,))
-            seconds = Seconds(self._shared)
+            seconds = StageTimes(self._shared)
             case = replace(self._case(opset, model, inputs), program=program, kept=kept)
             try:
-                with seconds.of(Stage.CONVERT), converter_notes() as notes:
+                with seconds.of(Stage.CONVERT), collect_converter_warnings() as notes:
                     artifacts = self._folder.artifacts(opset.opset)
                     graph = convert_program(
                         program, case.spec, opset.opset, artifacts, kept, self._custom
@@ -213,7 +213,7 @@ class JobRunner:
     @contextmanager
     def _counting(self, opset: OpsetJob) -> Iterator[None]:
         """What the traced graph is made of goes into the records, also where it is refused."""
-        with traced_operators() as counts:
+        with count_traced_operators() as counts:
             try:
                 yield
             finally:
@@ -233,7 +233,7 @@ class JobRunner:
         rename_weights(graph, self._names)
         spec = self._spec.at(opset.opset)
         if spec.weights_are_inputs:
-            take_weights_as_inputs(graph, [weight.name for weight in self._fed])
+            move_weights_to_inputs(graph, [weight.name for weight in self._fed])
         write_artifact(graph, spec, opset.opset, self._folder, provenance)
 
     def _case(self, opset: OpsetJob, model: Model, inputs: Tensors) -> ExportContext:
@@ -248,7 +248,7 @@ class JobRunner:
         )
 
     def _prove(
-        self, case: ExportContext, reference: Reference, seconds: Seconds, notes: tuple[str, ...]
+        self, case: ExportContext, reference: Reference, seconds: StageTimes, notes: tuple[str, ...]
     ) -> None:
         opset = case.job
         subject = CheckContext(
@@ -267,33 +267,33 @@ class JobRunner:
         common = SharedFields(
             route=opset.route,
             log=self._log(opset.opset),
-            notes=(*notes, *overflow_notes(self._spec, reference)),
+            notes=(*notes, *format_overflow_notes(self._spec, reference)),
             artifact=facts,
         )
         for device in opset.devices:
             cell = CellId(model=self._spec.id, opset=opset.opset, device=device.name)
             self._announce(Stage.PARITY, (opset,), only=cell)
             here = replace(subject, spec=self._spec.at(opset.opset, device.name))
-            record = check_on_device(device, here, structure, common, Seconds(seconds))
+            record = check_on_device(device, here, structure, common, StageTimes(seconds))
             if is_worth_float64(record, subject.reference):
                 with seconds.of(REFERENCE):
                     subject = self._measured(case.model, subject)
                 here = replace(subject, spec=here.spec)
-                record = check_on_device(device, here, structure, common, Seconds(seconds))
-            record = with_latency(record, case, here, device)
-            self._record(explain_red(record, case, here, device, self._patience))
+                record = check_on_device(device, here, structure, common, StageTimes(seconds))
+            record = add_latency(record, case, here, device)
+            self._record(explain_record(record, case, here, device, self._patience))
 
     def _measured(self, model: Model, subject: CheckContext) -> CheckContext:
         """The subject with float64 outputs for every sample, and all later ones of the job too."""
-        self._whole = measured_everywhere(
+        self._whole = measure_all_samples(
             model, self._spec, self._root, self._folder, subject.reference
         )
         self._memory = SampleMemory()
-        write_value(self._folder.reference, self._whole)
+        write_json(self._folder.reference, self._whole)
         return replace(subject, reference=self._whole, memory=self._memory)
 
-    def _fail(self, opset: OpsetJob, failure: Failure, seconds: Seconds) -> None:
-        for cell in self._job.cells_of(opset):
+    def _fail(self, opset: OpsetJob, failure: Failure, seconds: StageTimes) -> None:
+        for cell in self._job.list_opset_cells(opset):
             self._record(
                 Record(
                     cell=cell,
@@ -314,17 +314,17 @@ class JobRunner:
         names = dict.fromkeys((*declared, *self._opened.names()))
         whole = mark_resource_failures(record, self._spec).model_copy(
             update={
-                "fingerprint": self._job.fingerprint_of(record.cell),
-                "sources": loaded_sources(self._root, self._began, names),
-                "packages": {**loaded_packages(), **self._elsewhere()},
+                "fingerprint": self._job.make_fingerprint(record.cell),
+                "sources": digest_loaded_sources(self._root, self._began, names),
+                "packages": {**list_loaded_packages(), **self._elsewhere()},
                 "torch_operators": self._operators.get(record.cell.opset, {}),
             }
         )
-        write_value(self._folder.record(record.cell), whole)
+        write_json(self._folder.record(record.cell), whole)
 
     def _elsewhere(self) -> dict[str, str]:
         libraries = self._custom.libraries_outside(self._root)
-        return outside_libraries(self._root, self._began, libraries)
+        return digest_external_libraries(self._root, self._began, libraries)
 
     def _announce(
         self, stage: Stage, opsets: tuple[OpsetJob, ...], *, only: CellId | None = None
@@ -334,16 +334,16 @@ class JobRunner:
         A device's check names its cell alone: the other devices' records of the same file are
         written or still to come.
         """
-        cells = tuple(cell for opset in opsets for cell in self._job.cells_of(opset))
+        cells = tuple(cell for opset in opsets for cell in self._job.list_opset_cells(opset))
         one_opset = None if stage in _SHARED else opsets[0].opset
-        log_to(self._folder.log(one_opset))
+        redirect_output(self._folder.log(one_opset))
         announcement = Announcement(
             stage=stage,
             cells=(only,) if only is not None else cells,
             log=self._log(one_opset),
             part=self._job.part,
         )
-        write_value(self._folder.announcement, announcement)
+        write_json(self._folder.announcement, announcement)
 
     def _log(self, opset: int | None) -> str:
         """Where the log will lie once the folder is in place, relative to the build folder."""

@@ -44,10 +44,10 @@ def preload() -> None:
 def _work_out() -> None:
     import torch
 
-    from exporter.worker.dependencies.distributions import read_owners
-    from exporter.worker.torch_private.export_speedups import read_translations
+    from exporter.worker.dependencies.distributions import cache_module_owners
+    from exporter.worker.torch_private.export_speedups import preload_registry
 
-    read_translations()
-    read_owners()
+    preload_registry()
+    cache_module_owners()
     # Lists every operator of torch that can be taken apart, which makes torch load them all.
     dict(torch.export.default_decompositions())

@@ -17,14 +17,14 @@ from tempfile import TemporaryDirectory
 
 from exporter.checks.protocol import CheckContext
 from exporter.jobs.job import Job, OpsetJob
-from exporter.jobs.job_folder import JobFolder, write_value
+from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.jobs.reference import Reference
 from exporter.manifest import Device, ModelSpec
 from exporter.planning.plan import choose_route
 from exporter.records.record import Record
 from exporter.worker.job_runner import run_job
 from exporter.worker.verify.run_checks import (
-    Seconds,
+    StageTimes,
     SharedFields,
     check_on_device,
     run_structure_checks,
@@ -60,7 +60,7 @@ def export(
         folder=str(folder),
         opsets=opsets or tuple(on_cpu),
     )
-    write_value(JobFolder(folder).job, job)  # its time tells which sources changed meanwhile
+    write_json(JobFolder(folder).job, job)  # its time tells which sources changed meanwhile
     with _own_streams(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a worker prints them into its log
         run_job(job)
@@ -75,7 +75,7 @@ def prove(spec: ModelSpec, folder: Path) -> Record:
     reference = Reference.read(files.reference.read_bytes())
     subject = CheckContext(folder=files, opset=opset, spec=spec, reference=reference)
     common = SharedFields(route=choose_route(spec, opset), log="")
-    return check_on_device(CPU, subject, run_structure_checks(subject), common, Seconds())
+    return check_on_device(CPU, subject, run_structure_checks(subject), common, StageTimes())
 
 
 #: Keeps the folders of `_sound` until the process ends.

@@ -27,16 +27,16 @@ from exporter.runtimes import (
 )
 from exporter.runtimes.values import OnnxValue
 from exporter.worker.diagnose.locate_divergence import DivergenceLocator
-from exporter.worker.diagnose.reexport import ReExport, by_other_exporter, exported_again
+from exporter.worker.diagnose.reexport import ReExport, export_with_other_exporter, repeat_export
 from exporter.worker.diagnose.replay import (
-    Replay,
+    ReferenceSession,
     ReplayResult,
     SampleReplay,
-    distance,
-    failing_sample,
+    measure_distance,
+    find_failing_sample,
 )
-from exporter.worker.diagnose.runtime_values import apart
-from exporter.worker.diagnose.time_limit import TimeIsUp, time_limit
+from exporter.worker.diagnose.runtime_values import measure_error
+from exporter.worker.diagnose.time_limit import TimeLimitExceeded, limit_time
 from exporter.worker.export.export_context import ExportContext
 from exporter.worker.process.failure import Failure
 
@@ -74,9 +74,9 @@ class FaultAnalysis:
             seconds: For all of it; what was found until then is told.
         """
         try:
-            with time_limit(seconds):
+            with limit_time(seconds):
                 self._examine(check)
-        except TimeIsUp:
+        except TimeLimitExceeded:
             self._evidence.append(f"ended after {seconds:.0f} s, before all was tried")
         except Exception as error:  # an aid to the reader must not cost the verdict
             self._evidence.append(f"the inquiry failed: {type(error).__name__}")
@@ -92,7 +92,7 @@ class FaultAnalysis:
 
     def _examine(self, check: str) -> None:
         session = self._load_mine(self._subject.path)
-        self._sample = failing_sample(check, self._subject, session, self._device.name)
+        self._sample = find_failing_sample(check, self._subject, session, self._device.name)
         sample = self._sample
         if sample is None:
             return
@@ -120,7 +120,7 @@ class FaultAnalysis:
     def _contract(self, session: Session) -> bool:
         """PyTorch's own outputs against the contract."""
         names = [output.name for output in self._subject.spec.outputs]
-        answer = self._at.ask(Replay(names, self._at.data))
+        answer = self._at.ask(ReferenceSession(names, self._at.data))
         if answer.is_right:
             return False
         self._culprit = Culprit.PRECISION if answer.is_numeric else Culprit.CONTRACT
@@ -136,8 +136,8 @@ class FaultAnalysis:
         columns = zip(outputs, self._at.data.outputs, self._at.data.exact, strict=True)
         for index, (mine, theirs, wide) in enumerate(columns):
             if wide is not None and self._subject.reference.noise[index] is not None:
-                pairs.append((apart(mine, wide), apart(theirs, wide)))
-            elif apart(mine, theirs):
+                pairs.append((measure_error(mine, wide), measure_error(theirs, wide)))
+            elif measure_error(mine, theirs):
                 return False  # it is wrong where float64 has no say
         if not pairs:
             return False
@@ -157,12 +157,12 @@ class FaultAnalysis:
         mine = _run(session, trials)
         for name, culprit, load, seconds in self._others():
             try:
-                with time_limit(seconds):
+                with limit_time(seconds):
                     other = load(self._subject.path)
                     answer = trials.ask(other)
                     theirs = None if answer.is_right else _run(other, trials)
-            except (TimeIsUp, Unavailable, LoadFailure) as problem:
-                took = f"took more than {seconds:.0f} s" if isinstance(problem, TimeIsUp) else ""
+            except (TimeLimitExceeded, Unavailable, LoadFailure) as problem:
+                took = f"took more than {seconds:.0f} s" if isinstance(problem, TimeLimitExceeded) else ""
                 self._evidence.append(f"{name}: not asked: {took or problem}")
                 continue
             self._tell(name, answer)
@@ -206,7 +206,7 @@ class FaultAnalysis:
         folder = self._subject.folder.path
         self._declared(session)
         try:
-            with exported_again(self._case, folder) as again:
+            with repeat_export(self._case, folder) as again:
                 answer = self._at.ask(self._load_mine(again.path))
                 self._tell("the same export again", answer)
                 if answer.is_right:
@@ -236,7 +236,7 @@ class FaultAnalysis:
     def _other_exporter(self, folder: Path) -> None:
         name = "TorchScript" if self._case.route.exporter == "dynamo" else "dynamo"
         try:
-            with by_other_exporter(self._case, folder) as other:
+            with export_with_other_exporter(self._case, folder) as other:
                 if other is None:
                     return
                 answer = self._at.ask(self._load_mine(other.path))
@@ -286,4 +286,4 @@ def _agree(mine: list[OnnxValue] | None, theirs: list[OnnxValue] | None) -> bool
     """Whether two runtimes are wrong alike; to fail on the same inputs is that too."""
     if mine is None or theirs is None:
         return mine is theirs
-    return distance(mine, theirs) < _SAME
+    return measure_distance(mine, theirs) < _SAME

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from exporter.records.record import Divergence
-from exporter.worker.diagnose.runtime_values import AT_ONCE, GraphValues, apart
+from exporter.worker.diagnose.runtime_values import BATCH_SIZE, GraphValues, measure_error
 from exporter.worker.diagnose.value_graph import FileGraph
 
 
-class Search:
+class DivergenceSearch:
     """One search for one wrong output."""
 
     def __init__(self, graph: FileGraph, found: GraphValues, trusted: GraphValues) -> None:
@@ -51,7 +51,7 @@ class Search:
         low, high = 0, len(candidates) - 1
         while low < high:
             tried = sorted(
-                {low + (high - low) * part // (AT_ONCE + 1) for part in range(1, AT_ONCE + 1)}
+                {low + (high - low) * part // (BATCH_SIZE + 1) for part in range(1, BATCH_SIZE + 1)}
             )
             errors = self._error_of([candidates[index] for index in tried])
             wrong_ones = [index for index in tried if self._is_wrong(errors[candidates[index]])]
@@ -89,8 +89,8 @@ class Search:
         return [name for name in self._graph.values if name in found]
 
     def _in_batches(self, names: Sequence[str]) -> dict[str, float | None]:
-        for start in range(0, len(names), AT_ONCE):
-            self._error_of(names[start : start + AT_ONCE])
+        for start in range(0, len(names), BATCH_SIZE):
+            self._error_of(names[start : start + BATCH_SIZE])
         return {name: self._errors[name] for name in names}
 
     def _error_of(self, names: Sequence[str]) -> dict[str, float | None]:
@@ -100,7 +100,7 @@ class Search:
             found, trusted = self._found.of(new), self._trusted.of(new)
             for name in new:
                 wanted = trusted[name]
-                self._errors[name] = None if wanted is None else apart(found[name], wanted)
+                self._errors[name] = None if wanted is None else measure_error(found[name], wanted)
         return {name: self._errors[name] for name in names}
 
     def _is_wrong(self, error: float | None) -> bool:

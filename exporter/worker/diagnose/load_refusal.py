@@ -11,13 +11,13 @@ from exporter.manifest import Device
 from exporter.records.record import Blame, Culprit
 from exporter.runtimes import LoadFailure, Unavailable, open_session
 from exporter.worker.diagnose.replay import SampleReplay
-from exporter.worker.diagnose.time_limit import TimeIsUp, time_limit
+from exporter.worker.diagnose.time_limit import TimeLimitExceeded, limit_time
 
 _SPECIFICATION = Device(name="reference", runtime="reference")
 _SECONDS = 10.0
 
 
-def blame_for_refusal(subject: CheckContext, device: Device, seconds: float) -> Blame | None:
+def blame_load_failure(subject: CheckContext, device: Device, seconds: float) -> Blame | None:
     """Whether onnx.reference loads the file and runs it on the declared inputs.
 
     Args:
@@ -34,7 +34,7 @@ def blame_for_refusal(subject: CheckContext, device: Device, seconds: float) -> 
     limit = min(seconds, _SECONDS)
     culprit = Culprit.UNKNOWN
     try:
-        with time_limit(limit):
+        with limit_time(limit):
             session = open_session(subject.path, _SPECIFICATION)
             answer = SampleReplay(subject, device.name, declared[0]).ask(session)
         said = answer.text
@@ -42,7 +42,7 @@ def blame_for_refusal(subject: CheckContext, device: Device, seconds: float) -> 
             culprit = Culprit.RUNTIME
         elif answer.is_numeric:
             culprit = Culprit.EXPORTER
-    except TimeIsUp:
+    except TimeLimitExceeded:
         said = f"took more than {limit:.0f} s"
     except (LoadFailure, Unavailable) as refused:
         said = f"does not take it either: {refused}"

@@ -15,14 +15,14 @@ import torch
 from exporter.checks.files.samples import SampleData
 from exporter.records.record import Divergence
 from exporter.runtimes import Session
-from exporter.worker.diagnose.first_divergence import Search
+from exporter.worker.diagnose.first_divergence import DivergenceSearch
 from exporter.worker.diagnose.pytorch_values import ModuleValues, ProgramValues
-from exporter.worker.diagnose.reexport import ReExport, exported_again
+from exporter.worker.diagnose.reexport import ReExport, repeat_export
 from exporter.worker.diagnose.runtime_values import (
     GraphValues,
     KnownValues,
     RuntimeValues,
-    apart,
+    measure_error,
 )
 from exporter.worker.diagnose.value_graph import FileGraph
 from exporter.worker.export.export_context import ExportContext
@@ -74,7 +74,7 @@ class DivergenceLocator:
         found = ProgramValues(again.program, self.case.spec, self._tensors()).of(names)
         wanted = dict(zip(names, self.data.outputs, strict=False))
         return all(
-            found[name] is None or apart(found[name], value) < _WRONG
+            found[name] is None or measure_error(found[name], value) < _WRONG
             for name, value in wanted.items()
         )
 
@@ -85,7 +85,7 @@ class DivergenceLocator:
         wrong = self._worst(graph, mine, theirs)
         if wrong is None:
             return None
-        divergence = Search(graph, mine, theirs).first_from(wrong)
+        divergence = DivergenceSearch(graph, mine, theirs).first_from(wrong)
         if divergence is None:
             return None
         return divergence.model_copy(update={"source": lines.get(divergence.output, "")})
@@ -95,7 +95,7 @@ class DivergenceLocator:
         names = [name for name in graph.outputs if graph.maker(name) is not None]
         found, wanted = mine.of(names), theirs.of(names)
         errors = {
-            name: apart(found[name], value) for name in names if (value := wanted[name]) is not None
+            name: measure_error(found[name], value) for name in names if (value := wanted[name]) is not None
         }
         worst = max(errors, key=lambda name: errors[name], default=None)
         return worst if worst is not None and errors[worst] > 0 else None
@@ -120,7 +120,7 @@ class DivergenceLocator:
         if self.lines:
             return self.lines
         try:
-            with exported_again(self.case, self.path.parent) as again:
+            with repeat_export(self.case, self.path.parent) as again:
                 return again.lines
         except Failure:
             return {}

@@ -18,11 +18,11 @@ import torch
 
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
 from exporter.records.record import MissingOperator
-from exporter.worker.diagnose.source_lines import line_of_trace
+from exporter.worker.diagnose.source_lines import find_source_line
 from exporter.worker.export.convert import MODES
 from exporter.worker.export.export_context import ExportContext
-from exporter.worker.inputs.call import tensor_call
-from exporter.worker.reference.eager import State
+from exporter.worker.inputs.call import build_tensor_call
+from exporter.worker.reference.eager_run import BufferSnapshot
 from exporter.worker.torch_private.graph_operators import untranslated
 
 #: How the exporters say that it is an operator that they lack.
@@ -34,7 +34,7 @@ _COMPLAINT = re.compile(
 )
 
 
-def missing_operators(message: str, case: ExportContext) -> tuple[MissingOperator, ...]:
+def find_missing_operators(message: str, case: ExportContext) -> tuple[MissingOperator, ...]:
     """Every missing operator, those with the most uses first.
 
     Args:
@@ -54,7 +54,7 @@ def missing_operators(message: str, case: ExportContext) -> tuple[MissingOperato
     return _counted(uses)
 
 
-def missing_nodes(nodes: Iterable[torch.fx.Node], root: Path) -> tuple[MissingOperator, ...]:
+def group_missing_nodes(nodes: Iterable[torch.fx.Node], root: Path) -> tuple[MissingOperator, ...]:
     """Nodes of a decomposed program that have no translation, by operator."""
     return _counted(_told(nodes, root))
 
@@ -86,13 +86,13 @@ def _under_dynamo(case: ExportContext) -> Iterator[tuple[str, str]]:
 def _told(nodes: Iterable[torch.fx.Node], root: Path) -> Iterator[tuple[str, str]]:
     for node in nodes:
         trace = node.meta.get("stack_trace") or ""
-        yield str(node.target), line_of_trace(trace, root)
+        yield str(node.target), find_source_line(trace, root)
 
 
 def _under_torchscript(case: ExportContext, named: str) -> Iterator[tuple[str, str]]:
     """Nodes of the traced graph whose operator has no symbolic function, or that one refused."""
-    call = tensor_call(case.spec, case.inputs)
-    state = State(case.model)
+    call = build_tensor_call(case.spec, case.inputs)
+    state = BufferSnapshot(case.model)
     try:
         with warnings.catch_warnings(), torch.no_grad(), case.custom.registered(case.opset):
             warnings.simplefilter("ignore")
@@ -111,7 +111,7 @@ def _under_torchscript(case: ExportContext, named: str) -> Iterator[tuple[str, s
         # What works in place has a name with `_` until a pass of the exporter's takes it off.
         kind = node.kind().rstrip("_")
         if kind in missing:
-            yield kind, line_of_trace(str(node.sourceRange()), case.root)
+            yield kind, find_source_line(str(node.sourceRange()), case.root)
 
 
 def _nodes(graph: torch.Graph | torch.Block) -> Iterator[torch.Node]:

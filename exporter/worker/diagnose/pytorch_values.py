@@ -19,8 +19,8 @@ from exporter.checks.comparison.compare_arrays import Array
 from exporter.manifest import ModelSpec
 from exporter.worker.diagnose.value_graph import FileGraph
 from exporter.worker.inputs.arrays import to_numpy
-from exporter.worker.inputs.call import Tensors, tensor_call
-from exporter.worker.reference.eager import State
+from exporter.worker.inputs.call import Tensors, build_tensor_call
+from exporter.worker.reference.eager_run import BufferSnapshot
 
 _NAME = "PyTorch"
 #: The scope that `positional.Positional` puts around a model.
@@ -35,7 +35,7 @@ class ProgramValues:
     def __init__(self, program: Any, spec: ModelSpec, inputs: Tensors) -> None:
         self._module = program.module(check_guards=False)
         self._nodes = {node.name for node in self._module.graph.nodes if node.op != "output"}
-        call = tensor_call(spec, inputs)
+        call = build_tensor_call(spec, inputs)
         order = list(program.call_spec.in_spec.children()[1].context or ())
         self._inputs = (*call.args, *(call.kwargs[name] for name in order))
 
@@ -135,9 +135,9 @@ class ModuleValues:
 
     def _run(self, hooks: Mapping[torch.nn.Module, Callable[..., None]]) -> None:
         """One run of the model with forward hooks; its buffers are put back."""
-        state = State(self._model)
+        state = BufferSnapshot(self._model)
         handles = [module.register_forward_hook(hook) for module, hook in hooks.items()]
-        call = tensor_call(self._spec, self._inputs)
+        call = build_tensor_call(self._spec, self._inputs)
         try:
             with torch.no_grad(), suppress(Exception):  # what came before a failure is still true
                 self._model(*call.args, **call.kwargs)

@@ -18,15 +18,15 @@ import onnx_ir as ir
 from exporter.jobs.job_folder import JobFolder
 from exporter.manifest.rules.exporters import OF_BOTH
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
-from exporter.worker.diagnose.source_lines import line_of_trace
+from exporter.worker.diagnose.source_lines import find_source_line
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_module, convert_program, translate_program
 from exporter.worker.export.export_context import ExportContext
-from exporter.worker.export.weights_as_inputs import state_names, take_weights_as_inputs
+from exporter.worker.export.weights_as_inputs import list_state_names, move_weights_to_inputs
 from exporter.worker.export.write_onnx import write_artifact
-from exporter.worker.reference.eager import State
+from exporter.worker.reference.eager_run import BufferSnapshot
 from exporter.worker.torch_private.decompositions import Decompositions
-from exporter.worker.torch_private.export_speedups import TRACE
+from exporter.worker.torch_private.export_speedups import STACK_TRACE_KEY
 
 #: TorchScript's exporter is written for opsets up to this one.
 _LAST_TORCHSCRIPT_OPSET = 20
@@ -44,7 +44,7 @@ class ReExport:
 
 
 @contextmanager
-def exported_again(case: ExportContext, folder: Path) -> Iterator[ReExport]:
+def repeat_export(case: ExportContext, folder: Path) -> Iterator[ReExport]:
     """The same export; its files are gone afterwards.
 
     Raises:
@@ -66,7 +66,7 @@ def exported_again(case: ExportContext, folder: Path) -> Iterator[ReExport]:
 
 
 @contextmanager
-def by_other_exporter(case: ExportContext, folder: Path) -> Iterator[ReExport | None]:
+def export_with_other_exporter(case: ExportContext, folder: Path) -> Iterator[ReExport | None]:
     """The file of the other exporter at the same opset; None where it has none for that.
 
     Raises:
@@ -81,7 +81,7 @@ def by_other_exporter(case: ExportContext, folder: Path) -> Iterator[ReExport | 
         both = {key: value for key, value in case.spec.options.items() if key in OF_BOTH}
         spec = case.spec.model_copy(update={"options": both, "capture": None})
         if by_dynamo:
-            state = State(case.model)
+            state = BufferSnapshot(case.model)
             try:
                 program = capture_program(case.model, spec, case.inputs, strict=False)
             finally:
@@ -95,7 +95,7 @@ def by_other_exporter(case: ExportContext, folder: Path) -> Iterator[ReExport | 
 
 
 def _by_torchscript(case: ExportContext, spec: Any, scratch: Path) -> ir.Model:
-    state = State(case.model)
+    state = BufferSnapshot(case.model)
     try:
         made = scratch / "made" / "model.onnx"
         graph, _ = convert_module(case.model, spec, case.inputs, case.opset, made, case.custom)
@@ -106,7 +106,7 @@ def _by_torchscript(case: ExportContext, spec: Any, scratch: Path) -> ir.Model:
 
 def _write(graph: ir.Model, case: ExportContext, scratch: Path) -> Path:
     if case.spec.weights_are_inputs:
-        take_weights_as_inputs(graph, state_names(case.model))
+        move_weights_to_inputs(graph, list_state_names(case.model))
     return write_artifact(graph, case.spec, case.opset, JobFolder(scratch), {})
 
 
@@ -122,8 +122,8 @@ def _scratch(folder: Path) -> Iterator[Path]:
 
 def _lines(graph: ir.Model, root: Path) -> Iterator[tuple[str, str]]:
     for node in graph.graph:
-        trace = node.metadata_props.get(TRACE) or node.doc_string or ""
-        line = line_of_trace(trace, root) if trace else ""
+        trace = node.metadata_props.get(STACK_TRACE_KEY) or node.doc_string or ""
+        line = find_source_line(trace, root) if trace else ""
         if line:
             for output in node.outputs:
                 yield str(output.name), line

@@ -17,10 +17,10 @@ from exporter.checks.comparison.compare_samples import compare_samples
 from exporter.checks.files.samples import SampleData
 from exporter.checks.protocol import CheckContext
 from exporter.jobs.reference import Sample
-from exporter.records.record import Allowed, CheckResult, Status
+from exporter.records.record import OutputLimit, CheckResult, Status
 from exporter.runtimes import Session
 from exporter.runtimes.values import Array, OnnxValue
-from exporter.worker.diagnose.runtime_values import apart
+from exporter.worker.diagnose.runtime_values import measure_error
 
 #: Which samples each check holds.
 _KINDS = {"parity": "declared", "axes": "axis", "cases": "case", "values": "values"}
@@ -53,29 +53,29 @@ class SampleReplay:
         text = _text(result)
         return ReplayResult(result.status is Status.PASS, text, text.endswith(_NUMERIC))
 
-    def allowed(self) -> tuple[Allowed, ...]:
+    def allowed(self) -> tuple[OutputLimit, ...]:
         """How far each output may be off on this sample."""
         return tuple(self._allowed(index) for index in range(len(self.data.outputs)))
 
-    def _allowed(self, index: int) -> Allowed:
+    def _allowed(self, index: int) -> OutputLimit:
         expected, exact = self.data.outputs[index], self.data.exact[index]
         if not isinstance(expected, list):
             return self._tensor_allowed(index, expected, None if isinstance(exact, list) else exact)
         pairs = zip(expected, items_in_float64(exact, len(expected)), strict=True)
-        return Allowed(items=tuple(self._tensor_allowed(index, *pair) for pair in pairs))
+        return OutputLimit(items=tuple(self._tensor_allowed(index, *pair) for pair in pairs))
 
-    def _tensor_allowed(self, index: int, expected: Array, exact: Array | None) -> Allowed:
+    def _tensor_allowed(self, index: int, expected: Array, exact: Array | None) -> OutputLimit:
         limit, against = bound_for(
             expected, exact, OutputContext(self._subject, index, self._device)
         )
         if limit is None:
-            return Allowed()
+            return OutputLimit()
         scale = limit.scale if math.isfinite(limit.scale) else None
         is_exact = against is not expected
-        return Allowed(atol=limit.atol, rtol=limit.rtol, exact=is_exact, scale=scale)
+        return OutputLimit(atol=limit.atol, rtol=limit.rtol, exact=is_exact, scale=scale)
 
 
-class Replay:
+class ReferenceSession:
     """PyTorch's own outputs, as a `Session`: what they do not pass, no file can."""
 
     placement = None
@@ -89,7 +89,7 @@ class Replay:
         return self._outputs
 
 
-def failing_sample(
+def find_failing_sample(
     check: str, subject: CheckContext, session: Session, device: str
 ) -> Sample | None:
     """The first sample of the check that the session gets wrong."""
@@ -102,11 +102,11 @@ def failing_sample(
     return None
 
 
-def distance(one: Sequence[OnnxValue], other: Sequence[OnnxValue]) -> float:
+def measure_distance(one: Sequence[OnnxValue], other: Sequence[OnnxValue]) -> float:
     """The largest error between two runs, as a share of the scale of its output."""
     if len(one) != len(other):
         return float(np.inf)
-    return max((apart(a, b) for a, b in zip(one, other, strict=True)), default=0.0)
+    return max((measure_error(a, b) for a, b in zip(one, other, strict=True)), default=0.0)
 
 
 def _hold(sample: Sample, subject: CheckContext, session: Session, device: str) -> CheckResult:

@@ -18,7 +18,7 @@ from exporter.runtimes.values import OnnxValue
 from exporter.worker.diagnose.value_graph import FileGraph
 
 #: Values computed at once.
-AT_ONCE = 6
+BATCH_SIZE = 6
 
 
 class GraphValues(Protocol):
@@ -104,7 +104,7 @@ class KnownValues:
         return {name: self._known[name] if name in self._known else found[name] for name in names}
 
 
-def apart(found: OnnxValue | None, wanted: OnnxValue) -> float:
+def measure_error(found: OnnxValue | None, wanted: OnnxValue) -> float:
     """The largest error as a share of the scale; infinite where the two are of another kind."""
     if isinstance(found, list) or isinstance(wanted, list):
         if not isinstance(found, list) or not isinstance(wanted, list) or len(found) != len(wanted):

@@ -15,7 +15,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from exporter.manifest import Axis, ModelSpec
-from exporter.worker.inputs.call import call_of
+from exporter.worker.inputs.call import build_call
 from exporter.worker.model.source_loader import Model
 
 #: Two ways of torch to say it: of a capture without assertions, and of one with them.
@@ -35,7 +35,7 @@ _RANGE = re.compile(r"Dim\('\w+'(?:, min=(?P<min>\d+))?(?:, max=(?P<max>\d+))?\)
 _MULTIPLE = re.compile(r"(?P<factor>\d+)\*_?\w+")
 
 
-def advice_on_failure(text: str, model: Model, spec: ModelSpec) -> tuple[str, ...]:
+def advise_on_failure(text: str, model: Model, spec: ModelSpec) -> tuple[str, ...]:
     """What to write, from the text of an exception.
 
     Args:
@@ -59,7 +59,7 @@ def advice_on_failure(text: str, model: Model, spec: ModelSpec) -> tuple[str, ..
     return tuple(dict.fromkeys(found))
 
 
-def advice_on_program(program: Any, spec: ModelSpec) -> tuple[str, ...]:
+def advise_on_program(program: Any, spec: ModelSpec) -> tuple[str, ...]:
     """Where a captured program takes fewer sizes than the contract promises.
 
     Args:
@@ -91,13 +91,13 @@ def _user_inputs(program: Any) -> set[str]:
 
 
 def _names(spec: ModelSpec) -> Any:
-    call = call_of(spec, {item.name: item.name for item in spec.inputs}, lambda _: None)
+    call = build_call(spec, {item.name: item.name for item in spec.inputs}, lambda _: None)
     return (call.args, call.kwargs)
 
 
 def _places(model: Model, spec: ModelSpec) -> dict[str, Any]:
     """Inputs by where torch.export sees them: `['pair'][0]`."""
-    call = call_of(spec, {item.name: item for item in spec.inputs}, lambda _: None)
+    call = build_call(spec, {item.name: item for item in spec.inputs}, lambda _: None)
     if not isinstance(model, torch.nn.Module):
         return {}
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from exporter.worker.dependencies.project_files import in_project
+from exporter.worker.dependencies.project_files import find_project_path
 
 #: `File "/x/models.py", line 8, in forward`, outermost first: dynamo's metadata.
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
@@ -18,7 +18,7 @@ _RANGE = re.compile(r"^(?P<file>[^\n(]+)\((?P<line>\d+)\)", re.MULTILINE)
 _SCRIPTED = re.compile(r"^(?P<file>[^\n:]+\.py):(?P<line>\d+)", re.MULTILINE)
 
 
-def line_of_trace(trace: str, root: Path) -> str:
+def find_source_line(trace: str, root: Path) -> str:
     """The innermost line of the project in a trace of dynamo's or of TorchScript's.
 
     Args:
@@ -30,6 +30,6 @@ def line_of_trace(trace: str, root: Path) -> str:
     else:
         frames = _RANGE.findall(trace) or _SCRIPTED.findall(trace)
     for file, line in frames:
-        if place := in_project(Path(file), root):
+        if place := find_project_path(Path(file), root):
             return f"{place}:{line}"
     return ""

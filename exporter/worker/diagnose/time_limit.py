@@ -1,6 +1,6 @@
 """What there is to find out with, and how long that may take.
 
-In: nothing. Out: `ExportContext`, and `time_limit`, which ends whatever is at work when its time is up.
+In: nothing. Out: `ExportContext`, and `limit_time`, which ends whatever is at work when its time is up.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from types import FrameType
 
 
-class TimeIsUp(BaseException):
+class TimeLimitExceeded(BaseException):
     """No `Exception`, so that no runtime takes it for a failure of its own."""
 
 
 @contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raises `TimeIsUp` inside once the time is over, as soon as Python gets to it.
+def limit_time(seconds: float) -> Iterator[None]:
+    """Raises `TimeLimitExceeded` inside once the time is over, as soon as Python gets to it.
 
     Limits nest: the one that ends first counts. Outside the main thread there are no signals, and
     no limit.
@@ -42,4 +42,4 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def _ring(_number: int, _frame: FrameType | None) -> None:
-    raise TimeIsUp
+    raise TimeLimitExceeded

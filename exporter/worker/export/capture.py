@@ -16,11 +16,11 @@ from torch.export import Dim, ExportedProgram
 
 from exporter.manifest import Input, ModelSpec
 from exporter.records.record import Stage
-from exporter.worker.inputs.call import Tensors, call_of, tensor_call
-from exporter.worker.model.exported_program import program_of
+from exporter.worker.inputs.call import Tensors, build_call, build_tensor_call
+from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.source_loader import Model
-from exporter.worker.process.failure import Failure, failing_at
-from exporter.worker.torch_private.export_context import capture_context, defers_guards
+from exporter.worker.process.failure import Failure, wrap_errors
+from exporter.worker.torch_private.capture_patches import patch_capture, defers_guards
 
 
 def capture_program(model: Model, spec: ModelSpec, inputs: Tensors, *, strict: bool) -> Any:
@@ -32,7 +32,7 @@ def capture_program(model: Model, spec: ModelSpec, inputs: Tensors, *, strict: b
     Raises:
         Failure: of stage `capture`, with what torch says.
     """
-    captured = program_of(model)
+    captured = find_program(model)
     if captured is not None:
         return captured
     if not isinstance(model, torch.nn.Module) or isinstance(model, torch.jit.ScriptModule):
@@ -41,11 +41,11 @@ def capture_program(model: Model, spec: ModelSpec, inputs: Tensors, *, strict: b
             f"dynamo captures a torch.nn.Module, {spec.source} is a {type(model).__name__}; "
             "set exporter = 'torchscript'",
         )
-    call = tensor_call(spec, inputs)
+    call = build_tensor_call(spec, inputs)
     is_dynamic = any(
-        is_symbol(item) or any(isinstance(dim, str) for dim in item.shape) for item in spec.inputs
+        is_symbolic_integer(item) or any(isinstance(dim, str) for dim in item.shape) for item in spec.inputs
     )
-    with failing_at(Stage.CAPTURE), capture_context(dynamic=is_dynamic), torch.no_grad():
+    with wrap_errors(Stage.CAPTURE), patch_capture(dynamic=is_dynamic), torch.no_grad():
         program: ExportedProgram = torch.export.export(
             model,
             call.args,
@@ -59,19 +59,19 @@ def capture_program(model: Model, spec: ModelSpec, inputs: Tensors, *, strict: b
 
 def _dynamic_shapes(model: torch.nn.Module, spec: ModelSpec) -> dict[str, Any]:
     """The axes in the shape of the call, by the name of each parameter of `forward`."""
-    hints = call_of(spec, {item.name: _hints(item, spec) for item in spec.inputs}, lambda _: None)
+    hints = build_call(spec, {item.name: _hints(item, spec) for item in spec.inputs}, lambda _: None)
     bound = inspect.signature(model.forward).bind(*hints.args, **hints.kwargs)
     return dict(bound.arguments)
 
 
-def is_symbol(item: Input) -> bool:
+def is_symbolic_integer(item: Input) -> bool:
     """Whether an input is a symbolic integer to torch.export, and no tensor."""
     return item.scalar and item.dtype == "int64"
 
 
 def _hints(item: Input, spec: ModelSpec) -> Any:
     """A hint per dynamic dimension. DYNAMIC refuses to be specialised, AUTO would not."""
-    if is_symbol(item):
+    if is_symbolic_integer(item):
         return Dim.DYNAMIC
     return {index: _hint(spec, dim) for index, dim in enumerate(item.shape) if isinstance(dim, str)}
 

@@ -18,23 +18,23 @@ from exporter.manifest import ModelSpec
 from exporter.manifest.rules.exporters import WEIGHTS_AS_INPUTS
 from exporter.records.record import Stage
 from exporter.worker.export.aliased_outputs import separate_aliased_outputs
-from exporter.worker.export.graph_names import state_output_sizes
-from exporter.worker.export.positional import Positional, needs_wrapping, unwrap_names
-from exporter.worker.export.tracer_warnings import tracer_warnings
+from exporter.worker.export.graph_names import write_declared_sizes
+from exporter.worker.export.positional_module import PositionalModule, needs_wrapping, unwrap_names
+from exporter.worker.export.tracer_warnings import collect_tracer_warnings
 from exporter.worker.inputs.call import (
     Call,
     Tensors,
-    call_of,
-    tensor_call,
+    build_call,
+    build_tensor_call,
 )
 from exporter.worker.model.custom_ops import NO_CUSTOM_OPS, CustomOps
-from exporter.worker.model.exported_program import leaf_order, program_of
+from exporter.worker.model.exported_program import order_leaves, find_program
 from exporter.worker.model.source_loader import Model
-from exporter.worker.process.failure import Failure, failing_at
+from exporter.worker.process.failure import Failure, wrap_errors
 from exporter.worker.torch_private.decompositions import Decompositions
 from exporter.worker.torch_private.detached_weights import restore_weights
-from exporter.worker.torch_private.export_speedups import reused_translations
-from exporter.worker.torch_private.torchscript_export import weights_aside
+from exporter.worker.torch_private.export_speedups import speed_up_conversion
+from exporter.worker.torch_private.torchscript_export import detach_weights
 
 _DYNAMO_OPTIONS = ("optimize", "verbose", "report", "profile", "dump_exported_program")
 _TORCHSCRIPT_OPTIONS = (
@@ -92,7 +92,7 @@ def translate_program(
     options: dict[str, Any] = {"verbose": False}
     options |= {name: spec.options[name] for name in _DYNAMO_OPTIONS if name in spec.options}
     options |= WEIGHTS_AS_INPUTS["dynamo"] if spec.weights_are_inputs else {}
-    with failing_at(Stage.CONVERT), kept.reused(), reused_translations():
+    with wrap_errors(Stage.CONVERT), kept.reused(), speed_up_conversion():
         converted = torch.onnx.export(
             program,
             input_names=_names_in_program_order(program, spec),
@@ -136,18 +136,18 @@ def convert_module(
     _refuse_complex(spec)
     wraps = spec.capture != "script" and (needs_wrapping(spec, model) or _has_compiled_parts(model))
     if wraps and isinstance(model, torch.nn.Module):
-        model = Positional(model, spec)
+        model = PositionalModule(model, spec)
         call = Call(args=tuple(tensor.clone() for tensor in inputs.values()), kwargs={})
         names = [item.name for item in spec.inputs]
     else:
-        call = tensor_call(spec, inputs)
+        call = build_tensor_call(spec, inputs)
         names = _names_in_call_order(spec, model)
     scratch.parent.mkdir(parents=True, exist_ok=True)
     with (
-        failing_at(Stage.CONVERT),
+        wrap_errors(Stage.CONVERT),
         custom.registered(opset),
-        tracer_warnings(Path()) as notes,
-        weights_aside() as aside,
+        collect_tracer_warnings(Path()) as notes,
+        detach_weights() as aside,
         # As PyTorch is run: what writes into a buffer is no step of training.
         torch.no_grad(),
     ):
@@ -167,11 +167,11 @@ def convert_module(
         graph = ir.load(scratch)
         restore_weights(graph, aside)
     unwrap_names(graph)
-    return graph, (*notes, *state_output_sizes(graph, spec))
+    return graph, (*notes, *write_declared_sizes(graph, spec))
 
 
 def _refuse_program(model: Model, spec: ModelSpec) -> None:
-    if program_of(model) is not None:
+    if find_program(model) is not None:
         raise Failure(
             Stage.CAPTURE,
             f"TorchScript takes modules, {spec.source} is an ExportedProgram; "
@@ -233,8 +233,8 @@ def _dynamic_axes(spec: ModelSpec) -> dict[str, dict[int, str]]:
 
 def _names_in_program_order(program: Any, spec: ModelSpec) -> list[str]:
     """Input names in the order of a program, which may have been captured by another call."""
-    call = call_of(spec, {item.name: _Named(item.name) for item in spec.inputs}, lambda _: None)
-    leaves = leaf_order(program, call.args, call.kwargs)
+    call = build_call(spec, {item.name: _Named(item.name) for item in spec.inputs}, lambda _: None)
+    leaves = order_leaves(program, call.args, call.kwargs)
     if leaves is None:
         return _names_in_call_order(spec, None)
     return [leaf.name for leaf in leaves if isinstance(leaf, _Named)]
@@ -246,7 +246,7 @@ def _names_in_call_order(spec: ModelSpec, model: Model | None) -> list[str]:
     torch.onnx gives names by position. Dynamo flattens the call as it was made; TorchScript binds
     it to the signature of `forward` first, so that keyword arguments come in its order.
     """
-    call = call_of(spec, {item.name: _Named(item.name) for item in spec.inputs}, lambda _: None)
+    call = build_call(spec, {item.name: _Named(item.name) for item in spec.inputs}, lambda _: None)
     ordered: Any = (call.args, call.kwargs)
     if call.kwargs and isinstance(model, torch.nn.Module):
         ordered = _bound(model, call)

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from exporter.worker.process.failure import as_message
+from exporter.worker.process.failure import format_message
 
 _LOGGER = "onnxscript.version_converter"
 #: `.../BaseConverter.h:66: adapter_lookup: Assertion `false` failed: No Adapter ...`
@@ -27,7 +27,7 @@ _SKIPPED = re.compile(
 
 
 @contextmanager
-def converter_notes() -> Iterator[list[str]]:
+def collect_converter_warnings() -> Iterator[list[str]]:
     """Collects what the converter complains of while the context lasts, each complaint once."""
     listener = _Listener()
     logger = logging.getLogger(_LOGGER)
@@ -52,8 +52,8 @@ class _Listener(logging.Handler):
             note = f"the version converter left a node {operator} as it was: {why}"
         else:
             return
-        if as_message(note) not in self.notes:
-            self.notes.append(as_message(note))
+        if format_message(note) not in self.notes:
+            self.notes.append(format_message(note))
 
 
 def _reason(text: str) -> str:

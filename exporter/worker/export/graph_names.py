@@ -75,7 +75,7 @@ def _name_output_axes(model: ir.Model, spec: ModelSpec, taken: set[str]) -> None
                 value.shape[index] = wanted
 
 
-def state_output_sizes(model: ir.Model, spec: ModelSpec) -> tuple[str, ...]:
+def write_declared_sizes(model: ir.Model, spec: ModelSpec) -> tuple[str, ...]:
     """Writes declared sizes where TorchScript's shape inference gave up, and says where.
 
     It names such a dimension after a node (`Reshapey_dim_1`), which says that the size is not

@@ -24,7 +24,7 @@ from exporter.worker.process.failure import Failure
 _SHOWN = 5
 
 
-def weight_names(model: Model, spec: ModelSpec) -> dict[str, str]:
+def resolve_weight_names(model: Model, spec: ModelSpec) -> dict[str, str]:
     """The name that the file gives to each weight, by its name in the model.
 
     Weights that share one tensor share one name, that of the first.
@@ -68,7 +68,7 @@ def rename_weights(model: ir.Model, names: Mapping[str, str]) -> None:
         renamed.add(names[name])
 
 
-def named_weights(
+def describe_named_weights(
     model: Model, names: Mapping[str, str], read: Container[int]
 ) -> tuple[NamedWeight, ...]:
     """What is known of each weight that the file has to name.

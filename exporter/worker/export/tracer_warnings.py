@@ -19,13 +19,13 @@ from typing import TextIO
 
 from torch.jit._trace import TracerWarning
 
-from exporter.records.record import TRACER
-from exporter.worker.dependencies.project_files import in_project
-from exporter.worker.process.failure import as_message
+from exporter.records.record import TRACER_PREFIX
+from exporter.worker.dependencies.project_files import find_project_path
+from exporter.worker.process.failure import format_message
 
 
 @contextmanager
-def tracer_warnings(root: Path) -> Iterator[list[str]]:
+def collect_tracer_warnings(root: Path) -> Iterator[list[str]]:
     """Collects the tracer's warnings while the context lasts, each once with its count.
 
     Args:
@@ -51,7 +51,7 @@ def tracer_warnings(root: Path) -> Iterator[list[str]]:
         if issubclass(category, TracerWarning):
             first = str(message).strip().splitlines()[0]
             where = _models_line(root) or f"{Path(filename).name}:{lineno}"
-            counts[as_message(f"{TRACER}{where}: {first}")] += 1
+            counts[format_message(f"{TRACER_PREFIX}{where}: {first}")] += 1
 
     with warnings.catch_warnings():
         warnings.simplefilter("default")
@@ -66,6 +66,6 @@ def tracer_warnings(root: Path) -> Iterator[list[str]]:
 def _models_line(root: Path) -> str:
     """The innermost line of the project that is running."""
     for frame in reversed(traceback.extract_stack()):
-        if place := in_project(Path(frame.filename), root):
+        if place := find_project_path(Path(frame.filename), root):
             return f"{place}:{frame.lineno}"
     return ""

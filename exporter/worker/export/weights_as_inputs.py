@@ -19,10 +19,10 @@ from exporter.worker.inputs.arrays import to_numpy
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.model.source_loader import Model
 from exporter.worker.reference.dispatch_modes import record_storages
-from exporter.worker.reference.eager import State, run
+from exporter.worker.reference.eager_run import BufferSnapshot, run_model
 
 
-def read_storages(
+def find_read_storages(
     model: Model, spec: ModelSpec, inputs: Tensors, names: Mapping[str, str]
 ) -> Container[int]:
     """The addresses of the storages that a run of the model reads.
@@ -32,9 +32,9 @@ def read_storages(
     """
     if not names and not _asked(spec):
         return frozenset()
-    buffers = State(model)
+    buffers = BufferSnapshot(model)
     with record_storages() as places:
-        run(model, spec, inputs)
+        run_model(model, spec, inputs)
     buffers.restore()
     return places
 
@@ -86,12 +86,12 @@ def _asked(spec: ModelSpec) -> bool:
     return any(spec.at(opset).weights_are_inputs for opset in spec.opsets)
 
 
-def state_names(model: Model) -> tuple[str, ...]:
+def list_state_names(model: Model) -> tuple[str, ...]:
     """The names in the model's `state_dict`, in its order; a function has none."""
     return tuple(model.state_dict()) if isinstance(model, torch.nn.Module) else ()
 
 
-def take_weights_as_inputs(model: ir.Model, names: Iterable[str]) -> None:
+def move_weights_to_inputs(model: ir.Model, names: Iterable[str]) -> None:
     """Turns the stored weights into inputs without a value, after all others, in this order.
 
     What else is stored, constants of the graph, stays inside.

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
-from exporter.jobs.job_folder import JobFolder, weights_name
+from exporter.jobs.job_folder import JobFolder, format_weights_name
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage
 from exporter.worker.export.graph_names import name_axes, order_inputs
@@ -184,7 +184,7 @@ def _there(
 
     Most opsets have the weights of the one before, and to compare takes a fifth of a hash.
     """
-    for path in sorted(folder.glob(weights_name("*"))):
+    for path in sorted(folder.glob(format_weights_name("*"))):
         found = path.lstat()
         is_alike = stat.S_ISREG(found.st_mode) and found.st_size == size
         if is_alike and _holds(path, _blocks(tensors, offsets)):
@@ -210,7 +210,7 @@ def _written(tensors: Sequence[ir.TensorProtocol], offsets: Sequence[int], folde
             for block in _blocks(tensors, offsets):
                 digest.update(block)
                 file.write(block)
-        name = weights_name(digest.hexdigest())
+        name = format_weights_name(digest.hexdigest())
         fresh.replace(folder / name)
     return name
 

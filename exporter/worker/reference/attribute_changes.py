@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from exporter.worker.model.source_loader import Model
-from exporter.worker.torch_private.export_context import writes_into
+from exporter.worker.torch_private.capture_patches import count_writes
 
 
 class AttributeSnapshot:
@@ -50,7 +50,7 @@ def _marks(model: Model) -> dict[str, tuple[Any, ...]]:
 def _mark(value: Any) -> tuple[Any, ...]:
     """What is another one where the value is, or where something was written into it."""
     if isinstance(value, torch.Tensor):
-        return (id(value), writes_into(value))
+        return (id(value), count_writes(value))
     if isinstance(value, dict):
         return (id(value), *(id(item) for pair in value.items() for item in pair))
     if isinstance(value, list | set | tuple):

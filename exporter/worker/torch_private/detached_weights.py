@@ -33,7 +33,7 @@ class DetachedWeights:
     """Whether they are listed as inputs, too."""
 
 
-def can_be_kept(tensor: torch.Tensor) -> bool:
+def is_plain_tensor(tensor: torch.Tensor) -> bool:
     """Whether a weight is a plain tensor, which torch stores as its bytes."""
     return (
         tensor.layout is torch.strided

@@ -1,6 +1,6 @@
 """What `torch.onnx.export` works out again for every opset, though it is the same: found once.
 
-In: nothing. Out: `reused_translations`, under which the dynamo exporter writes the same files
+In: nothing. Out: `speed_up_conversion`, under which the dynamo exporter writes the same files
 sooner. Private modules of torch and onnxscript are touched here, each guarded by version: where
 one is not known, the exporter works as it comes.
 
@@ -35,7 +35,7 @@ from torch._ops import HigherOrderOperator
 from exporter.worker.torch_private.versions import is_known_torch
 
 #: Where a node keeps the lines of the source that it stems from.
-TRACE = "pkg.torch.onnx.stack_trace"
+STACK_TRACE_KEY = "pkg.torch.onnx.stack_trace"
 #: Where onnx says that a schema comes from which it did not bring.
 _NO_FILE = "unknown"
 #: Namespaces of functions that are Python's own.
@@ -45,7 +45,7 @@ _KNOWN_ONNXSCRIPT = ((0, 7),)
 
 
 @contextmanager
-def reused_translations() -> Iterator[None]:
+def speed_up_conversion() -> Iterator[None]:
     """Calls of `torch.onnx.export` inside find the translations that were read before."""
     with ExitStack() as patches:
         patches.enter_context(_kept_protocols())
@@ -59,7 +59,7 @@ def reused_translations() -> Iterator[None]:
         yield
 
 
-def read_translations() -> None:
+def preload_registry() -> None:
     """Reads the registry now, for all calls to come in this process and its forks."""
     if is_known_torch():
         from torch.onnx._internal.exporter import _registration
@@ -190,7 +190,7 @@ def _fewer_notes() -> AbstractContextManager[None]:
 
     def note(fx_node: Any, ir_node: Any) -> None:
         ir_node.metadata_props["namespace"] = namespace_of(fx_node)[0]
-        ir_node.metadata_props[TRACE] = fx_node.meta.get("stack_trace", "")
+        ir_node.metadata_props[STACK_TRACE_KEY] = fx_node.meta.get("stack_trace", "")
 
     return _patched(_core, "_set_node_metadata", note)
 

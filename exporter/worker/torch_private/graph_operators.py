@@ -27,12 +27,12 @@ def untranslated(
     if not is_known_torch():
         return []
     try:
-        return untranslatable(program, opset, custom)
+        return find_untranslated_nodes(program, opset, custom)
     except Exception:  # what fails is told by the export itself; this only adds to its message
         return []
 
 
-def untranslatable(
+def find_untranslated_nodes(
     program: Any, opset: int, custom: Mapping[Any, Callable[..., Any]]
 ) -> list[torch.fx.Node]:
     """The same of a known torch; raises whatever the decomposition raises."""
@@ -54,7 +54,7 @@ def untranslatable(
 
 
 @contextmanager
-def traced_operators() -> Iterator[Counter[str]]:
+def count_traced_operators() -> Iterator[Counter[str]]:
     """Counts the operators that TorchScript's exporter meets in the traced or compiled graph.
 
     As the model wrote them, in place or not. Nothing is counted where this torch is not known.
@@ -89,7 +89,7 @@ def _all_nodes(block: torch.Graph | torch.Block) -> Iterator[torch.Node]:
             yield from _all_nodes(inner)
 
 
-def captured_operators(program: Any) -> Counter[str]:
+def count_captured_operators(program: Any) -> Counter[str]:
     """Counts the operators of a captured program, branches included, before it is decomposed."""
     modules = program.graph_module.modules()
     graphs = [module.graph for module in modules if isinstance(module, torch.fx.GraphModule)]

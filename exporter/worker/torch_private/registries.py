@@ -33,7 +33,7 @@ _REFUSALS = frozenset(
 )
 
 
-class UnknownTorch(Exception):
+class UnknownTorchVersion(Exception):
     """The private modules of the installed torch were not looked at."""
 
 
@@ -48,13 +48,13 @@ class DynamoRegistry:
 
 
 def require_known_torch() -> None:
-    """Raises `UnknownTorch` where the registries may be other ones than those looked at."""
+    """Raises `UnknownTorchVersion` where the registries may be other ones than those looked at."""
     if not is_known_torch():
         message = f"the registries of torch {torch.__version__} are not known to this version"
-        raise UnknownTorch(message)
+        raise UnknownTorchVersion(message)
 
 
-def aten_operators() -> list[Operator]:
+def list_aten_operators() -> list[Operator]:
     """Every ATen operator, overload by overload, sorted by name."""
     found = []
     for qualified in sorted(torch._C._dispatch_get_all_op_names()):
@@ -65,42 +65,42 @@ def aten_operators() -> list[Operator]:
     return found
 
 
-def names_of(operator: Operator) -> tuple[str, str]:
+def split_operator_name(operator: Operator) -> tuple[str, str]:
     """`aten::add` and `Tensor`; the overload without a name is `default`."""
     schema = operator._schema
     return str(schema.name), str(schema.overload_name) or "default"
 
 
-def parameters_of(operator: Operator) -> Sequence[Any]:
+def list_parameters(operator: Operator) -> Sequence[Any]:
     """What the operator takes, as `torch.Argument`s of its schema."""
     return tuple(operator._schema.arguments)
 
 
-def writes_to_out(operator: Operator) -> bool:
+def is_out_variant(operator: Operator) -> bool:
     """Whether the caller gives it the tensor to write to."""
-    return any(parameter.is_out for parameter in parameters_of(operator))
+    return any(parameter.is_out for parameter in list_parameters(operator))
 
 
-def returns_tensors(operator: Operator) -> bool:
+def has_tensor_results(operator: Operator) -> bool:
     """Whether a tensor comes out of it, or a list of them."""
     return any("Tensor" in str(returned.type) for returned in operator._schema.returns)
 
 
-def is_taken_apart(operator: Operator, registry: DynamoRegistry) -> bool:
+def is_decomposed(operator: Operator, registry: DynamoRegistry) -> bool:
     """Whether it has no translation, and torch knows how to do it with other operators."""
     if str(operator) in registry.translated:
         return False
     return operator in registry.decompositions or bool(operator._can_decompose())
 
 
-def left_over(program: Any) -> frozenset[str]:
+def list_program_operators(program: Any) -> frozenset[str]:
     """The operators of a program by name: `aten.add.Tensor`."""
     modules = (m for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule))
     targets = (node.target for module in modules for node in module.graph.nodes)
     return frozenset(str(target) for target in targets if isinstance(target, Operator))
 
 
-def torchscript_opsets(opsets: Iterable[int]) -> dict[str, tuple[int, ...]]:
+def read_torchscript_opsets(opsets: Iterable[int]) -> dict[str, tuple[int, ...]]:
     """The opsets at which each operator, `aten::add`, has a symbolic function.
 
     A function that does nothing but refuse is none.
@@ -116,7 +116,7 @@ def torchscript_opsets(opsets: Iterable[int]) -> dict[str, tuple[int, ...]]:
     found = {}
     for name, group in groups.items():
         functions = {opset: group.get(opset) for opset in opsets} if group else {}
-        takes = tuple(o for o, function in functions.items() if function and not refuses(function))
+        takes = tuple(o for o, function in functions.items() if function and not is_refusal_stub(function))
         if takes and name.startswith("aten::"):
             found[_as_written(name, known)] = takes
     return found
@@ -127,7 +127,7 @@ def _as_written(name: str, known: set[str]) -> str:
     return f"{name}_" if name not in known and f"{name}_" in known else name
 
 
-def refuses(function: Callable[..., Any]) -> bool:
+def is_refusal_stub(function: Callable[..., Any]) -> bool:
     """Whether a symbolic function refuses whatever it is given, as far as its source shows it."""
     function = inspect.unwrap(function)
     if function.__qualname__.startswith("_block_list_in_opset"):
@@ -151,7 +151,7 @@ def _is_refusal(node: ast.AST) -> bool:
     return name in _REFUSALS
 
 
-def dynamo_registry(opset: int) -> DynamoRegistry:
+def read_dynamo_registry(opset: int) -> DynamoRegistry:
     """What dynamo has for one opset; takes about a second."""
     from torch.onnx._internal.exporter import _decomp, _registration
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from exporter.worker.torch_private.detached_weights import DetachedWeights, can_be_kept
+from exporter.worker.torch_private.detached_weights import DetachedWeights, is_plain_tensor
 from exporter.worker.torch_private.versions import is_known_torch
 
 #: The place of `keep_initializers_as_inputs` in the arguments of `_export_onnx` after the weights.
@@ -16,7 +16,7 @@ _LISTS_WEIGHTS = 5
 
 
 @contextmanager
-def weights_aside() -> Iterator[DetachedWeights]:
+def detach_weights() -> Iterator[DetachedWeights]:
     """Keeps the weights out of the protobuf that TorchScript's exporter makes, and hands them over.
 
     Nothing is kept out where this torch is not known, or where a weight is no plain tensor.
@@ -29,7 +29,7 @@ def weights_aside() -> Iterator[DetachedWeights]:
     export = graph_class._export_onnx
 
     def exporting(graph: torch.Graph, weights: dict[str, torch.Tensor], *rest: Any) -> Any:
-        if not all(can_be_kept(weight) for weight in weights.values()):
+        if not all(is_plain_tensor(weight) for weight in weights.values()):
             return export(graph, weights, *rest)
         aside.weights.update(weights)
         aside.are_inputs = bool(rest[_LISTS_WEIGHTS])

@@ -14,6 +14,6 @@ def is_known_torch() -> bool:
     return (int(major), int(minor)) in _KNOWN
 
 
-def known_versions() -> tuple[str, ...]:
+def list_known_versions() -> tuple[str, ...]:
     """The minor versions of torch that this module knows: `2.13`."""
     return tuple(f"{major}.{minor}" for major, minor in _KNOWN)

@@ -1,6 +1,6 @@
 """The file's time beside PyTorch's, where the manifest asks for it.
 
-In: a file that passed, its model, and the device. Out: the check `latency`: the ratio of the median
+In: a file that passed, its model, and the device. Out: the check `measure_latency`: the ratio of the median
 times on the declared inputs.
 
 Seconds say more of a machine and its load than of a file. Both take turns in one process, with one
@@ -17,21 +17,21 @@ from statistics import median
 from exporter.checks.protocol import CheckContext
 from exporter.manifest import Device
 from exporter.records.record import (
-    LATENCY,
+    LATENCY_CHECK,
     CheckResult,
     Record,
     Status,
 )
 from exporter.runtimes import Session, open_session
 from exporter.worker.export.export_context import ExportContext
-from exporter.worker.reference.eager import State, run
+from exporter.worker.reference.eager_run import BufferSnapshot, run_model
 
 #: Turns of both: so many at least, then more until the time is over.
 _LEAST, _MOST = 5, 101
 _SECONDS = 2.0
 
 
-def with_latency(
+def add_latency(
     record: Record, case: ExportContext, subject: CheckContext, device: Device
 ) -> Record:
     """The record with the check; of what is wrong, how fast it is says nothing."""
@@ -39,33 +39,33 @@ def with_latency(
         return record
     start = time.perf_counter()
     session = open_session(subject.path, device, subject.kernels)
-    result = latency(case, subject, session)
+    result = measure_latency(case, subject, session)
     spent = round(time.perf_counter() - start, 3)
     result = result.model_copy(update={"seconds": spent})
     return record.model_copy(update={"checks": (*record.checks, result)})
 
 
-def latency(case: ExportContext, subject: CheckContext, session: Session) -> CheckResult:
+def measure_latency(case: ExportContext, subject: CheckContext, session: Session) -> CheckResult:
     """Measures."""
     (declared,) = [each for each in subject.reference.samples if each.kind == "declared"]
     inputs = subject.read(declared).inputs
-    state = State(case.model)
+    state = BufferSnapshot(case.model)
 
     def pytorch() -> None:
-        run(case.model, case.spec, case.inputs)
+        run_model(case.model, case.spec, case.inputs)
 
     def file() -> None:
         session.run(inputs)
 
     try:
-        ratio, turns = measured(file, pytorch)
+        ratio, turns = measure_ratio(file, pytorch)
     finally:
         state.restore()
     metrics: dict[str, int | float | str] = {"ratio": float(f"{ratio:.3g}"), "turns": turns}
-    return CheckResult(check=LATENCY, status=Status.PASS, metrics=metrics)
+    return CheckResult(check=LATENCY_CHECK, status=Status.PASS, metrics=metrics)
 
 
-def measured(file: Callable[[], None], pytorch: Callable[[], None]) -> tuple[float, int]:
+def measure_ratio(file: Callable[[], None], pytorch: Callable[[], None]) -> tuple[float, int]:
     """The ratio of the medians, and how often each had its turn."""
     file()  # the first call of either makes what later ones find
     pytorch()

@@ -24,7 +24,7 @@ from exporter.jobs.reference import Reference
 from exporter.manifest import ModelSpec
 from exporter.records.record import Record, Status
 from exporter.worker.verify.run_checks import (
-    Seconds,
+    StageTimes,
     SharedFields,
     check_on_device,
     run_structure_checks,
@@ -35,7 +35,7 @@ def recheck(job: Job, opset: OpsetJob, memory: SampleMemory) -> list[Record] | N
     """Brings the files into the job's folder and holds the checks of today against them."""
     fresh, old = JobFolder(Path(job.folder)), JobFolder(Path(job.build) / job.spec.id)
     stored = old.read_records()
-    cells = job.cells_of(opset)
+    cells = job.list_opset_cells(opset)
     earlier = [stored[str(cell)] for cell in cells if str(cell) in stored]
     reference = _reference(old)
     if len(earlier) < len(cells) or reference is None or _needs_model(job.spec, reference):
@@ -70,7 +70,7 @@ def _needs_model(spec: ModelSpec, reference: Reference) -> bool:
     That is kernels, a call that user code makes, weights that are inputs of the file, and the time
     that PyTorch takes.
     """
-    return bool(spec.custom_ops or spec.inputs_from or reference.fed or spec.latency)
+    return bool(spec.custom_ops or spec.inputs_from or reference.weight_inputs or spec.latency)
 
 
 def _prove(
@@ -81,10 +81,10 @@ def _prove(
     for device, record in zip(opset.devices, earlier, strict=True):
         common = SharedFields(route=opset.route, log=record.log, notes=record.notes)
         here = replace(subject, spec=job.spec.at(opset.opset, device.name))
-        found = check_on_device(device, here, structure, common, Seconds())
+        found = check_on_device(device, here, structure, common, StageTimes())
         if found.status is not Status.PASS:
             return None
-        records.append(_renewed(record, found, job.fingerprint_of(record.cell)))
+        records.append(_renewed(record, found, job.make_fingerprint(record.cell)))
     return records
 
 

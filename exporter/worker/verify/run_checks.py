@@ -26,11 +26,11 @@ from exporter.records.record import (
 )
 from exporter.runtimes import LoadFailure, Unavailable, open_session
 
-#: In `Seconds`, what PyTorch took to say what is right.
+#: In `StageTimes`, what PyTorch took to say what is right.
 REFERENCE = "reference"
 
 
-class Seconds(dict[str, float]):
+class StageTimes(dict[str, float]):
     """Wall time by stage."""
 
     @contextmanager
@@ -64,7 +64,7 @@ def check_on_device(
     subject: CheckContext,
     structure: Sequence[CheckResult],
     common: SharedFields,
-    seconds: Seconds,
+    seconds: StageTimes,
 ) -> Record:
     """Loads the file on one device and holds it against PyTorch."""
     cell = CellId(model=subject.spec.id, opset=subject.opset, device=device.name)

@@ -10,17 +10,17 @@ from exporter.jobs.job import OpsetJob
 from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import Device, ModelSpec
 from exporter.records.record import Blame, Record, Route
-from exporter.worker.diagnose.explain import explain_red
+from exporter.worker.diagnose.explanation import explain_record
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.export_context import ExportContext
 from exporter.worker.export.write_onnx import write_artifact
-from exporter.worker.inputs.draw import draw
-from exporter.worker.inputs.input_sets import input_sets
+from exporter.worker.inputs.input_tensors import draw_inputs
+from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.model.source_loader import load_model
-from exporter.worker.reference.compute import compute_reference
+from exporter.worker.reference.reference_run import compute_reference
 from exporter.worker.verify.run_checks import (
-    Seconds,
+    StageTimes,
     SharedFields,
     check_on_device,
     run_structure_checks,
@@ -46,7 +46,7 @@ def wrong_contract(net: str, **changes: object) -> ModelSpec:
 def case_of(spec: ModelSpec, opset: int, *, dynamo: bool, capture: bool = True) -> ExportContext:
     """The case without a file; `capture`: with a captured program under dynamo."""
     model = load_model(spec, ROOT)
-    inputs = draw(spec, input_sets(spec)[0], ROOT)
+    inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
     route = (
         Route(exporter="dynamo", capture="export", why="")
         if dynamo
@@ -76,8 +76,8 @@ def judged(
         damage(path)
     subject = CheckContext(folder=job, opset=opset, spec=spec, reference=reference)
     common = SharedFields(route=case.route, log="")
-    record = check_on_device(device, subject, run_structure_checks(subject), common, Seconds())
-    return explain_red(record, case, subject, device, PATIENCE)
+    record = check_on_device(device, subject, run_structure_checks(subject), common, StageTimes())
+    return explain_record(record, case, subject, device, PATIENCE)
 
 
 def blame_of(record: Record) -> Blame:

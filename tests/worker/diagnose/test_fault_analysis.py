@@ -13,7 +13,7 @@ from exporter.manifest import Axis, Device, Tolerance
 from exporter.records.record import Culprit, Status
 from exporter.runtimes import LoadFailure, Session, open_session
 from exporter.worker.diagnose import fault_analysis as blame
-from exporter.worker.diagnose.explain import seconds_for
+from exporter.worker.diagnose.explanation import diagnosis_seconds
 from exporter.worker.verify import run_checks as prove
 from tests.worker.contracts import given, put_out
 from tests.worker.diagnose.cases import CPU, blame_of, case_of, judged, wrong_contract
@@ -223,8 +223,8 @@ def test_a_runtime_that_refuses_the_file_says_so(
 
 def test_all_cells_of_a_model_share_a_quarter_of_its_time() -> None:
     spec = wrong_contract("Chain", timeout=600.0)
-    assert seconds_for(spec, 2) == 30.0
-    assert seconds_for(spec, 50) * 50 == pytest.approx(150.0)
+    assert diagnosis_seconds(spec, 2) == 30.0
+    assert diagnosis_seconds(spec, 50) * 50 == pytest.approx(150.0)
 
 
 def test_a_model_that_breaks_its_own_contract_is_no_matter_of_precision(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 from onnx import helper
 
 from exporter.checks.comparison.compare_arrays import Array
-from exporter.worker.diagnose.first_divergence import Search
-from exporter.worker.diagnose.runtime_values import AT_ONCE, apart
+from exporter.worker.diagnose.first_divergence import DivergenceSearch
+from exporter.worker.diagnose.runtime_values import BATCH_SIZE, measure_error
 from exporter.worker.diagnose.value_graph import FileGraph
 
 
@@ -52,13 +52,13 @@ def chain(length: int) -> list[tuple[list[str], str]]:
 def test_a_chain_is_searched_in_few_questions(first: int, tmp_path: Path) -> None:
     graph = graph_of(chain(1000), tmp_path)
     found = Made({f"v{i}" for i in range(first, 1000)})
-    divergence = Search(graph, found, Made(set())).first_from("v999")
+    divergence = DivergenceSearch(graph, found, Made(set())).first_from("v999")
     assert divergence is not None
     assert (divergence.node, divergence.output) == (f"n_v{first}", f"v{first}")
     assert (divergence.error_before, divergence.error_after) == (0.0, 1.0)
     assert divergence.suspects == 1
     assert len(found.asked) <= 6
-    assert max(found.asked) <= AT_ONCE
+    assert max(found.asked) <= BATCH_SIZE
 
 
 def test_the_wrong_one_of_two_branches_is_found(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_the_wrong_one_of_two_branches_is_found(tmp_path: Path) -> None:
     right = [(["x"], "b0"), (["b0"], "b1"), (["b1"], "b2")]
     graph = graph_of([*left, *right, (["a2", "b2"], "y")], tmp_path)
     for wrong, first in ({"a1", "a2", "y"}, "a1"), ({"b2", "y"}, "b2"), ({"y"}, "y"):
-        divergence = Search(graph, Made(set(wrong)), Made(set())).first_from("y")
+        divergence = DivergenceSearch(graph, Made(set(wrong)), Made(set())).first_from("y")
         assert divergence is not None
         assert divergence.output == first
 
@@ -74,7 +74,7 @@ def test_the_wrong_one_of_two_branches_is_found(tmp_path: Path) -> None:
 def test_values_without_a_twin_widen_the_circle(tmp_path: Path) -> None:
     graph = graph_of(chain(10), tmp_path)
     trusted = Made(set(), unknown={"v4", "v5"})
-    divergence = Search(graph, Made({f"v{i}" for i in range(4, 10)}), trusted).first_from("v9")
+    divergence = DivergenceSearch(graph, Made({f"v{i}" for i in range(4, 10)}), trusted).first_from("v9")
     assert divergence is not None
     # v4, v5 or v6: the first that can be compared is v6.
     assert (divergence.output, divergence.suspects) == ("v6", 3)
@@ -82,7 +82,7 @@ def test_values_without_a_twin_widen_the_circle(tmp_path: Path) -> None:
 
 def test_a_difference_that_is_gone_when_looked_at_names_nothing(tmp_path: Path) -> None:
     graph = graph_of(chain(10), tmp_path)
-    assert Search(graph, Made(set()), Made(set())).first_from("v9") is None
+    assert DivergenceSearch(graph, Made(set()), Made(set())).first_from("v9") is None
 
 
 def test_a_part_of_a_file_computes_only_what_is_asked_for(tmp_path: Path) -> None:
@@ -109,4 +109,4 @@ def test_a_part_of_a_file_computes_only_what_is_asked_for(tmp_path: Path) -> Non
 def test_the_error_is_a_share_of_the_scale(
     found: list[float], wanted: list[float], error: float
 ) -> None:
-    assert apart(np.array(found), np.array(wanted)) == error
+    assert measure_error(np.array(found), np.array(wanted)) == error

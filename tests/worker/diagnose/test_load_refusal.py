@@ -8,7 +8,7 @@ import pytest
 
 from exporter.manifest import Device
 from exporter.records.record import Culprit
-from exporter.worker.diagnose.load_refusal import blame_for_refusal
+from exporter.worker.diagnose.load_refusal import blame_load_failure
 from tests.unit.checks.contexts import DOUBLE, declared, make_reference, make_subject
 
 CPU = Device(name="cpu", runtime="onnxruntime")
@@ -30,7 +30,7 @@ def test_the_specification_is_asked(
     model: str, culprit: Culprit, says: str, tmp_path: Path
 ) -> None:
     here = make_subject(tmp_path, model, reference=make_reference(declared(tmp_path)))
-    blame = blame_for_refusal(here, CPU, 30.0)
+    blame = blame_load_failure(here, CPU, 30.0)
     assert blame is not None
     assert blame.culprit is culprit
     assert says in blame.evidence[0]
@@ -39,6 +39,6 @@ def test_the_specification_is_asked(
 
 def test_without_another_to_ask_there_is_no_blame(tmp_path: Path) -> None:
     here = make_subject(tmp_path, reference=make_reference(declared(tmp_path)))
-    assert blame_for_refusal(here, Device(name="r", runtime="reference"), 30.0) is None
+    assert blame_load_failure(here, Device(name="r", runtime="reference"), 30.0) is None
     alone = make_subject(tmp_path, reference=make_reference())
-    assert blame_for_refusal(alone, CPU, 30.0) is None
+    assert blame_load_failure(alone, CPU, 30.0) is None

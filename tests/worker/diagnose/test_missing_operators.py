@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.worker.diagnose.explain import explain_failure
-from exporter.worker.diagnose.missing_operators import missing_operators
+from exporter.worker.diagnose.explanation import explain_failure
+from exporter.worker.diagnose.missing_operators import find_missing_operators
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.export_context import ExportContext
 from exporter.worker.process.failure import Failure
@@ -54,7 +54,7 @@ def test_every_missing_operator_is_listed(
 def test_a_model_that_lacks_nothing_has_nothing_missing(dynamo: bool) -> None:
     case = case_of(wrong_contract("Chain"), 18, dynamo=dynamo)
     said = "Exporting the operator 'aten::foo' to ONNX opset version 18 is not supported"
-    (found,) = missing_operators(said, case)
+    (found,) = find_missing_operators(said, case)
     # Only what the exporter itself said.
     assert (found.operator, found.count, found.sources) == ("aten::foo", 1, ())
 
@@ -70,4 +70,4 @@ def test_an_operator_that_needs_a_later_opset_is_counted_too(tmp_path: Path) -> 
 
 def test_a_failure_of_another_kind_looks_for_none() -> None:
     case = case_of(wrong_contract("Lacking"), 13, dynamo=False)
-    assert missing_operators("RuntimeError: no memory", case) == ()
+    assert find_missing_operators("RuntimeError: no memory", case) == ()

@@ -6,8 +6,8 @@ import pytest
 
 from exporter.manifest import Axis
 from exporter.records.record import Stage
-from exporter.worker.diagnose.explain import explain_failure
-from exporter.worker.diagnose.shape_advice import advice_on_failure, advice_on_program
+from exporter.worker.diagnose.explanation import explain_failure
+from exporter.worker.diagnose.shape_advice import advise_on_failure, advise_on_program
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from tests.worker.contracts import ROOT, contract, given, put_out
@@ -38,7 +38,7 @@ def test_an_input_inside_a_tuple_is_found(text: str) -> None:
     inputs = (given(), given("a", at="args[1][0]"), given("b", "rows", 4, at="args[1][1]"))
     axes = (Axis(name="batch", example=3), Axis(name="rows", example=3))
     spec = contract("Nested", inputs=inputs, axes=axes, outputs=(put_out("y", "batch", 4),))
-    (line,) = advice_on_failure(text, load_model(spec, ROOT), spec)
+    (line,) = advise_on_failure(text, load_model(spec, ROOT), spec)
     assert line.startswith("dimension 0 of input 'b' is always 3")
     assert line.endswith("write 3 where 'rows' stands")
 
@@ -56,20 +56,20 @@ def test_suggested_fixes_become_lines(fix: str, line: str) -> None:
     axes = (Axis(name="batch", example=3), Axis(name="rows", example=5))
     spec = contract("Affine", axes=axes)
     text = f"Constraints violated (batch)!\n\nSuggested fixes:\n  {fix}\n"
-    assert advice_on_failure(text, load_model(spec, ROOT), spec) == (line,)
+    assert advise_on_failure(text, load_model(spec, ROOT), spec) == (line,)
 
 
 def test_what_says_nothing_of_sizes_gives_no_advice() -> None:
     spec = contract("Affine")
-    assert advice_on_failure("RuntimeError: batch = 3", load_model(spec, ROOT), spec) == ()
+    assert advise_on_failure("RuntimeError: batch = 3", load_model(spec, ROOT), spec) == ()
 
 
 def test_a_program_for_fewer_sizes_than_promised_says_which() -> None:
     case = case_of(wrong_contract("Short"), 18, dynamo=True)
-    assert advice_on_program(case.program, case.spec) == (
+    assert advise_on_program(case.program, case.spec) == (
         "axes.batch.max = 511: torch.export captured the model for no other sizes",
     )
     narrow = case.spec.model_copy(update={"axes": (Axis(name="batch", example=3, max=64),)})
-    assert advice_on_program(case.program, narrow) == ()
+    assert advise_on_program(case.program, narrow) == ()
     sound = case_of(wrong_contract("Chain"), 18, dynamo=True)
-    assert advice_on_program(sound.program, sound.spec) == ()
+    assert advise_on_program(sound.program, sound.spec) == ()

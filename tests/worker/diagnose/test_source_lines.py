@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from exporter.worker.diagnose.source_lines import line_of_trace
+from exporter.worker.diagnose.source_lines import find_source_line
 
 LINEAR = torch.nn.modules.linear.__file__
 
@@ -27,7 +27,7 @@ SCRIPTED = "{root}/sub/block.py:8:15"
 
 @pytest.mark.parametrize("trace", [DYNAMO, TORCHSCRIPT, SCRIPTED])
 def test_the_innermost_line_of_the_project_is_told(trace: str, tmp_path: Path) -> None:
-    assert line_of_trace(trace.format(root=tmp_path), tmp_path) == "sub/block.py:8"
+    assert find_source_line(trace.format(root=tmp_path), tmp_path) == "sub/block.py:8"
 
 
 @pytest.mark.parametrize(
@@ -35,4 +35,4 @@ def test_the_innermost_line_of_the_project_is_told(trace: str, tmp_path: Path) -
     ["", f'File "{LINEAR}", line 134, in forward', f"{LINEAR}(134): forward", "no trace at all"],
 )
 def test_a_trace_without_a_line_of_the_project_tells_none(trace: str, tmp_path: Path) -> None:
-    assert line_of_trace(trace, tmp_path) == ""
+    assert find_source_line(trace, tmp_path) == ""

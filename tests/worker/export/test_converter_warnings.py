@@ -14,22 +14,22 @@ from exporter.jobs.reference import Reference
 from exporter.records.record import CheckResult, Status
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_program
-from exporter.worker.export.converter_warnings import converter_notes
+from exporter.worker.export.converter_warnings import collect_converter_warnings
 from exporter.worker.export.write_onnx import write_artifact
-from exporter.worker.inputs.draw import draw
-from exporter.worker.inputs.input_sets import input_sets
+from exporter.worker.inputs.input_tensors import draw_inputs
+from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.torch_private.decompositions import Decompositions
 from tests.worker.contracts import ROOT, contract
 
-NOTHING = Reference(samples=(), noise=(), spread=())
+NOTHING = Reference(samples=(), noise=(), output_spread=())
 
 
 def exported(opset: int, folder: Path) -> CheckResult:
     spec = contract("Affine", exporter="dynamo", opsets=(opset,))
     model = load_model(spec, ROOT)
-    program = capture_program(model, spec, draw(spec, input_sets(spec)[0], ROOT), strict=False)
-    with converter_notes() as notes:
+    program = capture_program(model, spec, draw_inputs(spec, choose_usual_sets(spec)[0], ROOT), strict=False)
+    with collect_converter_warnings() as notes:
         graph = convert_program(program, spec, opset, folder, Decompositions())
     write_artifact(graph, spec, opset, JobFolder(folder), {})
     return check_opset(
@@ -80,7 +80,7 @@ def test_a_file_that_cannot_names_the_operator_in_the_way(tmp_path: Path) -> Non
 )
 def test_what_the_converter_says_in_our_words(said: str, note: str) -> None:
     logger = logging.getLogger("onnxscript.version_converter")
-    with converter_notes() as notes:
+    with collect_converter_warnings() as notes:
         for _ in range(2):
             logger.warning("Failed to convert the model", exc_info=RuntimeError(said))
         logger.warning("The model will be converted using the onnx C API")
@@ -90,7 +90,7 @@ def test_what_the_converter_says_in_our_words(said: str, note: str) -> None:
 
 def test_a_node_that_keeps_its_old_meaning_is_noted() -> None:
     logger = logging.getLogger("onnxscript.version_converter")
-    with converter_notes() as notes:
+    with collect_converter_warnings() as notes:
         message = "Skipping version conversion for node %s due to exception: %s"
         logger.warning(message, "GroupNormalization", "Missing required shape")
     assert notes == [

@@ -17,8 +17,8 @@ from exporter.records.record import Stage, Status
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.write_onnx import write_artifact
-from exporter.worker.inputs.draw import draw
-from exporter.worker.inputs.input_sets import input_sets
+from exporter.worker.inputs.input_tensors import draw_inputs
+from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.torch_private.decompositions import Decompositions
@@ -28,7 +28,7 @@ from tests.worker.contracts import ROOT, contract, fill, given, put_out
 
 def export(spec: ModelSpec, folder: Path, opset: int, *, dynamo: bool) -> Path:
     model = load_model(spec, ROOT)
-    inputs = draw(spec, input_sets(spec)[0], ROOT)
+    inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
     if dynamo:
         program = capture_program(model, spec, inputs, strict=False)
         graph = convert_program(program, spec, opset, folder, Decompositions())
@@ -139,7 +139,7 @@ def test_a_size_that_torchscript_lost_is_stated_and_noted(tmp_path: Path) -> Non
         inputs=(given("x", "batch", 4, 3, 3),),
         outputs=(put_out("y", "batch", 1, 6, 6),),
     )
-    inputs = draw(spec, input_sets(spec)[0], ROOT)
+    inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
     graph, notes = convert_module(load_model(spec, ROOT), spec, inputs, 9, tmp_path / "a.onnx")
     assert list(graph.graph.outputs[0].shape or ()) == ["batch", 1, 6, 6]
     assert len(notes) == 1
@@ -218,7 +218,7 @@ def test_an_operator_that_the_opset_lacks_is_named(tmp_path: Path) -> None:
 def test_a_size_baked_in_by_python_is_noticed_by_both(tmp_path: Path) -> None:
     axes = (Axis(name="batch", example=3), Axis(name="flat", example=None))
     spec = contract("Baked", outputs=(put_out("y", "flat"),), axes=axes)
-    inputs = draw(spec, input_sets(spec)[0], ROOT)
+    inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
     # The tracer goes on with a constant and says so; the file fails at other sizes later.
     _, notes = convert_module(load_model(spec, ROOT), spec, inputs, 13, tmp_path / "s" / "a.onnx")
     assert any(
@@ -259,7 +259,7 @@ def test_at_ir_version_3_the_weights_are_listed_as_inputs_too(tmp_path: Path) ->
         folder=JobFolder(tmp_path),
         opset=18,
         spec=spec,
-        reference=Reference(samples=(), noise=(), spread=()),
+        reference=Reference(samples=(), noise=(), output_spread=()),
     )
     results = run_structure_checks(subject)
     assert [(item.check, item.status) for item in results] == [

@@ -10,7 +10,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 from torch.onnx import _constants
 from torch.onnx._internal.exporter import _constants as dynamo
 
-from exporter.core.onnxruntime_releases import ONNX_RUNTIME, Loads, first_release
+from exporter.core.onnxruntime_releases import RELEASES, ReleaseLimits, find_first_release
 from exporter.manifest.syntax.opsets import (
     FIRST,
     LAST,
@@ -32,7 +32,7 @@ def test_dynamo_begins_where_its_translations_do() -> None:
 
 def test_the_last_opset_is_one_that_onnx_knows_and_a_release_loads() -> None:
     assert onnx.defs.onnx_opset_version() >= LAST
-    assert NATIVE["dynamo"][1] == LAST == ONNX_RUNTIME[-1].opset
+    assert NATIVE["dynamo"][1] == LAST == RELEASES[-1].opset
 
 
 def _loads(opset: int, ir_version: int) -> bool:
@@ -55,17 +55,17 @@ def _loads(opset: int, ir_version: int) -> bool:
     return True
 
 
-def _of_the_installed() -> Loads:
+def _of_the_installed() -> ReleaseLimits:
     major, minor = map(int, onnxruntime.__version__.split(".")[:2])
-    return [each for each in ONNX_RUNTIME if each.release <= (major, minor)][-1]
+    return [each for each in RELEASES if each.release <= (major, minor)][-1]
 
 
 def test_the_table_says_what_the_installed_release_loads() -> None:
     known = _of_the_installed()
     assert _loads(known.opset, 3)
     assert _loads(9, known.ir_version)
-    assert first_release(known.opset, known.ir_version) == known.release
-    if (known.opset, known.ir_version) == (LAST, ONNX_RUNTIME[-1].ir_version):
+    assert find_first_release(known.opset, known.ir_version) == known.release
+    if (known.opset, known.ir_version) == (LAST, RELEASES[-1].ir_version):
         # Where a newer release loads more, the table needs another row.
         assert not _loads(known.opset + 1, 3)
         assert not _loads(9, known.ir_version + 1)

@@ -17,11 +17,11 @@ from exporter.manifest import ModelSpec, ParameterNames
 from exporter.records.record import Stage, Status
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_module, convert_program
-from exporter.worker.export.parameter_names import named_weights, rename_weights, weight_names
-from exporter.worker.export.weights_as_inputs import read_storages
+from exporter.worker.export.parameter_names import describe_named_weights, rename_weights, resolve_weight_names
+from exporter.worker.export.weights_as_inputs import find_read_storages
 from exporter.worker.export.write_onnx import write_artifact
-from exporter.worker.inputs.draw import draw
-from exporter.worker.inputs.input_sets import input_sets
+from exporter.worker.inputs.input_tensors import draw_inputs
+from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.torch_private.decompositions import Decompositions
@@ -33,8 +33,8 @@ BOTH = pytest.mark.parametrize(("opset", "dynamo"), [(13, False), (18, True)])
 def export(spec: ModelSpec, folder: Path, opset: int, *, dynamo: bool) -> CheckContext:
     """The file with its weights renamed, as the worker writes it."""
     model = load_model(spec, ROOT)
-    names = weight_names(model, spec)
-    inputs = draw(spec, input_sets(spec)[0], ROOT)
+    names = resolve_weight_names(model, spec)
+    inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
     if dynamo:
         program = capture_program(model, spec, inputs, strict=False)
         graph = convert_program(program, spec, opset, folder, Decompositions())
@@ -42,8 +42,8 @@ def export(spec: ModelSpec, folder: Path, opset: int, *, dynamo: bool) -> CheckC
         graph, _ = convert_module(model, spec, inputs, opset, folder / ".scratch" / "a.onnx")
     rename_weights(graph, names)
     write_artifact(graph, spec, opset, JobFolder(folder), {})
-    weights = named_weights(model, names, read_storages(model, spec, inputs, names))
-    reference = Reference(samples=(), noise=(), spread=(), weights=weights)
+    weights = describe_named_weights(model, names, find_read_storages(model, spec, inputs, names))
+    reference = Reference(samples=(), noise=(), output_spread=(), weights=weights)
     return CheckContext(folder=JobFolder(folder), opset=opset, spec=spec, reference=reference)
 
 
@@ -171,6 +171,6 @@ def test_a_shared_weight_has_one_name(opset: int, dynamo: bool, tmp_path: Path) 
 def test_names_that_do_not_fit_the_model_are_told(names: dict[str, object], message: str) -> None:
     spec = two_layers(**names)
     with pytest.raises(Failure) as caught:
-        weight_names(load_model(spec, ROOT), spec)
+        resolve_weight_names(load_model(spec, ROOT), spec)
     assert caught.value.stage is Stage.SOURCE
     assert message in caught.value.message

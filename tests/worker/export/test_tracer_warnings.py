@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from exporter.worker.export.convert import convert_module
-from exporter.worker.export.tracer_warnings import tracer_warnings
-from exporter.worker.inputs.draw import draw
-from exporter.worker.inputs.input_sets import input_sets
+from exporter.worker.export.tracer_warnings import collect_tracer_warnings
+from exporter.worker.inputs.input_tensors import draw_inputs
+from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.model.source_loader import load_model
 from tests.worker.contracts import ROOT, contract, put_out
 
@@ -20,7 +20,7 @@ def test_a_warning_names_the_line_of_the_model_and_its_count(
 ) -> None:
     monkeypatch.chdir(ROOT)  # the worker runs in the project's root
     spec = contract("Branching", outputs=(put_out("y", "batch", 4),))
-    inputs = draw(spec, input_sets(spec)[0], ROOT)
+    inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
     model = load_model(spec, ROOT)
     _, notes = convert_module(model, spec, inputs, 13, tmp_path / "a.onnx")
     lines = (ROOT / "tests/worker/nets.py").read_text(encoding="utf-8").splitlines()
@@ -32,7 +32,7 @@ def test_a_warning_names_the_line_of_the_model_and_its_count(
 
 
 def test_other_warnings_are_in_the_log_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    with tracer_warnings(ROOT) as notes:
+    with collect_tracer_warnings(ROOT) as notes:
         warnings.warn("something else", UserWarning, stacklevel=1)
     assert notes == []
     assert "something else" in capsys.readouterr().err

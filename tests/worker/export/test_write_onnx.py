@@ -14,7 +14,7 @@ import torch
 from onnx import numpy_helper
 from torch.onnx._internal.exporter._core import TorchTensor
 
-from exporter.jobs.job_folder import JobFolder, weights_name
+from exporter.jobs.job_folder import JobFolder, format_weights_name
 from exporter.worker.export.write_onnx import write_artifact
 from tests.worker.contracts import contract, given, put_out
 
@@ -55,7 +55,7 @@ def test_another_opset_with_the_same_weights_writes_none(tmp_path: Path) -> None
     write(tmp_path, 19, w=ir.tensor(weight.numpy().copy()))
     assert list(data(tmp_path)) == [name]
     assert (tmp_path / name).stat() == before
-    assert name == weights_name(hashlib.sha256(weight.numpy().tobytes()).hexdigest())
+    assert name == format_weights_name(hashlib.sha256(weight.numpy().tobytes()).hexdigest())
 
 
 @pytest.mark.parametrize("place", [0, 700, 1199])

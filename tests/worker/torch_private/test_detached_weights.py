@@ -12,11 +12,11 @@ from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import ModelSpec
 from exporter.worker.export.convert import convert_module
 from exporter.worker.export.write_onnx import write_artifact
-from exporter.worker.inputs.draw import draw
-from exporter.worker.inputs.input_sets import input_sets
+from exporter.worker.inputs.input_tensors import draw_inputs
+from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.model.source_loader import load_model
-from exporter.worker.torch_private import export_context as torch_internals
-from exporter.worker.torch_private.detached_weights import can_be_kept
+from exporter.worker.torch_private import capture_patches as torch_internals
+from exporter.worker.torch_private.detached_weights import is_plain_tensor
 from tests.worker.contracts import contract, given, put_out
 
 CODE = """
@@ -64,7 +64,7 @@ LOOP |= {"inputs": (given("x", "batch", 5),), "capture": "script"}
 def written(spec: ModelSpec, root: Path, name: str) -> Path:
     """The file as the worker writes it."""
     model = load_model(spec, root)
-    inputs = draw(spec, input_sets(spec)[0], root)
+    inputs = draw_inputs(spec, choose_usual_sets(spec)[0], root)
     folder = JobFolder(root / name)
     folder.path.mkdir()
     opset = spec.opsets[0]
@@ -120,7 +120,7 @@ def test_the_weights_are_in_no_message_of_torch(
 
 
 def test_what_is_no_plain_tensor_is_left_to_torch() -> None:
-    assert can_be_kept(torch.ones(2, dtype=torch.bfloat16))
-    assert not can_be_kept(torch.ones(2, dtype=torch.complex64))
-    assert not can_be_kept(torch.ones(2).to_sparse())
-    assert not can_be_kept(torch.ones(2, device="meta"))
+    assert is_plain_tensor(torch.ones(2, dtype=torch.bfloat16))
+    assert not is_plain_tensor(torch.ones(2, dtype=torch.complex64))
+    assert not is_plain_tensor(torch.ones(2).to_sparse())
+    assert not is_plain_tensor(torch.ones(2, device="meta"))

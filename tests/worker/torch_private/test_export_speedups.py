@@ -21,16 +21,16 @@ from torch.onnx._internal.fx.passes import type_promotion
 from exporter.manifest import ModelSpec
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_program
-from exporter.worker.inputs.draw import draw
-from exporter.worker.inputs.input_sets import input_sets
+from exporter.worker.inputs.input_tensors import draw_inputs
+from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.model.source_loader import load_model
-from exporter.worker.torch_private import export_context as torch_internals
+from exporter.worker.torch_private import capture_patches as torch_internals
 from exporter.worker.torch_private import export_speedups as torch_reuse
 from exporter.worker.torch_private.decompositions import Decompositions
 from exporter.worker.torch_private.export_speedups import (
-    TRACE,
-    read_translations,
-    reused_translations,
+    STACK_TRACE_KEY,
+    preload_registry,
+    speed_up_conversion,
 )
 from tests.worker.contracts import ROOT, contract, given, put_out
 
@@ -69,7 +69,7 @@ def content(registry: Any) -> dict[Any, list[tuple[Any, ...]]]:
 @pytest.mark.parametrize("opset", [18, 20, 23])
 def test_a_kept_registry_is_the_one_that_torch_reads(opset: int) -> None:
     read = Registry.from_torchlib(opset_version=opset)
-    with reused_translations():
+    with speed_up_conversion():
         kept = Registry.from_torchlib(opset_version=opset)
         again = Registry.from_torchlib(opset_version=opset)
     assert len(content(read)) > 400
@@ -80,7 +80,7 @@ def test_a_kept_registry_is_the_one_that_torch_reads(opset: int) -> None:
 
 def test_a_translation_of_one_model_is_not_another_s() -> None:
     target = torch.ops.aten.relu.default
-    with reused_translations():
+    with speed_up_conversion():
         first = Registry.from_torchlib(opset_version=20)
         before = content(first)
         first.register_op(target, lambda x: x)
@@ -95,8 +95,8 @@ def test_it_is_read_once_and_again_where_something_was_registered(
     reads = []
     read = torch_reuse._read
     monkeypatch.setattr(torch_reuse, "_read", lambda each: reads.append(1) or read(each))
-    read_translations()
-    with reused_translations():
+    preload_registry()
+    with speed_up_conversion():
         for opset in (18, 19, 20):
             Registry.from_torchlib(opset_version=opset)
         assert len(reads) == 1
@@ -180,7 +180,7 @@ def test_types_are_promoted_as_by_running_the_whole_program(
         lambda self, target, *rest: ran.append(target) or run(self, target, *rest),
         raising=False,
     )
-    with reused_translations():
+    with speed_up_conversion():
         kept = promoted(module)
     assert kept == public
     assert sum("convert_element_type" in node for node, _ in kept) >= casts
@@ -238,7 +238,7 @@ def test_a_rule_that_is_not_tried_would_not_have_matched(
     tmp_path: Path, rules: Rules, spec: ModelSpec, changes: int
 ) -> None:
     model = load_model(spec, ROOT)
-    program = capture_program(model, spec, draw(spec, input_sets(spec)[0], ROOT), strict=False)
+    program = capture_program(model, spec, draw_inputs(spec, choose_usual_sets(spec)[0], ROOT), strict=False)
     convert_program(program, spec, 18, tmp_path, Decompositions())
     assert rules.changes >= changes
     assert len(rules.missed) > 500
@@ -250,7 +250,7 @@ def test_signatures_of_onnx_are_kept_and_those_of_others_read() -> None:
     others = [onnx.defs.get_schema("Relu", 13, ""), onnx.defs.get_schema("Sigmoid", 13, "")]
     own = onnx.defs.OpSchema("Relu", "", 14)
     read = OpSignature.from_op_schema(relu)
-    with reused_translations():
+    with speed_up_conversion():
         kept = OpSignature.from_op_schema(relu)
         assert OpSignature.from_op_schema(onnx.defs.get_schema("Relu", 14, "")) is kept
         assert str(kept) == str(read)
@@ -259,7 +259,7 @@ def test_signatures_of_onnx_are_kept_and_those_of_others_read() -> None:
 
 
 def test_what_a_protocol_asks_for_is_collected_once() -> None:
-    with reused_translations():
+    with speed_up_conversion():
         assert isinstance(ir.tensor([1]), ir.TensorProtocol)
         assert not isinstance(1, ir.TensorProtocol)
         # One that comes later is another one.
@@ -269,10 +269,10 @@ def test_what_a_protocol_asks_for_is_collected_once() -> None:
 
 def test_nodes_keep_the_lines_that_messages_tell_and_the_namespace(tmp_path: Path) -> None:
     model = load_model(BLOCK, ROOT)
-    program = capture_program(model, BLOCK, draw(BLOCK, input_sets(BLOCK)[0], ROOT), strict=False)
+    program = capture_program(model, BLOCK, draw_inputs(BLOCK, choose_usual_sets(BLOCK)[0], ROOT), strict=False)
     graph = convert_program(program, BLOCK, 18, tmp_path, Decompositions()).graph
     notes = [node.metadata_props for node in graph]
-    assert any("nets.py" in note[TRACE] for note in notes)
+    assert any("nets.py" in note[STACK_TRACE_KEY] for note in notes)
     assert all(note["namespace"] for note in notes)
 
 
@@ -287,7 +287,7 @@ def test_everything_is_as_it_was_afterwards() -> None:
     before = [vars(owner)[name] for owner, name in owners]
     with ExitStack() as stack:
         stack.enter_context(pytest.raises(ValueError, match="inside"))
-        stack.enter_context(reused_translations())
+        stack.enter_context(speed_up_conversion())
         assert not any(
             vars(owner)[name] is each for (owner, name), each in zip(owners, before, strict=True)
         )
@@ -298,8 +298,8 @@ def test_everything_is_as_it_was_afterwards() -> None:
 def test_another_torch_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_internals, "_KNOWN", ())
     before = vars(Registry)["from_torchlib"]
-    read_translations()
-    with reused_translations():
+    preload_registry()
+    with speed_up_conversion():
         assert vars(Registry)["from_torchlib"] is before
     assert torch_reuse._KEPT == []
 
@@ -307,5 +307,5 @@ def test_another_torch_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None
 def test_another_onnxscript_keeps_its_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_reuse, "_KNOWN_ONNXSCRIPT", ())
     before = vars(_rewrite_rule.RewriteRule)["try_rewrite"]
-    with reused_translations():
+    with speed_up_conversion():
         assert vars(_rewrite_rule.RewriteRule)["try_rewrite"] is before

@@ -11,17 +11,17 @@ import torch
 from torch import nn
 
 from exporter.tools.operators.child.table import plain_operators, table_rows, under_dynamo
-from exporter.worker.torch_private import export_context as torch_internals
+from exporter.worker.torch_private import capture_patches as torch_internals
 from exporter.worker.torch_private.registries import (
     DynamoRegistry,
     Operator,
-    UnknownTorch,
-    aten_operators,
-    dynamo_registry,
-    names_of,
-    refuses,
+    UnknownTorchVersion,
+    list_aten_operators,
+    read_dynamo_registry,
+    split_operator_name,
+    is_refusal_stub,
     require_known_torch,
-    torchscript_opsets,
+    read_torchscript_opsets,
 )
 
 ATEN = torch.ops.aten
@@ -29,12 +29,12 @@ ATEN = torch.ops.aten
 
 @pytest.fixture(scope="module")
 def symbolic() -> dict[str, tuple[int, ...]]:
-    return torchscript_opsets(range(7, 21))
+    return read_torchscript_opsets(range(7, 21))
 
 
 @pytest.fixture(scope="module")
 def registries() -> dict[int, DynamoRegistry]:
-    return {opset: dynamo_registry(opset) for opset in (18, 23)}
+    return {opset: read_dynamo_registry(opset) for opset in (18, 23)}
 
 
 class Calls(nn.Module):
@@ -90,7 +90,7 @@ def test_what_is_blocked_below_its_opset_is_not_promised(
 
 
 def test_a_function_that_can_answer_does_not_refuse() -> None:
-    assert not refuses(lambda g, x: x)
+    assert not is_refusal_stub(lambda g, x: x)
 
     def helps(g: Any, x: Any) -> Any:
         if x:
@@ -103,9 +103,9 @@ def test_a_function_that_can_answer_does_not_refuse() -> None:
     def says_nothing(g: Any, x: Any) -> None:
         pass
 
-    assert not refuses(helps)
-    assert refuses(says_no)
-    assert not refuses(says_nothing)
+    assert not is_refusal_stub(helps)
+    assert is_refusal_stub(says_no)
+    assert not is_refusal_stub(says_nothing)
 
 
 def _unimplemented(name: str, message: str) -> None:
@@ -113,10 +113,10 @@ def _unimplemented(name: str, message: str) -> None:
 
 
 def test_every_aten_operator_is_listed_once_and_plain() -> None:
-    everything = aten_operators()
+    everything = list_aten_operators()
     assert len(everything) > 2000
     plain = plain_operators(everything)
-    names = [names_of(operator) for operator in plain]
+    names = [split_operator_name(operator) for operator in plain]
     assert len(set(names)) == len(names)
     assert ("aten::add", "Tensor") in names
     assert ("aten::add", "out") not in names
@@ -125,7 +125,7 @@ def test_every_aten_operator_is_listed_once_and_plain() -> None:
 
 
 def ways_of(registries: dict[int, DynamoRegistry], operator: Operator) -> tuple[list[int], ...]:
-    packet, overload = names_of(operator)
+    packet, overload = split_operator_name(operator)
     way = under_dynamo([operator], registries)[packet][overload]
     return way.translated, way.decomposed, way.apart
 
@@ -179,7 +179,7 @@ def test_dynamo_does_what_the_rows_above_say(function: Any, converts: bool) -> N
 
 
 def test_overloads_that_are_alike_share_a_row(registries: dict[int, DynamoRegistry]) -> None:
-    packet = [op for op in aten_operators() if names_of(op)[0] == "aten::add"]
+    packet = [op for op in list_aten_operators() if split_operator_name(op)[0] == "aten::add"]
     ways = under_dynamo(plain_operators(packet), registries)
     (row,) = table_rows(ways, {"aten::add": (7, 8), "aten::tensor": (7,)})[:1]
     assert (row.operator, row.overloads) == ("aten::add", ("Scalar", "Tensor"))
@@ -191,5 +191,5 @@ def test_overloads_that_are_alike_share_a_row(registries: dict[int, DynamoRegist
 def test_another_torch_is_not_spoken_for(monkeypatch: pytest.MonkeyPatch) -> None:
     require_known_torch()
     monkeypatch.setattr(torch_internals, "_KNOWN", ())
-    with pytest.raises(UnknownTorch, match="are not known"):
+    with pytest.raises(UnknownTorchVersion, match="are not known"):
         require_known_torch()

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from exporter.records.record import read_run
-from exporter.worker.verify.latency import measured
+from exporter.worker.verify.latency import measure_ratio
 from tests.integration.project import exporter, make_project
 
 SLOW = """
@@ -31,10 +31,10 @@ def test_the_ratio_is_that_of_the_medians() -> None:
     def quick() -> None:
         time.sleep(0.01)
 
-    ratio, turns = measured(slow, quick)
+    ratio, turns = measure_ratio(slow, quick)
     assert turns >= 5
     assert 2 < ratio < 4
-    assert 0.2 < measured(quick, slow)[0] < 0.5
+    assert 0.2 < measure_ratio(quick, slow)[0] < 0.5
 
 
 def test_it_is_measured_where_it_is_asked_for_and_the_gate_says_where_it_grew(

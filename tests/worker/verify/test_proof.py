@@ -18,13 +18,13 @@ from exporter.records.record import Record, Route, Status
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.write_onnx import write_artifact
-from exporter.worker.inputs.draw import draw
-from exporter.worker.inputs.input_sets import input_sets
+from exporter.worker.inputs.input_tensors import draw_inputs
+from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.model.source_loader import load_model
-from exporter.worker.reference.compute import compute_reference
+from exporter.worker.reference.reference_run import compute_reference
 from exporter.worker.torch_private.decompositions import Decompositions
 from exporter.worker.verify.run_checks import (
-    Seconds,
+    StageTimes,
     SharedFields,
     check_on_device,
     run_structure_checks,
@@ -38,7 +38,7 @@ BOTH = pytest.mark.parametrize(("opset", "exporter"), [(13, "torchscript"), (18,
 def proved(spec: ModelSpec, folder: Path, opset: int, exporter: str) -> Record:
     model, job = load_model(spec, ROOT), JobFolder(folder)
     reference = compute_reference(model, spec, ROOT, job)
-    inputs = draw(spec, input_sets(spec)[0], ROOT)
+    inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
     if exporter == "dynamo":
         program = capture_program(model, spec, inputs, strict=False)
         graph = convert_program(program, spec, opset, folder, Decompositions())
@@ -48,7 +48,7 @@ def proved(spec: ModelSpec, folder: Path, opset: int, exporter: str) -> Record:
     subject = CheckContext(folder=job, opset=opset, spec=spec, reference=reference)
     route = Route.model_validate({"exporter": exporter, "capture": "export", "why": "asked"})
     return check_on_device(
-        CPU, subject, run_structure_checks(subject), SharedFields(route=route, log=""), Seconds()
+        CPU, subject, run_structure_checks(subject), SharedFields(route=route, log=""), StageTimes()
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from exporter.jobs.job_folder import write_value
+from exporter.jobs.job_folder import write_json
 from exporter.tools.doctor.protocol import Question
 
 
@@ -23,7 +23,7 @@ def main() -> int:
         from exporter.tools.doctor.child.devices import run_on
 
         answer = run_on(question.device)
-    write_value(Path(sys.argv[2]), answer)
+    write_json(Path(sys.argv[2]), answer)
     return 0
 
 

@@ -37,9 +37,9 @@ def _is_known() -> bool:
 
 
 def _known() -> tuple[str, ...]:
-    from exporter.worker.torch_private.versions import known_versions
+    from exporter.worker.torch_private.versions import list_known_versions
 
-    return known_versions()
+    return list_known_versions()
 
 
 def _providers() -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from exporter.core.errors import ExitCode
-from exporter.jobs.job_folder import write_value
+from exporter.jobs.job_folder import write_json
 from exporter.tools.operators.protocol import Survey
 
 
@@ -21,7 +21,7 @@ def main() -> int:
     try:
         import torch
 
-        from exporter.worker.torch_private.registries import UnknownTorch, require_known_torch
+        from exporter.worker.torch_private.registries import UnknownTorchVersion, require_known_torch
     except ImportError as missing:
         sys.stderr.write(f"torch cannot be asked: {missing}\n")
         return int(ExitCode.ENVIRONMENT)
@@ -31,14 +31,14 @@ def main() -> int:
 
         try:
             require_known_torch()
-        except UnknownTorch as unknown:
+        except UnknownTorchVersion as unknown:
             sys.stderr.write(f"{unknown}\n")
             return int(ExitCode.ENVIRONMENT)
-        write_value(out, operator_table())
+        write_json(out, operator_table())
     else:
         from exporter.tools.operators.child.model_operators import lacking
 
-        write_value(out, lacking(Survey.model_validate_json(Path(request).read_bytes())))
+        write_json(out, lacking(Survey.model_validate_json(Path(request).read_bytes())))
     sys.stdout.flush()
     sys.stderr.flush()
     # Everything is written; what a model's library does at the end of Python is no failure.

@@ -27,9 +27,9 @@ from exporter.tools.operators.child.forked_calls import each_in_a_child
 from exporter.worker.torch_private.registries import (
     DynamoRegistry,
     Operator,
-    left_over,
-    parameters_of,
-    returns_tensors,
+    list_program_operators,
+    list_parameters,
+    has_tensor_results,
 )
 
 _SHAPES = ((2, 3, 4, 4), (1, 1, 3), (2, 3, 4), (3, 3), (3,))
@@ -98,9 +98,9 @@ class _Table:
         self._used.clear()
         with contextlib.suppress(Exception):  # whatever an operator says to a call it dislikes
             program = torch.export.export(_Calling(operator), tuple(call[0]), call[1])
-            targets = left_over(program.run_decompositions(dict(self._decompositions)))
+            targets = list_program_operators(program.run_decompositions(dict(self._decompositions)))
             # A number that torch.export computed itself leaves nothing that could be translated.
-            if str(operator) not in targets and (targets or returns_tensors(operator)):
+            if str(operator) not in targets and (targets or has_tensor_results(operator)):
                 return _Trace(targets, frozenset(self._used))
         return None
 
@@ -164,7 +164,7 @@ def _call(operator: Operator, shape: tuple[int, ...], dtype: torch.dtype) -> Cal
     """Arguments for the required parameters; None where one is of a kind that has no sample."""
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
-    for parameter in parameters_of(operator):
+    for parameter in list_parameters(operator):
         if parameter.has_default_value():
             continue
         value = _value(parameter, shape, torch.int64 if parameter.name in _WHOLE else dtype)

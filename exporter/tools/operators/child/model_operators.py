@@ -17,19 +17,19 @@ from exporter.manifest.syntax.opsets import NATIVE
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
 from exporter.records.record import Route
 from exporter.tools.operators.protocol import Lacking, LackingAt, Survey
-from exporter.worker.diagnose.missing_operators import missing_nodes, missing_operators
+from exporter.worker.diagnose.missing_operators import group_missing_nodes, find_missing_operators
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.export_context import ExportContext
-from exporter.worker.inputs.draw import draw
-from exporter.worker.inputs.input_sets import input_sets
+from exporter.worker.inputs.input_tensors import draw_inputs
+from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.model.custom_ops import load_custom_ops
-from exporter.worker.model.program_signature import require_fit
+from exporter.worker.model.program_signature import require_matching_inputs
 from exporter.worker.model.source_loader import load_model
-from exporter.worker.process.failure import Failure, error_message
-from exporter.worker.reference.eager import State
+from exporter.worker.process.failure import Failure, format_error
+from exporter.worker.reference.eager_run import BufferSnapshot
 from exporter.worker.torch_private.decompositions import Decompositions
-from exporter.worker.torch_private.graph_operators import untranslatable
+from exporter.worker.torch_private.graph_operators import find_untranslated_nodes
 from exporter.worker.torch_private.versions import is_known_torch
 
 
@@ -38,9 +38,9 @@ def lacking(survey: Survey) -> Lacking:
     root = Path(survey.root)
     try:
         model = load_model(survey.spec, root)
-        require_fit(model, survey.spec)
+        require_matching_inputs(model, survey.spec)
         custom = load_custom_ops(survey.spec, root)
-        inputs = draw(survey.spec, input_sets(survey.spec)[0], root)
+        inputs = draw_inputs(survey.spec, choose_usual_sets(survey.spec)[0], root)
     except Failure as failure:
         return Lacking(found=(), problem=failure.message)
     cases = [
@@ -78,7 +78,7 @@ def _other(route: Route) -> Route:
 
 
 def _by_torchscript(case: ExportContext) -> LackingAt:
-    state = State(case.model)
+    state = BufferSnapshot(case.model)
     try:
         with tempfile.TemporaryDirectory() as folder:
             scratch = Path(folder) / f"{case.opset}.onnx"
@@ -95,7 +95,7 @@ def _by_dynamo(cases: list[ExportContext]) -> list[LackingAt]:
     """All of these opsets by one capture, the same for all of them."""
     if not cases:
         return []
-    state = State(cases[0].model)
+    state = BufferSnapshot(cases[0].model)
     strict = cases[0].route.capture == "strict"
     try:
         program = capture_program(cases[0].model, cases[0].spec, cases[0].inputs, strict=strict)
@@ -115,11 +115,11 @@ def _of_program(case: ExportContext) -> LackingAt:
         with case.kept.reused():
             # Below its first opset, dynamo translates to that one and has the file converted down.
             opset = max(case.opset, FIRST_DYNAMO_OPSET)
-            nodes = untranslatable(case.program, opset, case.custom.translations(case.opset))
+            nodes = find_untranslated_nodes(case.program, opset, case.custom.translations(case.opset))
     except Exception as error:
-        problem = f"cannot be decomposed: {error_message(error)}"
+        problem = f"cannot be decomposed: {format_error(error)}"
         return LackingAt(exporter="dynamo", opset=case.opset, problem=problem)
-    missing = missing_nodes(nodes, case.root)
+    missing = group_missing_nodes(nodes, case.root)
     return LackingAt(exporter="dynamo", opset=case.opset, missing=missing)
 
 
@@ -138,7 +138,7 @@ def _of_conversion(case: ExportContext) -> LackingAt:
 def _told(failure: Failure, case: ExportContext) -> LackingAt:
     """What a failed conversion says of operators, and else what it says."""
     text = f"{failure.__cause__ or ''}\n{failure.message}\n{failure.detail}"
-    missing = missing_operators(text, case)
+    missing = find_missing_operators(text, case)
     return LackingAt(
         exporter=case.route.exporter,
         opset=case.opset,

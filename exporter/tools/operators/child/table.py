@@ -16,12 +16,12 @@ from exporter.tools.operators.protocol import OperatorRow, OperatorTable
 from exporter.worker.torch_private.registries import (
     DynamoRegistry,
     Operator,
-    aten_operators,
-    dynamo_registry,
-    is_taken_apart,
-    names_of,
-    torchscript_opsets,
-    writes_to_out,
+    list_aten_operators,
+    read_dynamo_registry,
+    is_decomposed,
+    split_operator_name,
+    read_torchscript_opsets,
+    is_out_variant,
 )
 
 #: What the table is read from.
@@ -44,10 +44,10 @@ class _Ways:
 def operator_table() -> OperatorTable:
     """Asks both exporters for every opset that they make; takes some minutes."""
     torchscript, dynamo = (_opsets(name) for name in ("torchscript", "dynamo"))
-    everything = aten_operators()
+    everything = list_aten_operators()
     plain = plain_operators(everything)
-    registries = {opset: dynamo_registry(opset) for opset in dynamo}
-    symbolic = torchscript_opsets(torchscript)
+    registries = {opset: read_dynamo_registry(opset) for opset in dynamo}
+    symbolic = read_torchscript_opsets(torchscript)
     rows = table_rows(under_dynamo(plain, registries), symbolic)
     tools = tool_versions()
     return OperatorTable(
@@ -62,11 +62,11 @@ def operator_table() -> OperatorTable:
 def plain_operators(everything: Iterable[Operator]) -> list[Operator]:
     """Those that neither write to an `out` argument nor are another one in place."""
     everything = list(everything)
-    packets = {names_of(operator)[0] for operator in everything}
+    packets = {split_operator_name(operator)[0] for operator in everything}
     return [
         operator
         for operator in everything
-        if not writes_to_out(operator) and not _is_in_place(names_of(operator)[0], packets)
+        if not is_out_variant(operator) and not _is_in_place(split_operator_name(operator)[0], packets)
     ]
 
 
@@ -78,16 +78,16 @@ def under_dynamo(
     # Most opsets have the same translations as the one before.
     distinct = {registry.translated: registry for registry in registries.values()}
     places = {translated: index for index, translated in enumerate(distinct)}
-    unsure = [op for op in operators if any(is_taken_apart(op, r) for r in distinct.values())]
+    unsure = [op for op in operators if any(is_decomposed(op, r) for r in distinct.values())]
     ends_well = proved(unsure, list(distinct.values()))
     ways: dict[str, dict[str, _Ways]] = defaultdict(lambda: defaultdict(_Ways))
     for opset, registry in registries.items():
         for operator in operators:
-            packet, overload = names_of(operator)
+            packet, overload = split_operator_name(operator)
             way = ways[packet][overload]
             if str(operator) in registry.translated:
                 way.translated.append(opset)
-            elif is_taken_apart(operator, registry):
+            elif is_decomposed(operator, registry):
                 is_proved = ends_well[str(operator)][places[registry.translated]]
                 (way.decomposed if is_proved else way.apart).append(opset)
     return ways

@@ -9,7 +9,7 @@ import pytest
 from exporter.records.record import CheckResult, Stage, Status
 from exporter.worker.verify.run_checks import (
     REFERENCE,
-    Seconds,
+    StageTimes,
     _first_no,
     _timed,
 )
@@ -51,7 +51,7 @@ def test_every_check_is_timed() -> None:
 
 
 def test_seconds_add_up_by_stage_and_for_the_reference() -> None:
-    seconds = Seconds()
+    seconds = StageTimes()
     for name in (Stage.LOAD, REFERENCE, Stage.LOAD):
         with seconds.of(name):
             time.sleep(0.01)

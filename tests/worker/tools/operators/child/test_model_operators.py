@@ -13,7 +13,7 @@ from exporter.tools.operators.child import model_operators as ours
 from exporter.tools.operators.child.model_operators import lacking
 from exporter.tools.operators.protocol import Lacking, LackingAt, Survey
 from exporter.worker.process.failure import Failure
-from exporter.worker.torch_private import export_context as torch_internals
+from exporter.worker.torch_private import capture_patches as torch_internals
 from tests.worker.contracts import ROOT
 from tests.worker.diagnose.cases import wrong_contract
 from tests.worker.diagnose.test_fault_analysis import line_with

@@ -19,27 +19,27 @@ from torch.utils import _pytree as pytree
 
 from exporter.manifest import ModelSpec
 from exporter.manifest.syntax.call_paths import is_by_position
-from exporter.worker.inputs.call import call_of
-from exporter.worker.model.call_objects import WRAPPED, returns_objects
+from exporter.worker.inputs.call import build_call
+from exporter.worker.model.call_objects import WRAPPED_NAME, has_object_outputs
 from exporter.worker.model.source_loader import Model
 
 
-class Positional(torch.nn.Module):
+class PositionalModule(torch.nn.Module):
     """Calls the wrapped module with each tensor where its `at` says."""
 
     def __init__(self, model: torch.nn.Module, spec: ModelSpec) -> None:
         super().__init__()
-        self.add_module(WRAPPED, model)
+        self.add_module(WRAPPED_NAME, model)
         self.train(model.training)
         self._spec = spec
-        self._takes_apart = returns_objects(model)
+        self._takes_apart = has_object_outputs(model)
 
     def forward(self, *tensors: torch.Tensor) -> Any:
         """The outputs of the wrapped module, as they are; of objects, what they hold."""
         names = [item.name for item in self._spec.inputs]
         leaves = dict(zip(names, tensors, strict=True))
-        call = call_of(self._spec, leaves, lambda value: value)
-        returned = self.get_submodule(WRAPPED)(*call.args, **call.kwargs)
+        call = build_call(self._spec, leaves, lambda value: value)
+        returned = self.get_submodule(WRAPPED_NAME)(*call.args, **call.kwargs)
         if not self._takes_apart:
             return returned
         return tuple(leaf for leaf in pytree.tree_leaves(returned) if leaf is not None)
@@ -49,7 +49,7 @@ def needs_wrapping(spec: ModelSpec, model: Model) -> bool:
     """Whether the call holds more than tensors in positions of their own, or is not traced."""
     others = bool(spec.constants or spec.containers) or any(item.scalar for item in spec.inputs)
     is_plain = is_by_position((item.at for item in spec.inputs), others=others)
-    is_whole = is_plain and not returns_objects(model)
+    is_whole = is_plain and not has_object_outputs(model)
     return not is_whole or _has_default_numbers(model) or _is_for_dynamo(model)
 
 
@@ -68,7 +68,7 @@ def _has_default_numbers(model: Model) -> bool:
 
 def unwrap_names(model: ir.Model) -> None:
     """Gives the weights the names that they have in the model itself."""
-    prefix = f"{WRAPPED}."
+    prefix = f"{WRAPPED_NAME}."
     for name, value in list(model.graph.initializers.items()):
         bare = name
         while bare.startswith(prefix):  # one wrapper may stand around another

@@ -17,10 +17,10 @@ from exporter.records.record import (
     Status,
 )
 from exporter.worker.diagnose.fault_analysis import FaultAnalysis
-from exporter.worker.diagnose.load_refusal import blame_for_refusal
-from exporter.worker.diagnose.missing_operators import missing_operators
-from exporter.worker.diagnose.shape_advice import advice_on_failure, advice_on_program
-from exporter.worker.diagnose.time_limit import TimeIsUp, time_limit
+from exporter.worker.diagnose.load_refusal import blame_load_failure
+from exporter.worker.diagnose.missing_operators import find_missing_operators
+from exporter.worker.diagnose.shape_advice import advise_on_failure, advise_on_program
+from exporter.worker.diagnose.time_limit import TimeLimitExceeded, limit_time
 from exporter.worker.export.export_context import ExportContext
 from exporter.worker.process.failure import Failure
 
@@ -29,17 +29,17 @@ _MOST_SECONDS = 30.0
 _SHARE = 0.25
 
 
-def seconds_for(spec: ModelSpec, cells: int) -> float:
+def diagnosis_seconds(spec: ModelSpec, cells: int) -> float:
     """How long the inquiry into one of `cells` red cells may take."""
     return min(_MOST_SECONDS, spec.timeout * _SHARE / max(cells, 1))
 
 
-def explain_red(
+def explain_record(
     record: Record, case: ExportContext, subject: CheckContext, device: Device, seconds: float
 ) -> Record:
     """Adds whose fault it is, where a runtime or a check that runs the file says no."""
     if record.stage is Stage.LOAD and record.status is Status.ERROR:
-        refused = blame_for_refusal(subject, device, seconds)
+        refused = blame_load_failure(subject, device, seconds)
         return record.model_copy(update={"blame": refused})
     if record.stage is not Stage.PARITY:
         return record
@@ -54,7 +54,7 @@ def explain_red(
         "blame": FaultAnalysis(case, subject, device).blame(record.check, seconds)
     }
     if case.program is not None:
-        update["advice"] = advice_on_program(case.program, case.spec)
+        update["advice"] = advise_on_program(case.program, case.spec)
     return record.model_copy(update=update)
 
 
@@ -62,10 +62,10 @@ def explain_failure(failure: Failure, case: ExportContext, seconds: float) -> Fa
     """The same failure with all that is missing, and with what the manifest would have to say."""
     text = f"{failure.__cause__ or ''}\n{failure.message}\n{failure.detail}"
     if failure.stage is Stage.CAPTURE:
-        failure.advice = advice_on_failure(text, case.model, case.spec)
+        failure.advice = advise_on_failure(text, case.model, case.spec)
     if failure.stage is Stage.CONVERT:
-        with suppress(TimeIsUp), time_limit(seconds):
-            failure.missing = missing_operators(text, case)
+        with suppress(TimeLimitExceeded), limit_time(seconds):
+            failure.missing = find_missing_operators(text, case)
     others = len(failure.missing) - 1
     if others > 0:
         failure.message += f" (and {others} more operator{'s' if others > 1 else ''} missing)"

@@ -1,6 +1,6 @@
 """The only place that touches torch's private modules, guarded by version.
 
-In: nothing. Out: `capture_context`, the patches under which `torch.onnx.export` captures a model,
+In: nothing. Out: `patch_capture`, the patches under which `torch.onnx.export` captures a model,
 so that a capture of ours gives the graph of the public call; and `Decompositions`, which keeps
 what the public call would compute anew for each opset.
 
@@ -21,7 +21,7 @@ from exporter.worker.torch_private.versions import is_known_torch
 
 
 @contextmanager
-def capture_context(*, dynamic: bool) -> Iterator[None]:
+def patch_capture(*, dynamic: bool) -> Iterator[None]:
     """The patches of the public export around a capture; `dynamic`: some axis is dynamic."""
     with ExitStack() as patches:
         if is_known_torch():
@@ -64,6 +64,6 @@ def _in_onnx_export() -> Iterator[None]:
         _flags._is_onnx_exporting = before
 
 
-def writes_into(tensor: torch.Tensor) -> int:
+def count_writes(tensor: torch.Tensor) -> int:
     """How often a tensor was written into; 0 where torch does not count."""
     return 0 if tensor.is_inference() else int(getattr(tensor, "_version", 0))

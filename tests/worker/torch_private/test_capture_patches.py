@@ -13,12 +13,12 @@ from exporter.jobs.job_folder import JobFolder
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_program
 from exporter.worker.export.write_onnx import write_artifact
-from exporter.worker.inputs.draw import draw
-from exporter.worker.inputs.input_sets import input_sets
+from exporter.worker.inputs.input_tensors import draw_inputs
+from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.model.source_loader import load_model
-from exporter.worker.torch_private import export_context as torch_internals
+from exporter.worker.torch_private import capture_patches as torch_internals
 from exporter.worker.torch_private.decompositions import Decompositions, _Decomposed
-from exporter.worker.torch_private.graph_operators import captured_operators, traced_operators
+from exporter.worker.torch_private.graph_operators import count_captured_operators, count_traced_operators
 from exporter.worker.torch_private.versions import is_known_torch
 from tests.worker.contracts import ROOT, contract, given, put_out
 
@@ -37,7 +37,7 @@ def test_the_installed_torch_is_inside_the_guard() -> None:
 def test_one_decomposition_gives_the_files_of_separate_public_calls(tmp_path: Path) -> None:
     model = load_model(BLOCK, ROOT)
     assert isinstance(model, nn.Module)
-    inputs = draw(BLOCK, input_sets(BLOCK)[0], ROOT)
+    inputs = draw_inputs(BLOCK, choose_usual_sets(BLOCK)[0], ROOT)
     program = capture_program(model, BLOCK, inputs, strict=False)
     kept = Decompositions()
     files: dict[str, list[bytes]] = {"kept": [], "public": []}
@@ -90,7 +90,7 @@ def test_the_patch_is_gone_after_use() -> None:
 def test_a_model_is_told_that_it_is_exported() -> None:
     spec = contract("Exported", outputs=(put_out(),))
     model = load_model(spec, ROOT)
-    inputs = draw(spec, input_sets(spec)[0], ROOT)
+    inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
     program = capture_program(model, spec, inputs, strict=False)
     operators = [str(node.target) for node in program.graph.nodes]
     assert "aten.add.Tensor" in operators
@@ -103,7 +103,7 @@ def test_another_torch_exports_without_the_private_modules(
 ) -> None:
     monkeypatch.setattr(torch_internals, "_KNOWN", ())
     model = load_model(BLOCK, ROOT)
-    inputs = draw(BLOCK, input_sets(BLOCK)[0], ROOT)
+    inputs = draw_inputs(BLOCK, choose_usual_sets(BLOCK)[0], ROOT)
     kept = Decompositions()
     program = capture_program(model, BLOCK, inputs, strict=False)
     graph = convert_program(program, BLOCK, 18, tmp_path, kept)
@@ -158,7 +158,7 @@ def test_the_operators_of_a_traced_graph_are_counted(tmp_path: Path) -> None:
     from torch.onnx._internal.torchscript_exporter import utils
 
     before = utils._optimize_graph
-    with traced_operators() as counts:
+    with count_traced_operators() as counts:
         torch.onnx.export(
             torch.jit.script(Mixed()),
             (torch.ones(2),),
@@ -177,14 +177,14 @@ def test_the_operators_of_a_captured_program_are_counted_branches_included() -> 
             found: Tensor = torch.cond(x.sum() > 0, lambda x: x.tanh(), lambda x: x + 1, (x,))
             return found.relu()
 
-    counts = captured_operators(torch.export.export(Branches(), (torch.ones(2),)))
+    counts = count_captured_operators(torch.export.export(Branches(), (torch.ones(2),)))
     assert counts["aten.relu.default"] == 1
     assert counts["aten.tanh.default"] == 1
 
 
 def test_an_unknown_torch_counts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_internals, "_KNOWN", ())
-    with traced_operators() as counts:
+    with count_traced_operators() as counts:
         path = str(tmp_path / "a.onnx")
         torch.onnx.export(nn.ReLU(), (torch.ones(2),), path, opset_version=17, dynamo=False)
     assert not counts
