@@ -1,0 +1,77 @@
+"""The file tree is legible: few modules in a package, heavy imports in marked packages only."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "exporter"
+MOST_MODULES = 18
+HEAVY = {"numpy", "onnx", "onnx_ir", "onnxruntime", "onnxscript", "openvino", "torch"}
+
+
+def packages() -> list[Path]:
+    return sorted(path.parent for path in PACKAGE.rglob("__init__.py"))
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).with_suffix("").as_posix()
+
+
+def may_be_heavy(path: Path) -> bool:
+    """Return whether a module may import torch, onnx or numpy."""
+    parts = path.relative_to(PACKAGE).parts
+    return parts[0] in {"worker", "checks", "runtimes"} or "child" in parts
+
+
+def imported_modules(source: str) -> Iterator[str]:
+    """Return each module that is imported, at the top or in a function."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("package", packages(), ids=name)
+def test_a_package_has_few_modules(package: Path) -> None:
+    modules = [path for path in package.glob("*.py") if path.name != "__init__.py"]
+    assert len(modules) <= MOST_MODULES
+
+
+@pytest.mark.parametrize("package", packages(), ids=name)
+def test_a_package_has_a_purpose(package: Path) -> None:
+    text = ast.get_docstring(ast.parse((package / "__init__.py").read_text("utf-8"))) or ""
+    assert text
+    assert "described" not in text
+
+
+LIGHT = sorted(path for path in PACKAGE.rglob("*.py") if not may_be_heavy(path))
+
+
+@pytest.mark.parametrize("path", LIGHT, ids=name)
+def test_a_light_module_imports_nothing_heavy(path: Path) -> None:
+    for module in imported_modules(path.read_text("utf-8")):
+        assert module.partition(".")[0] not in HEAVY
+        parts = module.split(".")
+        if parts[0] == "exporter" and len(parts) > 1:
+            assert parts[1] not in {"worker", "checks", "runtimes"}
+            assert "child" not in parts
+
+
+def test_the_search_sees_imports_in_functions() -> None:
+    source = "def f():\n    from exporter.tools.audit import child\n    import torch.nn\n"
+    assert {"exporter.tools.audit.child", "torch.nn"} <= set(imported_modules(source))
+
+
+def test_the_architecture_document_names_every_package_and_no_other() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    section = text.partition("## Packages")[2].partition("\n## ")[0]
+    named = {line.split("`")[1] for line in section.splitlines() if line.startswith("| `")}
+    existing = {path.relative_to(ROOT).as_posix() for path in packages()}
+    assert named == existing

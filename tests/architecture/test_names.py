@@ -1,0 +1,108 @@
+"""Names follow docs/style.md: unique, of the field, and no function behind a module's name."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "exporter"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+#: Modules that several packages have, because they are the same part of several tools.
+SHARED_MODULES = {"__init__", "__main__", "client", "protocol"}
+#: Packages with modules that are named for commands and for keys of the manifest.
+KEYED_PACKAGES = {
+    "cli/commands",
+    "cli/options",
+    "cli/workflows",
+    "manifest/rules",
+    "manifest/schema",
+    "manifest/spec",
+}
+#: Words of no field, in any part of a name.
+DENIED_WORDS = set(
+    "said says say told tell tells hear heard hears speak spoken spelled spelling nursery aside fed "
+    "twin twins trouble troubles wish wished unfit impossible unsound nobody alike beginning "
+    "mended sealed stood stands".split()
+)
+#: Names that do not describe the value.
+DENIED_NAMES = set(
+    "found said place wanted alike here there mine theirs whole kept why wish meant lost answer own "
+    "at of no known past lead".split()
+)
+
+
+def defined_names(tree: ast.Module) -> Iterator[str]:
+    """Return each name that a module defines: classes, functions, parameters and variables."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
+def words(name: str) -> list[str]:
+    """Return the words of a name in snake_case or CamelCase."""
+    return [word.lower() for word in re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])", name)]
+
+
+def bad_names(source: str) -> list[str]:
+    """Return the defined names that use denied words."""
+    return sorted(
+        name
+        for name in set(defined_names(ast.parse(source)))
+        if DENIED_WORDS & set(words(name)) or name.strip("_").lower() in DENIED_NAMES
+    )
+
+
+def module_name(path: Path) -> str:
+    return path.relative_to(PACKAGE).with_suffix("").as_posix()
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_names_are_of_the_field(path: Path) -> None:
+    assert not bad_names(path.read_text("utf-8"))
+    assert not DENIED_WORDS & set(words(path.stem))
+
+
+def test_class_names_are_unique() -> None:
+    places = defaultdict(list)
+    for path in FILES:
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                places[node.name.strip("_")].append(module_name(path))
+    assert not {name: modules for name, modules in places.items() if len(modules) > 1}
+
+
+def test_module_names_are_unique() -> None:
+    places = defaultdict(list)
+    for path in FILES:
+        package = path.parent.relative_to(PACKAGE).as_posix()
+        if path.stem not in SHARED_MODULES and package not in KEYED_PACKAGES:
+            places[path.stem].append(module_name(path))
+    assert not {name: modules for name, modules in places.items() if len(modules) > 1}
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if p.name == "__init__.py"], ids=module_name)
+def test_no_package_exports_a_name_of_its_own_module(path: Path) -> None:
+    modules = {file.stem for file in path.parent.glob("*.py")}
+    exported = {
+        alias.asname or alias.name
+        for node in ast.parse(path.read_text("utf-8")).body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert not exported & modules
+
+
+def test_the_search_finds_each_kind() -> None:
+    source = "class Troubles: ...\ndef _tell(found): ...\nheard_names = 1\nfor place in (): ...\n"
+    assert bad_names(source) == ["Troubles", "_tell", "found", "heard_names", "place"]
+    assert bad_names("def format_opsets(opsets): ...\nplacement = found_records = 1\n") == []
