@@ -9,7 +9,7 @@ import importlib
 
 import click
 
-from exporter.core.errors import nearest
+from exporter.core.errors import suggest_nearest
 
 #: Command -> its module in `exporter.cli.commands`.
 _MODULES = {
@@ -58,7 +58,7 @@ class Commands(click.Group):
             click.UsageError: There is none of that name; the message has the nearest.
         """
         if args and args[0] not in _MODULES and not args[0].startswith("-"):
-            ctx.fail(f"there is no command '{args[0]}'{nearest(args[0], _MODULES)}")
+            ctx.fail(f"there is no command '{args[0]}'{suggest_nearest(args[0], _MODULES)}")
         return super().resolve_command(ctx, args)
 
 

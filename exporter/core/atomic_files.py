@@ -37,7 +37,7 @@ def write_text(path: Path, text: str) -> None:
         raise ExporterError(ExitCode.ENVIRONMENT, message) from error
 
 
-def forget_unfinished(folder: Path) -> None:
+def remove_unfinished_files(folder: Path) -> None:
     """Removes what processes that were killed had begun to write in `folder`."""
     for path in folder.glob(".*.fresh"):
         found = _UNFINISHED.fullmatch(path.name)

@@ -12,14 +12,14 @@ import re
 from pathlib import Path
 
 #: What stands for the name of the command in `[tool.exporter] command`.
-NAME = "{}"
+NAME_PLACEHOLDER = "{}"
 #: How a project that says nothing runs a command.
-DEFAULT = f"exporter {NAME}"
+DEFAULT_COMMAND = f"exporter {NAME_PLACEHOLDER}"
 _MAX_BYTES = 1 << 20
 _NAMED = re.compile(r"`exporter ([a-z]+)(?: ([^`]*))?`")
 
 
-def spelled(command: str, name: str, arguments: str = "") -> str:
+def format_command(command: str, name: str, arguments: str = "") -> str:
     """What to type: `nox -s export -- 'net/*'`.
 
     Args:
@@ -27,16 +27,16 @@ def spelled(command: str, name: str, arguments: str = "") -> str:
         name: `export`.
         arguments: As a shell takes them.
     """
-    line = command.replace(NAME, name)
+    line = command.replace(NAME_PLACEHOLDER, name)
     return f"{line} {arguments}" if arguments else line.removesuffix(" --")
 
 
-def respelled(text: str, command: str) -> str:
+def replace_commands(text: str, command: str) -> str:
     """The text with each command that it names in backticks spelled as the project does."""
-    return _NAMED.sub(lambda found: f"`{spelled(command, found[1], found[2] or '')}`", text)
+    return _NAMED.sub(lambda found: f"`{format_command(command, found[1], found[2] or '')}`", text)
 
 
-def command_of(root: Path) -> str:
+def read_command(root: Path) -> str:
     """`command` of the project at `root`; the default where its settings cannot be read.
 
     A message must come out whatever is wrong with the settings: `manifest` says what that is.
@@ -48,5 +48,5 @@ def command_of(root: Path) -> str:
             table = tomli.loads(file.read(_MAX_BYTES).decode())
         found = table["tool"]["exporter"]["command"]
     except (OSError, ValueError, RecursionError, KeyError, TypeError):
-        return DEFAULT
-    return found if isinstance(found, str) and NAME in found else DEFAULT
+        return DEFAULT_COMMAND
+    return found if isinstance(found, str) and NAME_PLACEHOLDER in found else DEFAULT_COMMAND

@@ -47,7 +47,7 @@ class Checkout:
 
 
 @contextmanager
-def checked_out(root: Path, revision: str, environment: Mapping[str, str]) -> Iterator[Checkout]:
+def check_out(root: Path, revision: str, environment: Mapping[str, str]) -> Iterator[Checkout]:
     """The project at the commit that `revision` and `HEAD` share.
 
     Args:
@@ -89,7 +89,7 @@ def checked_out(root: Path, revision: str, environment: Mapping[str, str]) -> It
         yield Checkout(name=name, commit=Commit(id=base[:12], day=day), root=files)
 
 
-def last_change(
+def find_last_change(
     file: Path, environment: Mapping[str, str], commit: str | None = None
 ) -> Commit | None:
     """The last commit, of those up to `commit`, that changed a file.

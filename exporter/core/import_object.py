@@ -30,10 +30,10 @@ from typing import Any
 
 def load_attribute(source: str, folder: Path) -> Any:
     """The object that `file.py:attr` (relative to `folder`) or `package.module:attr` names."""
-    compile_sources()
+    ignore_project_bytecode()
     where, _, attribute = source.rpartition(":")
     # Model files import their neighbours by the folder of the manifest: `models.layers`.
-    search_first(folder)
+    prepend_to_path(folder)
     found: Any
     if where.endswith(".py"):
         found = _import_file((folder / where).resolve(), where)
@@ -44,7 +44,7 @@ def load_attribute(source: str, folder: Path) -> Any:
     return found
 
 
-def search_first(folder: Path) -> None:
+def prepend_to_path(folder: Path) -> None:
     """Has Python look for modules in `folder` before all others."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
@@ -79,7 +79,7 @@ class _Compiling(SourceFileLoader):
         raise OSError(f"{path}: its bytecode is not asked for")
 
 
-def compile_sources() -> None:
+def ignore_project_bytecode() -> None:
     """From now on, bytecode is used of installed packages alone."""
     if _finder in sys.path_hooks:
         return

@@ -18,7 +18,7 @@ Release = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Loads:
+class ReleaseLimits:
     """What a release of ONNX Runtime loads at most."""
 
     release: Release
@@ -27,48 +27,48 @@ class Loads:
 
 
 #: Releases in order; of those that load the same, the first.
-ONNX_RUNTIME: tuple[Loads, ...] = (
-    Loads((0, 1), 8, 3),
-    Loads((0, 3), 9, 3),
-    Loads((0, 4), 10, 5),
-    Loads((1, 0), 11, 6),
-    Loads((1, 3), 12, 7),
-    Loads((1, 6), 13, 7),
-    Loads((1, 8), 14, 7),
-    Loads((1, 9), 15, 8),
-    Loads((1, 11), 16, 8),
-    Loads((1, 12), 17, 8),
-    Loads((1, 14), 18, 8),
-    Loads((1, 15), 19, 9),
-    Loads((1, 17), 20, 9),
-    Loads((1, 18), 21, 10),
-    Loads((1, 21), 22, 10),
-    Loads((1, 23), 23, 11),
-    Loads((1, 24), 25, 13),
-    Loads((1, 25), 26, 13),
+RELEASES: tuple[ReleaseLimits, ...] = (
+    ReleaseLimits((0, 1), 8, 3),
+    ReleaseLimits((0, 3), 9, 3),
+    ReleaseLimits((0, 4), 10, 5),
+    ReleaseLimits((1, 0), 11, 6),
+    ReleaseLimits((1, 3), 12, 7),
+    ReleaseLimits((1, 6), 13, 7),
+    ReleaseLimits((1, 8), 14, 7),
+    ReleaseLimits((1, 9), 15, 8),
+    ReleaseLimits((1, 11), 16, 8),
+    ReleaseLimits((1, 12), 17, 8),
+    ReleaseLimits((1, 14), 18, 8),
+    ReleaseLimits((1, 15), 19, 9),
+    ReleaseLimits((1, 17), 20, 9),
+    ReleaseLimits((1, 18), 21, 10),
+    ReleaseLimits((1, 21), 22, 10),
+    ReleaseLimits((1, 23), 23, 11),
+    ReleaseLimits((1, 24), 25, 13),
+    ReleaseLimits((1, 25), 26, 13),
 )
 
 
 @cache
-def first_release(opset: int, ir_version: int) -> Release | None:
+def find_first_release(opset: int, ir_version: int) -> Release | None:
     """The first release that loads such a file; None where none that is known does."""
-    loads = (each for each in ONNX_RUNTIME if each.opset >= opset and each.ir_version >= ir_version)
+    loads = (each for each in RELEASES if each.opset >= opset and each.ir_version >= ir_version)
     return next((each.release for each in loads), None)
 
 
-def lower_ir_version(opset: int, ir_version: int) -> Loads | None:
+def find_older_release(opset: int, ir_version: int) -> ReleaseLimits | None:
     """What a lower IR version would gain: the first release for the opset alone.
 
     Returns:
         That release, and the highest IR version that it loads; None where the opset needs a release
         as new as the IR version does.
     """
-    first = first_release(opset, 0)
-    if first is None or first == first_release(opset, ir_version):
+    first = find_first_release(opset, 0)
+    if first is None or first == find_first_release(opset, ir_version):
         return None
-    return next(each for each in ONNX_RUNTIME if each.release == first)
+    return next(each for each in RELEASES if each.release == first)
 
 
-def spelled(release: Release) -> str:
+def format_release(release: Release) -> str:
     """`1.18`."""
     return f"{release[0]}.{release[1]}"

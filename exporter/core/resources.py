@@ -6,6 +6,8 @@ or the machine gave out otherwise.
 
 from __future__ import annotations
 
+from exporter.core.text_format import format_byte_limit
+
 import re
 
 #: Python's, PyTorch's, the C library's, C++'s and ONNX Runtime's own words for it.
@@ -19,7 +21,6 @@ _GAVE_OUT = re.compile(
     r"No space left on device|Disk quota exceeded|Too many open files|Input/output error"
     r"|Read-only file system|Resource temporarily unavailable|File too large"
 )
-_UNITS = (("GiB", 1 << 30), ("GB", 10**9), ("MiB", 1 << 20), ("MB", 10**6))
 
 
 def is_out_of_memory(text: str) -> bool:
@@ -32,14 +33,7 @@ def is_out_of_resources(text: str) -> bool:
     return is_out_of_memory(text) or _GAVE_OUT.search(text) is not None
 
 
-def size_text(size: int) -> str:
-    """Bytes as the manifest writes them: `8GiB`, `500MB`; rounded where none of them fits."""
-    for unit, of in _UNITS:
-        if size % of == 0:
-            return f"{size // of}{unit}"
-    return f"{size / (1 << 20):.0f}MiB"
-
 
 def memory_limit_message(limit: int) -> str:
     """What is said of a job that needs more than its limit."""
-    return f"needs more than the {size_text(limit)} that `memory` allows"
+    return f"needs more than the {format_byte_limit(limit)} that `memory` allows"

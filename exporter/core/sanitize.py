@@ -1,6 +1,6 @@
 """Text that a model, a tool or a manifest wrote, made fit to be shown or kept.
 
-In: any text. Out: `printable` has no character that steers a terminal; `escape_ci_commands` has nothing
+In: any text. Out: `remove_controls` has no character that steers a terminal; `escape_ci_commands` has nothing
 that steers a CI system either; `redact` has nothing that differs between two machines.
 """
 
@@ -36,24 +36,24 @@ _FOLDERS = re.compile(
 _SHORT = 400
 
 
-def printable(text: str) -> str:
+def remove_controls(text: str) -> str:
     """`text` without control characters and escape sequences; newlines and tabs stay."""
     return _CONTROLS.sub("", _ESCAPES.sub("", text))
 
 
 def escape_ci_commands(text: str) -> str:
     """`text` printable, with a space in whatever a CI system would take for a command."""
-    return _COMMAND.sub(r"\1\2 ", printable(text))
+    return _COMMAND.sub(r"\1\2 ", remove_controls(text))
 
 
-def one_line(text: str) -> str:
+def join_lines(text: str) -> str:
     """`text` printable and on one line."""
-    return _on_one_line(text) if len(text) <= _SHORT else " ".join(printable(text).split())
+    return _on_one_line(text) if len(text) <= _SHORT else " ".join(remove_controls(text).split())
 
 
 @lru_cache(maxsize=1 << 15)
 def _on_one_line(text: str) -> str:
-    return " ".join(printable(text).split())
+    return " ".join(remove_controls(text).split())
 
 
 def truncate(text: str, limit: int) -> str:
@@ -79,7 +79,7 @@ def _neutral(text: str, limit: int) -> str:
 
 
 def _neutralised(text: str, limit: int) -> str:
-    text = _STAMP.sub(r"\1 ", _ADDRESS.sub("0x…", printable(text)))
+    text = _STAMP.sub(r"\1 ", _ADDRESS.sub("0x…", remove_controls(text)))
     text = _FOLDERS.sub("", text)
     for folder in _own_folders():
         text = text.replace(folder, "")

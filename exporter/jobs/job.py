@@ -26,7 +26,7 @@ class OpsetJob(FrozenModel):
     opset: int
     route: Route
     devices: Items[Device]
-    is_there: bool = False
+    reuse_file: bool = False
     """Whether an earlier run made the very file: only what the checks read has changed."""
 
 
@@ -48,15 +48,15 @@ class Job(FrozenModel):
     device_digests: dict[str, str] = Field(default_factory=dict)
     """By name of the device: goes into the records of its cells."""
 
-    def fingerprint_of(self, cell: CellId) -> dict[str, str]:
+    def make_fingerprint(self, cell: CellId) -> dict[str, str]:
         """What a record of the cell is valid for."""
         return self.fingerprint | {"device": self.device_digests.get(cell.device, "")}
 
     def cells(self) -> tuple[CellId, ...]:
         """Every cell of the job, opset by opset."""
-        return tuple(cell for opset in self.opsets for cell in self.cells_of(opset))
+        return tuple(cell for opset in self.opsets for cell in self.list_opset_cells(opset))
 
-    def cells_of(self, opset: OpsetJob) -> tuple[CellId, ...]:
+    def list_opset_cells(self, opset: OpsetJob) -> tuple[CellId, ...]:
         """The cells that share the file of `opset`."""
         return tuple(
             CellId(model=self.spec.id, opset=opset.opset, device=device.name)

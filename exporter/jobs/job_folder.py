@@ -13,11 +13,11 @@ from exporter.records.record import (
     Record,
 )
 
-#: The names that `weights_name` gives.
-WEIGHTS = r"weights-[0-9a-f]{16}\.data"
+#: The names that `format_weights_name` gives.
+WEIGHTS_PATTERN = r"weights-[0-9a-f]{16}\.data"
 
 
-def weights_name(sha256: str) -> str:
+def format_weights_name(sha256: str) -> str:
     """What the external data of this hash is called: what has the same name is the same."""
     return f"weights-{sha256[:16]}.data"
 
@@ -98,7 +98,7 @@ class JobFolder:
         return found
 
 
-def write_value(path: Path, value: FrozenModel) -> None:
+def write_json(path: Path, value: FrozenModel) -> None:
     """Writes `value` as JSON by fresh file and rename: readers see all of it or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, value.to_json())

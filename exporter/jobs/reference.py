@@ -84,7 +84,7 @@ class Reference(ChecksummedModel):
     """Why there is no float64 reference; empty where there is one."""
     unstable: str = ""
     """How PyTorch differs from itself on the declared inputs; empty where it does not."""
-    spread: Items[float | None]
+    output_spread: Items[float | None]
     """For each output, how far it moves when inputs get other values: floats as a share of their
     scale, others as a share of the elements; None where PyTorch took no other values."""
     overflow: Items[str] = ()
@@ -92,17 +92,17 @@ class Reference(ChecksummedModel):
     where it does not, as far as samples were run in float64."""
     thorough: bool = False
     """Whether more sizes and values were tried than by default."""
-    objects: bool = False
+    returns_objects: bool = False
     """Whether the model returns more than tuples, lists and dicts of tensors."""
     tables: Items[TableParts] = ()
     """Every weight of two dimensions: of a table, samples read a few rows."""
     weights: Items[NamedWeight] = ()
     """The weights that the manifest names."""
-    fed: Items[Weight] = ()
+    weight_inputs: Items[Weight] = ()
     """Every weight in the order of the `state_dict`, where a file takes them as inputs; see
     `JobFolder.weight`."""
 
-    def agrees(self, other: Reference) -> bool:
+    def is_compatible_with(self, other: Reference) -> bool:
         """Whether both can be of one model: what they both looked at is the same.
 
         How many samples there are, and how many of them were run in float64, is a matter of how

@@ -19,7 +19,7 @@ _PLAIN_FAILURES = (Status.FAIL, Status.ERROR, Status.INCONCLUSIVE)
 #: An expectation that ends within so many days is named on the page.
 _SOON = timedelta(days=14)
 #: How `Record.expectation` begins where the expectation's day is over.
-ENDED = "the expectation ended on "
+EXPIRED_PREFIX = "the expectation ended on "
 _UNPROVED = (Status.SKIP, Status.UNAVAILABLE)
 
 
@@ -41,13 +41,13 @@ def apply_expectations(spec: ModelSpec, record: Record, today: date) -> Record:
     if current:
         return _foreseen(record, current[0], today)
     if met:
-        note = f"{ENDED}{met[0].until}: {_reason(met[0])}"
+        note = f"{EXPIRED_PREFIX}{met[0].until}: {_reason(met[0])}"
     else:
         note = "expected " + " or ".join(_describe(item) for item in expected)
     return record.model_copy(update={"expectation": note})
 
 
-def is_in_force(item: Expectation, record: Record, today: date) -> bool:
+def is_foreseen(item: Expectation, record: Record, today: date) -> bool:
     """Whether the expectation foresees the failure of a record, raw or judged, of a cell it means.
 
     A record that was judged to be foreseen says no longer whether it was a crash; that does not

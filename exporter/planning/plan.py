@@ -13,7 +13,7 @@ from exporter.core.errors import (
     ExitCode,
     ExporterError,
     Problem,
-    nearest,
+    suggest_nearest,
 )
 from exporter.manifest import Condition, Manifest, ModelSpec
 from exporter.planning.selection import EVERYTHING, Selection
@@ -71,7 +71,7 @@ def make_plan(manifest: Manifest, selection: Selection = EVERYTHING) -> Plan:
 
 def choose_route(spec: ModelSpec, opset: int) -> Route:
     """The exporter and capture for one opset, and why."""
-    spec = spec.at(opset)
+    spec = spec.resolve_cell(opset)
     match spec.exporter, spec.capture:
         case "dynamo", capture:
             return Route(
@@ -157,7 +157,7 @@ def _meant(pattern: str, manifest: Manifest) -> str:
         if spec.id == name:
             opsets, devices = ", ".join(map(str, spec.opsets)), " and ".join(spec.devices)
             return f"; {name} has the opsets {opsets} on {devices}"
-    return nearest(name, (spec.id for spec in manifest.models)) or (
+    return suggest_nearest(name, (spec.id for spec in manifest.models)) or (
         "; `exporter list` shows the models"
     )
 
@@ -176,13 +176,13 @@ def _refuse_idle_words(
             if not any(pattern_matches(pattern, cell) for cell in ids)
         ),
         *(
-            f"no model has the tag '{tag}'{nearest(tag, tags)}"
+            f"no model has the tag '{tag}'{suggest_nearest(tag, tags)}"
             for tag in selection.tags
             if tag not in tags
         ),
         *(f"no model has opset {opset}" for opset in selection.opsets if opset not in opsets),
         *(
-            f"no model has the device '{device}'{nearest(device, devices)}"
+            f"no model has the device '{device}'{suggest_nearest(device, devices)}"
             for device in selection.devices
             if device not in devices
         ),

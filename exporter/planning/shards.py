@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.frozen_model import FrozenModel, Items
-from exporter.jobs.job_folder import write_value
+from exporter.jobs.job_folder import write_json
 from exporter.planning.plan import Plan
 
 #: In the build folder.
@@ -47,7 +47,7 @@ class ShardNote(FrozenModel):
         return Shard(index=self.index, count=self.count)
 
 
-def models_of(plan: Plan, shard: Shard) -> tuple[str, ...]:
+def assign_models(plan: Plan, shard: Shard) -> tuple[str, ...]:
     """The models of a shard, in the order of the plan.
 
     The one with the most cells to run goes first, each to the shard with the fewest so far.
@@ -64,14 +64,14 @@ def models_of(plan: Plan, shard: Shard) -> tuple[str, ...]:
     return tuple(model for model in selected if model in mine)
 
 
-def part_of(plan: Plan, shard: Shard) -> Plan:
+def select_shard(plan: Plan, shard: Shard) -> Plan:
     """The plan with the cells of the shard selected; there may be none."""
-    mine = set(models_of(plan, shard))
+    mine = set(assign_models(plan, shard))
     selected = tuple(planned for planned in plan.selected if planned.cell.model in mine)
     return replace(plan, selected=selected)
 
 
-def forget_shard(build: Path) -> None:
+def remove_shard_note(build: Path) -> None:
     """What is built here is no longer what an earlier shard left.
 
     Raises:
@@ -86,14 +86,14 @@ def forget_shard(build: Path) -> None:
         raise ExporterError(ExitCode.ENVIRONMENT, message) from error
 
 
-def note_shard(build: Path, shard: Shard, plan: Plan) -> None:
+def write_shard_note(build: Path, shard: Shard, plan: Plan) -> None:
     """Notes that the shard of the whole plan is done."""
-    models = models_of(plan, shard)
+    models = assign_models(plan, shard)
     note = ShardNote(index=shard.index, count=shard.count, models=models)
-    write_value(build / SHARD_NOTE, note)
+    write_json(build / SHARD_NOTE, note)
 
 
-def read_note(build: Path) -> ShardNote:
+def read_shard_note(build: Path) -> ShardNote:
     """What was noted in a build folder.
 
     Raises:

@@ -12,7 +12,7 @@ from exporter.records.record import CellId
 THRESHOLD = 0.98
 
 
-class Fate(StrEnum):
+class MutantOutcome(StrEnum):
     """What became of a mutant."""
 
     CAUGHT = "caught"

@@ -22,7 +22,7 @@ from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.records.record import (
-    LATENCY,
+    LATENCY_CHECK,
     CellId,
     Record,
     RunRecord,
@@ -158,7 +158,7 @@ class Baseline(FrozenModel):
         )
 
 
-def outcome_of(record: Record) -> CellOutcome:
+def extract_outcome(record: Record) -> CellOutcome:
     """The part of a record that is accepted or not."""
     return CellOutcome(
         cell=str(record.cell),
@@ -191,11 +191,11 @@ def _figures(record: Record) -> Figures | None:
 
 
 def _latency(record: Record) -> float | None:
-    ratios = [result.metrics.get("ratio") for result in record.checks if result.check == LATENCY]
+    ratios = [result.metrics.get("ratio") for result in record.checks if result.check == LATENCY_CHECK]
     return next((float(f"{ratio:.2g}") for ratio in ratios if isinstance(ratio, float)), None)
 
 
-def outcomes_of(run: RunRecord) -> dict[str, CellOutcome]:
+def extract_outcomes(run: RunRecord) -> dict[str, CellOutcome]:
     """Every outcome of the run, by the text of its cell.
 
     Raises:
@@ -203,18 +203,18 @@ def outcomes_of(run: RunRecord) -> dict[str, CellOutcome]:
             other.
     """
     try:
-        return _by_cell(outcome_of(record) for record in run.records)
+        return _by_cell(extract_outcome(record) for record in run.records)
     except ValueError as error:
         raise ExporterError(ExitCode.UNREADABLE, f"the results name {error}") from error
 
 
-def baseline_of(run: RunRecord) -> Baseline:
+def make_baseline(run: RunRecord) -> Baseline:
     """Accepts every record of the run as it is.
 
     Raises:
         ExporterError: UNREADABLE, where the run has two records for a cell.
     """
-    outcomes = outcomes_of(run).values()
+    outcomes = extract_outcomes(run).values()
     cells = sorted(outcomes, key=lambda outcome: outcome.id.sort_key)
     return Baseline(tools=dict(sorted(run.tools.items())), cells=tuple(cells))
 

@@ -19,7 +19,7 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.records.baseline import Baseline, CellOutcome
 
-HISTORY = "history.json"
+HISTORY_FILE = "history.json"
 
 
 class Change(FrozenModel):
@@ -56,7 +56,7 @@ class History(FrozenModel):
         return f'{{\n  "format": {self.format},\n  "entries": [{entries}\n  ]\n}}\n'
 
 
-def followed(history: History, before: Baseline | None, after: Baseline) -> History:
+def extend_history(history: History, before: Baseline | None, after: Baseline) -> History:
     """The history with the new baseline at its end.
 
     Args:

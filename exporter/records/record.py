@@ -15,9 +15,9 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
 
 #: How notes begin that are warnings of the TorchScript tracer.
-TRACER = "tracer warning: "
+TRACER_PREFIX = "tracer warning: "
 #: The check that measures a file's time beside PyTorch's; see `worker/latency.py`.
-LATENCY = "latency"
+LATENCY_CHECK = "latency"
 
 
 class Status(StrEnum):
@@ -159,7 +159,7 @@ class Divergence(FrozenModel):
     """How many nodes it may be, up to this one: not every value has a twin in PyTorch."""
 
 
-class Allowed(FrozenModel):
+class OutputLimit(FrozenModel):
     """How far an output may be off, in its own units; both None where it has to be equal."""
 
     atol: float | None = None
@@ -168,7 +168,7 @@ class Allowed(FrozenModel):
     """Whether the error is counted from float64's output and not from PyTorch's own."""
     scale: float | None = None
     """Elements beyond it may be off in proportion to their size; None: `atol` holds for all."""
-    items: Items[Allowed] = ()
+    items: Items[OutputLimit] = ()
     """Of a sequence, what holds for each item, instead of the rest."""
 
 
@@ -200,7 +200,7 @@ class Blame(FrozenModel):
     evidence: Items[str]
     """What was tried and what came of it, with figures."""
     first: Divergence | None = None
-    allowed: Items[Allowed] = ()
+    allowed: Items[OutputLimit] = ()
     """For each output."""
 
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import onnx_ir as ir
 import torch
 
-from exporter.cache.fingerprint import tool_versions
-from exporter.checks.files.facts import artifact_facts
-from exporter.checks.files.samples import SampleMemory
+from exporter.cache.fingerprint import read_tool_versions
+from exporter.checks.files.artifact_facts import measure_artifact
+from exporter.checks.files.sample_files import SampleCache
 from exporter.checks.protocol import CheckContext
 from exporter.jobs.job import Announcement, Job, OpsetJob
 from exporter.jobs.job_folder import JobFolder, write_json
@@ -84,7 +84,7 @@ class JobRunner:
         self._began = JobStart.of(self._folder.job)
         self._shared = StageTimes()
         self._names: dict[str, str] = {}
-        self._memory = SampleMemory()
+        self._memory = SampleCache()
         self._whole: Reference | None = None
         self._opened = OpenedFiles(self._root, Path(job.build))
         self._operators: dict[int, dict[str, int]] = {}
@@ -129,7 +129,7 @@ class JobRunner:
                 read = find_read_storages(model, self._spec, inputs, self._names)
                 weights = describe_named_weights(model, self._names, read)
                 self._fed = store_weights(model, self._spec, read, self._names, self._folder)
-                update = {"weights": weights, "fed": self._fed}
+                update = {"weights": weights, "weight_inputs": self._fed}
                 reference = reference.model_copy(update=update)
                 write_json(self._folder.reference, reference)
         except Failure as failure:
@@ -196,7 +196,7 @@ class JobRunner:
         for opset in reversed(opsets):
             self._announce(Stage.CONVERT, (opset,))
             seconds = StageTimes(self._shared)
-            case = replace(self._case(opset, model, inputs), program=program, kept=kept)
+            case = replace(self._case(opset, model, inputs), program=program, decompositions=kept)
             try:
                 with seconds.of(Stage.CONVERT), collect_converter_warnings() as notes:
                     artifacts = self._folder.artifacts(opset.opset)
@@ -223,7 +223,7 @@ class JobRunner:
         return tuple(opset for opset in self._opsets if opset.route.exporter == exporter)
 
     def _write(self, graph: ir.Model, opset: OpsetJob) -> None:
-        tools = tool_versions()
+        tools = read_tool_versions()
         provenance = {
             "model": self._spec.id,
             "fingerprint": self._job.fingerprint.get("entry", ""),
@@ -231,13 +231,13 @@ class JobRunner:
             **{name: tools[name] for name in ("torch", "onnx", "onnxscript", "exporter")},
         }
         rename_weights(graph, self._names)
-        spec = self._spec.at(opset.opset)
+        spec = self._spec.resolve_cell(opset.opset)
         if spec.weights_are_inputs:
             move_weights_to_inputs(graph, [weight.name for weight in self._fed])
         write_artifact(graph, spec, opset.opset, self._folder, provenance)
 
     def _case(self, opset: OpsetJob, model: Model, inputs: Tensors) -> ExportContext:
-        spec = self._spec.at(opset.opset)
+        spec = self._spec.resolve_cell(opset.opset)
         return ExportContext(
             model=model,
             inputs=inputs,
@@ -257,13 +257,13 @@ class JobRunner:
             spec=case.spec,
             reference=self._whole or reference,
             notes=notes,
-            memory=self._memory,
+            samples=self._memory,
             kernels=self._custom.kernels,
         )
         self._announce(Stage.STRUCTURE, (opset,))
         with seconds.of(Stage.STRUCTURE):
             structure = run_structure_checks(subject)
-            facts = artifact_facts(subject.path, self._spec.id)
+            facts = measure_artifact(subject.path, self._spec.id)
         common = SharedFields(
             route=opset.route,
             log=self._log(opset.opset),
@@ -273,7 +273,7 @@ class JobRunner:
         for device in opset.devices:
             cell = CellId(model=self._spec.id, opset=opset.opset, device=device.name)
             self._announce(Stage.PARITY, (opset,), only=cell)
-            here = replace(subject, spec=self._spec.at(opset.opset, device.name))
+            here = replace(subject, spec=self._spec.resolve_cell(opset.opset, device.name))
             record = check_on_device(device, here, structure, common, StageTimes(seconds))
             if is_worth_float64(record, subject.reference):
                 with seconds.of(REFERENCE):
@@ -288,9 +288,9 @@ class JobRunner:
         self._whole = measure_all_samples(
             model, self._spec, self._root, self._folder, subject.reference
         )
-        self._memory = SampleMemory()
+        self._memory = SampleCache()
         write_json(self._folder.reference, self._whole)
-        return replace(subject, reference=self._whole, memory=self._memory)
+        return replace(subject, reference=self._whole, samples=self._memory)
 
     def _fail(self, opset: OpsetJob, failure: Failure, seconds: StageTimes) -> None:
         for cell in self._job.list_opset_cells(opset):

@@ -39,7 +39,7 @@ class Verdict:
     retry: tuple[CellId, ...] = ()
 
 
-def settle(outcome: JobResult, records: Mapping[str, Record]) -> Verdict:
+def evaluate_job(outcome: JobResult, records: Mapping[str, Record]) -> Verdict:
     """Settles what the outcome says about the cells of its job.
 
     Args:
@@ -48,13 +48,13 @@ def settle(outcome: JobResult, records: Mapping[str, Record]) -> Verdict:
     """
     cells = {str(cell): cell for cell in outcome.job.cells()}
     written = {name: record for name, record in records.items() if name in cells}
-    if outcome.ended is ExitKind.EXITED and outcome.code == 0 and len(written) == len(cells):
+    if outcome.exit_kind is ExitKind.EXITED and outcome.code == 0 and len(written) == len(cells):
         return Verdict(settled=written)
-    announced = outcome.at_work.cells if outcome.at_work else ()
+    announced = outcome.last_announcement.cells if outcome.last_announcement else ()
     at_work = {str(cell) for cell in announced} & set(cells)
     settled = {name: record for name, record in written.items() if name not in at_work}
     unfinished = [cell for name, cell in cells.items() if name not in settled]
-    match outcome.ended:
+    match outcome.exit_kind:
         case ExitKind.INTERRUPTED:
             return Verdict(settled=settled)
         case ExitKind.TIMEOUT:
@@ -66,10 +66,10 @@ def settle(outcome: JobResult, records: Mapping[str, Record]) -> Verdict:
             retry = tuple(cell for cell in unfinished if str(cell) not in dead)
             return Verdict(settled=settled | dead, retry=retry)
         case _:
-            assert_never(outcome.ended)
+            assert_never(outcome.exit_kind)
 
 
-def job_for(job: Job, cells: Iterable[CellId]) -> Job:
+def restrict_job(job: Job, cells: Iterable[CellId]) -> Job:
     """The same job for some of its cells."""
     wanted = {(cell.opset, cell.device) for cell in cells}
     opsets = (
@@ -83,7 +83,7 @@ def job_for(job: Job, cells: Iterable[CellId]) -> Job:
     return job.model_copy(update={"opsets": tuple(opset for opset in opsets if opset.devices)})
 
 
-def log_tail(job: Job, announcement: Announcement | None) -> str:
+def read_log_tail(job: Job, announcement: Announcement | None) -> str:
     """The end of the log that was written last: from a crash report on, or its last lines."""
     folder = JobFolder(Path(job.folder))
     log = folder.log(None)
@@ -101,11 +101,11 @@ def log_tail(job: Job, announcement: Announcement | None) -> str:
 
 
 def _dead(outcome: JobResult, cell: CellId) -> Record:
-    is_kill = outcome.ended is ExitKind.SIGNAL and outcome.code == signal.SIGKILL
+    is_kill = outcome.exit_kind is ExitKind.SIGNAL and outcome.code == signal.SIGKILL
     status = Status.KILLED if is_kill else Status.CRASH
     limit = outcome.job.spec.memory
     message = f"the worker {_how(outcome)} {_when(outcome)}"
-    tail = "" if is_kill else log_tail(outcome.job, outcome.at_work)
+    tail = "" if is_kill else read_log_tail(outcome.job, outcome.last_announcement)
     # C++ aborts where it finds no memory; without a limit that may be the machine's own fault.
     if limit is not None and is_out_of_memory(tail):
         return _record(outcome, cell, Status.KILLED, f"{memory_limit_message(limit)}: {message}")
@@ -124,7 +124,7 @@ def _late(outcome: JobResult, cell: CellId, at_work: set[str]) -> Record:
 
 
 def _how(outcome: JobResult) -> str:
-    if outcome.ended is ExitKind.EXITED:
+    if outcome.exit_kind is ExitKind.EXITED:
         return f"exited with code {outcome.code}"
     if outcome.code == signal.SIGKILL:
         return "was killed (SIGKILL, most often for its memory)"
@@ -135,20 +135,20 @@ def _how(outcome: JobResult) -> str:
 
 
 def _when(outcome: JobResult) -> str:
-    return f"while at {outcome.at_work.stage}" if outcome.at_work else "before it began"
+    return f"while at {outcome.last_announcement.stage}" if outcome.last_announcement else "before it began"
 
 
 def _record(
     outcome: JobResult, cell: CellId, status: Status, message: str, *, is_culprit: bool = True
 ) -> Record:
-    job, announcement = outcome.job, outcome.at_work
+    job, announcement = outcome.job, outcome.last_announcement
     return Record(
         cell=cell,
         status=status,
         stage=announcement.stage if announcement and is_culprit else None,
         message=message,
-        detail=log_tail(job, announcement) if is_culprit else "",
+        detail=read_log_tail(job, announcement) if is_culprit else "",
         route=next(opset.route for opset in job.opsets if opset.opset == cell.opset),
         log=announcement.log if announcement else f"{cell.model}/logs/model.log",
-        fingerprint=job.fingerprint_of(cell),
+        fingerprint=job.make_fingerprint(cell),
     )

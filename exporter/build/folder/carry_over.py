@@ -12,7 +12,7 @@ from exporter.jobs.reference import Reference
 from exporter.records.record import Record
 
 
-def mend(folder: JobFolder) -> None:
+def repair_folder(folder: JobFolder) -> None:
     """Makes a private folder one again, whatever a model put in its place.
 
     What it lost is lost; that costs its own cells, and not the run.
@@ -26,7 +26,7 @@ def mend(folder: JobFolder) -> None:
             shutil.rmtree(path)
 
 
-def drop_unproved(folder: JobFolder) -> None:
+def remove_unrecorded_files(folder: JobFolder) -> None:
     """Removes every exported file that no record speaks of: an interrupted worker's last one.
 
     What was being written when a worker died goes as well.
@@ -93,7 +93,7 @@ def _is_same(one: JobFolder, other: JobFolder) -> bool:
         before, after = (Reference.read(text) for text in texts)
     except (OSError, ValueError):
         return False
-    return before.agrees(after)
+    return before.is_compatible_with(after)
 
 
 def _is_same_file(record: Record, twin: Record) -> bool:

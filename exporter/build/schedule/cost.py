@@ -33,12 +33,12 @@ class Cost:
 
     def seconds(self, opsets: Sequence[OpsetJob]) -> float:
         """What a job with these opsets takes."""
-        made = sum(not opset.is_there for opset in opsets)
+        made = sum(not opset.reuse_file for opset in opsets)
         shared = self.shared if made else 0.0
         return shared + made * self.making + len(opsets) * self.checking
 
 
-def costs_of(models: Mapping[str, Mapping[str, Record]]) -> dict[str, Cost]:
+def estimate_costs(models: Mapping[str, Mapping[str, Record]]) -> dict[str, Cost]:
     """The cost of each model of which a cell came so far that its worker said what it took.
 
     Args:

@@ -5,26 +5,27 @@ Everything that differs is named at once. An input that no output depends on cou
 
 from __future__ import annotations
 
+from exporter.core.text_format import join_names
+
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from onnx import ModelProto, TensorShapeProto, TypeProto, ValueInfoProto
 
-from exporter.checks.files.graph_walk import functions_of, needed_names
-from exporter.checks.files.weight_inputs import weight_input_problems
+from exporter.checks.files.graph_walk import index_functions, find_needed_names
+from exporter.checks.files.weight_inputs import find_weight_input_problems
 from exporter.checks.protocol import CheckContext
 from exporter.checks.structural.run_structure import run_structure_check
-from exporter.checks.structural.weight_names import weight_problems
+from exporter.checks.structural.weight_names import find_weight_name_problems
 from exporter.manifest import Dim, Input, Output
 from exporter.records.record import CheckResult
-from exporter.runtimes.dtypes import dtype_name
+from exporter.runtimes.dtypes import format_dtype
 
 NAME = "signature"
 _Side = Literal["input", "output"]
 #: From here on, initializers need not be listed as inputs.
 _IR_WITHOUT_LISTED_INITIALIZERS = 4
-_MANY = 5
 
 
 def check_signature(subject: CheckContext) -> CheckResult:
@@ -37,20 +38,20 @@ def _find(subject: CheckContext, model: ModelProto) -> Iterator[str]:
     stored = {item.name for item in graph.initializer}
     stored |= {item.values.name for item in graph.sparse_initializer}
     declared = {item.name for item in spec.inputs}
-    weights = subject.reference.fed if spec.weights_are_inputs else ()
+    weights = subject.reference.weight_inputs if spec.weights_are_inputs else ()
     besides = stored | {weight.name for weight in weights}
     inputs = [item for item in graph.input if item.name not in besides or item.name in declared]
     yield from _values("input", inputs, spec.inputs)
     listed = [item.name for item in graph.input if item.name in stored]
     yield from _listed_initializers(subject, model, listed)
-    needed = needed_names(graph.node, (item.name for item in graph.output), functions_of(model))
+    needed = find_needed_names(graph.node, (item.name for item in graph.output), index_functions(model))
     for item in inputs:
         if item.name in declared and item.name not in needed:
             yield f"the graph ignores input '{item.name}'"
     yield from _values("output", list(graph.output), spec.outputs)
-    yield from weight_problems(subject, model)
+    yield from find_weight_name_problems(subject, model)
     if spec.weights_are_inputs:
-        yield from weight_input_problems(model, weights, declared, needed)
+        yield from find_weight_input_problems(model, weights, declared, needed)
 
 
 def _listed_initializers(
@@ -64,7 +65,7 @@ def _listed_initializers(
     if asked and not others and model.graph.initializer:
         yield "the initializers are not listed as inputs"
     if others and not asked and model.ir_version >= _IR_WITHOUT_LISTED_INITIALIZERS:
-        names = ", ".join(others[:_MANY]) + (", …" if len(others) > _MANY else "")
+        names = join_names(others)
         yield f"{len(others)} initializers are listed as inputs: {names}"
 
 
@@ -97,7 +98,7 @@ def _value(what: str, found: ValueInfoProto, declared: Input | Output) -> Iterat
     if problem:
         yield problem
         return
-    dtype, shape = dtype_name(tensor.elem_type), declared.file_shape
+    dtype, shape = format_dtype(tensor.elem_type), declared.file_shape
     if dtype != declared.file_dtype:
         yield f"{what} is {dtype}, declared {_declared_dtype(declared)}"
     wanted = ", ".join(map(str, shape))

@@ -9,18 +9,14 @@ import click
 
 from exporter.build import require_packages
 from exporter.cli.options.selection import root_option
-from exporter.cli.output.terminal import (
-    aligned,
-    is_terminal,
-    plural,
-    print_line,
-)
+from exporter.cli.output.terminal import (align_columns, is_terminal, print_line)
+from exporter.core.text_format import pluralize
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode
 from exporter.manifest import load_project
 from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
-from exporter.processes import worker_environment
+from exporter.processes import make_worker_environment
 from exporter.records.audit import THRESHOLD, Audit
 from exporter.report.rows.audits import audit_path
 from exporter.tools.audit.client import AuditOptions, run_audit
@@ -61,7 +57,7 @@ def command(cells: tuple[str, ...], mutants: int, seed: int, threshold: float, r
             manifest,
             planned.cell,
             AuditOptions(mutants=mutants, seed=seed),
-            worker_environment(os.environ),
+            make_worker_environment(os.environ),
             _Progress(mutants).heard,
         )
         reports = Path(manifest.project.root) / manifest.project.reports
@@ -96,13 +92,13 @@ def show_audit(audit: Audit, threshold: float) -> None:
         )
         for tally in audit.tallies
     ]
-    for line in aligned([head, *rows]):
+    for line in align_columns([head, *rows]):
         print_line(line)
     print_line("caught by " + ", ".join(f"{check} {count}" for check, count in audit.by.items()))
     for survivor in audit.survivors:
-        print_line(f"survived: {survivor.kind}: {survivor.change}: {survivor.why}", colour="red")
+        print_line(f"survived: {survivor.kind}: {survivor.change}: {survivor.why}", color="red")
     print_line(
-        f"{audit.cell}: {plural(audit.mutants, 'mutant')}, {audit.share:.1%} caught of those that "
+        f"{audit.cell}: {pluralize(audit.mutants, 'mutant')}, {audit.share:.1%} caught of those that "
         f"break the contract, {audit.share_of_moved:.1%} of those that move an output",
-        colour="green" if audit.share >= threshold else "red",
+        color="green" if audit.share >= threshold else "red",
     )

@@ -11,14 +11,15 @@ import click
 from exporter.build import Results
 from exporter.cli.options.selection import root_option
 from exporter.cli.output.findings import show_findings
-from exporter.cli.output.terminal import plural, print_error, print_line
+from exporter.cli.output.terminal import (print_error, print_line)
+from exporter.core.text_format import pluralize
 from exporter.cli.workflows.report import publish
 from exporter.cli.workflows.results import read_results
 from exporter.core.errors import (
     ExitCode,
     ExporterError,
     Problem,
-    nearest,
+    suggest_nearest,
 )
 from exporter.gate import (
     GateFinding,
@@ -30,14 +31,14 @@ from exporter.manifest import Manifest, load_project
 from exporter.planning.plan import make_plan, pattern_matches
 from exporter.records.baseline import (
     Baseline,
-    outcomes_of,
+    extract_outcomes,
     parse_cell,
     read_baseline,
     write_baseline,
 )
 from exporter.records.history import (
-    HISTORY,
-    followed,
+    HISTORY_FILE,
+    extend_history,
     read_history,
     write_history,
 )
@@ -72,12 +73,12 @@ def command(context: click.Context, root: Path) -> int:
         return ExitCode.OK
     project = _project(root)
     if project.results.missing:
-        count = plural(len(project.results.missing), "promised cell")
+        count = pluralize(len(project.results.missing), "promised cell")
         print_error(f"not accepted: {count} without a result; run `exporter export` first")
         return ExitCode.RED
     show_findings(project.findings)
     run, gate = project.run, project.manifest.project.gate
-    _accept(project, accept_all(project.before, outcomes_of(run), run.tools, gate))
+    _accept(project, accept_all(project.before, extract_outcomes(run), run.tools, gate))
     _say_accepted(project, len(run.records))
     return ExitCode.OK
 
@@ -100,10 +101,10 @@ def update(context: click.Context, cells: tuple[str, ...], reason: str, root: Pa
             print_error(f"{cell}: not accepted: {project.results.missing[cell]}")
         return ExitCode.RED
     if not chosen:
-        print_line("everything is accepted already", colour="green")
+        print_line("everything is accepted already", color="green")
         return ExitCode.OK
     show_findings([finding for finding in findings if str(finding.cell) in chosen])
-    accepted = accept_some(project.before, outcomes_of(project.run), chosen, reason)
+    accepted = accept_some(project.before, extract_outcomes(project.run), chosen, reason)
     _accept(project, accepted)
     _say_accepted(project, len(chosen))
     return ExitCode.OK
@@ -152,7 +153,7 @@ def _chosen(
 def _refuse_idle(patterns: Sequence[str], cells: Collection[CellId]) -> None:
     models = {cell.model for cell in cells}
     problems = [
-        Problem(message=f"no cell matches '{pattern}'{nearest(pattern.split('/')[0], models)}")
+        Problem(message=f"no cell matches '{pattern}'{suggest_nearest(pattern.split('/')[0], models)}")
         for pattern in patterns
         if not any(pattern_matches(pattern, cell) for cell in cells)
     ]
@@ -161,9 +162,9 @@ def _refuse_idle(patterns: Sequence[str], cells: Collection[CellId]) -> None:
 
 
 def _accept(project: _Project, accepted: Baseline) -> None:
-    path, before = project.path.with_name(HISTORY), project.before
+    path, before = project.path.with_name(HISTORY_FILE), project.before
     # Read before anything is written: where it is damaged, nothing is half accepted.
-    history = followed(read_history(path), before if before.cells else None, accepted)
+    history = extend_history(read_history(path), before if before.cells else None, accepted)
     write_baseline(project.path, accepted)
     write_history(path, history)
     publish(project.manifest, project.results.run)  # the page shows what was accepted
@@ -171,5 +172,5 @@ def _accept(project: _Project, accepted: Baseline) -> None:
 
 def _say_accepted(project: _Project, count: int) -> None:
     print_line(
-        f"accepted {plural(count, 'cell')}: {project.manifest.project.reports}/baseline.json"
+        f"accepted {pluralize(count, 'cell')}: {project.manifest.project.reports}/baseline.json"
     )

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import click
 
-from exporter.build import BuildFolder, still_valid
+from exporter.build import BuildFolder, filter_valid_results
 from exporter.cache.fingerprint import file_digest
 from exporter.cli.options.selection import root_option
-from exporter.cli.output.terminal import plural, print_error, print_line
+from exporter.cli.output.terminal import (print_error, print_line)
+from exporter.core.text_format import pluralize
 from exporter.cli.workflows.report import PAGES, are_up_to_date, rendered
 from exporter.core.errors import ExitCode
 from exporter.manifest import Manifest, load_project
@@ -35,8 +36,8 @@ def command(root: Path) -> int:
     for problem in problems:
         print_error(problem)
     cells = len(make_plan(manifest).cells)
-    models = plural(len(manifest.models), "model")
-    print_line(f"{models}, {plural(cells, 'cell')}: {plural(len(problems), 'problem')}")
+    models = pluralize(len(manifest.models), "model")
+    print_line(f"{models}, {pluralize(cells, 'cell')}: {pluralize(len(problems), 'problem')}")
     return ExitCode.RED if problems else ExitCode.OK
 
 
@@ -56,11 +57,11 @@ def _unaccepted(manifest: Manifest) -> Iterator[str]:
 
 def _stale_tables(manifest: Manifest) -> Iterator[str]:
     """How the tables differ from what the results would give, where they were written here."""
-    build, reports = BuildFolder.of(manifest.project), _reports(manifest)
+    build, reports = BuildFolder.from_project(manifest.project), _reports(manifest)
     if not build.results.exists() or not are_unmodified(build.path / PAGES, reports):
         return
     run = read_run(build.results)
-    results = still_valid(run, manifest, make_plan(manifest))
+    results = filter_valid_results(run, manifest, make_plan(manifest))
     if results.missing:
         for alike in fold(
             results.missing.items(), lambda item: parse_cell(item[0]), lambda item: item[1]

@@ -10,10 +10,11 @@ from pathlib import Path
 import click
 
 from exporter.cli.output.findings import show_findings
-from exporter.cli.output.terminal import plural, print_error, print_line
+from exporter.cli.output.terminal import (print_error, print_line)
+from exporter.core.text_format import pluralize
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.gate import differences
-from exporter.records.baseline import Baseline, baseline_of, read_baseline
+from exporter.records.baseline import Baseline, make_baseline, read_baseline
 from exporter.records.record import Record, read_run
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -42,10 +43,10 @@ def command(before: Path, after: Path) -> int:
             print_error(f"warning: {path} has no figures, so no drift is found")
     findings = differences(old.baseline, new.baseline, new.records)
     if not findings:
-        print_line(f"{plural(len(new.baseline.cells), 'cell')}, no difference", colour="green")
+        print_line(f"{pluralize(len(new.baseline.cells), 'cell')}, no difference", color="green")
         return ExitCode.OK
     show_findings(findings)
-    print_line(plural(len(findings), "difference"))
+    print_line(pluralize(len(findings), "difference"))
     return ExitCode.RED
 
 
@@ -61,7 +62,7 @@ def _side(path: Path) -> _Side:
         raise ExporterError(ExitCode.UNREADABLE, message) from error
     if isinstance(table, dict) and "records" in table:
         run = read_run(path)
-        return _Side(baseline=baseline_of(run), records=run.by_cell())
+        return _Side(baseline=make_baseline(run), records=run.by_cell())
     return _Side(baseline=read_baseline(path))
 
 

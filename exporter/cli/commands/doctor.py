@@ -8,24 +8,25 @@ from pathlib import Path
 
 import click
 
-from exporter.cli.options.selection import root_option, today
-from exporter.cli.options.store import store_of
-from exporter.cli.output.terminal import plural, print_line
+from exporter.cli.options.selection import root_option, get_today
+from exporter.cli.options.store import open_store
+from exporter.cli.output.terminal import (print_line)
+from exporter.core.text_format import pluralize
 from exporter.cli.workflows.export import default_jobs
 from exporter.core.errors import ExitCode
-from exporter.core.sanitize import one_line
-from exporter.processes import worker_environment
+from exporter.core.sanitize import join_lines
+from exporter.processes import make_worker_environment
 from exporter.tools.doctor import (
     Diagnosis,
     Examination,
     Level,
     examine_build,
     examine_devices,
-    examine_installed,
+    examine_packages,
     examine_machine,
     examine_project,
     examine_store,
-    examine_warm_workers,
+    examine_fork_server,
 )
 
 _COLOURS = {Level.OK: "green", Level.NOTE: "yellow", Level.PROBLEM: "red"}
@@ -44,25 +45,24 @@ def command(root: Path, *, as_json: bool) -> int:
         findings.append(finding)
         if not as_json:
             _show(finding)
-    found = Examination(findings=tuple(findings))
+    problems = sum(finding.level is Level.PROBLEM for finding in findings)
     if as_json:
-        print_line(found.to_json().rstrip())
+        print_line(Examination(findings=tuple(findings)).to_json().rstrip())
     else:
-        problems = sum(finding.level is Level.PROBLEM for finding in findings)
         notes = sum(finding.level is Level.NOTE for finding in findings)
-        print_line(f"{plural(problems, 'problem')}, {plural(notes, 'note')}")
-    return ExitCode.OK if found.is_sound else ExitCode.RED
+        print_line(f"{pluralize(problems, 'problem')}, {pluralize(notes, 'note')}")
+    return ExitCode.RED if problems else ExitCode.OK
 
 
 def _examine(root: Path) -> Iterator[Diagnosis]:
     """One after the other, so that each is shown when it is known."""
-    environment = worker_environment(os.environ)
+    environment = make_worker_environment(os.environ)
     can_start = True
-    for finding in examine_installed(environment):
+    for finding in examine_packages(environment):
         can_start = can_start and finding.level is not Level.PROBLEM
         yield finding
     if can_start:
-        yield examine_warm_workers(environment)
+        yield examine_fork_server(environment)
     manifest, finding = examine_project(root)
     jobs = (manifest.project.jobs if manifest else None) or default_jobs()
     yield from examine_machine(root, jobs, os.environ)
@@ -70,12 +70,12 @@ def _examine(root: Path) -> Iterator[Diagnosis]:
     if manifest is None:
         return
     yield from examine_devices(manifest, environment)
-    yield from examine_build(manifest, today())
-    yield examine_store(store_of(manifest.project))
+    yield from examine_build(manifest, get_today())
+    yield examine_store(open_store(manifest.project))
 
 
 def _show(finding: Diagnosis) -> None:
     level = f"{finding.level:7}"
     print_line(
-        f"{level}  {finding.about:12}  {one_line(finding.said)}", colour=_COLOURS[finding.level]
+        f"{level}  {finding.subject:12}  {join_lines(finding.message)}", color=_COLOURS[finding.level]
     )

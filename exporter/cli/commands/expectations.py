@@ -7,15 +7,16 @@ from pathlib import Path
 
 import click
 
-from exporter.cli.options.selection import root_option, selection_options, today
-from exporter.cli.output.terminal import plural, print_error, print_line
+from exporter.cli.options.selection import root_option, selection_options, get_today
+from exporter.cli.output.terminal import (print_error, print_line)
+from exporter.core.text_format import pluralize
 from exporter.cli.workflows.results import read_results
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode
 from exporter.manifest import Manifest, load_project
 from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
-from exporter.tools.expectations import edited, proposed_lists
+from exporter.tools.expectations import replace_expectations, propose_lists
 
 
 @click.command()
@@ -32,14 +33,14 @@ def command(selection: Selection, root: Path, write: bool, reason: str) -> int:
     selected = {planned.cell for planned in make_plan(manifest, selection).selected}
     records = [item for item in read_results(manifest).run.records if item.cell in selected]
     files = _files(manifest)
-    lists = proposed_lists(manifest, records, today(), reason.strip(), files.values())
+    lists = propose_lists(manifest, records, get_today(), reason.strip(), files.values())
     if not lists:
         print_line("the results are as the manifests foresee")
         return ExitCode.OK
     new = [entry for _, entries in lists.values() for entry in entries if entry.index is None]
     unexplained = [entry for entry in new if not entry.expectation.reason]
     if write and unexplained:
-        count = plural(len(unexplained), "new expectation")
+        count = pluralize(len(unexplained), "new expectation")
         print_error(
             f"not written: {count} without a reason; say why the failures are accepted: "
             "--reason TEXT"
@@ -47,7 +48,7 @@ def command(selection: Selection, root: Path, write: bool, reason: str) -> int:
         return ExitCode.RED
     for name, before in files.items():
         of_file = {id: new for id, new in lists.items() if new[0].manifest == name}
-        after = edited(before, of_file) if of_file else before
+        after = replace_expectations(before, of_file) if of_file else before
         if write and after != before:
             write_text(Path(manifest.project.root) / name, after)
         elif not write:
@@ -55,7 +56,7 @@ def command(selection: Selection, root: Path, write: bool, reason: str) -> int:
     if not write:
         return ExitCode.RED
     load_project(root)  # what was written is a manifest
-    written = f"expectations of {plural(len(lists), 'model')} written"
+    written = f"expectations of {pluralize(len(lists), 'model')} written"
     print_line(f"{written}; `exporter export` holds against them")
     return ExitCode.OK
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from exporter.cli.options.selection import one_cell, root_option
-from exporter.cli.output.terminal import aligned, print_line
+from exporter.cli.options.selection import select_one_cell, root_option
+from exporter.cli.output.terminal import align_columns, print_line
 from exporter.core.errors import ExitCode
 from exporter.manifest import explain, load_layers
 
@@ -21,15 +21,15 @@ def command(cell: str, root: Path) -> int:
     CELL is a whole id (model/opset/device) or a pattern that means one cell.
     """
     loaded = load_layers(root)
-    planned = one_cell(loaded.manifest, cell)
+    planned = select_one_cell(loaded.manifest, cell)
     id, route = planned.cell, planned.route
     print_line(f"{id}: {route.exporter} {route.capture}, because {route.why}")
     if planned.skip:
         print_line(f"skipped: {planned.skip}")
     rows = [("KEY", "FROM", "VALUE")]
-    spec = loaded.manifest.model(id.model)
+    spec = loaded.manifest.find_model(id.model)
     found = explain(loaded.layers[id.model], spec, id.opset, id.device)
     rows.extend((row.key, row.origin, row.value) for row in found)
-    for line in aligned(rows):
+    for line in align_columns(rows):
         print_line(line)
     return ExitCode.OK

@@ -17,7 +17,7 @@ from exporter.cli.options.selection import (
     no_store_option,
     root_option,
     selection_options,
-    today,
+    get_today,
 )
 from exporter.cli.options.shards import shard_option
 from exporter.cli.output.terminal import print_line
@@ -27,7 +27,7 @@ from exporter.processes import (
     ForkServerStarter,
     ProcessStarter,
     Spawner,
-    worker_environment,
+    make_worker_environment,
 )
 
 if TYPE_CHECKING:
@@ -58,9 +58,9 @@ def command(
     the store.
     """
     asks_more = shard or flags["dry_run"] or flags["force"] or flags["thorough"]
-    if selection.is_everything and not asks_more and (said := load_noop_summary(root, today())):
+    if selection.is_everything and not asks_more and (said := load_noop_summary(root, get_today())):
         for line, colour in said.lines:
-            print_line(line, colour=colour)
+            print_line(line, color=colour)
         return said.code
     with closing(_starter()) as starter:
         if not flags["dry_run"]:
@@ -85,5 +85,5 @@ def command(
 
 def _starter() -> ProcessStarter:
     """Warm workers where processes can fork and the kernel ends children with their parent."""
-    environment = worker_environment(os.environ)
+    environment = make_worker_environment(os.environ)
     return ForkServerStarter(environment) if sys.platform == "linux" else Spawner(environment)

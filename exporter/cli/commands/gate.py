@@ -11,13 +11,14 @@ import click
 
 from exporter.build import BuildFolder
 from exporter.cli.options.selection import root_option
-from exporter.cli.output.findings import hints, show_findings
-from exporter.cli.output.github import Annotation, annotate, shortened
-from exporter.cli.output.terminal import plural, print_error, print_line
+from exporter.cli.output.findings import format_hints, show_findings
+from exporter.cli.output.github import Annotation, annotate, shorten_page
+from exporter.cli.output.terminal import (print_error, print_line)
+from exporter.core.text_format import pluralize
 from exporter.cli.workflows.results import read_results
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode
-from exporter.core.git import last_change
+from exporter.core.git import find_last_change
 from exporter.gate import (
     GateFinding,
     Side,
@@ -76,7 +77,7 @@ def _at_hand(manifest: Manifest, run: RunRecord) -> _Found:
     path = _path(manifest)
     baseline = read_baseline(path)
     findings = judge(baseline, run, _planned(manifest), manifest.project.gate)
-    commit = last_change(path, dict(os.environ)) if findings else None
+    commit = find_last_change(path, dict(os.environ)) if findings else None
     return _Found(baseline=baseline, accepted_in=str(commit or ""), findings=findings)
 
 
@@ -106,18 +107,18 @@ def _against(manifest: Manifest, run: RunRecord, revision: str) -> _Found:
 def _told(known: GateContext, findings: Sequence[GateFinding], cells: int) -> ExitCode:
     manifest = known.manifest
     page = render_gate(findings, Path(manifest.project.root) / manifest.project.templates, known)
-    build = BuildFolder.of(manifest.project)
+    build = BuildFolder.from_project(manifest.project)
     write_text(build.path / "gate.md", page)
-    write_text(build.path / "comment.md", shortened(_COMMENT + page, _COMMENT_LIMIT))
+    write_text(build.path / "comment.md", shorten_page(_COMMENT + page, _COMMENT_LIMIT))
     append_to_step_summary(page)
     annotate(_annotations(known, findings), Path(manifest.project.root))
     if not findings:
-        print_line(f"{plural(cells, 'cell')} as accepted", colour="green")
+        print_line(f"{pluralize(cells, 'cell')} as accepted", color="green")
         return ExitCode.OK
     show_findings(findings, known)
-    print_line(f"{plural(len(findings), 'finding')}; written to {manifest.project.build}/gate.md")
+    print_line(f"{pluralize(len(findings), 'finding')}; written to {manifest.project.build}/gate.md")
     if not blocking(findings):
-        print_line("none of them blocks", colour="green")
+        print_line("none of them blocks", color="green")
         return ExitCode.OK
     print_line("mend what is broken, then accept the rest: `exporter baseline`")
     return ExitCode.RED
@@ -133,7 +134,7 @@ def _annotations(known: GateContext, findings: Sequence[GateFinding]) -> Iterato
         yield Annotation(
             level="error" if finding.blocks else "warning",
             title=f"{alike.label}: {finding.kind}",
-            message=". ".join((said, *hints(lead_of(alike.members, known)))),
+            message=". ".join((said, *format_hints(lead_of(alike.members, known)))),
             location=entries.get(finding.cell.model),
         )
 
@@ -142,4 +143,4 @@ def append_to_step_summary(page: str) -> None:
     """Adds the findings to the summary that GitHub shows for a step, where there is one."""
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         with Path(summary).open("a", encoding="utf-8") as file:
-            file.write(shortened(page, _SUMMARY_LIMIT))
+            file.write(shorten_page(page, _SUMMARY_LIMIT))

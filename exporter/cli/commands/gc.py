@@ -7,11 +7,12 @@ from pathlib import Path
 
 import click
 
-from exporter.build import BuildFolder, find_garbage, remove
+from exporter.build import BuildFolder, find_garbage, remove_garbage
 from exporter.cache.store import Store
 from exporter.cli.options.selection import root_option
-from exporter.cli.options.store import limit_options, limited_store
-from exporter.cli.output.terminal import aligned, plural, print_line
+from exporter.cli.options.store import limit_options, open_limited_store
+from exporter.cli.output.terminal import (align_columns, print_line)
+from exporter.core.text_format import pluralize
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import load_project
 from exporter.planning.plan import make_plan
@@ -37,8 +38,8 @@ def command(root: Path, *, dry_run: bool, store_size: int | None, store_age: flo
     if not promised:
         message = "no manifest promises a cell, so that everything would go; nothing was removed"
         raise ExporterError(ExitCode.NOTHING_SELECTED, message)
-    store = limited_store(manifest.project, store_size, store_age)
-    build = BuildFolder.of(manifest.project)
+    store = open_limited_store(manifest.project, store_size, store_age)
+    build = BuildFolder.from_project(manifest.project)
     if build.path.exists():
         _clear(build, promised, dry_run=dry_run)
     else:
@@ -49,20 +50,20 @@ def command(root: Path, *, dry_run: bool, store_size: int | None, store_age: flo
 
 
 def _clear(build: BuildFolder, promised: Iterable[CellId], *, dry_run: bool) -> None:
-    with build.locked():
+    with build.lock():
         found = find_garbage(build.path, promised)
         if not dry_run:
             for garbage in found:
-                remove(garbage)
+                remove_garbage(garbage)
     rows = [
         (garbage.path.relative_to(build.path.parent).as_posix(), size(garbage.size), garbage.why)
         for garbage in found
     ]
-    for line in aligned(rows):
+    for line in align_columns(rows):
         print_line(line)
     freed = size(sum(garbage.size for garbage in found))
     verb = "would go and free" if dry_run else "removed, which freed"
-    print_line(f"{plural(len(found), 'item')} {verb} {freed}" if found else "nothing to remove")
+    print_line(f"{pluralize(len(found), 'item')} {verb} {freed}" if found else "nothing to remove")
 
 
 def _bound(store: Store, *, dry_run: bool) -> None:
@@ -71,6 +72,6 @@ def _bound(store: Store, *, dry_run: bool) -> None:
         return
     freed = store.bound(dry_run=dry_run)
     verb = "would go and free" if dry_run else "removed, which freed"
-    gone = f"{plural(freed.cells, 'result')} {verb} {size(freed.bytes)}"
+    gone = f"{pluralize(freed.cells, 'result')} {verb} {size(freed.bytes)}"
     found = gone if freed.cells or freed.bytes else "nothing to remove"
     print_line(f"store: {found}; {size(freed.left)} stay")

@@ -9,7 +9,8 @@ import click
 
 from exporter.cli.options.selection import root_option, selection_options
 from exporter.cli.output.call_table import HEADER, call_rows
-from exporter.cli.output.terminal import aligned, plural, print_line
+from exporter.cli.output.terminal import (align_columns, print_line)
+from exporter.core.text_format import pluralize
 from exporter.manifest import load_project
 from exporter.planning.plan import PlannedCell, make_plan
 from exporter.planning.selection import Selection
@@ -29,7 +30,7 @@ def command(selection: Selection, root: Path, *, shows_inputs: bool) -> int:
     if shows_inputs:
         for model in dict.fromkeys(planned.cell.model for planned in plan.selected):
             print_line(model)
-            for line in aligned([HEADER, *call_rows(manifest.model(model))]):
+            for line in align_columns([HEADER, *call_rows(manifest.find_model(model))]):
                 print_line(f"  {line}")
         return 0
     rows = [("MODEL", "OPSETS", "DEVICES", "EXPORTER", "TAGS")]
@@ -44,12 +45,12 @@ def command(selection: Selection, root: Path, *, shows_inputs: bool) -> int:
                     f"{name} {_opsets([c for c in cells if c.route.exporter == name])}"
                     for name in dict.fromkeys(planned.route.exporter for planned in cells)
                 ),
-                " ".join(manifest.model(model).tags),
+                " ".join(manifest.find_model(model).tags),
             )
         )
-    for line in aligned(rows):
+    for line in align_columns(rows):
         print_line(line)
-    print_line(f"{plural(len(rows) - 1, 'model')}, {plural(len(plan.selected), 'cell')}")
+    print_line(f"{pluralize(len(rows) - 1, 'model')}, {pluralize(len(plan.selected), 'cell')}")
     return 0
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 
 from exporter.build import BuildFolder
-from exporter.build.merge_shards import merge, read_parts
+from exporter.build.shard_merge import merge_shards, read_shard_parts
 from exporter.cli.options.selection import root_option
 from exporter.cli.output.summary import show_summary
-from exporter.cli.output.terminal import plural, print_error, print_line
+from exporter.cli.output.terminal import (print_error, print_line)
+from exporter.core.text_format import pluralize
 from exporter.cli.workflows.report import publish
 from exporter.core.errors import ExitCode
 from exporter.manifest import load_project
@@ -37,13 +38,13 @@ def command(folders: tuple[Path, ...], root: Path) -> int:
     """
     manifest = load_project(root)
     plan = make_plan(manifest)
-    parts = read_parts(folders, BuildFolder.of(manifest.project).path)
-    results = merge(manifest, plan, parts)
+    parts = read_shard_parts(folders, BuildFolder.from_project(manifest.project).path)
+    results = merge_shards(manifest, plan, parts)
     publish(manifest, results.run)
     show_summary(manifest, plan, results.run)
     absent = fold(results.missing.items(), lambda item: parse_cell(item[0]), lambda item: item[1])
     for alike in absent:
         print_error(f"{alike.label}: no result: {alike.first[1]}")
     tables = f"{manifest.project.reports}/COMPATIBILITY.md"
-    print_line(f"{plural(len(parts), 'shard')} merged; tables: {tables}")
+    print_line(f"{pluralize(len(parts), 'shard')} merged; tables: {tables}")
     return ExitCode.RED if results.missing else ExitCode.OK

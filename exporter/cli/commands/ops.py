@@ -11,19 +11,20 @@ import click
 
 from exporter.build import require_packages
 from exporter.cli.options.selection import root_option
-from exporter.cli.output.terminal import aligned, plural, print_line
+from exporter.cli.output.terminal import (align_columns, print_line)
+from exporter.core.text_format import pluralize
 from exporter.cli.workflows.results import read_results
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Manifest, load_project
 from exporter.planning.plan import Plan, make_plan
 from exporter.planning.selection import Selection
-from exporter.processes import worker_environment
+from exporter.processes import make_worker_environment
 from exporter.records.record import Route, RunRecord
 from exporter.report.rows.opset_ranges import fold_opsets
-from exporter.tools.operators.client import make_table, stored_table, survey
-from exporter.tools.operators.page import OPERATORS, render_operators
-from exporter.tools.operators.protocol import Lacking, LackingAt, Survey
+from exporter.tools.operators.client import build_table, read_stored_table, run_survey
+from exporter.tools.operators.operators_page import OPERATORS_FILE, render_operators
+from exporter.tools.operators.protocol import SurveyResponse, OperatorGaps, SurveyRequest
 
 _Key = TypeVar("_Key", bound=Hashable)
 _NAMES = {"torchscript": "TorchScript", "dynamo": "dynamo"}
@@ -49,17 +50,17 @@ def command(cells: tuple[str, ...], root: Path) -> int:
 
 def _write_table(manifest: Manifest) -> int:
     run = _run(manifest)
-    table = stored_table(manifest)
+    table = read_stored_table(manifest)
     if table is None:
         print_line("asking torch for every operator and opset, which takes some minutes, once")
-        table = make_table(manifest, worker_environment(os.environ))
+        table = build_table(manifest, make_worker_environment(os.environ))
     project = manifest.project
     root = Path(project.root)
     text = render_operators(manifest, table, run, root / project.templates)
-    path = root / project.reports / OPERATORS
+    path = root / project.reports / OPERATORS_FILE
     write_text(path, text)
     count = len({row.operator for row in table.rows})
-    print_line(f"{plural(count, 'operator')}: {project.reports}/{OPERATORS}")
+    print_line(f"{pluralize(count, 'operator')}: {project.reports}/{OPERATORS_FILE}")
     return ExitCode.OK
 
 
@@ -78,12 +79,12 @@ def _run(manifest: Manifest) -> RunRecord:
 def _list_lacking(manifest: Manifest, plan: Plan) -> int:
     is_red = False
     for model, routes in _routes(plan).items():
-        question = Survey(
-            spec=manifest.model(model),
+        question = SurveyRequest(
+            spec=manifest.find_model(model),
             root=str(Path(manifest.project.root).resolve()),
             routes=routes,
         )
-        answer = survey(question, worker_environment(os.environ))
+        answer = run_survey(question, make_worker_environment(os.environ))
         is_red |= show_lacking(model, routes, answer)
     return ExitCode.RED if is_red else ExitCode.OK
 
@@ -96,7 +97,7 @@ def _routes(plan: Plan) -> dict[str, dict[int, Route]]:
     return routes
 
 
-def show_lacking(model: str, routes: dict[int, Route], answer: Lacking) -> bool:
+def show_lacking(model: str, routes: dict[int, Route], answer: SurveyResponse) -> bool:
     """Prints what a model lacks; whether it does so at an opset that it promises.
 
     Args:
@@ -105,7 +106,7 @@ def show_lacking(model: str, routes: dict[int, Route], answer: Lacking) -> bool:
         answer: What was found.
     """
     if answer.problem:
-        print_line(f"{model}: {answer.problem}", colour="red")
+        print_line(f"{model}: {answer.problem}", color="red")
         return True
     is_red = False
     for exporter, name in _NAMES.items():
@@ -120,16 +121,16 @@ def show_lacking(model: str, routes: dict[int, Route], answer: Lacking) -> bool:
 _ELSE = " (which does not make these files)"
 
 
-def _show_group(head: str, items: list[LackingAt], word: str) -> bool:
+def _show_group(head: str, items: list[OperatorGaps], word: str) -> bool:
     """Prints what an exporter lacks at some opsets; whether it is anything."""
     fine = [item.opset for item in items if not item.missing and not item.problem]
     if fine:
         print_line(
-            f"{head} {fold_opsets(fine)}{word}: lacks nothing", colour=None if word else "green"
+            f"{head} {fold_opsets(fine)}{word}: lacks nothing", color=None if word else "green"
         )
     colour = None if word else "red"
     for problem, opsets in _grouped((item.problem, item.opset) for item in items if item.problem):
-        print_line(f"{head} {fold_opsets(opsets)}{word}: {problem}", colour=colour)
+        print_line(f"{head} {fold_opsets(opsets)}{word}: {problem}", color=colour)
     missing = _grouped(
         ((lack.operator, f"{lack.count}x", ", ".join(lack.sources)), item.opset)
         for item in items
@@ -137,10 +138,10 @@ def _show_group(head: str, items: list[LackingAt], word: str) -> bool:
     )
     if missing:
         opsets = sorted({opset for _, found in missing for opset in found})
-        print_line(f"{head} {fold_opsets(opsets)}{word}: lacks", colour=colour)
+        print_line(f"{head} {fold_opsets(opsets)}{word}: lacks", color=colour)
         rows = [("operator", "uses", "opsets", "at")]
         rows += [(row[0], row[1], fold_opsets(found), row[2]) for row, found in missing]
-        for line in aligned(rows):
+        for line in align_columns(rows):
             print_line(f"  {line}")
     return len(fine) < len(items)
 

@@ -14,7 +14,7 @@ from exporter.cli.options.selection import (
     root_option,
     selection_options,
 )
-from exporter.cli.options.store import store_of
+from exporter.cli.options.store import open_store
 from exporter.cli.output.plan_table import show_plan
 from exporter.cli.workflows.plan import decisions_for
 from exporter.manifest import load_project
@@ -32,7 +32,7 @@ def command(selection: Selection, root: Path, force: bool, thorough: bool, no_st
     """Show the cells that an export would run, and why."""
     manifest = load_project(root)
     plan = make_plan(manifest, selection)
-    store = None if no_store else store_of(manifest.project)
+    store = None if no_store else open_store(manifest.project)
     wish = BuildOptions(force=force, thorough=thorough, store=store)
     show_plan(plan, decisions_for(manifest, plan, wish))
     return 0

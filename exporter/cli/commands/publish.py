@@ -8,22 +8,23 @@ from pathlib import Path
 
 import click
 
-from exporter.build import BuildFolder, require_packages, still_valid
+from exporter.build import BuildFolder, require_packages, filter_valid_results
 from exporter.cli.options.selection import root_option, selection_options
-from exporter.cli.output.terminal import plural, print_error, print_line
+from exporter.cli.output.terminal import (print_error, print_line)
+from exporter.core.text_format import pluralize
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Manifest, load_project
 from exporter.planning.plan import make_plan, pattern_matches
 from exporter.planning.selection import Selection
-from exporter.processes import worker_environment
+from exporter.processes import make_worker_environment
 from exporter.records.record import read_run
 from exporter.report.rows.opset_ranges import fold
 from exporter.tools.publish import (
     PublishOptions,
     PublishResult,
-    checked_destination,
-    choose,
-    publish,
+    prepare_destination,
+    choose_files,
+    publisher,
 )
 
 
@@ -43,10 +44,10 @@ def command(selection: Selection, root: Path, dest: str, include_red: bool) -> i
     manifest = load_project(root)
     _refuse_forgotten(manifest, dest)
     plan = make_plan(manifest, selection)
-    build = BuildFolder.of(manifest.project)
+    build = BuildFolder.from_project(manifest.project)
     run = read_run(build.results)
-    results = still_valid(run, manifest, plan)
-    chosen, left_out = choose(
+    results = filter_valid_results(run, manifest, plan)
+    chosen, left_out = choose_files(
         plan.selected, results.run.by_cell(), results.missing, include_red=include_red
     )
     folds = fold(left_out, lambda item: item.cell, lambda item: (item.why, item.is_refused))
@@ -58,13 +59,13 @@ def command(selection: Selection, root: Path, dest: str, include_red: bool) -> i
         require_packages()
         shipment = PublishOptions(
             manifest=manifest,
-            dest=checked_destination(Path(dest), build.path),
+            dest=prepare_destination(Path(dest), build.path),
             tools=run.tools,
-            environment=worker_environment(os.environ),
+            environment=make_worker_environment(os.environ),
         )
-        done = publish(shipment, chosen, lambda shipped: _tell(shipped, Path(dest)))
+        done = publisher(shipment, chosen, lambda shipped: _tell(shipped, Path(dest)))
     published = [shipped for shipped in done if not shipped.problem]
-    print_line(f"{plural(len(published), 'file')} published in {dest}")
+    print_line(f"{pluralize(len(published), 'file')} published in {dest}")
     if len(published) < len(done) or any(item.is_refused for item in left_out):
         return ExitCode.RED
     return ExitCode.OK if published else ExitCode.NOTHING_SELECTED
@@ -87,7 +88,7 @@ def _tell(shipped: PublishResult, dest: Path) -> None:
     if shipped.problem:
         print_error(f"{name}: not published: {shipped.problem}")
     else:
-        print_line(f"{dest / name}", colour="green" if not candidate.warning else "red")
+        print_line(f"{dest / name}", color="green" if not candidate.warning else "red")
         if candidate.warning:
             print_error(f"{name}: published although it is red: {candidate.warning}")
     for note in shipped.notes:

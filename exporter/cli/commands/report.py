@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from exporter.cli.options.selection import root_option
-from exporter.cli.output.terminal import plural, print_line
+from exporter.cli.output.terminal import (print_line)
+from exporter.core.text_format import pluralize
 from exporter.cli.workflows.report import publish
 from exporter.cli.workflows.results import read_results
 from exporter.core.errors import ExitCode
@@ -22,6 +23,6 @@ def command(root: Path) -> int:
     results = read_results(manifest)
     publish(manifest, results.run)
     print_line(
-        f"{plural(len(results.run.records), 'cell')}: {manifest.project.reports}/COMPATIBILITY.md"
+        f"{pluralize(len(results.run.records), 'cell')}: {manifest.project.reports}/COMPATIBILITY.md"
     )
     return ExitCode.OK

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from exporter.build import BuildFolder, still_valid
-from exporter.cli.options.selection import one_cell, root_option
+from exporter.build import BuildFolder, filter_valid_results
+from exporter.cli.options.selection import select_one_cell, root_option
 from exporter.cli.output.terminal import print_line
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Manifest, load_project
 from exporter.planning.plan import make_plan
 from exporter.records.record import Record, read_run
-from exporter.tools.repro import Reproduced, write_reproducer
+from exporter.tools.repro import ReproducedCell, write_reproducer
 
 
 @click.command()
@@ -30,17 +30,17 @@ def command(cell: str, dest: Path | None, root: Path) -> int:
     """
     manifest = load_project(root)
     record, tools = _record(manifest, cell)
-    build = BuildFolder.of(manifest.project)
+    build = BuildFolder.from_project(manifest.project)
     id = record.cell
     folder = dest or build.path / "repro" / f"{id.model}-{id.opset}-{id.device}"
     write_reproducer(
-        Reproduced(
-            spec=manifest.model(id.model).at(id.opset, id.device),
+        ReproducedCell(
+            spec=manifest.find_model(id.model).resolve_cell(id.opset, id.device),
             record=record,
-            device=manifest.project.device(id.device),
+            device=manifest.project.find_device(id.device),
             tools=tools,
             root=Path(manifest.project.root),
-            built=build.model(id.model),
+            built=build.model_folder(id.model),
         ),
         folder,
     )
@@ -49,9 +49,9 @@ def command(cell: str, dest: Path | None, root: Path) -> int:
 
 
 def _record(manifest: Manifest, pattern: str) -> tuple[Record, dict[str, str]]:
-    name = str(one_cell(manifest, pattern).cell)
-    run = read_run(BuildFolder.of(manifest.project).results)
-    results = still_valid(run, manifest, make_plan(manifest))
+    name = str(select_one_cell(manifest, pattern).cell)
+    run = read_run(BuildFolder.from_project(manifest.project).results)
+    results = filter_valid_results(run, manifest, make_plan(manifest))
     known = results.run.by_cell()
     if name not in known:
         message = f"{name}: {results.missing.get(name, 'it has not been exported yet')}"

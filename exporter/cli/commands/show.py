@@ -10,14 +10,14 @@ from pathlib import Path
 import click
 
 from exporter.build import BuildFolder, require_packages
-from exporter.cli.options.selection import one_cell, root_option
+from exporter.cli.options.selection import select_one_cell, root_option
 from exporter.cli.output.terminal import print_line
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.sanitize import redact
 from exporter.manifest import load_project
-from exporter.processes import worker_environment
-from exporter.records.baseline import outcome_of
+from exporter.processes import make_worker_environment
+from exporter.records.baseline import extract_outcome
 from exporter.records.record import Record
 
 _COMMAND = (sys.executable, "-P", "-m", "exporter.tools.graph_view.child")
@@ -39,8 +39,8 @@ def command(cell: str, html: Path | None, root: Path) -> int:
     left out.
     """
     manifest = load_project(root)
-    id = one_cell(manifest, cell).cell
-    folder = BuildFolder.of(manifest.project).model(id.model)
+    id = select_one_cell(manifest, cell).cell
+    folder = BuildFolder.from_project(manifest.project).model_folder(id.model)
     path = folder.model(id.opset)
     if not path.is_file():
         message = f"{id}: there is no file of it: {_why_absent(folder.read_records().get(str(id)))}"
@@ -58,14 +58,14 @@ def command(cell: str, html: Path | None, root: Path) -> int:
 def _why_absent(record: Record | None) -> str:
     if record is None:
         return "run `exporter export` first"
-    return f"{outcome_of(record)}: {record.message}"
+    return f"{extract_outcome(record)}: {record.message}"
 
 
 def _shown(path: Path, form: str) -> str:
     # onnx is for other processes: this one starts in a fraction of the time that its import takes.
     ended = subprocess.run(
         [*_COMMAND, str(path.resolve()), form],
-        env=worker_environment(os.environ),
+        env=make_worker_environment(os.environ),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         encoding="utf-8",

@@ -55,7 +55,7 @@ def selection_options(function: Callable[..., int]) -> Callable[..., int]:
     return selecting
 
 
-def one_cell(manifest: Manifest, pattern: str) -> PlannedCell:
+def select_one_cell(manifest: Manifest, pattern: str) -> PlannedCell:
     """The one cell that a pattern means.
 
     Raises:
@@ -72,6 +72,6 @@ def one_cell(manifest: Manifest, pattern: str) -> PlannedCell:
     return plan.selected[0]
 
 
-def today() -> date:
+def get_today() -> date:
     """The date by which expectations end, the same wherever the command runs."""
     return datetime.now(tz=UTC).date()

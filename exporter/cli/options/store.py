@@ -28,22 +28,22 @@ READ_ONLY = "EXPORTER_STORE_READONLY"
 _YES, _NO = ("1", "yes", "true"), ("", "0", "no", "false")
 
 
-def store_of(project: Project) -> Store | None:
+def open_store(project: Project) -> Store | None:
     """The store that the environment or the project names; None where there is to be none.
 
     Raises:
         ExporterError: MANIFEST, where the environment says what means nothing.
     """
-    folder = store_folder(project)
+    folder = resolve_store_folder(project)
     if folder is None:
         return None
     limits = StoreLimits(size=project.store_size, age=project.store_age)
-    own = BuildFolder.of(project).path
+    own = BuildFolder.from_project(project).path
     build = own if folder.parent == own else None
     return Store(folder, limits, is_read_only=_is_read_only(), build=build)
 
 
-def limited_store(project: Project, size: int | None, age: float | None) -> Store | None:
+def open_limited_store(project: Project, size: int | None, age: float | None) -> Store | None:
     """The same store with limits of the command line in place of the project's, where it has any.
 
     Raises:
@@ -51,7 +51,7 @@ def limited_store(project: Project, size: int | None, age: float | None) -> Stor
     """
     said = {"store_size": size, "store_age": age}
     update = {name: value for name, value in said.items() if value is not None}
-    return store_of(project.model_copy(update=update))
+    return open_store(project.model_copy(update=update))
 
 
 def limit_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -74,14 +74,14 @@ def _read(field: Any) -> Callable[[click.Context, click.Parameter, str | None], 
     return read
 
 
-def store_folder(project: Project) -> Path | None:
+def resolve_store_folder(project: Project) -> Path | None:
     """Where the store is, whether it is there or not."""
     said = os.environ.get(PLACE) or project.store
     if said == NO_STORE:
         return None
     if not said:
         # No model's ID begins with a dot.
-        return BuildFolder.of(project).path / ".store"
+        return BuildFolder.from_project(project).path / ".store"
     try:
         return Path(project.root) / Path(said).expanduser()
     except RuntimeError:  # nobody's home

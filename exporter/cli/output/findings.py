@@ -26,15 +26,15 @@ def show_findings(findings: Sequence[GateFinding], known: GateContext | None = N
         colour = "green" if finding.is_good_news else "red" if finding.blocks else "yellow"
         warning = "" if finding.blocks else "warning: "
         change = f"{finding.before} -> {finding.after}"
-        print_line(f"{alike.label}: {warning}{finding.kind}: {change}", colour=colour)
+        print_line(f"{alike.label}: {warning}{finding.kind}: {change}", color=colour)
         if finding.message:
             print_line(f"    {finding.message}")
         if known and finding.blocks and not finding.is_good_news:
-            for hint in hints(lead_of(alike.members, known)):
+            for hint in format_hints(lead_of(alike.members, known)):
                 print_line(f"    {hint}")
 
 
-def hints(lead: FindingContext) -> Iterator[str]:
+def format_hints(lead: FindingContext) -> Iterator[str]:
     """Where it is, since when, and how to see it again, each on a line."""
     if lead.places:
         line = f"promised at {', '.join(lead.places)}"

@@ -18,7 +18,7 @@ from typing import Literal
 import click
 
 from exporter.core.errors import Location
-from exporter.core.sanitize import one_line
+from exporter.core.sanitize import join_lines
 
 #: Of each level in one step.
 _SHOWN = 10
@@ -42,11 +42,11 @@ def annotate(annotations: Iterable[Annotation], root: Path) -> None:
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return
     workspace = Path(os.environ.get("GITHUB_WORKSPACE") or Path.cwd())
-    for line in commands(tuple(annotations), root.resolve(), workspace.resolve()):
+    for line in format_commands(tuple(annotations), root.resolve(), workspace.resolve()):
         click.echo(line)
 
 
-def commands(annotations: Sequence[Annotation], root: Path, workspace: Path) -> Iterator[str]:
+def format_commands(annotations: Sequence[Annotation], root: Path, workspace: Path) -> Iterator[str]:
     """One line for each annotation that GitHub would show.
 
     Args:
@@ -63,7 +63,7 @@ def commands(annotations: Sequence[Annotation], root: Path, workspace: Path) -> 
             yield f"::{level} title=And {left} more::GitHub shows {_SHOWN}; the summary has all"
 
 
-def shortened(page: str, limit: int) -> str:
+def shorten_page(page: str, limit: int) -> str:
     """Markdown of at most `limit` bytes: whole lines, and how many are left out."""
     if len(page.encode()) <= limit:
         return page
@@ -82,14 +82,14 @@ def _left(count: int) -> str:
 
 
 def _command(item: Annotation, root: Path, workspace: Path) -> str:
-    properties = {"title": one_line(item.title)}
+    properties = {"title": join_lines(item.title)}
     if item.location is not None:
         path = Path(os.path.relpath(root / item.location.file, workspace)).as_posix()
         properties["file"] = path
         if item.location.line is not None:
             properties["line"] = str(item.location.line)
     text = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-    return f"::{item.level} {text}::{_data(one_line(item.message)[:_LENGTH])}"
+    return f"::{item.level} {text}::{_data(join_lines(item.message)[:_LENGTH])}"
 
 
 def _data(text: str) -> str:

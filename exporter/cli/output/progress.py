@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from exporter.build import BuildObserver, Decisions
-from exporter.cli.output.summary import red_line
-from exporter.cli.output.terminal import colour_of, is_terminal, print_line
+from exporter.cli.output.summary import format_red_line
+from exporter.cli.output.terminal import choose_color, is_terminal, print_line
 from exporter.jobs.job import Announcement
 from exporter.records.record import Record
 from exporter.report import fold_opsets
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def progress(
+def observe_progress(
     *, explain: bool, meanwhile: Callable[[], None] = lambda: None
 ) -> Iterator[BuildObserver]:
     """The watcher for this stdout.
@@ -35,17 +35,17 @@ def progress(
         meanwhile: What to do while the first workers come up, which takes seconds.
     """
     if not is_terminal():
-        yield Lines(explain=explain, meanwhile=meanwhile)
+        yield LineProgress(explain=explain, meanwhile=meanwhile)
         return
     from rich.live import Live
 
-    screen = Screen(explain=explain, meanwhile=meanwhile)
+    screen = LiveProgress(explain=explain, meanwhile=meanwhile)
     with Live(get_renderable=screen.render, refresh_per_second=8, transient=True) as live:
         screen.live = live
         yield screen
 
 
-class Lines:
+class LineProgress:
     """Red cells as they happen, and a line for each model that is done."""
 
     def __init__(
@@ -57,7 +57,7 @@ class Lines:
         self._done = 0
         self._found: dict[str, Counter[str]] = {}
 
-    def decided(self, decisions: Decisions) -> None:
+    def on_decisions(self, decisions: Decisions) -> None:
         """Knows how much there is to do, and says why where that was asked for."""
         self._total = len(decisions.to_run)
         if self._explain:
@@ -68,34 +68,34 @@ class Lines:
         if decisions.to_run:
             self._meanwhile()
 
-    def at_work(self, announcement: Announcement) -> None:
+    def on_announcement(self, announcement: Announcement) -> None:
         """Nothing: without a terminal only what is done is worth a line."""
 
-    def judged(self, record: Record) -> None:
+    def on_cell_done(self, record: Record) -> None:
         """Counts the cell, and says so where it is red."""
         self._done += 1
         self._found.setdefault(record.cell.model, Counter())[record.status.value] += 1
         if record.status.is_red:
-            self.say(red_line(str(record.cell), record), colour=colour_of(record.status))
+            self.say(format_red_line(str(record.cell), record), color=choose_color(record.status))
             if record.log:
                 self.say(f"    log: {record.log} in the build folder")
 
-    def done(self, model: str) -> None:
+    def on_model_done(self, model: str) -> None:
         """Says what came of the model."""
         found = self._found.get(model, Counter())
         counts = ", ".join(f"{count} {status}" for status, count in found.items())
         self.say(f"[{self._done:{len(str(self._total))}}/{self._total}] {model}: {counts}")
 
-    def noted(self, message: str) -> None:
+    def on_note(self, message: str) -> None:
         """Says it."""
         self.say(message)
 
     def say(self, text: str, *, colour: str | None = None) -> None:
         """One line."""
-        print_line(text, colour=colour)
+        print_line(text, color=colour)
 
 
-class Screen(Lines):
+class LiveProgress(LineProgress):
     """The same lines, above a bar and the cells at work."""
 
     live: Live | None = None
@@ -107,36 +107,36 @@ class Screen(Lines):
         self._started = time.monotonic()
         self._at_work: dict[tuple[str, int], tuple[Announcement, float]] = {}
 
-    def at_work(self, announcement: Announcement) -> None:
+    def on_announcement(self, announcement: Announcement) -> None:
         """Shows it until the worker does something else."""
         if announcement.cells:
             worker = (announcement.cells[0].model, announcement.part)
             self._at_work[worker] = (announcement, time.monotonic())
 
-    def judged(self, record: Record) -> None:
+    def on_cell_done(self, record: Record) -> None:
         """The cell is no longer at work."""
         self._at_work = {
             worker: (announcement, since)
             for worker, (announcement, since) in self._at_work.items()
             if announcement.cells != (record.cell,)
         }
-        super().judged(record)
+        super().on_cell_done(record)
 
-    def done(self, model: str) -> None:
+    def on_model_done(self, model: str) -> None:
         """The model is no longer at work."""
         self._at_work = {worker: at for worker, at in self._at_work.items() if worker[0] != model}
-        super().done(model)
+        super().on_model_done(model)
 
     def say(self, text: str, *, colour: str | None = None) -> None:
         """One line above the bar."""
         if self.live is None:
-            super().say(text, colour=colour)
+            super().say(text, color=colour)
             return
         from rich.text import Text
 
-        from exporter.core.sanitize import printable
+        from exporter.core.sanitize import remove_controls
 
-        self.live.console.print(Text(printable(text), style=colour or ""))
+        self.live.console.print(Text(remove_controls(text), style=colour or ""))
 
     def render(self) -> RenderableType:
         """The bar, and a line for each model at work."""

@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from exporter.cache.noop_snapshot import ExportSummary
-from exporter.cli.output.terminal import colour_of, plural, print_line
+from exporter.cli.output.terminal import (choose_color, print_line)
+from exporter.core.text_format import pluralize
 from exporter.core.errors import ExitCode
-from exporter.core.sanitize import one_line
+from exporter.core.sanitize import join_lines
 from exporter.manifest import Manifest, Style
 from exporter.planning.plan import Plan, PlannedCell
-from exporter.records.baseline import outcome_of
+from exporter.records.baseline import extract_outcome
 from exporter.records.record import Record, RunRecord, Status
 from exporter.report import Mark, mark_of
 from exporter.report.rows.failure_reasons import in_short, reasons_of
@@ -23,18 +24,18 @@ from exporter.report.rows.opset_ranges import fold, likeness
 
 def show_summary(manifest: Manifest, plan: Plan, run: RunRecord, *, taken: int = 0) -> int:
     """Shows what became of the selected cells; the answer is the exit code."""
-    said = summary(manifest, plan, run, taken=taken)
-    show(said)
+    said = make_summary(manifest, plan, run, taken=taken)
+    print_summary(said)
     return said.code
 
 
-def show(said: ExportSummary) -> None:
+def print_summary(said: ExportSummary) -> None:
     """Shows it line by line."""
     for line, colour in said.lines:
-        print_line(line, colour=colour)
+        print_line(line, color=colour)
 
 
-def summary(manifest: Manifest, plan: Plan, run: RunRecord, *, taken: int = 0) -> ExportSummary:
+def make_summary(manifest: Manifest, plan: Plan, run: RunRecord, *, taken: int = 0) -> ExportSummary:
     """What became of the selected cells; RED where one of them is red or has no record.
 
     `taken` says how many of them came from the store.
@@ -46,19 +47,19 @@ def summary(manifest: Manifest, plan: Plan, run: RunRecord, *, taken: int = 0) -
     lines: list[tuple[str, str | None]] = []
     for device in dict.fromkeys(planned.cell.device for planned in plan.selected):
         here = [p for p in plan.selected if p.cell.device == device]
-        rows = grid(here, known, manifest.project.style)
+        rows = format_grid(here, known, manifest.project.style)
         lines += [(line, None) for line in ("", *rows)]
     thorough = sum(record.thorough for record in found)
     closely = f", {thorough} of them looked at thoroughly" if thorough else ""
     stored = f", {taken} of them taken from the store" if taken else ""
-    last = f"{plural(len(records), 'cell')}: {counts(records)}{closely}{stored}"
+    last = f"{pluralize(len(records), 'cell')}: {format_counts(records)}{closely}{stored}"
     code = ExitCode.RED if red or len(found) < len(records) else ExitCode.OK
     return ExportSummary(
         lines=(*lines, ("", None), *_red_lines(manifest, red), (last, None)), code=code
     )
 
 
-def grid(
+def format_grid(
     cells: Sequence[PlannedCell], known: dict[str, Record], style: Style = "emoji"
 ) -> list[str]:
     """Models by opsets, a mark for each cell; the marks are two columns wide, like the opsets."""
@@ -84,7 +85,7 @@ def _sign(mark: Mark | None, style: Style) -> str:
     return mark.symbol if style == "emoji" else f" {mark.letter}"
 
 
-def counts(records: Sequence[Record | None]) -> str:
+def format_counts(records: Sequence[Record | None]) -> str:
     """`12 pass, 1 fail`, in the order of the statuses."""
     by_word = Counter(mark_of(record).word for record in records)
     order = [status.value for status in Status]
@@ -92,17 +93,17 @@ def counts(records: Sequence[Record | None]) -> str:
     return ", ".join(f"{by_word[word]} {word}" for word in words)
 
 
-def red_line(label: str, record: Record) -> str:
+def format_red_line(label: str, record: Record) -> str:
     """One line that says what is wrong with a cell, or with cells that are alike."""
-    message = one_line(record.message)
+    message = join_lines(record.message)
     if record.expectation:
-        message += f" ({one_line(record.expectation)})"
-    return f"{label}: {outcome_of(record)}: {message}"
+        message += f" ({join_lines(record.expectation)})"
+    return f"{label}: {extract_outcome(record)}: {message}"
 
 
 def _hints(manifest: Manifest, record: Record) -> Iterator[str]:
     """Where it is promised, and how to see it again."""
-    yield f"promised at {manifest.model(record.cell.model).location}"
+    yield f"promised at {manifest.find_model(record.cell.model).location}"
     reasons = reasons_of(record, manifest.project.command)
     if reasons.lines and not record.blame and not record.missing:  # else `in_short` names them
         yield f"in the model at {', '.join(reasons.lines)}"
@@ -114,12 +115,12 @@ def _red_lines(manifest: Manifest, red: Sequence[Record]) -> Iterator[tuple[str,
     folds = fold(
         red,
         lambda record: record.cell,
-        lambda record: (str(outcome_of(record)), likeness(record.message)),
+        lambda record: (str(extract_outcome(record)), likeness(record.message)),
     )
     for alike in folds:
-        yield red_line(alike.label, alike.first), colour_of(alike.first.status)
+        yield format_red_line(alike.label, alike.first), choose_color(alike.first.status)
         if short := in_short(alike.first):
-            yield f"    {one_line(short)}", None
+            yield f"    {join_lines(short)}", None
         for hint in _hints(manifest, alike.first):
             yield f"    {hint}", None
         if alike.first.log:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from exporter.core.command_names import command_of, respelled
-from exporter.core.sanitize import escape_ci_commands, printable
+from exporter.core.command_names import read_command, replace_commands
+from exporter.core.sanitize import escape_ci_commands, remove_controls
 
 if TYPE_CHECKING:  # `--version` does not wait for pydantic
     from exporter.records.record import Status
@@ -29,7 +29,7 @@ ROOT = ContextVar("ROOT", default=Path())
 def print_line(text: str = "", *, colour: str | None = None) -> None:
     """One line or more on stdout."""
     text = sanitize_for_terminal(text)
-    click.echo(click.style(text, fg=colour) if colour else text, color=has_colour())
+    click.echo(click.style(text, fg=colour) if colour else text, color=has_color())
 
 
 def print_error(text: str) -> None:
@@ -40,16 +40,16 @@ def print_error(text: str) -> None:
 def sanitize_for_terminal(text: str) -> str:
     """The text as it is shown: harmless, and its commands spelled as this project does."""
     if "`exporter " in text:
-        text = respelled(text, _command(ROOT.get()))
+        text = replace_commands(text, _command(ROOT.get()))
     return escape_ci_commands(text)
 
 
 @cache
 def _command(root: Path) -> str:
-    return command_of(root)
+    return read_command(root)
 
 
-def has_colour() -> bool:
+def has_color() -> bool:
     """Whether stdout shows colours and the user wants them (https://no-color.org)."""
     return is_terminal() and not os.environ.get("NO_COLOR")
 
@@ -59,16 +59,16 @@ def is_terminal() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def colour_of(status: Status) -> str | None:
+def choose_color(status: Status) -> str | None:
     """Green, red, or nothing special."""
     if status.is_red:
         return "red"
     return "green" if status.is_green else None
 
 
-def aligned(rows: Iterable[Sequence[str]]) -> list[str]:
+def align_columns(rows: Iterable[Sequence[str]]) -> list[str]:
     """Rows as lines, each column as wide as its widest entry."""
-    rows = [[printable(entry) for entry in row] for row in rows]
+    rows = [[remove_controls(entry) for entry in row] for row in rows]
     if not rows:
         return []
     widths = [max(len(entry) for entry in column) for column in zip(*rows, strict=True)]
@@ -78,6 +78,3 @@ def aligned(rows: Iterable[Sequence[str]]) -> list[str]:
     ]
 
 
-def plural(count: int, noun: str) -> str:
-    """`1 cell`, `2 cells`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

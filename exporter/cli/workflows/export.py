@@ -18,26 +18,26 @@ from exporter.build import (
     run_plan,
 )
 from exporter.build.engine import LocalEngine
-from exporter.build.noop_inputs import basis_of
-from exporter.cache.noop_snapshot import ExportSummary, filesystem_now, save_snapshot
-from exporter.cli.options.selection import today
-from exporter.cli.options.store import store_of
+from exporter.build.noop_inputs import collect_noop_inputs
+from exporter.cache.noop_snapshot import ExportSummary, read_filesystem_clock, save_snapshot
+from exporter.cli.options.selection import get_today
+from exporter.cli.options.store import open_store
 from exporter.cli.output.plan_table import show_plan
-from exporter.cli.output.progress import progress
-from exporter.cli.output.summary import show, show_summary, summary
+from exporter.cli.output.progress import observe_progress
+from exporter.cli.output.summary import print_summary, show_summary, make_summary
 from exporter.cli.output.terminal import print_line
 from exporter.cli.workflows.noop import build_folder
 from exporter.cli.workflows.plan import decisions_for
 from exporter.cli.workflows.report import made_from, prepare, publish
 from exporter.core.errors import ExitCode
-from exporter.manifest import Loaded, load_layers
+from exporter.manifest import LoadedProject, load_layers
 from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
 from exporter.planning.shards import (
     Shard,
-    forget_shard,
-    note_shard,
-    part_of,
+    remove_shard_note,
+    write_shard_note,
+    select_shard,
 )
 from exporter.processes import ProcessStarter
 
@@ -70,44 +70,44 @@ def build_and_prove(root: Path, asked: ExportOptions, starter: ProcessStarter) -
     Raises:
         ExporterError: MANIFEST, NOTHING_SELECTED, ENVIRONMENT.
     """
-    began = filesystem_now(build_folder(root))  # before anything is read
+    began = read_filesystem_clock(build_folder(root))  # before anything is read
     loaded = load_layers(root)
     manifest, project = loaded.manifest, loaded.manifest.project
     whole = make_plan(manifest, asked.selection)
-    plan = part_of(whole, asked.shard) if asked.shard else whole
-    store = None if asked.no_store else store_of(project)
+    plan = select_shard(whole, asked.shard) if asked.shard else whole
+    store = None if asked.no_store else open_store(project)
     wish = BuildOptions(force=asked.force, thorough=asked.thorough, store=store)
     if asked.dry_run:
         show_plan(plan, decisions_for(manifest, plan, wish))
         return ExitCode.OK
     require_packages()
-    build = BuildFolder.of(project).path
-    forget_shard(build)
+    build = BuildFolder.from_project(project).path
+    remove_shard_note(build)
     engine = LocalEngine(asked.jobs or project.jobs or default_jobs(), starter)
     meanwhile = partial(prepare, project)
-    with progress(explain=asked.explain, meanwhile=meanwhile) as watcher:
-        results = run_plan(manifest, plan, engine, watcher, today(), wish)
+    with observe_progress(explain=asked.explain, meanwhile=meanwhile) as watcher:
+        results = run_plan(manifest, plan, engine, watcher, get_today(), wish)
     if asked.shard:
-        note_shard(build, asked.shard, whole)
+        write_shard_note(build, asked.shard, whole)
         print_line(
             f"shard {asked.shard}: no tables are written before `exporter merge` has all shards"
         )
-        return show_summary(manifest, plan, results.run, taken=len(results.taken))
+        return show_summary(manifest, plan, results.run, restored=len(results.restored))
     publish(manifest, results.run)
-    found = summary(manifest, plan, results.run, taken=len(results.taken))
+    found = make_summary(manifest, plan, results.run, restored=len(results.restored))
     tables = (f"tables: {project.reports}/COMPATIBILITY.md", None)
     said = ExportSummary(lines=(*found.lines, tables), code=found.code)
-    show(said)
-    if asked.selection.is_everything and results.stood and not results.missing:
+    print_summary(said)
+    if asked.selection.is_everything and results.unchanged and not results.missing:
         _remember(loaded, results, said, began)
     return said.code
 
 
-def _remember(loaded: Loaded, results: Results, said: ExportSummary, began: int) -> None:
+def _remember(loaded: LoadedProject, results: Results, said: ExportSummary, began: int) -> None:
     """The next export needs to look no closer, as long as nothing is touched."""
     project = loaded.manifest.project
-    root, build = Path(project.root), BuildFolder.of(project).path
-    save_snapshot(root, build, basis_of(loaded, results, made_from(project), today()), said, began)
+    root, build = Path(project.root), BuildFolder.from_project(project).path
+    save_snapshot(root, build, collect_noop_inputs(loaded, results, made_from(project), get_today()), said, began)
 
 
 def default_jobs() -> int:

@@ -7,11 +7,11 @@ from exporter.build import (
     BuildOptions,
     Decisions,
     RecordValidator,
-    Stored,
+    StoredRecords,
     decide,
 )
 from exporter.cli.options.selection import (
-    today,
+    get_today,
 )
 from exporter.manifest import Manifest
 from exporter.planning.plan import Plan
@@ -19,5 +19,5 @@ from exporter.planning.plan import Plan
 
 def decisions_for(manifest: Manifest, plan: Plan, wish: BuildOptions) -> Decisions:
     """What an export would do now."""
-    stored = Stored(BuildFolder.of(manifest.project))
-    return decide(plan, stored, RecordValidator(manifest, today()), wish)
+    stored = StoredRecords(BuildFolder.from_project(manifest.project))
+    return decide(plan, stored, RecordValidator(manifest, get_today()), wish)

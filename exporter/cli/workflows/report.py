@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from exporter.cache.fingerprint import exporter_state
+from exporter.cache.fingerprint import read_exporter_state
 from exporter.gate import GROWTH, GateFinding, judge
 from exporter.manifest import Manifest, Project
 from exporter.planning.plan import make_plan
 from exporter.records.baseline import Baseline, read_baseline
-from exporter.records.history import HISTORY, read_history
+from exporter.records.history import HISTORY_FILE, read_history
 from exporter.records.record import RunRecord
 from exporter.report import (
     prepare_pages,
@@ -76,7 +76,7 @@ def _key(manifest: Manifest, run: RunRecord, past: AcceptanceHistory) -> str:
     accepted = (past.baseline,) if past.baseline else ()
     values = (run, anywhere, past.history, *accepted)
     return key_of(
-        (*(value.model_dump_json() for value in values), exporter_state()),
+        (*(value.model_dump_json() for value in values), read_exporter_state()),
         (Path(project.root) / project.templates, packaged_templates(), reports / AUDITS),
     )
 
@@ -105,7 +105,7 @@ def made_from(project: Project) -> list[Path]:
     root = Path(project.root)
     reports, note = _reports(project), _note(project)
     folders = [root / project.templates, packaged_templates(), reports / AUDITS]
-    accepted = [reports / _BASELINE, reports / HISTORY]
+    accepted = [reports / _BASELINE, reports / HISTORY_FILE]
     return [*folders, *accepted, note, *(reports / name for name in pages_of(note))]
 
 
@@ -113,7 +113,7 @@ def _accepted(reports: Path) -> AcceptanceHistory:
     """What stands in git beside the pages."""
     path = reports / _BASELINE
     baseline = read_baseline(path) if path.exists() else None
-    return AcceptanceHistory(baseline, read_history(reports / HISTORY))
+    return AcceptanceHistory(baseline, read_history(reports / HISTORY_FILE))
 
 
 def _changes(manifest: Manifest, run: RunRecord, baseline: Baseline) -> tuple[GateFinding, ...]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from exporter.build import BuildFolder, Results, still_valid
-from exporter.cache.fingerprint import tool_versions
+from exporter.build import BuildFolder, Results, filter_valid_results
+from exporter.cache.fingerprint import read_tool_versions
 from exporter.cli.output.terminal import print_error
 from exporter.manifest import Manifest
 from exporter.planning.plan import make_plan
@@ -39,12 +39,12 @@ def read_results(manifest: Manifest) -> Results:
     Raises:
         ExporterError: UNREADABLE, where there are none or they are damaged.
     """
-    run = read_run(BuildFolder.of(manifest.project).results)
-    if others := other_tools(run.tools, tool_versions()):
+    run = read_run(BuildFolder.from_project(manifest.project).results)
+    if others := other_tools(run.tools, read_tool_versions()):
         print_error(
             f"warning: the results were made with {others}; `exporter export` proves them anew"
         )
-    results = still_valid(run, manifest, make_plan(manifest))
+    results = filter_valid_results(run, manifest, make_plan(manifest))
     for alike in fold(
         results.missing.items(), lambda item: parse_cell(item[0]), lambda item: item[1]
     ):

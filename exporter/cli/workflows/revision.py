@@ -11,7 +11,7 @@ from pathlib import Path
 
 from exporter.cli.output.terminal import print_error
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.git import Checkout, checked_out, last_change
+from exporter.core.git import Checkout, check_out, find_last_change
 from exporter.gate import Side
 from exporter.manifest import Manifest, load_project
 from exporter.records.baseline import parse_baseline
@@ -30,11 +30,11 @@ def side_of(manifest: Manifest, revision: str) -> RevisionSide:
     """The project at the revision.
 
     Raises:
-        ExporterError: as `checked_out`; RED, where the revision has no baseline; UNREADABLE, where
+        ExporterError: as `check_out`; RED, where the revision has no baseline; UNREADABLE, where
             its manifests or its baseline cannot be read.
     """
     root = Path(manifest.project.root)
-    with checked_out(root, revision, dict(os.environ)) as found:
+    with check_out(root, revision, dict(os.environ)) as found:
         print_error(f"held against {found.name} of {found.commit.day}")
         then = _manifest(found, root)
         name = f"{then.project.reports}/baseline.json"
@@ -44,7 +44,7 @@ def side_of(manifest: Manifest, revision: str) -> RevisionSide:
             message = f"{found.name}: has no {name}: nothing is accepted there yet"
             raise ExporterError(ExitCode.RED, message) from error
         baseline = parse_baseline(content, f"{found.name}: {name}")
-        changed = last_change(root / name, dict(os.environ), found.commit.id) or found.commit
+        changed = find_last_change(root / name, dict(os.environ), found.commit.id) or found.commit
         return RevisionSide(side=Side(manifest=then, baseline=baseline), accepted_in=str(changed))
 
 

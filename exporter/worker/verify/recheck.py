@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from exporter.cache.fingerprint import THOROUGH
-from exporter.checks.files.facts import artifact_facts
-from exporter.checks.files.read import Unreadable
-from exporter.checks.files.samples import SampleMemory, sample_digest
+from exporter.checks.files.artifact_facts import measure_artifact
+from exporter.checks.files.model_file import UnreadableModel
+from exporter.checks.files.sample_files import SampleCache, hash_sample
 from exporter.checks.protocol import CheckContext
 from exporter.jobs.job import Job, OpsetJob
 from exporter.jobs.job_folder import JobFolder
@@ -31,7 +31,7 @@ from exporter.worker.verify.run_checks import (
 )
 
 
-def recheck(job: Job, opset: OpsetJob, memory: SampleMemory) -> list[Record] | None:
+def recheck(job: Job, opset: OpsetJob, memory: SampleCache) -> list[Record] | None:
     """Brings the files into the job's folder and holds the checks of today against them."""
     fresh, old = JobFolder(Path(job.folder)), JobFolder(Path(job.build) / job.spec.id)
     stored = old.read_records()
@@ -47,8 +47,8 @@ def recheck(job: Job, opset: OpsetJob, memory: SampleMemory) -> list[Record] | N
     try:
         _bring(opset, earlier[0], old, fresh)
         _bring_samples(reference, old, fresh)
-        facts = artifact_facts(fresh.model(opset.opset), job.spec.id)
-    except (OSError, Unreadable, ValueError):
+        facts = measure_artifact(fresh.model(opset.opset), job.spec.id)
+    except (OSError, UnreadableModel, ValueError):
         return None
     if any(record.artifact != facts for record in earlier):
         return None
@@ -56,10 +56,10 @@ def recheck(job: Job, opset: OpsetJob, memory: SampleMemory) -> list[Record] | N
     subject = CheckContext(
         folder=fresh,
         opset=opset.opset,
-        spec=job.spec.at(opset.opset),
+        spec=job.spec.resolve_cell(opset.opset),
         reference=reference,
         notes=earlier[0].notes,
-        memory=memory,
+        samples=memory,
     )
     return _prove(job, opset, subject, earlier)
 
@@ -80,7 +80,7 @@ def _prove(
     records = []
     for device, record in zip(opset.devices, earlier, strict=True):
         common = SharedFields(route=opset.route, log=record.log, notes=record.notes)
-        here = replace(subject, spec=job.spec.at(opset.opset, device.name))
+        here = replace(subject, spec=job.spec.resolve_cell(opset.opset, device.name))
         found = check_on_device(device, here, structure, common, StageTimes())
         if found.status is not Status.PASS:
             return None
@@ -145,5 +145,5 @@ def _bring_samples(reference: Reference, old: JobFolder, fresh: JobFolder) -> No
         target = fresh.sample(sample.index)
         if not target.exists():
             shutil.copytree(old.sample(sample.index), target)
-        if sample_digest(target) != sample.sha256:
+        if hash_sample(target) != sample.sha256:
             raise ValueError(f"{target.name} is not what PyTorch put out")

@@ -15,7 +15,7 @@ from exporter.build.engine import (
     Task,
 )
 from exporter.jobs.job import Announcement, Job, OpsetJob
-from exporter.jobs.job_folder import JobFolder, write_value
+from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.manifest import Manifest, ModelSpec
 from exporter.planning.plan import choose_route
 from exporter.records.record import (
@@ -40,7 +40,7 @@ def manifest(root: Path, *models: ModelSpec) -> Manifest:
 def job(folder: Path, of: ModelSpec) -> Job:
     """The job for every cell of the model."""
     project = make_manifest(of).project
-    devices = tuple(project.device(name) for name in of.devices)
+    devices = tuple(project.find_device(name) for name in of.devices)
     return Job(
         spec=of,
         root=str(folder.parent),
@@ -60,7 +60,7 @@ def record(of: Job, cell: CellId, status: Status = Status.PASS, content: str = "
     folder.model(cell.opset).write_text(content)
     digest = hashlib.sha256(content.encode()).hexdigest()
     artifact = make_artifact(cell.model, cell.opset, sha256=digest)
-    return Record(cell=cell, status=status, artifact=artifact, fingerprint=of.fingerprint_of(cell))
+    return Record(cell=cell, status=status, artifact=artifact, fingerprint=of.make_fingerprint(cell))
 
 
 def announcement(cells: Sequence[CellId], stage: Stage = Stage.CONVERT) -> Announcement:
@@ -76,7 +76,7 @@ def outcome(
     seconds: float = 1.0,
 ) -> JobResult:
     """How the job ended."""
-    return JobResult(job=of, ended=ended, code=code, at_work=at_work, seconds=seconds)
+    return JobResult(job=of, exit_kind=ended, code=code, last_announcement=at_work, seconds=seconds)
 
 
 Worker = Callable[[Job], JobResult]
@@ -97,12 +97,12 @@ class FakeEngine:
             self.tasks.append(task)
             worker = self._ways.pop(0) if len(self._ways) > 1 else self._ways[0]
             ended = worker(task.job)
-            at_work = ended.at_work.cells if ended.at_work else ()
+            at_work = ended.last_announcement.cells if ended.last_announcement else ()
             for found in JobFolder(Path(task.job.folder)).read_records().values():
                 if found.cell not in at_work and found.cell in task.job.cells():
-                    listener.recorded(found)
-            following = listener.ended(ended)
-            if ended.ended is ExitKind.INTERRUPTED:
+                    listener.on_record(found)
+            following = listener.on_job_end(ended)
+            if ended.exit_kind is ExitKind.INTERRUPTED:
                 raise KeyboardInterrupt
             if following:
                 waiting.insert(0, following)
@@ -141,7 +141,7 @@ def die_at(opset: int, ended: ExitKind = ExitKind.SIGNAL, code: int = 11) -> Wor
 
 def write(of: Job, value: Record) -> None:
     """Puts a record where a worker would."""
-    write_value(JobFolder(Path(of.folder)).record(value.cell), value)
+    write_json(JobFolder(Path(of.folder)).record(value.cell), value)
 
 
 def write_reference(of: Job, text: str) -> None:
@@ -161,20 +161,20 @@ class Noted:
         self.models: list[str] = []
         self.notes: list[str] = []
 
-    def decided(self, decisions: Decisions) -> None:
+    def on_decisions(self, decisions: Decisions) -> None:
         self.reasons = dict(decisions.reasons)
         self.hits = {name: hit.why for name, hit in decisions.hits.items()}
 
-    def at_work(self, announcement: Announcement) -> None:
+    def on_announcement(self, announcement: Announcement) -> None:
         pass
 
-    def judged(self, record: Record) -> None:
+    def on_cell_done(self, record: Record) -> None:
         self.records.append(record)
 
-    def done(self, model: str) -> None:
+    def on_model_done(self, model: str) -> None:
         self.models.append(model)
 
-    def noted(self, message: str) -> None:
+    def on_note(self, message: str) -> None:
         self.notes.append(message)
 
     def statuses(self) -> dict[str, str]:

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from exporter.build import BuildFolder, BuildOptions, run_plan
 from exporter.build.engine import ExitKind, JobResult
-from exporter.cache.fingerprint import file_digest, fingerprint
+from exporter.cache.fingerprint import file_digest, compute_fingerprint
 from exporter.cache.store import Store
 from exporter.jobs.job import Job
-from exporter.jobs.job_folder import JobFolder, write_value
+from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.manifest import Manifest, ModelSpec, Tolerance
 from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
@@ -73,8 +73,8 @@ class Project:
     def __init__(self, root: Path, store: Store | None = None) -> None:
         self.root = root
         self.store = store
-        self.noted = Noted()
-        self.rechecked = 0
+        self.on_note = Noted()
+        self.rechecks = 0
         self.divided = 0
         self.engine = FakeEngine(self.work)
         self.state = dict(STATE)
@@ -92,7 +92,7 @@ class Project:
         return manifest(self.root, edited, spec("b", opsets=(17, 18)))
 
     def fingerprint(self, of: ModelSpec) -> dict[str, str]:
-        return fingerprint(of) | {"tool.torch": self.state["torch"]}
+        return compute_fingerprint(of) | {"tool.torch": self.state["torch"]}
 
     def export(self, pattern: str = "*", name: str = "build") -> dict[str, tuple[Record, str]]:
         """Each record of the results, with the content of its file.
@@ -105,31 +105,31 @@ class Project:
         plan = make_plan(of, Selection(patterns=(pattern,)))
         wish = BuildOptions(store=self.store if name == "build" else None)
         # A run from nothing never divides a job: nobody knows yet what it takes.
-        self.engine, self.noted = FakeEngine(self.work, workers=4), Noted()
+        self.engine, self.on_note = FakeEngine(self.work, workers=4), Noted()
         with (
-            patch("exporter.build.decisions.results.fingerprint", self.fingerprint),
-            patch("exporter.build.schedule.split._LEAST_OPSETS", 1),
+            patch("exporter.build.decisions.build_results.compute_fingerprint", self.fingerprint),
+            patch("exporter.build.schedule.job_division._LEAST_OPSETS", 1),
         ):
-            run_plan(of, plan, self.engine, self.noted, TODAY, wish)
-        build = BuildFolder.of(project)
+            run_plan(of, plan, self.engine, self.on_note, TODAY, wish)
+        build = BuildFolder.from_project(project)
         return {
-            str(r.cell): (r, content(build.model(r.cell.model), r))
+            str(r.cell): (r, content(build.model_folder(r.cell.model), r))
             for r in read_run(build.results).records
         }
 
     def work(self, of: Job) -> JobResult:
         """What is made depends on all that was edited and can matter, and on nothing else."""
         folder = JobFolder(Path(of.folder))
-        write_value(folder.job, of)
+        write_json(folder.job, of)
         loaded = SOURCES if of.spec.id == "a" else SOURCES[1:2]
         read = [(self.root / name).read_text() for name in loaded]
         made = [of.spec.source, self.state["torch"], *read]
-        there = {opset.opset for opset in of.opsets if opset.is_there}
+        there = {opset.opset for opset in of.opsets if opset.reuse_file}
         self.divided += of.part > 0
         old = JobFolder(Path(of.build) / of.spec.id)
         if there:  # what PyTorch said of the file that is checked once more
             shutil.copyfile(old.reference, folder.reference)
-            self.rechecked += len(there)
+            self.rechecks += len(there)
         if len(there) < len(of.opsets):
             write_reference(of, hashlib.sha256("".join(made).encode()).hexdigest())
         sources = tuple(Source(file=n, sha256=file_digest(self.root / n)) for n in loaded)
@@ -176,12 +176,12 @@ def test_one_opset_is_made_while_another_is_checked_once_more(tmp_path: Path) ->
     project.put("tolerance", EDITS["tolerance"][1])
     project.put("opsets", (17, 18, 19))
     found = project.export()
-    assert project.rechecked == 2
-    assert set(project.noted.reasons) == {"a/17/cpu", "a/18/cpu", "a/19/cpu"}
+    assert project.rechecks == 2
+    assert set(project.on_note.reasons) == {"a/17/cpu", "a/18/cpu", "a/19/cpu"}
     assert found == project.export(name="nothing")
     # What was made says of the model what was said of it before: nothing has to run again.
     assert project.export() == found
-    assert project.noted.reasons == {}
+    assert project.on_note.reasons == {}
 
 
 def test_a_run_of_divided_jobs_leaves_what_one_from_nothing_would(tmp_path: Path) -> None:

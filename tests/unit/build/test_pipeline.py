@@ -9,10 +9,10 @@ from exporter.build import (
     BuildFolder,
     BuildOptions,
     RecordValidator,
-    Stored,
-    collect,
+    StoredRecords,
+    collect_results,
     run_plan,
-    still_valid,
+    filter_valid_results,
 )
 from exporter.build.engine import ExitKind, JobResult
 from exporter.core.errors import ExitCode, ExporterError
@@ -48,7 +48,7 @@ def export(
     run_plan(
         of, make_plan(of, Selection(patterns=patterns)), engine, noted, TODAY, BuildOptions(**wish)
     )
-    build = BuildFolder.of(of.project)
+    build = BuildFolder.from_project(of.project)
     assert not (build.path / ".work").exists()
     return {str(r.cell): r.status.value for r in read_run(build.results).records}, noted
 
@@ -126,7 +126,7 @@ def test_ctrl_c_keeps_what_is_done_and_no_file_that_was_not_proved(tmp_path: Pat
     with pytest.raises(KeyboardInterrupt):
         run_plan(project, make_plan(project), FakeEngine(interrupted), noted, TODAY)
     assert noted.statuses() == {"tiny/17/cpu": "pass"}
-    build = BuildFolder.of(project.project)
+    build = BuildFolder.from_project(project.project)
     assert [str(r.cell) for r in read_run(build.results).records] == ["tiny/17/cpu"]
     assert (tmp_path / "build/tiny/17.onnx").exists()
     assert not (tmp_path / "build/tiny/18.onnx").exists()
@@ -137,7 +137,7 @@ def test_ctrl_c_before_the_first_cell_leaves_the_old_results_in_place(tmp_path: 
     export(project, FakeEngine(finish))
     with pytest.raises(KeyboardInterrupt):
         export(project, FakeEngine(die_at(17, ExitKind.INTERRUPTED)), force=True)
-    assert len(read_run(BuildFolder.of(project.project).results).records) == 3
+    assert len(read_run(BuildFolder.from_project(project.project).results).records) == 3
 
 
 def test_a_selection_keeps_the_other_opsets_of_the_same_model(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_skipped_cells_are_records_with_their_reason_and_are_not_run(tmp_path: P
     found, _ = export(project, engine)
     assert found["tiny/17/cpu"] == "skip"
     assert [cell.opset for cell in engine.tasks[0].job.cells()] == [18, 19]
-    by_cell = read_run(BuildFolder.of(project.project).results).by_cell()
+    by_cell = read_run(BuildFolder.from_project(project.project).results).by_cell()
     assert by_cell["tiny/17/cpu"].message == "too old"
 
 
@@ -302,8 +302,8 @@ def test_expectations_are_applied_when_results_are_collected(tmp_path: Path) -> 
     assert noted.statuses() == found
     # On disk the record is as it was found, so that another expectation needs no export.
     plan = make_plan(manifest(tmp_path))
-    without = collect(
-        plan, Stored(BuildFolder.of(project.project)), RecordValidator(manifest(tmp_path), TODAY)
+    without = collect_results(
+        plan, StoredRecords(BuildFolder.from_project(project.project)), RecordValidator(manifest(tmp_path), TODAY)
     ).run.by_cell()
     assert without["tiny/18/cpu"].status is Status.ERROR
 
@@ -311,10 +311,10 @@ def test_expectations_are_applied_when_results_are_collected(tmp_path: Path) -> 
 def test_results_of_a_changed_model_are_missing_and_say_why(tmp_path: Path) -> None:
     project = manifest(tmp_path)
     export(project, FakeEngine(finish))
-    run = read_run(BuildFolder.of(project.project).results)
-    assert not still_valid(run, project, make_plan(project)).missing
+    run = read_run(BuildFolder.from_project(project.project).results)
+    assert not filter_valid_results(run, project, make_plan(project)).missing
     changed = manifest(tmp_path, spec(seed=1, opsets=(17, 20)))
-    results = still_valid(run, changed, make_plan(changed))
+    results = filter_valid_results(run, changed, make_plan(changed))
     assert results.missing["tiny/17/cpu"].startswith("its manifest entry changed")
     assert results.missing["tiny/20/cpu"] == "the last export left no current result of it"
     assert "tiny/17/cpu" not in results.run.by_cell()
@@ -323,20 +323,20 @@ def test_results_of_a_changed_model_are_missing_and_say_why(tmp_path: Path) -> N
 def test_other_tools_do_not_make_read_results_void(tmp_path: Path) -> None:
     project = manifest(tmp_path)
     export(project, FakeEngine(finish))
-    run = read_run(BuildFolder.of(project.project).results)
+    run = read_run(BuildFolder.from_project(project.project).results)
     records = [
         r.model_copy(update={"fingerprint": {**r.fingerprint, "tool.torch": "x"}})
         for r in run.records
     ]
     other = run.model_copy(update={"records": tuple(records)})
-    assert not still_valid(other, project, make_plan(project)).missing
+    assert not filter_valid_results(other, project, make_plan(project)).missing
 
 
 def as_asked(of: Job) -> JobResult:
     """A worker that looks as closely as its job says."""
     write_reference(of, "same")
     for cell in of.cells():
-        made = {"thorough": of.spec.thorough, "fingerprint": of.fingerprint_of(cell)}
+        made = {"thorough": of.spec.thorough, "fingerprint": of.make_fingerprint(cell)}
         write(of, record(of, cell).model_copy(update=made))
     return outcome(of, ExitKind.EXITED, 0)
 
@@ -348,7 +348,7 @@ def test_thorough_runs_what_was_not_and_its_results_stay(tmp_path: Path) -> None
     _, noted = export(project, engine, "*/18", thorough=True)
     assert noted.reasons == {"tiny/18/cpu": "it was not proved thoroughly"}
     assert engine.tasks[0].job.spec.thorough
-    records = read_run(BuildFolder.of(project.project).results).by_cell()
+    records = read_run(BuildFolder.from_project(project.project).results).by_cell()
     assert {name: each.thorough for name, each in records.items()} == {
         "tiny/17/cpu": False,
         "tiny/18/cpu": True,

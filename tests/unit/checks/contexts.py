@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from onnx import parser
 
-from exporter.checks.files.samples import write_sample
+from exporter.checks.files.sample_files import write_sample
 from exporter.checks.protocol import CheckContext
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference, Sample
@@ -84,7 +84,7 @@ def make_reference(*samples: Sample, outputs: int = 1, **fields: Any) -> Referen
     defaults: dict[str, Any] = {
         "samples": samples,
         "noise": (None,) * outputs,
-        "spread": (1.0,) * outputs,
+        "output_spread": (1.0,) * outputs,
     }
     return Reference(**{**defaults, **fields})
 
@@ -151,7 +151,7 @@ def axes_of(*wrong: int) -> Callable[[Any], Any]:
     return lambda x: [x * np.float32(3 if len(x) in wrong else 2)]
 
 
-HERE = Placement(asked="here", nodes={"here": {"Mul": 1}})
+HERE = Placement(requested="here", nodes={"here": {"Mul": 1}})
 
 
 class Gives:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.core.atomic_files import forget_unfinished, write_text
+from exporter.core.atomic_files import remove_unfinished_files, write_text
 from exporter.core.errors import ExitCode, ExporterError
 
 
@@ -55,6 +55,6 @@ def test_what_a_killed_process_had_begun_goes_and_nothing_else(tmp_path: Path) -
     ]
     for path in (begun, *others):
         path.touch()
-    forget_unfinished(tmp_path)
+    remove_unfinished_files(tmp_path)
     assert sorted(tmp_path.iterdir()) == sorted(others)
-    forget_unfinished(tmp_path / "nowhere")
+    remove_unfinished_files(tmp_path / "nowhere")

@@ -8,28 +8,28 @@ import pytest
 
 from exporter.cli.entry_point import run
 from exporter.core.command_names import (
-    DEFAULT,
-    command_of,
-    respelled,
-    spelled,
+    DEFAULT_COMMAND,
+    read_command,
+    replace_commands,
+    format_command,
 )
 
 NOX = "nox -s {} --"
 
 
 def test_the_name_goes_where_the_project_says() -> None:
-    assert spelled(DEFAULT, "export", "'net/*'") == "exporter export 'net/*'"
-    assert spelled(NOX, "export", "'net/*'") == "nox -s export -- 'net/*'"
-    assert spelled(NOX, "gate") == "nox -s gate"
-    assert spelled("uv run exporter {}", "gate") == "uv run exporter gate"
+    assert format_command(DEFAULT_COMMAND, "export", "'net/*'") == "exporter export 'net/*'"
+    assert format_command(NOX, "export", "'net/*'") == "nox -s export -- 'net/*'"
+    assert format_command(NOX, "gate") == "nox -s gate"
+    assert format_command("uv run exporter {}", "gate") == "uv run exporter gate"
 
 
 def test_only_what_stands_in_backticks_is_a_command() -> None:
     said = "run `exporter export net` first; an exporter export is no command"
-    assert respelled(said, NOX) == (
+    assert replace_commands(said, NOX) == (
         "run `nox -s export -- net` first; an exporter export is no command"
     )
-    assert respelled(said, DEFAULT) == said
+    assert replace_commands(said, DEFAULT_COMMAND) == said
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_message_comes_out_whatever_is_wrong_with_the_settings(
 ) -> None:
     if settings is not None:
         (tmp_path / "pyproject.toml").write_text(settings)
-    assert command_of(tmp_path) == DEFAULT
+    assert read_command(tmp_path) == DEFAULT_COMMAND
 
 
 @pytest.mark.parametrize(("settings", "typed"), [("", "exporter export"), (NOX, "nox -s export")])

@@ -7,16 +7,16 @@ from itertools import pairwise
 import pytest
 
 from exporter.core.onnxruntime_releases import (
-    ONNX_RUNTIME,
-    Loads,
-    first_release,
-    lower_ir_version,
-    spelled,
+    RELEASES,
+    ReleaseLimits,
+    find_first_release,
+    find_older_release,
+    format_release,
 )
 
 
 def test_later_releases_load_all_that_earlier_ones_do() -> None:
-    for earlier, later in pairwise(ONNX_RUNTIME):
+    for earlier, later in pairwise(RELEASES):
         assert earlier.release < later.release
         assert (earlier.opset, earlier.ir_version) != (later.opset, later.ir_version)
         assert earlier.opset <= later.opset
@@ -41,17 +41,17 @@ def test_later_releases_load_all_that_earlier_ones_do() -> None:
 def test_the_first_release_loads_opset_and_ir_version(
     opset: int, ir_version: int, release: tuple[int, int] | None
 ) -> None:
-    assert first_release(opset, ir_version) == release
+    assert find_first_release(opset, ir_version) == release
 
 
 def test_a_lower_ir_version_is_worth_it_where_it_alone_is_new() -> None:
-    assert lower_ir_version(18, 10) == Loads((1, 14), 18, 8)
-    assert lower_ir_version(21, 10) is None
-    assert lower_ir_version(13, 7) is None
+    assert find_older_release(18, 10) == ReleaseLimits((1, 14), 18, 8)
+    assert find_older_release(21, 10) is None
+    assert find_older_release(13, 7) is None
     # Nothing loads IR version 99; the opset alone would do with 1.14.
-    assert lower_ir_version(18, 99) == Loads((1, 14), 18, 8)
-    assert lower_ir_version(27, 10) is None
+    assert find_older_release(18, 99) == ReleaseLimits((1, 14), 18, 8)
+    assert find_older_release(27, 10) is None
 
 
 def test_releases_are_spelled_as_people_do() -> None:
-    assert spelled((1, 18)) == "1.18"
+    assert format_release((1, 18)) == "1.18"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.core.sanitize import one_line, printable, redact
+from exporter.core.sanitize import join_lines, remove_controls, redact
 
 
 @pytest.mark.parametrize(
@@ -33,13 +33,13 @@ def test_text_is_cut_to_its_limit() -> None:
 
 
 def test_escapes_and_control_characters_are_removed() -> None:
-    assert printable("\x1b[31mred\x1b[0m\x07 \x1b]0;title\x07end\u202e") == "red end"
-    assert one_line("two\r\n  lines") == "two lines"
+    assert remove_controls("\x1b[31mred\x1b[0m\x07 \x1b]0;title\x07end\u202e") == "red end"
+    assert join_lines("two\r\n  lines") == "two lines"
 
 
 @given(st.text())
 def test_nothing_that_steers_a_terminal_is_left(text: str) -> None:
-    shown = printable(text)
+    shown = remove_controls(text)
     assert not any(ord(c) < 32 and c not in "\t\n" for c in shown)
     assert "\x1b" not in shown
     assert not any(0x7F <= ord(c) < 0xA0 for c in shown)

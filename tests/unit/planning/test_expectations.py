@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from exporter.manifest import Expectation
-from exporter.planning.expectations import apply_expectations, is_in_force
+from exporter.planning.expectations import apply_expectations, is_foreseen
 from exporter.records.record import (
     CellId,
     Record,
@@ -135,4 +135,4 @@ def test_an_expectation_is_in_force_while_it_foresees_what_is_there(
     status: Status, until: str, stage: str, is_so: bool
 ) -> None:
     item = Expectation(reason="needs 14", until=until, stage=stage)
-    assert is_in_force(item, failure(status=status), TODAY) is is_so
+    assert is_foreseen(item, failure(status=status), TODAY) is is_so

@@ -13,11 +13,11 @@ from exporter.planning.plan import Plan, make_plan
 from exporter.planning.selection import Selection
 from exporter.planning.shards import (
     Shard,
-    forget_shard,
-    models_of,
-    note_shard,
-    part_of,
-    read_note,
+    remove_shard_note,
+    assign_models,
+    write_shard_note,
+    select_shard,
+    read_shard_note,
 )
 from tests.unit.factory import make_manifest, make_spec
 
@@ -31,7 +31,7 @@ def plan(sizes: dict[str, int], selection: Selection = ALL) -> Plan:
 
 def shards(whole: Plan, count: int) -> list[tuple[str, ...]]:
     indices = range(1, count + 1)
-    return [models_of(whole, Shard(index=index, count=count)) for index in indices]
+    return [assign_models(whole, Shard(index=index, count=count)) for index in indices]
 
 
 @given(
@@ -45,7 +45,7 @@ def test_every_model_is_in_one_shard(sizes: dict[str, int], count: int) -> None:
     cells = [
         planned.cell
         for index in range(1, count + 1)
-        for planned in part_of(whole, Shard(index=index, count=count)).selected
+        for planned in select_shard(whole, Shard(index=index, count=count)).selected
     ]
     assert sorted(map(str, cells)) == sorted(str(planned.cell) for planned in whole.selected)
     # Another order of the manifests changes nothing.
@@ -65,14 +65,14 @@ def test_only_what_is_selected_is_spread() -> None:
 
 def test_the_note_says_what_was_done(tmp_path: Path) -> None:
     whole, shard = plan({"a": 2, "b": 2}), Shard(index=2, count=2)
-    note_shard(tmp_path, shard, whole)
-    note = read_note(tmp_path)
+    write_shard_note(tmp_path, shard, whole)
+    note = read_shard_note(tmp_path)
     assert (note.shard, note.models) == (shard, ("b",))
-    forget_shard(tmp_path)
-    forget_shard(tmp_path)
+    remove_shard_note(tmp_path)
+    remove_shard_note(tmp_path)
     with pytest.raises(ExporterError, match="holds no finished shard") as caught:
-        read_note(tmp_path)
+        read_shard_note(tmp_path)
     assert caught.value.exit_code is ExitCode.UNREADABLE
     (tmp_path / "shard.json").write_text("{}")
     with pytest.raises(ExporterError, match="cannot be read"):
-        read_note(tmp_path)
+        read_shard_note(tmp_path)

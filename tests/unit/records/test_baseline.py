@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.records.baseline import (
     Baseline,
-    baseline_of,
-    outcome_of,
-    outcomes_of,
+    make_baseline,
+    extract_outcome,
+    extract_outcomes,
     parse_cell,
     read_baseline,
     write_baseline,
@@ -33,7 +33,7 @@ FIGURES = '"figures": {"bytes": 1234, "nodes": 2, "ir_version": 10}}'
 
 
 def test_figures_are_missing_where_one_cell_that_passes_has_none() -> None:
-    baseline = baseline_of(make_run(*RECORDS))
+    baseline = make_baseline(make_run(*RECORDS))
     assert baseline.has_figures
     bare = (each.model_copy(update={"figures": None}) for each in baseline.cells)
     assert not baseline.model_copy(update={"cells": tuple(bare)}).has_figures
@@ -41,11 +41,11 @@ def test_figures_are_missing_where_one_cell_that_passes_has_none() -> None:
 
 @given(st.permutations(RECORDS))
 def test_the_same_records_give_the_same_bytes(records: list[Record]) -> None:
-    assert baseline_of(make_run(*records)).to_json() == baseline_of(make_run(*RECORDS)).to_json()
+    assert make_baseline(make_run(*records)).to_json() == make_baseline(make_run(*RECORDS)).to_json()
 
 
 def test_a_line_per_cell_in_order_and_nothing_that_differs_between_machines() -> None:
-    lines = baseline_of(make_run(*RECORDS)).to_json().splitlines()
+    lines = make_baseline(make_run(*RECORDS)).to_json().splitlines()
     # Split at commas, for the lines are longer than ours may be.
     cells = [line.strip().removesuffix(",").split(", ") for line in lines if '"cell"' in line]
     assert [", ".join(cell[:2]) for cell in cells] == [
@@ -67,7 +67,7 @@ def test_a_line_per_cell_in_order_and_nothing_that_differs_between_machines() ->
 
 def test_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "reports" / "baseline.json"
-    baseline = baseline_of(make_run(*RECORDS))
+    baseline = make_baseline(make_run(*RECORDS))
     write_baseline(path, baseline)
     assert read_baseline(path) == baseline
     assert json.loads(path.read_text())["format"] == 2
@@ -75,7 +75,7 @@ def test_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("records", [[], RECORDS[:1]])
 def test_an_empty_one_is_json_too(records: list[Record], tmp_path: Path) -> None:
-    baseline = baseline_of(make_run(*records, tools={}))
+    baseline = make_baseline(make_run(*records, tools={}))
     write_baseline(tmp_path / "b.json", baseline)
     assert read_baseline(tmp_path / "b.json") == baseline
 
@@ -130,10 +130,10 @@ def test_what_is_no_file_or_no_text_is_unreadable(tmp_path: Path) -> None:
 def test_two_records_for_a_cell_are_refused() -> None:
     run = make_run(make_record("a/9/cpu", "fail"), make_record("a/9/cpu", "pass"))
     with pytest.raises(ExporterError, match="the cell a/9/cpu twice") as caught:
-        outcomes_of(run)
+        extract_outcomes(run)
     assert caught.value.exit_code is ExitCode.UNREADABLE
     with pytest.raises(ExporterError):
-        baseline_of(run)
+        make_baseline(run)
 
 
 @given(
@@ -163,8 +163,8 @@ def test_what_is_no_cell_is_refused(text: str) -> None:
     ],
 )
 def test_an_outcome_in_words(record: Record, text: str) -> None:
-    assert str(outcome_of(record)) == text
-    assert outcome_of(record).status is Status(text.split(maxsplit=1)[0])
+    assert str(extract_outcome(record)) == text
+    assert extract_outcome(record).status is Status(text.split(maxsplit=1)[0])
 
 
 def test_a_baseline_is_closed() -> None:

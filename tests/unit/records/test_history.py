@@ -7,29 +7,29 @@ from pathlib import Path
 import pytest
 
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.records.baseline import baseline_of
+from exporter.records.baseline import make_baseline
 from exporter.records.history import (
     Change,
     History,
-    followed,
+    extend_history,
     read_history,
     write_history,
 )
 from tests.unit.factory import TOOLS, make_record, make_run
 
-OLD = baseline_of(make_run(make_record("a/9/cpu", "error"), make_record("a/10/cpu")))
-NEW = baseline_of(make_run(make_record("a/9/cpu"), make_record("b/9/cpu", "xfail")))
+OLD = make_baseline(make_run(make_record("a/9/cpu", "error"), make_record("a/10/cpu")))
+NEW = make_baseline(make_run(make_record("a/9/cpu"), make_record("b/9/cpu", "xfail")))
 
 
 def test_the_first_acceptance_changes_nothing() -> None:
-    (entry,) = followed(History(), None, OLD).entries
+    (entry,) = extend_history(History(), None, OLD).entries
     assert entry.counts == {"error": 1, "pass": 1}
     assert entry.tools == TOOLS
     assert entry.changes == ()
 
 
 def test_every_cell_that_is_another_is_named() -> None:
-    history = followed(followed(History(), None, OLD), OLD, NEW)
+    history = extend_history(extend_history(History(), None, OLD), OLD, NEW)
     assert len(history.entries) == 2
     assert history.entries[1].counts == {"pass": 1, "xfail": 1}
     assert history.entries[1].changes == (
@@ -40,17 +40,17 @@ def test_every_cell_that_is_another_is_named() -> None:
 
 
 def test_accepting_the_same_again_is_no_entry() -> None:
-    history = followed(History(), None, OLD)
-    assert followed(history, OLD, OLD) is history
+    history = extend_history(History(), None, OLD)
+    assert extend_history(history, OLD, OLD) is history
     newer = OLD.model_copy(update={"tools": {**TOOLS, "torch": "2.14.0"}})
-    assert followed(history, OLD, newer).entries[1].changes == ()
+    assert extend_history(history, OLD, newer).entries[1].changes == ()
 
 
 def test_what_is_written_is_read_with_a_line_for_each_entry(tmp_path: Path) -> None:
     path = tmp_path / "history.json"
     assert read_history(path) == History()
-    one = followed(History(), None, OLD)
-    two = followed(one, OLD, NEW)
+    one = extend_history(History(), None, OLD)
+    two = extend_history(one, OLD, NEW)
     write_history(path, one)
     first = path.read_text().splitlines()
     assert read_history(path) == one

@@ -89,7 +89,7 @@ def test_weights_have_the_names_of_the_manifest(
 
 @BOTH
 def test_a_weight_under_another_name_is_red(opset: int, dynamo: bool, tmp_path: Path) -> None:
-    subject = export(two_layers(numbered="learned_{}"), tmp_path, opset, dynamo=dynamo)
+    subject = export(two_layers(template="learned_{}"), tmp_path, opset, dynamo=dynamo)
     model = onnx.load(subject.path)
     for node in model.graph.node:
         node.input[:] = ["other" if name == "learned_2" else name for name in node.input]
@@ -104,7 +104,7 @@ def test_a_weight_under_another_name_is_red(opset: int, dynamo: bool, tmp_path: 
 
 
 def test_two_weights_that_swapped_their_names_are_red(tmp_path: Path) -> None:
-    subject = export(two_layers(numbered="learned_{}"), tmp_path, 18, dynamo=True)
+    subject = export(two_layers(template="learned_{}"), tmp_path, 18, dynamo=True)
     model = onnx.load(subject.path)
     swapped = {"learned_1": "learned_3", "learned_3": "learned_1"}
     for item in model.graph.initializer:
@@ -125,7 +125,7 @@ def test_a_weight_that_the_exporter_computed_away_is_red_and_says_how_to_keep_it
         "Convolved",
         inputs=(given("x", "batch", 3, 5, 5),),
         outputs=(put_out("y", "batch", 4, 3, 3),),
-        parameters=ParameterNames(numbered="learned_{}"),
+        parameters=ParameterNames(template="learned_{}"),
     )
     result = check_signature(export(spec, tmp_path, opset, dynamo=dynamo))
     assert result.status is Status.FAIL
@@ -138,7 +138,7 @@ def test_a_weight_that_the_exporter_computed_away_is_red_and_says_how_to_keep_it
 
 
 def test_an_intermediate_value_makes_way(tmp_path: Path) -> None:
-    plain = onnx.load(export(two_layers(numbered="w_{}"), tmp_path, 13, dynamo=False).path)
+    plain = onnx.load(export(two_layers(template="w_{}"), tmp_path, 13, dynamo=False).path)
     inner = plain.graph.node[0].output[0]
     names = {"listed": (inner, "b", "c", "d")}
     subject = export(two_layers(**names), tmp_path, 13, dynamo=False)
@@ -151,7 +151,7 @@ def test_a_shared_weight_has_one_name(opset: int, dynamo: bool, tmp_path: Path) 
     spec = contract(
         "Tied",
         outputs=(put_out("y", "batch", 4),),
-        parameters=ParameterNames(numbered="learned_{}"),
+        parameters=ParameterNames(template="learned_{}"),
     )
     subject = export(spec, tmp_path, opset, dynamo=dynamo)
     assert set(stored(subject)) >= {"learned_0", "learned_1", "learned_2"}

@@ -1,6 +1,6 @@
 """The test data of a published file, in the form in which ONNX's own test runners read it.
 
-In: a `Target` with its `model.onnx`, and the samples in the build folder. Out: folders
+In: a `PublishTarget` with its `model.onnx`, and the samples in the build folder. Out: folders
 `test_data_set_<n>` beside the file, numbered without gaps, and how far each output may be off.
 
 Runners pair `input_<i>.pb` with the i-th input of the graph that has no value in the file, and read
@@ -15,21 +15,22 @@ from pathlib import Path
 import numpy as np
 from onnx import OptionalProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from exporter.checks.comparison.compare_outputs import OutputContext, bound_for, items_in_float64
-from exporter.checks.comparison.compare_samples import rounded_up, with_noise_of
-from exporter.checks.files.read import Unreadable, read_model
-from exporter.checks.files.samples import DamagedSample, SampleData, sample_digest
+from exporter.checks.comparison.compare_outputs import OutputContext, choose_limit, split_float64_items
+from exporter.checks.comparison.compare_samples import (apply_sample_noise)
+from exporter.core.text_format import round_up_two_digits
+from exporter.checks.files.model_file import UnreadableModel, read_model
+from exporter.checks.files.sample_files import DamagedSample, SampleData, hash_sample
 from exporter.checks.protocol import CheckContext
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference, Sample
 from exporter.runtimes.values import Array
-from exporter.tools.publish.child.data_sets import open_inputs
+from exporter.tools.publish.child.data_sets import list_open_inputs
 from exporter.tools.publish.protocol import (
     Allowance,
     DataSet,
     PublishRequest,
-    Target,
-    VerifiedFile,
+    PublishTarget,
+    TargetResult,
 )
 
 _AGAIN = "export the model again"
@@ -39,19 +40,19 @@ class _Unfit(Exception):
     """A sample that runners cannot be given."""
 
 
-def arrange(request: PublishRequest, target: Target) -> VerifiedFile:
+def write_test_data(request: PublishRequest, target: PublishTarget) -> TargetResult:
     """Writes every sample on which PyTorch runs."""
     built, folder = JobFolder(Path(request.built)), Path(target.folder)
     try:
         reference = Reference.read(built.reference.read_bytes())
     except (OSError, ValueError):
-        return VerifiedFile(opset=target.opset, problems=(f"reference.json: {_AGAIN}",))
+        return TargetResult(opset=target.opset, problems=(f"reference.json: {_AGAIN}",))
     try:
-        graph_inputs = open_inputs(read_model(folder / "model.onnx"))
-    except Unreadable as unreadable:
-        return VerifiedFile(opset=target.opset, problems=(str(unreadable),))
+        graph_inputs = list_open_inputs(read_model(folder / "model.onnx"))
+    except UnreadableModel as unreadable:
+        return TargetResult(opset=target.opset, problems=(str(unreadable),))
     subject = CheckContext(
-        folder=built, opset=target.opset, spec=request.spec.at(target.opset), reference=reference
+        folder=built, opset=target.opset, spec=request.spec.resolve_cell(target.opset), reference=reference
     )
     sets: list[DataSet] = []
     notes: list[str] = []
@@ -66,13 +67,13 @@ def arrange(request: PublishRequest, target: Target) -> VerifiedFile:
             continue
         except (DamagedSample, OSError) as damaged:
             problem = f"{built.sample(sample.index).name}: {damaged}; {_AGAIN}"
-            return VerifiedFile(opset=target.opset, problems=(problem,))
+            return TargetResult(opset=target.opset, problems=(problem,))
         sets.append(DataSet(folder=name, name=sample.name, kind=sample.kind, axes=sample.axes))
         for found in _allowances(request, target, subject, sample):
             allowed[found.output] = _wider(allowed.get(found.output, found), found)
     if not sets:
-        return VerifiedFile(opset=target.opset, problems=("no sample of it can be run", *notes))
-    return VerifiedFile(
+        return TargetResult(opset=target.opset, problems=("no sample of it can be run", *notes))
+    return TargetResult(
         opset=target.opset,
         notes=tuple(notes),
         sets=tuple(sets),
@@ -81,7 +82,7 @@ def arrange(request: PublishRequest, target: Target) -> VerifiedFile:
 
 
 def _intact(sample: Sample, built: JobFolder) -> None:
-    if sample.sha256 and sample_digest(built.sample(sample.index)) != sample.sha256:
+    if sample.sha256 and hash_sample(built.sample(sample.index)) != sample.sha256:
         raise DamagedSample("is not what was proved")
 
 
@@ -105,7 +106,7 @@ def _inputs(
     paths = {
         item.name: source / f"input_{index}.pb" for index, item in enumerate(subject.spec.inputs)
     }
-    for index, weight in enumerate(subject.reference.fed):
+    for index, weight in enumerate(subject.reference.weight_inputs):
         paths.setdefault(weight.name, subject.folder.weight(index))
     for position, item in enumerate(graph_inputs):
         path = paths.get(item.name)
@@ -128,31 +129,31 @@ def _optional(data: bytes | None) -> bytes:
 
 
 def _allowances(
-    request: PublishRequest, target: Target, subject: CheckContext, sample: Sample
+    request: PublishRequest, target: PublishTarget, subject: CheckContext, sample: Sample
 ) -> Iterator[Allowance]:
     """What the contract allows in this sample, turned into a distance from PyTorch's own output."""
     for device in target.devices:
-        spec = request.spec.at(target.opset, device.name)
+        spec = request.spec.resolve_cell(target.opset, device.name)
         on = CheckContext(
             folder=subject.folder, opset=target.opset, spec=spec, reference=subject.reference
         )
-        on = with_noise_of(sample, on)
-        data = on.memory.read(on.folder.sample(sample.index), spec)
+        on = apply_sample_noise(sample, on)
+        data = on.samples.read(on.folder.sample(sample.index), spec)
         for index in range(len(spec.outputs)):
             yield from _of_output(data, OutputContext(on, index, device.name, sample.exact))
 
 
 def _of_output(data: SampleData, at: OutputContext) -> Iterator[Allowance]:
-    expected, exact = data.outputs[at.index], data.exact[at.index]
+    expected, exact = data.outputs[at.index], data.float64_outputs[at.index]
     if isinstance(expected, list):
-        pairs = zip(expected, items_in_float64(exact, len(expected)), strict=True)
+        pairs = zip(expected, split_float64_items(exact, len(expected)), strict=True)
     else:
         pairs = zip([expected], [None if isinstance(exact, list) else exact], strict=True)
     name = at.output.name
     # A sequence may be empty, and an output that has to be equal is allowed nothing.
     yield Allowance(output=name, atol=0.0, rtol=0.0)
     for own, wide in pairs:
-        limit, against = bound_for(own, wide, at)
+        limit, against = choose_limit(own, wide, at)
         if limit is None:
             continue
         beyond = bool(limit.scale < np.inf) and bool((np.abs(_finite(against)) > limit.scale).any())
@@ -198,5 +199,5 @@ def _wider(one: Allowance, other: Allowance) -> Allowance:
 def _rounded(allowed: Allowance) -> Allowance:
     """With two significant digits, never less."""
     return allowed.model_copy(
-        update={"atol": rounded_up(allowed.atol), "rtol": rounded_up(allowed.rtol)}
+        update={"atol": round_up_two_digits(allowed.atol), "rtol": round_up_two_digits(allowed.rtol)}
     )

@@ -14,7 +14,7 @@ from exporter.build import (
     BuildFolder,
     BuildOptions,
     RecordValidator,
-    Stored,
+    StoredRecords,
     decide,
     run_plan,
 )
@@ -76,10 +76,10 @@ def test_an_edit_that_is_undone_makes_nothing(tmp_path: Path, is_own: bool) -> N
     project.put("net.py", "1")
     project.export()
     assert made(project) == []
-    assert project.noted.hits == {"a/17/cpu": "net.py changed", "a/18/cpu": "net.py changed"}
+    assert project.on_note.hits == {"a/17/cpu": "net.py changed", "a/18/cpu": "net.py changed"}
     assert without_jobs(files(tmp_path)) == without_jobs(first)
     project.export()
-    assert (made(project), project.noted.hits) == ([], {})
+    assert (made(project), project.on_note.hits) == ([], {})
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_what_is_left_is_made_beside_what_was_taken(tmp_path: Path) -> None:
     project.export()
     project.put("net.py", "2")
     found = project.export()
-    assert (list(project.noted.hits), made(project)) == (["a/17/cpu"], ["a/18/cpu"])
+    assert (list(project.on_note.hits), made(project)) == (["a/17/cpu"], ["a/18/cpu"])
     assert found == project.export(name="nothing")
 
 
@@ -145,7 +145,7 @@ def test_what_holds_here_is_not_given_up(tmp_path: Path) -> None:
     other.store = shared
     other.export("a/18")
     assert made(other)[:1] == ["a/18/cpu"]
-    assert other.noted.reasons["a/18/cpu"] == (
+    assert other.on_note.reasons["a/18/cpu"] == (
         "it has not been exported yet, and what the store has does not go with what is here"
     )
     assert before
@@ -202,9 +202,9 @@ def test_the_plan_says_the_same_and_changes_nothing(tmp_path: Path) -> None:
     project.put("source", "net.py:Other")
     before = files(tmp_path)
     of = project.manifest()
-    stored = Stored(BuildFolder.of(of.project))
+    stored = StoredRecords(BuildFolder.from_project(of.project))
     wish = BuildOptions(store=project.store)
-    with patch("exporter.build.decisions.results.fingerprint", project.fingerprint):
+    with patch("exporter.build.decisions.build_results.compute_fingerprint", project.fingerprint):
         found = decide(make_plan(of), stored, RecordValidator(of, TODAY), wish)
     assert list(found.hits) == ["a/17/cpu"]
     assert found.hits["a/17/cpu"].why == "its manifest entry changed"
@@ -235,7 +235,7 @@ def test_weights_that_went_with_the_build_folder_are_made_again(tmp_path: Path) 
     shutil.rmtree(tmp_path / "build/a")
     assert project.export() == whole
     assert made(project) == ["a/17/cpu", "a/18/cpu"]
-    assert "gone from the store" in project.noted.reasons["a/17/cpu"]
+    assert "gone from the store" in project.on_note.reasons["a/17/cpu"]
 
 
 def test_weights_in_place_serve_a_cell_that_was_lost(tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_a_cell_that_died_is_not_kept(tmp_path: Path, ended: ExitKind, code: int
 def ends_as(status: Status, **fields: Any) -> Callable[[Job], JobResult]:
     def worker(of: Job) -> JobResult:
         for cell in of.cells():
-            value = Record(cell=cell, status=status, fingerprint=of.fingerprint_of(cell), **fields)
+            value = Record(cell=cell, status=status, fingerprint=of.make_fingerprint(cell), **fields)
             write(of, value)
         return outcome(of, ExitKind.EXITED, 0)
 
@@ -325,7 +325,7 @@ def test_nothing_is_kept_where_a_source_changed_meanwhile(tmp_path: Path, when: 
 def test_nothing_is_kept_where_a_tool_was_installed_anew_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.build.decisions.store_results.tools_moved", lambda: True)
+    monkeypatch.setattr("exporter.build.decisions.store_writer.have_tools_changed", lambda: True)
     start(tmp_path)
     assert entries(tmp_path) == []
 

@@ -9,10 +9,10 @@ import pytest
 
 from exporter.build import BuildFolder, BuildOptions, run_plan
 from exporter.build.engine import ExitKind, JobResult
-from exporter.build.execute.split_jobs import join
+from exporter.build.execute.split_jobs import join_folders
 from exporter.build.folder.carry_over import carry_over
 from exporter.jobs.job import Announcement, Job
-from exporter.jobs.job_folder import JobFolder, write_value
+from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import Manifest, ModelSpec, Tolerance
 from exporter.planning.plan import make_plan
@@ -52,13 +52,13 @@ def worker(
     """A worker that says what it took, so that the next run can divide its job."""
 
     def work(of: Job) -> JobResult:
-        write_value(JobFolder(Path(of.folder)).job, of)
+        write_json(JobFolder(Path(of.folder)).job, of)
         write_reference(of, reference(of))
         for cell in of.cells():
             seconds = {"capture": 1.0, "convert": 1.0, "parity": 1.0}
             made = record(of, cell, status(of, cell.opset), content)
             write(of, made.model_copy(update={"seconds": seconds}))
-        write_value(JobFolder(Path(of.folder)).announcement, announcement(of.cells()[-1:]))
+        write_json(JobFolder(Path(of.folder)).announcement, announcement(of.cells()[-1:]))
         return outcome(of, ExitKind.EXITED, 0, announcement(of.cells()[-1:]))
 
     return work
@@ -69,7 +69,7 @@ def export(
 ) -> tuple[FakeEngine, Noted, dict[str, Record]]:
     engine, noted = FakeEngine(*ways, workers=workers), Noted()
     run_plan(of, make_plan(of), engine, noted, TODAY, BuildOptions(force=force))
-    build = BuildFolder.of(of.project)
+    build = BuildFolder.from_project(of.project)
     assert not (build.path / ".work").exists()
     return engine, noted, read_run(build.results).by_cell()
 
@@ -111,7 +111,7 @@ def test_one_worker_divides_nothing(tmp_path: Path) -> None:
 
 def test_checks_of_one_part_find_their_files_when_the_other_is_done(tmp_path: Path) -> None:
     def rechecks(of: Job) -> JobResult:
-        assert all(opset.is_there for opset in of.opsets)
+        assert all(opset.reuse_file for opset in of.opsets)
         old = JobFolder(Path(of.build) / of.spec.id)
         assert all(old.model(opset.opset).read_text() == "old" for opset in of.opsets)
         return worker("old")(of)
@@ -156,7 +156,7 @@ def test_parts_that_never_got_an_answer_keep_their_failures(tmp_path: Path) -> N
                 status=Status.ERROR,
                 stage=Stage.SOURCE,
                 seconds=seconds,
-                fingerprint=of.fingerprint_of(cell),
+                fingerprint=of.make_fingerprint(cell),
             )
             write(of, failed)
         return outcome(of, ExitKind.EXITED, 0, announcement(of.cells()))
@@ -176,7 +176,7 @@ def test_a_file_is_not_kept_beside_parts_without_an_answer(tmp_path: Path) -> No
 
     def fails_at_once(of: Job) -> JobResult:
         for cell in of.cells():
-            write(of, Record(cell=cell, status=Status.ERROR, fingerprint=of.fingerprint_of(cell)))
+            write(of, Record(cell=cell, status=Status.ERROR, fingerprint=of.make_fingerprint(cell)))
         return outcome(of, ExitKind.EXITED, 0)
 
     some = manifest(tmp_path, six())
@@ -265,7 +265,7 @@ def test_ctrl_c_keeps_the_part_that_is_done(tmp_path: Path) -> None:
         export(project, worker("new"), interrupted, force=True)
     texts = [text(tmp_path, opset) for opset in OPSETS]
     assert texts == ["new", "old", "new", "old", "new", "old"]
-    assert len(read_run(BuildFolder.of(project.project).results).records) == 6
+    assert len(read_run(BuildFolder.from_project(project.project).results).records) == 6
 
 
 def test_ctrl_c_before_the_other_part_began_keeps_the_one_that_is_done(tmp_path: Path) -> None:
@@ -294,7 +294,7 @@ def test_ctrl_c_while_a_killed_part_waits_leaves_the_old_results_in_place(tmp_pa
     with pytest.raises(KeyboardInterrupt):
         export(project, killed, interrupted, force=True)
     assert {text(tmp_path, opset) for opset in OPSETS} == {"old"}
-    assert len(read_run(BuildFolder.of(project.project).results).records) == 6
+    assert len(read_run(BuildFolder.from_project(project.project).results).records) == 6
 
 
 class Killed(BaseException):
@@ -304,11 +304,11 @@ class Killed(BaseException):
 def test_a_run_killed_at_its_second_part_keeps_all_of_the_first(tmp_path: Path) -> None:
     def kills(of: Job) -> JobResult:
         folder = JobFolder(Path(of.folder))
-        write_value(folder.job, of)
+        write_json(folder.job, of)
         write_reference(of, "same")
         cell = of.cells()[1]
         write(of, record(of, of.cells()[0], content="new"))
-        write_value(folder.announcement, Announcement(stage=Stage.CONVERT, cells=(cell,), log=""))
+        write_json(folder.announcement, Announcement(stage=Stage.CONVERT, cells=(cell,), log=""))
         raise Killed
 
     project = manifest(tmp_path, six())
@@ -327,17 +327,17 @@ def test_a_run_killed_at_its_second_part_keeps_all_of_the_first(tmp_path: Path) 
 def part(folder: Path, opset: int, *, exact: bool) -> JobFolder:
     """The folder of a job with one opset, and what PyTorch said there."""
     made = Sample(index=0, name="declared", kind="declared", axes={}, exact=exact)
-    reference = Reference(samples=(made,), noise=(1e-7,), spread=(1.0,))
+    reference = Reference(samples=(made,), noise=(1e-7,), output_spread=(1.0,))
     of = job(folder, spec(opsets=(opset,)))
     write(of, record(of, of.cells()[0]))
-    write_value(JobFolder(folder).reference, reference)
+    write_json(JobFolder(folder).reference, reference)
     return JobFolder(folder)
 
 
 @pytest.mark.parametrize("exact", [0, 1])
 def test_what_one_worker_measured_more_exactly_stays(tmp_path: Path, exact: int) -> None:
     parts = [part(tmp_path / str(n), 18 + n, exact=n == exact) for n in (0, 1)]
-    whole, lost = join(parts)
+    whole, lost = join_folders(parts)
     assert whole == parts[exact]
     assert lost == []
     assert whole.read_records().keys() == {"tiny/18/cpu", "tiny/19/cpu"}
@@ -349,7 +349,7 @@ def test_a_part_whose_folder_another_worker_took_away_costs_its_own_cells(tmp_pa
     elsewhere = tmp_path / "elsewhere"
     parts[0].path.rename(elsewhere)
     parts[0].path.symlink_to(elsewhere)
-    whole, lost = join(parts)
+    whole, lost = join_folders(parts)
     assert lost == []
     assert not whole.path.is_symlink()
     assert whole.read_records().keys() == {"tiny/19/cpu"}
@@ -366,7 +366,7 @@ def failed(folder: Path, opset: int) -> JobFolder:
 @pytest.mark.parametrize("first", [True, False])
 def test_a_failure_stays_beside_what_another_worker_made(tmp_path: Path, *, first: bool) -> None:
     parts = [failed(tmp_path / "failed", 18), part(tmp_path / "made", 19, exact=False)]
-    whole, lost = join(parts if first else parts[::-1])
+    whole, lost = join_folders(parts if first else parts[::-1])
     assert whole == parts[1]
     assert lost == []
     assert {n: r.status for n, r in whole.read_records().items()} == {

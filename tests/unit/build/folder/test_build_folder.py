@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from exporter.build.folder.build_folder import BuildFolder
-from exporter.build.folder.carry_over import carry_over, drop_unproved
+from exporter.build.folder.carry_over import carry_over, remove_unrecorded_files
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.jobs.job_folder import JobFolder, write_value
+from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.jobs.reference import Reference, Sample
-from exporter.planning.shards import forget_shard
+from exporter.planning.shards import remove_shard_note
 from exporter.records.record import Record
 from tests.unit.build.builders import job, record, spec, write, write_reference
 
@@ -19,14 +19,14 @@ from tests.unit.build.builders import job, record, spec, write, write_reference
 def test_a_second_run_is_refused_while_one_is_at_work(tmp_path: Path) -> None:
     build = BuildFolder(tmp_path / "build")
     with (
-        build.locked(),
+        build.lock(),
         pytest.raises(ExporterError, match="another run") as caught,
-        build.locked(),
+        build.lock(),
     ):
         pass
     assert caught.value.exit_code is ExitCode.ENVIRONMENT
-    with build.locked():
-        assert build.fresh("tiny").path.is_dir()
+    with build.lock():
+        assert build.create_folder("tiny").path.is_dir()
 
 
 def test_what_a_killed_run_left_is_put_aside_where_it_has_records(tmp_path: Path) -> None:
@@ -35,31 +35,31 @@ def test_what_a_killed_run_left_is_put_aside_where_it_has_records(tmp_path: Path
         left.parent.mkdir(parents=True)
         left.write_text("half")
     build = BuildFolder(tmp_path)
-    with build.locked():
-        assert [path.name for path in build.left()] == ["tiny-def"]
-        build.forget_left()
-        assert build.left() == []
+    with build.lock():
+        assert [path.name for path in build.list_abandoned()] == ["tiny-def"]
+        build.remove_abandoned()
+        assert build.list_abandoned() == []
 
 
 def test_placing_replaces_all_that_was_there(tmp_path: Path) -> None:
     build = BuildFolder(tmp_path)
-    with build.locked():
+    with build.lock():
         for name in ("old", "new"):
-            fresh = build.fresh("tiny")
+            fresh = build.create_folder("tiny")
             (fresh.path / name).write_text(name)
-            build.place("tiny", fresh)
-    assert [path.name for path in build.model("tiny").path.iterdir()] == ["new"]
+            build.replace_model("tiny", fresh)
+    assert [path.name for path in build.model_folder("tiny").path.iterdir()] == ["new"]
 
 
 def test_a_failed_rename_puts_the_old_folder_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build = BuildFolder(tmp_path)
-    with build.locked():
-        fresh = build.fresh("tiny")
+    with build.lock():
+        fresh = build.create_folder("tiny")
         (fresh.path / "old").touch()
-        build.place("tiny", fresh)
-        gone = build.fresh("tiny")
+        build.replace_model("tiny", fresh)
+        gone = build.create_folder("tiny")
         real = Path.rename
 
         def rename(self: Path, target: Path) -> Path:
@@ -69,7 +69,7 @@ def test_a_failed_rename_puts_the_old_folder_back(
 
         monkeypatch.setattr(Path, "rename", rename)
         with pytest.raises(OSError, match="no"):
-            build.place("tiny", gone)
+            build.replace_model("tiny", gone)
     assert (tmp_path / "tiny/old").exists()
 
 
@@ -82,8 +82,8 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, name: str) -> None:
     link.parent.mkdir(exist_ok=True)
     link.symlink_to(elsewhere)
     build = BuildFolder(tmp_path / "build")
-    with pytest.raises(ExporterError, match="is a link"), build.locked():
-        build.place("tiny", build.fresh("tiny"))
+    with pytest.raises(ExporterError, match="is a link"), build.lock():
+        build.replace_model("tiny", build.create_folder("tiny"))
     assert [path.name for path in elsewhere.iterdir()] == ["precious"]
 
 
@@ -92,7 +92,7 @@ def test_only_files_with_a_record_stay(tmp_path: Path) -> None:
     write(of, record(of, of.cells()[0]))
     for name in ("18.onnx", "017.onnx", "x.onnx"):
         (tmp_path / "tiny" / name).touch()
-    drop_unproved(JobFolder(tmp_path / "tiny"))
+    remove_unrecorded_files(JobFolder(tmp_path / "tiny"))
     assert [path.name for path in (tmp_path / "tiny").glob("*.onnx")] == ["17.onnx"]
 
 
@@ -163,7 +163,7 @@ def test_damaged_records_are_no_records(tmp_path: Path) -> None:
 def test_the_record_that_was_made_now_wins(tmp_path: Path) -> None:
     old = made(tmp_path / "old", (18,), data="weights-1.data")
     [stored] = old.read_records().values()
-    write_value(old.record(stored.cell), stored.model_copy(update={"message": "old"}))
+    write_json(old.record(stored.cell), stored.model_copy(update={"message": "old"}))
     fresh = made(tmp_path / "fresh", (18,), data="weights-1.data")
     assert carry_over(old, fresh, always) == []
     assert fresh.read_records()["tiny/18/cpu"].message == ""
@@ -175,7 +175,7 @@ def said(*names: str, scale: float = 1.0, exact: bool = True, **fields: Any) -> 
         Sample(index=index, name=name, kind="axis", axes={"n": 3}, scales=(scale,), exact=exact)
         for index, name in enumerate(names)
     ]
-    found = Reference(samples=tuple(samples), noise=(1e-7,), spread=(1.0,))
+    found = Reference(samples=tuple(samples), noise=(1e-7,), output_spread=(1.0,))
     return found.model_copy(update=fields).to_json()
 
 
@@ -215,7 +215,7 @@ def test_a_file_where_the_build_folder_belongs_is_named(tmp_path: Path) -> None:
     for path in (tmp_path / "build", tmp_path / "build" / "below"):
         with (
             pytest.raises(ExporterError, match="is no folder") as caught,
-            BuildFolder(path).locked(),
+            BuildFolder(path).lock(),
         ):
             pass
         assert caught.value.exit_code is ExitCode.ENVIRONMENT
@@ -250,30 +250,30 @@ def test_whatever_stands_in_the_place_of_our_own_files(
 
 def lock_and_leave(build: Path) -> None:
     """A run that is killed with a finished cell."""
-    forget_shard(build)
-    with suppress(KeyboardInterrupt), BuildFolder(build).locked():
-        fresh = BuildFolder(build).fresh("tiny")
+    remove_shard_note(build)
+    with suppress(KeyboardInterrupt), BuildFolder(build).lock():
+        fresh = BuildFolder(build).create_folder("tiny")
         fresh.records.mkdir()
         (fresh.records / "17.cpu.json").touch()
         raise KeyboardInterrupt
-    [left] = BuildFolder(build).left()
+    [left] = BuildFolder(build).list_abandoned()
     assert left.name.startswith("tiny-")
-    BuildFolder(build).forget_left()
+    BuildFolder(build).remove_abandoned()
 
 
 def test_a_link_where_a_model_belongs_is_refused_before_it_is_made(tmp_path: Path) -> None:
     build = BuildFolder(tmp_path / "build")
-    with build.locked():
-        build.model("tiny").path.symlink_to(tmp_path)
+    with build.lock():
+        build.model_folder("tiny").path.symlink_to(tmp_path)
         with pytest.raises(ExporterError, match="tiny: is a link"):
-            build.fresh("tiny")
+            build.create_folder("tiny")
 
 
 def test_a_file_in_the_place_of_the_build_folder_is_told_of(tmp_path: Path) -> None:
     (tmp_path / "build").write_text("no folder")
-    forget_shard(tmp_path / "build")
+    remove_shard_note(tmp_path / "build")
     with (
         pytest.raises(ExporterError, match="is no folder"),
-        BuildFolder(tmp_path / "build").locked(),
+        BuildFolder(tmp_path / "build").lock(),
     ):
         pass

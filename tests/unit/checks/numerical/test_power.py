@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from exporter.checks.numerical.power import Power
+from exporter.checks.numerical.power import PowerCheck
 from exporter.checks.protocol import CheckContext
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Sample
@@ -30,12 +30,12 @@ def subject(
         folder=JobFolder(Path()),
         opset=18,
         spec=contract(outputs=outputs, **fields),
-        reference=make_reference(sample, noise=(noise,) * len(scales), spread=spread),
+        reference=make_reference(sample, noise=(noise,) * len(scales), output_spread=spread),
     )
 
 
 def power(subject: CheckContext, device: str = "cpu") -> CheckResult:
-    check = Power()
+    check = PowerCheck()
     assert check.applies(subject)
     return check(subject, Gives(), device)
 
@@ -159,7 +159,7 @@ def test_a_constant_float_beside_an_integer_that_moves_passes() -> None:
     outputs = (first, second.model_copy(update={"dtype": "int64"}))
     spec = here.spec.model_copy(update={"outputs": outputs})
     assert power(replace(here, spec=spec)).status is Status.PASS
-    still = here.reference.model_copy(update={"spread": (0.0, 0.0)})
+    still = here.reference.model_copy(update={"output_spread": (0.0, 0.0)})
     assert power(replace(here, spec=spec, reference=still)).status is Status.INCONCLUSIVE
 
 

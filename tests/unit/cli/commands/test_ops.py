@@ -6,23 +6,23 @@ import pytest
 
 from exporter.cli.commands.ops import show_lacking
 from exporter.records.record import MissingOperator
-from exporter.tools.operators.protocol import Lacking, LackingAt
+from exporter.tools.operators.protocol import SurveyResponse, OperatorGaps
 from tests.unit.factory import DYNAMO, TORCHSCRIPT
 
 ROUTES = {13: TORCHSCRIPT, 14: TORCHSCRIPT, 18: DYNAMO}
 SDPA = MissingOperator(operator="aten::sdpa", count=2, sources=("m.py:3", "m.py:7"))
 
 
-def ts(opset: int, *missing: MissingOperator, problem: str = "") -> LackingAt:
-    return LackingAt(exporter="torchscript", opset=opset, missing=missing, problem=problem)
+def ts(opset: int, *missing: MissingOperator, problem: str = "") -> OperatorGaps:
+    return OperatorGaps(exporter="torchscript", opset=opset, missing=missing, problem=problem)
 
 
-def dynamo(opset: int, *missing: MissingOperator, problem: str = "") -> LackingAt:
-    return LackingAt(exporter="dynamo", opset=opset, missing=missing, problem=problem)
+def dynamo(opset: int, *missing: MissingOperator, problem: str = "") -> OperatorGaps:
+    return OperatorGaps(exporter="dynamo", opset=opset, missing=missing, problem=problem)
 
 
-def shown(capsys: pytest.CaptureFixture[str], *found: LackingAt) -> tuple[bool, list[str]]:
-    is_red = show_lacking("net", ROUTES, Lacking(found=found))
+def shown(capsys: pytest.CaptureFixture[str], *found: OperatorGaps) -> tuple[bool, list[str]]:
+    is_red = show_lacking("net", ROUTES, SurveyResponse(found=found))
     return is_red, capsys.readouterr().out.splitlines()
 
 
@@ -56,7 +56,7 @@ def test_the_other_exporter_may_lack_what_it_likes(capsys: pytest.CaptureFixture
 
 @pytest.mark.parametrize("found", [ts(13, problem="cannot be traced"), dynamo(18, problem="no")])
 def test_what_could_not_be_found_out_is_no_green(
-    found: LackingAt, capsys: pytest.CaptureFixture[str]
+    found: OperatorGaps, capsys: pytest.CaptureFixture[str]
 ) -> None:
     is_red, lines = shown(capsys, found)
     assert is_red
@@ -64,5 +64,5 @@ def test_what_could_not_be_found_out_is_no_green(
 
 
 def test_a_model_that_cannot_be_built_is_red(capsys: pytest.CaptureFixture[str]) -> None:
-    assert show_lacking("net", ROUTES, Lacking(found=(), problem="no weights\x1b[31m"))
+    assert show_lacking("net", ROUTES, SurveyResponse(found=(), problem="no weights\x1b[31m"))
     assert capsys.readouterr().out == "net: no weights\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cli.options.store import limited_store, store_of
+from exporter.cli.options.store import open_limited_store, open_store
 from exporter.core.errors import ExporterError
 from exporter.manifest import Project
 from tests.unit.factory import make_manifest
@@ -23,7 +23,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def place(of: Project) -> str | None:
-    store = store_of(of)
+    store = open_store(of)
     return str(store.path) if store else None
 
 
@@ -51,7 +51,7 @@ def test_the_environment_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_whether_it_is_only_read(monkeypatch: pytest.MonkeyPatch, said: str, meant: bool) -> None:
     monkeypatch.setenv("EXPORTER_STORE_READONLY", said)
-    store = store_of(project())
+    store = open_store(project())
     assert store is not None
     assert store.is_read_only is meant
 
@@ -59,11 +59,11 @@ def test_whether_it_is_only_read(monkeypatch: pytest.MonkeyPatch, said: str, mea
 def test_a_word_that_means_neither(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EXPORTER_STORE_READONLY", "maybe")
     with pytest.raises(ExporterError, match="expected 1 or 0, got 'maybe'"):
-        store_of(project())
+        open_store(project())
 
 
 def test_limits_of_the_command_line_go_before_the_projects(tmp_path: Path) -> None:
-    usual, other = limited_store(project(), None, None), limited_store(project(), 5, 7.0)
+    usual, other = open_limited_store(project(), None, None), open_limited_store(project(), 5, 7.0)
     assert usual is not None
     assert other is not None
     assert (usual.limits.size, usual.limits.age) == (10 << 30, 90 * 24 * 3600)

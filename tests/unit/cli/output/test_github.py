@@ -10,8 +10,8 @@ import pytest
 from exporter.cli.output.github import (
     Annotation,
     annotate,
-    commands,
-    shortened,
+    format_commands,
+    shorten_page,
 )
 from exporter.core.errors import Location
 
@@ -27,7 +27,7 @@ def annotation(
 
 
 def lines(*annotations: Annotation) -> list[str]:
-    return list(commands(annotations, ROOT, WORKSPACE))
+    return list(format_commands(annotations, ROOT, WORKSPACE))
 
 
 def test_it_stands_at_the_line_of_the_entry_in_the_checkout() -> None:
@@ -71,8 +71,8 @@ def test_only_a_github_job_is_told(
 
 def test_a_page_is_cut_at_a_line_by_bytes() -> None:
     page = "".join(f"| ✅ {index} |\n" for index in range(1000))
-    assert shortened(page, 100_000) == page
-    cut = shortened(page, 5000)
+    assert shorten_page(page, 100_000) == page
+    cut = shorten_page(page, 5000)
     assert len(cut.encode()) <= 5000
     kept, _, rest = cut.partition("\n\n… ")
     assert page.startswith(kept + "\n")

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from exporter.build import Decisions
-from exporter.cli.output.progress import Lines, Screen, progress
+from exporter.cli.output.progress import LineProgress, LiveProgress, observe_progress
 from exporter.jobs.job import Announcement
 from exporter.planning.plan import make_plan
 from exporter.records.record import CellId, Stage
@@ -20,12 +20,12 @@ ALL = Decisions(
 )
 
 
-def started(screen: Screen) -> Screen:
-    screen.decided(ALL)
+def started(screen: LiveProgress) -> LiveProgress:
+    screen.on_decisions(ALL)
     return screen
 
 
-def drawn(screen: Screen) -> str:
+def drawn(screen: LiveProgress) -> str:
     console = Console(file=io.StringIO(), width=100)
     console.print(screen.render())
     assert isinstance(console.file, io.StringIO)
@@ -38,20 +38,20 @@ def at_work(*opsets: int) -> Announcement:
 
 
 def test_the_screen_shows_the_cells_at_work_and_what_is_left() -> None:
-    screen = started(Screen())
+    screen = started(LiveProgress())
     assert "0/3 cells, 3 left" in drawn(screen)
-    screen.at_work(at_work(17, 18))
+    screen.on_announcement(at_work(17, 18))
     shown = drawn(screen)
     assert "opset 17-18" in shown
     assert "capture" in shown
 
 
 def test_what_is_done_leaves_the_screen_and_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    screen = started(Screen())
-    screen.at_work(at_work(17))
-    screen.judged(make_record("a/17/cpu"))
-    screen.judged(make_record("a/18/cpu", "fail", message="[red]off[/red] by 1"))
-    screen.done("a")
+    screen = started(LiveProgress())
+    screen.on_announcement(at_work(17))
+    screen.on_cell_done(make_record("a/17/cpu"))
+    screen.on_cell_done(make_record("a/18/cpu", "fail", message="[red]off[/red] by 1"))
+    screen.on_model_done("a")
     shown = drawn(screen)
     assert "2/3 cells, 1 left" in shown
     assert "capture" not in shown
@@ -61,52 +61,52 @@ def test_what_is_done_leaves_the_screen_and_is_said(capsys: pytest.CaptureFixtur
 
 
 def test_each_worker_of_a_model_has_its_line_until_its_cell_is_done() -> None:
-    screen = started(Screen())
+    screen = started(LiveProgress())
     for part, opset in enumerate((17, 18)):
         cell = CellId(model="a", opset=opset, device="cpu")
-        screen.at_work(Announcement(stage=Stage.PARITY, cells=(cell,), log="", part=part))
+        screen.on_announcement(Announcement(stage=Stage.PARITY, cells=(cell,), log="", part=part))
     assert "opset 17 " in drawn(screen)
     assert "opset 18 " in drawn(screen)
-    screen.judged(make_record("a/17/cpu"))
+    screen.on_cell_done(make_record("a/17/cpu"))
     assert "opset 17 " not in drawn(screen)
     assert "opset 18 " in drawn(screen)
-    screen.done("a")
+    screen.on_model_done("a")
     assert "opset" not in drawn(screen)
 
 
 def test_an_announcement_of_no_cell_is_not_shown() -> None:
-    screen = started(Screen())
-    screen.at_work(Announcement(stage=Stage.CAPTURE, cells=(), log=""))
+    screen = started(LiveProgress())
+    screen.on_announcement(Announcement(stage=Stage.CAPTURE, cells=(), log=""))
     assert "capture" not in drawn(screen)
 
 
 def test_without_a_terminal_there_are_only_lines() -> None:
-    with progress(explain=False) as watcher:
-        assert type(watcher) is Lines
+    with observe_progress(explain=False) as watcher:
+        assert type(watcher) is LineProgress
 
 
 def test_on_a_terminal_there_is_a_screen(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("exporter.cli.output.progress.is_terminal", lambda: True)
-    with progress(explain=False) as watcher:
-        assert isinstance(watcher, Screen)
-        watcher.judged(make_record("a/18/cpu", "fail", message="\x1b[31m[b]off[/b]"))
+    with observe_progress(explain=False) as watcher:
+        assert isinstance(watcher, LiveProgress)
+        watcher.on_cell_done(make_record("a/18/cpu", "fail", message="\x1b[31m[b]off[/b]"))
     assert "a/18/cpu: fail at parity: [b]off[/b]" in capsys.readouterr().out
 
 
 def test_who_asks_is_told_why_each_cell_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    Lines(explain=True).decided(ALL)
+    LineProgress(explain=True).on_decisions(ALL)
     assert capsys.readouterr().out.splitlines()[0] == "a/17/cpu runs: it has not been exported yet"
-    Lines().decided(ALL)
+    LineProgress().on_decisions(ALL)
     assert capsys.readouterr().out == ""
 
 
 def test_what_can_be_done_meanwhile_is_done_where_something_runs() -> None:
     done: list[str] = []
     nothing = Decisions(to_run=(), reasons={})
-    with progress(explain=False, meanwhile=lambda: done.append("pages")) as watcher:
-        watcher.decided(nothing)
+    with observe_progress(explain=False, meanwhile=lambda: done.append("pages")) as watcher:
+        watcher.on_decisions(nothing)
         assert done == []
-        watcher.decided(ALL)
+        watcher.on_decisions(ALL)
     assert done == ["pages"]

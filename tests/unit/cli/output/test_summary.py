@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from exporter.build import Decisions
-from exporter.cli.output.progress import Lines
-from exporter.cli.output.summary import counts, grid, show_summary
+from exporter.cli.output.progress import LineProgress
+from exporter.cli.output.summary import format_counts, format_grid, show_summary
 from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
 from exporter.records.record import Status
@@ -17,7 +17,7 @@ ALL = ("a/9/cpu", "a/18/cpu", "longer/18/cpu", "longer/19/cpu")
 
 def test_the_grid_has_a_mark_where_a_cell_is_promised() -> None:
     known = make_run(make_record("a/18/cpu"), make_record("longer/18/cpu", "fail")).by_cell()
-    assert grid(PLAN.selected, known) == [
+    assert format_grid(PLAN.selected, known) == [
         "cpu      9 18 19",
         "a       ⬜ ✅",
         "longer     ❌ ⬜",
@@ -26,7 +26,7 @@ def test_the_grid_has_a_mark_where_a_cell_is_promised() -> None:
 
 def test_the_grid_has_letters_where_symbols_are_not_wanted() -> None:
     known = make_run(make_record("a/18/cpu"), make_record("longer/18/cpu", "fail")).by_cell()
-    assert grid(PLAN.selected, known, "text") == [
+    assert format_grid(PLAN.selected, known, "text") == [
         "cpu      9 18 19",
         "a        .  P",
         "longer      F  .",
@@ -35,7 +35,7 @@ def test_the_grid_has_letters_where_symbols_are_not_wanted() -> None:
 
 def test_counts_stand_in_the_order_of_the_statuses() -> None:
     records = [None, make_record("a/9/cpu", "fail"), make_record("a/18/cpu")]
-    assert counts(records) == "1 pass, 1 fail, 1 not run"
+    assert format_counts(records) == "1 pass, 1 fail, 1 not run"
 
 
 def test_all_green_is_code_0(capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,13 +74,13 @@ def test_what_is_neither_green_nor_red_stops_nobody(status: Status) -> None:
 def test_plain_lines_name_red_cells_at_once_and_models_when_done(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    lines = Lines()
+    lines = LineProgress()
     reasons = dict.fromkeys(ALL, "it has not been exported yet")
-    lines.decided(Decisions(to_run=PLAN.to_run, reasons=reasons))
-    lines.judged(make_record("a/9/cpu", "error", message="no such operator", log="a/logs/9.log"))
-    lines.judged(make_record("a/18/cpu"))
-    lines.done("a")
-    lines.noted("something else")
+    lines.on_decisions(Decisions(to_run=PLAN.to_run, reasons=reasons))
+    lines.on_cell_done(make_record("a/9/cpu", "error", message="no such operator", log="a/logs/9.log"))
+    lines.on_cell_done(make_record("a/18/cpu"))
+    lines.on_model_done("a")
+    lines.on_note("something else")
     assert capsys.readouterr().out.splitlines() == [
         "a/9/cpu: error at convert: no such operator",
         "    log: a/logs/9.log in the build folder",

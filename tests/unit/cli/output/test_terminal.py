@@ -2,19 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.cli.output.terminal import (
-    aligned,
-    colour_of,
-    has_colour,
-    plural,
-    print_line,
-)
+from exporter.cli.output.terminal import (align_columns, choose_color, has_color, print_line)
 from exporter.records.record import Status
 
 
 def test_columns_are_as_wide_as_their_widest_entry_and_lines_end_where_text_does() -> None:
-    assert aligned([("a", "b"), ("long", ""), ("x", "y")]) == ["a     b", "long", "x     y"]
-    assert aligned([]) == []
+    assert align_columns([("a", "b"), ("long", ""), ("x", "y")]) == ["a     b", "long", "x     y"]
+    assert align_columns([]) == []
 
 
 def test_what_others_wrote_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -23,7 +17,7 @@ def test_what_others_wrote_cannot_steer_the_terminal(capsys: pytest.CaptureFixtu
 
 
 def test_without_a_terminal_there_is_no_colour(capsys: pytest.CaptureFixture[str]) -> None:
-    print_line("red", colour="red")
+    print_line("red", color="red")
     assert capsys.readouterr().out == "red\n"
 
 
@@ -39,13 +33,9 @@ def test_colour_needs_a_terminal_that_wants_it(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    assert has_colour() is coloured
+    assert has_color() is coloured
 
 
 @pytest.mark.parametrize("status", list(Status))
 def test_green_is_only_what_was_proved(status: Status) -> None:
-    assert (colour_of(status) == "green") == (status in (Status.PASS, Status.XFAIL))
-
-
-def test_one_is_not_many() -> None:
-    assert [plural(count, "cell") for count in (0, 1, 2)] == ["0 cells", "1 cell", "2 cells"]
+    assert (choose_color(status) == "green") == (status in (Status.PASS, Status.XFAIL))

@@ -12,24 +12,24 @@ from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import Container, Device, InputsFrom
 from exporter.records.record import Record, Source, Stage
-from exporter.tools.repro import Reproduced, write_reproducer
+from exporter.tools.repro import ReproducedCell, write_reproducer
 from tests.unit.factory import make_record, make_spec
 
 SOURCE = Source(file="manifests/models.py", sha256="0" * 64)
 
 
-def cell(root: Path, record: Record) -> Reproduced:
+def cell(root: Path, record: Record) -> ReproducedCell:
     """A cell of a model that was built below `root`."""
     built = JobFolder(root / "build/alexnet")
     built.sample(0).mkdir(parents=True, exist_ok=True)
     (built.sample(0) / "input_0.pb").write_bytes(b"tensor")
     (built.sample(0) / "output_0.pb").write_bytes(b"tensor")
     sample = Sample(index=0, name="declared", kind="declared", axes={"batch": 3})
-    reference = Reference(samples=(sample,), noise=(1e-7,), spread=(0.5,))
+    reference = Reference(samples=(sample,), noise=(1e-7,), output_spread=(0.5,))
     built.reference.write_text(reference.to_json())
     (root / "manifests").mkdir(exist_ok=True)
     (root / "manifests/models.py").write_text("# the model\n")
-    return Reproduced(
+    return ReproducedCell(
         spec=make_spec(),
         record=record,
         device=Device(name="cpu", runtime="onnxruntime"),

@@ -19,26 +19,26 @@ from exporter.manifest import (
     Output,
 )
 from exporter.records.record import (
-    Allowed,
+    OutputLimit,
     Blame,
     Culprit,
     Record,
 )
 from exporter.tools.repro.repro_call import (
-    call_text,
-    flat_argument,
-    flat_text,
-    hint_text,
-    importable,
-    options_text,
+    format_call,
+    format_flat_argument,
+    format_flat_call,
+    format_hints,
+    split_reference,
+    format_options,
 )
-from exporter.tools.repro.script import readme_text, script_text
+from exporter.tools.repro.script import render_readme, render_repro_script
 from tests.unit.factory import make_record, make_spec
 from tests.unit.report.hostile_records import HOSTILE
 from tests.unit.report.rendering import Page
 
 DECLARED = Sample(index=0, name="declared", kind="declared", axes={"batch": 3})
-REFERENCE = Reference(samples=(DECLARED,), noise=(1e-7,), spread=(0.5,))
+REFERENCE = Reference(samples=(DECLARED,), noise=(1e-7,), output_spread=(0.5,))
 CPU = Device(name="cpu", runtime="onnxruntime")
 
 
@@ -54,7 +54,7 @@ def assigned(script: str) -> dict[str, Any]:
 
 
 def script_of(spec: ModelSpec, record: Record, device: Device = CPU) -> str:
-    return script_text(spec, record, device, DECLARED, REFERENCE)
+    return render_repro_script(spec, record, device, DECLARED, REFERENCE)
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -82,7 +82,7 @@ def test_the_readme_holds_no_forged_structure(text: str, tmp_path: Path) -> None
 
     def shape(word: str) -> tuple[list[str], list[str]]:
         record = make_record("alexnet/17/cpu", "fail", message=word, detail=word)
-        page = Page.of(readme_text(make_spec(), record, {"torch": word}, DECLARED, tmp_path))
+        page = Page.of(render_readme(make_spec(), record, {"torch": word}, DECLARED, tmp_path))
         return page.headings, page.links + page.html
 
     assert shape(harmless) == shape("word")
@@ -99,7 +99,7 @@ def test_the_call_is_written_as_the_worker_makes_it() -> None:
         constants=(Constant(at="kwargs.cache", value=False),),
         axes=(Axis(name="batch", example=3), Axis(name="rows", example=4, min=2, max=9)),
     )
-    call, hints = call_text(spec), hint_text(spec)
+    call, hints = format_call(spec), format_hints(spec)
     x, a, b = (f"inputs['{name}'].clone()" for name in "xab")
     assert call.args == f"({x}, ({a}, {b}))"
     assert call.kwargs == "{'mask': inputs['mask'].clone(), 'cache': False}"
@@ -117,7 +117,7 @@ def test_an_axis_of_multiples_is_written_as_one() -> None:
         ),
     )
     wanted = "({0: Dim.DYNAMIC, 1: 8 * Dim('_factor1', min=1, max=12)},)"
-    assert hint_text(spec).args == wanted
+    assert format_hints(spec).args == wanted
 
 
 def test_objects_numbers_and_optional_inputs_are_written_as_calls() -> None:
@@ -137,7 +137,7 @@ def test_objects_numbers_and_optional_inputs_are_written_as_calls() -> None:
         ),
         axes=(Axis(name="batch", example=3),),
     )
-    call, hints = call_text(spec), hint_text(spec)
+    call, hints = format_call(spec), format_hints(spec)
     assert call.args == "(as_number(inputs['n']), {})"
     assert call.kwargs == (
         "{'m': (None if 'm' not in inputs else inputs['m'].clone()), "
@@ -149,20 +149,20 @@ def test_objects_numbers_and_optional_inputs_are_written_as_calls() -> None:
     assert hints.kwargs == (
         "{'m': {}, 'past': [{'key': {0: Dim.DYNAMIC}, 'size': None}], 'pair': ({},)}"
     )
-    assert flat_text(spec, flat_argument).startswith("(as_number(inputs['n']), inputs['m'].clone()")
+    assert format_flat_call(spec, format_flat_argument).startswith("(as_number(inputs['n']), inputs['m'].clone()")
 
 
 def test_a_file_whose_path_is_no_module_cannot_be_imported() -> None:
-    assert importable("models/x.py:Layer") == ("models.x", "Layer")
-    assert importable("package.x:Layer") == ("package.x", "Layer")
-    assert importable("my-models/x.py:Layer") == ("", "Layer")
+    assert split_reference("models/x.py:Layer") == ("models.x", "Layer")
+    assert split_reference("package.x:Layer") == ("package.x", "Layer")
+    assert split_reference("my-models/x.py:Layer") == ("", "Layer")
 
 
 def test_each_exporter_gets_its_own_options() -> None:
     options = {"optimize": False, "do_constant_folding": True, "external_data": False}
     spec = make_spec(options=options, mode="train")
-    assert options_text(spec, "dynamo") == {"verbose": "False", "optimize": "False"}
-    assert options_text(spec, "torchscript") == {
+    assert format_options(spec, "dynamo") == {"verbose": "False", "optimize": "False"}
+    assert format_options(spec, "torchscript") == {
         "training": "torch.onnx.TrainingMode.TRAINING",
         "do_constant_folding": "True",
     }
@@ -173,7 +173,7 @@ def test_the_bound_is_the_checks_own_where_the_record_has_it() -> None:
         culprit=Culprit.EXPORTER,
         sample="declared",
         evidence=(),
-        allowed=(Allowed(atol=0.5, rtol=0.0, exact=True), Allowed()),
+        allowed=(OutputLimit(atol=0.5, rtol=0.0, exact=True), OutputLimit()),
     )
     known = script_of(make_spec(), make_record("alexnet/17/cpu", "fail", blame=blame))
     assert assigned(known)["LIMITS"] == [
@@ -206,7 +206,7 @@ def test_the_entry_ends_where_another_begins(tmp_path: Path) -> None:
         "[[models.alexnet.overrides]]\nopset = 9\n\n[models.alexnet-large]\nopsets = 18\n"
     )
     record = make_record("alexnet/17/cpu", "fail")
-    readme = readme_text(make_spec(line=3), record, {"torch": "2.13.0"}, DECLARED, tmp_path)
+    readme = render_readme(make_spec(line=3), record, {"torch": "2.13.0"}, DECLARED, tmp_path)
     assert "batch.min = 2" in readme
     assert "opset = 9" in readme
     assert "alexnet-large" not in readme
