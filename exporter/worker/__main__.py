@@ -23,13 +23,13 @@ def main() -> int:
     try:
         from exporter.worker.job_runner import run_job
         from exporter.worker.process.memory_limit import limit_memory
-        from exporter.worker.process.output_log import flushed
+        from exporter.worker.process.output_log import flush_output
     except ImportError as missing:
         sys.stderr.write(f"the worker cannot start: {missing}\n")
         return int(ExitCode.ENVIRONMENT)
     limit_memory(job.spec)
     run_job(job)
-    flushed()
+    flush_output()
     # Everything is written. What libraries do while Python takes itself down is no crash of a cell.
     os._exit(int(ExitCode.OK))
 

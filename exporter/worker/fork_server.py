@@ -28,7 +28,7 @@ from exporter.worker.process.lifetime import (
     die_with_parent,
     prefer_for_oom_kill,
 )
-from exporter.worker.process.output_log import flushed
+from exporter.worker.process.output_log import flush_output
 
 
 class ForkServer:
@@ -132,10 +132,10 @@ def _be_worker(order: dict[str, str], script: str) -> NoReturn:
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:  # whatever it is, it is told, and the fork ends here
-        flushed()
+        flush_output()
         os.write(2, traceback.format_exc().encode(errors="backslashreplace"))
     finally:
-        flushed()
+        flush_output()
         os._exit(code & 0xFF)
 
 

@@ -26,23 +26,31 @@ from exporter.jobs.reference import Reference, Weight
 from exporter.records.record import CellId, Record, Stage
 from exporter.worker.dependencies.distributions import list_loaded_packages
 from exporter.worker.dependencies.opened_files import OpenedFiles
-from exporter.worker.dependencies.source_files import JobStart, digest_loaded_sources, digest_external_libraries
-from exporter.worker.diagnose.explanation import explain_failure, explain_record, diagnosis_seconds
+from exporter.worker.dependencies.source_files import (
+    JobStart,
+    digest_external_libraries,
+    digest_loaded_sources,
+)
+from exporter.worker.diagnose.explanation import diagnosis_seconds, explain_failure, explain_record
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.converter_warnings import collect_converter_warnings
 from exporter.worker.export.export_context import ExportContext
 from exporter.worker.export.exporter_reports import rename_exporter_reports
-from exporter.worker.export.parameter_names import describe_named_weights, rename_weights, resolve_weight_names
+from exporter.worker.export.parameter_names import (
+    describe_named_weights,
+    rename_weights,
+    resolve_weight_names,
+)
 from exporter.worker.export.weights_as_inputs import (
     find_read_storages,
-    store_weights,
     move_weights_to_inputs,
+    store_weights,
 )
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.inputs.call import Tensors
-from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.input_sets import choose_usual_sets
+from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.inputs_from import resolve_inputs_from
 from exporter.worker.model.call_objects import wrap_with_call_objects
 from exporter.worker.model.custom_ops import NO_CUSTOM_OPS, load_custom_ops
@@ -51,17 +59,20 @@ from exporter.worker.model.source_loader import Model, load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.process.memory_limit import mark_resource_failures
 from exporter.worker.process.output_log import redirect_output
-from exporter.worker.reference.reference_run import compute_reference, format_overflow_notes
 from exporter.worker.reference.eager_run import BufferSnapshot
 from exporter.worker.reference.float64 import is_worth_float64, measure_all_samples
+from exporter.worker.reference.reference_run import compute_reference, format_overflow_notes
 from exporter.worker.torch_private.decompositions import Decompositions
-from exporter.worker.torch_private.graph_operators import count_captured_operators, count_traced_operators
+from exporter.worker.torch_private.graph_operators import (
+    count_captured_operators,
+    count_traced_operators,
+)
 from exporter.worker.verify.latency import add_latency
 from exporter.worker.verify.recheck import recheck
 from exporter.worker.verify.run_checks import (
     REFERENCE,
-    StageTimes,
     SharedFields,
+    StageTimes,
     check_on_device,
     run_structure_checks,
 )
@@ -97,7 +108,7 @@ class JobRunner:
         """Does the job; a failing model ends as records, never as an exception."""
         self._opsets = tuple(opset for opset in self._job.opsets if not self._recheck(opset))
         if self._opsets:
-            with self._opened.watched():
+            with self._opened.watch():
                 self._make(self._opsets)
 
     def _recheck(self, opset: OpsetJob) -> bool:
@@ -310,7 +321,7 @@ class JobRunner:
             )
 
     def _record(self, record: Record) -> None:
-        declared = (*self._spec.data_files, *self._custom.libraries_in(self._root))
+        declared = (*self._spec.data_files, *self._custom.list_project_libraries(self._root))
         names = dict.fromkeys((*declared, *self._opened.names()))
         whole = mark_resource_failures(record, self._spec).model_copy(
             update={
@@ -323,7 +334,7 @@ class JobRunner:
         write_json(self._folder.record(record.cell), whole)
 
     def _elsewhere(self) -> dict[str, str]:
-        libraries = self._custom.libraries_outside(self._root)
+        libraries = self._custom.list_external_libraries(self._root)
         return digest_external_libraries(self._root, self._began, libraries)
 
     def _announce(

@@ -10,21 +10,16 @@ import contextlib
 import gc
 import importlib
 
+from exporter.worker.torch_private.preloaded_modules import PRIVATE_MODULES
+
 _MODULES = (
     "exporter.worker.job_runner",
     "onnx.reference",
-    "torch.export._trace",
     "torch.onnx",
-    "torch._dynamo",
-    # What a capture or a decomposition imports when it comes to it.
-    "torch._inductor.compiler_bisector",
-    "torch._inductor.sizevars",
     "sympy.tensor.tensor",
-    "torch.onnx._internal.exporter._core",
-    "torch.onnx._internal.exporter._torchlib.ops",
-    "torch.onnx._internal.torchscript_exporter.utils",
     "onnxscript.optimizer",
     "onnxscript.version_converter",
+    *PRIVATE_MODULES,
 )
 
 

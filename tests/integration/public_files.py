@@ -17,9 +17,9 @@ from exporter.manifest import ModelSpec, load_project
 from exporter.worker.export.capture import _dynamic_shapes, capture_program
 from exporter.worker.export.convert import convert_program
 from exporter.worker.export.write_onnx import write_artifact
-from exporter.worker.inputs.call import tensor_call
-from exporter.worker.inputs.draw import draw
-from exporter.worker.inputs.input_sets import input_sets
+from exporter.worker.inputs.call import build_tensor_call
+from exporter.worker.inputs.input_tensors import draw_inputs
+from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.model.call_objects import wrap_with_call_objects
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
@@ -33,7 +33,7 @@ def main(who: str, name: str, folder: Path, opsets: list[int]) -> None:
     torch.set_num_threads(1)
     spec = next(spec for spec in load_project(ROOT).models if spec.id == name)
     model: Any = wrap_with_call_objects(load_model(spec, ROOT), spec, ROOT)
-    inputs = draw(spec, input_sets(spec)[0], ROOT)
+    inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
     make = ours if who == "ours" else public
     try:
         for opset, graph in make(model, spec, inputs, opsets, folder):
@@ -54,7 +54,7 @@ def ours(model: Any, spec: ModelSpec, inputs: Any, opsets: list[int], folder: Pa
 
 def public(model: Any, spec: ModelSpec, inputs: Any, opsets: list[int], folder: Path) -> Any:
     """One public call each: from the module to the file."""
-    call = tensor_call(spec, inputs)
+    call = build_tensor_call(spec, inputs)
     is_dynamic = bool(spec.axes)
     for opset in opsets:
         exported = torch.onnx.export(

@@ -18,7 +18,7 @@ from typing import Literal
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.frozen_model import FrozenModel, Items
-from exporter.jobs.job_folder import weights_name
+from exporter.jobs.job_folder import format_weights_name
 from exporter.manifest import ModelSpec
 from exporter.records.record import Record
 from exporter.tools.publish.candidates import Candidate
@@ -30,7 +30,7 @@ MARKER = "exporter.json"
 SUMS = "SHA256SUMS"
 
 
-class Published(FrozenModel):
+class Publication(FrozenModel):
     """`exporter.json`: what was published, and how it was proved."""
 
     format: Literal[1] = 1
@@ -54,7 +54,7 @@ class Published(FrozenModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Content:
+class FolderContent:
     """All that a folder is made from."""
 
     spec: ModelSpec
@@ -82,17 +82,17 @@ def copy_model(candidate: Candidate, built: Path, folder: Path) -> None:
         digest = sha256(folder / target)
         is_model = target == MODEL
         is_proved = (
-            digest == candidate.artifact.sha256 if is_model else target == weights_name(digest)
+            digest == candidate.artifact.sha256 if is_model else target == format_weights_name(digest)
         )
         if not is_proved:
             message = f"{candidate.model}/{source}: is not the file that was proved"
             raise ExporterError(ExitCode.UNREADABLE, message)
 
 
-def published(content: Content) -> Published:
+def summarize_content(content: FolderContent) -> Publication:
     """What `exporter.json` says; nothing in it differs between two runs of the same."""
     candidate = content.candidate
-    return Published(
+    return Publication(
         model=candidate.model,
         opset=candidate.opset,
         is_green=not candidate.warning,
@@ -106,28 +106,28 @@ def published(content: Content) -> Published:
     )
 
 
-def describe(content: Content, card: str, folder: Path) -> None:
+def write_descriptions(content: FolderContent, card: str, folder: Path) -> None:
     """Writes what says what the files are, and at last the hashes of all."""
     atol = max((item.atol for item in content.allowed), default=0.0)
     rtol = max((item.rtol for item in content.allowed), default=0.0)
-    write_text(folder / MARKER, published(content).to_json())
+    write_text(folder / MARKER, summarize_content(content).to_json())
     write_text(folder / "contract.json", content.spec.to_json())
     write_text(folder / "README.md", card)
     write_text(folder / "data.json", json.dumps({"rtol": rtol, "atol": atol}) + "\n")
     config = f"per_sample_tolerance:{atol}\nrelative_per_sample_tolerance:{rtol}\n"
     write_text(folder / "config.txt", config)
-    lines = (f"{sha256(folder / name)}  {name}\n" for name in sorted(files_of(folder)))
+    lines = (f"{sha256(folder / name)}  {name}\n" for name in sorted(list_files(folder)))
     write_text(folder / SUMS, "".join(lines))
 
 
-def files_of(folder: Path) -> Iterator[str]:
+def list_files(folder: Path) -> Iterator[str]:
     """Every file in the folder, relative to it."""
     for path in folder.rglob("*"):
         if not path.is_dir():
             yield path.relative_to(folder).as_posix()
 
 
-def listed(folder: Path) -> frozenset[str]:
+def read_listed_files(folder: Path) -> frozenset[str]:
     """The files that the folder's list of hashes names.
 
     Raises:
@@ -137,10 +137,10 @@ def listed(folder: Path) -> frozenset[str]:
     return frozenset(name for _, name in _sums(folder))
 
 
-def wrong_sums(folder: Path) -> tuple[str, ...]:
+def find_hash_problems(folder: Path) -> tuple[str, ...]:
     """Files that are not what the list of hashes says, or that it does not name."""
     sums = {name: digest for digest, name in _sums(folder)}
-    found = set(files_of(folder)) - {SUMS}
+    found = set(list_files(folder)) - {SUMS}
     absent = [f"{name} is missing" for name in sorted(set(sums) - found)]
     further = [f"{name} is in no list" for name in sorted(found - set(sums))]
     other = [

@@ -25,7 +25,7 @@ _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 class OpenedFiles:
-    """The data files that were opened while `watched`.
+    """The data files that were opened while `watch`.
 
     Args:
         root: The project's root; what lies outside is not the project's.
@@ -42,7 +42,7 @@ class OpenedFiles:
         self._places: dict[str, Path | None] = {}
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
+    def watch(self) -> Iterator[None]:
         """Takes note of what is opened inside."""
         _install()
         announce_reads()

@@ -9,7 +9,7 @@ import sysconfig
 from pathlib import Path
 
 
-def in_project(file: Path, root: Path) -> str:
+def find_project_path(file: Path, root: Path) -> str:
     """The file relative to the root; empty where it is not the project's own."""
     path, root = file.resolve(), root.resolve()
     own = Path(__file__).resolve().parents[2]

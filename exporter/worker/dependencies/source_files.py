@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from exporter.cache.fingerprint import LISTING, file_digest, loaded_state
+from exporter.cache.fingerprint import LISTING, file_digest, read_loaded_state
 from exporter.records.record import Source
 
 #: Nanoseconds by which a clock that is kept right may fall behind the other one in a job.
@@ -51,16 +51,18 @@ class JobStart:
             return False  # it is gone: its digest is empty as it is
 
 
-def outside_libraries(root: Path, since: JobStart, paths: Iterable[Path]) -> dict[str, str]:
+def digest_external_libraries(root: Path, since: JobStart, paths: Iterable[Path]) -> dict[str, str]:
     """The state of libraries that lie outside the project, by their path from its root."""
     names = {os.path.relpath(path, root.resolve()): path for path in paths}
     return {
-        Path(name).as_posix(): "" if since.is_before(path) else loaded_state(name, root)
+        Path(name).as_posix(): "" if since.is_before(path) else read_loaded_state(name, root)
         for name, path in names.items()
     }
 
 
-def loaded_sources(root: Path, since: JobStart, data: Iterable[str] = ()) -> tuple[Source, ...]:
+def digest_loaded_sources(
+    root: Path, since: JobStart, data: Iterable[str] = ()
+) -> tuple[Source, ...]:
     """Every module file of the project that is loaded now, and the folders that they are in.
 
     Args:

@@ -78,7 +78,7 @@ def _under_dynamo(case: ExportContext) -> Iterator[tuple[str, str]]:
     if case.program is None:
         return
     # Below its first opset, dynamo translates to that one and has the file converted down.
-    known = case.custom.translations(case.opset)
+    known = case.custom.get_translations(case.opset)
     nodes = untranslated(case.program, max(case.opset, FIRST_DYNAMO_OPSET), known)
     yield from _told(nodes, case.root)
 
@@ -94,7 +94,7 @@ def _under_torchscript(case: ExportContext, named: str) -> Iterator[tuple[str, s
     call = build_tensor_call(case.spec, case.inputs)
     state = BufferSnapshot(case.model)
     try:
-        with warnings.catch_warnings(), torch.no_grad(), case.custom.registered(case.opset):
+        with warnings.catch_warnings(), torch.no_grad(), case.custom.register_symbolics(case.opset):
             warnings.simplefilter("ignore")
             graph, names = torch.onnx.utils.unconvertible_ops(
                 case.model,

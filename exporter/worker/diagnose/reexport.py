@@ -16,7 +16,7 @@ from typing import Any
 import onnx_ir as ir
 
 from exporter.jobs.job_folder import JobFolder
-from exporter.manifest.rules.exporters import OF_BOTH
+from exporter.manifest.rules.exporters import COMMON_OPTIONS
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
 from exporter.worker.diagnose.source_lines import find_source_line
 from exporter.worker.export.capture import capture_program
@@ -54,7 +54,7 @@ def repeat_export(case: ExportContext, folder: Path) -> Iterator[ReExport]:
         program = None
         if case.route.exporter == "dynamo":
             made = translate_program(
-                case.program, case.spec, case.opset, scratch, case.kept, case.custom
+                case.program, case.spec, case.opset, scratch, case.decompositions, case.custom
             )
             graph, program = made.model, made.exported_program
         else:
@@ -78,7 +78,7 @@ def export_with_other_exporter(case: ExportContext, folder: Path) -> Iterator[Re
         return
     with _scratch(folder) as scratch:
         # Options belong to one exporter: the other gets none of its own, and what both take.
-        both = {key: value for key, value in case.spec.options.items() if key in OF_BOTH}
+        both = {key: value for key, value in case.spec.options.items() if key in COMMON_OPTIONS}
         spec = case.spec.model_copy(update={"options": both, "capture": None})
         if by_dynamo:
             state = BufferSnapshot(case.model)

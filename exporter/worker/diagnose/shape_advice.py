@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from exporter.manifest import Axis, ModelSpec
 from exporter.worker.inputs.call import build_call
 from exporter.worker.model.source_loader import Model
+from exporter.worker.torch_private import pytree
 
 #: Two ways of torch to say it: of a capture without assertions, and of one with them.
 _CONSTANTS = (
@@ -82,7 +82,7 @@ def advise_on_program(program: Any, spec: ModelSpec) -> tuple[str, ...]:
                 continue
             limits = program.range_constraints.get(size.node.expr)
             if limits is not None:
-                found += _narrower(spec.axis(dim), limits)
+                found += _narrower(spec.find_axis(dim), limits)
     return tuple(dict.fromkeys(found))
 
 

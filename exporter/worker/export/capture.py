@@ -20,7 +20,7 @@ from exporter.worker.inputs.call import Tensors, build_call, build_tensor_call
 from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, wrap_errors
-from exporter.worker.torch_private.capture_patches import patch_capture, defers_guards
+from exporter.worker.torch_private.capture_patches import defers_guards, patch_capture
 
 
 def capture_program(model: Model, spec: ModelSpec, inputs: Tensors, *, strict: bool) -> Any:
@@ -77,7 +77,7 @@ def _hints(item: Input, spec: ModelSpec) -> Any:
 
 
 def _hint(spec: ModelSpec, name: str) -> Any:
-    axis = spec.axis(name)
+    axis = spec.find_axis(name)
     if axis.factors is not None:
         # Only a derived dimension promises that what is left over is nothing.
         least, most = axis.factors

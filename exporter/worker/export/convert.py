@@ -12,7 +12,6 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
-from torch.utils import _pytree as pytree
 
 from exporter.manifest import ModelSpec
 from exporter.manifest.rules.exporters import WEIGHTS_AS_INPUTS
@@ -28,9 +27,10 @@ from exporter.worker.inputs.call import (
     build_tensor_call,
 )
 from exporter.worker.model.custom_ops import NO_CUSTOM_OPS, CustomOps
-from exporter.worker.model.exported_program import order_leaves, find_program
+from exporter.worker.model.exported_program import find_program, order_leaves
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, wrap_errors
+from exporter.worker.torch_private import pytree
 from exporter.worker.torch_private.decompositions import Decompositions
 from exporter.worker.torch_private.detached_weights import restore_weights
 from exporter.worker.torch_private.export_speedups import speed_up_conversion
@@ -92,7 +92,7 @@ def translate_program(
     options: dict[str, Any] = {"verbose": False}
     options |= {name: spec.options[name] for name in _DYNAMO_OPTIONS if name in spec.options}
     options |= WEIGHTS_AS_INPUTS["dynamo"] if spec.weights_are_inputs else {}
-    with wrap_errors(Stage.CONVERT), kept.reused(), speed_up_conversion():
+    with wrap_errors(Stage.CONVERT), kept.reuse(), speed_up_conversion():
         converted = torch.onnx.export(
             program,
             input_names=_names_in_program_order(program, spec),
@@ -100,7 +100,7 @@ def translate_program(
             opset_version=opset,
             dynamo=True,
             artifacts_dir=artifacts,
-            custom_translation_table=dict(custom.translations(opset)) or None,
+            custom_translation_table=dict(custom.get_translations(opset)) or None,
             **options,
         )
     if converted is None:
@@ -145,7 +145,7 @@ def convert_module(
     scratch.parent.mkdir(parents=True, exist_ok=True)
     with (
         wrap_errors(Stage.CONVERT),
-        custom.registered(opset),
+        custom.register_symbolics(opset),
         collect_tracer_warnings(Path()) as notes,
         detach_weights() as aside,
         # As PyTorch is run: what writes into a buffer is no step of training.

@@ -15,13 +15,13 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
-from torch.utils import _pytree as pytree
 
 from exporter.manifest import ModelSpec
-from exporter.manifest.syntax.call_paths import is_by_position
+from exporter.manifest.syntax.call_paths import is_positional_call
 from exporter.worker.inputs.call import build_call
 from exporter.worker.model.call_objects import WRAPPED_NAME, has_object_outputs
 from exporter.worker.model.source_loader import Model
+from exporter.worker.torch_private import pytree
 
 
 class PositionalModule(torch.nn.Module):
@@ -48,7 +48,7 @@ class PositionalModule(torch.nn.Module):
 def needs_wrapping(spec: ModelSpec, model: Model) -> bool:
     """Whether the call holds more than tensors in positions of their own, or is not traced."""
     others = bool(spec.constants or spec.containers) or any(item.scalar for item in spec.inputs)
-    is_plain = is_by_position((item.at for item in spec.inputs), others=others)
+    is_plain = is_positional_call((item.at for item in spec.inputs), others=others)
     is_whole = is_plain and not has_object_outputs(model)
     return not is_whole or _has_default_numbers(model) or _is_for_dynamo(model)
 

@@ -83,7 +83,7 @@ def store_weights(
 
 
 def _asked(spec: ModelSpec) -> bool:
-    return any(spec.at(opset).weights_are_inputs for opset in spec.opsets)
+    return any(spec.resolve_cell(opset).weights_are_inputs for opset in spec.opsets)
 
 
 def list_state_names(model: Model) -> tuple[str, ...]:

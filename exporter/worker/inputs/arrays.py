@@ -15,7 +15,7 @@ import torch
 Array = np.ndarray[Any, Any]
 
 
-def real_view(tensor: torch.Tensor) -> torch.Tensor:
+def view_as_real(tensor: torch.Tensor) -> torch.Tensor:
     """Complex numbers as pairs along a last dimension of 2; other tensors as they are."""
     if not tensor.is_complex():
         return tensor
@@ -25,7 +25,7 @@ def real_view(tensor: torch.Tensor) -> torch.Tensor:
 
 def to_numpy(tensor: torch.Tensor) -> Array:
     """The same values in numpy; bfloat16 by way of ml_dtypes, complex numbers in pairs."""
-    tensor = real_view(tensor.detach().resolve_neg()).cpu().contiguous()
+    tensor = view_as_real(tensor.detach().resolve_neg()).cpu().contiguous()
     if tensor.dtype is torch.bfloat16:
         import ml_dtypes
 

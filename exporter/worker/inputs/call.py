@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from exporter.manifest import ModelSpec
-from exporter.manifest.syntax.call_paths import Step, parse_at
+from exporter.manifest.syntax.call_paths import Step, parse_call_path
 
 Tensors = dict[str, torch.Tensor]
 #: A nested container while it is built: index or key -> leaf or container.
@@ -32,7 +32,7 @@ class Call:
     kwargs: dict[str, Any]
 
 
-def call_of(spec: ModelSpec, leaves: Mapping[str, Any], constant: Callable[[Any], Any]) -> Call:
+def build_call(spec: ModelSpec, leaves: Mapping[str, Any], constant: Callable[[Any], Any]) -> Call:
     """Puts one leaf per input where its `at` says, and the constants where theirs say.
 
     Args:
@@ -57,7 +57,7 @@ def call_of(spec: ModelSpec, leaves: Mapping[str, Any], constant: Callable[[Any]
     )
 
 
-def tensor_call(spec: ModelSpec, tensors: Tensors) -> Call:
+def build_tensor_call(spec: ModelSpec, tensors: Tensors) -> Call:
     """The call with these tensors; each is cloned, since models change their inputs in place.
 
     What the model takes as an integer is a Python number here: under dynamo it becomes a symbolic
@@ -69,7 +69,7 @@ def tensor_call(spec: ModelSpec, tensors: Tensors) -> Call:
     for item in spec.inputs:
         if item.scalar and (is_script or item.dtype == "int64"):
             leaves[item.name] = tensors[item.name].item()
-    return call_of(spec, leaves, lambda value: value)
+    return build_call(spec, leaves, lambda value: value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class _Leaf:
 
 
 def _path(at: str) -> _Path:
-    root, steps = parse_at(at)
+    root, steps = parse_call_path(at)
     return (root, *steps)
 
 

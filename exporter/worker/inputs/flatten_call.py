@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from exporter.manifest.syntax.call_paths import Step, format_at, parse_at
+from exporter.manifest.syntax.call_paths import Step, format_call_path, parse_call_path
 from exporter.records.record import Stage
 from exporter.worker.process.failure import Failure
 
@@ -33,7 +33,7 @@ def flatten_call(parts: FlattenedCall, root: str, steps: tuple[Step, ...], value
     Raises:
         Failure: of stage `source`, where a container is of a class that no table could name.
     """
-    at = format_at(root, steps)
+    at = format_call_path(root, steps)
     match value:
         case torch.Tensor():
             parts.tensors[at] = value
@@ -76,7 +76,7 @@ def _key(at: str, key: object) -> Step:
     if isinstance(key, int) and not isinstance(key, bool) and key >= 0:
         return key
     try:
-        parse_at(f"kwargs.{key}")
+        parse_call_path(f"kwargs.{key}")
     except ValueError:
         message = f"inputs_from: {at} has the key {key!r}, which is no name"
         raise Failure(Stage.SOURCE, message) from None

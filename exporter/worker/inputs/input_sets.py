@@ -30,9 +30,9 @@ class InputSet:
     kind: Literal["declared", "axis", "case", "values"]
     sizes: Mapping[str, int]
     case: Case | None = None
-    redrawn: str = ""
+    changed_input: str = ""
     """The input that gets other values than in the declared set."""
-    upwards: int = 0
+    increment: int = 0
     """How much larger these integers are; PyTorch may refuse them."""
     factor: float = 1.0
     """What the declared values of that input are multiplied by, in place of other ones."""
@@ -40,7 +40,7 @@ class InputSet:
     """Added to the model's seed when inputs are drawn."""
 
 
-def input_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
+def choose_usual_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
     """The declared set, each axis alone, all together, the manifest's cases, each input changed."""
     axes = [axis for axis in spec.axes if axis.example is not None]
     declared = {axis.name: axis.example for axis in axes if axis.example is not None}
@@ -48,7 +48,7 @@ def input_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
     can_choose = spec.inputs_from is None or spec.inputs_from.takes_sizes
     is_large = _elements(spec, declared) > _LARGE
     for axis in axes if can_choose else ():
-        found = probes(axis, is_large=is_large)
+        found = choose_probes(axis, is_large=is_large)
         for size in dict.fromkeys((*found, *_largest(spec, axis, declared))):
             sizes = {**declared, axis.name: size}
             sets.append(InputSet(name=f"{axis.name}={size}", kind="axis", sizes=sizes))
@@ -61,21 +61,21 @@ def input_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
         sets.append(InputSet(name=case.name, kind="case", sizes=sizes, case=case))
     for item in spec.inputs:
         name = f"other {item.name}"
-        sets.append(InputSet(name=name, kind="values", sizes=declared, redrawn=item.name))
+        sets.append(InputSet(name=name, kind="values", sizes=declared, changed_input=item.name))
         if not item.fill.is_random and "int" in item.dtype:
             # One turn less of a loop may add nothing; two turns more are another matter.
             larger = InputSet(
                 name=f"larger {item.name}",
                 kind="values",
                 sizes=declared,
-                redrawn=item.name,
-                upwards=2,
+                changed_input=item.name,
+                increment=2,
             )
             sets.append(larger)
     return tuple(sets)
 
 
-def probes(axis: Axis, *, is_large: bool = False) -> tuple[int, ...]:
+def choose_probes(axis: Axis, *, is_large: bool = False) -> tuple[int, ...]:
     """Sizes to prove one axis at: a far one, the smallest promised, and those asked for.
 
     A size of 1 is where exporters specialise, and where models are served most often.
@@ -85,7 +85,11 @@ def probes(axis: Axis, *, is_large: bool = False) -> tuple[int, ...]:
         is_large: Whether tensors are so large that a run takes long: then the far size is nearer.
     """
     example = axis.example or 0
-    wanted = [distant_size(axis, avoid=(example,), is_large=is_large), _smallest(axis), *axis.probe]
+    wanted = [
+        find_distant_size(axis, avoid=(example,), is_large=is_large),
+        _smallest(axis),
+        *axis.probe,
+    ]
     chosen = (size for size in wanted if size is not None and size != example)
     return tuple(dict.fromkeys(chosen))
 
@@ -125,7 +129,7 @@ def _elements(spec: ModelSpec, sizes: Mapping[str, int]) -> int:
     return max(prod(sizes.get(d, 1) if isinstance(d, str) else d for d in s) for s in shapes)
 
 
-def distant_size(axis: Axis, *, avoid: Sequence[int], is_large: bool = False) -> int | None:
+def find_distant_size(axis: Axis, *, avoid: Sequence[int], is_large: bool = False) -> int | None:
     """A size well beyond all of `avoid` and coprime to them in units of `multiple_of`.
 
     Where tensors are large it is beyond by half. Falls back to the best that a narrow range allows;
@@ -164,7 +168,7 @@ def _joint_sizes(
     """Every axis at another size at once, all of them different where their ranges allow it."""
     chosen: dict[str, int] = {}
     for axis in axes:
-        alone = distant_size(axis, avoid=(declared[axis.name],), is_large=is_large)
+        alone = find_distant_size(axis, avoid=(declared[axis.name],), is_large=is_large)
         taken = (declared[axis.name], *chosen.values())
         another = _next_coprime(axis, alone, taken) if alone else None
         chosen[axis.name] = another or alone or declared[axis.name]

@@ -27,11 +27,11 @@ from exporter.records.record import Stage
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.flatten_call import FlattenedCall, flatten_call
 from exporter.worker.inputs.input_sets import InputSet
-from exporter.worker.inputs.perturb import other
-from exporter.worker.process.failure import Failure, failing_at
+from exporter.worker.inputs.perturbation import perturb_values
+from exporter.worker.process.failure import Failure, wrap_errors
 
 
-def inputs_function(spec: ModelSpec, chosen: InputSet) -> InputsFrom | None:
+def select_inputs_function(spec: ModelSpec, chosen: InputSet) -> InputsFrom | None:
     """What makes the call of an input set; None where the tables say it."""
     by_case = chosen.case.inputs_from if chosen.case else None
     return by_case or spec.inputs_from
@@ -43,7 +43,7 @@ def resolve_inputs_from(spec: ModelSpec, root: Path) -> ModelSpec:
     Raises:
         Failure: of stage `source`, where the function fails, or returns what no table could say.
     """
-    with failing_at(Stage.SOURCE):
+    with wrap_errors(Stage.SOURCE):
         cases = tuple(_with_maker(case, spec, root) for case in spec.cases)
         if spec.inputs_from is None:
             return spec.model_copy(update={"cases": cases})
@@ -84,22 +84,24 @@ def draw_from_function(spec: ModelSpec, chosen: InputSet, maker: InputsFrom, roo
         Failure: of stage `source`, where the call differs from the declared one in more than its
             tensors, or they are not as declared.
     """
-    with failing_at(Stage.SOURCE):
+    with wrap_errors(Stage.SOURCE):
         parts = _call(maker, spec, chosen.sizes, root, seed=spec.seed + chosen.seed)
         tensors = _named(spec, parts, maker)
-        if chosen.redrawn:
+        if chosen.changed_input:
             again = _named(spec, _call(maker, spec, chosen.sizes, root, seed=spec.seed + 1), maker)
-            before, fresh = tensors[chosen.redrawn], again[chosen.redrawn]
-            is_new = not chosen.upwards and not torch.equal(before, fresh)
-            tensors[chosen.redrawn] = other(before, fresh if is_new else None, chosen)
+            before, fresh = tensors[chosen.changed_input], again[chosen.changed_input]
+            is_new = not chosen.increment and not torch.equal(before, fresh)
+            tensors[chosen.changed_input] = perturb_values(
+                before, fresh if is_new else None, chosen
+            )
         sizes = dict(chosen.sizes) if maker.takes_sizes else {}
         _measure(spec, tensors, sizes, maker.function)
         return {name: tensor.to(spec.export_device) for name, tensor in tensors.items()}
 
 
-def measured(spec: ModelSpec, chosen: InputSet, tensors: Tensors) -> Mapping[str, int]:
+def measure_axes(spec: ModelSpec, chosen: InputSet, tensors: Tensors) -> Mapping[str, int]:
     """The sizes of the axes in an input set; where user code made it, those of its tensors."""
-    maker = inputs_function(spec, chosen)
+    maker = select_inputs_function(spec, chosen)
     return chosen.sizes if maker is None else _measure(spec, tensors, {}, maker.function)
 
 
@@ -177,10 +179,10 @@ def _require_places(
         )
 
 
-def _require_same(maker: InputsFrom, one: FlattenedCall, other: FlattenedCall) -> None:
-    _require_places(maker, one.tensors, other.tensors, "on its second call the tensors")
+def _require_same(maker: InputsFrom, one: FlattenedCall, perturb_values: FlattenedCall) -> None:
+    _require_places(maker, one.tensors, perturb_values.tensors, "on its second call the tensors")
     for at, tensor in one.tensors.items():
-        again = other.tensors[at]
+        again = perturb_values.tensors[at]
         is_same = tensor.shape == again.shape and tensor.dtype is again.dtype
         both_nan = (tensor != tensor) & (again != again) if is_same else None  # noqa: PLR0124 - NaN
         if both_nan is None or not bool(((tensor == again) | both_nan).all()):

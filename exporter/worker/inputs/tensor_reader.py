@@ -15,7 +15,7 @@ import torch
 from google.protobuf.message import DecodeError
 from onnx import numpy_helper
 
-from exporter.core.errors import nearest
+from exporter.core.errors import suggest_nearest
 from exporter.manifest import Input
 from exporter.manifest.syntax.tensor_files import split_data_file
 from exporter.records.record import Stage
@@ -54,7 +54,7 @@ def read_tensor(folder: Path, text: str) -> torch.Tensor:
         raise Failure(Stage.SOURCE, message) from error
 
 
-def fitted(tensor: torch.Tensor, item: Input, shape: Sequence[int]) -> torch.Tensor:
+def fit_to_shape(tensor: torch.Tensor, item: Input, shape: Sequence[int]) -> torch.Tensor:
     """The tensor at other sizes of the axes of `item`: cut, or repeated from the first."""
     if tensor.dim() != len(shape):
         return tensor
@@ -79,7 +79,7 @@ def _from_safetensors(path: Path, key: str, place: str) -> torch.Tensor:
 
 def _require(key: str, known: Sequence[str], place: str) -> None:
     if key not in known:
-        there = nearest(key, known) or f"; it has {', '.join(sorted(known)[:5])}"
+        there = suggest_nearest(key, known) or f"; it has {', '.join(sorted(known)[:5])}"
         raise Failure(Stage.SOURCE, f"{place} has no tensor '{key}'{there}")
 
 

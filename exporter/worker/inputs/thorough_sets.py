@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from exporter.manifest import Axis, Input, ModelSpec
 from exporter.worker.inputs.input_sets import (
     InputSet,
-    distant_size,
-    input_sets,
+    choose_usual_sets,
+    find_distant_size,
     is_affordable,
 )
 
@@ -25,14 +25,14 @@ _RAISED = 7
 _ROOM = 4
 
 
-def all_sets(spec: ModelSpec, lengths: Sequence[int] = ()) -> tuple[InputSet, ...]:
+def choose_all_sets(spec: ModelSpec, lengths: Sequence[int] = ()) -> tuple[InputSet, ...]:
     """Every input set of a contract, the declared one first; each once.
 
     Args:
         spec: The contract; without `thorough` there are only the usual ones.
         lengths: Of tables that an axis may be longer than.
     """
-    usual = input_sets(spec)
+    usual = choose_usual_sets(spec)
     if not spec.thorough:
         return usual
     kept = {chosen.name: chosen for chosen in usual}
@@ -56,9 +56,9 @@ def _sizes(
 
 def _further(axis: Axis, lengths: Sequence[int]) -> Iterator[int]:
     example = axis.example or 0
-    near = distant_size(axis, avoid=(example,))
+    near = find_distant_size(axis, avoid=(example,))
     yield 2 * axis.multiple_of
-    if near and (beyond := distant_size(axis, avoid=(example, near))):
+    if near and (beyond := find_distant_size(axis, avoid=(example, near))):
         yield beyond
     if axis.max is not None:
         yield axis.max - axis.max % axis.multiple_of
@@ -74,12 +74,12 @@ def _values(spec: ModelSpec, declared: Mapping[str, int]) -> Iterator[InputSet]:
         for factor in _FACTORS if _is_unbounded(item) else ():
             name = f"{factor:g} x {item.name}"
             yield InputSet(
-                name=name, kind="values", sizes=declared, redrawn=item.name, factor=factor
+                name=name, kind="values", sizes=declared, changed_input=item.name, factor=factor
             )
         if not item.fill.is_random and "int" in item.dtype:
             name = f"much larger {item.name}"
             yield InputSet(
-                name=name, kind="values", sizes=declared, redrawn=item.name, upwards=_RAISED
+                name=name, kind="values", sizes=declared, changed_input=item.name, increment=_RAISED
             )
     if any(item.fill.is_random for item in spec.inputs):
         for seed in _SEEDS:

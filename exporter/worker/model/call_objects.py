@@ -20,17 +20,17 @@ from typing import Any
 from weakref import WeakSet
 
 import torch
-from torch.utils import _pytree as pytree
 
 from exporter.core.import_object import load_attribute
 from exporter.manifest import ModelSpec
-from exporter.manifest.syntax.call_paths import Step, parse_at
-from exporter.worker.inputs.call import call_of
-from exporter.worker.model.exported_program import program_of
+from exporter.manifest.syntax.call_paths import Step, parse_call_path
+from exporter.worker.inputs.call import build_call
+from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.source_loader import Model
+from exporter.worker.torch_private import pytree
 
 #: The name of the model inside what is put around it: weights are called by it, until unwrapped.
-WRAPPED = "_exporter_wrapped"
+WRAPPED_NAME = "_exporter_wrapped"
 
 #: Whether TorchScript traces; torch gives it neither a type nor a place in its list of names.
 _is_tracing: Callable[[], bool] = torch.jit.is_tracing  # type: ignore[attr-defined]
@@ -47,12 +47,12 @@ class _Plan:
     inner: dict[Step, _Plan] = field(default_factory=dict)
 
 
-class Assembled(torch.nn.Module):
+class CallObjectWrapper(torch.nn.Module):
     """Calls the wrapped module with the objects of its contract."""
 
     def __init__(self, model: torch.nn.Module, plan: dict[str, Any]) -> None:
         super().__init__()
-        self.add_module(WRAPPED, model)
+        self.add_module(WRAPPED_NAME, model)
         self.train(model.training)
         self._plan = plan
 
@@ -60,7 +60,7 @@ class Assembled(torch.nn.Module):
         """The outputs of the wrapped module, as they are."""
         made = _made(self._plan["args"], args)
         named = _made(self._plan["kwargs"], kwargs)
-        return self.get_submodule(WRAPPED)(*made, **named)
+        return self.get_submodule(WRAPPED_NAME)(*made, **named)
 
 
 def wrap_with_call_objects(model: Model, spec: ModelSpec, root: Path) -> Model:
@@ -69,7 +69,7 @@ def wrap_with_call_objects(model: Model, spec: ModelSpec, root: Path) -> Model:
     objects = [each for each in spec.containers if each.is_object]
     if not isinstance(model, torch.nn.Module) or spec.capture == "script":
         return model
-    if program_of(model) is not None:  # it takes what it was captured with
+    if find_program(model) is not None:  # it takes what it was captured with
         return model
     if not numbers and not objects and not _takes_any_keyword(model, spec):
         return model
@@ -88,44 +88,44 @@ def _takes_any_keyword(model: torch.nn.Module, spec: ModelSpec) -> bool:
         parameters = inspect.signature(model.forward).parameters
     except (TypeError, ValueError):  # no readable signature
         return False
-    places = [parse_at(item.at) for item in spec.inputs]
+    places = [parse_call_path(item.at) for item in spec.inputs]
     named = {str(steps[0]) for root, steps in places if root == "kwargs"}
     any_keyword = any(item.kind is inspect.Parameter.VAR_KEYWORD for item in parameters.values())
     return any_keyword and not named <= parameters.keys()
 
 
-def _with_signature(spec: ModelSpec) -> type[Assembled]:
+def _with_signature(spec: ModelSpec) -> type[CallObjectWrapper]:
     """The class with a `forward` that has a parameter for each argument of the call."""
 
-    def forward(self: Assembled, *args: Any, **kwargs: Any) -> Any:
+    def forward(self: CallObjectWrapper, *args: Any, **kwargs: Any) -> Any:
         return self.call(args, kwargs)
 
-    call = call_of(spec, {item.name: None for item in spec.inputs}, lambda value: value)
+    call = build_call(spec, {item.name: None for item in spec.inputs}, lambda value: value)
     names = ["self", *(f"args_{index}" for index in range(len(call.args)))]
     kind = inspect.Parameter.POSITIONAL_ONLY
     parameters = [inspect.Parameter(name, kind) for name in names]
     parameters += [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in call.kwargs]
     # What reads a signature, torch.export above all, reads this one.
     vars(forward).update(__signature__=inspect.Signature(parameters))
-    return type("Assembled", (Assembled,), {"forward": forward})
+    return type("Assembled", (CallObjectWrapper,), {"forward": forward})
 
 
-def unpack_outputs(returned: Any) -> Any:
+def register_output_classes(returned: Any) -> Any:
     """What a model returned, with the classes of its dataclasses known to PyTorch from now on."""
     for leaf in pytree.tree_leaves(returned):
         if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
             torch.export.register_dataclass(type(leaf))
-            return unpack_outputs(returned)
+            return register_output_classes(returned)
     return returned
 
 
-def note_objects(model: Model, returned: Any) -> None:
+def record_object_outputs(model: Model, returned: Any) -> None:
     """Remembers a model that returns more than tuples, lists and dicts."""
     if isinstance(model, torch.nn.Module) and _has_objects(pytree.tree_structure(returned)):
         _RETURNING.add(model)
 
 
-def returns_objects(model: Model) -> bool:
+def has_object_outputs(model: Model) -> bool:
     """Whether the model was seen to."""
     return isinstance(model, torch.nn.Module) and model in _RETURNING
 
@@ -140,7 +140,7 @@ def _has_objects(structure: pytree.TreeSpec) -> bool:
 
 
 def _planned(plans: dict[str, _Plan], at: str) -> _Plan:
-    root, steps = parse_at(at)
+    root, steps = parse_call_path(at)
     plan = plans[root]
     for step in steps:
         plan = plan.inner.setdefault(step, _Plan())

@@ -21,12 +21,12 @@ from onnx_ir.schemas import AttributeParameter
 from torch.onnx import symbolic_helper
 from torch.onnx.utils import register_custom_op_symbolic, unregister_custom_op_symbolic
 
-from exporter.core.errors import nearest
+from exporter.core.errors import suggest_nearest
 from exporter.core.import_object import load_attribute
 from exporter.manifest import CustomOp, ModelSpec
 from exporter.records.record import Stage
 from exporter.runtimes import NO_KERNELS, Kernels, load_kernels
-from exporter.worker.process.failure import Failure, failing_at
+from exporter.worker.process.failure import Failure, wrap_errors
 
 _Function: TypeAlias = "onnxscript.OnnxFunction[..., Any]"
 _Kind: TypeAlias = Literal["v", "i", "is", "f", "fs", "b", "s", "t", "none"]
@@ -55,11 +55,11 @@ class _Loaded:
 class CustomOps:
     """All of a model's."""
 
-    loaded: tuple[_Loaded, ...] = ()
+    operators: tuple[_Loaded, ...] = ()
     kernels: Kernels = NO_KERNELS
 
     @contextmanager
-    def registered(self, opset: int) -> Iterator[None]:
+    def register_symbolics(self, opset: int) -> Iterator[None]:
         """TorchScript's exporter knows the symbolic functions for `opset` inside, not after."""
         chosen = self._chosen(opset, lambda item: item.symbolic)
         for name, item in chosen.items():
@@ -74,12 +74,12 @@ class CustomOps:
                 if item.function is not None:
                     _forget(item.function)
 
-    def translations(self, opset: int) -> Mapping[Any, Callable[..., Any]]:
+    def get_translations(self, opset: int) -> Mapping[Any, Callable[..., Any]]:
         """The `custom_translation_table` for `opset`."""
         chosen = self._chosen(opset, lambda item: item.translation).values()
         return {item.target: item.translation for item in chosen if item.translation is not None}
 
-    def libraries_in(self, root: Path) -> tuple[str, ...]:
+    def list_project_libraries(self, root: Path) -> tuple[str, ...]:
         """The kernel libraries that are the project's own files, relative to its root."""
         root = root.resolve()
         return tuple(
@@ -88,7 +88,7 @@ class CustomOps:
             if path.is_relative_to(root)
         )
 
-    def libraries_outside(self, root: Path) -> tuple[Path, ...]:
+    def list_external_libraries(self, root: Path) -> tuple[Path, ...]:
         """Those that lie elsewhere, and that no package was installed with."""
         root = root.resolve()
         return tuple(path for path in self._not_installed() if not path.is_relative_to(root))
@@ -104,7 +104,7 @@ class CustomOps:
 
     def _chosen(self, opset: int, way: Callable[[_Loaded], object]) -> dict[str, _Loaded]:
         """By operator, the entry of the highest opset that is not above `opset`."""
-        fitting = [item for item in self.loaded if way(item) and item.entry.opset <= opset]
+        fitting = [item for item in self.operators if way(item) and item.entry.opset <= opset]
         fitting.sort(key=lambda item: item.entry.opset)
         return {item.entry.name: item for item in fitting}
 
@@ -119,9 +119,9 @@ def load_custom_ops(spec: ModelSpec, root: Path) -> CustomOps:
         Failure: of stage `source`, naming the entry, where one is not what it has to be.
     """
     folder = (root / spec.manifest).parent
-    with failing_at(Stage.SOURCE):
+    with wrap_errors(Stage.SOURCE):
         return CustomOps(
-            loaded=tuple(_load(entry, folder) for entry in spec.custom_ops),
+            operators=tuple(_load(entry, folder) for entry in spec.custom_ops),
             kernels=load_kernels(spec, root),
         )
 
@@ -159,7 +159,7 @@ def _overload(entry: CustomOp) -> Any:
         raise _refused(entry, f"PyTorch has no operator {namespace}::{name} once {_BUILT}")
     if overload not in packet.overloads():
         known = ", ".join(packet.overloads())
-        hint = nearest(overload, packet.overloads())
+        hint = suggest_nearest(overload, packet.overloads())
         raise _refused(entry, f"{namespace}::{name} has the overloads {known}{hint}")
     return getattr(packet, overload)
 

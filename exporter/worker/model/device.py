@@ -12,7 +12,7 @@ from exporter.records.record import Stage, Status
 from exporter.worker.process.failure import Failure
 
 
-def export_device(spec: ModelSpec) -> torch.device:
+def resolve_export_device(spec: ModelSpec) -> torch.device:
     """The device of the manifest.
 
     Raises:

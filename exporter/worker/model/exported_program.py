@@ -10,28 +10,29 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.utils import _pytree as pytree
+
+from exporter.worker.torch_private import pytree
 
 _KEY = "_exporter_program"
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 _ASSERTION = "aten._assert_tensor_metadata.default"
 
 
-def as_module(program: ExportedProgram) -> torch.nn.Module:
-    """The program as a module to run; `program_of` finds the program again."""
+def convert_to_module(program: ExportedProgram) -> torch.nn.Module:
+    """The program as a module to run; `find_program` finds the program again."""
     module = program.module()
     # Past `__setattr__`, which is for parameters and submodules.
     module.__dict__[_KEY] = program
     return module
 
 
-def program_of(model: object) -> ExportedProgram | None:
+def find_program(model: object) -> ExportedProgram | None:
     """The program that a model was made from; None for all other models."""
     found = getattr(model, "__dict__", {}).get(_KEY)
     return found if isinstance(found, ExportedProgram) else None
 
 
-def float64_module(program: ExportedProgram) -> torch.nn.Module:
+def build_float64_module(program: ExportedProgram) -> torch.nn.Module:
     """A copy that computes in float64 throughout.
 
     A captured program has the dtypes of its casts and assertions written into it, also where the
@@ -59,7 +60,7 @@ def _widened(value: Any) -> Any:
     return torch.float64 if value in _NARROW else value
 
 
-def leaf_order(program: ExportedProgram, args: Any, kwargs: Any) -> list[Any] | None:
+def order_leaves(program: ExportedProgram, args: Any, kwargs: Any) -> list[Any] | None:
     """The leaves of a call in the order in which the program takes them.
 
     Args:

@@ -14,13 +14,13 @@ from torch.export.graph_signature import InputKind
 
 from exporter.manifest import Input, ModelSpec
 from exporter.records.record import Stage, Status
-from exporter.worker.inputs.call import call_of
-from exporter.worker.model.exported_program import leaf_order, program_of
+from exporter.worker.inputs.call import build_call
+from exporter.worker.model.exported_program import find_program, order_leaves
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure
 
 
-def require_fit(model: Model, spec: ModelSpec) -> None:
+def require_matching_inputs(model: Model, spec: ModelSpec) -> None:
     """Refuses a captured program that cannot run on the declared inputs; does nothing for others.
 
     That a size is dynamic in the one and fixed in the other shows in the file, too: the signature
@@ -29,11 +29,11 @@ def require_fit(model: Model, spec: ModelSpec) -> None:
     Raises:
         Failure: of stage `source`.
     """
-    program = program_of(model)
+    program = find_program(model)
     if program is None:
         return
-    call = call_of(spec, {item.name: item for item in spec.inputs}, lambda value: value)
-    leaves = leaf_order(program, call.args, call.kwargs)
+    call = build_call(spec, {item.name: item for item in spec.inputs}, lambda value: value)
+    leaves = order_leaves(program, call.args, call.kwargs)
     taken = list(_taken(program))
     if leaves is None or len(leaves) != len(taken):
         names = ", ".join(item.at for item in spec.inputs)
@@ -63,7 +63,7 @@ def _taken(program: ExportedProgram) -> Iterator[tuple[str, Any]]:
 def _misfit(item: Input, value: Any, spec: ModelSpec) -> str:
     if not isinstance(value, torch.Tensor):
         return f"the program was captured with a fixed value where input '{item.name}' goes"
-    sizes = [spec.axis(dim).example if isinstance(dim, str) else dim for dim in item.shape]
+    sizes = [spec.find_axis(dim).example if isinstance(dim, str) else dim for dim in item.shape]
     # A size that varies is a symbol of torch's, whatever the type of a shape says.
     shape: tuple[Any, ...] = tuple(value.shape)
     fits = len(sizes) == len(shape) and all(
@@ -75,7 +75,7 @@ def _misfit(item: Input, value: Any, spec: ModelSpec) -> str:
         return ""
     found = ", ".join(str(size) if isinstance(size, int) else "?" for size in shape)
     declared = ", ".join(map(str, item.shape))
-    named = {d: spec.axis(d).example for d in item.shape if isinstance(d, str)}
+    named = {d: spec.find_axis(d).example for d in item.shape if isinstance(d, str)}
     sized = ", ".join(f"{name}={size}" for name, size in named.items())
     return (
         f"the program was captured with input '{item.name}' as {dtype} [{found}], declared is "

@@ -14,13 +14,13 @@ import torch
 from torch.export import ExportedProgram
 from torch.nn.parameter import is_lazy
 
-from exporter.core.import_object import load_attribute, search_first
+from exporter.core.import_object import load_attribute, prepend_to_path
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage
-from exporter.worker.model.device import export_device
-from exporter.worker.model.exported_program import as_module
+from exporter.worker.model.device import resolve_export_device
+from exporter.worker.model.exported_program import convert_to_module
 from exporter.worker.model.weights_file import load_weights, require_hash
-from exporter.worker.process.failure import Failure, failing_at
+from exporter.worker.process.failure import Failure, wrap_errors
 
 #: What the exporters take.
 Model: TypeAlias = "torch.nn.Module | torch.jit.ScriptFunction[Any, Any]"
@@ -33,10 +33,10 @@ def load_model(spec: ModelSpec, root: Path) -> Model:
         Failure: of stage `source`, where importing or building it fails or gives no model.
     """
     folder = (root / spec.manifest).parent
-    with failing_at(Stage.SOURCE):
+    with wrap_errors(Stage.SOURCE):
         require_hash(spec, folder)
-        device = export_device(spec)
-        search_first(root)
+        device = resolve_export_device(spec)
+        prepend_to_path(root)
         model = _from_file(spec, folder)
         if model is None:
             model = _from_code(spec, folder)
@@ -80,7 +80,7 @@ def _captured(program: ExportedProgram, spec: ModelSpec) -> Model:
     for key in (key for key, is_said in said.items() if is_said):
         message = f"{spec.source} is an ExportedProgram: its {key} is what it was captured with"
         raise Failure(Stage.SOURCE, message)
-    return as_module(program)
+    return convert_to_module(program)
 
 
 def _build(found: Any, spec: ModelSpec) -> Any:

@@ -14,13 +14,13 @@ from typing import Any
 import torch
 
 from exporter.cache.fingerprint import file_digest
+from exporter.core.text_format import join_names
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage
-from exporter.worker.process.failure import Failure, as_message, failing_at
+from exporter.worker.process.failure import Failure, format_message, wrap_errors
 
 #: What torch says of a pickle that wants to call something.
 _REFUSED = re.compile(r"(?:Unsupported (?:global: GLOBAL|class)|GLOBAL) (\S+)")
-_NAMED = 5
 
 
 def require_hash(spec: ModelSpec, folder: Path) -> None:
@@ -56,13 +56,13 @@ def load_weights(model: object, spec: ModelSpec, folder: Path) -> None:
         kind = type(model).__name__
         raise Failure(Stage.SOURCE, f"{spec.source} is a {kind}, which takes no weights")
     state = _read(folder / spec.weights, spec.weights)
-    with failing_at(Stage.SOURCE):
+    with wrap_errors(Stage.SOURCE):
         try:
             model.load_state_dict(state, strict=True)
         except RuntimeError as error:
             _, _, reasons = str(error).partition(":")
             text = f"{spec.weights} does not fit {spec.source}: {reasons.strip() or error}"
-            raise Failure(Stage.SOURCE, as_message(text)) from error
+            raise Failure(Stage.SOURCE, format_message(text)) from error
 
 
 def _read(path: Path, name: str) -> Mapping[str, Any]:
@@ -76,11 +76,11 @@ def _read(path: Path, name: str) -> Mapping[str, Any]:
             return found
         inner = [key for key, value in found.items() if isinstance(value, Mapping)]
         hint = f"; its '{inner[0]}' may be what you want: save that alone" if inner else ""
-        listed = ", ".join(others[:_NAMED]) + (", …" if len(others) > _NAMED else "")
+        listed = join_names(others)
         what = f"holds more than tensors: {listed}{hint}" if others else "holds no tensors"
     else:
         what = f"holds a {type(found).__name__}, expected tensors by name"
-    raise Failure(Stage.SOURCE, as_message(f"{name} {what}"))
+    raise Failure(Stage.SOURCE, format_message(f"{name} {what}"))
 
 
 def _is_state(key: str, value: object) -> bool:
@@ -106,8 +106,8 @@ def _read_pickle(path: Path) -> Any:
 def _why(error: Exception) -> str:
     text = str(error)
     if found := _REFUSED.search(text):
-        return f"is refused: it would run {as_message(found[1].rstrip('.'))} when it is read"
+        return f"is refused: it would run {format_message(found[1].rstrip('.'))} when it is read"
     if "TorchScript archive" in text:
         return "is a TorchScript module, no weights: say it with `source`"
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
-    return f"cannot be read: {as_message(first)}"
+    return f"cannot be read: {format_message(first)}"

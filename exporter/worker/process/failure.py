@@ -40,7 +40,7 @@ class Failure(Exception):
 
 
 @contextmanager
-def failing_at(stage: Stage) -> Iterator[None]:
+def wrap_errors(stage: Stage) -> Iterator[None]:
     """Turns whatever the model or torch raises inside into a `Failure` of that stage."""
     try:
         yield
@@ -48,26 +48,26 @@ def failing_at(stage: Stage) -> Iterator[None]:
         raise
     except MemoryError as error:
         raise Failure(
-            stage, error_message(error), detail=traceback_tail(error), status=Status.KILLED
+            stage, format_error(error), detail=format_traceback_tail(error), status=Status.KILLED
         ) from error
     except Exception as error:
-        raise Failure(stage, error_message(error), detail=traceback_tail(error)) from error
+        raise Failure(stage, format_error(error), detail=format_traceback_tail(error)) from error
 
 
-def error_message(error: BaseException) -> str:
+def format_error(error: BaseException) -> str:
     """The line that says most: the innermost cause that is not one of torch's wrappers."""
     messages = [_first_line(item) for item in _causes(error)]
     telling = [message for message in messages if not _WRAPPERS.search(message)]
-    return as_message((telling or messages)[-1])
+    return format_message((telling or messages)[-1])
 
 
-def traceback_tail(error: BaseException) -> str:
+def format_traceback_tail(error: BaseException) -> str:
     """The end of the traceback, without this machine's folders and addresses."""
     lines = "".join(traceback.format_exception(error)).rstrip().splitlines()
     return "\n".join(redact(line, limit=1000) for line in lines[-_DETAIL_LINES:])
 
 
-def as_message(text: str) -> str:
+def format_message(text: str) -> str:
     """`text` as a message: on one line, without this machine's folders, of bounded length."""
     return redact(" ".join(text.split()), limit=_MESSAGE_LENGTH)
 

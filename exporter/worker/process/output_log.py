@@ -14,9 +14,9 @@ from pathlib import Path
 _STREAMS = {"stdout": 1, "stderr": 2}
 
 
-def log_to(path: Path) -> None:
+def redirect_output(path: Path) -> None:
     """Sends everything that is printed from here on to the end of `path`."""
-    broken = flushed()
+    broken = flush_output()
     path.parent.mkdir(parents=True, exist_ok=True)
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for descriptor in _STREAMS.values():
@@ -28,7 +28,7 @@ def log_to(path: Path) -> None:
     faulthandler.enable(file=2, all_threads=True)
 
 
-def flushed() -> tuple[str, ...]:
+def flush_output() -> tuple[str, ...]:
     """Writes all that was printed.
 
     Returns:

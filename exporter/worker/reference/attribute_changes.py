@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from exporter.worker.model.source_loader import Model
-from exporter.worker.torch_private.capture_patches import count_writes
+from exporter.worker.torch_private.tensor_internals import count_writes
 
 
 class AttributeSnapshot:

@@ -1,7 +1,7 @@
 """What operators are given while a model runs, seen and changed from below it.
 
 In: a run of a model inside one of the contexts. Out: `record_storages`, the memory that it read;
-`float64_operands`, a run in float64 of a model that stays as it is.
+`compute_in_float64`, a run in float64 of a model that stays as it is.
 
 torch documents the class that this is built on, and keeps it in a module with an underscore.
 """
@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from exporter.worker.torch_private import pytree
+from exporter.worker.torch_private.tensor_internals import TorchDispatchMode, read_schema
 
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 #: What takes elements of a tensor as they are.
@@ -46,7 +47,7 @@ def record_storages() -> Iterator[set[int]]:
 
 
 @contextmanager
-def float64_operands() -> Iterator[None]:
+def compute_in_float64() -> Iterator[None]:
     """Every operator inside computes in float64, of weights that stay as they are.
 
     Each is cast where it is used and forgotten after that: at no time is there a second copy of
@@ -71,7 +72,7 @@ class _Convolutions(TorchFunctionMode):
 def _widen(
     func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    schema = func._schema  # noqa: SLF001 - it is how torch tells what an operator does
+    schema = read_schema(func)
     if str(schema.name) in _LOOKUPS or any(_is_view(each) for each in schema.returns):
         return args, kwargs
     written = [

@@ -14,31 +14,31 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from exporter.checks.files.samples import read_sample, sample_digest, write_exact
+from exporter.checks.files.sample_files import hash_sample, read_sample, write_float64_outputs
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import ModelSpec
 from exporter.records.record import Record, Stage, Status
 from exporter.worker.inputs.call import Tensors
-from exporter.worker.inputs.draw import draw
-from exporter.worker.inputs.thorough_sets import all_sets
+from exporter.worker.inputs.input_tensors import draw_inputs
+from exporter.worker.inputs.thorough_sets import choose_all_sets
 from exporter.worker.model.source_loader import Model
 from exporter.worker.reference import noise as rounding
-from exporter.worker.reference.eager import float64_model, run_exactly
+from exporter.worker.reference.eager_run import build_float64_model, run_in_float64
 from exporter.worker.reference.outputs import (
     Outputs,
     Returned,
     from_value,
-    items_of,
+    list_items,
     to_value,
 )
-from exporter.worker.reference.table_reads import lengths_of
+from exporter.worker.reference.weight_tables import list_table_lengths
 
 #: Elements of each output after which the largest error says how large errors are.
 _ENOUGH = 64
 
 
-def first_measured(inputs: Sequence[Tensors], outputs: Sequence[Outputs]) -> list[int]:
+def choose_first_samples(inputs: Sequence[Tensors], outputs: Sequence[Outputs]) -> list[int]:
     """The samples to begin with: the smallest, up to enough elements of every float output.
 
     Args:
@@ -69,7 +69,7 @@ def is_worth_float64(record: Record, reference: Reference) -> bool:
     return bool(excess) and all(isinstance(one, float) and math.isfinite(one) for one in excess)
 
 
-def measured_everywhere(
+def measure_all_samples(
     model: Model, spec: ModelSpec, root: Path, folder: JobFolder, reference: Reference
 ) -> Reference:
     """The reference with float64 outputs for every sample that PyTorch runs on.
@@ -77,8 +77,8 @@ def measured_everywhere(
     Where a sample does not run in float64, no output has a measured bound, as if it had been run
     at once.
     """
-    twin, no_twin = float64_model(model)
-    chosen_sets = all_sets(spec, lengths_of(model))
+    twin, no_twin = build_float64_model(model)
+    chosen_sets = choose_all_sets(spec, list_table_lengths(model))
     sets = {(chosen.kind, chosen.name): chosen for chosen in chosen_sets}
     pairs: list[tuple[Outputs, Outputs | None]] = []
     samples: list[Sample] = []
@@ -88,25 +88,25 @@ def measured_everywhere(
             continue
         path = folder.sample(sample.index)
         data = read_sample(path, spec)
-        exact = run_exactly(twin, spec, draw(spec, sets[sample.kind, sample.name], root))
-        write_exact(path, [to_value(output) for output in exact or ()])
+        exact = run_in_float64(twin, spec, draw_inputs(spec, sets[sample.kind, sample.name], root))
+        write_float64_outputs(path, [to_value(output) for output in exact or ()])
         pairs.append((tuple(from_value(value) for value in data.outputs), exact))
-        measured = {"exact": True, "sha256": sample_digest(path)}
+        measured = {"exact": True, "sha256": hash_sample(path)}
         samples.append(sample.model_copy(update=measured))
-    noise, why_not = rounding.noise(pairs)
+    noise, why_not = rounding.compute_noise(pairs)
     return reference.model_copy(
         update={
             "samples": tuple(samples),
             "noise": noise,
-            "overflow": rounding.overflow(pairs),
+            "overflow": rounding.describe_overflow(pairs),
             "float64": no_twin or why_not,
         }
     )
 
 
 def _size(outputs: Iterable[Returned]) -> int:
-    return sum(item.numel() for output in outputs for item in items_of(output))
+    return sum(item.numel() for output in outputs for item in list_items(output))
 
 
 def _is_float(column: Sequence[Returned]) -> bool:
-    return all(item.is_floating_point() for output in column for item in items_of(output))
+    return all(item.is_floating_point() for output in column for item in list_items(output))

@@ -10,21 +10,21 @@ from collections.abc import Sequence
 
 import torch
 
-from exporter.checks.comparison.compare_arrays import scale_of
+from exporter.checks.comparison.compare_arrays import measure_scale
 from exporter.manifest import ModelSpec
-from exporter.worker.reference.outputs import Outputs, Returned, items_of
+from exporter.worker.reference.outputs import Outputs, Returned, list_items
 
 #: Above this share of the output's scale, float32 and float64 do not compute the same thing (an
 #: argmax went the other way, a cast inside), and the difference is no measure of rounding.
 _LARGEST_NOISE = {torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 2e-1}
 
 
-def scale(output: Returned) -> float:
+def compute_scale(output: Returned) -> float:
     """Its size, by the measure of the checks; 0 for what is empty or no floats.
 
     Of a sequence that of the smallest item that is not 0: the limits are each item's own.
     """
-    sizes = [_scale(item) for item in items_of(output)]
+    sizes = [_scale(item) for item in list_items(output)]
     return min((size for size in sizes if size), default=0.0)
 
 
@@ -33,14 +33,14 @@ def _scale(tensor: torch.Tensor) -> float:
         return 0.0
     # numpy knows no bfloat16.
     known = tensor.float() if tensor.dtype is torch.bfloat16 else tensor
-    return scale_of(known.numpy())
+    return measure_scale(known.numpy())
 
 
-def difference(spec: ModelSpec, first: Outputs, second: Outputs) -> str:
+def describe_difference(spec: ModelSpec, first: Outputs, second: Outputs) -> str:
     """How two runs on one input set differ; empty where they do not."""
     for item, one, other in zip(spec.outputs, first, second, strict=True):
         what = f"output '{item.name}'"
-        ones, others = items_of(one), items_of(other)
+        ones, others = list_items(one), list_items(other)
         if len(ones) != len(others):
             return f"{what} has {len(ones)} items once and {len(others)} then"
         for place, pair in enumerate(zip(ones, others, strict=True)):
@@ -57,7 +57,7 @@ def _difference(one: torch.Tensor, other: torch.Tensor) -> str:
     return ""
 
 
-def spread(
+def compute_spread(
     declared: Outputs, others: Sequence[Outputs], elsewhere: Sequence[Outputs] = ()
 ) -> tuple[float | None, ...]:
     """How far each output moves between input values, as a share of its scale.
@@ -83,18 +83,18 @@ def spread(
 
 
 def _shapes(output: Returned) -> list[torch.Size]:
-    return [item.shape for item in items_of(output)]
+    return [item.shape for item in list_items(output)]
 
 
 def _exact_values(output: Returned) -> set[float]:
     """The values in it, if they are no floats."""
-    exact = (item for item in items_of(output) if not item.is_floating_point())
+    exact = (item for item in list_items(output) if not item.is_floating_point())
     return {value for item in exact for value in torch.unique(item).tolist()}
 
 
 def _moved(output: Returned, twin: Returned) -> float:
     """How far the item that moves furthest does."""
-    pairs = zip(items_of(output), items_of(twin), strict=True)
+    pairs = zip(list_items(output), list_items(twin), strict=True)
     return max((_tensor_moved(one, other) for one, other in pairs), default=0.0)
 
 
@@ -111,7 +111,7 @@ def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
     return bool(((one == other) | (one.isnan() & other.isnan())).all())
 
 
-def noise(
+def compute_noise(
     pairs: Sequence[tuple[Outputs, Outputs | None]],
 ) -> tuple[tuple[float | None, ...], str]:
     """For each output the largest float32 error as a share of its scale; else the reasons.
@@ -132,11 +132,11 @@ def noise(
     return tuple(shares), "; ".join(reasons)
 
 
-def overflow(pairs: Sequence[tuple[Outputs, Outputs | None]]) -> tuple[str, ...]:
+def describe_overflow(pairs: Sequence[tuple[Outputs, Outputs | None]]) -> tuple[str, ...]:
     """For each output where it is Inf or NaN and float64 is not; else an empty text.
 
     Args:
-        pairs: As for `noise`.
+        pairs: As for `compute_noise`.
     """
     found = []
     for index in range(len(pairs[0][0])):
@@ -144,7 +144,7 @@ def overflow(pairs: Sequence[tuple[Outputs, Outputs | None]]) -> tuple[str, ...]
         tensors = [
             pair
             for declared, exact in columns
-            for pair in zip(items_of(declared), items_of(exact), strict=False)
+            for pair in zip(list_items(declared), list_items(exact), strict=False)
         ]
         found.append(_overflow(tensors))
     return tuple(found)
@@ -169,9 +169,9 @@ def _overflow(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> str:
 def _noise_of(columns: Sequence[tuple[Returned, Returned]]) -> tuple[float | None, str]:
     pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
     for declared, exact in columns:
-        if len(items_of(declared)) != len(items_of(exact)):
+        if len(list_items(declared)) != len(list_items(exact)):
             return None, "it has another number of items in float64"
-        pairs += zip(items_of(declared), items_of(exact), strict=True)
+        pairs += zip(list_items(declared), list_items(exact), strict=True)
     return _tensor_noise(pairs) if pairs else (None, "")
 
 

@@ -10,13 +10,13 @@ import re
 from typing import Any, TypeAlias
 
 import torch
-from torch.utils import _pytree as pytree
 
 from exporter.manifest import ModelSpec, Output
 from exporter.records.record import Stage, Status
 from exporter.runtimes.values import OnnxValue
-from exporter.worker.inputs.arrays import from_numpy, real_view, to_numpy
+from exporter.worker.inputs.arrays import from_numpy, to_numpy, view_as_real
 from exporter.worker.process.failure import Failure
+from exporter.worker.torch_private import pytree
 
 #: One output; a list is a sequence.
 Returned: TypeAlias = "torch.Tensor | list[torch.Tensor]"
@@ -25,7 +25,7 @@ Outputs = tuple[Returned, ...]
 _Leaves = list[tuple[str, Any]]
 
 
-def items_of(output: Returned) -> list[torch.Tensor]:
+def list_items(output: Returned) -> list[torch.Tensor]:
     """The items of a sequence; of a tensor, itself."""
     return output if isinstance(output, list) else [output]
 
@@ -42,7 +42,7 @@ def from_value(value: OnnxValue) -> Returned:
     return from_numpy(value)
 
 
-def outputs_of(returned: Any, spec: ModelSpec) -> Outputs:
+def flatten_outputs(returned: Any, spec: ModelSpec) -> Outputs:
     """The outputs, whether they are those that are declared or not.
 
     Raises:
@@ -51,7 +51,7 @@ def outputs_of(returned: Any, spec: ModelSpec) -> Outputs:
     return tuple(_as_output(leaf) for _, leaf in _flattened(returned, spec))
 
 
-def declared_outputs(returned: Any, spec: ModelSpec) -> Outputs:
+def require_declared_outputs(returned: Any, spec: ModelSpec) -> Outputs:
     """The outputs, held against the declared ones.
 
     Raises:
@@ -87,7 +87,7 @@ def _as_output(leaf: Any) -> Returned:
 
 def _copied(tensor: torch.Tensor) -> torch.Tensor:
     """A copy: a model may return a buffer of its own, which its next call writes into."""
-    return real_view(tensor.detach().to("cpu", copy=True))
+    return view_as_real(tensor.detach().to("cpu", copy=True))
 
 
 def _told(leaves: _Leaves) -> str:
@@ -136,7 +136,7 @@ def _is_shuffled(paths: list[str], spec: ModelSpec) -> bool:
 
 def _other_numbers(leaf: Any, output: Output) -> str:
     """Where a complex output is declared real, or a real one complex; else empty."""
-    for item in items_of(leaf):
+    for item in list_items(leaf):
         if item.is_complex() != output.is_complex:
             return f"output '{output.name}' is {_dtype(item)}, declared {output.dtype}"
     return ""

@@ -23,8 +23,8 @@ from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import ModelSpec
 from exporter.worker.inputs.arrays import to_numpy
 from exporter.worker.inputs.call import Tensors
-from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.input_sets import InputSet
+from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.inputs_from import measure_axes
 from exporter.worker.inputs.thorough_sets import choose_all_sets
 from exporter.worker.model.call_objects import has_object_outputs, wrap_with_call_objects
@@ -35,13 +35,13 @@ from exporter.worker.reference.attribute_changes import AttributeSnapshot
 from exporter.worker.reference.eager_run import (
     BufferSnapshot,
     build_float64_model,
-    run_model,
     run_declared_inputs,
     run_in_float64,
+    run_model,
 )
 from exporter.worker.reference.float64 import choose_first_samples
 from exporter.worker.reference.outputs import Outputs, list_items, to_value
-from exporter.worker.reference.weight_tables import list_table_lengths, digest_tables
+from exporter.worker.reference.weight_tables import digest_tables, list_table_lengths
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,9 @@ def _measured(model: Model, spec: ModelSpec, runs: list[_Run]) -> tuple[list[_Ru
         for place, run_model in enumerate(runs)
         if run_model.outputs is not None and not run_model.noise
     ]
-    chosen = choose_first_samples([runs[place].inputs for place, _ in at], [outputs for _, outputs in at])
+    chosen = choose_first_samples(
+        [runs[place].inputs for place, _ in at], [outputs for _, outputs in at]
+    )
     for place in (at[index][0] for index in chosen):
         exact = run_in_float64(twin, spec, runs[place].inputs)
         runs[place] = replace(runs[place], exact=exact, is_measured=True)

@@ -13,7 +13,7 @@ from exporter.manifest import CustomOp, Device
 from exporter.runtimes import (
     Kernels,
     LoadFailure,
-    NoKernel,
+    InvalidKernel,
     load_kernels,
     open_session,
 )
@@ -135,7 +135,7 @@ def test_without_it_the_file_is_refused(folder: Path) -> None:
     ],
 )
 def test_what_is_no_kernel(named: dict[str, str], says: str, folder: Path) -> None:
-    with pytest.raises(NoKernel) as raised:
+    with pytest.raises(InvalidKernel) as raised:
         kernels(folder, **named)
     assert says in str(raised.value)
     assert str(folder) not in str(raised.value)

@@ -28,10 +28,10 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_an_installed_package_counts_and_one_that_it_brings_along_does_not(installed: Path) -> None:
-    assert "outer_of_test" not in packages.loaded_packages()
+    assert "outer_of_test" not in packages.list_loaded_packages()
     for name in ("outer_of_test", "inner_of_test"):
         importlib.import_module(name)
-    found = packages.loaded_packages()
+    found = packages.list_loaded_packages()
     packages._owners.cache_clear()
     assert found["outer_of_test"].startswith("1.5 ")
     assert "inner_of_test" not in found

@@ -21,7 +21,7 @@ def root(tmp_path: Path) -> Path:
 def test_what_is_read_inside_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = OpenedFiles(root, root / "build")
     (root / "other.json").read_text()
-    with files.watched():
+    with files.watch():
         json.loads((root / "data" / "words.json").read_text())
         monkeypatch.chdir(root / "data")
         Path("../data/words.json").read_bytes()
@@ -35,7 +35,7 @@ def test_code_what_is_written_and_what_lies_elsewhere_is_left_out(
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "x.json"
     elsewhere.write_text("{}")
     files = OpenedFiles(root, root / "build")
-    with files.watched():
+    with files.watch():
         for path in (root / "code.py", root / "build/made.json", elsewhere):
             path.read_text()
         (root / "new.json").write_text("{}")
@@ -47,8 +47,8 @@ def test_code_what_is_written_and_what_lies_elsewhere_is_left_out(
 
 def test_two_may_watch_at_once(root: Path) -> None:
     one, other = OpenedFiles(root, root / "build"), OpenedFiles(root, root / "build")
-    with one.watched():
-        with other.watched():
+    with one.watch():
+        with other.watch():
             (root / "other.json").read_text()
         (root / "data/words.json").read_text()
     assert one.names() == ("data/words.json", "other.json")
@@ -71,7 +71,7 @@ def test_what_libraries_read_without_python_is_named_too(root: Path) -> None:
     (root / "f.bin").write_bytes(bytes(16))
     (root / "g.so").write_bytes(b"no library")
     files = OpenedFiles(root, root / "build")
-    with files.watched():
+    with files.watch():
         assert safetensors.torch.load_file(root / "a.safetensors")["x"].tolist() == [1.0] * 4
         assert safetensors.numpy.load_file(root / "b.safetensors")["x"].tolist() == [1.0] * 4
         with safetensors.safe_open(str(root / "c.safetensors"), framework="pt") as opened:

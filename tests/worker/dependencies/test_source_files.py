@@ -5,10 +5,14 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from exporter.cache.fingerprint import file_digest, loaded_state, package_state
+from exporter.cache.fingerprint import file_digest, read_loaded_state, read_package_state
 from exporter.core.import_object import load_attribute
-from exporter.worker.dependencies.distributions import loaded_packages
-from exporter.worker.dependencies.source_files import JobStart, loaded_sources, outside_libraries
+from exporter.worker.dependencies.distributions import list_loaded_packages
+from exporter.worker.dependencies.source_files import (
+    JobStart,
+    digest_external_libraries,
+    digest_loaded_sources,
+)
 
 
 def now(folder: Path) -> JobStart:
@@ -26,16 +30,19 @@ def test_an_import_inside_a_function_counts_once_it_ran(tmp_path: Path) -> None:
     (tmp_path / "closure_unused.py").write_text("value = 2\n")
     since = now(tmp_path)
     forward = load_attribute("closure_net.py:forward", tmp_path)
-    assert [source.file for source in loaded_sources(tmp_path, since)] == ["*.py", "closure_net.py"]
+    assert [source.file for source in digest_loaded_sources(tmp_path, since)] == [
+        "*.py",
+        "closure_net.py",
+    ]
     assert forward() == 1
-    sources = loaded_sources(tmp_path, since)
+    sources = digest_loaded_sources(tmp_path, since)
     assert [source.file for source in sources] == ["*.py", "closure_late.py", "closure_net.py"]
     assert sources[1].sha256 == file_digest(tmp_path / "closure_late.py")
 
 
 def test_installed_packages_and_our_own_modules_do_not_count(tmp_path: Path) -> None:
     root = Path(__file__).resolve().parents[3]
-    sources = loaded_sources(root, now(tmp_path))
+    sources = digest_loaded_sources(root, now(tmp_path))
     files = {source.file for source in sources if not source.file.endswith("*.py")}
     assert "tests/worker/test_closure.py" in files
     assert not any(name.startswith("exporter/") for name in files)
@@ -50,7 +57,7 @@ def test_what_changes_meanwhile_has_no_hash_and_so_never_holds(tmp_path: Path) -
     while now(tmp_path / "..").changed == since.changed:
         pass  # the clock has its ticks
     (tmp_path / "closure_moving.py").write_text("def forward():\n    return 2\n")
-    (source,) = (s for s in loaded_sources(tmp_path, since) if s.file == "closure_moving.py")
+    (source,) = (s for s in digest_loaded_sources(tmp_path, since) if s.file == "closure_moving.py")
     assert source.sha256 == ""
 
 
@@ -64,7 +71,7 @@ def test_a_clock_that_was_set_back_meanwhile_hides_no_change(tmp_path: Path) -> 
     since = JobStart(changed=began.changed + ahead, offset=began.offset + ahead)
     time.sleep(0.1)
     (tmp_path / "closure_hidden.py").write_text("def forward():\n    return 2\n")
-    found = {s.file: s.sha256 for s in loaded_sources(tmp_path, since)}
+    found = {s.file: s.sha256 for s in digest_loaded_sources(tmp_path, since)}
     assert found["closure_hidden.py"] == ""
     assert found["closure_still.py"] == file_digest(tmp_path / "closure_still.py")
 
@@ -74,28 +81,28 @@ def test_a_library_outside_the_project_is_known_by_its_content(tmp_path: Path) -
     for path in (root, library.parent):
         path.mkdir()
     library.write_bytes(b"kernels")
-    found = outside_libraries(root, now(tmp_path), [library])
+    found = digest_external_libraries(root, now(tmp_path), [library])
     assert found == {"../elsewhere/libfoo.so": f"file {file_digest(library)}"}
-    assert loaded_state("../elsewhere/libfoo.so", root) == found["../elsewhere/libfoo.so"]
+    assert read_loaded_state("../elsewhere/libfoo.so", root) == found["../elsewhere/libfoo.so"]
     since = now(tmp_path)
     while now(tmp_path / "..").changed == since.changed:
         pass
     library.write_bytes(b"others")
-    assert outside_libraries(root, since, [library]) == {"../elsewhere/libfoo.so": ""}
+    assert digest_external_libraries(root, since, [library]) == {"../elsewhere/libfoo.so": ""}
 
 
 def test_a_module_beside_those_that_were_loaded_changes_the_listing(tmp_path: Path) -> None:
     (tmp_path / "closure_first.py").write_text("def forward():\n    return 1\n")
     since = now(tmp_path)
     load_attribute("closure_first.py:forward", tmp_path)
-    before = {s.file: s.sha256 for s in loaded_sources(tmp_path, since)}
+    before = {s.file: s.sha256 for s in digest_loaded_sources(tmp_path, since)}
     (tmp_path / "closure_beside.py").write_text("")
-    after = {s.file: s.sha256 for s in loaded_sources(tmp_path, since)}
+    after = {s.file: s.sha256 for s in digest_loaded_sources(tmp_path, since)}
     assert before.keys() == after.keys()
     assert [name for name in before if before[name] != after[name]] == ["*.py"]
 
 
 def test_packages_are_known_by_version_and_build() -> None:
-    found = loaded_packages()
-    assert found["pytest"] == package_state("pytest")
+    found = list_loaded_packages()
+    assert found["pytest"] == read_package_state("pytest")
     assert not {"torch", "onnx", "numpy"} & set(found)

@@ -15,13 +15,13 @@ from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.export_context import ExportContext
 from exporter.worker.export.write_onnx import write_artifact
-from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.input_sets import choose_usual_sets
+from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.reference.reference_run import compute_reference
 from exporter.worker.verify.run_checks import (
-    StageTimes,
     SharedFields,
+    StageTimes,
     check_on_device,
     run_structure_checks,
 )
@@ -68,7 +68,7 @@ def judged(
     spec, opset = case.spec, case.opset
     reference = compute_reference(case.model, spec, ROOT, job)
     if case.program is not None:
-        graph = convert_program(case.program, spec, opset, folder, case.kept)
+        graph = convert_program(case.program, spec, opset, folder, case.decompositions)
     else:
         graph, _ = convert_module(case.model, spec, case.inputs, opset, folder / "s" / "a.onnx")
     path = write_artifact(graph, spec, opset, job, {})

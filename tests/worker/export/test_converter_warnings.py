@@ -16,8 +16,8 @@ from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_program
 from exporter.worker.export.converter_warnings import collect_converter_warnings
 from exporter.worker.export.write_onnx import write_artifact
-from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.input_sets import choose_usual_sets
+from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.torch_private.decompositions import Decompositions
 from tests.worker.contracts import ROOT, contract
@@ -28,7 +28,9 @@ NOTHING = Reference(samples=(), noise=(), output_spread=())
 def exported(opset: int, folder: Path) -> CheckResult:
     spec = contract("Affine", exporter="dynamo", opsets=(opset,))
     model = load_model(spec, ROOT)
-    program = capture_program(model, spec, draw_inputs(spec, choose_usual_sets(spec)[0], ROOT), strict=False)
+    program = capture_program(
+        model, spec, draw_inputs(spec, choose_usual_sets(spec)[0], ROOT), strict=False
+    )
     with collect_converter_warnings() as notes:
         graph = convert_program(program, spec, opset, folder, Decompositions())
     write_artifact(graph, spec, opset, JobFolder(folder), {})

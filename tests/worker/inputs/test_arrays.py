@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from exporter.worker.inputs.arrays import from_numpy, real_view, to_numpy
+from exporter.worker.inputs.arrays import from_numpy, to_numpy, view_as_real
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float64, torch.int8, torch.uint8, torch.bool]
 
@@ -32,4 +32,4 @@ def test_pairs_are_real_and_imaginary_part() -> None:
     # The conjugate of a tensor is a flag on it, as is the sign of its imaginary part.
     np.testing.assert_array_equal(to_numpy(number.conj()), np.float32([3, 4]), strict=True)
     np.testing.assert_array_equal(to_numpy(number.conj().imag), np.float32(4), strict=True)
-    assert real_view(torch.ones(2)).shape == (2,)
+    assert view_as_real(torch.ones(2)).shape == (2,)

@@ -13,10 +13,10 @@ from exporter.manifest import (
     InputsFrom,
     ModelSpec,
 )
-from exporter.worker.inputs.call import tensor_call
-from exporter.worker.inputs.draw import draw
-from exporter.worker.inputs.input_sets import input_sets
-from exporter.worker.inputs.inputs_from import measured, resolve_inputs_from
+from exporter.worker.inputs.call import build_tensor_call
+from exporter.worker.inputs.input_sets import choose_usual_sets
+from exporter.worker.inputs.input_tensors import draw_inputs
+from exporter.worker.inputs.inputs_from import measure_axes, resolve_inputs_from
 from exporter.worker.process.failure import Failure
 from tests.worker.contracts import ROOT, contract, given
 
@@ -46,7 +46,7 @@ def test_every_value_gets_its_place() -> None:
     assert kinds.pop("args[2].box").endswith("calls:Box")
     assert kinds == {"args[1]": "list", "kwargs.empty": "list"}
     assert spec.inputs_from == InputsFrom(function="calls.py:sized", takes_sizes=True)
-    call = tensor_call(spec, draw(spec, input_sets(spec)[0], ROOT))
+    call = build_tensor_call(spec, draw_inputs(spec, choose_usual_sets(spec)[0], ROOT))
     assert call.args[0].shape == (3, 4)
     assert isinstance(call.args[1], list)
     assert call.kwargs == {"flag": True, "empty": []}
@@ -54,28 +54,30 @@ def test_every_value_gets_its_place() -> None:
 
 def test_sizes_reach_the_function_and_values_follow_the_seed() -> None:
     spec = resolve_inputs_from(made("sized"), ROOT)
-    drawn = {each.name: draw(spec, each, ROOT) for each in input_sets(spec)}
+    drawn = {each.name: draw_inputs(spec, each, ROOT) for each in choose_usual_sets(spec)}
     assert drawn["batch=1"]["inner"].shape == (1, 4)
-    assert torch.equal(drawn["declared"]["x"], draw(spec, input_sets(spec)[0], ROOT)["x"])
+    assert torch.equal(
+        drawn["declared"]["x"], draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)["x"]
+    )
     assert not torch.equal(drawn["declared"]["x"], drawn["other x"]["x"])
     assert torch.equal(drawn["declared"]["first"], drawn["other x"]["first"])
 
 
 def test_without_sizes_the_axes_are_what_came() -> None:
     spec = resolve_inputs_from(made("fixed"), ROOT)
-    assert spec.axis("batch").example == 5
-    assert {each.kind for each in input_sets(spec)} == {"declared", "values"}
+    assert spec.find_axis("batch").example == 5
+    assert {each.kind for each in choose_usual_sets(spec)} == {"declared", "values"}
 
 
 def test_a_case_may_bring_its_own_sizes() -> None:
     spec = resolve_inputs_from(made("sized", cases=by_case("fixed")), ROOT)
-    chosen = next(each for each in input_sets(spec) if each.kind == "case")
-    drawn = draw(spec, chosen, ROOT)
-    assert measured(spec, chosen, drawn) == {"batch": 5}
-    declared = input_sets(spec)[0]
-    assert measured(spec, replace(declared, sizes={"batch": 3}), draw(spec, declared, ROOT)) == {
-        "batch": 3
-    }
+    chosen = next(each for each in choose_usual_sets(spec) if each.kind == "case")
+    drawn = draw_inputs(spec, chosen, ROOT)
+    assert measure_axes(spec, chosen, drawn) == {"batch": 5}
+    declared = choose_usual_sets(spec)[0]
+    assert measure_axes(
+        spec, replace(declared, sizes={"batch": 3}), draw_inputs(spec, declared, ROOT)
+    ) == {"batch": 3}
 
 
 def test_named_tuples_are_made_by_their_class() -> None:
@@ -114,9 +116,9 @@ def test_what_is_no_such_call_is_refused(function: str, message: str) -> None:
 )
 def test_a_case_is_the_declared_call_with_other_tensors(function: str, message: str) -> None:
     spec = resolve_inputs_from(made("sized", cases=by_case(function)), ROOT)
-    chosen = next(each for each in input_sets(spec) if each.kind == "case")
+    chosen = next(each for each in choose_usual_sets(spec) if each.kind == "case")
     with pytest.raises(Failure) as caught:
-        draw(spec, chosen, ROOT)
+        draw_inputs(spec, chosen, ROOT)
     assert message in caught.value.message
 
 

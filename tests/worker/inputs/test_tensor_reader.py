@@ -12,9 +12,9 @@ from onnx import numpy_helper
 from safetensors.torch import save_file
 
 from exporter.manifest import Axis, Case, ModelSpec
-from exporter.worker.inputs.draw import draw
-from exporter.worker.inputs.input_sets import input_sets
-from exporter.worker.inputs.tensor_reader import fitted, read_tensor
+from exporter.worker.inputs.input_sets import choose_usual_sets
+from exporter.worker.inputs.input_tensors import draw_inputs
+from exporter.worker.inputs.tensor_reader import fit_to_shape, read_tensor
 from exporter.worker.process.failure import Failure
 from tests.worker.contracts import contract, fill, given
 
@@ -72,10 +72,10 @@ def test_what_cannot_be_read_is_said(text: str, message: str, folder: Path) -> N
 def test_at_other_sizes_values_are_cut_or_repeated() -> None:
     tensor = torch.arange(6).reshape(3, 2)
     item = given("x", "batch", 2)
-    assert fitted(tensor, item, (2, 2)).tolist() == [[0, 1], [2, 3]]
-    assert fitted(tensor, item, (5, 2)).tolist() == [[0, 1], [2, 3], [4, 5], [0, 1], [2, 3]]
-    assert fitted(tensor, item, (0, 2)).shape == (0, 2)
-    assert fitted(tensor, item, (3, 4)).shape == (3, 2), "a fixed size is left for the check"
+    assert fit_to_shape(tensor, item, (2, 2)).tolist() == [[0, 1], [2, 3]]
+    assert fit_to_shape(tensor, item, (5, 2)).tolist() == [[0, 1], [2, 3], [4, 5], [0, 1], [2, 3]]
+    assert fit_to_shape(tensor, item, (0, 2)).shape == (0, 2)
+    assert fit_to_shape(tensor, item, (3, 4)).shape == (3, 2), "a fixed size is left for the check"
 
 
 def _spec(**changes: object) -> ModelSpec:
@@ -87,7 +87,7 @@ def test_a_set_takes_its_values_from_the_file(folder: Path) -> None:
     np.save(folder / "five.npy", np.ones((5, 4), np.float32))
     case = Case(name="five", axes={"batch": 5}, files={"x": "five.npy"})
     spec = _spec(cases=(case,))
-    drawn = {each.name: draw(spec, each, folder)["x"] for each in input_sets(spec)}
+    drawn = {each.name: draw_inputs(spec, each, folder)["x"] for each in choose_usual_sets(spec)}
     assert torch.equal(drawn["declared"], torch.from_numpy(_ARRAY))
     assert torch.equal(drawn["five"], torch.ones(5, 4))
     assert not torch.equal(drawn["other x"], drawn["declared"])
@@ -102,6 +102,6 @@ def test_a_file_that_does_not_fit_is_refused_with_both(change: str, folder: Path
         np.save(folder / "x.npy", _ARRAY.astype(np.float64))
         spec = _spec()
     with pytest.raises(Failure) as caught:
-        draw(spec, input_sets(spec)[0], folder)
+        draw_inputs(spec, choose_usual_sets(spec)[0], folder)
     assert "declared float32 [" in caught.value.message
     assert "(from x.npy)" in caught.value.message

@@ -11,14 +11,14 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from exporter.manifest import Constant, Container, ModelSpec
-from exporter.worker.inputs.call import call_of, tensor_call
+from exporter.worker.inputs.call import build_call, build_tensor_call
 from exporter.worker.model.call_objects import (
-    Assembled,
-    returns_objects,
-    unpack_outputs,
+    CallObjectWrapper,
+    has_object_outputs,
+    register_output_classes,
     wrap_with_call_objects,
 )
-from exporter.worker.reference.eager import float64_model
+from exporter.worker.reference.eager_run import build_float64_model
 from tests.worker.contracts import ROOT, contract, given
 
 
@@ -56,8 +56,8 @@ def test_objects_are_made_of_what_has_its_place_in_them() -> None:
         ),
     )
     model = wrap_with_call_objects(seen := Seen(), spec, ROOT)
-    assert isinstance(model, Assembled)
-    call = tensor_call(spec, {"x": torch.ones(3, 4), "inner": torch.zeros(3, 4)})
+    assert isinstance(model, CallObjectWrapper)
+    call = build_tensor_call(spec, {"x": torch.ones(3, 4), "inner": torch.zeros(3, 4)})
     model(*call.args, **call.kwargs)
     args, kwargs = seen.seen
     assert torch.equal(args[0], torch.ones(3, 4))
@@ -83,12 +83,12 @@ def test_numbers_are_numbers_to_the_model() -> None:
         "b": torch.tensor(False),
     }
     model = wrap_with_call_objects(seen := Seen(), spec, ROOT)
-    call = tensor_call(spec, tensors)
+    call = build_tensor_call(spec, tensors)
     model(*call.args, **call.kwargs)
     args, kwargs = seen.seen
     assert (args[1:], kwargs) == ((3, 0.5), {"b": False})
     assert [type(value) for value in (*args[1:], kwargs["b"])] == [int, float, bool]
-    script = tensor_call(spec.model_copy(update={"capture": "script"}), tensors)
+    script = build_tensor_call(spec.model_copy(update={"capture": "script"}), tensors)
     assert (script.args[1:], script.kwargs) == ((3, 0.5), {"b": False})
 
 
@@ -106,19 +106,21 @@ def test_a_copy_in_float64_has_the_weights_of_its_own() -> None:
             return super().forward(x)
 
     model = wrap_with_call_objects(Both(), spec, ROOT)
-    twin, why = float64_model(model)
+    twin, why = build_float64_model(model)
     assert not why
     assert twin is not None
-    call = call_of(spec, {"x": torch.ones(3, 4, dtype=torch.float64)}, lambda value: value)
+    call = build_call(spec, {"x": torch.ones(3, 4, dtype=torch.float64)}, lambda value: value)
     assert twin(*call.args, **call.kwargs).dtype is torch.float64
 
 
 def test_optional_inputs_that_are_left_out_are_none() -> None:
     spec = spec_of(inputs=(given("x"), given("m", at="kwargs.m", optional=True)))
-    call = tensor_call(spec, {"x": torch.ones(3, 4)})
+    call = build_tensor_call(spec, {"x": torch.ones(3, 4)})
     assert call.kwargs == {"m": None}
     with pytest.raises(KeyError):
-        tensor_call(spec_of(inputs=(given("x"), given("m", at="kwargs.m"))), {"x": torch.ones(1)})
+        build_tensor_call(
+            spec_of(inputs=(given("x"), given("m", at="kwargs.m"))), {"x": torch.ones(1)}
+        )
 
 
 @dataclass
@@ -130,17 +132,17 @@ class Result:
 
 
 def test_dataclasses_are_taken_apart_by_field(tmp_path: Path) -> None:
-    returned = unpack_outputs((torch.ones(1), Result(logits=torch.zeros(2))))
+    returned = register_output_classes((torch.ones(1), Result(logits=torch.zeros(2))))
     pairs, _ = pytree.tree_flatten_with_path(returned)
     leaves = [(pytree.keystr(path), tuple(leaf.shape)) for path, leaf in pairs if leaf is not None]
     assert leaves == [("[0]", (1,)), ("[1].logits", (2,))]
 
 
 def test_a_model_is_known_by_what_it_returned() -> None:
-    from exporter.worker.model.call_objects import note_objects
+    from exporter.worker.model.call_objects import record_object_outputs
 
     plain, other = Affine(), Affine()
-    note_objects(plain, (torch.ones(1), {"a": [torch.ones(1)]}))
-    note_objects(other, unpack_outputs([Result(logits=torch.ones(1))]))
-    assert not returns_objects(plain)
-    assert returns_objects(other)
+    record_object_outputs(plain, (torch.ones(1), {"a": [torch.ones(1)]}))
+    record_object_outputs(other, register_output_classes([Result(logits=torch.ones(1))]))
+    assert not has_object_outputs(plain)
+    assert has_object_outputs(other)

@@ -9,10 +9,10 @@ import torch
 
 from exporter.manifest import CustomOp, ModelSpec
 from exporter.records.record import Stage
-from exporter.worker.diagnose.missing_operators import missing_operators
+from exporter.worker.diagnose.missing_operators import find_missing_operators
 from exporter.worker.export.convert import convert_module
-from exporter.worker.inputs.draw import draw
-from exporter.worker.inputs.input_sets import input_sets
+from exporter.worker.inputs.input_sets import choose_usual_sets
+from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.custom_ops import CustomOps, load_custom_ops
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
@@ -35,7 +35,7 @@ def symbolic(function: str, opset: int = 1) -> CustomOp:
 def operators(spec: ModelSpec, opset: int, folder: Path) -> list[str]:
     model = load_model(spec, ROOT)
     custom = load_custom_ops(spec, ROOT)
-    inputs = draw(spec, input_sets(spec)[0], ROOT)
+    inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
     graph, _ = convert_module(model, spec, inputs, opset, folder / "a.onnx", custom)
     return [node.op_type for node in graph.graph if node.op_type != "Constant"]
 
@@ -69,14 +69,16 @@ def test_the_entry_of_the_highest_opset_that_is_not_above_counts(tmp_path: Path)
 def test_an_exporter_lists_only_what_the_manifest_leaves_missing(tmp_path: Path) -> None:
     case = case_of(made("Cumulative"), 18, dynamo=True)
     complaint = "No ONNX function found for <OpOverload(op='prims.prod', overload='default')>"
-    assert [item.operator for item in missing_operators(complaint, case)] == ["prims.prod.default"]
+    assert [item.operator for item in find_missing_operators(complaint, case)] == [
+        "prims.prod.default"
+    ]
     spec = made(
         "Cumulative",
         CustomOp(name="aten.cumprod.default", translation=f"{FILE}:onnx_cumprod"),
     )
     custom = load_custom_ops(spec, ROOT)
-    assert list(custom.translations(18)) == [torch.ops.aten.cumprod.default]
-    assert list(CustomOps().translations(18)) == []
+    assert list(custom.get_translations(18)) == [torch.ops.aten.cumprod.default]
+    assert list(CustomOps().get_translations(18)) == []
 
 
 @pytest.mark.parametrize(
@@ -121,7 +123,7 @@ def test_a_function_of_onnxscript_takes_all_arguments_of_the_operator(tmp_path: 
 def test_an_attribute_of_a_function_gets_the_constant_of_the_model(tmp_path: Path) -> None:
     spec = made("Selu", CustomOp(name="aten::leaky_relu", onnxscript=f"{FILE}:leaky_relu"))
     model = load_model(spec, ROOT)
-    inputs = draw(spec, input_sets(spec)[0], ROOT)
+    inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
     custom = load_custom_ops(spec, ROOT)
     graph, _ = convert_module(model, spec, inputs, 15, tmp_path / "a.onnx", custom)
     (node,) = [node for node in graph.graph if node.domain == "own"]

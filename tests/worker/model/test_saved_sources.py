@@ -10,8 +10,8 @@ from torch.export import Dim
 
 from exporter.manifest import Axis, ModelSpec
 from exporter.records.record import Record, Stage, Status
-from exporter.worker.model.exported_program import program_of
-from exporter.worker.model.program_signature import require_fit
+from exporter.worker.model.exported_program import find_program
+from exporter.worker.model.program_signature import require_matching_inputs
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from tests.traps.prove import export
@@ -197,7 +197,7 @@ def test_a_program_that_cannot_run_on_the_declared_inputs_says_why(
     save_program(root / "net.pt2", dynamic=False, batch=2)
     spec = spec_of("net.pt2", 18, **changes)
     with pytest.raises(Failure) as caught:
-        require_fit(load_model(spec, root), spec)
+        require_matching_inputs(load_model(spec, root), spec)
     assert (caught.value.stage, caught.value.status) == (Stage.SOURCE, Status.FAIL)
     assert message in caught.value.message
 
@@ -245,5 +245,5 @@ def test_a_program_takes_no_settings_of_a_module(
 
 
 def test_a_module_has_no_program(root: Path) -> None:
-    assert program_of(Small()) is None
-    assert program_of(load_model(spec_of("saved_code.py:program", 18), root)) is not None
+    assert find_program(Small()) is None
+    assert find_program(load_model(spec_of("saved_code.py:program", 18), root)) is not None

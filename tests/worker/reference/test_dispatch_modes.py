@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from exporter.worker.reference.dispatch_modes import float64_operands, record_storages
+from exporter.worker.reference.dispatch_modes import compute_in_float64, record_storages
 
 
 class Mixed(nn.Module):
@@ -41,12 +41,12 @@ def test_a_run_in_float64_needs_no_copy_of_the_weights(scripted: bool) -> None:
     if scripted:
         ran.load_state_dict(model.linear.state_dict())
         wanted = twin.linear(x.double())
-        with torch.no_grad(), float64_operands():
+        with torch.no_grad(), compute_in_float64():
             found = ran(x.double())
     else:
         with torch.no_grad():
             wanted = twin(tokens, x.double())
-            with float64_operands():
+            with compute_in_float64():
                 found = ran(tokens, x.double())
         assert (model.calls, twin.calls) == (1, 1)
     assert found.dtype is torch.float64

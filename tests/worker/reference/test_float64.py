@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from exporter.checks.files.samples import read_sample
+from exporter.checks.files.sample_files import read_sample
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference
 from exporter.manifest import Axis, ModelSpec
@@ -18,8 +18,12 @@ from exporter.records.record import (
     Status,
 )
 from exporter.worker.model.source_loader import load_model
-from exporter.worker.reference.compute import compute_reference
-from exporter.worker.reference.float64 import first_measured, is_worth_float64, measured_everywhere
+from exporter.worker.reference.float64 import (
+    choose_first_samples,
+    is_worth_float64,
+    measure_all_samples,
+)
+from exporter.worker.reference.reference_run import compute_reference
 from tests.unit.factory import make_record
 from tests.worker.contracts import ROOT, contract, given, put_out
 
@@ -45,13 +49,13 @@ def sizes(*rows: int) -> tuple[list[dict[str, torch.Tensor]], list[tuple[torch.T
     ],
 )
 def test_the_smallest_samples_come_first(rows: tuple[int, ...], expected: list[int]) -> None:
-    assert first_measured(*sizes(*rows)) == expected
+    assert choose_first_samples(*sizes(*rows)) == expected
 
 
 def test_integers_need_no_measure() -> None:
     inputs, _ = sizes(100, 1)
     outputs = [(torch.ones(len(each["x"]), dtype=torch.int64),) for each in inputs]
-    assert first_measured(inputs, outputs) == [1]
+    assert choose_first_samples(inputs, outputs) == [1]
 
 
 def test_a_costly_sample_is_not_run_in_float64_at_first(tmp_path: Path) -> None:
@@ -61,13 +65,13 @@ def test_a_costly_sample_is_not_run_in_float64_at_first(tmp_path: Path) -> None:
     assert not reference.is_measured_everywhere
     for sample in reference.samples:
         found = read_sample(JobFolder(tmp_path).sample(sample.index), WIDE)
-        assert (found.exact[0] is not None) is sample.exact
+        assert (found.float64_outputs[0] is not None) is sample.exact
 
 
 def test_the_rest_is_measured_when_asked_for(tmp_path: Path) -> None:
     model, folder = load_model(WIDE, ROOT), JobFolder(tmp_path)
     first = compute_reference(model, WIDE, ROOT, folder)
-    whole = measured_everywhere(model, WIDE, ROOT, folder, first)
+    whole = measure_all_samples(model, WIDE, ROOT, folder, first)
     assert whole.is_measured_everywhere
     before, after = first.noise[0], whole.noise[0]
     assert before is not None
@@ -75,7 +79,7 @@ def test_the_rest_is_measured_when_asked_for(tmp_path: Path) -> None:
     assert after >= before
     for sample in whole.samples:
         found = read_sample(folder.sample(sample.index), WIDE)
-        exact = found.exact[0]
+        exact = found.float64_outputs[0]
         assert exact is not None
         assert abs(exact - found.outputs[0]).max() <= after * sample.scales[0] * 1.000001
 

@@ -10,7 +10,7 @@ import torch
 from exporter.manifest import Output
 from exporter.records.record import Stage, Status
 from exporter.worker.process.failure import Failure
-from exporter.worker.reference.outputs import declared_outputs, outputs_of
+from exporter.worker.reference.outputs import flatten_outputs, require_declared_outputs
 from tests.worker.contracts import contract
 
 ROW, ROWS = torch.ones(2), [torch.zeros(2), torch.ones(2)]
@@ -25,17 +25,19 @@ def _spec(*kinds: str, script: bool = True) -> Any:
 
 
 def test_a_script_keeps_its_lists_whole() -> None:
-    rows, row = declared_outputs((ROWS, ROW), _spec("sequence", "tensor"))
+    rows, row = require_declared_outputs((ROWS, ROW), _spec("sequence", "tensor"))
     assert isinstance(rows, list)
     assert [item.tolist() for item in rows] == [[0, 0], [1, 1]]
     assert isinstance(row, torch.Tensor)
-    assert declared_outputs([], _spec("sequence")) == ([],)
+    assert require_declared_outputs([], _spec("sequence")) == ([],)
 
 
 def test_a_trace_puts_out_each_item() -> None:
-    outputs = declared_outputs((ROWS, ROW), _spec("tensor", "tensor", "tensor", script=False))
+    outputs = require_declared_outputs(
+        (ROWS, ROW), _spec("tensor", "tensor", "tensor", script=False)
+    )
     assert [type(output) for output in outputs] == [torch.Tensor] * 3
-    assert len(outputs_of(ROWS, _spec("tensor", script=False))) == 2
+    assert len(flatten_outputs(ROWS, _spec("tensor", script=False))) == 2
 
 
 @pytest.mark.parametrize(
@@ -64,12 +66,12 @@ def test_another_kind_of_output_is_told(
     returned: Any, kinds: tuple[str, ...], script: bool, says: str
 ) -> None:
     with pytest.raises(Failure) as raised:
-        declared_outputs(returned, _spec(*kinds, script=script))
+        require_declared_outputs(returned, _spec(*kinds, script=script))
     assert (raised.value.stage, raised.value.status) == (Stage.SOURCE, Status.FAIL)
     assert says in raised.value.message
 
 
 def test_two_outputs_that_are_no_list_get_no_word_about_lists() -> None:
     with pytest.raises(Failure) as raised:
-        declared_outputs({"a": ROW, "b": ROW}, _spec("tensor", script=False))
+        require_declared_outputs({"a": ROW, "b": ROW}, _spec("tensor", script=False))
     assert "sequence" not in raised.value.message

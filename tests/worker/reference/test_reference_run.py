@@ -14,8 +14,8 @@ from exporter.manifest import Axis, ModelSpec
 from exporter.records.record import Stage, Status
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
-from exporter.worker.reference.reference_run import compute_reference
 from exporter.worker.reference.eager_run import BufferSnapshot
+from exporter.worker.reference.reference_run import compute_reference
 from tests.worker.contracts import ROOT, contract, fill, given, put_out
 
 

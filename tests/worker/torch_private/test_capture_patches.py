@@ -1,4 +1,4 @@
-"""What torch's private modules save us changes no file."""
+"""Patches of the capture, reuse of decompositions and operator counts change no file."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from exporter.jobs.job_folder import JobFolder
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_program
 from exporter.worker.export.write_onnx import write_artifact
-from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.input_sets import choose_usual_sets
+from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model
-from exporter.worker.torch_private import capture_patches as torch_internals
-from exporter.worker.torch_private.decompositions import Decompositions, _Decomposed
-from exporter.worker.torch_private.graph_operators import count_captured_operators, count_traced_operators
-from exporter.worker.torch_private.versions import is_known_torch
+from exporter.worker.torch_private import guards
+from exporter.worker.torch_private.decompositions import Decompositions, _DecomposedProgram
+from exporter.worker.torch_private.graph_operators import (
+    count_captured_operators,
+    count_traced_operators,
+)
+from exporter.worker.torch_private.guards import is_known_torch
 from tests.worker.contracts import ROOT, contract, given, put_out
 
 BLOCK = contract(
@@ -30,31 +33,31 @@ BLOCK = contract(
 )
 
 
-def test_the_installed_torch_is_inside_the_guard() -> None:
+def test_installed_torch_is_a_tested_version() -> None:
     assert is_known_torch()
 
 
-def test_one_decomposition_gives_the_files_of_separate_public_calls(tmp_path: Path) -> None:
+def test_shared_decomposition_gives_files_of_separate_public_calls(tmp_path: Path) -> None:
     model = load_model(BLOCK, ROOT)
     assert isinstance(model, nn.Module)
     inputs = draw_inputs(BLOCK, choose_usual_sets(BLOCK)[0], ROOT)
     program = capture_program(model, BLOCK, inputs, strict=False)
     kept = Decompositions()
-    files: dict[str, list[bytes]] = {"kept": [], "public": []}
+    files: dict[str, list[bytes]] = {"shared": [], "public": []}
     for name, contents in files.items():
         folder = JobFolder(tmp_path / name)
         folder.path.mkdir()
         for opset in reversed(BLOCK.opsets):
-            if name == "kept":
+            if name == "shared":
                 graph = convert_program(program, BLOCK, opset, tmp_path, kept)
             else:
                 graph = public_export(model, inputs["x"], opset)
             contents.append(write_artifact(graph, BLOCK, opset, folder, {}).read_bytes())
-    assert files["kept"] == files["public"]
+    assert files["shared"] == files["public"]
     # The operators of these opsets differ, so the files do too.
-    assert len(set(files["kept"])) == 3
+    assert len(set(files["shared"])) == 3
     # Opset 23 translates rms_norm itself and the others decompose it; 20 and 18 share theirs.
-    assert len(kept._known) == 2
+    assert len(kept._programs) == 2
 
 
 def public_export(model: nn.Module, x: Tensor, opset: int) -> Any:
@@ -72,13 +75,13 @@ def public_export(model: nn.Module, x: Tensor, opset: int) -> Any:
     return exported.model
 
 
-def test_the_patch_is_gone_after_use() -> None:
+def test_patch_is_removed_after_an_exception() -> None:
     from torch.onnx._internal.exporter import _core
 
     before = _core._prepare_exported_program_for_export
 
     def fail_inside() -> None:
-        with Decompositions().reused():
+        with Decompositions().reuse():
             assert _core._prepare_exported_program_for_export is not before
             raise ValueError("inside")
 
@@ -87,7 +90,7 @@ def test_the_patch_is_gone_after_use() -> None:
     assert _core._prepare_exported_program_for_export is before
 
 
-def test_a_model_is_told_that_it_is_exported() -> None:
+def test_is_in_onnx_export_is_true_during_a_capture() -> None:
     spec = contract("Exported", outputs=(put_out(),))
     model = load_model(spec, ROOT)
     inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
@@ -98,21 +101,21 @@ def test_a_model_is_told_that_it_is_exported() -> None:
     assert not torch.onnx.is_in_onnx_export()
 
 
-def test_another_torch_exports_without_the_private_modules(
+def test_other_torch_version_exports_without_private_modules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch_internals, "_KNOWN", ())
+    monkeypatch.setattr(guards, "_TESTED", dict.fromkeys(guards._TESTED, ()))
     model = load_model(BLOCK, ROOT)
     inputs = draw_inputs(BLOCK, choose_usual_sets(BLOCK)[0], ROOT)
     kept = Decompositions()
     program = capture_program(model, BLOCK, inputs, strict=False)
     graph = convert_program(program, BLOCK, 18, tmp_path, kept)
     assert graph.opset_imports[""] == 18
-    assert kept._known == []
+    assert kept._programs == []
 
 
 class Graph:
-    """As much of a decomposed program as is looked at."""
+    """The part of a decomposed program that the code reads."""
 
     def __init__(self, *targets: str) -> None:
         node = type("Node", (), {})
@@ -126,26 +129,26 @@ class Graph:
 
 
 @pytest.mark.parametrize(
-    ("left", "translated", "serves"),
+    ("left", "translated", "is_valid"),
     [
         (("a", "b"), {"a", "b", "c"}, True),
         (("a", "b"), {"a", "b"}, True),
-        # `c` is left whole here and would be decomposed there.
+        # `c` is not decomposed here and would be decomposed there.
         (("a", "c"), {"a", "b"}, False),
-        # There `d` would be left whole; whether it was decomposed here cannot be seen.
+        # `d` would not be decomposed there. Its decomposition here cannot be detected.
         (("a", "b"), {"a", "b", "c", "d"}, False),
         (("a", "b"), {"a", "d"}, False),
     ],
 )
-def test_a_decomposition_serves_only_what_decomposes_alike(
-    left: tuple[str, ...], translated: set[str], serves: bool
+def test_decomposition_is_reused_only_for_equal_results(
+    left: tuple[str, ...], translated: set[str], is_valid: bool
 ) -> None:
-    decomposed = _Decomposed(object(), frozenset({"a", "b", "c"}), Graph(*left))
-    assert decomposed.serves(frozenset(translated)) is serves
+    decomposed = _DecomposedProgram(object(), frozenset({"a", "b", "c"}), Graph(*left))
+    assert decomposed.is_valid_for(frozenset(translated)) is is_valid
 
 
 class Mixed(nn.Module):
-    """Works in place, and has a branch."""
+    """A module with an in-place operator and a branch."""
 
     def forward(self, x: Tensor) -> Tensor:
         y = torch.relu_(x + 1) + torch.relu(x)
@@ -154,7 +157,7 @@ class Mixed(nn.Module):
         return y
 
 
-def test_the_operators_of_a_traced_graph_are_counted(tmp_path: Path) -> None:
+def test_operators_of_a_traced_graph_are_counted(tmp_path: Path) -> None:
     from torch.onnx._internal.torchscript_exporter import utils
 
     before = utils._optimize_graph
@@ -171,7 +174,7 @@ def test_the_operators_of_a_traced_graph_are_counted(tmp_path: Path) -> None:
     assert not [name for name in counts if name.startswith(("prim::", "onnx::"))]
 
 
-def test_the_operators_of_a_captured_program_are_counted_branches_included() -> None:
+def test_operators_of_a_captured_program_and_its_branches_are_counted() -> None:
     class Branches(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             found: Tensor = torch.cond(x.sum() > 0, lambda x: x.tanh(), lambda x: x + 1, (x,))
@@ -182,8 +185,10 @@ def test_the_operators_of_a_captured_program_are_counted_branches_included() -> 
     assert counts["aten.tanh.default"] == 1
 
 
-def test_an_unknown_torch_counts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_internals, "_KNOWN", ())
+def test_other_torch_version_counts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guards, "_TESTED", dict.fromkeys(guards._TESTED, ()))
     with count_traced_operators() as counts:
         path = str(tmp_path / "a.onnx")
         torch.onnx.export(nn.ReLU(), (torch.ones(2),), path, opset_version=17, dynamo=False)

@@ -1,4 +1,4 @@
-"""Weights that are kept out of TorchScript's protobuf come back, and change no file."""
+"""Detached weights of a TorchScript export are restored and change no file."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import ModelSpec
 from exporter.worker.export.convert import convert_module
 from exporter.worker.export.write_onnx import write_artifact
-from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.input_sets import choose_usual_sets
+from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model
-from exporter.worker.torch_private import capture_patches as torch_internals
+from exporter.worker.torch_private import guards
 from exporter.worker.torch_private.detached_weights import is_plain_tensor
 from tests.worker.contracts import contract, given, put_out
 
@@ -61,8 +61,8 @@ LOOP = {"source": "aside_code.py:Loop", "outputs": (put_out("y", "batch", 5),)}
 LOOP |= {"inputs": (given("x", "batch", 5),), "capture": "script"}
 
 
-def written(spec: ModelSpec, root: Path, name: str) -> Path:
-    """The file as the worker writes it."""
+def write_file(spec: ModelSpec, root: Path, name: str) -> Path:
+    """Write a file as the worker does."""
     model = load_model(spec, root)
     inputs = draw_inputs(spec, choose_usual_sets(spec)[0], root)
     folder = JobFolder(root / name)
@@ -86,40 +86,42 @@ def written(spec: ModelSpec, root: Path, name: str) -> Path:
     ],
     ids=["net", "train", "float16", "listed", "unfolded", "fed", "script"],
 )
-def test_the_file_is_the_one_that_torch_writes(
+def test_file_equals_file_of_torch(
     changes: dict[str, object], opset: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "aside_code.py").write_text(CODE)
     spec = contract("", manifest="m.toml", opsets=(opset,), **changes)
     if spec.capture == "script" and opset < 9:
         pytest.skip("it needs operators of opset 9")
-    written(spec, tmp_path, "first")  # torch names a class that it compiles otherwise from then on
-    ours = written(spec, tmp_path, "ours").read_bytes()
-    monkeypatch.setattr(torch_internals, "_KNOWN", ())
-    assert written(spec, tmp_path, "torch's").read_bytes() == ours
+    write_file(spec, tmp_path, "first")  # torch renames a compiled class after its first use
+    ours = write_file(spec, tmp_path, "ours").read_bytes()
+    monkeypatch.setattr(guards, "_TESTED", dict.fromkeys(guards._TESTED, ()))
+    assert write_file(spec, tmp_path, "torch's").read_bytes() == ours
     assert onnx.load_from_string(ours).graph.initializer
 
 
-def test_the_weights_are_in_no_message_of_torch(
+def test_weights_are_in_no_message_of_torch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "aside_code.py").write_text(CODE)
     spec = contract("", manifest="m.toml", opsets=(13,), **NET)
     export, sizes = torch.Graph._export_onnx, []
 
-    def counting(graph: torch.Graph, weights: dict[str, torch.Tensor], *rest: object) -> object:
+    def count_weights(
+        graph: torch.Graph, weights: dict[str, torch.Tensor], *rest: object
+    ) -> object:
         sizes.append(len(weights))
         return export(graph, weights, *rest)
 
-    monkeypatch.setattr(torch.Graph, "_export_onnx", counting)
-    written(spec, tmp_path, "ours")
-    monkeypatch.setattr(torch_internals, "_KNOWN", ())
-    written(spec, tmp_path, "torch's")
+    monkeypatch.setattr(torch.Graph, "_export_onnx", count_weights)
+    write_file(spec, tmp_path, "ours")
+    monkeypatch.setattr(guards, "_TESTED", dict.fromkeys(guards._TESTED, ()))
+    write_file(spec, tmp_path, "torch's")
     assert sizes[0] == 0
     assert sizes[1] > 0
 
 
-def test_what_is_no_plain_tensor_is_left_to_torch() -> None:
+def test_only_plain_tensors_are_detached() -> None:
     assert is_plain_tensor(torch.ones(2, dtype=torch.bfloat16))
     assert not is_plain_tensor(torch.ones(2, dtype=torch.complex64))
     assert not is_plain_tensor(torch.ones(2).to_sparse())

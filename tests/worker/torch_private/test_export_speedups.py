@@ -1,15 +1,13 @@
-"""What is read once gives what reading again would give, and is read again where it would not."""
+"""The speed-ups of the dynamo exporter change no file."""
 
 from __future__ import annotations
 
-import typing
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import onnx
-import onnx_ir as ir
 import pytest
 import torch
 from onnx_ir.schemas import OpSignature
@@ -21,14 +19,14 @@ from torch.onnx._internal.fx.passes import type_promotion
 from exporter.manifest import ModelSpec
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_program
-from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.input_sets import choose_usual_sets
+from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model
-from exporter.worker.torch_private import capture_patches as torch_internals
-from exporter.worker.torch_private import export_speedups as torch_reuse
+from exporter.worker.torch_private import export_speedups, guards
 from exporter.worker.torch_private.decompositions import Decompositions
 from exporter.worker.torch_private.export_speedups import (
     STACK_TRACE_KEY,
+    RegistryCache,
     preload_registry,
     speed_up_conversion,
 )
@@ -44,8 +42,8 @@ BLOCK = contract(
 
 
 @pytest.fixture(autouse=True)
-def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_reuse, "_KEPT", [])
+def empty_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export_speedups, "_REGISTRY", RegistryCache())
 
 
 def content(registry: Any) -> dict[Any, list[tuple[Any, ...]]]:
@@ -67,7 +65,7 @@ def content(registry: Any) -> dict[Any, list[tuple[Any, ...]]]:
 
 
 @pytest.mark.parametrize("opset", [18, 20, 23])
-def test_a_kept_registry_is_the_one_that_torch_reads(opset: int) -> None:
+def test_cached_registry_equals_registry_of_torch(opset: int) -> None:
     read = Registry.from_torchlib(opset_version=opset)
     with speed_up_conversion():
         kept = Registry.from_torchlib(opset_version=opset)
@@ -78,7 +76,7 @@ def test_a_kept_registry_is_the_one_that_torch_reads(opset: int) -> None:
     assert kept.opset_version == opset
 
 
-def test_a_translation_of_one_model_is_not_another_s() -> None:
+def test_translation_of_one_model_does_not_affect_others() -> None:
     target = torch.ops.aten.relu.default
     with speed_up_conversion():
         first = Registry.from_torchlib(opset_version=20)
@@ -89,12 +87,17 @@ def test_a_translation_of_one_model_is_not_another_s() -> None:
         assert content(Registry.from_torchlib(opset_version=18))[target.name()]
 
 
-def test_it_is_read_once_and_again_where_something_was_registered(
+def test_registry_is_read_once_and_again_after_a_registration(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reads = []
-    read = torch_reuse._read
-    monkeypatch.setattr(torch_reuse, "_read", lambda each: reads.append(1) or read(each))
+    read = vars(Registry)["from_torchlib"].__func__
+
+    def count_and_read(cls: Any, **options: Any) -> Any:
+        reads.append(cls)
+        return read(cls, **options)
+
+    monkeypatch.setattr(Registry, "from_torchlib", classmethod(count_and_read))
     preload_registry()
     with speed_up_conversion():
         for opset in (18, 19, 20):
@@ -113,16 +116,16 @@ def test_it_is_read_once_and_again_where_something_was_registered(
         assert [each.onnx_function for each in found] == [ours.onnx_function]
         assert len(reads) == 2
         # An operator of a library that a model has loaded meanwhile.
-        monkeypatch.setattr(torch_reuse, "_is_there", lambda name: True)
+        monkeypatch.setattr(export_speedups, "_has_operator", lambda name: True)
         Registry.from_torchlib(opset_version=20)
         assert len(reads) == 3
 
 
-def test_operators_that_are_not_there_are_told_from_others() -> None:
-    assert torch_reuse._is_there("aten::relu")
-    assert torch_reuse._is_there("aten::add.Tensor")
-    assert torch_reuse._is_there("math::ceil")
-    assert not torch_reuse._is_there("nobody::has_this")
+def test_missing_operators_are_detected() -> None:
+    assert export_speedups._has_operator("aten::relu")
+    assert export_speedups._has_operator("aten::add.Tensor")
+    assert export_speedups._has_operator("math::ceil")
+    assert not export_speedups._has_operator("nobody::has_this")
 
 
 class Promoted(torch.nn.Module):
@@ -168,7 +171,7 @@ def promoted(module: torch.nn.Module) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("module", "casts", "again"), [(Promoted(), 3, True), (Found(), 1, True), (Plain(), 0, False)]
 )
-def test_types_are_promoted_as_by_running_the_whole_program(
+def test_type_promotion_equals_that_of_a_full_run(
     module: torch.nn.Module, casts: int, again: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     public = promoted(module)
@@ -189,12 +192,12 @@ def test_types_are_promoted_as_by_running_the_whole_program(
 
 @dataclass
 class Rules:
-    """What became of the rules of the optimiser, rule by rule and node by node."""
+    """The results of the rules of the optimizer, for each rule and node."""
 
     changes: int = 0
-    """By those that were tried."""
+    """Changes by rules that ran."""
     missed: list[bool] = field(default_factory=list)
-    """Of each that was not tried, whether it would have matched."""
+    """For each skipped rule, True if it would have matched."""
 
 
 @pytest.fixture
@@ -209,7 +212,7 @@ def rules(monkeypatch: pytest.MonkeyPatch) -> Rules:
         return try_rewrite(self, model, graph, node, **options)
 
     def applied(self: Any, model: Any, graph: Any, **options: Any) -> int:
-        choosing = rule.try_rewrite  # as the reuse has it, which may not come to `noting`
+        choosing = rule.try_rewrite  # the replaced function, which may not call `noting`
 
         def asked(self: Any, model: Any, graph: Any, node: Any, **options: Any) -> Any:
             tried.clear()
@@ -234,18 +237,20 @@ def rules(monkeypatch: pytest.MonkeyPatch) -> Rules:
     [(BLOCK, 0), (BLOCK.model_copy(update={"source": "nets.py:Roundabout"}), 3)],
     ids=["Block", "Roundabout"],
 )
-def test_a_rule_that_is_not_tried_would_not_have_matched(
+def test_skipped_rules_would_not_match(
     tmp_path: Path, rules: Rules, spec: ModelSpec, changes: int
 ) -> None:
     model = load_model(spec, ROOT)
-    program = capture_program(model, spec, draw_inputs(spec, choose_usual_sets(spec)[0], ROOT), strict=False)
+    program = capture_program(
+        model, spec, draw_inputs(spec, choose_usual_sets(spec)[0], ROOT), strict=False
+    )
     convert_program(program, spec, 18, tmp_path, Decompositions())
     assert rules.changes >= changes
     assert len(rules.missed) > 500
     assert not any(rules.missed)
 
 
-def test_signatures_of_onnx_are_kept_and_those_of_others_read() -> None:
+def test_signatures_of_onnx_schemas_are_cached_and_others_are_not() -> None:
     relu = onnx.defs.get_schema("Relu", 14, "")
     others = [onnx.defs.get_schema("Relu", 13, ""), onnx.defs.get_schema("Sigmoid", 13, "")]
     own = onnx.defs.OpSchema("Relu", "", 14)
@@ -258,25 +263,18 @@ def test_signatures_of_onnx_are_kept_and_those_of_others_read() -> None:
         assert str(OpSignature.from_op_schema(own)) != str(kept)
 
 
-def test_what_a_protocol_asks_for_is_collected_once() -> None:
-    with speed_up_conversion():
-        assert isinstance(ir.tensor([1]), ir.TensorProtocol)
-        assert not isinstance(1, ir.TensorProtocol)
-        # One that comes later is another one.
-        late = typing.runtime_checkable(type("Late", (typing.Protocol,), {"abs": None}))
-        assert not isinstance(1, late)
-
-
-def test_nodes_keep_the_lines_that_messages_tell_and_the_namespace(tmp_path: Path) -> None:
+def test_nodes_keep_source_lines_and_namespace(tmp_path: Path) -> None:
     model = load_model(BLOCK, ROOT)
-    program = capture_program(model, BLOCK, draw_inputs(BLOCK, choose_usual_sets(BLOCK)[0], ROOT), strict=False)
+    program = capture_program(
+        model, BLOCK, draw_inputs(BLOCK, choose_usual_sets(BLOCK)[0], ROOT), strict=False
+    )
     graph = convert_program(program, BLOCK, 18, tmp_path, Decompositions()).graph
     notes = [node.metadata_props for node in graph]
     assert any("nets.py" in note[STACK_TRACE_KEY] for note in notes)
     assert all(note["namespace"] for note in notes)
 
 
-def test_everything_is_as_it_was_afterwards() -> None:
+def test_all_functions_are_restored() -> None:
     owners = (
         (Registry, "from_torchlib"),
         (type_promotion._TypePromotionInterpreter, "run_node"),
@@ -295,17 +293,50 @@ def test_everything_is_as_it_was_afterwards() -> None:
     assert [vars(owner)[name] for owner, name in owners] == before
 
 
-def test_another_torch_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_internals, "_KNOWN", ())
+def test_other_torch_version_is_not_patched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guards, "_TESTED", dict.fromkeys(guards._TESTED, ()))
     before = vars(Registry)["from_torchlib"]
     preload_registry()
     with speed_up_conversion():
         assert vars(Registry)["from_torchlib"] is before
-    assert torch_reuse._KEPT == []
+    assert export_speedups._REGISTRY._sources is None
 
 
-def test_another_onnxscript_keeps_its_rules(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_reuse, "_KNOWN_ONNXSCRIPT", ())
-    before = vars(_rewrite_rule.RewriteRule)["try_rewrite"]
+PATCHES = {
+    "registry": (Registry, "from_torchlib"),
+    "type_promotion": (type_promotion._TypePromotionInterpreter, "run_node"),
+    "node_metadata": (_core, "_set_node_metadata"),
+    "rewrite_rules": (_rewrite_rule.RewriteRule, "try_rewrite"),
+    "op_signatures": (OpSignature, "from_op_schema"),
+}
+
+
+def list_patched_groups() -> set[str]:
+    before = {group: vars(owner)[name] for group, (owner, name) in PATCHES.items()}
     with speed_up_conversion():
-        assert vars(_rewrite_rule.RewriteRule)["try_rewrite"] is before
+        return {
+            group
+            for group, (owner, name) in PATCHES.items()
+            if vars(owner)[name] is not before[group]
+        }
+
+
+@pytest.mark.parametrize(
+    ("package", "groups"),
+    [
+        ("torch", {"rewrite_rules", "op_signatures"}),
+        ("onnxscript", {"type_promotion", "node_metadata", "op_signatures"}),
+        ("onnx_ir", {"registry", "type_promotion", "node_metadata", "rewrite_rules"}),
+    ],
+)
+def test_each_function_has_the_guard_of_its_own_package(
+    package: str, groups: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(guards._TESTED, package, ())
+    assert list_patched_groups() == groups
+
+
+@pytest.mark.parametrize("group", PATCHES)
+def test_each_group_can_be_switched_off(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guards, "_ENABLED", frozenset(PATCHES) - {group})
+    assert list_patched_groups() == set(PATCHES) - {group}

@@ -18,14 +18,14 @@ from exporter.records.record import Record, Route, Status
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.write_onnx import write_artifact
-from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.input_sets import choose_usual_sets
+from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.reference.reference_run import compute_reference
 from exporter.worker.torch_private.decompositions import Decompositions
 from exporter.worker.verify.run_checks import (
-    StageTimes,
     SharedFields,
+    StageTimes,
     check_on_device,
     run_structure_checks,
 )

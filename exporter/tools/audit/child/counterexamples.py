@@ -54,7 +54,7 @@ class Trial:
     case: Case | None = None
 
 
-def trials(spec: ModelSpec, seed: int, rows: Sequence[int]) -> Iterator[Trial]:
+def plan_trials(spec: ModelSpec, seed: int, rows: Sequence[int]) -> Iterator[Trial]:
     """What to try on a mutant that no check caught, the cheap and telling ones first."""
     axes = [axis for axis in spec.axes if axis.example is not None]
     example = {axis.name: axis.example for axis in axes if axis.example is not None}
@@ -103,7 +103,7 @@ def _words(sizes: Mapping[str, int]) -> str:
     return " ".join(f"{name}={size}" for name, size in sizes.items())
 
 
-def draw(spec: ModelSpec, trial: Trial, stored: Sequence[Inputs], seed: int) -> dict[str, Array]:
+def draw_inputs(spec: ModelSpec, trial: Trial, stored: Sequence[Inputs], seed: int) -> dict[str, Array]:
     """The inputs of a trial.
 
     Args:

@@ -13,10 +13,10 @@ import numpy as np
 
 from exporter.checks import RUNTIME_CHECKS, STRUCTURE_CHECKS
 from exporter.checks.comparison.compare_outputs import OutputContext, compare_output
-from exporter.checks.files.samples import SampleData
+from exporter.checks.files.sample_files import SampleData
 from exporter.checks.protocol import CheckContext
 from exporter.manifest import Device
-from exporter.records.audit import Fate
+from exporter.records.audit import MutantOutcome
 from exporter.records.record import Status
 from exporter.runtimes import (
     LoadFailure,
@@ -28,8 +28,8 @@ from exporter.runtimes.values import Array, OnnxValue
 from exporter.tools.audit.child.counterexamples import (
     Inputs,
     NoSuchInput,
-    draw,
-    trials,
+    draw_inputs,
+    plan_trials,
 )
 
 
@@ -45,7 +45,7 @@ class Rejection:
 class FoundDifference:
     """What the further inputs showed."""
 
-    fate: Fate
+    fate: MutantOutcome
     why: str
 
 
@@ -70,7 +70,7 @@ def first_failure(subject: CheckContext, device: Device) -> Rejection | None:
     return None
 
 
-def search(
+def search_difference(
     subject: CheckContext, original: CheckContext, device: Device, rows: Sequence[int], seed: int
 ) -> FoundDifference:
     """Tries further inputs on the mutant and on the file as it was.
@@ -93,15 +93,15 @@ def search(
         tried += 1
         found = _compare(subject, after, inputs, wanted, device.name)
         if isinstance(found, str):
-            return FoundDifference(Fate.SURVIVED, f"on {name}: {found}")
+            return FoundDifference(MutantOutcome.SURVIVED, f"on {name}: {found}")
         moved = max(moved, found)
     if not tried:
         return FoundDifference(
-            Fate.SURVIVED, "nothing shows that it changes nothing: no further input runs"
+            MutantOutcome.SURVIVED, "nothing shows that it changes nothing: no further input runs"
         )
     if moved:
-        return FoundDifference(Fate.WITHIN, f"moves outputs by {moved:.1e} of what is allowed")
-    return FoundDifference(Fate.SAME, f"the same outputs on {tried} further inputs")
+        return FoundDifference(MutantOutcome.WITHIN, f"moves outputs by {moved:.1e} of what is allowed")
+    return FoundDifference(MutantOutcome.SAME, f"the same outputs on {tried} further inputs")
 
 
 def _inputs(subject: CheckContext, rows: Sequence[int], seed: int) -> Iterator[tuple[str, Inputs]]:
@@ -109,9 +109,9 @@ def _inputs(subject: CheckContext, rows: Sequence[int], seed: int) -> Iterator[t
     stored = [
         subject.read(sample).inputs for sample in subject.reference.samples if not sample.error
     ]
-    for trial in trials(spec, seed, rows):
+    for trial in plan_trials(spec, seed, rows):
         try:
-            yield trial.name, draw(spec, trial, stored, seed)
+            yield trial.name, draw_inputs(spec, trial, stored, seed)
         except NoSuchInput:
             continue
 
@@ -131,13 +131,13 @@ def _compare(
     largest = 0.0
     # The sound file stands for PyTorch, and for float64: how far off may it be is what is asked.
     exact = tuple(_in_float64(value) for value in wanted)
-    sound = SampleData(inputs=inputs, outputs=tuple(wanted), exact=exact)
+    sound = SampleData(inputs=inputs, outputs=tuple(wanted), float64_outputs=exact)
     for index, found in enumerate(outputs):
         for what, comparison in compare_output(found, sound, OutputContext(subject, index, device)):
             if comparison.problem:
-                times = f"{comparison.of_limit:.1e} times what is allowed"
+                times = f"{comparison.limit_ratio:.1e} times what is allowed"
                 return f"{what} differs, {times}"
-            largest = max(largest, comparison.of_limit)
+            largest = max(largest, comparison.limit_ratio)
     return largest
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.manifest import Axis, Case, Input
-from exporter.worker.inputs.input_sets import distant_size, input_sets, probes
+from exporter.worker.inputs.input_sets import choose_probes, choose_usual_sets, find_distant_size
 from tests.unit.planning.test_plan import spec
 
 
@@ -34,11 +34,11 @@ def axis(name: str = "n", example: int = 3, **limits: object) -> Axis:
     ],
 )
 def test_the_sizes_that_prove_one_axis(given_axis: Axis, expected: tuple[int, ...]) -> None:
-    assert probes(given_axis) == expected
+    assert choose_probes(given_axis) == expected
 
 
 def test_an_axis_of_one_size_has_nothing_to_probe() -> None:
-    assert probes(axis(example=4, min=4, max=4)) == ()
+    assert choose_probes(axis(example=4, min=4, max=4)) == ()
 
 
 @given(
@@ -57,12 +57,12 @@ def test_probes_keep_the_contract_and_differ_from_the_example(
         min=max(size - below, 1),
         max=None if above is None else size + above,
     )
-    found = probes(tested)
+    found = choose_probes(tested)
     assert size not in found
     assert len(set(found)) == len(found)
     assert all(tested.allows(probe) for probe in found)
     if above is None:
-        distant = distant_size(tested, avoid=(size,))
+        distant = find_distant_size(tested, avoid=(size,))
         assert distant is not None
         assert distant > size
         assert gcd(distant // unit, example) == 1
@@ -81,7 +81,7 @@ def two_axes(**changes: object) -> object:
 
 
 def test_each_axis_alone_then_all_together() -> None:
-    sets = input_sets(two_axes())
+    sets = choose_usual_sets(two_axes())
     assert [chosen.name for chosen in sets] == [
         "declared",
         "batch=7",
@@ -100,7 +100,7 @@ def test_each_axis_alone_then_all_together() -> None:
 
 def test_cases_follow_and_keep_their_sizes() -> None:
     case = Case(name="wide", axes={"sequence": 640}, values={"y": 1.0})
-    last = input_sets(two_axes(cases=(case,)))[6]
+    last = choose_usual_sets(two_axes(cases=(case,)))[6]
     assert last.name == "wide"
     assert last.kind == "case"
     assert dict(last.sizes) == {"batch": 3, "sequence": 640}
@@ -108,7 +108,7 @@ def test_cases_follow_and_keep_their_sizes() -> None:
 
 
 def test_a_model_without_axes_has_its_declared_inputs_alone() -> None:
-    assert [chosen.kind for chosen in input_sets(spec())] == ["declared", "values"]
+    assert [chosen.kind for chosen in choose_usual_sets(spec())] == ["declared", "values"]
 
 
 @pytest.mark.parametrize(
@@ -134,19 +134,22 @@ def test_the_largest_size_promised_is_tried_where_it_is_cheap(
             "outputs": (),
         }
     )
-    assert [item.name for item in input_sets(contract) if item.kind == "axis"] == expected
+    assert [item.name for item in choose_usual_sets(contract) if item.kind == "axis"] == expected
 
 
 def test_large_tensors_are_tried_at_a_nearer_size() -> None:
     image = Input(name="x", shape=("n", 3, 224, 224), at="args[0]")
     contract = spec("net").model_copy(update={"axes": (axis(),), "inputs": (image,)})
-    assert [item.name for item in input_sets(contract) if item.kind == "axis"] == ["n=5", "n=1"]
+    assert [item.name for item in choose_usual_sets(contract) if item.kind == "axis"] == [
+        "n=5",
+        "n=1",
+    ]
 
 
 @given(example=st.integers(2, 3000), unit=st.sampled_from([1, 8]))
 def test_a_nearer_size_is_still_beyond_and_coprime(example: int, unit: int) -> None:
     tested = axis(example=example * unit, multiple_of=unit)
-    far_away = distant_size(tested, avoid=(example * unit,)) or 0
-    near = distant_size(tested, avoid=(example * unit,), is_large=True) or 0
+    far_away = find_distant_size(tested, avoid=(example * unit,)) or 0
+    near = find_distant_size(tested, avoid=(example * unit,), is_large=True) or 0
     assert example * unit < near <= far_away
     assert gcd(near // unit, example) == 1

@@ -10,8 +10,8 @@ from exporter.manifest import (
     Input,
     ModelSpec,
 )
-from exporter.worker.inputs.input_sets import input_sets
-from exporter.worker.inputs.thorough_sets import all_sets
+from exporter.worker.inputs.input_sets import choose_usual_sets
+from exporter.worker.inputs.thorough_sets import choose_all_sets
 from tests.unit.planning.test_plan import spec
 
 
@@ -26,8 +26,8 @@ def contract(**axis: Any) -> ModelSpec:
 
 
 def more(spec: ModelSpec, *lengths: int) -> list[str]:
-    usual = [chosen.name for chosen in input_sets(spec)]
-    found = [chosen.name for chosen in all_sets(spec, lengths)]
+    usual = [chosen.name for chosen in choose_usual_sets(spec)]
+    found = [chosen.name for chosen in choose_all_sets(spec, lengths)]
     assert found[: len(usual)] == usual
     assert len(set(found)) == len(found)
     return found[len(usual) :]
@@ -35,7 +35,7 @@ def more(spec: ModelSpec, *lengths: int) -> list[str]:
 
 def test_without_it_there_is_nothing_more() -> None:
     usual = contract().model_copy(update={"thorough": False})
-    assert all_sets(usual, (100,)) == input_sets(usual)
+    assert choose_all_sets(usual, (100,)) == choose_usual_sets(usual)
 
 
 def test_more_sizes_and_values() -> None:
@@ -56,11 +56,13 @@ def test_more_sizes_and_values() -> None:
 
 def test_sizes_keep_the_contract() -> None:
     bounded = contract(max=300, multiple_of=3)
-    sizes = [chosen.sizes["n"] for chosen in all_sets(bounded, (100,)) if chosen.kind == "axis"]
+    sizes = [
+        chosen.sizes["n"] for chosen in choose_all_sets(bounded, (100,)) if chosen.kind == "axis"
+    ]
     assert set(sizes) >= {6, 300}
     assert all(bounded.axes[0].allows(size) for size in sizes)
     assert 102 not in sizes, "a promise that ends at 300 is tried there"
-    beyond_a_table = [c.sizes["n"] for c in all_sets(contract(multiple_of=3), (100,))]
+    beyond_a_table = [c.sizes["n"] for c in choose_all_sets(contract(multiple_of=3), (100,))]
     assert {99, 102} <= set(beyond_a_table)
 
 
@@ -70,9 +72,9 @@ def test_what_takes_too_much_memory_is_left_out() -> None:
 
 
 def test_each_set_says_what_it_changes() -> None:
-    by_name = {chosen.name: chosen for chosen in all_sets(contract())}
-    assert (by_name["10 x x"].redrawn, by_name["10 x x"].factor) == ("x", 10.0)
-    assert (by_name["much larger turns"].redrawn, by_name["much larger turns"].upwards) == (
+    by_name = {chosen.name: chosen for chosen in choose_all_sets(contract())}
+    assert (by_name["10 x x"].changed_input, by_name["10 x x"].factor) == ("x", 10.0)
+    assert (by_name["much larger turns"].changed_input, by_name["much larger turns"].increment) == (
         "turns",
         7,
     )

@@ -9,10 +9,10 @@ import pytest
 from exporter.records.record import Stage, Status
 from exporter.worker.process.failure import (
     Failure,
-    as_message,
-    error_message,
-    failing_at,
-    traceback_tail,
+    format_error,
+    format_message,
+    format_traceback_tail,
+    wrap_errors,
 )
 
 
@@ -28,7 +28,7 @@ def test_the_line_names_the_innermost_cause() -> None:
         RuntimeError("Failed to convert the exported program to an ONNX model."),
         ValueError("no kernel for 'aten::foo'\nand more"),
     )
-    assert error_message(error) == "ValueError: no kernel for 'aten::foo'"
+    assert format_error(error) == "ValueError: no kernel for 'aten::foo'"
 
 
 def test_torchs_wrapper_is_not_the_message_even_at_the_bottom() -> None:
@@ -36,17 +36,17 @@ def test_torchs_wrapper_is_not_the_message_even_at_the_bottom() -> None:
         TypeError("bad argument"),
         RuntimeError("Failed to export the model with torch.export. step 1/3"),
     )
-    assert error_message(error) == "TypeError: bad argument"
+    assert format_error(error) == "TypeError: bad argument"
 
 
 def test_an_exception_without_words_is_named() -> None:
-    assert error_message(KeyError()) == "KeyError"
+    assert format_error(KeyError()) == "KeyError"
 
 
 def test_folders_and_addresses_are_left_out() -> None:
     text = "at 0x7f12ab34cd in /home/me/project/models/net.py:12 of shape [3, 4]/[5]"
-    assert as_message(text) == "at 0x… in net.py:12 of shape [3, 4]/[5]"
-    assert len(as_message("x" * 5000)) == 400
+    assert format_message(text) == "at 0x… in net.py:12 of shape [3, 4]/[5]"
+    assert len(format_message("x" * 5000)) == 400
 
 
 def test_a_violated_constraint_is_given_with_its_reason() -> None:
@@ -54,7 +54,7 @@ def test_a_violated_constraint_is_given_with_its_reason() -> None:
         "Constraints violated (L['x'].size()[0])! For more information, run with TORCH_LOGS\n"
         "  - You marked L['x'].size()[0] as dynamic but your code specialized it (3).\n"
     )
-    assert error_message(error) == (
+    assert format_error(error) == (
         "ValueError: Constraints violated (L['x'].size()[0]): "
         "You marked L['x'].size()[0] as dynamic but your code specialized it (3)."
     )
@@ -65,7 +65,7 @@ def test_conflicting_ranges_are_given_by_the_first_of_them() -> None:
         "Found the following conflicts between user-specified ranges and inferred ranges:\n"
         "- tracing inferred a static shape of 3 for dimension inputs['x'].shape[0].\n"
     )
-    assert error_message(error) == (
+    assert format_error(error) == (
         "ValueError: tracing inferred a static shape of 3 for dimension inputs['x'].shape[0]."
     )
 
@@ -73,7 +73,7 @@ def test_conflicting_ranges_are_given_by_the_first_of_them() -> None:
 def test_the_tail_keeps_the_last_frames_without_folders() -> None:
     with pytest.raises(ValueError, match="late") as caught:
         int_of("late")
-    lines = traceback_tail(caught.value).splitlines()
+    lines = format_traceback_tail(caught.value).splitlines()
     assert lines[-1] == "ValueError: invalid literal for int() with base 10: 'late'"
     assert any('File "test_failure.py"' in line and "int_of" in line for line in lines)
     assert not any("/unit/" in line for line in lines)
@@ -84,7 +84,7 @@ def int_of(text: str) -> int:
 
 
 def test_any_exception_becomes_a_failure_of_its_stage() -> None:
-    with pytest.raises(Failure) as caught, failing_at(Stage.CAPTURE):
+    with pytest.raises(Failure) as caught, wrap_errors(Stage.CAPTURE):
         raise IndexError("3")
     assert caught.value.stage is Stage.CAPTURE
     assert caught.value.status is Status.ERROR
@@ -92,12 +92,12 @@ def test_any_exception_becomes_a_failure_of_its_stage() -> None:
 
 
 def test_a_failure_keeps_its_own_stage() -> None:
-    with pytest.raises(Failure) as caught, failing_at(Stage.CONVERT):
+    with pytest.raises(Failure) as caught, wrap_errors(Stage.CONVERT):
         raise Failure(Stage.SOURCE, "no such thing")
     assert caught.value.stage is Stage.SOURCE
 
 
 def test_memory_that_ran_out_is_told_apart() -> None:
-    with pytest.raises(Failure) as caught, failing_at(Stage.CONVERT):
+    with pytest.raises(Failure) as caught, wrap_errors(Stage.CONVERT):
         raise MemoryError
     assert (caught.value.status, caught.value.message) == (Status.KILLED, "MemoryError")

@@ -14,8 +14,8 @@ from exporter.manifest import (
 from exporter.tools.audit.child.counterexamples import (
     NoSuchInput,
     Trial,
-    draw,
-    trials,
+    draw_inputs,
+    plan_trials,
 )
 from tests.unit.factory import make_spec
 
@@ -40,9 +40,9 @@ def tokens(*, longest: int | None = None) -> ModelSpec:
 
 def test_sizes_and_values_are_those_that_the_contract_allows() -> None:
     spec = tokens(longest=6)
-    for trial in trials(spec, 0, rows=()):
+    for trial in plan_trials(spec, 0, rows=()):
         assert all(axis.allows(trial.sizes[axis.name]) for axis in spec.axes), trial
-        values = draw(spec, trial, [], 0)["tokens"]
+        values = draw_inputs(spec, trial, [], 0)["tokens"]
         assert values.shape == (trial.sizes["batch"], trial.sizes["sequence"])
         assert values.dtype == np.int64
         assert values.min() >= 0
@@ -51,25 +51,25 @@ def test_sizes_and_values_are_those_that_the_contract_allows() -> None:
 
 def test_the_same_seed_draws_the_same_values_and_another_seed_others() -> None:
     spec, trial = tokens(), Trial(name="other values", sizes={"batch": 3, "sequence": 5})
-    first = draw(spec, trial, [], 1)["tokens"]
-    assert np.array_equal(first, draw(spec, trial, [], 1)["tokens"])
-    assert not np.array_equal(first, draw(spec, trial, [], 2)["tokens"])
+    first = draw_inputs(spec, trial, [], 1)["tokens"]
+    assert np.array_equal(first, draw_inputs(spec, trial, [], 1)["tokens"])
+    assert not np.array_equal(first, draw_inputs(spec, trial, [], 2)["tokens"])
 
 
 def test_a_changed_row_is_asked_for_by_index_and_by_place() -> None:
     spec = tokens(longest=64)
-    aimed = list(trials(spec, 0, rows=(40,)))
+    aimed = list(plan_trials(spec, 0, rows=(40,)))
     indexed = next(trial for trial in aimed if trial.index == 40)
-    assert (draw(spec, indexed, [], 0)["tokens"] == 40).all()
+    assert (draw_inputs(spec, indexed, [], 0)["tokens"] == 40).all()
     assert any(trial.sizes["sequence"] == 41 for trial in aimed)
 
 
 def test_a_row_out_of_range_is_asked_for_by_nothing() -> None:
     spec = tokens(longest=64)
-    aimed = list(trials(spec, 0, rows=(5000,)))
+    aimed = list(plan_trials(spec, 0, rows=(5000,)))
     assert all(trial.sizes["sequence"] <= 64 for trial in aimed)
     with pytest.raises(NoSuchInput):
-        draw(spec, next(trial for trial in aimed if trial.index == 5000), [], 0)
+        draw_inputs(spec, next(trial for trial in aimed if trial.index == 5000), [], 0)
 
 
 def test_what_only_pytorch_draws_comes_from_a_sample_of_the_same_size() -> None:
@@ -85,6 +85,6 @@ def test_what_only_pytorch_draws_comes_from_a_sample_of_the_same_size() -> None:
     )
     stored = [{"x": np.ones((3, 2), np.float32)}]
     fits = Trial(name="as declared", sizes={"batch": 3})
-    assert draw(spec, fits, stored, 0)["x"] is stored[0]["x"]
+    assert draw_inputs(spec, fits, stored, 0)["x"] is stored[0]["x"]
     with pytest.raises(NoSuchInput):
-        draw(spec, Trial(name="larger", sizes={"batch": 4}), stored, 0)
+        draw_inputs(spec, Trial(name="larger", sizes={"batch": 4}), stored, 0)

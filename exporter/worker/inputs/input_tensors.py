@@ -21,19 +21,19 @@ from exporter.manifest import (
 from exporter.records.record import Stage
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_sets import InputSet
-from exporter.worker.inputs.inputs_from import draw_from_function, inputs_function
-from exporter.worker.inputs.perturb import across, other
-from exporter.worker.inputs.tensor_reader import fitted, read_tensor
-from exporter.worker.process.failure import Failure, failing_at
+from exporter.worker.inputs.inputs_from import draw_from_function, select_inputs_function
+from exporter.worker.inputs.perturbation import mirror_values, perturb_values
+from exporter.worker.inputs.tensor_reader import fit_to_shape, read_tensor
+from exporter.worker.process.failure import Failure, wrap_errors
 
 
-def torch_dtype(name: str) -> torch.dtype:
+def get_torch_dtype(name: str) -> torch.dtype:
     """The dtype of a manifest's name."""
     found: torch.dtype = getattr(torch, name)
     return found
 
 
-def draw(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
+def draw_inputs(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
     """The inputs of one set, by name; the same seed gives the same values.
 
     Each input is drawn by itself, so that one more changes none of the others.
@@ -41,13 +41,13 @@ def draw(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
     Raises:
         Failure: of stage `source`, where a fill or a case does not fit its input.
     """
-    function = inputs_function(spec, chosen)
+    function = select_inputs_function(spec, chosen)
     if function is not None:
         return draw_from_function(spec, chosen, function, root)
     case = chosen.case or Case(name="")
     python = _python_fills(spec, root)
     tensors: Tensors = {}
-    with failing_at(Stage.SOURCE):
+    with wrap_errors(Stage.SOURCE):
         for index, item in enumerate(spec.inputs):
             shape = tuple(chosen.sizes[dim] if isinstance(dim, str) else dim for dim in item.shape)
             if item.name in case.absent:
@@ -62,16 +62,16 @@ def draw(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
             if fill.kind == "file":
                 is_own = chosen.kind in ("axis", "case") and item.name not in case.files
                 stored = read_tensor((root / spec.manifest).parent, fill.file)
-                tensor = fitted(stored, item, shape) if is_own else stored
+                tensor = fit_to_shape(stored, item, shape) if is_own else stored
             else:
                 tensor = _filled(item, fill, shape, generator, python)
-            if item.name == chosen.redrawn:
+            if item.name == chosen.changed_input:
                 generator.manual_seed(_seed(seed, index, is_other=True))
-                redrawn = across(fill, tensor, generator)
+                redrawn = mirror_values(fill, tensor, generator)
                 if redrawn is None and fill.is_random:
                     redrawn = _filled(item, fill, shape, generator, python)
-                tensor = other(tensor, redrawn, chosen)
-            if tuple(tensor.shape) != shape or tensor.dtype != torch_dtype(item.dtype):
+                tensor = perturb_values(tensor, redrawn, chosen)
+            if tuple(tensor.shape) != shape or tensor.dtype != get_torch_dtype(item.dtype):
                 raise Failure(
                     Stage.SOURCE,
                     f"input '{item.name}' of set '{chosen.name}' came out as "
@@ -99,7 +99,7 @@ def _filled(
     generator: torch.Generator,
     python: Mapping[str, Callable[..., torch.Tensor]],
 ) -> torch.Tensor:
-    dtype = torch_dtype(item.dtype)
+    dtype = get_torch_dtype(item.dtype)
     # Half precision has no generator of its own on every device: draw in float32 and round.
     drawn = dtype if dtype in (torch.float64, torch.complex128) else torch.float32
     if dtype.is_complex and dtype is not torch.complex128:

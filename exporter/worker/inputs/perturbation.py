@@ -15,7 +15,9 @@ from exporter.manifest import Fill
 from exporter.worker.inputs.input_sets import InputSet
 
 
-def across(fill: Fill, declared: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:
+def mirror_values(
+    fill: Fill, declared: torch.Tensor, generator: torch.Generator
+) -> torch.Tensor | None:
     """Values on the other side of the middle, at half to all of their distance from it.
 
     Returns:
@@ -35,11 +37,13 @@ def across(fill: Fill, declared: torch.Tensor, generator: torch.Generator) -> to
     values = middle - (declared.to(wide) - middle) * factor
     if not (declared.is_floating_point() or declared.is_complex()):
         values = values.round()
-    other = values.to(declared.dtype)
-    return None if torch.equal(other, declared) else other
+    perturb_values = values.to(declared.dtype)
+    return None if torch.equal(perturb_values, declared) else perturb_values
 
 
-def other(tensor: torch.Tensor, redrawn: torch.Tensor | None, chosen: InputSet) -> torch.Tensor:
+def perturb_values(
+    tensor: torch.Tensor, redrawn: torch.Tensor | None, chosen: InputSet
+) -> torch.Tensor:
     """The values of the input that a set changes.
 
     Args:
@@ -49,10 +53,10 @@ def other(tensor: torch.Tensor, redrawn: torch.Tensor | None, chosen: InputSet) 
     """
     if chosen.factor != 1.0:
         return tensor * chosen.factor
-    return altered(tensor, upwards=chosen.upwards) if redrawn is None else redrawn
+    return choose_nearby_values(tensor, increment=chosen.increment) if redrawn is None else redrawn
 
 
-def altered(tensor: torch.Tensor, *, upwards: int = 0) -> torch.Tensor:
+def choose_nearby_values(tensor: torch.Tensor, *, upwards: int = 0) -> torch.Tensor:
     """Other values where no seed gives them, near the given ones: most indices stay in range.
 
     Args:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from exporter.checks.numerical.lookup_tables import LEAST_ROWS, Array, parts_of
+from exporter.checks.numerical.lookup_tables import MIN_ROWS, Array, hash_table_parts
 from exporter.jobs.reference import TableParts
 from exporter.worker.model.source_loader import Model
 
@@ -21,21 +21,23 @@ _NAMES = {
 }
 
 
-def tables_of(model: Model) -> tuple[TableParts, ...]:
+def digest_tables(model: Model) -> tuple[TableParts, ...]:
     """Digests of the weights; a tensor that has two names counts once."""
     if not isinstance(model, torch.nn.Module):
         return ()
     weights = {id(weight): weight for weight in (*model.parameters(), *model.buffers())}
     return tuple(
         TableParts(
-            dtype=_NAMES[weight.dtype], shape=tuple(weight.shape), parts=parts_of(_bytes(weight))
+            dtype=_NAMES[weight.dtype],
+            shape=tuple(weight.shape),
+            parts=hash_table_parts(_bytes(weight)),
         )
         for weight in weights.values()
-        if weight.dtype in _NAMES and weight.ndim == 2 and len(weight) >= LEAST_ROWS
+        if weight.dtype in _NAMES and weight.ndim == 2 and len(weight) >= MIN_ROWS
     )
 
 
-def lengths_of(model: Model) -> tuple[int, ...]:
+def list_table_lengths(model: Model) -> tuple[int, ...]:
     """How long tables are that a size may go beyond, rising: embeddings, and what a model made.
 
     The weights of torch's own layers, but for embeddings, are multiplied and not looked up.
@@ -51,7 +53,7 @@ def lengths_of(model: Model) -> tuple[int, ...]:
         if not type(module).__module__.startswith("torch.nn."):
             own += module.parameters(recurse=False)
         found |= {size for tensor in own if tensor.ndim >= 2 for size in tensor.shape}
-    return tuple(sorted(size for size in found if size >= LEAST_ROWS)[:_MOST])
+    return tuple(sorted(size for size in found if size >= MIN_ROWS)[:_MOST])
 
 
 def _bytes(weight: torch.Tensor) -> Array:

@@ -11,29 +11,29 @@ from exporter.manifest import (
     Constant,
     ModelSpec,
 )
-from exporter.worker.inputs.call import call_of, tensor_call
-from exporter.worker.inputs.draw import draw
-from exporter.worker.inputs.input_sets import InputSet, input_sets
+from exporter.worker.inputs.call import build_call, build_tensor_call
+from exporter.worker.inputs.input_sets import InputSet, choose_usual_sets
+from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.process.failure import Failure
 from tests.worker.contracts import ROOT, contract, fill, given
 
 
 def declared(spec: ModelSpec) -> InputSet:
-    return input_sets(spec)[0]
+    return choose_usual_sets(spec)[0]
 
 
 def one(**changes: object) -> torch.Tensor:
     spec = contract("Affine", inputs=(given("x", 200, **changes),), axes=())
-    return draw(spec, declared(spec), ROOT)["x"]
+    return draw_inputs(spec, declared(spec), ROOT)["x"]
 
 
 def test_the_same_seed_draws_the_same_values() -> None:
     spec = contract("Affine")
-    first = draw(spec, declared(spec), ROOT)["x"]
+    first = draw_inputs(spec, declared(spec), ROOT)["x"]
     assert first.shape == (3, 4)
-    assert torch.equal(first, draw(spec, declared(spec), ROOT)["x"])
+    assert torch.equal(first, draw_inputs(spec, declared(spec), ROOT)["x"])
     other = contract("Affine", seed=1)
-    assert not torch.equal(first, draw(other, declared(other), ROOT)["x"])
+    assert not torch.equal(first, draw_inputs(other, declared(other), ROOT)["x"])
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_fixed_values_are_altered_to_others_near_by(
     kind: str, value: int, expected: list[float]
 ) -> None:
     spec = contract("Affine", inputs=(given("x", 4, fill=fill(kind, value=value)),), axes=())
-    assert draw(spec, input_sets(spec)[-1], ROOT)["x"].tolist() == expected
+    assert draw_inputs(spec, choose_usual_sets(spec)[-1], ROOT)["x"].tolist() == expected
 
 
 def test_each_fill_puts_in_what_it_says() -> None:
@@ -92,9 +92,9 @@ def test_a_case_sets_values_and_sizes() -> None:
             )
         }
     )
-    sets = input_sets(spec)
-    assert int(draw(spec, sets[0], ROOT)["count"]) == 5
-    nine = draw(spec, next(item for item in sets if item.name == "nine"), ROOT)
+    sets = choose_usual_sets(spec)
+    assert int(draw_inputs(spec, sets[0], ROOT)["count"]) == 5
+    nine = draw_inputs(spec, next(item for item in sets if item.name == "nine"), ROOT)
     assert int(nine["count"]) == 9
     assert nine["x"].shape == (8, 4)
 
@@ -102,7 +102,9 @@ def test_a_case_sets_values_and_sizes() -> None:
 def test_a_value_of_another_shape_is_refused_with_both() -> None:
     spec = contract("Affine", cases=(Case(name="odd", values={"x": [1.0, 2.0]}),))
     with pytest.raises(Failure) as caught:
-        draw(spec, next(item for item in input_sets(spec) if item.kind == "case"), ROOT)
+        draw_inputs(
+            spec, next(item for item in choose_usual_sets(spec) if item.kind == "case"), ROOT
+        )
     assert "input 'x' of set 'odd' came out as torch.float32 [2]" in caught.value.message
     assert "declared float32 [3, 4]" in caught.value.message
 
@@ -123,14 +125,14 @@ def test_places_build_tuples_dicts_and_keywords() -> None:
             Constant(at="kwargs.past[0].size", value={"n": 3}),
         ),
     )
-    call = call_of(spec, {name: name.upper() for name in "abcde"}, lambda value: value)
+    call = build_call(spec, {name: name.upper() for name in "abcde"}, lambda value: value)
     assert call.args == ("A", ("B", "C"), True)
     assert call.kwargs == {"past": ({"key": "D", "size": {"n": 3}},), "mask": "E"}
 
 
 def test_a_model_that_writes_into_its_input_does_not_reach_ours() -> None:
     spec = contract("Affine", axes=(Axis(name="batch", example=3),))
-    tensors = draw(spec, declared(spec), ROOT)
+    tensors = draw_inputs(spec, declared(spec), ROOT)
     before = tensors["x"].clone()
-    tensor_call(spec, tensors).args[0].zero_()
+    build_tensor_call(spec, tensors).args[0].zero_()
     assert torch.equal(tensors["x"], before)

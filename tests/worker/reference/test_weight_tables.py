@@ -6,18 +6,18 @@ import pytest
 import torch
 from torch import nn
 
-from exporter.checks.numerical.lookup_tables import parts_of
-from exporter.worker.reference.table_reads import tables_of
+from exporter.checks.numerical.lookup_tables import hash_table_parts
+from exporter.worker.reference.weight_tables import digest_tables
 
 
 def test_an_embedding_is_kept_part_by_part() -> None:
     model = nn.Embedding(100, 4)
-    (table,) = tables_of(model)
+    (table,) = digest_tables(model)
     assert (table.dtype, table.shape) == ("FLOAT", (100, 4))
-    assert table.parts == parts_of(model.weight.detach().numpy())
+    assert table.parts == hash_table_parts(model.weight.detach().numpy())
     with torch.no_grad():
         model.weight[57, 2] += 1e-3
-    changed = tables_of(model)[0].parts
+    changed = digest_tables(model)[0].parts
     assert sum(old != new for old, new in zip(table.parts, changed, strict=True)) == 1
 
 
@@ -26,7 +26,7 @@ def test_an_embedding_is_kept_part_by_part() -> None:
     [(torch.float16, "FLOAT16"), (torch.bfloat16, "BFLOAT16"), (torch.float64, "DOUBLE")],
 )
 def test_every_precision_is_kept(dtype: torch.dtype, name: str) -> None:
-    (table,) = tables_of(nn.Embedding(100, 4, dtype=dtype))
+    (table,) = digest_tables(nn.Embedding(100, 4, dtype=dtype))
     assert table.dtype == name
     assert len(set(table.parts)) == 64
 
@@ -37,19 +37,19 @@ def test_a_table_under_two_names_counts_once_and_buffers_count_too() -> None:
     model.head = nn.Linear(4, 100, bias=False)
     model.head.weight = model.table.weight
     model.register_buffer("positions", torch.randn(50, 4), persistent=False)
-    assert [table.shape for table in tables_of(model)] == [(100, 4), (50, 4)]
+    assert [table.shape for table in digest_tables(model)] == [(100, 4), (50, 4)]
 
 
 def test_what_has_no_rows_to_look_up_is_left_out() -> None:
     model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.Linear(16, 2))
     model.register_buffer("steps", torch.arange(100).reshape(50, 2))
-    assert tables_of(model) == ()
-    assert tables_of(lambda x: x) == ()  # like a compiled function, it has no weights
+    assert digest_tables(model) == ()
+    assert digest_tables(lambda x: x) == ()  # like a compiled function, it has no weights
 
 
 def test_a_transposed_weight_is_kept_as_it_reads() -> None:
     model = nn.Module()
     weight = torch.randn(4, 100)
     model.register_buffer("table", weight.T)
-    (table,) = tables_of(model)
-    assert table.parts == parts_of(weight.T.contiguous().numpy())
+    (table,) = digest_tables(model)
+    assert table.parts == hash_table_parts(weight.T.contiguous().numpy())

@@ -14,19 +14,19 @@ import torch
 
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage
-from exporter.worker.inputs.call import Tensors, tensor_call
-from exporter.worker.model.call_objects import note_objects, unpack_outputs
-from exporter.worker.model.exported_program import float64_module, program_of
+from exporter.worker.inputs.call import Tensors, build_tensor_call
+from exporter.worker.model.call_objects import record_object_outputs, register_output_classes
+from exporter.worker.model.exported_program import build_float64_module, find_program
 from exporter.worker.model.source_loader import Model
-from exporter.worker.process.failure import Failure, error_message, failing_at
-from exporter.worker.reference.dispatch_modes import float64_operands
-from exporter.worker.reference.outputs import Outputs, declared_outputs, outputs_of
+from exporter.worker.process.failure import Failure, format_error, wrap_errors
+from exporter.worker.reference.dispatch_modes import compute_in_float64
+from exporter.worker.reference.outputs import Outputs, flatten_outputs, require_declared_outputs
 
 #: Weights up to this many bytes are copied to run the model in float64.
 _COPIED = 1 << 29
 
 
-class State:
+class BufferSnapshot:
     """The buffers of a model, which a forward pass may change (BatchNorm in training mode)."""
 
     def __init__(self, model: Model) -> None:
@@ -47,30 +47,30 @@ class State:
                     buffer.copy_(values)
 
 
-def run_declared(model: Model, spec: ModelSpec, inputs: Tensors) -> Outputs:
+def run_declared_inputs(model: Model, spec: ModelSpec, inputs: Tensors) -> Outputs:
     """The outputs on the declared inputs, held against the declared outputs.
 
     Raises:
         Failure: of stage `source`, where the model does not run, or returns something else than
             one tensor per declared output.
     """
-    with failing_at(Stage.SOURCE):
-        returned = unpack_outputs(_call(model, spec, inputs))
-        note_objects(model, returned)
-        return declared_outputs(returned, spec)
+    with wrap_errors(Stage.SOURCE):
+        returned = register_output_classes(_call(model, spec, inputs))
+        record_object_outputs(model, returned)
+        return require_declared_outputs(returned, spec)
 
 
-def run(model: Model, spec: ModelSpec, inputs: Tensors) -> Outputs:
+def run_model(model: Model, spec: ModelSpec, inputs: Tensors) -> Outputs:
     """The outputs on one input set.
 
     Raises:
         Failure: of stage `source`, where the model does not run on these inputs.
     """
-    with failing_at(Stage.SOURCE):
-        return outputs_of(_call(model, spec, inputs), spec)
+    with wrap_errors(Stage.SOURCE):
+        return flatten_outputs(_call(model, spec, inputs), spec)
 
 
-class Widened(torch.nn.Module):
+class Float64Wrapper(torch.nn.Module):
     """A model that computes in float64 while its weights stay as they are."""
 
     def __init__(self, model: torch.nn.Module) -> None:
@@ -79,7 +79,7 @@ class Widened(torch.nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the model returns."""
-        with float64_operands():
+        with compute_in_float64():
             return self._call[0](*args, **kwargs)
 
 
@@ -87,7 +87,7 @@ def _bytes_of(model: torch.nn.Module) -> int:
     return sum(weight.nbytes for weight in (*model.parameters(), *model.buffers()))
 
 
-def float64_model(model: Model) -> tuple[Model | None, str]:
+def build_float64_model(model: Model) -> tuple[Model | None, str]:
     """The model in float64; without that, the reason.
 
     A copy, or for models whose copy would take more memory than all else, the model itself with
@@ -95,29 +95,29 @@ def float64_model(model: Model) -> tuple[Model | None, str]:
     """
     if not isinstance(model, torch.nn.Module):
         return model, ""
-    program = program_of(model)
+    program = find_program(model)
     try:
         if _bytes_of(model) > _COPIED:
-            return Widened(model), ""
+            return Float64Wrapper(model), ""
         if program is not None:
-            return float64_module(program), ""
+            return build_float64_module(program), ""
         twin = copy.deepcopy(model).double()
         for weight in (*twin.parameters(), *twin.buffers()):
             if weight.is_complex():  # `double` leaves them alone
                 weight.data = weight.data.to(torch.complex128)
         return twin, ""
     except Exception as error:  # any model may refuse to be copied; then there is no twin
-        return None, f"the model cannot be copied to float64: {error_message(error)}"
+        return None, f"the model cannot be copied to float64: {format_error(error)}"
 
 
-def run_exactly(twin: Model | None, spec: ModelSpec, inputs: Tensors) -> Outputs | None:
+def run_in_float64(twin: Model | None, spec: ModelSpec, inputs: Tensors) -> Outputs | None:
     """The outputs in float64, of the same input values; None where that does not run."""
     if twin is None:
         return None
     wide = {name: _wide(value) for name, value in inputs.items()}
     try:
         with _default_dtype(torch.float64):
-            outputs = run(twin, spec, wide)
+            outputs = run_model(twin, spec, wide)
     except Failure:
         return None
     return outputs if len(outputs) == len(spec.outputs) else None
@@ -130,7 +130,7 @@ def _wide(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _call(model: Model, spec: ModelSpec, inputs: Tensors) -> Any:
-    call = tensor_call(spec, inputs)
+    call = build_tensor_call(spec, inputs)
     with torch.no_grad():
         return model(*call.args, **call.kwargs)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from exporter.worker.inputs.draw import draw
-from exporter.worker.inputs.input_sets import input_sets
-from exporter.worker.inputs.perturb import across, altered
+from exporter.worker.inputs.input_sets import choose_usual_sets
+from exporter.worker.inputs.input_tensors import draw_inputs
+from exporter.worker.inputs.perturbation import choose_nearby_values, mirror_values
 from tests.worker.contracts import ROOT, contract, fill, given
 
 
@@ -17,7 +17,7 @@ def generator() -> torch.Generator:
 
 def test_normal_values_change_their_signs_and_their_sizes() -> None:
     declared = torch.randn(200, generator=generator())
-    other = across(fill("normal"), declared, generator())
+    other = mirror_values(fill("normal"), declared, generator())
     assert other is not None
     assert (other.sign() == -declared.sign()).all()
     assert ((other.abs() / declared.abs()) <= 1.0).all()
@@ -27,14 +27,14 @@ def test_normal_values_change_their_signs_and_their_sizes() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.complex64])
 def test_the_dtype_is_kept(dtype: torch.dtype) -> None:
-    other = across(fill("normal"), torch.ones(3, dtype=dtype), generator())
+    other = mirror_values(fill("normal"), torch.ones(3, dtype=dtype), generator())
     assert other is not None
     assert other.dtype is dtype
 
 
 def test_uniform_values_stay_in_their_range_and_cross_its_middle() -> None:
     declared = torch.rand(200, generator=generator()) + 2
-    other = across(fill("uniform", low=2.0, high=3.0), declared, generator())
+    other = mirror_values(fill("uniform", low=2.0, high=3.0), declared, generator())
     assert other is not None
     assert other.min() >= 2.0
     assert other.max() <= 3.0
@@ -44,7 +44,7 @@ def test_uniform_values_stay_in_their_range_and_cross_its_middle() -> None:
 @pytest.mark.parametrize(("low", "high"), [(0, 2), (5, 8), (-3, 100)])
 def test_integers_stay_in_their_range_and_change(low: int, high: int) -> None:
     declared = torch.randint(low, high, (200,), generator=generator())
-    other = across(fill("randint", low=low, high=high), declared, generator())
+    other = mirror_values(fill("randint", low=low, high=high), declared, generator())
     assert other is not None
     assert other.dtype is torch.int64
     assert other.min() >= low
@@ -56,8 +56,8 @@ def test_integers_stay_in_their_range_and_change(low: int, high: int) -> None:
 
 def test_where_nothing_would_change_there_is_no_other_value() -> None:
     in_the_middle = torch.tensor([2, 2])
-    assert across(fill("randint", low=0, high=5), in_the_middle, generator()) is None
-    assert across(fill("bernoulli"), torch.tensor([1, 0]), generator()) is None
+    assert mirror_values(fill("randint", low=0, high=5), in_the_middle, generator()) is None
+    assert mirror_values(fill("bernoulli"), torch.tensor([1, 0]), generator()) is None
 
 
 def test_an_integer_in_the_middle_is_altered_all_the_same() -> None:
@@ -66,29 +66,29 @@ def test_an_integer_in_the_middle_is_altered_all_the_same() -> None:
         inputs=(given("x", 50, dtype="int64", fill=fill("randint", low=4, high=7)),),
         axes=(),
     )
-    declared, other = (draw(spec, chosen, ROOT)["x"] for chosen in input_sets(spec))
+    declared, other = (draw_inputs(spec, chosen, ROOT)["x"] for chosen in choose_usual_sets(spec))
     assert (declared != other).any()
 
 
 def test_fixed_values_are_altered() -> None:
-    assert altered(torch.tensor([1.0, 2.0])).tolist() == [2.0, 1.0]
-    assert altered(torch.tensor([3])).tolist() == [2]
-    assert altered(torch.tensor([0])).tolist() == [1]
-    assert altered(torch.tensor([-1])).tolist() == [0]
-    assert altered(torch.tensor([True])).tolist() == [False]
+    assert choose_nearby_values(torch.tensor([1.0, 2.0])).tolist() == [2.0, 1.0]
+    assert choose_nearby_values(torch.tensor([3])).tolist() == [2]
+    assert choose_nearby_values(torch.tensor([0])).tolist() == [1]
+    assert choose_nearby_values(torch.tensor([-1])).tolist() == [0]
+    assert choose_nearby_values(torch.tensor([True])).tolist() == [False]
 
 
 def test_larger_integers_are_two_above() -> None:
-    assert altered(torch.tensor(5), upwards=2).item() == 7
-    assert altered(torch.arange(3), upwards=2).tolist() == [2, 3, 4]
+    assert choose_nearby_values(torch.tensor(5), increment=2).item() == 7
+    assert choose_nearby_values(torch.arange(3), increment=2).tolist() == [2, 3, 4]
 
 
 def test_a_fixed_integer_is_tried_below_and_above() -> None:
     count = given("n", at="args[1]", shape=(), dtype="int64", fill=fill("value", value=5))
     spec = contract("Affine", inputs=(given("x", 4), count), axes=())
-    sets = {chosen.name: chosen for chosen in input_sets(spec)}
+    sets = {chosen.name: chosen for chosen in choose_usual_sets(spec)}
     assert list(sets) == ["declared", "other x", "other n", "larger n"]
-    values = {name: int(draw(spec, chosen, ROOT)["n"]) for name, chosen in sets.items()}
+    values = {name: int(draw_inputs(spec, chosen, ROOT)["n"]) for name, chosen in sets.items()}
     assert values == {"declared": 5, "other x": 5, "other n": 4, "larger n": 7}
 
 
@@ -96,4 +96,4 @@ def test_a_fixed_integer_is_tried_below_and_above() -> None:
 @pytest.mark.parametrize("upwards", [0, 2])
 def test_nothing_stays_nothing(dtype: torch.dtype, upwards: int) -> None:
     empty = torch.zeros((3, 0), dtype=dtype)
-    assert altered(empty, upwards=upwards).shape == (3, 0)
+    assert choose_nearby_values(empty, increment=upwards).shape == (3, 0)
