@@ -6,9 +6,9 @@ or the machine gave out otherwise.
 
 from __future__ import annotations
 
-from exporter.core.text_format import format_byte_limit
-
 import re
+
+from exporter.core.text_format import format_byte_limit
 
 #: Python's, PyTorch's, the C library's, C++'s and ONNX Runtime's own words for it.
 _FAILED = re.compile(
@@ -31,7 +31,6 @@ def is_out_of_memory(text: str) -> bool:
 def is_out_of_resources(text: str) -> bool:
     """Whether somebody says in `text` that the machine could not go on, whatever the model is."""
     return is_out_of_memory(text) or _GAVE_OUT.search(text) is not None
-
 
 
 def memory_limit_message(limit: int) -> str:
