@@ -1,11 +1,9 @@
-"""What do the checks cost? Exports models and holds the seconds of the checks against the rest.
+"""Measure the seconds of the checks next to the seconds of the export.
 
-In: `python -m benchmarks.checks [--models GLOB …] [--opsets N …] [--thorough] [--table]`. Each
-model is exported by a worker of its own, as in a real run, on the CPU. Out: for each model the
-seconds that its files took to make, and what PyTorch's reference, loading and each check took
-beside them, in seconds and as a share of the former; both are measured in the same run, so that the
-share holds on a machine that is busy with other things. `--table` writes the shares as a table of
-markdown.
+Input: `python -m benchmarks.checks [--models GLOB ...] [--opsets N ...] [--thorough] [--table]`. Each
+model is exported by its own worker, as in a real run, on the CPU. Output: for each model the seconds
+of the export, and the seconds and shares of PyTorch's reference, loading and each check. One run
+measures both, so the shares are valid on a busy machine. `--table` writes them as markdown.
 """
 
 from __future__ import annotations
@@ -21,21 +19,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from exporter.jobs.job import Job, OpsetJob
-from exporter.jobs.job_folder import JobFolder, write_value
+from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.manifest import Manifest, ModelSpec, load_project
 from exporter.planning.plan import choose_route
-from exporter.processes import worker_environment
+from exporter.processes import make_worker_environment
 from exporter.records.record import Record
 
 ROOT = Path(__file__).resolve().parents[1]
-#: What makes the files; all else is there to prove them.
+#: The stages of the export; the others prove it.
 _EXPORT = ("source", "capture", "convert")
-#: Models that take less are left out of the aim: a fixed cost of milliseconds is no burden.
+#: Shorter models do not count for the aim, because a fixed cost of milliseconds does not matter.
 _SMALL = 1.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs what the arguments say and prints as it goes."""
+    """Measure the models that the arguments name and print each result."""
     options = _parser().parse_args(arguments)
     manifest = load_project(ROOT)
     specs = [spec for spec in manifest.models if _is_chosen(spec, options.models)]
@@ -71,8 +69,8 @@ def _is_chosen(spec: ModelSpec, patterns: Iterable[str]) -> bool:
 
 
 def _records(manifest: Manifest, spec: ModelSpec, opsets: Sequence[int]) -> list[Record]:
-    """The records of one model, by a worker in a fresh process."""
-    device = manifest.project.device("cpu")
+    """Return the records of one model from a worker in a fresh process."""
+    device = manifest.project.find_device("cpu")
     with TemporaryDirectory(prefix="checks-") as folder:
         files = JobFolder(Path(folder) / spec.id)
         job = Job(
@@ -85,15 +83,15 @@ def _records(manifest: Manifest, spec: ModelSpec, opsets: Sequence[int]) -> list
                 for opset in opsets
             ),
         )
-        write_value(files.job, job)
+        write_json(files.job, job)
         command = [sys.executable, "-P", "-m", "exporter.worker", str(files.job)]
-        environment = worker_environment(os.environ) | {"PYTHONPATH": str(ROOT)}
+        environment = make_worker_environment(os.environ) | {"PYTHONPATH": str(ROOT)}
         subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True)
         return list(files.read_records().values())
 
 
 def _spent(records: Iterable[Record]) -> Counter[str]:
-    """Seconds by what they were spent on; what cells share counts once."""
+    """Return the seconds by purpose; shared work of cells counts once."""
     spent: Counter[str] = Counter()
     shared: Counter[str] = Counter()
     for record in records:
@@ -122,7 +120,7 @@ def _line(name: str, spent: Counter[str]) -> str:
 
 
 def _table(rows: Sequence[tuple[str, Counter[str]]]) -> Iterator[str]:
-    """Shares of the export time, one column for each check that takes any."""
+    """Return the shares of the export time, one column for each check."""
     whole = rows[-1][1]
     _, checks = _parts(whole)
     names = sorted((name for name in checks if whole[name] > 0), key=lambda name: -whole[name])

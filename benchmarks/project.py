@@ -1,6 +1,6 @@
-"""Projects to measure: one of made-up results that hold, and one of this project's own models.
+"""Projects to measure: one with prepared results, and one with models of this project.
 
-In: a folder and how much. Out: a project in it, as a user would have it.
+Input: a directory and a size. Output: a project in it, as a user would have it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import tomlkit
 
 from benchmarks.measure import ROOT
 from exporter.build import BuildFolder, RecordValidator
-from exporter.cache.fingerprint import file_digest, package_state
-from exporter.jobs.job_folder import write_value
+from exporter.cache.fingerprint import file_digest, read_package_state
+from exporter.jobs.job_folder import write_json
 from exporter.manifest import load_project
 from exporter.planning.plan import PlannedCell, make_plan
 from exporter.records.record import (
@@ -27,7 +27,7 @@ from exporter.records.record import (
     Status,
 )
 
-#: Models in one manifest, each in a file of its own.
+#: Models of one manifest, each in its own file.
 _PER_FILE = 50
 _MODEL = """
 from torch import nn
@@ -49,7 +49,7 @@ outputs = [{{ name = "y", shape = ["batch", 3] }}]
 opsets = "{opsets}"
 """
 _CHECKS = ("opset", "wellformed", "signature", "placement", "determinism", "power", "parity")
-#: What a worker has loaded at the end of a small model, as records name it.
+#: Packages that a worker of a small model has loaded, as in records.
 _PACKAGES = ("sympy", "jinja2", "networkx", "typing_extensions", "pydantic", "click", "filelock")
 
 
@@ -69,16 +69,16 @@ def made_project(root: Path, models: int, opsets: str = "9..18") -> int:
             (root / f"manifests/{id}.py").write_text(_MODEL, encoding="utf-8")
     manifest_of = load_project(root)
     judge = RecordValidator(manifest_of, datetime.now(UTC).date())
-    build = BuildFolder.of(manifest_of.project)
+    build = BuildFolder.from_project(manifest_of.project)
     plan = make_plan(manifest_of)
     listing = file_digest(root / "manifests/*.py")
-    packages = {name: package_state(name) for name in _PACKAGES}
+    packages = {name: read_package_state(name) for name in _PACKAGES}
     for planned in plan.cells:
         record = _record(planned, root, listing).model_copy(
             update={"fingerprint": judge.parts.of(planned.cell), "packages": packages}
         )
-        folder = build.model(planned.cell.model)
-        write_value(folder.record(planned.cell), record)
+        folder = build.model_folder(planned.cell.model)
+        write_json(folder.record(planned.cell), record)
         folder.model(planned.cell.opset).write_bytes(_content(planned))
     return len(plan.cells)
 
@@ -116,7 +116,7 @@ def _record(planned: PlannedCell, root: Path, listing: str) -> Record:
 
 
 def matrix_project(root: Path, models: Sequence[str], opsets: str) -> None:
-    """A project of some of this project's own models, at other opsets."""
+    """Create a project with some models of this project at other opsets."""
     place = root / "manifests"
     shutil.copytree(
         ROOT / "manifests/models", place / "models", ignore=shutil.ignore_patterns("__pycache__")

@@ -1,9 +1,8 @@
-"""Does a sound model ever come out red? Runs them over many seeds of weights and inputs.
+"""Run sound models with many seeds of weights and inputs; none may be red.
 
-In: `python -m benchmarks.soundness [--seeds N] [--models GLOB …] [--opsets N …] [--thorough]`.
-Without `--models` the sound twins of `tests/traps`, with it the project's own manifests, where a
-failure that a manifest foresees is right. Out: counts and every false red; exit code 1 where there
-is one.
+Input: `python -m benchmarks.soundness [--seeds N] [--models GLOB ...] [--opsets N ...] [--thorough]`.
+Without `--models` it runs the sound twins of `tests/traps`, otherwise the project's own manifests
+with their expected failures. Output: counts and every false red. The exit code is 1 if there is one.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from tests.traps.trap import ROOT
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs what the arguments say and prints as it goes."""
+    """Run the models that the arguments name and print each result."""
     options = _parser().parse_args(arguments)
     chosen = list(_manifest_models(options.models) if options.models else _twins())
     if not chosen:
@@ -71,7 +70,7 @@ def _manifest_models(patterns: Sequence[str]) -> Iterator[tuple[str, ModelSpec]]
 
 
 def _run(spec: ModelSpec, seed: int, options: argparse.Namespace) -> Iterator[Record]:
-    """Every cell with other weights and inputs, as it counts."""
+    """Run every cell with other weights and inputs and yield the result."""
     opsets = tuple(n for n in spec.opsets if not options.opsets or n in options.opsets)
     thorough = options.thorough or spec.thorough
     seeded = spec.model_copy(update={"seed": seed, "opsets": opsets, "thorough": thorough})
@@ -85,7 +84,7 @@ def _run(spec: ModelSpec, seed: int, options: argparse.Namespace) -> Iterator[Re
 
 
 def _alone(spec: ModelSpec, place: Path) -> tuple[Record, ...]:
-    """In a process of its own, as in a real run: torch refuses a second LSTM in the same one."""
+    """Run in a new process as a real job does; torch refuses a second LSTM in one process."""
     spawn = get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn) as pool:
         return pool.submit(export, spec, place).result()

@@ -10,18 +10,18 @@ from collections.abc import Iterable, Iterator
 from datetime import date
 from pathlib import Path
 
-from exporter.build.decisions.results import Results
+from exporter.build.decisions.build_results import Results
 from exporter.build.folder.build_folder import BuildFolder
 from exporter.cache.fingerprint import LISTING
 from exporter.cache.noop_snapshot import NoopInputs
-from exporter.manifest import Loaded, Project
+from exporter.manifest import LoadedProject, Project
 from exporter.planning.shards import SHARD_NOTE
 from exporter.records.record import Record, Status
 
 _PYPROJECT = "pyproject.toml"
 
 
-def basis_of(loaded: Loaded, results: Results, pages: Iterable[Path], today: date) -> NoopInputs:
+def collect_noop_inputs(loaded: LoadedProject, results: Results, pages: Iterable[Path], today: date) -> NoopInputs:
     """What has to stay as it is for the next export to end as this one.
 
     Args:
@@ -31,7 +31,7 @@ def basis_of(loaded: Loaded, results: Results, pages: Iterable[Path], today: dat
         today: The date by which expectations end.
     """
     project = loaded.manifest.project
-    root, build = Path(project.root), BuildFolder.of(project)
+    root, build = Path(project.root), BuildFolder.from_project(project)
     records = [record for record in results.run.records if record.status is not Status.SKIP]
     sources = {each.file: each.sha256 for record in records for each in record.sources}
     listings = {file: sha for file, sha in sources.items() if posixpath.basename(file) == LISTING}
@@ -42,7 +42,7 @@ def basis_of(loaded: Loaded, results: Results, pages: Iterable[Path], today: dat
         *(_name(build.results, root), *(file for file in sources if file not in listings)),
         *(name for record in records for name in _built(record, project, build)),
     ]
-    absent = [*(read - there), *build.unfinished, build.path / SHARD_NOTE]
+    absent = [*(read - there), *build.private_paths, build.path / SHARD_NOTE]
     return NoopInputs(
         day=today.isoformat(),
         files=_by_folder(dict.fromkeys(files)),
@@ -56,7 +56,7 @@ def basis_of(loaded: Loaded, results: Results, pages: Iterable[Path], today: dat
 def _built(record: Record, project: Project, build: BuildFolder) -> Iterator[str]:
     """What lies in the build folder of a cell, relative to the project."""
     folder = f"{project.build}/{record.cell.model}"
-    path = build.model(record.cell.model).record(record.cell)
+    path = build.model_folder(record.cell.model).record(record.cell)
     yield f"{folder}/{path.parent.name}/{path.name}"
     if record.artifact:
         yield f"{project.build}/{record.artifact.file}"

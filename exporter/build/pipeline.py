@@ -11,23 +11,23 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
-from exporter.build.decisions.decide import (
+from exporter.build.decisions.cell_decisions import (
     DEFAULT_OPTIONS,
     BuildOptions,
     Decisions,
     decide,
-    made_after_all,
+    add_failed_restores,
 )
-from exporter.build.decisions.restore_results import RetentionRules, restore
-from exporter.build.decisions.results import RecordValidator, Results, collect
-from exporter.build.decisions.store_results import StoreWriter
+from exporter.build.decisions.store_reader import RetentionRules, restore
+from exporter.build.decisions.build_results import RecordValidator, Results, collect_results
+from exporter.build.decisions.store_writer import StoreWriter
 from exporter.build.engine import Engine
 from exporter.build.execute.supervisor import BuildObserver, Supervisor
 from exporter.build.folder.build_folder import BuildFolder
-from exporter.build.folder.recover import recover
-from exporter.build.folder.stored_records import Stored
-from exporter.build.schedule.cost import costs_of
-from exporter.build.schedule.jobs import jobs_of, tasks_of
+from exporter.build.folder.recovery import recover_killed_runs
+from exporter.build.folder.stored_records import StoredRecords
+from exporter.build.schedule.cost import estimate_costs
+from exporter.build.schedule.tasks import make_jobs, make_tasks
 from exporter.cache.store import Store
 from exporter.core.atomic_files import write_text
 from exporter.jobs.job import Job
@@ -59,38 +59,38 @@ def run_plan(
             link stands where a folder belongs.
         KeyboardInterrupt: after what is done was put into place and written to `results.json`.
     """
-    build = BuildFolder.of(manifest.project)
+    build = BuildFolder.from_project(manifest.project)
     judge = RecordValidator(manifest, today)
-    with build.locked():
+    with build.lock():
         planned = {str(planned.cell) for planned in plan.cells}
-        notes = recover(build, lambda r: str(r.cell) in planned and judge.holds(r))
-        stored = Stored(build)
+        notes = recover_killed_runs(build, lambda r: str(r.cell) in planned and judge.holds(r))
+        stored = StoredRecords(build)
         decisions = decide(plan, stored, judge, wish)
         models = dict.fromkeys(planned.cell.model for planned in decisions.to_run)
-        costs = costs_of({model: stored.of_model(model) for model in models})
+        costs = estimate_costs({model: stored.get_model(model) for model in models})
         if wish.store and decisions.hits:
-            jobs = jobs_of(manifest, _of_hits(decisions, plan), build, judge)
+            jobs = make_jobs(manifest, _of_hits(decisions, plan), build, judge)
             problems = _take(wish.store, jobs, decisions, build, _holding(plan, judge))
-            decisions = made_after_all(decisions, plan, problems)
-            stored = Stored(build)
-        watcher.decided(decisions)
+            decisions = add_failed_restores(decisions, plan, problems)
+            stored = StoredRecords(build)
+        watcher.on_decisions(decisions)
         for note in notes:
-            watcher.noted(note)
+            watcher.on_note(note)
         try:
             if decisions.to_run:
-                jobs = jobs_of(_wished(manifest, wish), decisions, build, judge)
-                tasks = tasks_of(jobs, costs, build, engine.workers)
-                stored = Stored(build)  # to be read when they are done
+                jobs = make_jobs(_wished(manifest, wish), decisions, build, judge)
+                tasks = make_tasks(jobs, costs, build, engine.workers)
+                stored = StoredRecords(build)  # to be read when they are done
                 keeper = StoreWriter(manifest, today, wish.store)
                 Supervisor(manifest, plan, build, judge, watcher, keeper).run(engine, tasks)
-                keeper.tidy()
+                keeper.evict_if_needed()
         finally:
-            results = collect(plan, stored, judge)
+            results = collect_results(plan, stored, judge)
             _keep(results.run, build.results)
     for note in _run_in_vain(decisions, results):
-        watcher.noted(note)
+        watcher.on_note(note)
     stood = not (decisions.to_run or decisions.hits)
-    return replace(results, stood=stood, taken=frozenset(decisions.hits))
+    return replace(results, unchanged=stood, restored=frozenset(decisions.hits))
 
 
 def _run_in_vain(decisions: Decisions, results: Results) -> Iterator[str]:
@@ -140,7 +140,7 @@ def _holding(plan: Plan, judge: RecordValidator) -> RetentionRules:
     promised = {str(planned.cell) for planned in plan.cells}
     return RetentionRules(
         fully=lambda r: str(r.cell) in promised and judge.holds(r),
-        for_its_file=lambda r: str(r.cell) in promised and judge.only_checks_changed(r),
+        for_its_file=lambda r: str(r.cell) in promised and judge.has_only_check_changes(r),
     )
 
 

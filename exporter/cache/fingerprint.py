@@ -28,7 +28,7 @@ DISTRIBUTIONS = ("torch", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "numpy
 #: The part that the checks alone read.
 CHECKS = "checks"
 #: Before the name of a tool among the parts of a fingerprint.
-TOOL = "tool."
+TOOL_PREFIX = "tool."
 #: The last part of a source's name that stands for the listing of a folder.
 LISTING = "*.py"
 
@@ -49,7 +49,7 @@ _CHECKED = frozenset({"tolerance", "thorough", "latency"})
 THOROUGH = "thorough"
 
 
-def fingerprint(spec: ModelSpec) -> dict[str, str]:
+def compute_fingerprint(spec: ModelSpec) -> dict[str, str]:
     """The parts that all cells of a model share: the entry, what its checks read, the tools."""
     made, held = _split(spec.overrides)
     # One by one, since a table says which fields of the outputs' items to leave out.
@@ -67,7 +67,7 @@ def fingerprint(spec: ModelSpec) -> dict[str, str]:
         },
         exclude_defaults=True,
     )
-    parts = {"entry": _digest(entry + _home(spec)), CHECKS: _digest(checks), **tool_parts()}
+    parts = {"entry": _digest(entry + _home(spec)), CHECKS: _digest(checks), **read_tool_parts()}
     return parts | ({THOROUGH: "yes"} if spec.thorough else {})
 
 
@@ -97,18 +97,18 @@ def _split(overrides: tuple[Override, ...]) -> tuple[tuple[Override, ...], tuple
     )
 
 
-def device_digest(device: Device) -> str:
+def hash_device(device: Device) -> str:
     """The part `device` of the cells that are checked there."""
     return _digest(device.to_json())
 
 
-def without_tools(parts: Mapping[str, str]) -> dict[str, str]:
+def drop_tool_parts(parts: Mapping[str, str]) -> dict[str, str]:
     """What the project itself says, whatever is installed."""
-    return {part: value for part, value in parts.items() if not part.startswith(TOOL)}
+    return {part: value for part, value in parts.items() if not part.startswith(TOOL_PREFIX)}
 
 
 @cache
-def tool_versions() -> dict[str, str]:
+def read_tool_versions() -> dict[str, str]:
     """Version of every tool that has a say, without importing one; `missing` where it is."""
     tools = {"python": platform.python_version(), "platform": _platform()}
     for name in ("exporter", *DISTRIBUTIONS):
@@ -117,7 +117,7 @@ def tool_versions() -> dict[str, str]:
 
 
 @cache
-def package_state(name: str) -> str:
+def read_package_state(name: str) -> str:
     """Version and a digest of the list of files of an installed distribution; empty where none is.
 
     The digest tells two builds of one version apart, such as torch for the CPU and for CUDA. It is
@@ -130,12 +130,12 @@ def package_state(name: str) -> str:
     return f"{found.version} {_digest(_record_of(found))[:12]}"
 
 
-def loaded_state(name: str, root: Path) -> str:
+def read_loaded_state(name: str, root: Path) -> str:
     """The state of what a record lists among its packages.
 
     That is a distribution by its name, or a library outside the project by its path from there.
     """
-    return f"file {file_digest(root / name)}" if "/" in name else package_state(name)
+    return f"file {file_digest(root / name)}" if "/" in name else read_package_state(name)
 
 
 def file_digest(path: Path) -> str:
@@ -173,14 +173,14 @@ def _is_importable(path: Path) -> bool:
     return path.suffix in (".py", ".so", ".pyd") or (path / "__init__.py").is_file()
 
 
-def tools_moved() -> bool:
+def have_tools_changed() -> bool:
     """Whether a tool is another one now than when this process first looked at it."""
-    if exporter_state() != exporter_state.__wrapped__():
+    if read_exporter_state() != read_exporter_state.__wrapped__():
         return True
     # Whoever installs renames folders in the one that holds them all.
     if _site_stamps() == _first_site_stamps():
         return False
-    return any(package_state(n) != package_state.__wrapped__(n) for n in DISTRIBUTIONS)
+    return any(read_package_state(n) != read_package_state.__wrapped__(n) for n in DISTRIBUTIONS)
 
 
 @cache
@@ -195,16 +195,16 @@ def _site_stamps() -> tuple[int, ...]:
 
 
 @cache
-def tool_parts() -> dict[str, str]:
+def read_tool_parts() -> dict[str, str]:
     """The parts that all cells share: Python, the platform, our own modules, the tools."""
     _first_site_stamps()  # before anything is looked at
     own = {
         "python": platform.python_version(),
         "platform": _platform(),
-        "exporter": exporter_state(),
+        "exporter": read_exporter_state(),
     }
-    states = {name: package_state(name) for name in DISTRIBUTIONS}
-    return {f"{TOOL}{name}": state for name, state in (own | states).items()}
+    states = {name: read_package_state(name) for name in DISTRIBUTIONS}
+    return {f"{TOOL_PREFIX}{name}": state for name, state in (own | states).items()}
 
 
 def _record_of(found: Distribution) -> str:
@@ -231,7 +231,7 @@ def _platform() -> str:
 
 
 @cache
-def exporter_state() -> str:
+def read_exporter_state() -> str:
     """Our own version and a digest of our modules, whose version no edit in a checkout changes."""
     package = Path(__file__).parents[1]
     files = sorted(package.rglob("*.py"))

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from exporter.checks.files.samples import SampleData, SampleMemory
-from exporter.checks.files.weight_inputs import weight_input_values
+from exporter.checks.files.sample_files import SampleCache, SampleData
+from exporter.checks.files.weight_inputs import read_weight_inputs
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import ModelSpec
@@ -29,7 +29,7 @@ class CheckContext:
     reference: Reference
     notes: tuple[str, ...] = ()
     """What the exporter said of the file while it made it."""
-    memory: SampleMemory = field(default_factory=SampleMemory, compare=False, repr=False)
+    samples: SampleCache = field(default_factory=SampleCache, compare=False, repr=False)
     """Shared by the files of one job."""
     kernels: Kernels = NO_KERNELS
     """Of the custom operators in the file."""
@@ -45,11 +45,11 @@ class CheckContext:
         Raises:
             DamagedSample: where it cannot be read.
         """
-        data = self.memory.read(self.folder.sample(sample.index), self.spec)
+        data = self.samples.read(self.folder.sample(sample.index), self.spec)
         if not self.spec.weights_are_inputs:
             return data
         declared = [item.name for item in self.spec.inputs]
-        fed = weight_input_values(self.path, self.folder, self.reference.fed, declared)
+        fed = read_weight_inputs(self.path, self.folder, self.reference.weight_inputs, declared)
         return replace(data, inputs={**data.inputs, **fed})
 
 

@@ -1,6 +1,6 @@
-"""What the gate finds: `GateFinding`s, each of a `Kind`, with what the policy makes of it.
+"""What the gate finds: `GateFinding`s, each of a `FindingKind`, with what the policy makes of it.
 
-In: nothing. Out: `Kind`, `GateFinding`.
+In: nothing. Out: `FindingKind`, `GateFinding`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NOT_ACCEPTED = "not in the baseline"
 NO_RESULT = "no result"
 
 
-class Kind(StrEnum):
+class FindingKind(StrEnum):
     """How a cell differs from its accepted outcome; the worst first."""
 
     NEWLY_RED = "newly red"
@@ -67,16 +67,23 @@ class Kind(StrEnum):
 
 
 #: Kinds whose `before` and `after` are figures, other ones for each cell.
-GROWTH = frozenset({Kind.ERROR_GROWN, Kind.FILE_GROWN, Kind.NODES_GROWN, Kind.LATENCY_GROWN})
-_RANK = {kind: rank for rank, kind in enumerate(Kind)}
-_NEWS = (Kind.BETTER, Kind.FIXED, Kind.NEW_GREEN)
+GROWTH_KINDS = frozenset(
+    {
+        FindingKind.ERROR_GROWN,
+        FindingKind.FILE_GROWN,
+        FindingKind.NODES_GROWN,
+        FindingKind.LATENCY_GROWN,
+    }
+)
+_RANK = {kind: rank for rank, kind in enumerate(FindingKind)}
+_NEWS = (FindingKind.BETTER, FindingKind.FIXED, FindingKind.NEW_GREEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateFinding:
     """One cell that is not as it was accepted."""
 
-    kind: Kind
+    kind: FindingKind
     cell: CellId
     before: str
     """`pass`, `error at convert`, `fail at parity (axes)`, or `NOT_ACCEPTED`."""
@@ -103,6 +110,6 @@ class GateFinding:
         return (not self.blocks, _RANK[self.kind], self.cell.sort_key, self.before)
 
 
-def blocking(findings: Iterable[GateFinding]) -> tuple[GateFinding, ...]:
+def select_blocking(findings: Iterable[GateFinding]) -> tuple[GateFinding, ...]:
     """The findings for which a merge must stop."""
     return tuple(finding for finding in findings if finding.blocks)

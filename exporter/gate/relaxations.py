@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from exporter.gate.finding import GateFinding, Kind
+from exporter.gate.finding import FindingKind, GateFinding
 from exporter.manifest import (
     Axis,
     Bound,
@@ -20,7 +20,7 @@ from exporter.manifest import (
     GatePolicy,
     Manifest,
     ModelSpec,
-    tolerance_for,
+    select_bound,
 )
 from exporter.planning.plan import condition_matches
 from exporter.records.record import CellId
@@ -40,7 +40,7 @@ class _Relaxed:
     after: str
 
 
-def relaxations(before: Manifest, after: Manifest) -> tuple[GateFinding, ...]:
+def find_relaxations(before: Manifest, after: Manifest) -> tuple[GateFinding, ...]:
     """What today's manifests ask less, cell by cell; the policy of `before` judges it.
 
     Args:
@@ -50,12 +50,14 @@ def relaxations(before: Manifest, after: Manifest) -> tuple[GateFinding, ...]:
     now = {spec.id: spec for spec in after.models}
     found: list[GateFinding] = []
     for spec in before.models:
-        policy = before.project.gate.of(spec.id)
-        action = Kind.RELAXED.action(policy)
+        policy = before.project.gate.find_policy(spec.id)
+        action = FindingKind.RELAXED.action(policy)
         if action == "ignore":
             continue
         new = now.get(spec.id)
-        shared = [] if new is None else list(_policies(policy, after.project.gate.of(spec.id)))
+        shared = (
+            [] if new is None else list(_policies(policy, after.project.gate.find_policy(spec.id)))
+        )
         for cell in _cells(spec):
             if new is None or not _has(new, cell):
                 relaxed = [_Relaxed(before="promised", after="no longer promised")]
@@ -63,7 +65,7 @@ def relaxations(before: Manifest, after: Manifest) -> tuple[GateFinding, ...]:
                 relaxed = [*shared, *_of_cell(spec, new, cell), *_of_device(before, after, cell)]
             found += [
                 GateFinding(
-                    kind=Kind.RELAXED,
+                    kind=FindingKind.RELAXED,
                     cell=cell,
                     before=each.before,
                     after=each.after,
@@ -86,7 +88,7 @@ def _has(spec: ModelSpec, cell: CellId) -> bool:
 
 
 def _of_cell(before: ModelSpec, after: ModelSpec, cell: CellId) -> Iterator[_Relaxed]:
-    old, new = (spec.at(cell.opset, cell.device) for spec in (before, after))
+    old, new = (spec.resolve_cell(cell.opset, cell.device) for spec in (before, after))
     yield from _tolerances(old, new, cell.device)
     yield from _expectations(old, new, cell)
     if _is_skipped(new, cell) and not _is_skipped(old, cell):
@@ -142,8 +144,8 @@ def _tolerances(old: ModelSpec, new: ModelSpec, device: str) -> Iterator[_Relaxe
         if output.name not in outputs:
             yield _Relaxed(before=f"output {output.name}", after="no such output")
             continue
-        was = tolerance_for(old, output, device)
-        now = tolerance_for(new, outputs[output.name], device)
+        was = select_bound(old, output, device)
+        now = select_bound(new, outputs[output.name], device)
         if not _is_as_strict(now, was):
             name = f" of {output.name}" if len(old.outputs) > 1 else ""
             yield _Relaxed(
@@ -219,7 +221,7 @@ def _axis_text(axis: Axis) -> str:
 
 
 def _of_device(before: Manifest, after: Manifest, cell: CellId) -> Iterator[_Relaxed]:
-    old, new = (manifest.project.device(cell.device) for manifest in (before, after))
+    old, new = (manifest.project.find_device(cell.device) for manifest in (before, after))
     if old.strict and not new.strict:
         yield _Relaxed(before=f"{cell.device}: strict", after=f"{cell.device}: not strict")
     if (old.runtime, old.providers, old.module, old.device) != (

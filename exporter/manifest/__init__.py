@@ -1,8 +1,8 @@
 """TOML text in, a frozen, typed `Manifest` out, or every problem with its file and line."""
 
 from exporter.manifest.explain_cell import explain
-from exporter.manifest.load import Loaded, load_layers, load_project
-from exporter.manifest.schema.json_schema import schema
+from exporter.manifest.load import LoadedProject, load_layers, load_project
+from exporter.manifest.schema.json_schema import build_schema
 from exporter.manifest.spec.call import (
     Axis,
     Case,
@@ -36,8 +36,8 @@ from exporter.manifest.spec.model import (
     Style,
     Tolerance,
 )
-from exporter.manifest.spec.tolerances import tolerance_for
-from exporter.manifest.syntax.call_paths import parse_at
+from exporter.manifest.spec.tolerances import select_bound
+from exporter.manifest.syntax.call_paths import parse_call_path
 
 __all__ = [
     "DEFAULT_GATE",
@@ -57,7 +57,7 @@ __all__ = [
     "GatePolicy",
     "Input",
     "InputsFrom",
-    "Loaded",
+    "LoadedProject",
     "Manifest",
     "ModelPolicy",
     "ModelSpec",
@@ -71,7 +71,7 @@ __all__ = [
     "explain",
     "load_layers",
     "load_project",
-    "parse_at",
-    "schema",
-    "tolerance_for",
+    "parse_call_path",
+    "build_schema",
+    "select_bound",
 ]

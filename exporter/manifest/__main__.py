@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from exporter.manifest.schema.json_schema import schema_text
-from exporter.manifest.schema.reference_docs import reference_text
+from exporter.manifest.schema.json_schema import format_schema
+from exporter.manifest.schema.reference_docs import format_reference
 
 
 def main(docs: Path = Path("docs")) -> None:
     """Writes both files into the folder."""
     docs.mkdir(exist_ok=True)
-    (docs / "manifest.schema.json").write_text(schema_text(), encoding="utf-8")
-    (docs / "manifest.md").write_text(reference_text(), encoding="utf-8")
+    (docs / "manifest.schema.json").write_text(format_schema(), encoding="utf-8")
+    (docs / "manifest.md").write_text(format_reference(), encoding="utf-8")
 
 
 if __name__ == "__main__":

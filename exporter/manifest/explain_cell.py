@@ -15,9 +15,9 @@ from typing import Any
 from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.overrides import OverrideTable
-from exporter.manifest.schema.tables import Table, explicit_values
+from exporter.manifest.schema.tables import Table, list_explicit_values
 from exporter.manifest.spec.model import ModelSpec
-from exporter.manifest.syntax.message_format import KeyPath, key_text
+from exporter.manifest.syntax.message_format import KeyPath, format_key
 
 _Overrides = Sequence[tuple[KeyPath, OverrideTable]]
 
@@ -27,7 +27,7 @@ _MEASURED = "measured: a multiple of PyTorch's own float32 error"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explained:
+class ExplainedSetting:
     """One key of a cell."""
 
     key: str
@@ -39,7 +39,7 @@ class Explained:
 
 def explain(
     model: EffectiveSettings, spec: ModelSpec, opset: int, device: str
-) -> Iterator[Explained]:
+) -> Iterator[ExplainedSetting]:
     """What holds for one cell of a model, key by key.
 
     Args:
@@ -83,46 +83,46 @@ def _winner(key: str, overrides: _Overrides) -> KeyPath | None:
     return found
 
 
-def _row(model: EffectiveSettings, key: str, path: KeyPath) -> Explained | None:
+def _row(model: EffectiveSettings, key: str, path: KeyPath) -> ExplainedSetting | None:
     """The row of a key that stands at `path`, or has its default; none where that is empty."""
     if path[-1] == "exporter" and key == "capture":
-        return Explained(key=key, value="the exporter's own", origin=_place(model, path))
+        return ExplainedSetting(key=key, value="the exporter's own", origin=_place(model, path))
     if path[:1] in model.origins:
-        return Explained(key=key, value=toml_text(_raw(model, path)), origin=_place(model, path))
+        return ExplainedSetting(key=key, value=format_toml_value(_raw(model, path)), origin=_place(model, path))
     default = Settings.model_fields[key].get_default(call_default_factory=True)
     if key == "tolerance":
-        return Explained(key=key, value=_MEASURED, origin=BUILT_IN)
+        return ExplainedSetting(key=key, value=_MEASURED, origin=BUILT_IN)
     if default in (None, "", (), {}) or isinstance(default, Table):
         return None
-    return Explained(key=key, value=toml_text(default), origin=BUILT_IN)
+    return ExplainedSetting(key=key, value=format_toml_value(default), origin=BUILT_IN)
 
 
-def _merged(model: EffectiveSettings, key: str, overrides: _Overrides) -> Iterator[Explained]:
+def _merged(model: EffectiveSettings, key: str, overrides: _Overrides) -> Iterator[ExplainedSetting]:
     """A row for each item of a table that layers share."""
     paths: dict[str, KeyPath] = {
         str(path[1]): path for path in model.origins if path[0] == key and len(path) == 2
     }
     if key == "options":
         for path, table in overrides:
-            paths |= {item: (*path, key, item) for item in explicit_values(table.options)}
+            paths |= {item: (*path, key, item) for item in list_explicit_values(table.options)}
     for item, path in paths.items():
-        yield Explained(
-            key=key_text((key, item)),
-            value=toml_text(_raw(model, path)),
+        yield ExplainedSetting(
+            key=format_key((key, item)),
+            value=format_toml_value(_raw(model, path)),
             origin=_place(model, path),
         )
 
 
-def _chosen_examples(model: EffectiveSettings, spec: ModelSpec) -> Iterator[Explained]:
+def _chosen_examples(model: EffectiveSettings, spec: ModelSpec) -> Iterator[ExplainedSetting]:
     """Sizes that nobody wrote: an axis without one is exported at a prime of its own."""
     for axis in spec.axes:
         table = model.settings.axes.get(axis.name)
         if axis.example is not None and (table is None or table.example is None):
-            key = key_text(("axes", axis.name, "example"))
-            yield Explained(key=key, value=str(axis.example), origin=CHOSEN)
+            key = format_key(("axes", axis.name, "example"))
+            yield ExplainedSetting(key=key, value=str(axis.example), origin=CHOSEN)
 
 
-def _outputs(model: EffectiveSettings, overrides: _Overrides) -> Iterator[Explained]:
+def _outputs(model: EffectiveSettings, overrides: _Overrides) -> Iterator[ExplainedSetting]:
     """Tolerances of single outputs; the last override of each wins."""
     found = {
         output.name: (*path, "outputs", index, "tolerance")
@@ -130,9 +130,9 @@ def _outputs(model: EffectiveSettings, overrides: _Overrides) -> Iterator[Explai
         for index, output in enumerate(table.outputs)
     }
     for name, path in found.items():
-        yield Explained(
-            key=key_text(("outputs", name, "tolerance")),
-            value=toml_text(_raw(model, path)),
+        yield ExplainedSetting(
+            key=format_key(("outputs", name, "tolerance")),
+            value=format_toml_value(_raw(model, path)),
             origin=_place(model, path),
         )
 
@@ -152,7 +152,7 @@ def _place(model: EffectiveSettings, path: KeyPath) -> str:
     return str(layer.file.problem((*layer.path, *path), "").location)
 
 
-def toml_text(value: object) -> str:
+def format_toml_value(value: object) -> str:
     """A value in TOML's spelling, on one line."""
     match value:
         case bool():
@@ -162,9 +162,9 @@ def toml_text(value: object) -> str:
         case str():
             return json.dumps(value, ensure_ascii=False)
         case list() | tuple():
-            return f"[{', '.join(toml_text(item) for item in value)}]"
+            return f"[{', '.join(format_toml_value(item) for item in value)}]"
         case dict():
-            items = (f"{key_text((str(key),))} = {toml_text(item)}" for key, item in value.items())
+            items = (f"{format_key((str(key),))} = {format_toml_value(item)}" for key, item in value.items())
             return f"{{ {', '.join(items)} }}" if value else "{}"
         case float() if value.is_integer():
             return f"{value:.1f}"

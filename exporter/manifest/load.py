@@ -16,22 +16,22 @@ from exporter.core.errors import (
 from exporter.manifest.project import check_gate, read_project
 from exporter.manifest.reading.inheritance import InheritanceGraph, InheritedEntry
 from exporter.manifest.reading.layers import EffectiveSettings, merge_layers
-from exporter.manifest.reading.problems import Report
+from exporter.manifest.reading.problems import ProblemCollector
 from exporter.manifest.reading.toml_file import read_toml
-from exporter.manifest.reading.validation import ManifestFile, manifest_file
+from exporter.manifest.reading.validation import ManifestFile, validate_manifest
 from exporter.manifest.rules.axes import check_shared_axes
 from exporter.manifest.rules.references import References
 from exporter.manifest.rules.repeat import expand_repeats
 from exporter.manifest.rules.resolve import ResolveContext, resolve_model
 from exporter.manifest.schema.entry import ID_PATTERN
 from exporter.manifest.spec.model import Manifest
-from exporter.manifest.syntax.message_format import quoted
+from exporter.manifest.syntax.message_format import quote
 
 _ID_RULE = "an ID has up to 100 of a-z, 0-9, '_', '.' and '-', and begins with a letter or digit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class LoadedProject:
     """A project as it was read."""
 
     manifest: Manifest
@@ -46,7 +46,7 @@ def load_project(root: Path, beside: Path | None = None) -> Manifest:
     return load_layers(root, beside).manifest
 
 
-def load_layers(root: Path, beside: Path | None = None) -> Loaded:
+def load_layers(root: Path, beside: Path | None = None) -> LoadedProject:
     """Reads `[tool.exporter]` of pyproject.toml and every manifest of the project.
 
     Args:
@@ -57,7 +57,7 @@ def load_layers(root: Path, beside: Path | None = None) -> Loaded:
         ExporterError: MANIFEST, with every problem of every file.
     """
     root = root.absolute()
-    report = Report()
+    report = ProblemCollector()
     project = read_project(root, report)
     family = InheritanceGraph(report)
     files = tuple(_manifest_files(root, project.project.manifests, report))
@@ -82,7 +82,7 @@ def load_layers(root: Path, beside: Path | None = None) -> Loaded:
     if report:
         raise ExporterError(ExitCode.MANIFEST, report.problems())
     found = tuple(spec for spec in specs if spec is not None)
-    return Loaded(
+    return LoadedProject(
         manifest=Manifest(project=project.project, models=found),
         layers={model.id: model for model in models},
         files=frozenset(references.found),
@@ -96,7 +96,7 @@ _RESERVED = frozenset(
 )
 
 
-def _manifest_files(root: Path, folder: str, report: Report) -> Iterator[ManifestFile]:
+def _manifest_files(root: Path, folder: str, report: ProblemCollector) -> Iterator[ManifestFile]:
     """Every manifest below the folder, sorted by path; hidden files and folders are left out."""
     place = root / folder
     paths = sorted(path for path in place.rglob("*.toml") if not _is_hidden(path, place))
@@ -108,21 +108,21 @@ def _manifest_files(root: Path, folder: str, report: Report) -> Iterator[Manifes
     for path in paths:
         name = path.relative_to(root).as_posix()
         if not name.isprintable():  # it could be neither printed nor stored
-            message = f"holds a file whose name cannot be printed, {quoted(name)}"
+            message = f"holds a file whose name cannot be printed, {quote(name)}"
             report.add(Problem(message=message, location=Location(file=folder)))
             continue
         file = read_toml(path, name)
         if isinstance(file, Problem):
             report.add(file)
         else:
-            yield manifest_file(file, report)
+            yield validate_manifest(file, report)
 
 
 def _is_hidden(path: Path, folder: Path) -> bool:
     return any(part.startswith(".") for part in path.relative_to(folder).parts)
 
 
-def _check_ids(family: InheritanceGraph, report: Report) -> None:
+def _check_ids(family: InheritanceGraph, report: ProblemCollector) -> None:
     """Every ID is well-formed, and unique over all files and ways of writing it."""
     owners: dict[str, InheritedEntry] = {}
     for member in family.members:
@@ -132,10 +132,10 @@ def _check_ids(family: InheritanceGraph, report: Report) -> None:
             hint = f"; did you mean '{fixed}'?" if re.fullmatch(ID_PATTERN, fixed) else ""
             report.add(entry.file.problem(entry.path, f"{_ID_RULE}{hint}"))
         if member.id in _RESERVED:
-            message = f"the ID {quoted(member.id)} names something else in the build folder"
+            message = f"the ID {quote(member.id)} names something else in the build folder"
             report.add(entry.file.problem(entry.path, message))
         owner = owners.setdefault(member.id.casefold(), member)
         if owner is not member:
             place = f"{owner.entry.file.name}:{owner.entry.file.lines[owner.entry.path]}"
-            message = f"the ID {quoted(owner.id)} is taken already, at {place}"
+            message = f"the ID {quote(owner.id)} is taken already, at {place}"
             report.add(entry.file.problem(entry.path, message))

@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from exporter.core.errors import Problem, nearest
+from exporter.core.errors import Problem, suggest_nearest
 from exporter.manifest.reading.layers import Layer
-from exporter.manifest.reading.problems import Report
+from exporter.manifest.reading.problems import ProblemCollector
 from exporter.manifest.reading.toml_file import TomlFile, read_toml
 from exporter.manifest.reading.validation import validate
-from exporter.manifest.rules.devices import BUILT_IN, all_devices, unknown_device
+from exporter.manifest.rules.devices import BUILT_IN_DEVICES, resolve_devices, format_unknown_device
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.settings import GateTable, ProjectTable
-from exporter.manifest.schema.tables import explicit_values
+from exporter.manifest.schema.tables import list_explicit_values
 from exporter.manifest.spec.gate import Gate, GatePolicy, ModelPolicy
 from exporter.manifest.spec.model import Device, Project
-from exporter.manifest.spec.store import STORE_AGE, STORE_SIZE
-from exporter.manifest.syntax.message_format import KeyPath, quoted, shown
+from exporter.manifest.spec.store import DEFAULT_STORE_AGE, DEFAULT_STORE_SIZE
+from exporter.manifest.syntax.message_format import KeyPath, quote, format_value
 
 _FILE = "pyproject.toml"
 _PATH: KeyPath = ("tool", "exporter")
@@ -32,7 +32,7 @@ _FOR_MODELS = ("opsets", "tolerance", "timeout", "memory", "thorough")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectFile:
+class ProjectSettings:
     """The project, and what it says for models that say nothing."""
 
     project: Project
@@ -40,18 +40,18 @@ class ProjectFile:
     file: TomlFile | None = None
 
 
-def read_project(root: Path, report: Report) -> ProjectFile:
+def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
     """Reads the settings of the project at `root`."""
     file = read_toml(root / _FILE, _FILE) if (root / _FILE).exists() else None
     if isinstance(file, Problem):
         report.add(file)
     if not isinstance(file, TomlFile) or not _has_settings(file, report):
-        return ProjectFile(project=_project(root, ProjectTable(), BUILT_IN), layer=None)
+        return ProjectSettings(project=_project(root, ProjectTable(), BUILT_IN_DEVICES), layer=None)
     table, dropped = validate(ProjectTable, file, _PATH, report)
     tables = table.devices if isinstance(table.devices, dict) else {}
-    devices = all_devices(file, (*_PATH, "devices"), tables, report)
+    devices = resolve_devices(file, (*_PATH, "devices"), tables, report)
     _check_folders(file, table, report)
-    values = {key: value for key, value in explicit_values(table).items() if key in _FOR_MODELS}
+    values = {key: value for key, value in list_explicit_values(table).items() if key in _FOR_MODELS}
     values["devices"] = _default_devices(file, table, devices, report)
     layer = Layer(
         file=file,
@@ -59,27 +59,27 @@ def read_project(root: Path, report: Report) -> ProjectFile:
         table=Settings.model_construct(set(values), **values),
         broken=frozenset(str(unit[0]) for unit in dropped).intersection(Settings.model_fields),
     )
-    return ProjectFile(project=_project(root, table, devices), layer=layer, file=file)
+    return ProjectSettings(project=_project(root, table, devices), layer=layer, file=file)
 
 
-def check_gate(found: ProjectFile, models: Collection[str], report: Report) -> None:
+def check_gate(found: ProjectSettings, models: Collection[str], report: ProblemCollector) -> None:
     """A policy for models that do not exist is a slip of the hand, and holds for nothing."""
     if found.file is None:
         return
     for each in found.project.gate.models:
         if not any(fnmatchcase(model, each.models) for model in models):
-            message = f"no model matches{nearest(each.models, models)}"
+            message = f"no model matches{suggest_nearest(each.models, models)}"
             report.add(found.file.problem((*_PATH, "gate", "models", each.models), message))
 
 
-def _has_settings(file: TomlFile, report: Report) -> bool:
+def _has_settings(file: TomlFile, report: ProblemCollector) -> bool:
     table: object = file.table
     for end, step in enumerate(_PATH, 1):
         if not isinstance(table, dict) or step not in table:
             return False
         table = table[step]
         if not isinstance(table, dict):
-            report.add(file.problem(_PATH[:end], f"expected a table, got {shown(table)}"))
+            report.add(file.problem(_PATH[:end], f"expected a table, got {format_value(table)}"))
             return False
     return True
 
@@ -92,8 +92,8 @@ def _project(root: Path, table: ProjectTable, devices: Mapping[str, Device]) -> 
         reports=table.reports,
         templates=table.templates,
         store=table.store,
-        store_size=STORE_SIZE if table.store_size is None else table.store_size,
-        store_age=STORE_AGE if table.store_age is None else table.store_age,
+        store_size=DEFAULT_STORE_SIZE if table.store_size is None else table.store_size,
+        store_age=DEFAULT_STORE_AGE if table.store_age is None else table.store_age,
         devices=tuple(devices.values()),
         jobs=table.jobs,
         gate=_gate(table.gate),
@@ -105,17 +105,17 @@ def _project(root: Path, table: ProjectTable, devices: Mapping[str, Device]) -> 
 def _gate(table: GateTable) -> Gate:
     policy = {
         key: value
-        for key, value in explicit_values(table).items()
+        for key, value in list_explicit_values(table).items()
         if key in GatePolicy.model_fields
     }
     models = (
-        ModelPolicy(models=name, said=explicit_values(each)) for name, each in table.models.items()
+        ModelPolicy(models=name, values=list_explicit_values(each)) for name, each in table.models.items()
     )
     return Gate(policy=GatePolicy(**policy), models=tuple(models))
 
 
 def _default_devices(
-    file: TomlFile, table: ProjectTable, devices: Mapping[str, Device], report: Report
+    file: TomlFile, table: ProjectTable, devices: Mapping[str, Device], report: ProblemCollector
 ) -> tuple[str, ...]:
     """The devices of models that name none, from the list under either key."""
     listed = isinstance(table.devices, tuple) and "devices" in table.model_fields_set
@@ -126,25 +126,25 @@ def _default_devices(
     names: tuple[str, ...] = getattr(table, key)
     for index, name in enumerate(names):
         if name not in devices:
-            problem = unknown_device(name, devices)
+            problem = format_unknown_device(name, devices)
             report.add(file.problem((*_PATH, key, index), problem))
         elif name in names[:index]:
-            report.add(file.problem((*_PATH, key, index), f"{quoted(name)} is named twice"))
+            report.add(file.problem((*_PATH, key, index), f"{quote(name)} is named twice"))
     return names
 
 
-def _check_folders(file: TomlFile, table: ProjectTable, report: Report) -> None:
+def _check_folders(file: TomlFile, table: ProjectTable, report: ProblemCollector) -> None:
     """What is written must not lie in what is read, nor inside the other."""
     for key in ("build", "reports"):
         for other in _FOLDERS:
             inner, outer = getattr(table, key), getattr(table, other)
             if key != other and f"{inner}/".startswith(f"{outer}/"):
-                message = f"{quoted(inner)} lies in the folder of `{other}`, {quoted(outer)}"
+                message = f"{quote(inner)} lies in the folder of `{other}`, {quote(outer)}"
                 said_by = key if key in table.model_fields_set else other
                 report.add(file.problem((*_PATH, said_by), message))
     # What is cleared away, read or in git is no place for what is kept.
     for other in _FOLDERS:
         folder = getattr(table, other)
         if f"{table.store}/".startswith(f"{folder}/"):
-            message = f"{quoted(table.store)} lies in the folder of `{other}`, {quoted(folder)}"
+            message = f"{quote(table.store)} lies in the folder of `{other}`, {quote(folder)}"
             report.add(file.problem((*_PATH, "store"), message))

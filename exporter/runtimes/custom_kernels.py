@@ -12,14 +12,14 @@ from pathlib import Path
 
 from onnx.reference.op_run import OpRun
 
-from exporter.core.import_object import load_attribute, search_first
+from exporter.core.import_object import load_attribute, prepend_to_path
 from exporter.manifest import ModelSpec
 
 #: The reference runtime takes a class without a domain for ONNX's own operator of that name.
 _ONNX = ("", "ai.onnx")
 
 
-class NoKernel(Exception):
+class InvalidKernel(Exception):
     """What the manifest names is no kernel."""
 
 
@@ -45,7 +45,7 @@ def load_kernels(spec: ModelSpec, root: Path) -> Kernels:
     """
     folder = (root / spec.manifest).parent
     if spec.custom_ops:
-        search_first(root)
+        prepend_to_path(root)
     libraries = [_library(op.ort_library, folder) for op in spec.custom_ops if op.ort_library]
     operators = [_operator(op.reference, folder) for op in spec.custom_ops if op.reference]
     return Kernels(
@@ -59,13 +59,13 @@ def _library(text: str, folder: Path) -> Path:
     else:
         found = load_attribute(text, folder)
         if not callable(found):
-            raise NoKernel(f"{text} is a {type(found).__name__}, expected a function")
+            raise InvalidKernel(f"{text} is a {type(found).__name__}, expected a function")
         answer = found()
         if not isinstance(answer, str | os.PathLike):
-            raise NoKernel(f"{text} gave a {type(answer).__name__}, expected the path of a library")
+            raise InvalidKernel(f"{text} gave a {type(answer).__name__}, expected the path of a library")
         path = Path(answer)
     if not path.is_file():
-        raise NoKernel(f"{text}: there is no file {path.name}")
+        raise InvalidKernel(f"{text}: there is no file {path.name}")
     return path.resolve()
 
 
@@ -73,7 +73,7 @@ def _operator(text: str, folder: Path) -> type[OpRun]:
     found = load_attribute(text, folder)
     if not (isinstance(found, type) and issubclass(found, OpRun)):
         what = "another class" if isinstance(found, type) else f"a {type(found).__name__}"
-        raise NoKernel(f"{text} is {what}, expected an onnx.reference.op_run.OpRun")
+        raise InvalidKernel(f"{text} is {what}, expected an onnx.reference.op_run.OpRun")
     if found.op_domain in _ONNX:
-        raise NoKernel(f"{text} has no op_domain: it would replace ONNX's own {found.__name__}")
+        raise InvalidKernel(f"{text} has no op_domain: it would replace ONNX's own {found.__name__}")
     return found

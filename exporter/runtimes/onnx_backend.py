@@ -18,12 +18,12 @@ import onnx
 from onnx.backend.base import Backend
 
 from exporter.manifest import Device
-from exporter.runtimes.error_messages import first_line
+from exporter.runtimes.error_messages import format_error
 from exporter.runtimes.protocol import (
     LoadFailure,
     Placement,
     RunFailure,
-    Unavailable,
+    RuntimeUnavailable,
 )
 from exporter.runtimes.values import Array, OnnxValue
 
@@ -47,14 +47,14 @@ class BackendSession:
         try:
             model = onnx.load(path)
         except Exception as error:  # damaged in any way
-            raise LoadFailure(first_line(error, path)) from error
+            raise LoadFailure(format_error(error, path)) from error
         stored = {tensor.name for tensor in model.graph.initializer}
         self._inputs = [item.name for item in model.graph.input if item.name not in stored]
         self._outputs = tuple(item.name for item in model.graph.output)
         try:
             self._prepared = backend.prepare(model, device=self._device)
         except Exception as error:  # backends raise what they like, SkipTest among it
-            raise LoadFailure(first_line(error, path)) from error
+            raise LoadFailure(format_error(error, path)) from error
         if not callable(getattr(self._prepared, "run", None)):
             raise LoadFailure(f"{self._module}: what `prepare` returned has no `run`")
 
@@ -69,7 +69,7 @@ class BackendSession:
         if not self._gives_word:
             return None
         word = f"{self._module} says that it runs on {self._device}; it does not tell of each node"
-        return Placement(asked=self._device, nodes={}, word=word)
+        return Placement(requested=self._device, nodes={}, statement=word)
 
     def run(self, inputs: Mapping[str, Array]) -> Sequence[OnnxValue]:
         """Outputs in the order of the file.
@@ -85,7 +85,7 @@ class BackendSession:
         try:
             outputs = self._prepared.run([inputs[name] for name in self._inputs])
         except Exception as error:
-            raise RunFailure(first_line(error, self._path)) from error
+            raise RunFailure(format_error(error, self._path)) from error
         if not isinstance(outputs, tuple | list):
             raise RunFailure(f"{self._module}: `run` returned no sequence of outputs")
         return [
@@ -102,7 +102,7 @@ def _backend(module: str, path: Path) -> Any:
     try:
         found: Any = importlib.import_module(name)
     except Exception as error:  # what is not installed whole raises anything
-        raise Unavailable(f"{name} cannot be imported: {first_line(error, path)}") from error
+        raise RuntimeUnavailable(f"{name} cannot be imported: {format_error(error, path)}") from error
     found = getattr(found, attribute, None) if attribute else found
     if not callable(getattr(found, "prepare", None)):
         raise LoadFailure(f"{module} is no ONNX backend: it has no `prepare`")
@@ -124,6 +124,6 @@ def _supports(backend: Any, module: str, device: str, path: Path) -> bool:
         if supports(device):
             return True
     except Exception as error:
-        message = f"{module} cannot say whether it supports {device}: {first_line(error, path)}"
-        raise Unavailable(message) from error
-    raise Unavailable(f"{module} does not support {device} on this machine")
+        message = f"{module} cannot say whether it supports {device}: {format_error(error, path)}"
+        raise RuntimeUnavailable(message) from error
+    raise RuntimeUnavailable(f"{module} does not support {device} on this machine")

@@ -18,13 +18,13 @@ from onnx import TensorProto
 from onnx.helper import tensor_dtype_to_np_dtype
 
 from exporter.manifest import Device
-from exporter.runtimes.error_messages import first_line
-from exporter.runtimes.missing_kernels import missing_kernel
+from exporter.runtimes.error_messages import format_error
+from exporter.runtimes.missing_kernels import describe_missing_kernel
 from exporter.runtimes.protocol import (
     LoadFailure,
     Placement,
     RunFailure,
-    Unavailable,
+    RuntimeUnavailable,
 )
 from exporter.runtimes.values import Array, OnnxValue
 
@@ -72,7 +72,7 @@ class OnnxRuntimeSession:
         self._path = path
         self._asked, self._strict = providers[0], device.strict
         try:
-            options = _options(threads, optimised=optimised)
+            options = _options(threads, optimized=optimised)
             _register(libraries, options)
             self._session = _open(str(path), providers, options)
         except LoadFailure:
@@ -80,9 +80,9 @@ class OnnxRuntimeSession:
         except Exception as error:  # pybind11 classes with no base of their own
             if providers[0] != _CPU and not _starts(providers):
                 message = f"{providers[0]} does not start on this machine"
-                raise Unavailable(f"{message}: {first_line(error, path)}") from error
-            lacks = missing_kernel(str(error), path, providers[0])
-            raise LoadFailure(lacks or first_line(error, path)) from error
+                raise RuntimeUnavailable(f"{message}: {format_error(error, path)}") from error
+            lacks = describe_missing_kernel(str(error), path, providers[0])
+            raise LoadFailure(lacks or format_error(error, path)) from error
         if libraries and (replaced := _replaced(self._session, path)):
             raise LoadFailure(
                 f"a kernel stands in for {', '.join(replaced)}, which the file brings along as a "
@@ -90,7 +90,7 @@ class OnnxRuntimeSession:
             )
         at_work = self._session.get_providers()
         if at_work[:1] != providers[:1]:
-            raise Unavailable(
+            raise RuntimeUnavailable(
                 f"{providers[0]} does not start on this machine: "
                 f"ONNX Runtime went on with {', '.join(at_work)}"
             )
@@ -115,7 +115,7 @@ class OnnxRuntimeSession:
             nodes.setdefault(part.ep_name, Counter()).update(found)
         if self._session.get_providers() == [_CPU]:
             nodes.setdefault(_CPU, Counter())  # a graph without nodes runs there as well
-        return Placement(asked=self._asked, nodes=nodes, strict=self._strict)
+        return Placement(requested=self._asked, nodes=nodes, strict=self._strict)
 
     def run(self, inputs: Mapping[str, Array]) -> Sequence[OnnxValue]:
         """Outputs in the order of the file.
@@ -128,7 +128,7 @@ class OnnxRuntimeSession:
                 return self._run_by_values(inputs)
             outputs: Sequence[OnnxValue] = self._session.run(None, dict(inputs))
         except Exception as error:
-            raise RunFailure(first_line(error, self._path)) from error
+            raise RunFailure(format_error(error, self._path)) from error
         return outputs
 
     def _has_bfloat16(self) -> bool:
@@ -144,7 +144,7 @@ class OnnxRuntimeSession:
 def _require(provider: str) -> None:
     available = onnxruntime.get_available_providers()
     if provider not in available:
-        raise Unavailable(
+        raise RuntimeUnavailable(
             f"this ONNX Runtime has no {provider}; it has {', '.join(sorted(available))}"
         )
 
@@ -165,7 +165,7 @@ def _register(libraries: Sequence[Path], options: onnxruntime.SessionOptions) ->
         try:
             options.register_custom_ops_library(str(library))
         except Exception as error:  # pybind11 classes with no base of their own
-            reason = first_line(error, library)
+            reason = format_error(error, library)
             message = f"the kernels of {library.name} cannot be registered: {reason}"
             raise LoadFailure(message) from error
 

@@ -11,7 +11,7 @@ from typing import assert_never
 
 from exporter.manifest import Device
 from exporter.runtimes.custom_kernels import NO_KERNELS, Kernels
-from exporter.runtimes.protocol import Session, Unavailable
+from exporter.runtimes.protocol import Session, RuntimeUnavailable
 
 
 def open_session(path: Path, device: Device, kernels: Kernels = NO_KERNELS) -> Session:
@@ -31,7 +31,7 @@ def open_session(path: Path, device: Device, kernels: Kernels = NO_KERNELS) -> S
             try:
                 from exporter.runtimes.onnxruntime import OnnxRuntimeSession
             except ImportError as error:
-                raise Unavailable(f"onnxruntime cannot be imported: {error}") from error
+                raise RuntimeUnavailable(f"onnxruntime cannot be imported: {error}") from error
             return OnnxRuntimeSession(path, device, libraries=kernels.libraries)
         case "reference":
             from exporter.runtimes.onnx_reference import ReferenceSession
@@ -41,7 +41,7 @@ def open_session(path: Path, device: Device, kernels: Kernels = NO_KERNELS) -> S
             try:
                 from exporter.runtimes.openvino import OpenVinoSession
             except ImportError as error:
-                raise Unavailable(f"openvino cannot be imported: {error}") from error
+                raise RuntimeUnavailable(f"openvino cannot be imported: {error}") from error
             return OpenVinoSession(path, device)
         case "backend":
             from exporter.runtimes.onnx_backend import BackendSession

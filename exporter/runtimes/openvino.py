@@ -18,12 +18,12 @@ from onnx import TensorProto
 from onnx.helper import tensor_dtype_to_np_dtype
 
 from exporter.manifest import Device
-from exporter.runtimes.error_messages import first_line
+from exporter.runtimes.error_messages import format_error
 from exporter.runtimes.protocol import (
     LoadFailure,
     Placement,
     RunFailure,
-    Unavailable,
+    RuntimeUnavailable,
 )
 from exporter.runtimes.values import Array
 
@@ -97,7 +97,7 @@ class OpenVinoSession:
             at_work = asked
         kinds = (_layer(node) for node in self._compiled.get_runtime_model().get_ops())
         nodes = Counter(kind for kind in kinds if kind not in _ENDS)
-        return Placement(asked=asked, nodes={at_work: nodes})
+        return Placement(requested=asked, nodes={at_work: nodes})
 
     def run(self, inputs: Mapping[str, Array]) -> Sequence[Array]:
         """Outputs in the order of the file.
@@ -144,7 +144,7 @@ def _require(core: openvino.Core, device: str) -> None:
     for name in named:
         if name.split("(")[0] not in {*available, *kinds}:
             has = ", ".join(sorted(available)) or "none"
-            raise Unavailable(f"OpenVINO finds no {name} on this machine; it has {has}")
+            raise RuntimeUnavailable(f"OpenVINO finds no {name} on this machine; it has {has}")
 
 
 def _name(port: Any) -> str:
@@ -183,4 +183,4 @@ def _telling_line(error: BaseException, path: Path) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     idle = ("Exception from ", "Check '", "Summary:", "FrontEnd API failed", "Model wasn't")
     telling = [line for line in lines if not line.startswith(idle)]
-    return first_line(RuntimeError((telling or lines or [""])[0].removeprefix("-- ")), path)
+    return format_error(RuntimeError((telling or lines or [""])[0].removeprefix("-- ")), path)

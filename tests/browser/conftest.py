@@ -14,7 +14,7 @@ import pytest
 from exporter.manifest import Manifest
 from exporter.records.history import History
 from exporter.records.record import RunRecord
-from exporter.report import render_reports
+from exporter.report import render_pages
 from exporter.report.rows.acceptance import AcceptanceHistory
 
 api = pytest.importorskip("playwright.sync_api", reason="drives the browser; see `nox -s html`")
@@ -42,7 +42,7 @@ class Opener:
         history: History | None = None,
         **context: Any,
     ) -> Any:
-        page_text = render_reports(manifest, run, past=AcceptanceHistory(history=history))[
+        page_text = render_pages(manifest, run, past=AcceptanceHistory(history=history))[
             "index.html"
         ]
         self.file.write_text(page_text, encoding="utf-8")

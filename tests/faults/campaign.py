@@ -22,7 +22,7 @@ from exporter.build.engine import LocalEngine
 from exporter.core.errors import ExporterError
 from exporter.manifest import Manifest
 from exporter.planning.plan import make_plan
-from exporter.processes import ForkServerStarter, worker_environment
+from exporter.processes import ForkServerStarter, make_worker_environment
 from exporter.records.record import Record, read_run
 from tests.unit.build.builders import Noted
 from tests.unit.factory import make_manifest, make_spec
@@ -63,7 +63,7 @@ def run(root: Path) -> Noted:
     noted = Noted()
     manifest = _manifest(root)
     worker = Path(__file__).with_name("worker.py")
-    environment = worker_environment({**os.environ, "PYTHONPATH": str(REPOSITORY)})
+    environment = make_worker_environment({**os.environ, "PYTHONPATH": str(REPOSITORY)})
     command = [sys.executable, "-m", "exporter.worker.fork_server", str(worker)]
     engine = LocalEngine(JOBS, ForkServerStarter(environment, command))
     run_plan(manifest, make_plan(manifest), engine, noted, _TODAY)
@@ -102,7 +102,7 @@ def contents_of(root: Path, cells: Iterable[str]) -> dict[str, tuple[Record, str
 
 def records(root: Path) -> dict[str, Record]:
     """What the last run left, by cell."""
-    return read_run(BuildFolder.of(_manifest(root).project).results).by_cell()
+    return read_run(BuildFolder.from_project(_manifest(root).project).results).by_cell()
 
 
 def made(root: Path) -> Counter[str]:

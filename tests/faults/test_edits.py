@@ -24,7 +24,7 @@ from exporter.build.engine import LocalEngine
 from exporter.cache.store import Store, StoreLimits
 from exporter.manifest import Manifest, load_project
 from exporter.planning.plan import Selection, make_plan
-from exporter.processes import ForkServerStarter, worker_environment
+from exporter.processes import ForkServerStarter, make_worker_environment
 from exporter.records.record import read_run
 from tests.faults import campaign, vandals
 from tests.unit.build.builders import Noted
@@ -87,7 +87,7 @@ class Kept(ForkServerStarter):
 
 @pytest.fixture(scope="module")
 def nursery() -> Iterator[Kept]:
-    kept = Kept(worker_environment({**os.environ, "PYTHONPATH": str(campaign.REPOSITORY)}))
+    kept = Kept(make_worker_environment({**os.environ, "PYTHONPATH": str(campaign.REPOSITORY)}))
     yield kept
     kept.end()
 
@@ -139,7 +139,7 @@ class Project:
         build = BuildFolder(self.root / name)
         found = {}
         for record in read_run(build.results).records:
-            folder = build.model(record.cell.model)
+            folder = build.model_folder(record.cell.model)
             beside = record.artifact.external_data if record.artifact else ()
             paths = [folder.model(record.cell.opset), *(folder.path / each for each in beside)]
             files = {path.name: path.read_bytes() for path in paths} if record.artifact else {}

@@ -67,7 +67,7 @@ def _in_process(manifest: Manifest, root: Path) -> Iterator[Record]:
 
 
 def _opsets(manifest: Manifest, spec: ModelSpec) -> tuple[OpsetJob, ...]:
-    devices = tuple(manifest.project.device(name) for name in spec.devices)
+    devices = tuple(manifest.project.find_device(name) for name in spec.devices)
     return tuple(
         OpsetJob(opset=opset, route=choose_route(spec, opset), devices=devices)
         for opset in spec.opsets

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from exporter.manifest.syntax.opsets import parse_condition, spelled
+from exporter.manifest.syntax.opsets import parse_condition, format_opsets
 from tests.features import (
     calls,
     captures,
@@ -138,7 +138,7 @@ def _verdicts(row: Feature) -> Iterator[str]:
         meant = [opset for opset in left if opset in parse_condition(opsets)]
         left = [opset for opset in left if opset not in meant]
         if meant:
-            yield f"{spelled(meant)}: {_said(verdict)}"
+            yield f"{format_opsets(meant)}: {_said(verdict)}"
 
 
 def _said(verdict: Verdict) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from exporter.build.decisions.results import FingerprintCache
+from exporter.build.decisions.build_results import FingerprintCache
 from exporter.manifest import load_project
 from exporter.planning.plan import make_plan
 from exporter.records.record import Record, RunRecord, Status

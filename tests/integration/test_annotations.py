@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.build.decisions.results import FingerprintCache
+from exporter.build.decisions.build_results import FingerprintCache
 from exporter.manifest import load_project
 from exporter.planning.plan import make_plan
 from exporter.records.record import RunRecord, Status

@@ -27,7 +27,7 @@ from exporter.processes import (
     ForkServerStarter,
     ProcessStarter,
     Spawner,
-    worker_environment,
+    make_worker_environment,
 )
 from exporter.records.record import Record
 from tests.unit.factory import DYNAMO, make_spec
@@ -94,13 +94,13 @@ class Heard:
         self.announcements: list[Announcement] = []
         self._answer = answer
 
-    def at_work(self, announcement: Announcement) -> None:
+    def on_announcement(self, announcement: Announcement) -> None:
         self.announcements.append(announcement)
 
     def recorded(self, record: Record) -> None:
         self.records.append(str(record.cell))
 
-    def ended(self, outcome: JobResult) -> Task | None:
+    def on_job_end(self, outcome: JobResult) -> Task | None:
         self.outcomes.append(outcome)
         return self._answer(outcome)
 
@@ -127,7 +127,7 @@ def engine(tmp_path: Path, body: str, *, workers: int = 2) -> LocalEngine:
 
 
 def starter(worker: Path) -> ProcessStarter:
-    environment = worker_environment({**os.environ, **dict.fromkeys(TOKENS, "secret")})
+    environment = make_worker_environment({**os.environ, **dict.fromkeys(TOKENS, "secret")})
     if KIND == ["warm"]:
         return ForkServerStarter(
             environment, [sys.executable, "-m", "exporter.worker.fork_server", str(worker)]
@@ -163,7 +163,7 @@ def test_a_worker_that_finishes(tmp_path: Path) -> None:
             time.sleep(0.25)
     """
     outcome, heard = run_one(tmp_path, body)
-    assert (outcome.ended, outcome.code) == (ExitKind.EXITED, 0)
+    assert (outcome.exit_kind, outcome.code) == (ExitKind.EXITED, 0)
     assert [a.cells[0].opset for a in heard.announcements] == [17, 18]
     # Of the last cell only the end of the worker tells that its record counts.
     assert heard.records == ["tiny/17/cpu"]
@@ -185,15 +185,15 @@ def test_the_next_job_is_at_work_before_the_last_one_is_settled(tmp_path: Path) 
 
 def test_an_early_exit_with_code_0_is_told_with_the_cells_at_work(tmp_path: Path) -> None:
     outcome, _ = run_one(tmp_path, "announce(17)\nos._exit(0)")
-    assert (outcome.ended, outcome.code) == (ExitKind.EXITED, 0)
-    assert outcome.at_work is not None
-    assert [str(cell) for cell in outcome.at_work.cells] == ["tiny/17/cpu"]
+    assert (outcome.exit_kind, outcome.code) == (ExitKind.EXITED, 0)
+    assert outcome.last_announcement is not None
+    assert [str(cell) for cell in outcome.last_announcement.cells] == ["tiny/17/cpu"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL, signal.SIGABRT])
 def test_a_signal_is_told_apart_from_an_exit(tmp_path: Path, number: signal.Signals) -> None:
     outcome, _ = run_one(tmp_path, f"announce(17)\nos.kill(os.getpid(), {int(number)})")
-    assert (outcome.ended, outcome.code) == (ExitKind.SIGNAL, number)
+    assert (outcome.exit_kind, outcome.code) == (ExitKind.SIGNAL, number)
 
 
 def test_no_announcement_of_an_earlier_worker_counts(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_no_announcement_of_an_earlier_worker_counts(tmp_path: Path) -> None:
         '{"stage": "convert", "cells": [], "log": "old"}'
     )
     outcome, _ = run_one(tmp_path, "sys.exit(4)")
-    assert outcome.at_work is None
+    assert outcome.last_announcement is None
     assert outcome.code == 4
 
 
@@ -216,7 +216,7 @@ def test_timeout_ends_the_whole_group_even_if_it_ignores_requests(tmp_path: Path
     """
     started = time.monotonic()
     outcome, _ = run_one(tmp_path, body, seconds=1.0)
-    assert outcome.ended is ExitKind.TIMEOUT
+    assert outcome.exit_kind is ExitKind.TIMEOUT
     assert time.monotonic() - started < 20
     worker, child = map(int, (tmp_path / "tiny/pids.json").read_text().strip("[]").split(","))
     assert not is_alive(worker)
@@ -240,14 +240,14 @@ def test_output_without_end_goes_to_the_log_and_stalls_nothing(tmp_path: Path) -
             os.write(2, b"noise " * 1000)
     """
     outcome, _ = run_one(tmp_path, body, seconds=1.0)
-    assert outcome.ended is ExitKind.TIMEOUT
+    assert outcome.exit_kind is ExitKind.TIMEOUT
     assert (tmp_path / "tiny/logs/model.log").read_bytes().startswith(b"noise ")
 
 
 def test_a_log_that_grows_without_end_is_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.build.engine.monitor._LOG_LIMIT", 100_000)
+    monkeypatch.setattr("exporter.build.engine.job_monitor._LOG_LIMIT", 100_000)
     body = """
         for _ in range(40):
             os.write(1, b"x" * 10_000)
@@ -317,7 +317,7 @@ def test_ctrl_c_leaves_nothing_running_and_tells_of_each_job(tmp_path: Path) -> 
     with pytest.raises(KeyboardInterrupt):
         engine(tmp_path, body).run([task(tmp_path, model=f"m{n}") for n in range(3)], heard)
     thread.join()
-    assert [outcome.ended for outcome in heard.outcomes] == [ExitKind.INTERRUPTED] * 2
+    assert [outcome.exit_kind for outcome in heard.outcomes] == [ExitKind.INTERRUPTED] * 2
     pids = [int(path.read_text().strip("[]")) for path in tmp_path.glob("m*/pids.json")]
     assert len(pids) == 2
     assert not any(is_alive(pid) for pid in pids)
@@ -326,7 +326,7 @@ def test_ctrl_c_leaves_nothing_running_and_tells_of_each_job(tmp_path: Path) -> 
 def test_a_second_ctrl_c_waits_for_no_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.build.engine.local._GRACE", 60.0)
+    monkeypatch.setattr("exporter.build.engine.local_engine._GRACE", 60.0)
     body = """
         signal.signal(signal.SIGTERM, lambda *_: put(folder / "asked.json", []))
         put(folder / "pids.json", [os.getpid()])
@@ -355,7 +355,7 @@ def test_a_second_ctrl_c_waits_for_no_worker(
     thread.join()
     assert time.monotonic() - started < 45
     assert len(list(tmp_path.glob("m*/asked.json"))) == 2
-    assert [outcome.ended for outcome in heard.outcomes] == [ExitKind.INTERRUPTED] * 2
+    assert [outcome.exit_kind for outcome in heard.outcomes] == [ExitKind.INTERRUPTED] * 2
     pids = [int(path.read_text().strip("[]")) for path in tmp_path.glob("m*/pids.json")]
     assert not any(is_alive(pid) for pid in pids)
 

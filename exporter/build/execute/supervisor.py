@@ -12,24 +12,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from exporter.build.decisions.decide import Decisions
-from exporter.build.decisions.results import RecordValidator
-from exporter.build.decisions.store_results import StoreWriter
+from exporter.build.decisions.cell_decisions import Decisions
+from exporter.build.decisions.build_results import RecordValidator
+from exporter.build.decisions.store_writer import StoreWriter
 from exporter.build.engine import (
     Engine,
     ExitKind,
     JobResult,
     Task,
 )
-from exporter.build.execute.job_outcome import job_for, log_tail, settle
-from exporter.build.execute.split_jobs import SplitJobs, join
+from exporter.build.execute.job_outcome import restrict_job, read_log_tail, evaluate_job
+from exporter.build.execute.split_jobs import SplitJobs, join_folders
 from exporter.build.folder.build_folder import BuildFolder
-from exporter.build.folder.carry_over import carry_over, mend
-from exporter.build.folder.flaky import mark_flaky
-from exporter.build.schedule.jobs import opset_jobs
+from exporter.build.folder.carry_over import carry_over, repair_folder
+from exporter.build.folder.flakiness import mark_flaky
+from exporter.build.schedule.tasks import make_opset_jobs
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.jobs.job import Announcement, Job
-from exporter.jobs.job_folder import JobFolder, write_value
+from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.manifest import Manifest
 from exporter.planning.plan import Plan
 from exporter.records.record import Record, Status
@@ -38,19 +38,19 @@ from exporter.records.record import Record, Status
 class BuildObserver(Protocol):
     """Is told what happens, to show it."""
 
-    def decided(self, decisions: Decisions) -> None:
+    def on_decisions(self, decisions: Decisions) -> None:
         """These cells run, for these reasons; told once, before all else."""
 
-    def at_work(self, announcement: Announcement) -> None:
+    def on_announcement(self, announcement: Announcement) -> None:
         """These cells are at this stage now."""
 
-    def judged(self, record: Record) -> None:
+    def on_cell_done(self, record: Record) -> None:
         """This cell is done; the record is as it counts."""
 
-    def done(self, model: str) -> None:
+    def on_model_done(self, model: str) -> None:
         """Everything of the model is in place."""
 
-    def noted(self, message: str) -> None:
+    def on_note(self, message: str) -> None:
         """Something that a person may want to know."""
 
 
@@ -93,15 +93,15 @@ class Supervisor:
                 self._finish(jobs, interrupted=True)
             raise
 
-    def at_work(self, announcement: Announcement) -> None:
+    def on_announcement(self, announcement: Announcement) -> None:
         """The worker is about to do this."""
-        self._watcher.at_work(announcement)
+        self._watcher.on_announcement(announcement)
 
-    def recorded(self, record: Record) -> None:
+    def on_record(self, record: Record) -> None:
         """The worker has finished a cell and gone on to another."""
         self._tell(record)
 
-    def ended(self, outcome: JobResult) -> Task | None:
+    def on_job_end(self, outcome: JobResult) -> Task | None:
         """Settles what the end of the job says; the answer is the job for the cells left over.
 
         Raises:
@@ -110,12 +110,12 @@ class Supervisor:
         _refuse_environment(outcome)
         job = outcome.job
         folder = JobFolder(Path(job.folder))
-        mend(folder)
-        verdict = settle(outcome, folder.read_records())
+        repair_folder(folder)
+        verdict = evaluate_job(outcome, folder.read_records())
         for cell in job.cells():
             record = verdict.settled.get(str(cell))
             if record and self._counts(record):
-                write_value(folder.record(cell), record)
+                write_json(folder.record(cell), record)
                 self._tell(record)
             else:
                 folder.record(cell).unlink(missing_ok=True)
@@ -123,8 +123,8 @@ class Supervisor:
                 self._postponed.setdefault(cell.model, []).append(str(cell))
         self._spent[job.folder] += math.ceil(outcome.seconds)
         if verdict.retry:
-            return self._task(job_for(job, verdict.retry))
-        interrupted = outcome.ended is ExitKind.INTERRUPTED
+            return self._task(restrict_job(job, verdict.retry))
+        interrupted = outcome.exit_kind is ExitKind.INTERRUPTED
         ended = self._parts.ended(job)
         return self._finish(ended, interrupted=interrupted) if ended else None
 
@@ -139,7 +139,7 @@ class Supervisor:
     def _tell(self, record: Record) -> None:
         if str(record.cell) not in self._told and self._counts(record):
             self._told.add(str(record.cell))
-            self._watcher.judged(self._judge.judged(record))
+            self._watcher.on_cell_done(self._judge.apply_expectations(record))
 
     def _task(self, job: Job) -> Task:
         """The job for the time that is left of its model's."""
@@ -153,14 +153,14 @@ class Supervisor:
         """
         job = jobs[0]
         model = job.spec.id
-        folder, lost = join([JobFolder(Path(job.folder)) for job in jobs])
+        folder, lost = join_folders([JobFolder(Path(job.folder)) for job in jobs])
         postponed = [] if interrupted else self._postponed.pop(model, [])
         if not folder.read_records() and not postponed:
             return None  # interrupted before its first cell: what is in place stays
-        mark_flaky(self._build.model(model), folder)
+        mark_flaky(self._build.model_folder(model), folder)
         made = tuple(folder.read_records().values())
         lost += carry_over(
-            self._build.model(model),
+            self._build.model_folder(model),
             folder,
             lambda record: self._holds(record) and str(record.cell) not in postponed,
         )
@@ -169,17 +169,17 @@ class Supervisor:
         if again and not interrupted:
             if len(jobs) > 1:  # no part's time is that of a worker that does it all
                 del self._spent[str(folder.path)]
-            opsets = opset_jobs(self._project, again)
+            opsets = make_opset_jobs(self._project, again)
             update = {"folder": str(folder.path), "opsets": opsets, "part": 0}
             return self._task(job.model_copy(update=update))
         if dropped := sum(str(record.cell) in self._planned for record in lost):
-            self._watcher.noted(
+            self._watcher.on_note(
                 f"{model}: {dropped} earlier results no longer hold and were dropped"
             )
-        self._build.place(model, folder, self._keeper.take_over)
-        if note := self._keeper.keep(made, self._build.model(model)):
-            self._watcher.noted(note)
-        self._watcher.done(model)
+        self._build.replace_model(model, folder, self._keeper.adopt)
+        if note := self._keeper.keep(made, self._build.model_folder(model)):
+            self._watcher.on_note(note)
+        self._watcher.on_model_done(model)
         return None
 
     def _holds(self, record: Record) -> bool:
@@ -187,8 +187,8 @@ class Supervisor:
 
 
 def _refuse_environment(outcome: JobResult) -> None:
-    unusable = outcome.ended is ExitKind.EXITED and outcome.code == ExitCode.ENVIRONMENT
+    unusable = outcome.exit_kind is ExitKind.EXITED and outcome.code == ExitCode.ENVIRONMENT
     # A model may exit with any code; the environment is checked before anything is announced.
-    if unusable and outcome.at_work is None:
-        lines = log_tail(outcome.job, None).splitlines()
+    if unusable and outcome.last_announcement is None:
+        lines = read_log_tail(outcome.job, None).splitlines()
         raise ExporterError(ExitCode.ENVIRONMENT, lines[-1] if lines else "workers cannot start")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from exporter.core.atomic_files import forget_unfinished
+from exporter.core.atomic_files import remove_unfinished_files
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import Project
@@ -28,7 +28,7 @@ class BuildFolder:
     path: Path
 
     @classmethod
-    def of(cls, project: Project) -> BuildFolder:
+    def from_project(cls, project: Project) -> BuildFolder:
         """The build folder that the project's settings name."""
         return cls(Path(project.root) / project.build)
 
@@ -37,7 +37,7 @@ class BuildFolder:
         """All records of the project."""
         return self.path / "results.json"
 
-    def model(self, model: str) -> JobFolder:
+    def model_folder(self, model: str) -> JobFolder:
         """Where everything of a model lies once it is done."""
         return JobFolder(self.path / model)
 
@@ -51,13 +51,13 @@ class BuildFolder:
         return self.path / ".killed"
 
     @property
-    def unfinished(self) -> tuple[Path, ...]:
+    def private_paths(self) -> tuple[Path, ...]:
         """What is there while a run is at work, or after one was killed."""
         return (self._private, self._killed)
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keeps other runs out, and puts aside what a killed one left: see `left`.
+    def lock(self) -> Iterator[None]:
+        """Keeps other runs out, and puts aside what a killed one left: see `list_abandoned`.
 
         Raises:
             ExporterError: ENVIRONMENT, where another run is at work, or a link or a file is in the
@@ -70,7 +70,7 @@ class BuildFolder:
             message = f"{self.path}: is no folder; files are built there"
             raise ExporterError(ExitCode.ENVIRONMENT, message) from None
         with self._alone():
-            forget_unfinished(self.path)
+            remove_unfinished_files(self.path)
             _refuse_link(self._private)
             _refuse_link(self._killed)
             self._put_aside()
@@ -98,14 +98,14 @@ class BuildFolder:
         finally:
             lock.release()
 
-    def left(self) -> list[Path]:
+    def list_abandoned(self) -> list[Path]:
         """The private folders that killed runs left, the oldest first."""
         if not self._killed.is_dir():
             return []
         folders = [path for path in self._killed.iterdir() if not path.is_symlink()]
         return sorted(folders, key=lambda path: (path.lstat().st_mtime_ns, path.name))
 
-    def forget_left(self) -> None:
+    def remove_abandoned(self) -> None:
         """Clears away what killed runs left."""
         shutil.rmtree(self._killed, ignore_errors=True)
 
@@ -122,7 +122,7 @@ class BuildFolder:
                 path.rename(self._killed / path.name)
         shutil.rmtree(self._private, ignore_errors=True)
 
-    def fresh(self, model: str) -> JobFolder:
+    def create_folder(self, model: str) -> JobFolder:
         """A new private folder.
 
         Raises:
@@ -131,10 +131,10 @@ class BuildFolder:
         _refuse_link(self.model(model).path)
         return JobFolder(Path(tempfile.mkdtemp(prefix=f"{model}-", dir=self._private)))
 
-    def place(
+    def replace_model(
         self, model: str, fresh: JobFolder, leaving: Callable[[Path], None] | None = None
     ) -> None:
-        """Puts `fresh` where the model belongs, in place of what is there.
+        """Puts `create_folder` where the model belongs, in place of what is there.
 
         Args:
             model: The model.

@@ -11,18 +11,18 @@ from dataclasses import dataclass, replace
 
 from exporter.checks.comparison.compare_arrays import (
     Comparison,
-    compare,
-    misfit,
-    scale_of,
+    compare_arrays,
+    measure_scale,
+    report_mismatch,
 )
 from exporter.checks.comparison.tolerance import (
     Limit,
+    compute_limit,
+    compute_limit_without_float64,
     is_float,
-    is_measured,
-    limit_of,
-    limit_without_exact,
+    is_limit_measured,
 )
-from exporter.checks.files.samples import SampleData
+from exporter.checks.files.sample_files import SampleData
 from exporter.checks.protocol import CheckContext
 from exporter.jobs.reference import Reference
 from exporter.manifest import Output
@@ -33,7 +33,7 @@ from exporter.runtimes.values import Array, OnnxValue
 class OutputContext:
     """Which output is held against what is said of it."""
 
-    subject: CheckContext
+    context: CheckContext
     index: int
     device: str
     is_exact: bool = True
@@ -42,12 +42,12 @@ class OutputContext:
     @property
     def output(self) -> Output:
         """The output, as it is declared."""
-        return self.subject.spec.outputs[self.index]
+        return self.context.spec.outputs[self.index]
 
     @property
     def overflow(self) -> str:
         """How PyTorch's dtype leaves its range here; empty where it does not."""
-        return overflow_of(self.subject.reference, self.index)
+        return get_overflow(self.context.reference, self.index)
 
 
 def compare_output(
@@ -55,32 +55,32 @@ def compare_output(
 ) -> Iterator[tuple[str, Comparison]]:
     """Holds an output against PyTorch's: of a sequence the count first, then each item."""
     name = f"output '{at.output.name}'"
-    expected, exact = data.outputs[at.index], data.exact[at.index]
+    expected, exact = data.outputs[at.index], data.float64_outputs[at.index]
     if not isinstance(expected, list):
         yield name, _compare(actual, expected, None if isinstance(exact, list) else exact, at)
     elif not isinstance(actual, list):
-        yield name, misfit(f"no sequence but a {type(actual).__name__}")
+        yield name, report_mismatch(f"no sequence but a {type(actual).__name__}")
     elif len(actual) != len(expected):
-        yield name, misfit(f"{_items(len(actual))}, PyTorch gives {len(expected)}")
+        yield name, report_mismatch(f"{_items(len(actual))}, PyTorch gives {len(expected)}")
     else:
-        wides = items_in_float64(exact, len(expected))
+        wides = split_float64_items(exact, len(expected))
         for place, columns in enumerate(zip(actual, expected, wides, strict=True)):
             yield f"item {place} of {name}", _compare(*columns, at)
 
 
-def overflow_of(reference: Reference, index: int) -> str:
+def get_overflow(reference: Reference, index: int) -> str:
     """How PyTorch's dtype leaves its range in an output; empty where it does not."""
     return reference.overflow[index] if index < len(reference.overflow) else ""
 
 
-def items_in_float64(exact: OnnxValue | None, count: int) -> list[Array | None]:
+def split_float64_items(exact: OnnxValue | None, count: int) -> list[Array | None]:
     """The items of a sequence in float64; None for each where there is no such sequence."""
     if isinstance(exact, list) and len(exact) == count:
         return [*exact]
     return [None] * count
 
 
-def bound_for(
+def choose_limit(
     expected: Array, exact: Array | None, at: OutputContext
 ) -> tuple[Limit | None, Array]:
     """The limit of one tensor, and the values that it is about: PyTorch's own, or float64's.
@@ -93,21 +93,21 @@ def bound_for(
     Returns:
         No limit where values must be equal.
     """
-    where = (at.subject, at.index, at.device)
+    where = (at.context, at.index, at.device)
     if not is_float(expected.dtype.name) or not is_float(at.output.dtype):
         return None, expected
-    if not at.is_exact and is_measured(*where):
-        return limit_without_exact(*where, scale_of(expected)), expected
-    usable = exact is not None and exact.shape == expected.shape and scale_of(exact) > 0
-    measured = usable and is_measured(*where)
+    if not at.is_exact and is_limit_measured(*where):
+        return compute_limit_without_float64(*where, measure_scale(expected)), expected
+    usable = exact is not None and exact.shape == expected.shape and measure_scale(exact) > 0
+    measured = usable and is_limit_measured(*where)
     against = exact if measured and exact is not None else expected
-    return limit_of(*where, scale_of(against), exact=measured), against
+    return compute_limit(*where, measure_scale(against), float64_outputs=measured), against
 
 
 def _compare(actual: object, expected: Array, exact: Array | None, at: OutputContext) -> Comparison:
-    limit, against = bound_for(expected, exact, at)
-    found = compare(actual, expected, limit, against)
-    if found.is_elsewhere and at.overflow:
+    limit, against = choose_limit(expected, exact, at)
+    found = compare_arrays(actual, expected, limit, against)
+    if found.has_nonfinite_mismatch and at.overflow:
         return replace(found, problem=f"{found.problem}; {at.overflow}")
     return found
 

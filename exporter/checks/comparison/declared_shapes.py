@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from exporter.manifest import Dim, Output
-from exporter.runtimes.values import Array, OnnxValue, items_of
+from exporter.runtimes.values import Array, OnnxValue, list_items
 
 
-def undeclared(
+def find_undeclared_outputs(
     outputs: Sequence[Output], expected: Sequence[OnnxValue], sizes: Mapping[str, int]
 ) -> Iterator[str]:
     """Where PyTorch's outputs are not what the contract says.
@@ -26,7 +26,7 @@ def undeclared(
             for dim, size in zip(output.file_shape, value.shape, strict=False):
                 known.setdefault(str(dim), size)
     for output, value in pairs:
-        for place, array in enumerate(items_of(value)):
+        for place, array in enumerate(list_items(value)):
             what = f"output '{output.name}'"
             what = f"item {place} of {what}" if isinstance(value, list) else what
             yield from _problems(what, output, array, dict(known))

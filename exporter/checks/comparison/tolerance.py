@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 from exporter.checks.protocol import CheckContext
 from exporter.jobs.reference import Sample
-from exporter.manifest import tolerance_for
+from exporter.manifest import select_bound
 
 _NOISE_FACTOR = 8.0
 #: Of so few errors the largest is small by luck now and then: of one normal error it is below an
@@ -73,7 +73,7 @@ class Limit:
     """Elements beyond it may be off by more than `atol`, in proportion."""
     rtol: float = 0.0
     outside: float = 0.0
-    why: str
+    reason: str
     noise: float | None = None
     """PyTorch's own largest error, in the units of the output; None where it is not known."""
 
@@ -87,14 +87,14 @@ def is_float(dtype: str) -> bool:
     return dtype in _PRECISIONS
 
 
-def is_measured(subject: CheckContext, index: int, device: str) -> bool:
+def is_limit_measured(subject: CheckContext, index: int, device: str) -> bool:
     """Whether the limit of an output is a multiple of noise, so that float64 is the reference."""
-    bound = tolerance_for(subject.spec, subject.spec.outputs[index], device)
+    bound = select_bound(subject.spec, subject.spec.outputs[index], device)
     by_hand = bound.atol is not None or bound.rtol is not None
     return not by_hand and subject.reference.noise[index] is not None
 
 
-def limit_of(
+def compute_limit(
     subject: CheckContext, index: int, device: str, scale: float, *, exact: bool = True
 ) -> Limit:
     """The limit of one output in one sample.
@@ -108,7 +108,7 @@ def limit_of(
     """
     output = subject.spec.outputs[index]
     precision = _PRECISIONS[output.dtype]
-    bound = tolerance_for(subject.spec, output, device)
+    bound = select_bound(subject.spec, output, device)
     share = subject.reference.noise[index]
     noise = None if share is None else share * scale
     beyond = scale or math.inf
@@ -124,10 +124,12 @@ def limit_of(
     else:
         atol, rtol = max(precision.atol * scale, precision.least), precision.rtol
         why = f"torch.testing's default for {precision.name} at this scale, without float64"
-    return Limit(atol=atol, scale=beyond, rtol=rtol, outside=bound.outside, why=why, noise=noise)
+    return Limit(atol=atol, scale=beyond, rtol=rtol, outside=bound.outside, reason=why, noise=noise)
 
 
-def limit_without_exact(subject: CheckContext, index: int, device: str, scale: float) -> Limit:
+def compute_limit_without_float64(
+    subject: CheckContext, index: int, device: str, scale: float
+) -> Limit:
     """The limit of one output in a sample that was not run in float64; see the module.
 
     Args:
@@ -136,12 +138,12 @@ def limit_without_exact(subject: CheckContext, index: int, device: str, scale: f
         device: The name of the device.
         scale: The largest finite magnitude of PyTorch's own output.
     """
-    limit = limit_of(subject, index, device, scale)
-    factor = tolerance_for(subject.spec, subject.spec.outputs[index], device).noise or _NOISE_FACTOR
+    limit = compute_limit(subject, index, device, scale)
+    factor = select_bound(subject.spec, subject.spec.outputs[index], device).noise or _NOISE_FACTOR
     return replace(
         limit,
         atol=limit.atol * max(1.0 - 1.0 / factor, 0.0),
-        why=f"{limit.why}, less what is PyTorch's own",
+        reason=f"{limit.reason}, less what is PyTorch's own",
     )
 
 

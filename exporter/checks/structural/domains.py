@@ -11,9 +11,10 @@ from typing import assert_never
 
 from onnx import ModelProto
 
-from exporter.checks.files.graph_walk import domain_of, functions_of, model_nodes
-from exporter.checks.files.read import Unreadable, read_model
+from exporter.checks.files.graph_walk import index_functions, iter_nodes, normalize_domain
+from exporter.checks.files.model_file import UnreadableModel, read_model
 from exporter.checks.protocol import CheckContext
+from exporter.core.text_format import join_names
 from exporter.manifest import Device, ModelSpec
 
 #: Operators by domain, both sorted.
@@ -24,30 +25,29 @@ _ONNX = frozenset({"ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx
 #: The domains of operators that ONNX Runtime comes with.
 _ONNX_RUNTIME = frozenset({"com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc"})
 #: So many operators of a domain are named.
-_NAMED = 5
 
 
-def foreign_operators(model: ModelProto) -> Operators:
+def find_foreign_operators(model: ModelProto) -> Operators:
     """Operators of other domains than ONNX's that no function of the file defines."""
-    functions = functions_of(model)
+    functions = index_functions(model)
     found: dict[str, set[str]] = {}
-    for node in model_nodes(model):
-        domain = domain_of(node.domain)
+    for node in iter_nodes(model):
+        domain = normalize_domain(node.domain)
         key = (domain, node.op_type, getattr(node, "overload", ""))
         if domain and domain not in _ONNX and key not in functions:
             found.setdefault(domain, set()).add(node.op_type)
     return {domain: tuple(sorted(found[domain])) for domain in sorted(found)}
 
 
-def declared_domains(spec: ModelSpec) -> frozenset[str]:
+def list_declared_domains(spec: ModelSpec) -> frozenset[str]:
     """The domains that the manifest names: in `custom_opsets`, or for kernels alone."""
     wished = spec.options.get("custom_opsets")
     named = wished if isinstance(wished, Mapping) else {}
-    kernels = (op.name.partition("::")[0] for op in spec.custom_ops if op.is_kernel_alone)
+    kernels = (op.name.partition("::")[0] for op in spec.custom_ops if op.has_only_kernels)
     return frozenset({*named, *kernels})
 
 
-def missing_kernel_reason(subject: CheckContext, device: Device) -> str:
+def explain_missing_kernel(subject: CheckContext, device: Device) -> str:
     """What keeps a file that was refused from running here: operators without a kernel.
 
     Where the manifest gives kernels, and they are not the right ones, the file or the kernels are
@@ -57,8 +57,8 @@ def missing_kernel_reason(subject: CheckContext, device: Device) -> str:
         A sentence with domain, operator and what would run it; empty where the reason is another.
     """
     try:
-        foreign = foreign_operators(read_model(subject.path))
-    except Unreadable:
+        foreign = find_foreign_operators(read_model(subject.path))
+    except UnreadableModel:
         return ""
     kernels, served = subject.kernels, frozenset[str]()
     match device.runtime:
@@ -79,9 +79,4 @@ def missing_kernel_reason(subject: CheckContext, device: Device) -> str:
         if domain not in served
         for name in names
     ]
-    return f"{device.name} has no kernel for {listing(lacking)}; {way}" if lacking else ""
-
-
-def listing(names: list[str] | tuple[str, ...]) -> str:
-    """The first few names."""
-    return ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+    return f"{device.name} has no kernel for {join_names(lacking)}; {way}" if lacking else ""

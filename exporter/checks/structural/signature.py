@@ -5,19 +5,18 @@ Everything that differs is named at once. An input that no output depends on cou
 
 from __future__ import annotations
 
-from exporter.core.text_format import join_names
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from onnx import ModelProto, TensorShapeProto, TypeProto, ValueInfoProto
 
-from exporter.checks.files.graph_walk import index_functions, find_needed_names
+from exporter.checks.files.graph_walk import find_needed_names, index_functions
 from exporter.checks.files.weight_inputs import find_weight_input_problems
 from exporter.checks.protocol import CheckContext
 from exporter.checks.structural.run_structure import run_structure_check
 from exporter.checks.structural.weight_names import find_weight_name_problems
+from exporter.core.text_format import join_names
 from exporter.manifest import Dim, Input, Output
 from exporter.records.record import CheckResult
 from exporter.runtimes.dtypes import format_dtype
@@ -44,7 +43,9 @@ def _find(subject: CheckContext, model: ModelProto) -> Iterator[str]:
     yield from _values("input", inputs, spec.inputs)
     listed = [item.name for item in graph.input if item.name in stored]
     yield from _listed_initializers(subject, model, listed)
-    needed = find_needed_names(graph.node, (item.name for item in graph.output), index_functions(model))
+    needed = find_needed_names(
+        graph.node, (item.name for item in graph.output), index_functions(model)
+    )
     for item in inputs:
         if item.name in declared and item.name not in needed:
             yield f"the graph ignores input '{item.name}'"

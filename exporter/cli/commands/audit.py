@@ -9,16 +9,16 @@ import click
 
 from exporter.build import require_packages
 from exporter.cli.options.selection import root_option
-from exporter.cli.output.terminal import (align_columns, is_terminal, print_line)
-from exporter.core.text_format import pluralize
+from exporter.cli.output.terminal import align_columns, is_terminal, print_line
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode
+from exporter.core.text_format import pluralize
 from exporter.manifest import load_project
 from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
 from exporter.processes import make_worker_environment
 from exporter.records.audit import THRESHOLD, Audit
-from exporter.report.rows.audits import audit_path
+from exporter.report.rows.audits import locate_audit
 from exporter.tools.audit.client import AuditOptions, run_audit
 
 #: On a terminal, a line for so many mutants.
@@ -61,7 +61,7 @@ def command(cells: tuple[str, ...], mutants: int, seed: int, threshold: float, r
             _Progress(mutants).heard,
         )
         reports = Path(manifest.project.root) / manifest.project.reports
-        write_text(audit_path(reports, planned.cell), audit.to_json())
+        write_text(locate_audit(reports, planned.cell), audit.to_json())
         show_audit(audit, threshold)
         worst = min(worst, audit.share)
     return ExitCode.OK if worst >= threshold else ExitCode.RED

@@ -11,8 +11,7 @@ import click
 from exporter.build import Results
 from exporter.cli.options.selection import root_option
 from exporter.cli.output.findings import show_findings
-from exporter.cli.output.terminal import (print_error, print_line)
-from exporter.core.text_format import pluralize
+from exporter.cli.output.terminal import print_error, print_line
 from exporter.cli.workflows.report import publish
 from exporter.cli.workflows.results import read_results
 from exporter.core.errors import (
@@ -21,11 +20,12 @@ from exporter.core.errors import (
     Problem,
     suggest_nearest,
 )
+from exporter.core.text_format import pluralize
 from exporter.gate import (
     GateFinding,
     accept_all,
     accept_some,
-    judge,
+    compare_results,
 )
 from exporter.manifest import Manifest, load_project
 from exporter.planning.plan import make_plan, pattern_matches
@@ -60,7 +60,7 @@ class _Project:
     def findings(self) -> tuple[GateFinding, ...]:
         """What nobody has accepted."""
         gate = self.manifest.project.gate
-        return judge(self.before, self.run, self.planned, gate)
+        return compare_results(self.before, self.run, self.planned, gate)
 
 
 @click.group(invoke_without_command=True)
@@ -153,7 +153,9 @@ def _chosen(
 def _refuse_idle(patterns: Sequence[str], cells: Collection[CellId]) -> None:
     models = {cell.model for cell in cells}
     problems = [
-        Problem(message=f"no cell matches '{pattern}'{suggest_nearest(pattern.split('/')[0], models)}")
+        Problem(
+            message=f"no cell matches '{pattern}'{suggest_nearest(pattern.split('/')[0], models)}"
+        )
         for pattern in patterns
         if not any(pattern_matches(pattern, cell) for cell in cells)
     ]

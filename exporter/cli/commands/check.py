@@ -10,16 +10,16 @@ import click
 from exporter.build import BuildFolder, filter_valid_results
 from exporter.cache.fingerprint import file_digest
 from exporter.cli.options.selection import root_option
-from exporter.cli.output.terminal import (print_error, print_line)
-from exporter.core.text_format import pluralize
+from exporter.cli.output.terminal import print_error, print_line
 from exporter.cli.workflows.report import PAGES, are_up_to_date, rendered
 from exporter.core.errors import ExitCode
+from exporter.core.text_format import pluralize
 from exporter.manifest import Manifest, load_project
 from exporter.planning.plan import make_plan
 from exporter.records.baseline import parse_cell, read_baseline
 from exporter.records.record import read_run
-from exporter.report.rows.opset_ranges import fold
-from exporter.report.up_to_date import are_unmodified
+from exporter.report.rows.opset_groups import group_by_opset
+from exporter.report.written_pages import are_unmodified
 
 
 @click.command()
@@ -51,7 +51,7 @@ def _unaccepted(manifest: Manifest) -> Iterator[str]:
     new = "is not in the baseline: run `exporter export`, and `exporter baseline` to accept it"
     gone = "is in the baseline and no longer promised: `exporter baseline` accepts that"
     for cells, what in ((promised - accepted, new), (accepted - promised, gone)):
-        for alike in fold(sorted(cells), parse_cell, lambda _: ""):
+        for alike in group_by_opset(sorted(cells), parse_cell, lambda _: ""):
             yield f"{alike.label} {what}"
 
 
@@ -63,7 +63,7 @@ def _stale_tables(manifest: Manifest) -> Iterator[str]:
     run = read_run(build.results)
     results = filter_valid_results(run, manifest, make_plan(manifest))
     if results.missing:
-        for alike in fold(
+        for alike in group_by_opset(
             results.missing.items(), lambda item: parse_cell(item[0]), lambda item: item[1]
         ):
             yield f"{alike.label}: the tables are stale: {alike.first[1]}; run `exporter export`"

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import click
 
-from exporter.cli.options.selection import root_option, selection_options, get_today
-from exporter.cli.output.terminal import (print_error, print_line)
-from exporter.core.text_format import pluralize
+from exporter.cli.options.selection import get_today, root_option, selection_options
+from exporter.cli.output.terminal import print_error, print_line
 from exporter.cli.workflows.results import read_results
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode
+from exporter.core.text_format import pluralize
 from exporter.manifest import Manifest, load_project
 from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
-from exporter.tools.expectations import replace_expectations, propose_lists
+from exporter.tools.expectations import propose_lists, replace_expectations
 
 
 @click.command()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from exporter.cli.options.selection import select_one_cell, root_option
+from exporter.cli.options.selection import root_option, select_one_cell
 from exporter.cli.output.terminal import align_columns, print_line
 from exporter.core.errors import ExitCode
 from exporter.manifest import explain, load_layers

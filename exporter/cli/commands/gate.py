@@ -13,25 +13,25 @@ from exporter.build import BuildFolder
 from exporter.cli.options.selection import root_option
 from exporter.cli.output.findings import format_hints, show_findings
 from exporter.cli.output.github import Annotation, annotate, shorten_page
-from exporter.cli.output.terminal import (print_error, print_line)
-from exporter.core.text_format import pluralize
+from exporter.cli.output.terminal import print_error, print_line
 from exporter.cli.workflows.results import read_results
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode
 from exporter.core.git import find_last_change
+from exporter.core.text_format import pluralize
 from exporter.gate import (
     GateFinding,
-    Side,
-    blocking,
-    judge,
-    judge_against,
+    ProjectState,
+    select_blocking,
+    compare_results,
+    compare_with_revision,
 )
 from exporter.manifest import Manifest, load_project
 from exporter.planning.plan import make_plan
 from exporter.records.baseline import Baseline, read_baseline
 from exporter.records.record import RunRecord
-from exporter.report import fold_findings, render_gate
-from exporter.report.rows.finding_context import GateContext, lead_of
+from exporter.report import group_findings, render_gate
+from exporter.report.rows.finding_context import GateContext, find_context
 
 #: GitHub drops a step summary that is larger than 1 MiB, and refuses a longer comment; in bytes.
 _SUMMARY_LIMIT, _COMMENT_LIMIT = 1_000_000, 65_000
@@ -76,7 +76,7 @@ def _at_hand(manifest: Manifest, run: RunRecord) -> _Found:
     """The baseline of the work tree, and what differs from it."""
     path = _path(manifest)
     baseline = read_baseline(path)
-    findings = judge(baseline, run, _planned(manifest), manifest.project.gate)
+    findings = compare_results(baseline, run, _planned(manifest), manifest.project.gate)
     commit = find_last_change(path, dict(os.environ)) if findings else None
     return _Found(baseline=baseline, accepted_in=str(commit or ""), findings=findings)
 
@@ -96,11 +96,11 @@ def _against(manifest: Manifest, run: RunRecord, revision: str) -> _Found:
     then = side_of(manifest, revision)
     path = _path(manifest)
     own = read_baseline(path) if path.exists() else Baseline(tools={}, cells=())
-    now = Side(manifest=manifest, baseline=own)
+    now = ProjectState(manifest=manifest, baseline=own)
     return _Found(
         baseline=then.side.baseline,
         accepted_in=then.accepted_in,
-        findings=judge_against(then.side, now, run, _planned(manifest)),
+        findings=compare_with_revision(then.side, now, run, _planned(manifest)),
     )
 
 
@@ -116,8 +116,10 @@ def _told(known: GateContext, findings: Sequence[GateFinding], cells: int) -> Ex
         print_line(f"{pluralize(cells, 'cell')} as accepted", color="green")
         return ExitCode.OK
     show_findings(findings, known)
-    print_line(f"{pluralize(len(findings), 'finding')}; written to {manifest.project.build}/gate.md")
-    if not blocking(findings):
+    print_line(
+        f"{pluralize(len(findings), 'finding')}; written to {manifest.project.build}/gate.md"
+    )
+    if not select_blocking(findings):
         print_line("none of them blocks", color="green")
         return ExitCode.OK
     print_line("mend what is broken, then accept the rest: `exporter baseline`")
@@ -127,14 +129,14 @@ def _told(known: GateContext, findings: Sequence[GateFinding], cells: int) -> Ex
 def _annotations(known: GateContext, findings: Sequence[GateFinding]) -> Iterator[Annotation]:
     """One for each group that is alike but for the opset, at the model's entry."""
     entries = {spec.id: spec.location for spec in known.manifest.models}
-    for alike in fold_findings(findings):
+    for alike in group_findings(findings):
         finding = alike.first
         change = f"{finding.before} -> {finding.after}"
         said = f"{change}: {finding.message}" if finding.message else change
         yield Annotation(
             level="error" if finding.blocks else "warning",
             title=f"{alike.label}: {finding.kind}",
-            message=". ".join((said, *format_hints(lead_of(alike.members, known)))),
+            message=". ".join((said, *format_hints(find_context(alike.members, known)))),
             location=entries.get(finding.cell.model),
         )
 

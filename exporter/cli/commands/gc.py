@@ -11,9 +11,9 @@ from exporter.build import BuildFolder, find_garbage, remove_garbage
 from exporter.cache.store import Store
 from exporter.cli.options.selection import root_option
 from exporter.cli.options.store import limit_options, open_limited_store
-from exporter.cli.output.terminal import (align_columns, print_line)
-from exporter.core.text_format import pluralize
+from exporter.cli.output.terminal import align_columns, print_line
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.text_format import pluralize
 from exporter.manifest import load_project
 from exporter.planning.plan import make_plan
 from exporter.records.record import CellId

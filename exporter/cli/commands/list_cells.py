@@ -9,7 +9,7 @@ import click
 
 from exporter.cli.options.selection import root_option, selection_options
 from exporter.cli.output.call_table import HEADER, call_rows
-from exporter.cli.output.terminal import (align_columns, print_line)
+from exporter.cli.output.terminal import align_columns, print_line
 from exporter.core.text_format import pluralize
 from exporter.manifest import load_project
 from exporter.planning.plan import PlannedCell, make_plan

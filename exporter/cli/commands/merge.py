@@ -10,14 +10,14 @@ from exporter.build import BuildFolder
 from exporter.build.shard_merge import merge_shards, read_shard_parts
 from exporter.cli.options.selection import root_option
 from exporter.cli.output.summary import show_summary
-from exporter.cli.output.terminal import (print_error, print_line)
-from exporter.core.text_format import pluralize
+from exporter.cli.output.terminal import print_error, print_line
 from exporter.cli.workflows.report import publish
 from exporter.core.errors import ExitCode
+from exporter.core.text_format import pluralize
 from exporter.manifest import load_project
 from exporter.planning.plan import make_plan
 from exporter.records.baseline import parse_cell
-from exporter.report.rows.opset_ranges import fold
+from exporter.report.rows.opset_groups import group_by_opset
 
 
 @click.command()
@@ -42,7 +42,7 @@ def command(folders: tuple[Path, ...], root: Path) -> int:
     results = merge_shards(manifest, plan, parts)
     publish(manifest, results.run)
     show_summary(manifest, plan, results.run)
-    absent = fold(results.missing.items(), lambda item: parse_cell(item[0]), lambda item: item[1])
+    absent = group_by_opset(results.missing.items(), lambda item: parse_cell(item[0]), lambda item: item[1])
     for alike in absent:
         print_error(f"{alike.label}: no result: {alike.first[1]}")
     tables = f"{manifest.project.reports}/COMPATIBILITY.md"

@@ -11,20 +11,20 @@ import click
 
 from exporter.build import require_packages
 from exporter.cli.options.selection import root_option
-from exporter.cli.output.terminal import (align_columns, print_line)
-from exporter.core.text_format import pluralize
+from exporter.cli.output.terminal import align_columns, print_line
 from exporter.cli.workflows.results import read_results
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.text_format import pluralize
 from exporter.manifest import Manifest, load_project
 from exporter.planning.plan import Plan, make_plan
 from exporter.planning.selection import Selection
 from exporter.processes import make_worker_environment
 from exporter.records.record import Route, RunRecord
-from exporter.report.rows.opset_ranges import fold_opsets
+from exporter.report.rows.opset_groups import fold_opsets
 from exporter.tools.operators.client import build_table, read_stored_table, run_survey
 from exporter.tools.operators.operators_page import OPERATORS_FILE, render_operators
-from exporter.tools.operators.protocol import SurveyResponse, OperatorGaps, SurveyRequest
+from exporter.tools.operators.protocol import OperatorGaps, SurveyRequest, SurveyResponse
 
 _Key = TypeVar("_Key", bound=Hashable)
 _NAMES = {"torchscript": "TorchScript", "dynamo": "dynamo"}

@@ -8,22 +8,22 @@ from pathlib import Path
 
 import click
 
-from exporter.build import BuildFolder, require_packages, filter_valid_results
+from exporter.build import BuildFolder, filter_valid_results, require_packages
 from exporter.cli.options.selection import root_option, selection_options
-from exporter.cli.output.terminal import (print_error, print_line)
-from exporter.core.text_format import pluralize
+from exporter.cli.output.terminal import print_error, print_line
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.text_format import pluralize
 from exporter.manifest import Manifest, load_project
 from exporter.planning.plan import make_plan, pattern_matches
 from exporter.planning.selection import Selection
 from exporter.processes import make_worker_environment
 from exporter.records.record import read_run
-from exporter.report.rows.opset_ranges import fold
+from exporter.report.rows.opset_groups import group_by_opset
 from exporter.tools.publish import (
     PublishOptions,
     PublishResult,
-    prepare_destination,
     choose_files,
+    prepare_destination,
     publisher,
 )
 
@@ -50,7 +50,7 @@ def command(selection: Selection, root: Path, dest: str, include_red: bool) -> i
     chosen, left_out = choose_files(
         plan.selected, results.run.by_cell(), results.missing, include_red=include_red
     )
-    folds = fold(left_out, lambda item: item.cell, lambda item: (item.why, item.is_refused))
+    folds = group_by_opset(left_out, lambda item: item.cell, lambda item: (item.why, item.is_refused))
     for alike in folds:
         tell = print_error if alike.first.is_refused else print_line
         tell(f"{alike.model}/{alike.opset_ranges}: not published: {alike.first.why}")

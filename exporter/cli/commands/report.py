@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from exporter.cli.options.selection import root_option
-from exporter.cli.output.terminal import (print_line)
-from exporter.core.text_format import pluralize
+from exporter.cli.output.terminal import print_line
 from exporter.cli.workflows.report import publish
 from exporter.cli.workflows.results import read_results
 from exporter.core.errors import ExitCode
+from exporter.core.text_format import pluralize
 from exporter.manifest import load_project
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from exporter.build import BuildFolder, filter_valid_results
-from exporter.cli.options.selection import select_one_cell, root_option
+from exporter.cli.options.selection import root_option, select_one_cell
 from exporter.cli.output.terminal import print_line
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Manifest, load_project

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from exporter.build import BuildFolder, require_packages
-from exporter.cli.options.selection import select_one_cell, root_option
+from exporter.cli.options.selection import root_option, select_one_cell
 from exporter.cli.output.terminal import print_line
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError

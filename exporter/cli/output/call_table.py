@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 
 from exporter.manifest import Input, ModelSpec
-from exporter.report import fill_text
+from exporter.report import format_fill
 
 HEADER = ("INPUT", "GOES TO", "DTYPE", "SHAPE", "VALUES")
 
@@ -36,4 +36,4 @@ def _in_order(index: int) -> str:
 def _values(spec: ModelSpec, item: Input) -> str:
     if spec.inputs_from is not None:
         return spec.inputs_from.function
-    return fill_text(item.fill)
+    return format_fill(item.fill)

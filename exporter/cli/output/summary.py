@@ -9,17 +9,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from exporter.cache.noop_snapshot import ExportSummary
-from exporter.cli.output.terminal import (choose_color, print_line)
-from exporter.core.text_format import pluralize
+from exporter.cli.output.terminal import choose_color, print_line
 from exporter.core.errors import ExitCode
 from exporter.core.sanitize import join_lines
+from exporter.core.text_format import pluralize
 from exporter.manifest import Manifest, Style
 from exporter.planning.plan import Plan, PlannedCell
 from exporter.records.baseline import extract_outcome
 from exporter.records.record import Record, RunRecord, Status
-from exporter.report import Mark, mark_of
-from exporter.report.rows.failure_reasons import in_short, reasons_of
-from exporter.report.rows.opset_ranges import fold, likeness
+from exporter.report import Mark, choose_mark
+from exporter.report.rows.failure_reasons import summarize_failure, explain_failure
+from exporter.report.rows.opset_groups import group_by_opset, mask_numbers
 
 
 def show_summary(manifest: Manifest, plan: Plan, run: RunRecord, *, taken: int = 0) -> int:
@@ -35,7 +35,9 @@ def print_summary(said: ExportSummary) -> None:
         print_line(line, color=colour)
 
 
-def make_summary(manifest: Manifest, plan: Plan, run: RunRecord, *, taken: int = 0) -> ExportSummary:
+def make_summary(
+    manifest: Manifest, plan: Plan, run: RunRecord, *, taken: int = 0
+) -> ExportSummary:
     """What became of the selected cells; RED where one of them is red or has no record.
 
     `taken` says how many of them came from the store.
@@ -72,7 +74,7 @@ def format_grid(
         marks = []
         for opset in opsets:
             planned = promised.get((model, opset))
-            mark = mark_of(known.get(str(planned.cell))) if planned else None
+            mark = choose_mark(known.get(str(planned.cell))) if planned else None
             marks.append(_sign(mark, style))
         lines.append(f"{model:{width}}  {' '.join(marks)}".rstrip())
     return lines
@@ -87,7 +89,7 @@ def _sign(mark: Mark | None, style: Style) -> str:
 
 def format_counts(records: Sequence[Record | None]) -> str:
     """`12 pass, 1 fail`, in the order of the statuses."""
-    by_word = Counter(mark_of(record).word for record in records)
+    by_word = Counter(choose_mark(record).word for record in records)
     order = [status.value for status in Status]
     words = sorted(by_word, key=lambda word: order.index(word) if word in order else len(order))
     return ", ".join(f"{by_word[word]} {word}" for word in words)
@@ -104,22 +106,22 @@ def format_red_line(label: str, record: Record) -> str:
 def _hints(manifest: Manifest, record: Record) -> Iterator[str]:
     """Where it is promised, and how to see it again."""
     yield f"promised at {manifest.find_model(record.cell.model).location}"
-    reasons = reasons_of(record, manifest.project.command)
-    if reasons.lines and not record.blame and not record.missing:  # else `in_short` names them
+    reasons = explain_failure(record, manifest.project.command)
+    if reasons.lines and not record.blame and not record.missing:  # else `summarize_failure` names them
         yield f"in the model at {', '.join(reasons.lines)}"
     if reasons.reproduce:
         yield f"show it without this tool: {reasons.reproduce}"
 
 
 def _red_lines(manifest: Manifest, red: Sequence[Record]) -> Iterator[tuple[str, str | None]]:
-    folds = fold(
+    folds = group_by_opset(
         red,
         lambda record: record.cell,
-        lambda record: (str(extract_outcome(record)), likeness(record.message)),
+        lambda record: (str(extract_outcome(record)), mask_numbers(record.message)),
     )
     for alike in folds:
         yield format_red_line(alike.label, alike.first), choose_color(alike.first.status)
-        if short := in_short(alike.first):
+        if short := summarize_failure(alike.first):
             yield f"    {join_lines(short)}", None
         for hint in _hints(manifest, alike.first):
             yield f"    {hint}", None

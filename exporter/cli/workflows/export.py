@@ -107,7 +107,13 @@ def _remember(loaded: LoadedProject, results: Results, said: ExportSummary, bega
     """The next export needs to look no closer, as long as nothing is touched."""
     project = loaded.manifest.project
     root, build = Path(project.root), BuildFolder.from_project(project).path
-    save_snapshot(root, build, collect_noop_inputs(loaded, results, made_from(project), get_today()), said, began)
+    save_snapshot(
+        root,
+        build,
+        collect_noop_inputs(loaded, results, made_from(project), get_today()),
+        said,
+        began,
+    )
 
 
 def default_jobs() -> int:

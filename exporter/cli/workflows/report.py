@@ -5,25 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 
 from exporter.cache.fingerprint import read_exporter_state
-from exporter.gate import GROWTH, GateFinding, judge
+from exporter.gate import GROWTH_KINDS, GateFinding, compare_results
 from exporter.manifest import Manifest, Project
 from exporter.planning.plan import make_plan
 from exporter.records.baseline import Baseline, read_baseline
 from exporter.records.history import HISTORY_FILE, read_history
 from exporter.records.record import RunRecord
 from exporter.report import (
-    prepare_pages,
-    render_outputs,
-    render_reports,
+    preload_templates,
+    render_exports,
+    render_pages,
     write_reports,
 )
-from exporter.report.pages.template_folder import packaged_templates
+from exporter.report.pages.template_folder import find_packaged_templates
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.audits import AUDITS, read_audits
-from exporter.report.up_to_date import (
+from exporter.report.written_pages import (
     is_up_to_date,
-    key_of,
-    pages_of,
+    compute_key,
+    list_written_pages,
     save_up_to_date_key,
 )
 
@@ -51,7 +51,7 @@ def publish(manifest: Manifest, run: RunRecord) -> None:
 
 def prepare(project: Project) -> None:
     """Loads what pages are written with; what is wrong with it is told when they are."""
-    prepare_pages(Path(project.root) / project.templates, project.style, project.command)
+    preload_templates(Path(project.root) / project.templates, project.style, project.command)
 
 
 def are_up_to_date(manifest: Manifest, run: RunRecord) -> bool:
@@ -75,9 +75,9 @@ def _key(manifest: Manifest, run: RunRecord, past: AcceptanceHistory) -> str:
     anywhere = Manifest(project=project.model_copy(update={"root": ""}), models=manifest.models)
     accepted = (past.baseline,) if past.baseline else ()
     values = (run, anywhere, past.history, *accepted)
-    return key_of(
+    return compute_key(
         (*(value.model_dump_json() for value in values), read_exporter_state()),
-        (Path(project.root) / project.templates, packaged_templates(), reports / AUDITS),
+        (Path(project.root) / project.templates, find_packaged_templates(), reports / AUDITS),
     )
 
 
@@ -89,7 +89,7 @@ def rendered(manifest: Manifest, run: RunRecord) -> dict[str, str]:
 def _rendered(manifest: Manifest, run: RunRecord, past: AcceptanceHistory) -> dict[str, str]:
     project = manifest.project
     root = Path(project.root)
-    pages = render_reports(
+    pages = render_pages(
         manifest,
         run,
         _changes(manifest, run, past.baseline) if past.baseline else None,
@@ -97,16 +97,16 @@ def _rendered(manifest: Manifest, run: RunRecord, past: AcceptanceHistory) -> di
         read_audits(_reports(project)),
         past,
     )
-    return pages | render_outputs(manifest, run, past)
+    return pages | render_exports(manifest, run, past)
 
 
 def made_from(project: Project) -> list[Path]:
     """Every file and folder, besides results and manifests, that `publish` reads or has written."""
     root = Path(project.root)
     reports, note = _reports(project), _note(project)
-    folders = [root / project.templates, packaged_templates(), reports / AUDITS]
+    folders = [root / project.templates, find_packaged_templates(), reports / AUDITS]
     accepted = [reports / _BASELINE, reports / HISTORY_FILE]
-    return [*folders, *accepted, note, *(reports / name for name in pages_of(note))]
+    return [*folders, *accepted, note, *(reports / name for name in list_written_pages(note))]
 
 
 def _accepted(reports: Path) -> AcceptanceHistory:
@@ -119,5 +119,5 @@ def _accepted(reports: Path) -> AcceptanceHistory:
 def _changes(manifest: Manifest, run: RunRecord, baseline: Baseline) -> tuple[GateFinding, ...]:
     """What nobody has accepted. Figures are left out: other machines have others."""
     planned = frozenset(str(each.cell) for each in make_plan(manifest).cells)
-    findings = judge(baseline, run, planned, manifest.project.gate)
-    return tuple(each for each in findings if each.kind not in GROWTH)
+    findings = compare_results(baseline, run, planned, manifest.project.gate)
+    return tuple(each for each in findings if each.kind not in GROWTH_KINDS)

@@ -15,7 +15,7 @@ from exporter.manifest import Manifest
 from exporter.planning.plan import make_plan
 from exporter.records.baseline import parse_cell
 from exporter.records.record import read_run
-from exporter.report.rows.opset_ranges import fold
+from exporter.report.rows.opset_groups import group_by_opset
 
 _MISSING = "missing"
 
@@ -45,7 +45,7 @@ def read_results(manifest: Manifest) -> Results:
             f"warning: the results were made with {others}; `exporter export` proves them anew"
         )
     results = filter_valid_results(run, manifest, make_plan(manifest))
-    for alike in fold(
+    for alike in group_by_opset(
         results.missing.items(), lambda item: parse_cell(item[0]), lambda item: item[1]
     ):
         print_error(f"{alike.label}: no result: {alike.first[1]}")

@@ -12,7 +12,7 @@ from pathlib import Path
 from exporter.cli.output.terminal import print_error
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.git import Checkout, check_out, find_last_change
-from exporter.gate import Side
+from exporter.gate import ProjectState
 from exporter.manifest import Manifest, load_project
 from exporter.records.baseline import parse_baseline
 
@@ -21,7 +21,7 @@ from exporter.records.baseline import parse_baseline
 class RevisionSide:
     """What a branch is held against."""
 
-    side: Side
+    side: ProjectState
     accepted_in: str
     """The commit that changed its baseline last, or the revision's own, and the day."""
 
@@ -45,7 +45,7 @@ def side_of(manifest: Manifest, revision: str) -> RevisionSide:
             raise ExporterError(ExitCode.RED, message) from error
         baseline = parse_baseline(content, f"{found.name}: {name}")
         changed = find_last_change(root / name, dict(os.environ), found.commit.id) or found.commit
-        return RevisionSide(side=Side(manifest=then, baseline=baseline), accepted_in=str(changed))
+        return RevisionSide(side=ProjectState(manifest=then, baseline=baseline), accepted_in=str(changed))
 
 
 def _manifest(found: Checkout, root: Path) -> Manifest:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from exporter.core.errors import nearest
+from exporter.core.errors import suggest_nearest
 from exporter.manifest.reading.layers import Layer
-from exporter.manifest.reading.problems import Report
+from exporter.manifest.reading.problems import ProblemCollector
 from exporter.manifest.reading.validation import ManifestFile
 from exporter.manifest.schema.entry import ModelEntry, Settings
-from exporter.manifest.syntax.message_format import quoted
+from exporter.manifest.syntax.message_format import quote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class InheritedEntry:
 class InheritanceGraph:
     """Every entry of every file."""
 
-    report: Report
+    report: ProblemCollector
     members: list[InheritedEntry] = field(default_factory=list)
     _by_id: dict[str, InheritedEntry] = field(default_factory=dict)
     _unreadable: set[str] = field(default_factory=set)
@@ -74,8 +74,8 @@ class InheritanceGraph:
             path = (*entry.path, "extends")
             self.report.add(entry.file.problem(path, f"goes in a circle: {ring}"))
         elif name not in self._unreadable:
-            hint = nearest(name, self._by_id)
-            message = f"no model has the ID {quoted(name)}{hint}"
+            hint = suggest_nearest(name, self._by_id)
+            message = f"no model has the ID {quote(name)}{hint}"
             path = (*member.entry.path, "extends")
             self.report.add(member.entry.file.problem(path, message))
 

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from exporter.manifest.reading.problems import Report
+from exporter.manifest.reading.problems import ProblemCollector
 from exporter.manifest.reading.toml_file import TomlFile
 from exporter.manifest.schema.entry import Settings
-from exporter.manifest.schema.tables import OptionsTable, Table, explicit_values
+from exporter.manifest.schema.tables import OptionsTable, Table, list_explicit_values
 from exporter.manifest.syntax.message_format import KeyPath
 
 
@@ -45,7 +45,7 @@ class EffectiveSettings:
     origins: Mapping[KeyPath, Layer]
     """The layer of each key, and of each item of the merged tables."""
     broken: frozenset[str]
-    report: Report
+    report: ProblemCollector
     written: Mapping[KeyPath, KeyPath] = field(default_factory=dict)
     """Where the table of a copy is written, by the place of the copy: `("inputs", 5)`."""
 
@@ -57,7 +57,7 @@ class EffectiveSettings:
         """The layer that says what stands at `path`; the entry where none does."""
         return self.origins.get(path[:2]) or self.origins.get(path[:1]) or self.own
 
-    def refuse(self, path: KeyPath, message: str) -> None:
+    def add_problem(self, path: KeyPath, message: str) -> None:
         """Reports a problem where the value stands, be it in `[defaults]` or in a parent."""
         path = self.key(path)
         layer = self.origin(path)
@@ -69,24 +69,24 @@ class EffectiveSettings:
         missing = (key in Settings.required and (key,) not in self.origins for key in keys)
         return self.broken.isdisjoint(keys) and not any(missing)
 
-    def nearest_said(self, *keys: str) -> KeyPath:
+    def first_own_key(self, *keys: str) -> KeyPath:
         """Of keys that contradict each other, the first one that the entry itself says."""
         own = (key for key in keys if self.origins.get((key,)) is self.own)
         return (next(own, keys[0]),)
 
 
-def merge_layers(id: str, layers: Sequence[Layer], report: Report) -> EffectiveSettings:
+def merge_layers(id: str, layers: Sequence[Layer], report: ProblemCollector) -> EffectiveSettings:
     """Lays the last of `layers` over those before it."""
     values: dict[str, Any] = {}
     origins: dict[KeyPath, Layer] = {}
     broken: set[str] = set()
     for layer in layers:
-        for key, value in explicit_values(layer.table).items():
+        for key, value in list_explicit_values(layer.table).items():
             if key == "extends":
                 continue
             origins[key,] = layer
             if key in Settings.merged:
-                items = explicit_values(value) if isinstance(value, Table) else value
+                items = list_explicit_values(value) if isinstance(value, Table) else value
                 values[key] = {**values.get(key, {}), **items}
                 origins |= {(key, item): layer for item in items}
             else:

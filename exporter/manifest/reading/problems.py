@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from exporter.core.errors import Problem
-from exporter.manifest.syntax.message_format import key_text, listed
+from exporter.manifest.syntax.message_format import format_key, join_words
 
 _NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ProblemCollector:
     """Problems found so far, each with the models that met it through `[defaults]` or a parent."""
 
     _found: dict[Problem, list[str]] = field(default_factory=dict)
@@ -42,10 +42,10 @@ class Report:
 
 
 def _through(models: Iterable[str]) -> str:
-    names = [key_text(("models", model)) for model in models]
+    names = [format_key(("models", model)) for model in models]
     if len(names) > _NAMED:
         names[_NAMED:] = [f"{len(names) - _NAMED} more"]
-    return f" (for {listed(names)})" if names else ""
+    return f" (for {join_words(names)})" if names else ""
 
 
 def _place(problem: Problem) -> tuple[str, int]:

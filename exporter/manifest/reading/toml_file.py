@@ -14,8 +14,8 @@ from typing import Any
 import tomli
 
 from exporter.core.errors import Location, Problem
-from exporter.manifest.reading.toml_lines import key_lines, nearest_line
-from exporter.manifest.syntax.message_format import KeyPath, key_text
+from exporter.manifest.reading.toml_lines import find_key_lines, find_nearest_line
+from exporter.manifest.syntax.message_format import KeyPath, format_key
 
 MAX_BYTES = 1024 * 1024
 
@@ -31,9 +31,9 @@ class TomlFile:
 
     def problem(self, path: KeyPath, message: str) -> Problem:
         """A problem at a key of this file, or where the key would stand."""
-        line = nearest_line(self.lines, path)
+        line = find_nearest_line(self.lines, path)
         location = Location(file=self.name, line=line if path else None)
-        return Problem(message=message, location=location, key=key_text(path))
+        return Problem(message=message, location=location, key=format_key(path))
 
 
 def read_toml(path: Path, name: str) -> TomlFile | Problem:
@@ -65,7 +65,7 @@ def _parsed(text: str, name: str) -> TomlFile | Problem:
         return _problem(name, "is not valid TOML: it is nested too deeply")
     except ValueError:  # Python's own limit on the digits of a number
         return _problem(name, "is not valid TOML: a number has too many digits")
-    return TomlFile(name=name, table=table, lines=key_lines(text))
+    return TomlFile(name=name, table=table, lines=find_key_lines(text))
 
 
 def _problem(name: str, message: str, line: int | None = None) -> Problem:

@@ -39,7 +39,7 @@ class _Token:
     line: int
 
 
-def key_lines(text: str) -> Mapping[KeyPath, int]:
+def find_key_lines(text: str) -> Mapping[KeyPath, int]:
     """The line on which each key, each item of an array and each table header stands.
 
     Args:
@@ -52,7 +52,7 @@ def key_lines(text: str) -> Mapping[KeyPath, int]:
     return _Reader(text).document()
 
 
-def nearest_line(lines: Mapping[KeyPath, int], path: KeyPath) -> int:
+def find_nearest_line(lines: Mapping[KeyPath, int], path: KeyPath) -> int:
     """The line of `path`, or where it does not exist, of what it would stand in."""
     while path not in lines:
         path = path[:-1]

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from exporter.manifest.reading.layers import Layer
-from exporter.manifest.reading.problems import Report
+from exporter.manifest.reading.problems import ProblemCollector
 from exporter.manifest.reading.toml_file import TomlFile
-from exporter.manifest.reading.validation_messages import messages
+from exporter.manifest.reading.validation_messages import format_errors
 from exporter.manifest.schema.entry import Document, Settings
 from exporter.manifest.schema.tables import Table
 from exporter.manifest.syntax.message_format import KeyPath
@@ -34,7 +34,7 @@ class ManifestFile:
     """IDs whose entry is no table."""
 
 
-def manifest_file(file: TomlFile, report: Report) -> ManifestFile:
+def validate_manifest(file: TomlFile, report: ProblemCollector) -> ManifestFile:
     """Validates a manifest file."""
     document, dropped = validate(Document, file, (), report)
 
@@ -53,7 +53,7 @@ def manifest_file(file: TomlFile, report: Report) -> ManifestFile:
 
 
 def validate(
-    table: type[T], file: TomlFile, path: KeyPath, report: Report
+    table: type[T], file: TomlFile, path: KeyPath, report: ProblemCollector
 ) -> tuple[T, frozenset[KeyPath]]:
     """Validates the table at `path` of `file`.
 
@@ -66,13 +66,13 @@ def validate(
     try:
         return table.model_validate(raw), frozenset()
     except ValidationError as error:
-        problems = list(messages(error, table))
+        problems = list(format_errors(error, table))
     for inner, message in problems:
         report.add(file.problem((*path, *inner), message))
     dropped = frozenset(_unit(inner) for inner, _ in problems if inner)
     for unit in dropped:
         raw = _without(raw, unit)
-    return table.model_validate({**table.stand_ins, **raw}), dropped
+    return table.model_validate({**table.default_values, **raw}), dropped
 
 
 def _unit(path: KeyPath) -> KeyPath:

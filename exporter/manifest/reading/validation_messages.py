@@ -13,10 +13,10 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from exporter.core.errors import nearest
-from exporter.manifest.schema.fields import FORMS, Within
+from exporter.core.errors import suggest_nearest
+from exporter.manifest.schema.fields import FORM_TAGS, NestedProblem
 from exporter.manifest.schema.tables import BoundTable, Table, ToleranceTable
-from exporter.manifest.syntax.message_format import KeyPath, listed, shown
+from exporter.manifest.syntax.message_format import KeyPath, join_words, format_value
 
 _EXPECTED = {
     "bool_type": "true or false",
@@ -35,38 +35,38 @@ _EXPECTED = {
 }
 
 
-def messages(error: ValidationError, table: type[Table]) -> Iterator[tuple[KeyPath, str]]:
+def format_errors(error: ValidationError, table: type[Table]) -> Iterator[tuple[KeyPath, str]]:
     """The problems of one table, each with its path inside the table."""
     for detail in error.errors(include_url=False):
-        path = tuple(step for step in detail["loc"] if step not in FORMS)
+        path = tuple(step for step in detail["loc"] if step not in FORM_TAGS)
         cause = detail.get("ctx", {}).get("error")
         if detail["type"] == "missing":
-            yield path[:-1], missing_key(str(path[-1]), _table_at(table, path[:-1]) or table)
-        elif isinstance(cause, Within):
+            yield path[:-1], format_missing_key(str(path[-1]), _table_at(table, path[:-1]) or table)
+        elif isinstance(cause, NestedProblem):
             yield (*path, *cause.path), str(cause)
         elif not _follows_from_another(detail):
             yield path, _message(detail, path, table)
 
 
-def unknown_key(key: str, table: type[Table]) -> str:
+def format_unknown_key(key: str, table: type[Table]) -> str:
     """What to say of a key that `table` does not take."""
-    if key in table.later:
+    if key in table.unsupported_keys:
         return "is not supported yet"
-    if key in table.elsewhere:
-        return f"is not set here: {table.elsewhere[key]}"
-    return f"unknown key{nearest(key, table.model_fields)}"
+    if key in table.misplaced_keys:
+        return f"is not set here: {table.misplaced_keys[key]}"
+    return f"unknown key{suggest_nearest(key, table.model_fields)}"
 
 
-def missing_key(key: str, table: type[Table]) -> str:
+def format_missing_key(key: str, table: type[Table]) -> str:
     """What to say of a key that `table` lacks."""
-    return table.absent.get(key, f"needs the key '{key}'")
+    return table.missing_messages.get(key, f"needs the key '{key}'")
 
 
 def _message(detail: ErrorDetails, path: KeyPath, table: type[Table]) -> str:
     value, kind, about = detail["input"], detail["type"], detail.get("ctx", {})
     match kind:
         case "extra_forbidden":
-            return unknown_key(str(path[-1]), _table_at(table, path[:-1]) or table)
+            return format_unknown_key(str(path[-1]), _table_at(table, path[:-1]) or table)
         case "literal_error":
             return _no_choice(value, _choices(table, path) or about["expected"])
         case "too_short" | "too_long":
@@ -76,16 +76,16 @@ def _message(detail: ErrorDetails, path: KeyPath, table: type[Table]) -> str:
         case "model_type" if _table_at(table, path[:-1]) is ToleranceTable:
             return _no_bound(str(path[-1]), value)
     if kind in _EXPECTED:
-        return f"expected {_EXPECTED[kind].format(**about)}, got {shown(value)}"
+        return f"expected {_EXPECTED[kind].format(**about)}, got {format_value(value)}"
     # Our own kinds say what was expected; pydantic's rarer ones serve, but for the capital.
-    return f"{detail['msg'][:1].lower()}{detail['msg'][1:]}, got {shown(value)}"
+    return f"{detail['msg'][:1].lower()}{detail['msg'][1:]}, got {format_value(value)}"
 
 
 def _no_bound(key: str, value: object) -> str:
     """In a table of tolerances every key that is not its own names a dtype or a device."""
-    if near := nearest(key, BoundTable.model_fields):
+    if near := suggest_nearest(key, BoundTable.model_fields):
         return f"unknown key{near}"
-    return f"expected a table for a dtype or a device, got {shown(value)}"
+    return f"expected a table for a dtype or a device, got {format_value(value)}"
 
 
 def _follows_from_another(detail: ErrorDetails) -> bool:
@@ -110,10 +110,10 @@ def _choices(table: type[Table], path: KeyPath) -> tuple[str, ...]:
 
 def _no_choice(value: object, choices: tuple[str, ...] | str) -> str:
     if isinstance(choices, str):
-        return f"expected {choices}, got {shown(value)}"
-    hint = nearest(value, choices) if isinstance(value, str) else ""
-    known = listed((f"'{word}'" for word in choices), "or")
-    return f"expected {known}, got {shown(value)}{hint}"
+        return f"expected {choices}, got {format_value(value)}"
+    hint = suggest_nearest(value, choices) if isinstance(value, str) else ""
+    known = join_words((f"'{word}'" for word in choices), "or")
+    return f"expected {known}, got {format_value(value)}{hint}"
 
 
 def _table_at(table: type[Table], path: KeyPath) -> type[Table] | None:

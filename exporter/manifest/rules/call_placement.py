@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.rules.references import References
 from exporter.manifest.spec.call import Container
-from exporter.manifest.syntax.call_paths import conflicts, next_position, parse_at
-from exporter.manifest.syntax.message_format import KeyPath, key_text, quoted
+from exporter.manifest.syntax.call_paths import find_conflicts, find_next_position, parse_call_path
+from exporter.manifest.syntax.message_format import KeyPath, format_key, quote
 
 #: Containers of the language itself; all others are made by user code.
 _BUILT_IN = ("list", "tuple", "dict")
@@ -19,7 +19,7 @@ _BUILT_IN = ("list", "tuple", "dict")
 _OF_A_CALL = ("constants", "containers")
 
 
-def resolved_places(model: EffectiveSettings) -> tuple[str, ...]:
+def resolve_call_paths(model: EffectiveSettings) -> tuple[str, ...]:
     """The place of each input; without `at` the next position of `args` that is free."""
     if model.settings.inputs_from:
         _refuse_places(model)
@@ -27,19 +27,19 @@ def resolved_places(model: EffectiveSettings) -> tuple[str, ...]:
     taken = frozenset(
         step
         for at in (*_said(model, "constants"), *_said(model, "containers"))
-        if isinstance(step := parse_at(at)[1][0], int)
+        if isinstance(step := parse_call_path(at)[1][0], int)
     )
     places: list[str] = []
     for table in model.settings.inputs:
-        parsed = [parse_at(place) for place in places]
+        parsed = [parse_call_path(place) for place in places]
         used = [steps for root, steps in parsed if root == "args"]
-        places.append(table.at or f"args[{next_position(used, taken)}]")
+        places.append(table.at or f"args[{find_next_position(used, taken)}]")
     if model.has(*_OF_A_CALL):
         _refuse_conflicts(model, places)
     return tuple(places)
 
 
-def resolved_containers(model: EffectiveSettings, references: References) -> tuple[Container, ...]:
+def resolve_containers(model: EffectiveSettings, references: References) -> tuple[Container, ...]:
     """Every container that says its type, with references checked."""
     found = []
     for index, table in enumerate(model.settings.containers):
@@ -48,11 +48,11 @@ def resolved_containers(model: EffectiveSettings, references: References) -> tup
             kind = references.source(model, path, kind)
             if model.has("capture") and model.settings.capture == "script":
                 message = "a scripted model takes tuples, lists and dicts, no other objects"
-                model.refuse(path, message)
+                model.add_problem(path, message)
         elif kind not in _BUILT_IN:
-            names = ", ".join(quoted(name) for name in _BUILT_IN)
-            message = f'expected {names} or "file.py:name", got {quoted(kind)}'
-            model.refuse(path, message)
+            names = ", ".join(quote(name) for name in _BUILT_IN)
+            message = f'expected {names} or "file.py:name", got {quote(kind)}'
+            model.add_problem(path, message)
         found.append(Container(at=table.at, type=kind))
     return tuple(found)
 
@@ -63,15 +63,15 @@ def _said(model: EffectiveSettings, key: str) -> Iterable[str]:
 
 def _refuse_places(model: EffectiveSettings) -> None:
     """Where user code makes the call, nothing else can say how it looks."""
-    function = quoted(model.settings.inputs_from)
+    function = quote(model.settings.inputs_from)
     for index, table in enumerate(model.settings.inputs):
         for key in ("at", "fill", "optional", "scalar"):
             if key in table.model_fields_set:
                 message = f"{function} of `inputs_from` says that, as the call that it returns"
-                model.refuse(("inputs", index, key), message)
+                model.add_problem(("inputs", index, key), message)
     for key in _OF_A_CALL:
         if getattr(model.settings, key):
-            model.refuse(
+            model.add_problem(
                 (key,), f"{function} of `inputs_from` returns the whole call; leave it out"
             )
 
@@ -88,9 +88,9 @@ def _refuse_conflicts(model: EffectiveSettings, places: Sequence[str]) -> None:
     empty = {place: at for place, at in containers.items() if not _steps_below(at, below)}
     standing |= empty
     owners = list(standing)
-    named = [(at, key_text(model.key(place))) for place, at in standing.items()]
-    for index, message in sorted(conflicts(named).items()):
-        model.refuse((*owners[index], "at"), message)
+    named = [(at, format_key(model.key(place))) for place, at in standing.items()]
+    for index, message in sorted(find_conflicts(named).items()):
+        model.add_problem((*owners[index], "at"), message)
     _refuse_types(model, containers, below)
 
 
@@ -101,21 +101,21 @@ def _refuse_types(
     for place, at in containers.items():
         owner = first.setdefault(at, place)
         if owner != place and _steps_below(at, values):
-            message = f"{key_text(model.key(owner))} says what '{at}' is already"
-            model.refuse((*place, "at"), message)
+            message = f"{format_key(model.key(owner))} says what '{at}' is already"
+            model.add_problem((*place, "at"), message)
         kind = model.settings.containers[int(place[1])].type
         keys = [step for step in _steps_below(at, values) if isinstance(step, str)]
         if kind in ("list", "tuple") and keys:
             message = f"a {kind} has positions, and '{at}.{keys[0]}' is a key"
-            model.refuse((*place, "type"), message)
+            model.add_problem((*place, "type"), message)
 
 
 def _steps_below(at: str, others: Iterable[str]) -> list[int | str]:
     """The first step from `at` to each place inside it."""
-    root, steps = parse_at(at)
+    root, steps = parse_call_path(at)
     found = []
     for other in others:
-        other_root, other_steps = parse_at(other)
+        other_root, other_steps = parse_call_path(other)
         inside = root == other_root and other_steps[: len(steps)] == steps
         if inside and len(other_steps) > len(steps):
             found.append(other_steps[len(steps)])

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from exporter.core.errors import nearest
+from exporter.core.errors import suggest_nearest
 from exporter.manifest.reading.layers import EffectiveSettings
-from exporter.manifest.rules.axes import contract
-from exporter.manifest.rules.fills import value_problem
+from exporter.manifest.rules.axes import format_size_limits
+from exporter.manifest.rules.fills import find_value_problem
 from exporter.manifest.rules.references import References
-from exporter.manifest.rules.signature import resolved_dtype
-from exporter.manifest.schema.fields import NONE
+from exporter.manifest.rules.signature import resolve_dtype
+from exporter.manifest.schema.fields import OMITTED
 from exporter.manifest.schema.tables import CaseTable, InputTable
 from exporter.manifest.spec.call import Axis, Case, InputsFrom
-from exporter.manifest.syntax.message_format import KeyPath, key_text, quoted
+from exporter.manifest.syntax.message_format import KeyPath, format_key, quote
 
 #: The name of the input set that the inputs themselves describe.
 _DECLARED = "declared"
 
 
-def resolved_cases(
+def resolve_cases(
     model: EffectiveSettings, axes: Sequence[Axis], references: References
 ) -> tuple[Case, ...]:
     """The cases, in order."""
@@ -29,17 +29,17 @@ def resolved_cases(
     for index, case in enumerate(model.settings.cases):
         place = ("cases", index)
         if case.name == _DECLARED:
-            message = f"{quoted(_DECLARED)} is the name of the declared inputs themselves"
-            model.refuse((*place, "name"), message)
+            message = f"{quote(_DECLARED)} is the name of the declared inputs themselves"
+            model.add_problem((*place, "name"), message)
         elif owner := places.get(case.name):
-            message = f"{quoted(case.name)} is the name of {key_text(owner)} already"
-            model.refuse((*place, "name"), message)
+            message = f"{quote(case.name)} is the name of {format_key(owner)} already"
+            model.add_problem((*place, "name"), message)
         places.setdefault(case.name, place)
         if not case.values and not case.axes and not case.inputs_from:
             message = (
                 "needs `values`, `axes` or `inputs_from`: it has no other inputs than the model"
             )
-            model.refuse(place, message)
+            model.add_problem(place, message)
         _check_maker(model, place, case)
         _check_values(model, place, case, inputs)
         _check_axes(model, place, case, choosable)
@@ -55,7 +55,7 @@ def _case(
         for name, value in case.values.items()
         if isinstance(value, dict)
     }
-    absent = tuple(name for name, value in case.values.items() if value == NONE)
+    absent = tuple(name for name, value in case.values.items() if value == OMITTED)
     given = {n: value for n, value in case.values.items() if n not in files and n not in absent}
     return Case(
         name=case.name,
@@ -63,11 +63,11 @@ def _case(
         files=files,
         absent=absent,
         axes=case.axes,
-        inputs_from=resolved_maker(model, (*place, "inputs_from"), case.inputs_from, references),
+        inputs_from=resolve_inputs_from(model, (*place, "inputs_from"), case.inputs_from, references),
     )
 
 
-def resolved_maker(
+def resolve_inputs_from(
     model: EffectiveSettings, path: KeyPath, function: str, references: References
 ) -> InputsFrom | None:
     """The function that makes a whole call, checked; None where none is named."""
@@ -79,12 +79,12 @@ def resolved_maker(
 def _check_maker(model: EffectiveSettings, place: KeyPath, case: CaseTable) -> None:
     """Two ways to say one value contradict each other."""
     if case.inputs_from and case.values:
-        model.refuse(
+        model.add_problem(
             (*place, "values"), "the call of `inputs_from` has them; leave one of them out"
         )
     elif model.settings.inputs_from and case.values:
         message = "the model's `inputs_from` makes the whole call: write `inputs_from` here too"
-        model.refuse((*place, "values"), message)
+        model.add_problem((*place, "values"), message)
 
 
 def _check_values(
@@ -93,14 +93,14 @@ def _check_values(
     for name, value in case.values.items():
         path = (*place, "values", name)
         if name not in inputs:
-            model.refuse(path, f"no input has this name{nearest(name, inputs)}")
-        elif value == NONE:
+            model.add_problem(path, f"no input has this name{suggest_nearest(name, inputs)}")
+        elif value == OMITTED:
             if not inputs[name].optional:
-                model.refuse(path, f"the input {quoted(name)} is not `optional`")
+                model.add_problem(path, f"the input {quote(name)} is not `optional`")
         elif isinstance(value, dict):
             continue
-        elif problem := value_problem(value, resolved_dtype(model.settings, inputs[name])):
-            model.refuse(path, problem)
+        elif problem := find_value_problem(value, resolve_dtype(model.settings, inputs[name])):
+            model.add_problem(path, problem)
 
 
 def _check_axes(
@@ -109,7 +109,7 @@ def _check_axes(
     for name, size in case.axes.items():
         path = (*place, "axes", name)
         if name not in choosable:
-            model.refuse(path, f"no input has this axis{nearest(name, choosable)}")
+            model.add_problem(path, f"no input has this axis{suggest_nearest(name, choosable)}")
         elif not choosable[name].allows(size):
-            sizes = contract(choosable[name])
-            model.refuse(path, f"the axis {quoted(name)} takes sizes of {sizes}, not {size}")
+            sizes = format_size_limits(choosable[name])
+            model.add_problem(path, f"the axis {quote(name)} takes sizes of {sizes}, not {size}")

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from typing import Literal
 
 from exporter.manifest.reading.layers import EffectiveSettings
-from exporter.manifest.rules.exporters import exporter_of
-from exporter.manifest.rules.overrides import variants
+from exporter.manifest.rules.exporters import choose_exporter
+from exporter.manifest.rules.overrides import split_variants
 from exporter.manifest.rules.references import References
 from exporter.manifest.schema.tables import CustomOpTable
 from exporter.manifest.spec.model import CustomOp, ExporterName
-from exporter.manifest.syntax.message_format import KeyPath, quoted
-from exporter.manifest.syntax.opsets import spelled
+from exporter.manifest.syntax.message_format import KeyPath, quote
+from exporter.manifest.syntax.opsets import format_opsets
 
 _Way = Literal["symbolic", "onnxscript", "translation"]
 _EXPORTER: dict[_Way, ExporterName] = {
@@ -41,7 +41,7 @@ _FORM: dict[ExporterName, str] = {
 }
 
 
-def resolved_custom_ops(model: EffectiveSettings, references: References) -> tuple[CustomOp, ...]:
+def resolve_custom_ops(model: EffectiveSettings, references: References) -> tuple[CustomOp, ...]:
     """The operators in the order of the manifest."""
     found = []
     seen: set[tuple[str, ExporterName, int]] = set()
@@ -55,8 +55,8 @@ def resolved_custom_ops(model: EffectiveSettings, references: References) -> tup
             _check_use(model, place, table, way)
             key = (table.name, _EXPORTER[way], table.opset or 1)
             if key in seen:
-                message = f"{quoted(table.name)} has an entry from opset {table.opset or 1} before"
-                model.refuse((*place, "name"), message)
+                message = f"{quote(table.name)} has an entry from opset {table.opset or 1} before"
+                model.add_problem((*place, "name"), message)
             seen.add(key)
         found.append(_resolved(model, references, place, table))
     return tuple(found)
@@ -85,9 +85,9 @@ def _check_operator(model: EffectiveSettings, place: KeyPath, name: str) -> None
     if not _ONNX.fullmatch(name):
         message = (
             'kernels alone are for an operator of the file: expected "domain::Operator", '
-            f"got {quoted(name)}"
+            f"got {quote(name)}"
         )
-        model.refuse((*place, "name"), message)
+        model.add_problem((*place, "name"), message)
 
 
 def _check_name(
@@ -96,7 +96,7 @@ def _check_name(
     if exporter == "torchscript":
         if _TORCHSCRIPT.fullmatch(name):
             if name.startswith("onnx::"):
-                model.refuse((*place, "name"), "ONNX's own operators cannot be replaced")
+                model.add_problem((*place, "name"), "ONNX's own operators cannot be replaced")
             return
         other = _DYNAMO.fullmatch(name)
         meant = f"{other[1]}::{other[2]}" if other else ""
@@ -107,9 +107,9 @@ def _check_name(
         meant = f"{whole[1]}.{whole[2]}.default" if whole else ""
         if _TORCHSCRIPT.fullmatch(name):
             meant = f"{name.replace('::', '.')}.default"
-    hint = f"; did you mean {quoted(meant)}?" if meant else ""
-    message = f"expected {_TITLE[exporter]}'s form {_FORM[exporter]}, got {quoted(name)}{hint}"
-    model.refuse((*place, "name"), message)
+    hint = f"; did you mean {quote(meant)}?" if meant else ""
+    message = f"expected {_TITLE[exporter]}'s form {_FORM[exporter]}, got {quote(name)}{hint}"
+    model.add_problem((*place, "name"), message)
 
 
 def _check_use(model: EffectiveSettings, place: KeyPath, table: CustomOpTable, way: _Way) -> None:
@@ -118,8 +118,8 @@ def _check_use(model: EffectiveSettings, place: KeyPath, table: CustomOpTable, w
         return
     wanted = _EXPORTER[way]
     makers = {
-        opset: exporter_of(variant.settings, opset)
-        for variant in variants(model.settings)
+        opset: choose_exporter(variant.settings, opset)
+        for variant in split_variants(model.settings)
         for opset in variant.settings.opsets
     }
     own = [opset for opset, exporter in makers.items() if exporter == wanted]
@@ -129,14 +129,14 @@ def _check_use(model: EffectiveSettings, place: KeyPath, table: CustomOpTable, w
             f"{_TITLE[other]} makes all opsets of this model and takes {_INSTEAD[other]}; "
             f"'{way}' is {_TITLE[wanted]}'s"
         )
-        model.refuse((*place, way), message)
+        model.add_problem((*place, way), message)
     elif table.opset is not None and table.opset > max(own):
         message = f"is never used: {_TITLE[wanted]} makes {_opsets(own)} of this model"
-        model.refuse((*place, "opset"), message)
+        model.add_problem((*place, "opset"), message)
 
 
 def _opsets(opsets: list[int]) -> str:
-    return f"opset{'s' if len(opsets) > 1 else ''} {spelled(opsets)}"
+    return f"opset{'s' if len(opsets) > 1 else ''} {format_opsets(opsets)}"
 
 
 def _library(model: EffectiveSettings, references: References, path: KeyPath, text: str) -> str:
@@ -144,15 +144,15 @@ def _library(model: EffectiveSettings, references: References, path: KeyPath, te
     if ":" in text:
         return references.source(model, path, text)
     for problem in _path_problems(text):
-        model.refuse(path, problem)
+        model.add_problem(path, problem)
         return text
     folder = model.origin(path).folder
     name = posixpath.normpath(posixpath.join(folder, text))
     file, root = references.root / name, references.root.resolve()
     if name.startswith("../") or not file.resolve().is_relative_to(root):
-        model.refuse(path, f"{quoted(text)} lies outside the project")
+        model.add_problem(path, f"{quote(text)} lies outside the project")
     elif not file.is_file():
-        model.refuse(path, f"there is no file {quoted(name)}; build the library first")
+        model.add_problem(path, f"there is no file {quote(name)}; build the library first")
     if folder == model.own.folder:
         return text
     return posixpath.relpath(name, model.own.folder or ".")
@@ -162,5 +162,5 @@ def _path_problems(text: str) -> Iterator[str]:
     if text.startswith(("/", "~")) or "\\" in text:
         yield (
             "expected a path relative to the manifest, with forward slashes, or a function that "
-            f"returns one, got {quoted(text)}"
+            f"returns one, got {quote(text)}"
         )

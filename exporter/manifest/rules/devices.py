@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 
-from exporter.core.errors import nearest
-from exporter.manifest.reading.problems import Report
+from exporter.core.errors import suggest_nearest
+from exporter.manifest.reading.problems import ProblemCollector
 from exporter.manifest.reading.toml_file import TomlFile
 from exporter.manifest.rules.fills import FLOATS
 from exporter.manifest.schema.entry import ID_PATTERN
 from exporter.manifest.schema.settings import DeviceTable
 from exporter.manifest.spec.model import Device
-from exporter.manifest.syntax.message_format import KeyPath, listed, quoted
+from exporter.manifest.syntax.message_format import KeyPath, join_words, quote
 
 _PROVIDERS = {
     "cpu": ("CPUExecutionProvider",),
@@ -27,7 +27,7 @@ _PROVIDERS = {
 #: Runtimes whose devices have names of their own.
 _NAMES_DEVICES = ("openvino", "backend")
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
-BUILT_IN: Mapping[str, Device] = {
+BUILT_IN_DEVICES: Mapping[str, Device] = {
     **{
         name: Device(name=name, runtime="onnxruntime", providers=providers)
         for name, providers in _PROVIDERS.items()
@@ -37,17 +37,17 @@ BUILT_IN: Mapping[str, Device] = {
 }
 
 
-def all_devices(
-    file: TomlFile, path: KeyPath, tables: Mapping[str, DeviceTable], report: Report
+def resolve_devices(
+    file: TomlFile, path: KeyPath, tables: Mapping[str, DeviceTable], report: ProblemCollector
 ) -> dict[str, Device]:
     """The built-in devices with those of `tables`, which may redefine them."""
-    devices = dict(BUILT_IN)
+    devices = dict(BUILT_IN_DEVICES)
     for name, table in tables.items():
         place = (*path, name)
         if not re.fullmatch(ID_PATTERN, name) or name in FLOATS:
             message = (
                 "expected a name of a-z, 0-9, '_', '.' and '-' that is no dtype,"
-                f" got {quoted(name)}"
+                f" got {quote(name)}"
             )
             report.add(file.problem(place, message))
         for key, message in _misplaced(table):
@@ -77,15 +77,15 @@ def _misplaced(table: DeviceTable) -> Iterator[tuple[str, str]]:
         yield "module", f"only a backend is a module; the runtime is {runtime}"
     elif table.module is not None and not _MODULE.fullmatch(table.module):
         message = 'expected "package.module" or "package.module:Class"'
-        yield "module", f"{message}, got {quoted(table.module)}"
+        yield "module", f"{message}, got {quote(table.module)}"
     if table.device is not None and runtime not in _NAMES_DEVICES:
         hint = "; onnxruntime takes `providers`" if runtime == "onnxruntime" else ""
         message = f"only a backend and openvino have a device{hint}; the runtime is {runtime}"
         yield "device", message
 
 
-def unknown_device(name: str, known: Collection[str]) -> str:
+def format_unknown_device(name: str, known: Collection[str]) -> str:
     """What to say of a device that is not known."""
     # `gpu` and `npu` are close to `cpu` in letters alone.
-    hint = nearest(name, known) if len(name) > len("cpu") else ""
-    return f"no device is called {quoted(name)}{hint or f'; there are {listed(sorted(known))}'}"
+    hint = suggest_nearest(name, known) if len(name) > len("cpu") else ""
+    return f"no device is called {quote(name)}{hint or f'; there are {join_words(sorted(known))}'}"

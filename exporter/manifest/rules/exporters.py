@@ -9,31 +9,31 @@ from collections.abc import Iterable, Mapping
 
 from exporter.core.frozen_model import Plain
 from exporter.manifest.reading.layers import EffectiveSettings
-from exporter.manifest.rules.overrides import Variant, variants
+from exporter.manifest.rules.overrides import Variant, split_variants
 from exporter.manifest.schema.entry import Settings
-from exporter.manifest.schema.tables import explicit_values
+from exporter.manifest.schema.tables import list_explicit_values
 from exporter.manifest.spec.model import ExporterName
-from exporter.manifest.syntax.message_format import KeyPath, listed
-from exporter.manifest.syntax.opsets import NATIVE, ON_REQUEST, spelled
+from exporter.manifest.syntax.message_format import KeyPath, join_words
+from exporter.manifest.syntax.opsets import NATIVE_OPSETS, REQUESTABLE_OPSETS, format_opsets
 
 _TITLE = {"dynamo": "dynamo", "torchscript": "TorchScript"}
 _CAPTURES = {"dynamo": ("export", "strict"), "torchscript": ("trace", "script")}
-_DYNAMO_SINCE = NATIVE["dynamo"][0]
+_DYNAMO_SINCE = NATIVE_OPSETS["dynamo"][0]
 _SEQUENCES_SINCE = 11
 
 #: What both take.
-OF_BOTH = ("export_params", "external_data", "keep_initializers_as_inputs", "verbose")
+COMMON_OPTIONS = ("export_params", "external_data", "keep_initializers_as_inputs", "verbose")
 #: The options of each exporter, as of torch 2.13.
-OPTIONS: dict[ExporterName, frozenset[str]] = {
+EXPORTER_OPTIONS: dict[ExporterName, frozenset[str]] = {
     "dynamo": frozenset(
         {
-            *OF_BOTH, "custom_opsets", "optimize", "report", "profile",
+            *COMMON_OPTIONS, "custom_opsets", "optimize", "report", "profile",
             "dump_exported_program",
         }
     ),
     "torchscript": frozenset(
         {
-            *OF_BOTH, "autograd_inlining", "custom_opsets", "do_constant_folding",
+            *COMMON_OPTIONS, "autograd_inlining", "custom_opsets", "do_constant_folding",
             "export_modules_as_functions", "operator_export_type", "training",
         }
     ),
@@ -57,7 +57,7 @@ _FOLDING = ("optimize", "do_constant_folding")
 def check_exporter(model: EffectiveSettings) -> None:
     """Refuses opsets that the exporter cannot make, and captures that belong to the other one."""
     if model.has("exporter", "capture", "overrides"):
-        for variant in variants(model.settings) if model.has("opsets") else ():
+        for variant in split_variants(model.settings) if model.has("opsets") else ():
             _check_variant(model, variant)
 
 
@@ -65,21 +65,21 @@ def _check_variant(model: EffectiveSettings, variant: Variant) -> None:
     settings = variant.settings
     chosen = _chosen(settings)
     if settings.capture and chosen and settings.capture not in _CAPTURES[chosen]:
-        own = listed(f"'{capture}'" for capture in _CAPTURES[chosen])
+        own = join_words(f"'{capture}'" for capture in _CAPTURES[chosen])
         message = f"'{settings.capture}' is not a capture of {_TITLE[chosen]}, which has {own}"
-        place = variant.place("capture") or model.nearest_said("capture", "exporter")
-        model.refuse(place, message)
+        place = variant.place("capture") or model.first_own_key("capture", "exporter")
+        model.add_problem(place, message)
         return
     if chosen is None:
         return
     # Only who names dynamo gets what its version converter makes of opset 18.
-    first, last = (NATIVE if settings.exporter == "auto" else ON_REQUEST)[chosen]
+    first, last = (NATIVE_OPSETS if settings.exporter == "auto" else REQUESTABLE_OPSETS)[chosen]
     outside = [opset for opset in settings.opsets if not first <= opset <= last]
     if outside:
-        message = f"{_TITLE[chosen]} makes opsets {first} to {last}, not {spelled(outside)}"
+        message = f"{_TITLE[chosen]} makes opsets {first} to {last}, not {format_opsets(outside)}"
         other = "exporter" if settings.exporter != "auto" else "capture"
-        place = variant.place(other) or model.nearest_said("opsets", other)
-        model.refuse(place, f"{message}; {_way_out(settings, chosen)}")
+        place = variant.place(other) or model.first_own_key("opsets", other)
+        model.add_problem(place, f"{message}; {_way_out(settings, chosen)}")
 
 
 def check_sequences(model: EffectiveSettings) -> None:
@@ -94,20 +94,20 @@ def check_sequences(model: EffectiveSettings) -> None:
         path = ("outputs", index, "kind")
         if settings.capture != "script":
             message = "a sequence needs capture = 'script': a trace and dynamo put out each item"
-            model.refuse(path, message)
+            model.add_problem(path, message)
         elif early:
             since = f"ONNX has sequences since opset {_SEQUENCES_SINCE}"
-            model.refuse(path, f"{since}, not at {spelled(early)}")
+            model.add_problem(path, f"{since}, not at {format_opsets(early)}")
 
 
-def resolved_options(model: EffectiveSettings) -> dict[str, Plain]:
+def resolve_options(model: EffectiveSettings) -> dict[str, Plain]:
     """The options that were said, by their own names; those of overrides are checked, too."""
-    options = explicit_values(model.settings.options)
+    options = list_explicit_values(model.settings.options)
     if model.has("exporter", "capture", "opsets", "overrides"):
         _check_options(model, ("options",), options, None)
         for index, table in enumerate(model.settings.overrides):
             place: KeyPath = ("overrides", index, "options")
-            _check_options(model, place, explicit_values(table.options), table.opset)
+            _check_options(model, place, list_explicit_values(table.options), table.opset)
     return options
 
 
@@ -120,19 +120,19 @@ def _check_options(
     """Refuses options that no exporter takes which makes one of these opsets."""
     in_use = {
         exporter
-        for variant in variants(model.settings)
+        for variant in split_variants(model.settings)
         if opsets is None or not set(opsets).isdisjoint(variant.settings.opsets)
-        for exporter in exporters_in_use(_within(variant.settings, opsets))
+        for exporter in list_exporters(_within(variant.settings, opsets))
     }
     for key in options:
-        takers = [name for name, known in OPTIONS.items() if key in known]
+        takers = [name for name, known in EXPORTER_OPTIONS.items() if key in known]
         if in_use and in_use.isdisjoint(takers):
-            model.refuse((*place, key), _wrong_exporter(key, in_use, takers))
+            model.add_problem((*place, key), _wrong_exporter(key, in_use, takers))
     if "export_params" in options and not options["export_params"]:
         for key in _FOLDING:
             if options.get(key):
                 message = "computes new weights from those that `export_params = false` leaves out"
-                model.refuse((*place, key), message)
+                model.add_problem((*place, key), message)
 
 
 def _within(settings: Settings, opsets: tuple[int, ...] | None) -> Settings:
@@ -142,12 +142,12 @@ def _within(settings: Settings, opsets: tuple[int, ...] | None) -> Settings:
     return settings.model_copy(update={"opsets": kept})
 
 
-def exporters_in_use(settings: Settings) -> frozenset[str]:
+def list_exporters(settings: Settings) -> frozenset[str]:
     """The exporters that make the model's opsets."""
-    return frozenset(exporter_of(settings, opset) for opset in settings.opsets)
+    return frozenset(choose_exporter(settings, opset) for opset in settings.opsets)
 
 
-def exporter_of(settings: Settings, opset: int) -> ExporterName:
+def choose_exporter(settings: Settings, opset: int) -> ExporterName:
     """The exporter that makes one opset of the model."""
     chosen = _chosen(settings)
     if chosen:
@@ -159,7 +159,7 @@ def _chosen(settings: Settings) -> ExporterName | None:
     """The exporter of all opsets; None where `auto` takes one or the other."""
     if settings.exporter != "auto":
         return settings.exporter
-    for name in OPTIONS:
+    for name in EXPORTER_OPTIONS:
         if settings.capture in _CAPTURES[name]:
             return name
     return None
@@ -172,8 +172,8 @@ def _way_out(settings: Settings, chosen: ExporterName) -> str:
 
 
 def _wrong_exporter(key: str, in_use: Iterable[str], takers: Iterable[str]) -> str:
-    present = listed(_TITLE[name] for name in sorted(in_use))
-    other = listed(_TITLE[name] for name in takers)
+    present = join_words(_TITLE[name] for name in sorted(in_use))
+    other = join_words(_TITLE[name] for name in takers)
     since = (
         f"from opset {_DYNAMO_SINCE} up" if other == "dynamo" else f"below opset {_DYNAMO_SINCE}"
     )

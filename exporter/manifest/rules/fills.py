@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from exporter.manifest.reading.layers import EffectiveSettings
-from exporter.manifest.schema.tables import FillTable, explicit_values
+from exporter.manifest.schema.tables import FillTable, list_explicit_values
 from exporter.manifest.spec.call import Fill
-from exporter.manifest.syntax.message_format import KeyPath, shown
+from exporter.manifest.syntax.message_format import KeyPath, format_value
 
 FLOATS = ("float32", "float16", "bfloat16", "float64")
 _INTS = {
@@ -34,16 +34,16 @@ _SUITS = {
 }
 
 
-def resolved_fill(
+def resolve_fill(
     model: EffectiveSettings, place: KeyPath, fill: str | FillTable, dtype: str
 ) -> Fill:
     """The fill of the input at `place`; where it does not suit the dtype, that is reported."""
     path = (*place, "fill")
     kind, value = _written(fill)
     if dtype not in _SUITS.get(kind, (dtype,)):
-        model.refuse(path, f"'{kind}' does not suit {dtype}; {_suggestion(dtype)}")
+        model.add_problem(path, f"'{kind}' does not suit {dtype}; {_suggestion(dtype)}")
     elif problem := _problem(kind, value, dtype):
-        model.refuse((*path, kind), problem)
+        model.add_problem((*path, kind), problem)
     match kind:
         case "uniform" | "randint":
             return Fill(kind=kind, low=float(value[0]), high=float(value[1]))
@@ -62,37 +62,37 @@ def resolved_fill(
 def _written(fill: str | FillTable) -> tuple[str, Any]:
     if isinstance(fill, str):
         return fill, None
-    ((kind, value),) = explicit_values(fill).items()
+    ((kind, value),) = list_explicit_values(fill).items()
     return kind, value
 
 
-def value_problem(value: object, dtype: str) -> str:
+def find_value_problem(value: object, dtype: str) -> str:
     """Why an input of `dtype` cannot hold `value` or one of its items; empty where it can."""
     for item in _leaves(value):
         if dtype == "bool" and not isinstance(item, bool):
-            return f"bool inputs take true and false, not {shown(item)}"
+            return f"bool inputs take true and false, not {format_value(item)}"
         if dtype != "bool" and isinstance(item, bool):
-            return f"{dtype} inputs take numbers, not {shown(item)}"
+            return f"{dtype} inputs take numbers, not {format_value(item)}"
         if dtype in _INTS:
             low, high = _INTS[dtype]
             if not isinstance(item, int):
-                return f"{dtype} inputs take integers, not {shown(item)}"
+                return f"{dtype} inputs take integers, not {format_value(item)}"
             if not low <= item <= high:
-                return f"{dtype} inputs take integers from {low} to {high}, not {shown(item)}"
+                return f"{dtype} inputs take integers from {low} to {high}, not {format_value(item)}"
     return ""
 
 
 def _problem(kind: str, value: Any, dtype: str) -> str:
     if kind == "value":
-        return value_problem(value, dtype)
+        return find_value_problem(value, dtype)
     if kind not in ("uniform", "randint"):
         return ""
     low, high = value
     if low >= high:
-        return f"the upper end, {shown(high)}, must be above the lower one, {shown(low)}"
+        return f"the upper end, {format_value(high)}, must be above the lower one, {format_value(low)}"
     if max(abs(low), abs(high)) > _EXACT:
         return f"bounds beyond {_EXACT} are not exact"
-    return value_problem([low, high - 1], dtype) if kind == "randint" else ""
+    return find_value_problem([low, high - 1], dtype) if kind == "randint" else ""
 
 
 def _suggestion(dtype: str) -> str:

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from exporter.core.errors import nearest
+from exporter.core.errors import suggest_nearest
 from exporter.manifest.reading.layers import EffectiveSettings
-from exporter.manifest.rules.expectations import opsets_of
-from exporter.manifest.rules.tolerances import resolved_tolerance
+from exporter.manifest.rules.expectations import resolve_condition
+from exporter.manifest.rules.tolerances import resolve_tolerance
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.overrides import OverrideTable
-from exporter.manifest.schema.tables import explicit_values
+from exporter.manifest.schema.tables import list_explicit_values
 from exporter.manifest.spec.model import Override, Tolerance
-from exporter.manifest.syntax.message_format import KeyPath, listed, quoted
+from exporter.manifest.syntax.message_format import KeyPath, join_words, quote
 
 _CONDITIONS = ("opset", "device")
 
@@ -36,7 +36,7 @@ class Variant:
         return None if self.override is None else ("overrides", self.override, key)
 
 
-def resolved_overrides(model: EffectiveSettings, devices: Collection[str]) -> tuple[Override, ...]:
+def resolve_overrides(model: EffectiveSettings, devices: Collection[str]) -> tuple[Override, ...]:
     """The overrides, in order.
 
     Args:
@@ -49,13 +49,13 @@ def resolved_overrides(model: EffectiveSettings, devices: Collection[str]) -> tu
         _check_keys(model, place, table)
         found.append(
             Override(
-                opsets=opsets_of(model, place, table),
+                opsets=resolve_condition(model, place, table),
                 device=table.device,
                 exporter=table.exporter,
                 capture=table.capture,
                 ir_version=table.ir_version,
-                options=explicit_values(table.options),
-                tolerance=resolved_tolerance(model, (*place, "tolerance"), table.tolerance, devices)
+                options=list_explicit_values(table.options),
+                tolerance=resolve_tolerance(model, (*place, "tolerance"), table.tolerance, devices)
                 if table.tolerance
                 else None,
                 outputs=dict(_outputs(model, place, table, devices)),
@@ -64,7 +64,7 @@ def resolved_overrides(model: EffectiveSettings, devices: Collection[str]) -> tu
     return tuple(found)
 
 
-def variants(settings: Settings) -> tuple[Variant, ...]:
+def split_variants(settings: Settings) -> tuple[Variant, ...]:
     """The opsets of a model by what its overrides say of exporter and capture."""
     alike: dict[tuple[object, object, int | None], list[int]] = {}
     for opset in settings.opsets:
@@ -90,17 +90,17 @@ def variants(settings: Settings) -> tuple[Variant, ...]:
 
 
 def _check_keys(model: EffectiveSettings, place: KeyPath, table: OverrideTable) -> None:
-    keys = explicit_values(table)
+    keys = list_explicit_values(table)
     if not any(key in keys for key in _CONDITIONS):
         message = "needs `opset` or `device`; what holds for all cells stands in the entry"
-        model.refuse(place, message)
+        model.add_problem(place, message)
     if all(key in _CONDITIONS for key in keys):
-        known = listed((f"`{key}`" for key in (*table.of_file, "tolerance", "outputs")), "or")
-        model.refuse(place, f"changes nothing; needs {known}")
+        known = join_words((f"`{key}`" for key in (*table.of_file, "tolerance", "outputs")), "or")
+        model.add_problem(place, f"changes nothing; needs {known}")
     for key in table.of_file:
         if key in keys and table.device != "*":
             message = "one file of an opset serves all devices; only tolerances depend on `device`"
-            model.refuse((*place, key), message)
+            model.add_problem((*place, key), message)
 
 
 def _outputs(
@@ -110,7 +110,7 @@ def _outputs(
     for index, output in enumerate(table.outputs):
         path = (*place, "outputs", index)
         if output.name not in known and model.has("outputs"):
-            hint = nearest(output.name, known)
-            model.refuse((*path, "name"), f"no output has the name {quoted(output.name)}{hint}")
+            hint = suggest_nearest(output.name, known)
+            model.add_problem((*path, "name"), f"no output has the name {quote(output.name)}{hint}")
         where = (*path, "tolerance")
-        yield output.name, resolved_tolerance(model, where, output.tolerance, devices)
+        yield output.name, resolve_tolerance(model, where, output.tolerance, devices)

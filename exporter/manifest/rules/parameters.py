@@ -9,19 +9,19 @@ from collections.abc import Iterator
 
 from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.spec.model import ParameterNames
-from exporter.manifest.syntax.message_format import KeyPath, key_text, quoted
+from exporter.manifest.syntax.message_format import KeyPath, format_key, quote
 
 
-def resolved_parameters(model: EffectiveSettings) -> ParameterNames | None:
+def resolve_parameters(model: EffectiveSettings) -> ParameterNames | None:
     """The names of weights; None where they keep those that they have in the model."""
     match model.settings.parameters:
         case None:
             return None
         case str() as numbered:
-            return ParameterNames(numbered=numbered)
+            return ParameterNames(template=numbered)
         case tuple() as names:
             _refuse_taken(model, names)
-            return ParameterNames(listed=names)
+            return ParameterNames(names=names)
         case dict() as patterns:
             return ParameterNames(patterns=patterns)
 
@@ -31,8 +31,8 @@ def _refuse_taken(model: EffectiveSettings, names: tuple[str, ...]) -> None:
     taken: dict[str, KeyPath] = dict(_signature(model)) if model.has("inputs", "outputs") else {}
     for index, name in enumerate(names):
         if owner := taken.get(name):
-            message = f"{quoted(name)} is the name of {key_text(owner)} already"
-            model.refuse(("parameters", index), message)
+            message = f"{quote(name)} is the name of {format_key(owner)} already"
+            model.add_problem(("parameters", index), message)
         taken.setdefault(name, ("parameters", index))
 
 

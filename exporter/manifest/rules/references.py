@@ -18,9 +18,9 @@ from functools import lru_cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from exporter.core.errors import Location, Problem, nearest
+from exporter.core.errors import Location, Problem, suggest_nearest
 from exporter.manifest.reading.layers import EffectiveSettings
-from exporter.manifest.syntax.message_format import KeyPath, quoted
+from exporter.manifest.syntax.message_format import KeyPath, quote
 from exporter.manifest.syntax.tensor_files import split_data_file
 
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -57,8 +57,8 @@ class References:
             form = '"file.py:attribute" or "package.module:attribute"'
             hint = f'; did you mean "{place}.py:{attribute}"?' if "/" in place else ""
             if place.endswith((".pt2", ".pt")):
-                hint = f"; a saved model has no attributes: {quoted(place)}"
-            model.refuse(path, f"expected {form}, got {quoted(text)}{hint}")
+                hint = f"; a saved model has no attributes: {quote(place)}"
+            model.add_problem(path, f"expected {form}, got {quote(text)}{hint}")
         else:
             self._module(model, path, place, attribute)
         return text
@@ -67,7 +67,7 @@ class References:
         """Checks a reference of the file form; returns it relative to the model's own manifest."""
         place, _, attribute = text.rpartition(":")
         if not (place.endswith(".py") and attribute.isidentifier()):
-            model.refuse(path, f'expected "file.py:attribute", got {quoted(text)}')
+            model.add_problem(path, f'expected "file.py:attribute", got {quote(text)}')
             return text
         name = self._existing(model, path, place)
         if not name:
@@ -86,7 +86,7 @@ class References:
     def file(self, model: EffectiveSettings, path: KeyPath, text: str) -> str:
         """Checks that a file of the project exists; returns it relative to the model's manifest."""
         if posixpath.normpath(posixpath.join(model.origin(path).folder, text)).startswith("../"):
-            model.refuse(path, f"{quoted(text)} lies outside the project")
+            model.add_problem(path, f"{quote(text)} lies outside the project")
             return text
         name = self._existing(model, path, text)
         if not name or model.origin(path).folder == model.own.folder:
@@ -97,12 +97,12 @@ class References:
         """The file relative to the project's root; empty where there is none."""
         if place.startswith("/") or "\\" in place or ":" in place:
             message = "expected a path relative to the manifest, with forward slashes"
-            model.refuse(path, f"{message}, got {quoted(place)}")
+            model.add_problem(path, f"{message}, got {quote(place)}")
             return ""
         name = posixpath.normpath(posixpath.join(model.origin(path).folder, place))
         if self._found(name):
             return name
-        model.refuse(path, f"there is no file {quoted(name)}{_nearest_file(self.root / name)}")
+        model.add_problem(path, f"there is no file {quote(name)}{_nearest_file(self.root / name)}")
         return ""
 
     def _found(self, name: str) -> Path | None:
@@ -116,8 +116,8 @@ class References:
         package, *inner = module.split(".")
         found = _package(package, [str(self.root / model.own.folder), str(self.root)])
         if found is None:
-            message = f"there is no package {quoted(package)} in the project or in this environment"
-            model.refuse(path, message)
+            message = f"there is no package {quote(package)} in the project or in this environment"
+            model.add_problem(path, message)
             return
         file = _module_file(found, inner)
         if file:
@@ -135,8 +135,8 @@ class References:
         if isinstance(found, Problem):
             model.report.add(found)
         elif attribute not in found.names and not found.is_open:
-            hint = nearest(attribute, found.names)
-            model.refuse(path, f"{name} does not define {quoted(attribute)}{hint}")
+            hint = suggest_nearest(attribute, found.names)
+            model.add_problem(path, f"{name} does not define {quote(attribute)}{hint}")
 
 
 def _is_file(file: Path) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, TypeAlias
 
-from exporter.core.errors import nearest
+from exporter.core.errors import suggest_nearest
 from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.schema.containers import ContainerTable
 from exporter.manifest.schema.fields import PLACEHOLDER
@@ -71,11 +71,11 @@ def _is_sound(model: EffectiveSettings, place: KeyPath, table: _Repeating, name:
         used = PLACEHOLDER.findall(text)
         for other in used:
             if other != name:
-                hint = nearest(other, (name,))
+                hint = suggest_nearest(other, (name,))
                 message = f"'{{{other}}}' is not what repeats here, '{{{name}}}' is{hint}"
-                model.refuse((*place, key), message)
+                model.add_problem((*place, key), message)
         if not used:
-            model.refuse((*place, key), f"is the same for every copy: put '{{{name}}}' into it")
+            model.add_problem((*place, key), f"is the same for every copy: put '{{{name}}}' into it")
     return len(model.report) == before
 
 
@@ -85,7 +85,7 @@ def _without_numbers(model: EffectiveSettings, place: KeyPath, table: _Repeating
     found = PLACEHOLDER.findall(at)
     for other in found:
         message = f"'{{{other}}}' needs `repeat = {{ {other} = COUNT }}` beside it"
-        model.refuse((*place, "at"), message)
+        model.add_problem((*place, "at"), message)
     return table.model_copy(update={"at": PLACEHOLDER.sub("0", at)}) if found else table
 
 

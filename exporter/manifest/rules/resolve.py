@@ -10,26 +10,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from exporter.manifest.reading.layers import EffectiveSettings
-from exporter.manifest.rules.axes import resolved_axes
-from exporter.manifest.rules.call_placement import resolved_containers, resolved_places
-from exporter.manifest.rules.cases import resolved_cases, resolved_maker
-from exporter.manifest.rules.custom_ops import resolved_custom_ops
-from exporter.manifest.rules.devices import unknown_device
-from exporter.manifest.rules.expectations import resolved_expectations, resolved_skips
-from exporter.manifest.rules.exporters import check_exporter, check_sequences, resolved_options
-from exporter.manifest.rules.fills import resolved_fill
-from exporter.manifest.rules.optional_inputs import check_presence
-from exporter.manifest.rules.overrides import resolved_overrides
-from exporter.manifest.rules.parameters import resolved_parameters
+from exporter.manifest.rules.axes import resolve_axes
+from exporter.manifest.rules.call_placement import resolve_containers, resolve_call_paths
+from exporter.manifest.rules.cases import resolve_cases, resolve_inputs_from
+from exporter.manifest.rules.custom_ops import resolve_custom_ops
+from exporter.manifest.rules.devices import format_unknown_device
+from exporter.manifest.rules.expectations import resolve_expectations, resolve_skips
+from exporter.manifest.rules.exporters import check_exporter, check_sequences, resolve_options
+from exporter.manifest.rules.fills import resolve_fill
+from exporter.manifest.rules.optional_inputs import check_inputs
+from exporter.manifest.rules.overrides import resolve_overrides
+from exporter.manifest.rules.parameters import resolve_parameters
 from exporter.manifest.rules.references import References
-from exporter.manifest.rules.saved_models import check_saved_source, resolved_weights
-from exporter.manifest.rules.signature import resolved_dtype, resolved_shapes
-from exporter.manifest.rules.tolerances import resolved_tolerance
+from exporter.manifest.rules.saved_models import check_saved_source, resolve_weights
+from exporter.manifest.rules.signature import resolve_dtype, resolve_shapes
+from exporter.manifest.rules.tolerances import resolve_tolerance
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.tables import InputTable
 from exporter.manifest.spec.call import Constant, Fill, Input
 from exporter.manifest.spec.model import ModelSpec, Output
-from exporter.manifest.syntax.message_format import KeyPath, quoted
+from exporter.manifest.syntax.message_format import KeyPath, quote
 
 #: Where a key that every model needs can stand as well.
 _ELSEWHERE = {"opsets": ", here, in [defaults] or in [tool.exporter]"}
@@ -60,22 +60,22 @@ def resolve_model(model: EffectiveSettings, around: ResolveContext) -> ModelSpec
     parts: dict[str, Any] = {key: getattr(settings, key) for key in _PLAIN}
     if model.has("source"):
         parts["source"] = around.references.source(model, ("source",), settings.source)
-    parts |= resolved_weights(model, around.references)
+    parts |= resolve_weights(model, around.references)
     check_saved_source(model)
     if model.has("options"):
-        parts["options"] = resolved_options(model)
+        parts["options"] = resolve_options(model)
     if model.has("custom_ops"):
-        parts["custom_ops"] = resolved_custom_ops(model, around.references)
+        parts["custom_ops"] = resolve_custom_ops(model, around.references)
     if model.has("expect"):
-        parts["expect"] = resolved_expectations(model)
+        parts["expect"] = resolve_expectations(model)
     if model.has("skip"):
-        parts["skip"] = resolved_skips(model)
+        parts["skip"] = resolve_skips(model)
     if model.has("overrides"):
-        parts["overrides"] = resolved_overrides(model, around.devices)
+        parts["overrides"] = resolve_overrides(model, around.devices)
     if model.has("parameters"):
-        parts["parameters"] = resolved_parameters(model)
+        parts["parameters"] = resolve_parameters(model)
     if model.has("tolerance"):
-        parts["tolerance"] = resolved_tolerance(
+        parts["tolerance"] = resolve_tolerance(
             model, ("tolerance",), settings.tolerance, around.devices
         )
     parts |= _call(model, around.references)
@@ -95,10 +95,10 @@ def _call(model: EffectiveSettings, references: References) -> dict[str, Any]:
     """What the call has besides inputs and constants, as far as it is sound."""
     found: dict[str, Any] = {}
     if model.has("containers"):
-        found["containers"] = resolved_containers(model, references)
+        found["containers"] = resolve_containers(model, references)
     if model.has("inputs_from"):
         function = model.settings.inputs_from
-        found["inputs_from"] = resolved_maker(model, ("inputs_from",), function, references)
+        found["inputs_from"] = resolve_inputs_from(model, ("inputs_from",), function, references)
     return found
 
 
@@ -110,11 +110,11 @@ def _signature(model: EffectiveSettings, around: ResolveContext) -> dict[str, An
         for index, table in enumerate(settings.inputs)
         if model.has("inputs")
     ]
-    places = resolved_places(model) if model.has("inputs") else ()
+    places = resolve_call_paths(model) if model.has("inputs") else ()
     if model.has("inputs"):
-        check_presence(model)
+        check_inputs(model)
     tolerances = [
-        resolved_tolerance(model, ("outputs", index, "tolerance"), table.tolerance, around.devices)
+        resolve_tolerance(model, ("outputs", index, "tolerance"), table.tolerance, around.devices)
         if table.tolerance
         else None
         for index, table in enumerate(settings.outputs)
@@ -122,9 +122,9 @@ def _signature(model: EffectiveSettings, around: ResolveContext) -> dict[str, An
     ]
     if not model.has("inputs", "outputs"):
         return {}
-    shapes = resolved_shapes(model)
-    axes = resolved_axes(model, shapes)
-    cases = resolved_cases(model, axes, around.references) if model.has("cases") else ()
+    shapes = resolve_shapes(model)
+    axes = resolve_axes(model, shapes)
+    cases = resolve_cases(model, axes, around.references) if model.has("cases") else ()
     if model.report:
         return {}
     dims = {shape.place: shape.dims for shape in shapes}
@@ -133,7 +133,7 @@ def _signature(model: EffectiveSettings, around: ResolveContext) -> dict[str, An
             Input(
                 name=table.name,
                 shape=dims["inputs", index],
-                dtype=resolved_dtype(settings, table),
+                dtype=resolve_dtype(settings, table),
                 at=places[index],
                 fill=fills[index],
                 scalar=table.scalar,
@@ -145,7 +145,7 @@ def _signature(model: EffectiveSettings, around: ResolveContext) -> dict[str, An
             Output(
                 name=table.name,
                 shape=dims["outputs", index],
-                dtype=resolved_dtype(settings, table),
+                dtype=resolve_dtype(settings, table),
                 kind=table.kind,
                 tolerance=tolerances[index],
             )
@@ -159,7 +159,7 @@ def _signature(model: EffectiveSettings, around: ResolveContext) -> dict[str, An
 def _fill(
     model: EffectiveSettings, around: ResolveContext, place: KeyPath, table: InputTable
 ) -> Fill:
-    fill = resolved_fill(model, place, table.fill, resolved_dtype(model.settings, table))
+    fill = resolve_fill(model, place, table.fill, resolve_dtype(model.settings, table))
     if fill.kind == "file":
         path = (*place, "fill", "file")
         return fill.model_copy(update={"file": around.references.data_file(model, path, fill.file)})
@@ -184,6 +184,6 @@ def _check_devices(model: EffectiveSettings, known: Collection[str]) -> None:
     devices = model.settings.devices
     for index, name in enumerate(devices):
         if name not in known:
-            model.refuse(("devices", index), unknown_device(name, known))
+            model.add_problem(("devices", index), format_unknown_device(name, known))
         elif name in devices[:index]:
-            model.refuse(("devices", index), f"{quoted(name)} is named twice")
+            model.add_problem(("devices", index), f"{quote(name)} is named twice")

@@ -7,16 +7,16 @@ A saved model belongs to one exporter: an `ExportedProgram` (`.pt2`) to dynamo, 
 from __future__ import annotations
 
 from exporter.manifest.reading.layers import EffectiveSettings
-from exporter.manifest.rules.exporters import exporters_in_use
-from exporter.manifest.rules.overrides import Variant, variants
+from exporter.manifest.rules.exporters import list_exporters
+from exporter.manifest.rules.overrides import Variant, split_variants
 from exporter.manifest.rules.references import References
-from exporter.manifest.syntax.message_format import quoted
-from exporter.manifest.syntax.opsets import spelled
+from exporter.manifest.syntax.message_format import quote
+from exporter.manifest.syntax.opsets import format_opsets
 
 _WEIGHTS = (".safetensors", ".pt", ".pth", ".bin")
 
 
-def resolved_weights(model: EffectiveSettings, references: References) -> dict[str, str]:
+def resolve_weights(model: EffectiveSettings, references: References) -> dict[str, str]:
     """The file of the weights and its hash, where they are said."""
     settings = model.settings
     found: dict[str, str] = {}
@@ -24,14 +24,14 @@ def resolved_weights(model: EffectiveSettings, references: References) -> dict[s
         found["weights"] = settings.weights
         if not settings.weights.endswith(_WEIGHTS):
             kinds = ", ".join(_WEIGHTS)
-            message = f"expected a file of one of the kinds {kinds}, got {quoted(settings.weights)}"
-            model.refuse(("weights",), message)
+            message = f"expected a file of one of the kinds {kinds}, got {quote(settings.weights)}"
+            model.add_problem(("weights",), message)
         else:
             found["weights"] = references.file(model, ("weights",), settings.weights)
     if ("weights_sha256",) in model.origins and model.has("weights_sha256"):
         found["weights_sha256"] = settings.weights_sha256
         if ("weights",) not in model.origins:
-            model.refuse(("weights_sha256",), "there is no `weights` whose hash it could be")
+            model.add_problem(("weights_sha256",), "there is no `weights` whose hash it could be")
     return found
 
 
@@ -43,36 +43,36 @@ def check_saved_source(model: EffectiveSettings) -> None:
     if settings.source.endswith(".pt2"):
         what, own = "a saved program", "dynamo"
         if ("weights",) in model.origins:
-            model.refuse(("weights",), f"{what} holds its own weights")
+            model.add_problem(("weights",), f"{what} holds its own weights")
         if settings.mode == "train":
-            model.refuse(("mode",), f"{what} has the mode that it was captured in")
+            model.add_problem(("mode",), f"{what} has the mode that it was captured in")
         if settings.precision is not None:
-            model.refuse(("precision",), f"{what} has the precision that it was captured in")
+            model.add_problem(("precision",), f"{what} has the precision that it was captured in")
     elif settings.source.endswith(".pt"):
         what, own = "a saved TorchScript module", "torchscript"
     else:
         return
     if settings.init:
-        model.refuse(("init",), f"{what} takes no init arguments")
+        model.add_problem(("init",), f"{what} takes no init arguments")
     if model.has("exporter", "capture", "opsets", "overrides"):
-        for variant in variants(settings):
+        for variant in split_variants(settings):
             _check_exporter(model, variant, what, own)
 
 
 def _check_exporter(model: EffectiveSettings, variant: Variant, what: str, own: str) -> None:
     settings = variant.settings
     title = {"dynamo": "dynamo", "torchscript": "TorchScript"}[own]
-    if exporters_in_use(settings) == {own}:
+    if list_exporters(settings) == {own}:
         if settings.capture == "strict":
             place = variant.place("capture") or ("capture",)
-            model.refuse(place, f"{what} is captured already")
+            model.add_problem(place, f"{what} is captured already")
         return
     if settings.exporter != "auto" or settings.capture is not None:
         key = "exporter" if settings.exporter != "auto" else "capture"
         place = variant.place(key) or (key,)
-        model.refuse(place, f"{what} can be exported by {title} alone")
+        model.add_problem(place, f"{what} can be exported by {title} alone")
         return
     others = [opset for opset in settings.opsets if (opset >= 18) is (own == "torchscript")]
     message = f"{what} can be exported by {title} alone, and 'auto' takes the other exporter for"
     advice = f"say exporter = '{own}', or leave them out"
-    model.refuse(("opsets",), f"{message} {spelled(others)}; {advice}")
+    model.add_problem(("opsets",), f"{message} {format_opsets(others)}; {advice}")

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from exporter.core.errors import nearest
+from exporter.core.errors import suggest_nearest
 from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.tables import InputTable, OutputTable
 from exporter.manifest.spec.call import Dim
-from exporter.manifest.syntax.message_format import KeyPath, key_text, quoted
+from exporter.manifest.syntax.message_format import KeyPath, format_key, quote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class NamedShape:
     """An input or an output with the names of its axes."""
 
     place: KeyPath
@@ -34,27 +34,27 @@ class Shape:
         return self.place[0] == "inputs"
 
 
-def resolved_shapes(model: EffectiveSettings) -> tuple[Shape, ...]:
+def resolve_shapes(model: EffectiveSettings) -> tuple[NamedShape, ...]:
     """Every input, then every output."""
-    declared: dict[str, Shape] = {}
+    declared: dict[str, NamedShape] = {}
     for place, table in _tables(model.settings):
         if taken := declared.get(table.name):
-            owner = key_text(model.key(taken.place))
-            model.refuse((*place, "name"), f"{quoted(table.name)} is the name of {owner} already")
+            owner = format_key(model.key(taken.place))
+            model.add_problem((*place, "name"), f"{quote(table.name)} is the name of {owner} already")
         else:
             dims = tuple(table.shape)
-            declared[table.name] = Shape(place=place, name=table.name, dims=dims, sizes={})
+            declared[table.name] = NamedShape(place=place, name=table.name, dims=dims, sizes={})
     if model.has("dynamic_axes"):
         for name, axes in model.settings.dynamic_axes.items():
             if name in declared:
                 declared[name] = _renamed(model, declared[name], axes)
             else:
-                hint = nearest(name, declared)
-                model.refuse(("dynamic_axes", name), f"no input or output has this name{hint}")
+                hint = suggest_nearest(name, declared)
+                model.add_problem(("dynamic_axes", name), f"no input or output has this name{hint}")
     return tuple(declared.values())
 
 
-def resolved_dtype(settings: Settings, table: InputTable | OutputTable) -> str:
+def resolve_dtype(settings: Settings, table: InputTable | OutputTable) -> str:
     """The dtype that a table names; of one that names none, that of the model's precision."""
     return table.dtype or settings.precision or "float32"
 
@@ -67,22 +67,22 @@ def _tables(settings: Settings) -> Iterator[tuple[KeyPath, InputTable | OutputTa
 
 
 def _renamed(
-    model: EffectiveSettings, shape: Shape, axes: tuple[int, ...] | dict[int, str]
-) -> Shape:
+    model: EffectiveSettings, shape: NamedShape, axes: tuple[int, ...] | dict[int, str]
+) -> NamedShape:
     dims, sizes = list(shape.dims), dict(shape.sizes)
     for path, index, name in _named(shape.name, axes):
         if index >= len(dims):
-            model.refuse(path, _no_dimension(shape, index))
+            model.add_problem(path, _no_dimension(shape, index))
             continue
         present = dims[index]
         if isinstance(present, int):
             dims[index], sizes[index] = name, present
         elif index in sizes:
-            model.refuse(path, f"dimension {index} is listed twice")
+            model.add_problem(path, f"dimension {index} is listed twice")
         elif present != name and isinstance(axes, dict):
-            place = key_text(model.key((*shape.place, "shape", index)))
-            model.refuse(path, f"calls the axis {quoted(name)}; {place} calls it {quoted(present)}")
-    return Shape(place=shape.place, name=shape.name, dims=tuple(dims), sizes=sizes)
+            place = format_key(model.key((*shape.place, "shape", index)))
+            model.add_problem(path, f"calls the axis {quote(name)}; {place} calls it {quote(present)}")
+    return NamedShape(place=shape.place, name=shape.name, dims=tuple(dims), sizes=sizes)
 
 
 def _named(
@@ -98,7 +98,7 @@ def _named(
             yield ("dynamic_axes", tensor, position), index, f"{tensor}_dynamic_axes_{position + 1}"
 
 
-def _no_dimension(shape: Shape, index: int) -> str:
+def _no_dimension(shape: NamedShape, index: int) -> str:
     rank = len(shape.dims)
     extent = f"has the dimensions 0 to {rank - 1}" if rank else "is a scalar"
-    return f"{quoted(shape.name)} {extent}; there is no dimension {index}"
+    return f"{quote(shape.name)} {extent}; there is no dimension {index}"

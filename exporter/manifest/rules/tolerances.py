@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from exporter.core.errors import nearest
+from exporter.core.errors import suggest_nearest
 from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.rules.fills import FLOATS
 from exporter.manifest.schema.tables import BoundTable, ToleranceTable
@@ -12,7 +12,7 @@ from exporter.manifest.spec.model import Bound, Tolerance
 from exporter.manifest.syntax.message_format import KeyPath
 
 
-def resolved_tolerance(
+def resolve_tolerance(
     model: EffectiveSettings, path: KeyPath, table: ToleranceTable, devices: Collection[str]
 ) -> Tolerance:
     """The tolerance at `path`.
@@ -27,8 +27,8 @@ def resolved_tolerance(
     special = table.__pydantic_extra__ or {}
     for name in special:
         if name not in FLOATS and name not in devices:
-            known = nearest(name, [*FLOATS, *devices])
-            model.refuse((*path, name), f"is neither a floating dtype nor a device{known}")
+            known = suggest_nearest(name, [*FLOATS, *devices])
+            model.add_problem((*path, name), f"is neither a floating dtype nor a device{known}")
     return Tolerance(
         atol=own.atol,
         rtol=own.rtol,

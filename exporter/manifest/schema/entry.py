@@ -50,11 +50,11 @@ ID_PATTERN = "[a-z0-9][a-z0-9_.-]{0,99}"
 class Settings(Table):
     """The keys that `[models.ID]` and `[defaults]` share."""
 
-    later = frozenset(
+    unsupported_keys = frozenset(
         {
         }
     )  # fmt: skip
-    elsewhere: ClassVar[Mapping[str, str]] = {
+    misplaced_keys: ClassVar[Mapping[str, str]] = {
         "extends": "each entry says for itself what it extends"
     }
     #: Tables that are merged key by key with those of the layers below; all else is replaced.
@@ -162,7 +162,7 @@ class Settings(Table):
 class ModelEntry(Settings):
     """One model: `[models.ID]`."""
 
-    elsewhere: ClassVar[Mapping[str, str]] = {}
+    misplaced_keys: ClassVar[Mapping[str, str]] = {}
 
     extends: Line = Field(default="")
     """The ID of another entry to start from."""
@@ -171,8 +171,8 @@ class ModelEntry(Settings):
 class Document(Table):
     """A manifest file."""
 
-    absent: ClassVar[Mapping[str, str]] = {"format": "needs `format = 1` as its first line"}
-    stand_ins: ClassVar[Mapping[str, Any]] = {"format": 1}
+    missing_messages: ClassVar[Mapping[str, str]] = {"format": "needs `format = 1` as its first line"}
+    default_values: ClassVar[Mapping[str, Any]] = {"format": 1}
 
     format: Literal[1]
     """The version of the format; the first line of every manifest."""

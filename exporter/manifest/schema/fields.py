@@ -20,11 +20,11 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from exporter.core.command_names import NAME
-from exporter.core.errors import nearest
+from exporter.core.command_names import NAME_PLACEHOLDER
+from exporter.core.errors import suggest_nearest
 from exporter.core.frozen_model import Items, Plain
-from exporter.manifest.syntax.call_paths import parse_at
-from exporter.manifest.syntax.message_format import expected, listed, shown
+from exporter.manifest.syntax.call_paths import parse_call_path
+from exporter.manifest.syntax.message_format import unexpected_value, join_words, format_value
 from exporter.manifest.syntax.opsets import parse_condition, parse_opsets
 from exporter.manifest.syntax.tensor_files import DATA_SUFFIXES, split_data_file
 
@@ -46,17 +46,17 @@ MAX_SIZE = 2**31 - 1
 
 #: What a table that repeats has its number in.
 PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}", re.ASCII)
-MOST_COPIES = 1000
+MAX_COPIES = 1000
 
 #: What stands in a case for an optional input that is left out.
-NONE = "none"
+OMITTED = "none"
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _LONGEST = 30 * 24 * 3600.0
 _LEAST_MEMORY = 10**6
 
 
-class Within(ValueError):
+class NestedProblem(ValueError):
     """A problem inside a nested value: `path` leads to it."""
 
     def __init__(self, path: tuple[int | str, ...], message: str) -> None:
@@ -68,26 +68,26 @@ def _line_of_text(value: str) -> str:
     if not value.strip():
         raise ValueError("must not be blank")
     if not value.isprintable():
-        raise expected("one line of printable text", value)
+        raise unexpected_value("one line of printable text", value)
     return value
 
 
 def _command(value: str) -> str:
-    if _line_of_text(value).count(NAME) != 1 or "`" in value:
-        raise expected("one '{}', where the name of the command goes", value)
+    if _line_of_text(value).count(NAME_PLACEHOLDER) != 1 or "`" in value:
+        raise unexpected_value("one '{}', where the name of the command goes", value)
     return value
 
 
 def _name(value: str) -> str:
     if not value or not value.isprintable() or value != value.strip():
-        raise expected("a name of printable characters", value)
+        raise unexpected_value("a name of printable characters", value)
     return value
 
 
 def _axis_name(value: str) -> str:
     _name(value)
     if re.fullmatch(r"[+-]?\d+", value):
-        raise ValueError(f"expected an axis name, got {shown(value)}; a size stands without quotes")
+        raise ValueError(f"expected an axis name, got {format_value(value)}; a size stands without quotes")
     return value
 
 
@@ -101,28 +101,28 @@ def _dim(value: object) -> int | str:
             message = f"expected a size of at least 0, got {value}; a dynamic axis gets a name"
             raise ValueError(message)
         case int():
-            raise expected(f"a size of at most {MAX_SIZE}", value)
+            raise unexpected_value(f"a size of at most {MAX_SIZE}", value)
         case str():
             return _axis_name(value)
-    raise expected("an int or an axis name", value)
+    raise unexpected_value("an int or an axis name", value)
 
 
 def _dtype(value: object) -> str:
     if not isinstance(value, str):
-        raise expected("the name of a dtype", value)
+        raise unexpected_value("the name of a dtype", value)
     if value in DTYPES:
         return value
     bare = value.removeprefix("torch.").lower()
     known = bare if bare in DTYPES else _DTYPE_ALIASES.get(bare)
-    hint = f"; did you mean '{known}'?" if known else nearest(bare, DTYPES)
-    raise ValueError(f"no dtype of PyTorch's is called {shown(value)}{hint}")
+    hint = f"; did you mean '{known}'?" if known else suggest_nearest(bare, DTYPES)
+    raise ValueError(f"no dtype of PyTorch's is called {format_value(value)}{hint}")
 
 
 def _at(value: str) -> str:
     try:
-        parse_at(PLACEHOLDER.sub("0", value))
+        parse_call_path(PLACEHOLDER.sub("0", value))
     except ValueError as error:
-        raise ValueError(f"{error}, got {shown(value)}") from None
+        raise ValueError(f"{error}, got {format_value(value)}") from None
     return value
 
 
@@ -132,22 +132,22 @@ def _tensor(value: object) -> Any:
             return value
         case list():
             return [_inside(index, _tensor, item) for index, item in enumerate(value)]
-    raise expected("a number, true, false or a list of them", value)
+    raise unexpected_value("a number, true, false or a list of them", value)
 
 
 def _case_value(value: object) -> Any:
     match value:
-        case str() if value == NONE:
+        case str() if value == OMITTED:
             return value
         case str():
-            raise expected(
-                f'a number, true, false, a list of them, "{NONE}" or {{ file = … }}', value
+            raise unexpected_value(
+                f'a number, true, false, a list of them, "{OMITTED}" or {{ file = … }}', value
             )
         case dict():
             if set(value) != {"file"}:
                 raise ValueError('a table has exactly one key here: { file = "x.npy" }')
             if not isinstance(value["file"], str):
-                raise Within(("file",), str(expected("text", value["file"])))
+                raise NestedProblem(("file",), str(unexpected_value("text", value["file"])))
             return {"file": _inside("file", _data_file, value["file"])}
     return _tensor(value)
 
@@ -157,9 +157,9 @@ def _data_file(value: object) -> str:
     path, key = split_data_file(text)
     suffix = path[path.rfind(".") :] if "." in path else ""
     if suffix not in DATA_SUFFIXES:
-        raise expected(f"a file that ends in {listed(DATA_SUFFIXES, 'or')}", text)
+        raise unexpected_value(f"a file that ends in {join_words(DATA_SUFFIXES, 'or')}", text)
     if DATA_SUFFIXES[suffix] and not key:
-        raise ValueError(f'says which tensor of the file: "{path}:KEY", got {shown(text)}')
+        raise ValueError(f'says which tensor of the file: "{path}:KEY", got {format_value(text)}')
     if key and not DATA_SUFFIXES[suffix]:
         raise ValueError(f"a file that ends in {suffix} holds one tensor; leave out ':{key}'")
     return text
@@ -168,12 +168,12 @@ def _data_file(value: object) -> str:
 def _repeat(value: object) -> dict[str, int]:
     form = "a table of one count, such as { layer = 12 }"
     if not isinstance(value, dict) or len(value) != 1:
-        raise expected(form, value)
+        raise unexpected_value(form, value)
     ((name, count),) = value.items()
     if not PLACEHOLDER.fullmatch(f"{{{name}}}"):
-        raise expected("a name of letters, digits and '_'", name)
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_COPIES:
-        raise Within((name,), str(expected(f"a count from 1 to {MOST_COPIES}", count)))
+        raise unexpected_value("a name of letters, digits and '_'", name)
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_COPIES:
+        raise NestedProblem((name,), str(unexpected_value(f"a count from 1 to {MAX_COPIES}", count)))
     return {name: count}
 
 
@@ -185,30 +185,30 @@ def _plain(value: object) -> Any:
             return [_inside(index, _plain, item) for index, item in enumerate(value)]
         case dict():
             return {key: _inside(key, _plain, item) for key, item in value.items()}
-    raise expected("text, a number, true, false, a list or a table", value)
+    raise unexpected_value("text, a number, true, false, a list or a table", value)
 
 
 def _inside(step: int | str, check: Callable[[object], Any], value: object) -> Any:
     try:
         return check(value)
-    except Within as error:
-        raise Within((step, *error.path), str(error)) from None
+    except NestedProblem as error:
+        raise NestedProblem((step, *error.path), str(error)) from None
     except ValueError as error:
-        raise Within((step,), str(error)) from None
+        raise NestedProblem((step,), str(error)) from None
 
 
 def _timeout(value: object) -> float:
     form = 'a number of seconds above 0, or a time such as "90s", "10m" or "1h"'
     match value:
         case bool():
-            raise expected(form, value)
+            raise unexpected_value(form, value)
         case int() if 0 < value <= _LONGEST:
             return float(value)
         case str() if found := re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) ?([smh])", value, re.ASCII):
             seconds = float(found[1]) * _UNITS[found[2]]
             if 0 < seconds <= _LONGEST:
                 return seconds
-    raise expected(form, value)
+    raise unexpected_value(form, value)
 
 
 def _memory(value: object) -> int:
@@ -220,18 +220,18 @@ def _memory(value: object) -> int:
             size = int(float(found[1]) * (1024 if found[3] else 1000) ** power)
             if size >= _LEAST_MEMORY:
                 return size
-    raise expected('a size of at least 1MB, such as "500MB" or "8GiB"', value)
+    raise unexpected_value('a size of at least 1MB, such as "500MB" or "8GiB"', value)
 
 
 def _sha256(value: str) -> str:
     if not re.fullmatch(r"[0-9a-fA-F]{64}", value):
-        raise expected("a sha256 of 64 hexadecimal digits", value)
+        raise unexpected_value("a sha256 of 64 hexadecimal digits", value)
     return value.lower()
 
 
 def _export_device(value: str) -> str:
     if not re.fullmatch(r"cpu|mps|(cuda|xpu)(:(0|[1-9]\d?))?", value, re.ASCII):
-        raise expected('a device of PyTorch\'s such as "cpu", "cuda" or "cuda:1"', value)
+        raise unexpected_value('a device of PyTorch\'s such as "cpu", "cuda" or "cuda:1"', value)
     return value
 
 
@@ -246,28 +246,28 @@ def _day(value: object) -> str:
                 return dt.date.fromisoformat(value).isoformat()
             except ValueError:
                 pass
-    raise expected('a date such as "2027-06-30"', value)
+    raise unexpected_value('a date such as "2027-06-30"', value)
 
 
 def _folder(value: str) -> str:
     _line_of_text(value)
     parts = value.split("/")
     if not all(parts) or ".." in parts or "." in parts or re.search(r"[\\:]", value):
-        raise expected('a folder inside the project, such as "out/build"', value)
+        raise unexpected_value('a folder inside the project, such as "out/build"', value)
     return value
 
 
 def _index_key(value: object) -> int:
     if isinstance(value, str) and re.fullmatch(r"0|[1-9]\d{0,3}", value, re.ASCII):
         return int(value)
-    raise expected("the index of a dimension", value)
+    raise unexpected_value("the index of a dimension", value)
 
 
 #: Tags for the spellings of a key; as steps of pydantic's paths they mean nothing to users.
-FORMS = ("<text>", "<table>", "<list>", "[key]")
+FORM_TAGS = ("<text>", "<table>", "<list>", "[key]")
 
 
-def by_form(what: str) -> Discriminator:
+def discriminate_form(what: str) -> Discriminator:
     """Chooses between spellings that are tagged `<text>`, `<table>` and `<list>`."""
     return Discriminator(_form_of, "form", what)
 
@@ -312,7 +312,7 @@ Repeat = Annotated[
     WithJsonSchema(
         {
             "type": "object",
-            "additionalProperties": {"type": "integer", "minimum": 1, "maximum": MOST_COPIES},
+            "additionalProperties": {"type": "integer", "minimum": 1, "maximum": MAX_COPIES},
             "minProperties": 1,
             "maxProperties": 1,
         }
@@ -325,7 +325,7 @@ CaseValue = Annotated[
         {
             "anyOf": [
                 _TENSOR_SCHEMA,
-                {"const": NONE, "type": "string"},
+                {"const": OMITTED, "type": "string"},
                 {"type": "object", "properties": {"file": {"type": "string"}}},
             ]
         }

@@ -32,15 +32,15 @@ from exporter.manifest.spec import gate as gate_spec
 _NULL = {"type": "null"}
 
 
-def schema() -> dict[str, Any]:
+def build_schema() -> dict[str, Any]:
     """The schema, in the dialect of JSON Schema 2020-12."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **table_schema(Document)}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **build_table_schema(Document)}
 
 
-def table_schema(table: type[Table]) -> dict[str, Any]:
+def build_table_schema(table: type[Table]) -> dict[str, Any]:
     """The schema of one kind of table and of those in it."""
     found: dict[str, Any] = _cleaned(table.model_json_schema())
-    texts = field_texts(tables, call_tables, override_table, entry, gate_spec, settings)
+    texts = read_field_texts(tables, call_tables, override_table, entry, gate_spec, settings)
     for name, node in {**found.get("$defs", {}), table.__name__: found}.items():
         properties = node.get("properties", {})
         for key, each in properties.items():
@@ -48,12 +48,12 @@ def table_schema(table: type[Table]) -> dict[str, Any]:
     return found
 
 
-def schema_text() -> str:
+def format_schema() -> str:
     """The schema as the committed file has it."""
-    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(build_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-def field_texts(*modules: ModuleType) -> dict[str, dict[str, str]]:
+def read_field_texts(*modules: ModuleType) -> dict[str, dict[str, str]]:
     """The text under each field, by class; pydantic would read them at each start of the tool.
 
     Args:

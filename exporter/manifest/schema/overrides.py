@@ -23,7 +23,7 @@ _OWN = "its items have an `opset` of their own"
 class OutputOverride(Table):
     """The tolerance of one output."""
 
-    elsewhere: ClassVar[Mapping[str, str]] = dict.fromkeys(("shape", "dtype", "kind"), _ONE_MODEL)
+    misplaced_keys: ClassVar[Mapping[str, str]] = dict.fromkeys(("shape", "dtype", "kind"), _ONE_MODEL)
 
     name: Name
     """Its name in the file."""
@@ -34,7 +34,7 @@ class OutputOverride(Table):
 class OverrideTable(Table):
     """Settings of some cells; of two that mean a cell the later wins; `options` are merged."""
 
-    elsewhere: ClassVar[Mapping[str, str]] = {
+    misplaced_keys: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(
             (
                 "axes", "cases", "constants", "containers", "description", "dynamic_axes",

@@ -10,16 +10,16 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, Tag
 
 from exporter.core.frozen_model import Items
-from exporter.manifest.schema.fields import Line, Name, by_form
-from exporter.manifest.syntax.message_format import expected
+from exporter.manifest.schema.fields import Line, Name, discriminate_form
+from exporter.manifest.syntax.message_format import unexpected_value
 
 #: Where the number of a weight goes in its name.
-NUMBER = "{}"
+NUMBER_PLACEHOLDER = "{}"
 
 
 def _numbered(value: str) -> str:
-    if NUMBER not in value:
-        raise expected(f'a name with "{NUMBER}" for the number, such as "learned_{NUMBER}"', value)
+    if NUMBER_PLACEHOLDER not in value:
+        raise unexpected_value(f'a name with "{NUMBER_PLACEHOLDER}" for the number, such as "learned_{NUMBER_PLACEHOLDER}"', value)
     return value
 
 
@@ -30,5 +30,5 @@ ParametersField = Annotated[
     Annotated[_Numbered, Tag("<text>")]
     | Annotated[_Names, Tag("<list>")]
     | Annotated[_Patterns, Tag("<table>")],
-    by_form("expected a name with a number, a list of names or a table of names"),
+    discriminate_form("expected a name with a number, a list of names or a table of names"),
 ]

@@ -21,9 +21,9 @@ from exporter.manifest.schema import (
     overrides as override_table,
 )
 from exporter.manifest.schema.entry import ModelEntry
-from exporter.manifest.schema.json_schema import schema, table_schema
+from exporter.manifest.schema.json_schema import build_schema, build_table_schema
 from exporter.manifest.schema.tables import Table
-from exporter.manifest.syntax.message_format import listed
+from exporter.manifest.syntax.message_format import join_words
 
 _INTRODUCTION = """\
 # Manifest reference
@@ -91,9 +91,9 @@ _TYPES = {
 }
 
 
-def reference_text() -> str:
+def format_reference() -> str:
     """The reference as the committed file has it."""
-    document, project = schema(), table_schema(settings.ProjectTable)
+    document, project = build_schema(), build_table_schema(settings.ProjectTable)
     known = {**project["$defs"], **document["$defs"], "Document": document, "ProjectTable": project}
     sections = (_section(title, table, known[table.__name__]) for title, table in _SECTIONS)
     return _INTRODUCTION + "".join(sections)
@@ -107,8 +107,8 @@ def _section(title: str, table: type[Table], node: Mapping[str, Any]) -> str:
         default = "required" if key in required else _default(each)
         cells = (f"`{key}`", _type(each), default, each.get("description", ""))
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    if table.later:
-        keys = listed(f"`{key}`" for key in sorted(table.later))
+    if table.unsupported_keys:
+        keys = join_words(f"`{key}`" for key in sorted(table.unsupported_keys))
         lines += ["", f"Not supported yet: {keys}."]
     return "\n".join([*lines, ""])
 
@@ -125,7 +125,7 @@ def _type(node: Any) -> str:
     """The kinds of value that a key takes, in words."""
     match node:
         case {"enum": values}:
-            return listed((f'`"{value}"`' for value in values), "or")
+            return join_words((f'`"{value}"`' for value in values), "or")
         case {"anyOf": members} | {"oneOf": members}:
             return " or ".join(_type(member) for member in members)
         case {"type": "array", "items": items}:

@@ -13,7 +13,7 @@ _AFTER_DYNAMO_EXPORT = (
     "torch dropped torch.onnx.dynamo_export, which took it; say it with `exporter = 'dynamo'`"
 )
 
-REMOVED: Mapping[str, str] = {
+REMOVED_OPTIONS: Mapping[str, str] = {
     "_retain_param_name": f"{_GONE}: weights keep their names; `parameters` gives others",
     "aten": "torch dropped it in 1.10: write `operator_export_type = 'ONNX_ATEN'`",
     "diagnostic_options": _AFTER_DYNAMO_EXPORT + " and `options.report`",

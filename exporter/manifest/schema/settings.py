@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field, Tag
 
-from exporter.core.command_names import DEFAULT
+from exporter.core.command_names import DEFAULT_COMMAND
 from exporter.core.frozen_model import Items
 from exporter.manifest.schema.fields import (
     Command,
@@ -19,7 +19,7 @@ from exporter.manifest.schema.fields import (
     Opsets,
     RuntimeName,
     Timeout,
-    by_form,
+    discriminate_form,
 )
 from exporter.manifest.schema.store import Age, StoreFolder
 from exporter.manifest.schema.tables import Table, ToleranceTable
@@ -61,7 +61,7 @@ class GateTable(GatePolicy, Table):
 Names = Annotated[Items[Line], Field(min_length=1)]
 DevicesField = Annotated[
     Annotated[Names, Tag("<list>")] | Annotated[dict[str, DeviceTable], Tag("<table>")],
-    by_form("expected a list of device names, or a table that defines devices"),
+    discriminate_form("expected a list of device names, or a table that defines devices"),
 ]
 
 
@@ -89,7 +89,7 @@ class ProjectTable(Table):
     style: Style = "emoji"
     """How a status is shown: `"emoji"`, by a symbol; `"text"`, by its word, and by a letter where
     there is no room, for readers and programs that show no symbols."""
-    command: Command = DEFAULT
+    command: Command = DEFAULT_COMMAND
     """How messages and pages spell a command, `{}` being its name: `"uv run exporter {}"`, or
     `"nox -s {} --"` where sessions of nox are named like the commands."""
     opsets: Opsets = Field(default_factory=tuple)

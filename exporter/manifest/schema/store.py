@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import AfterValidator, PlainValidator, WithJsonSchema
 
 from exporter.manifest.schema.fields import Line
-from exporter.manifest.syntax.message_format import expected
+from exporter.manifest.syntax.message_format import unexpected_value
 
 _DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0}
 
@@ -26,13 +26,13 @@ def _age(value: object) -> float:
         found = re.fullmatch(r"(\d{1,6}) ?([hdw])", value, re.ASCII)
         if found and 0 < (days := int(found[1]) * _DAYS[found[2]]) <= _MOST_DAYS:
             return days * 24 * 3600
-    raise expected('an age such as "12h", "30d" or "8w"', value)
+    raise unexpected_value('an age such as "12h", "30d" or "8w"', value)
 
 
 def _folder(value: str) -> str:
     parts = value.removeprefix("/").removeprefix("~/").split("/")
     if not all(parts) or "." in parts or parts[0].startswith("~") or re.search(r"[\\:]", value):
-        raise expected('a folder such as "~/.cache/exporter" or "../store", or "off"', value)
+        raise unexpected_value('a folder such as "~/.cache/exporter" or "../store", or "off"', value)
     return value
 
 

@@ -34,24 +34,24 @@ from exporter.manifest.schema.fields import (
     Repeat,
     Size,
     TensorField,
-    by_form,
+    discriminate_form,
 )
-from exporter.manifest.schema.removed_options import REMOVED
+from exporter.manifest.schema.removed_options import REMOVED_OPTIONS
 from exporter.manifest.spec.model import Kind
-from exporter.manifest.syntax.message_format import listed
+from exporter.manifest.syntax.message_format import join_words
 
 
 class Table(FrozenModel):
     """A table of the manifest."""
 
     #: Keys that the format knows and this version does not.
-    later: ClassVar[frozenset[str]] = frozenset()
+    unsupported_keys: ClassVar[frozenset[str]] = frozenset()
     #: Keys that belong elsewhere, with what to say about them.
-    elsewhere: ClassVar[Mapping[str, str]] = {}
+    misplaced_keys: ClassVar[Mapping[str, str]] = {}
     #: What to say where a key is missing, if more than that.
-    absent: ClassVar[Mapping[str, str]] = {}
+    missing_messages: ClassVar[Mapping[str, str]] = {}
     #: Values for required keys that are missing or wrong, so that the rest can be read.
-    stand_ins: ClassVar[Mapping[str, Any]] = {}
+    default_values: ClassVar[Mapping[str, Any]] = {}
 
 
 class FillTable(Table):
@@ -74,7 +74,7 @@ class FillTable(Table):
     @model_validator(mode="after")
     def _exactly_one(self) -> FillTable:
         if len(self.model_fields_set) != 1:
-            names = listed(FillTable.model_fields)
+            names = join_words(FillTable.model_fields)
             raise ValueError(f"needs exactly one of {names}")
         return self
 
@@ -82,7 +82,7 @@ class FillTable(Table):
 FillName = Literal["normal", "zeros", "ones", "arange"]
 FillField = Annotated[
     Annotated[FillName, Tag("<text>")] | Annotated[FillTable, Tag("<table>")],
-    by_form("expected the name of a fill or a table"),
+    discriminate_form("expected the name of a fill or a table"),
 ]
 
 
@@ -295,7 +295,7 @@ class SkipTable(Table):
 class OptionsTable(Table):
     """Arguments of `torch.onnx.export`, by their own names."""
 
-    elsewhere: ClassVar[Mapping[str, str]] = {
+    misplaced_keys: ClassVar[Mapping[str, str]] = {
         "args": "say it with `inputs` and `constants`",
         "artifacts_dir": "the tool chooses where files go",
         "custom_translation_table": "say it with `custom_ops`, and `translation`",
@@ -310,7 +310,7 @@ class OptionsTable(Table):
         "opset_version": "say it with `opsets`",
         "output_names": "say it with `outputs`",
         "verify": "every file is verified by the checks",
-        **REMOVED,
+        **REMOVED_OPTIONS,
     }
 
     export_params: bool = True
@@ -351,11 +351,11 @@ class OptionsTable(Table):
 
 DynamicAxes = Annotated[
     Annotated[Items[Index], Tag("<list>")] | Annotated[dict[IndexKey, AxisName], Tag("<table>")],
-    by_form("expected a list of dimensions or a table of their names"),
+    discriminate_form("expected a list of dimensions or a table of their names"),
 ]
 
 
-def explicit_values(table: FrozenModel) -> dict[str, Any]:
+def list_explicit_values(table: FrozenModel) -> dict[str, Any]:
     """The keys that the user wrote, in the order of the fields, with their values."""
     written = table.model_fields_set
     return {key: getattr(table, key) for key in type(table).model_fields if key in written}

@@ -88,7 +88,7 @@ class ModelPolicy(FrozenModel):
 
     models: str
     """A glob over IDs."""
-    said: dict[str, Action | float]
+    values: dict[str, Action | float]
     """The keys of `GatePolicy` that are set."""
 
 
@@ -99,12 +99,12 @@ class Gate(FrozenModel):
     models: Items[ModelPolicy] = ()
     """In the order of the settings: of two that mean a model, the later one wins."""
 
-    def of(self, model: str) -> GatePolicy:
+    def find_policy(self, model: str) -> GatePolicy:
         """The policy of one model."""
         said: dict[str, object] = {}
         for each in self.models:
             if fnmatchcase(model, each.models):
-                said |= each.said
+                said |= each.values
         return self.policy.model_copy(update=said) if said else self.policy
 
 

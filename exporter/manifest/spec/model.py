@@ -15,7 +15,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from exporter.core.command_names import DEFAULT
+from exporter.core.command_names import DEFAULT_COMMAND
 from exporter.core.errors import Location
 from exporter.core.frozen_model import FrozenModel, Items, Plain
 from exporter.manifest.spec.call import (
@@ -28,7 +28,7 @@ from exporter.manifest.spec.call import (
     TensorSpec,
 )
 from exporter.manifest.spec.gate import DEFAULT_GATE, Gate
-from exporter.manifest.spec.store import STORE_AGE, STORE_SIZE
+from exporter.manifest.spec.store import DEFAULT_STORE_AGE, DEFAULT_STORE_SIZE
 from exporter.manifest.syntax.tensor_files import split_data_file
 
 ExporterName = Literal["dynamo", "torchscript"]
@@ -88,7 +88,7 @@ class CustomOp(FrozenModel):
     reference: str = ""
 
     @property
-    def is_kernel_alone(self) -> bool:
+    def has_only_kernels(self) -> bool:
         """Whether it says nothing of the export."""
         return not (self.symbolic or self.onnxscript or self.translation)
 
@@ -96,9 +96,9 @@ class CustomOp(FrozenModel):
 class ParameterNames(FrozenModel):
     """What the file calls the weights: one of the three is set."""
 
-    numbered: str = ""
+    template: str = ""
     """For all parameters in their order, `{}` being the number from 0."""
-    listed: Items[str] = ()
+    names: Items[str] = ()
     """One for each parameter, in their order."""
     patterns: dict[str, str] = Field(default_factory=dict)
     """By a glob over the names in `state_dict`; `{}` is the number among those that it means."""
@@ -144,7 +144,7 @@ class Override(Condition):
     outputs: dict[str, Tolerance] = Field(default_factory=dict)
     """Tolerances of single outputs, by name."""
 
-    def over(self, spec: ModelSpec) -> ModelSpec:
+    def apply_to(self, spec: ModelSpec) -> ModelSpec:
         """The contract with what this says of it."""
         update: dict[str, object] = {"options": {**spec.options, **self.options}}
         if self.exporter is not None:
@@ -254,14 +254,14 @@ class ModelSpec(FrozenModel):
         folder = posixpath.dirname(self.manifest)
         return tuple(posixpath.normpath(posixpath.join(folder, name)) for name in names)
 
-    def axis(self, name: str) -> Axis:
+    def find_axis(self, name: str) -> Axis:
         """The axis of that name. Raises KeyError where there is none."""
         for axis in self.axes:
             if axis.name == name:
                 return axis
         raise KeyError(name)
 
-    def at(self, opset: int, device: str | None = None) -> ModelSpec:
+    def resolve_cell(self, opset: int, device: str | None = None) -> ModelSpec:
         """The contract of one cell, its overrides applied; those for devices only with one."""
         spec = self
         for override in self.overrides:
@@ -270,7 +270,7 @@ class ModelSpec(FrozenModel):
                 override.device == "*"
                 or (device is not None and fnmatchcase(device, override.device))
             ):
-                spec = override.over(spec)
+                spec = override.apply_to(spec)
         return spec
 
 
@@ -300,19 +300,19 @@ class Project(FrozenModel):
     store: str = ""
     """From `root`, from the home directory (`~`) or absolute; `off`: none; empty: in the build
     folder."""
-    store_size: int = STORE_SIZE
+    store_size: int = DEFAULT_STORE_SIZE
     """Bytes."""
-    store_age: float = STORE_AGE
+    store_age: float = DEFAULT_STORE_AGE
     """Seconds."""
     devices: Items[Device]
     jobs: int | None = None
     """Models at work at once; None: one per core."""
     gate: Gate = DEFAULT_GATE
     style: Style = "emoji"
-    command: str = DEFAULT
+    command: str = DEFAULT_COMMAND
     """What a person types; `{}` is the name of the command."""
 
-    def device(self, name: str) -> Device:
+    def find_device(self, name: str) -> Device:
         """The device of that name. Raises KeyError where there is none."""
         for device in self.devices:
             if device.name == name:
@@ -326,7 +326,7 @@ class Manifest(FrozenModel):
     project: Project
     models: Items[ModelSpec]
 
-    def model(self, id: str) -> ModelSpec:
+    def find_model(self, id: str) -> ModelSpec:
         """The model of that ID. Raises KeyError where there is none."""
         return self._by_id[id]
 

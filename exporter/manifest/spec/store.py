@@ -6,7 +6,7 @@ from __future__ import annotations
 NO_STORE = "off"
 
 
-STORE_SIZE = 10 << 30
+DEFAULT_STORE_SIZE = 10 << 30
 
 
-STORE_AGE = 90 * 24 * 3600.0
+DEFAULT_STORE_AGE = 90 * 24 * 3600.0

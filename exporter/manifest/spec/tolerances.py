@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from exporter.manifest.spec.model import Bound, ModelSpec, Output
 
 
-def tolerance_for(spec: ModelSpec, output: Output, device: str) -> Bound:
+def select_bound(spec: ModelSpec, output: Output, device: str) -> Bound:
     """The first word of the manifest that says anything: of the output, then of the model.
 
     In each, the word for the device comes before that for the dtype, and that before the general

@@ -16,7 +16,7 @@ _ROOT = re.compile(r"(args(?=\[)|kwargs(?=\.))")
 _STEP = re.compile(r"\[(0|[1-9][0-9]{0,3})\]|\.([A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
 
 
-def parse_at(text: str) -> tuple[str, tuple[Step, ...]]:
+def parse_call_path(text: str) -> tuple[str, tuple[Step, ...]]:
     """Splits `kwargs.past[0].key` into its root and steps: `("kwargs", ("past", 0, "key"))`.
 
     Args:
@@ -43,22 +43,22 @@ def parse_at(text: str) -> tuple[str, tuple[Step, ...]]:
     return root[1], tuple(steps)
 
 
-def is_by_position(places: Iterable[str], *, others: bool) -> bool:
+def is_positional_call(places: Iterable[str], *, others: bool) -> bool:
     """Whether a call holds tensors in positions and nothing else, as a tracer wants it.
 
     Args:
         places: Where its tensors go.
         others: Whether it has anything else: constants, numbers, containers that say their type.
     """
-    return not others and all(parse_at(at)[0] == "args" for at in places)
+    return not others and all(parse_call_path(at)[0] == "args" for at in places)
 
 
-def format_at(root: str, steps: Iterable[Step]) -> str:
-    """The text that `parse_at` reads back."""
+def format_call_path(root: str, steps: Iterable[Step]) -> str:
+    """The text that `parse_call_path` reads back."""
     return root + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
 
 
-def next_position(used: Iterable[tuple[Step, ...]], taken: frozenset[int]) -> int:
+def find_next_position(used: Iterable[tuple[Step, ...]], taken: frozenset[int]) -> int:
     """The position after the last one in `used`, past those that constants have `taken`."""
     position = 1 + max((path[0] for path in used if isinstance(path[0], int)), default=-1)
     while position in taken:
@@ -66,7 +66,7 @@ def next_position(used: Iterable[tuple[Step, ...]], taken: frozenset[int]) -> in
     return position
 
 
-def conflicts(places: Sequence[tuple[str, str]]) -> Mapping[int, str]:
+def find_conflicts(places: Sequence[tuple[str, str]]) -> Mapping[int, str]:
     """What is wrong with places that must fit into one call.
 
     Args:
@@ -79,7 +79,7 @@ def conflicts(places: Sequence[tuple[str, str]]) -> Mapping[int, str]:
     owners: dict[tuple[Step, ...], int] = {}
     inner: dict[tuple[Step, ...], dict[Step, int]] = {}
     for index, (text, _) in enumerate(places):
-        root, steps = parse_at(text)
+        root, steps = parse_call_path(text)
         path = (root, *steps)
         ahead = [path[:end] for end in range(2, len(path) + 1)]
         clash = next((owners[part] for part in ahead if part in owners), None)
@@ -93,7 +93,7 @@ def conflicts(places: Sequence[tuple[str, str]]) -> Mapping[int, str]:
             inner.setdefault(path[:end], {}).setdefault(path[end], index)
     for container, children in inner.items():
         if container != ("kwargs",):
-            found = {**_misfits(format_at("", container)[1:], children), **found}
+            found = {**_misfits(format_call_path("", container)[1:], children), **found}
     return found
 
 

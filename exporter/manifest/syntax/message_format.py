@@ -16,13 +16,13 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _LONGEST = 60
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """A value as a message shows it."""
     match value:
         case bool():
             return "true" if value else "false"
         case str():
-            return quoted(value)
+            return quote(value)
         case int():
             return str(value) if abs(value) < 10**30 else "a huge number"
         case float():
@@ -34,7 +34,7 @@ def shown(value: object) -> str:
             return f"a {what}" if value else f"an empty {what}"
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Text in double quotes, shortened, with everything escaped that could break a line."""
     short = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
     characters = (
@@ -48,23 +48,23 @@ def _escaped(char: str) -> str:
     return char.encode("unicode_escape").decode("ascii")
 
 
-def expected(what: str, value: object) -> ValueError:
+def unexpected_value(what: str, value: object) -> ValueError:
     """The commonest problem of all."""
-    return ValueError(f"expected {what}, got {shown(value)}")
+    return ValueError(f"expected {what}, got {format_value(value)}")
 
 
-def key_text(path: Sequence[str | int]) -> str:
+def format_key(path: Sequence[str | int]) -> str:
     """`models.alexnet.inputs[0].shape[1]`; keys that are not bare stand in quotes."""
     text = ""
     for step in path:
         if isinstance(step, int):
             text += f"[{step}]"
         else:
-            text += ("." if text else "") + (step if _BARE.fullmatch(step) else quoted(step))
+            text += ("." if text else "") + (step if _BARE.fullmatch(step) else quote(step))
     return text
 
 
-def listed(words: Iterable[str], last: str = "and") -> str:
+def join_words(words: Iterable[str], last: str = "and") -> str:
     """`a`, `a and b`, `a, b and c`."""
     *first, end = words
     return f"{', '.join(first)} {last} {end}" if first else end

@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from exporter.manifest.syntax.message_format import expected, listed, shown
+from exporter.manifest.syntax.message_format import unexpected_value, join_words, format_value
 
 #: The opsets of this tool: what any exporter makes and ONNX Runtime loads.
-FIRST, LAST = 7, 26
+FIRST_OPSET, LAST_OPSET = 7, 26
 #: What each exporter makes natively, without a converter in between.
-NATIVE = {"torchscript": (7, 20), "dynamo": (18, 26)}
+NATIVE_OPSETS = {"torchscript": (7, 20), "dynamo": (18, 26)}
 #: What each can be asked for by name: below 18, dynamo has its file converted down.
-ON_REQUEST = {**NATIVE, "dynamo": (7, 26)}
+REQUESTABLE_OPSETS = {**NATIVE_OPSETS, "dynamo": (7, 26)}
 
 _NUMBER = re.compile(r"\d{1,4}", re.ASCII)
 _RANGE = re.compile(r"(\d{1,4}) ?\.\. ?(\d{1,4})", re.ASCII)
@@ -43,7 +43,7 @@ def parse_condition(value: object) -> tuple[int, ...]:
         ValueError: where it names none.
     """
     if value == "*":
-        return tuple(range(FIRST, LAST + 1))
+        return tuple(range(FIRST_OPSET, LAST_OPSET + 1))
     if isinstance(value, list | tuple):
         return _of_all(value, parse_condition)
     bound = _BOUND.fullmatch(value) if isinstance(value, str) else None
@@ -51,14 +51,14 @@ def parse_condition(value: object) -> tuple[int, ...]:
         return parse_opsets(value)
     number = int(bound[2])
     met = {
-        "<": range(FIRST, number),
-        "<=": range(FIRST, number + 1),
-        ">": range(number + 1, LAST + 1),
-        ">=": range(number, LAST + 1),
+        "<": range(FIRST_OPSET, number),
+        "<=": range(FIRST_OPSET, number + 1),
+        ">": range(number + 1, LAST_OPSET + 1),
+        ">=": range(number, LAST_OPSET + 1),
     }[bound[1]]
-    opsets = tuple(opset for opset in met if FIRST <= opset <= LAST)
+    opsets = tuple(opset for opset in met if FIRST_OPSET <= opset <= LAST_OPSET)
     if not opsets:
-        raise ValueError(f"no opset of {FIRST} to {LAST} is {shown(value)}")
+        raise ValueError(f"no opset of {FIRST_OPSET} to {LAST_OPSET} is {format_value(value)}")
     return opsets
 
 
@@ -67,10 +67,10 @@ class _Outside(ValueError):
 
     def __init__(self, opsets: Iterable[int]) -> None:
         self.opsets = tuple(sorted(set(opsets)))
-        said = f"opset {shown(self.opsets[0])} is"
+        said = f"opset {format_value(self.opsets[0])} is"
         if len(self.opsets) > 1:
-            said = f"opsets {listed(shown(opset) for opset in self.opsets)} are"
-        super().__init__(f"{said} outside {FIRST} to {LAST}")
+            said = f"opsets {join_words(format_value(opset) for opset in self.opsets)} are"
+        super().__init__(f"{said} outside {FIRST_OPSET} to {LAST_OPSET}")
 
 
 def _of_all(items: Sequence[object], parse: Callable[[object], Iterable[int]]) -> tuple[int, ...]:
@@ -105,19 +105,19 @@ def _opsets(value: object) -> range:
         case str() if found := _RANGE.fullmatch(value):
             first, last = int(found[1]), int(found[2])
             if first > last:
-                raise ValueError(f'the range {shown(value)} is reversed; write "{last}..{first}"')
+                raise ValueError(f'the range {format_value(value)} is reversed; write "{last}..{first}"')
             return _within(first, last)
-    raise expected('an opset, a range such as "9..21" or a list of them', value)
+    raise unexpected_value('an opset, a range such as "9..21" or a list of them', value)
 
 
 def _within(first: int, last: int) -> range:
-    outside = [opset for opset in (first, last) if not FIRST <= opset <= LAST]
+    outside = [opset for opset in (first, last) if not FIRST_OPSET <= opset <= LAST_OPSET]
     if outside:
         raise _Outside(outside)
     return range(first, last + 1)
 
 
-def spelled(opsets: Iterable[int]) -> str:
+def format_opsets(opsets: Iterable[int]) -> str:
     """Opsets as a message lists them: `9 to 13, 17`."""
     runs: list[list[int]] = []
     for opset in sorted(opsets):

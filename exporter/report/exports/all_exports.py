@@ -8,7 +8,7 @@ from __future__ import annotations
 from exporter.manifest import Manifest
 from exporter.records.record import RunRecord
 from exporter.report.rows.acceptance import AcceptanceHistory
-from exporter.report.rows.cells import cells_by_model
+from exporter.report.rows.cells import collect_cells
 
 JUNIT = "junit.xml"
 CSV = "results.csv"
@@ -20,7 +20,7 @@ SVG_MARK = "<!-- Written by `exporter report` from the results -->\n"
 JSON_MARK = '{\n  "schemaVersion": 1,\n  "label": '
 
 
-def render_outputs(
+def render_exports(
     manifest: Manifest, run: RunRecord, past: AcceptanceHistory | None = None
 ) -> dict[str, str]:
     """Every such file, by its name relative to the reports folder.
@@ -32,23 +32,23 @@ def render_outputs(
     """
     # What only a report needs is loaded when there is one.
     from exporter.report.exports.badges import (
-        badge_json,
-        badge_of_all,
-        badge_of_model,
-        badge_svg,
+        create_model_badge,
+        create_project_badge,
+        draw_badge,
+        format_badge_json,
     )
-    from exporter.report.exports.csv_export import results_csv
-    from exporter.report.exports.junit import junit
-    from exporter.report.exports.matrix_svg import matrix_svg
+    from exporter.report.exports.csv_export import format_csv
+    from exporter.report.exports.junit import format_junit
+    from exporter.report.exports.matrix_svg import draw_matrix
 
-    by_model = cells_by_model(manifest, run)
+    by_model = collect_cells(manifest, run)
     every = [cell for cells in by_model.values() for cell in cells]
-    badges = {f"{BADGES}/{id}": badge_of_model(id, cells) for id, cells in by_model.items()}
-    badges[BADGE] = badge_of_all(every)
+    badges = {f"{BADGES}/{id}": create_model_badge(id, cells) for id, cells in by_model.items()}
+    badges[BADGE] = create_project_badge(every)
     return {
-        JUNIT: junit(manifest, by_model, past or AcceptanceHistory()),
-        CSV: results_csv(every),
-        MATRIX: matrix_svg(by_model, SVG_MARK),
-        **{f"{name}.svg": badge_svg(badge, SVG_MARK) for name, badge in badges.items()},
-        **{f"{name}.json": badge_json(badge) for name, badge in badges.items()},
+        JUNIT: format_junit(manifest, by_model, past or AcceptanceHistory()),
+        CSV: format_csv(every),
+        MATRIX: draw_matrix(by_model, SVG_MARK),
+        **{f"{name}.svg": draw_badge(badge, SVG_MARK) for name, badge in badges.items()},
+        **{f"{name}.json": format_badge_json(badge) for name, badge in badges.items()},
     }

@@ -15,8 +15,8 @@ from exporter.manifest import Manifest, ModelSpec
 from exporter.records.record import Status
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import Cell
-from exporter.report.rows.failure_reasons import in_short, reasons_of
-from exporter.report.rows.failures import rerun
+from exporter.report.rows.failure_reasons import explain_failure, summarize_failure
+from exporter.report.rows.failures import format_export_command
 from exporter.report.text import number_format as figures
 from exporter.report.text import xml_elements as elements
 
@@ -37,18 +37,18 @@ _KINDS: dict[Status, Kind] = {
 }
 
 
-def junit(
+def format_junit(
     manifest: Manifest, by_model: Mapping[str, Sequence[Cell]], past: AcceptanceHistory
 ) -> str:
     """The whole document."""
     every = [cell for cells in by_model.values() for cell in cells]
-    tree = elements.root("testsuites", {"name": "exporter", **_counts(every)})
+    tree = elements.create_root("testsuites", {"name": "exporter", **_counts(every)})
     for spec in manifest.models:
         cells = by_model[spec.id]
-        suite = elements.add(tree, "testsuite", {"name": spec.id, **_counts(cells)})
+        suite = elements.add_element(tree, "testsuite", {"name": spec.id, **_counts(cells)})
         for cell in cells:
             _case(suite, spec, cell, _how(spec, cell, manifest.project.command, past))
-    return elements.to_text(tree)
+    return elements.format_document(tree)
 
 
 def _kind(cell: Cell) -> Kind:
@@ -69,12 +69,12 @@ def _how(spec: ModelSpec, cell: Cell, command: str, past: AcceptanceHistory) -> 
     """Where a red cell is promised and goes wrong, what was accepted, and how to see it again."""
     if cell.record is None or not cell.is_red:
         return ()
-    reasons = reasons_of(cell.record, command)
+    reasons = explain_failure(cell.record, command)
     said = {
         "promised at": str(spec.location),
         "in the model": ", ".join(reasons.lines),
         "accepted before": past.since(cell),
-        "run it again": rerun(str(cell.id), command),
+        "run it again": format_export_command(str(cell.id), command),
         "show it without this tool": reasons.reproduce,
     }
     return tuple(f"{name}: {value}" for name, value in said.items() if value)
@@ -84,11 +84,11 @@ def _case(suite: Element, spec: ModelSpec, cell: Cell, how: Sequence[str]) -> No
     about = {"classname": spec.id, "name": str(cell.id), "file": spec.manifest}
     if cell.is_red:
         about["line"] = str(spec.line)
-    case = elements.add(suite, "testcase", about)
+    case = elements.add_element(suite, "testcase", about)
     if kind := _kind(cell):
         message = cell.foreseen or cell.why
         said = {"type": cell.outcome, "message": message}
-        elements.add(case, kind, said, _text(cell, how))
+        elements.add_element(case, kind, said, _text(cell, how))
 
 
 def _text(cell: Cell, how: Sequence[str]) -> str:
@@ -97,10 +97,13 @@ def _text(cell: Cell, how: Sequence[str]) -> str:
     if record is None or record.status in (Status.SKIP, Status.UNAVAILABLE):
         return ""
     refused = (
-        f"{result.check}: {result.status}: {figures.message(result.message)}"
+        f"{result.check}: {result.status}: {figures.clean_message(result.message)}"
         for result in record.checks
         if result.status is not Status.PASS
     )
-    short, detail = figures.message(in_short(record)), figures.detail(record.detail)
+    short, detail = (
+        figures.clean_message(summarize_failure(record)),
+        figures.clean_detail(record.detail),
+    )
     parts = (cell.why, *refused, short, *how, detail)
     return "\n".join(dict.fromkeys(part for part in parts if part))

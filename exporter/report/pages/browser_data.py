@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, TypeVar
 
-from exporter.core.sanitize import one_line
+from exporter.core.sanitize import join_lines
 from exporter.manifest import (
     Manifest,
     ModelSpec,
@@ -38,13 +38,17 @@ from exporter.report.pages.browser_schema import (
     MissingData,
     RowData,
 )
-from exporter.report.rows.acceptance import AcceptanceHistory, export_tools, other_tools
-from exporter.report.rows.cells import Cell, works_from
-from exporter.report.rows.check_table import said_of
-from exporter.report.rows.failure_reasons import reasons_of
-from exporter.report.rows.failures import rerun, tail
+from exporter.report.rows.acceptance import (
+    AcceptanceHistory,
+    format_changed_tools,
+    format_export_tools,
+)
+from exporter.report.rows.cells import Cell, find_lowest_opset
+from exporter.report.rows.check_table import summarize_result
+from exporter.report.rows.failure_reasons import explain_failure
+from exporter.report.rows.failures import format_export_command, keep_last_lines
 from exporter.report.text import number_format as figures
-from exporter.report.text.markdown import target
+from exporter.report.text.markdown import quote_link_target
 from exporter.report.text.status_marks import MARKS, NOT_RUN
 
 T = TypeVar("T", bound=Hashable)
@@ -53,7 +57,7 @@ T = TypeVar("T", bound=Hashable)
 _STEPS = (0.01, 0.1, 0.5, 1.0)
 
 
-def index_data(
+def build_index_data(
     manifest: Manifest,
     run: RunRecord,
     by_model: Mapping[str, Sequence[Cell]],
@@ -78,7 +82,9 @@ def index_data(
         summary=f"{green} of {len(cells)} cells of {len(by_model)} models are green",
         marks=_marks(cells, manifest.project.style),
         devices=tuple(dict.fromkeys(row.device for row in rows)),
-        tools=tuple((one_line(name), one_line(said)) for name, said in sorted(run.tools.items())),
+        tools=tuple(
+            (join_lines(name), join_lines(said)) for name, said in sorted(run.tools.items())
+        ),
         history=tuple(_accepted(past.history)),
     )
     return IndexData(head=head, rows=rows)
@@ -88,10 +94,12 @@ def _accepted(history: History) -> Iterable[AcceptedData]:
     before: dict[str, str] = {}
     for entry in history.entries:
         yield AcceptedData(
-            tools=other_tools(before, entry) if before else export_tools(entry.tools),
-            counts={one_line(word): count for word, count in entry.counts.items()},
+            tools=format_changed_tools(before, entry)
+            if before
+            else format_export_tools(entry.tools),
+            counts={join_lines(word): count for word, count in entry.counts.items()},
             changes=tuple(
-                (one_line(each.cell), one_line(each.before), one_line(each.after))
+                (join_lines(each.cell), join_lines(each.before), join_lines(each.after))
                 for each in entry.changes
             ),
         )
@@ -159,20 +167,20 @@ def _row(spec: ModelSpec, device: str, of_model: Sequence[Cell], around: _Around
                 else -1,
                 error=_step(error),
                 boundless=error == math.inf,
-                log=one_line(f"{build}/{record.log}") if record and record.log else "",
-                rerun=one_line(rerun(str(cell.id), command)),
-                reproduce=one_line(reasons_of(record, command).reproduce) if record else "",
+                log=join_lines(f"{build}/{record.log}") if record and record.log else "",
+                rerun=join_lines(format_export_command(str(cell.id), command)),
+                reproduce=join_lines(explain_failure(record, command).reproduce) if record else "",
             )
         )
     return RowData(
         model=spec.id,
-        device=one_line(device),
-        page=f"models/{target(spec.id)}.md",
-        promised=one_line(str(spec.location)) if any(cell.is_red for cell in here) else "",
-        description=one_line(spec.description),
-        tags=one_line(", ".join(spec.tags)),
-        owner=one_line(spec.owner),
-        works_from=works_from(here),
+        device=join_lines(device),
+        page=f"models/{quote_link_target(spec.id)}.md",
+        promised=join_lines(str(spec.location)) if any(cell.is_red for cell in here) else "",
+        description=join_lines(spec.description),
+        tags=join_lines(", ".join(spec.tags)),
+        owner=join_lines(spec.owner),
+        works_from=find_lowest_opset(here),
         outcomes=tuple(outcomes.places),
         checks=tuple(checks.places),
         files=tuple(files.places),
@@ -184,29 +192,31 @@ def _outcome(cell: Cell, past: AcceptanceHistory) -> CellView:
     record = cell.record
     if record is None:
         return CellView(outcome=cell.outcome, why=cell.why)
-    reasons = reasons_of(record)
+    reasons = explain_failure(record)
     return CellView(
-        outcome=one_line(cell.outcome),
+        outcome=join_lines(cell.outcome),
         stage=record.stage or "",
-        check=one_line(record.check or ""),
+        check=join_lines(record.check or ""),
         why=cell.why,
         foreseen=cell.foreseen,
         since="" if cell.is_pass else past.since(cell),
-        lines=one_line(", ".join(reasons.lines)),
+        lines=join_lines(", ".join(reasons.lines)),
         culprit=reasons.culprit,
-        sample=one_line(reasons.sample),
-        first=one_line(reasons.first),
+        sample=join_lines(reasons.sample),
+        first=join_lines(reasons.first),
         evidence=reasons.evidence,
         missing=tuple(
             MissingData(
-                operator=one_line(item.operator), count=item.count, sources=one_line(item.sources)
+                operator=join_lines(item.operator),
+                count=item.count,
+                sources=join_lines(item.sources),
             )
             for item in reasons.missing
         ),
-        advice=tuple(one_line(line) for line in reasons.advice),
-        detail=tail(figures.detail(record.detail)),
-        notes=tuple(figures.message(note) for note in record.notes),
-        flaky=figures.message(record.flaky),
+        advice=tuple(join_lines(line) for line in reasons.advice),
+        detail=keep_last_lines(figures.clean_detail(record.detail)),
+        notes=tuple(figures.clean_message(note) for note in record.notes),
+        flaky=figures.clean_message(record.flaky),
     )
 
 
@@ -218,14 +228,14 @@ def _check(result: CheckResult) -> CheckData:
 def _check_of(
     check: str, status: Status, message: str, metrics: tuple[tuple[str, int | float | str], ...]
 ) -> CheckData:
-    said = said_of(status, metrics).figures
+    said = summarize_result(status, metrics).figures
     if status is not Status.PASS:  # somebody must act on its digits
         said = tuple(f"{name} {figures.two_digits(value)}" for name, value in metrics)
     return CheckData(
-        check=one_line(check),
+        check=join_lines(check),
         mark=MARKS[status].word,
-        message=figures.message(message),
-        figures=one_line(", ".join(said)),
+        message=figures.clean_message(message),
+        figures=join_lines(", ".join(said)),
     )
 
 
@@ -235,8 +245,8 @@ def _file(record: Record, artifact: Artifact) -> FileData:
         exporter=f"{route.exporter} ({route.capture})" if route else "",
         size=figures.size(artifact.bytes),
         bytes=int(float(f"{artifact.bytes:.3g}")),
-        nodes=figures.count(artifact.nodes),
-        parameters=figures.count(artifact.parameters),
+        nodes=figures.format_count(artifact.nodes),
+        parameters=figures.format_count(artifact.parameters),
         ir_version=artifact.ir_version,
     )
 

@@ -10,27 +10,27 @@ from dataclasses import dataclass
 
 from exporter.manifest import ModelSpec, Project
 from exporter.records.audit import Audit
-from exporter.records.record import TRACER
+from exporter.records.record import TRACER_PREFIX
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.artifacts import (
     FileRow,
     Note,
     OperatorCounts,
     RuntimeRow,
-    files,
-    notes,
-    operators,
-    runtimes,
+    count_operators,
+    group_files,
+    group_notes,
+    group_releases,
 )
-from exporter.report.rows.audits import AuditRow, audit_rows
-from exporter.report.rows.cells import Cell, works_from
-from exporter.report.rows.check_table import CheckTable, check_table
-from exporter.report.rows.contract import Contract, contract
-from exporter.report.rows.failures import FailureRow, failure_rows, rerun
-from exporter.report.rows.flaky_models import FlakyRow, flaky_rows
-from exporter.report.rows.matrix import WIDE, OpsetRun, stretches
-from exporter.report.rows.opset_ranges import fold_opsets
-from exporter.report.rows.runtime_support import Support
+from exporter.report.rows.audits import AuditRow, build_audit_rows
+from exporter.report.rows.cells import Cell, find_lowest_opset
+from exporter.report.rows.check_table import CheckTable, build_check_table
+from exporter.report.rows.contract import Contract, describe_contract
+from exporter.report.rows.failures import FailureRow, build_failure_rows, format_export_command
+from exporter.report.rows.flaky_models import FlakyRow, build_flaky_rows
+from exporter.report.rows.matrix import WIDE, OpsetRun, find_opset_runs
+from exporter.report.rows.opset_groups import fold_opsets
+from exporter.report.rows.runtime_support import RuntimeSupport
 from exporter.report.text.status_marks import LEGEND, Mark
 
 
@@ -41,8 +41,8 @@ class MatrixRow:
     device: str
     marks: tuple[Mark | None, ...]
     """None where the model does not promise the opset on this device."""
-    stretches: tuple[OpsetRun, ...]
-    works_from: str
+    find_opset_runs: tuple[OpsetRun, ...]
+    find_lowest_opset: str
     """The lowest opset from which on all of them pass; empty where the highest does not."""
 
 
@@ -51,10 +51,10 @@ class ModelPage:
     """All that the template needs."""
 
     spec: ModelSpec
-    contract: Contract
+    describe_contract: Contract
     opsets: tuple[int, ...]
     matrix: tuple[MatrixRow, ...]
-    support: tuple[Support, ...]
+    support: tuple[RuntimeSupport, ...]
     """Where the files run."""
     legend: tuple[Mark, ...]
     """The marks that the page uses."""
@@ -66,12 +66,12 @@ class ModelPage:
     flaky: tuple[FlakyRow, ...]
     """Those of them that pass now are no troubles, and are to be told all the same."""
     failures: tuple[FailureRow, ...]
-    files: tuple[FileRow, ...]
-    runtimes: tuple[RuntimeRow, ...]
+    group_files: tuple[FileRow, ...]
+    group_releases: tuple[RuntimeRow, ...]
     """The releases of ONNX Runtime that load them."""
-    operators: OperatorCounts
-    notes: tuple[Note, ...]
-    rerun: str
+    count_operators: OperatorCounts
+    group_notes: tuple[Note, ...]
+    format_export_command: str
     """The shell command that makes the page anew."""
 
     @property
@@ -92,16 +92,16 @@ class ModelPage:
     @property
     def tracer_warnings(self) -> int:
         """How many lines of the model the TorchScript tracer warns of."""
-        return sum(note.text.startswith(TRACER) for note in self.notes)
+        return sum(note.text.startswith(TRACER_PREFIX) for note in self.notes)
 
 
-def model_page(
+def build_model_page(
     spec: ModelSpec,
     cells: Sequence[Cell],
     project: Project,
     past: AcceptanceHistory,
     audits: Sequence[Audit] = (),
-    support: Sequence[Support] = (),
+    support: Sequence[RuntimeSupport] = (),
 ) -> ModelPage:
     """Lays out the page.
 
@@ -114,11 +114,11 @@ def model_page(
         support: Where the files run.
     """
     opsets = tuple(sorted({cell.id.opset for cell in cells}))
-    tables = tuple(check_table(device, of_device) for device, of_device in _by_device(cells))
+    tables = tuple(build_check_table(device, of_device) for device, of_device in _by_device(cells))
     used = {cell.mark for cell in cells}.union(*(table.marks for table in tables))
     return ModelPage(
         spec=spec,
-        contract=contract(spec),
+        contract=describe_contract(spec),
         opsets=opsets,
         matrix=tuple(_matrix_row(*of_device, opsets) for of_device in _by_device(cells)),
         support=tuple(support),
@@ -127,14 +127,14 @@ def model_page(
             cell.id.opset for cell in cells if cell.record and cell.record.thorough
         ),
         checks=tuple(table for table in tables if table.rows),
-        audits=audit_rows(audits, (cell.id for cell in cells)),
-        flaky=flaky_rows(cells),
-        failures=failure_rows(cells, project, past),
-        files=files(cells),
-        runtimes=runtimes(cells),
-        operators=operators(cells),
-        notes=notes(cells),
-        rerun=rerun(f"{spec.id}/*", project.command),
+        audits=build_audit_rows(audits, (cell.id for cell in cells)),
+        flaky=build_flaky_rows(cells),
+        failures=build_failure_rows(cells, project, past),
+        files=group_files(cells),
+        runtimes=group_releases(cells),
+        operators=count_operators(cells),
+        notes=group_notes(cells),
+        rerun=format_export_command(f"{spec.id}/*", project.command),
     )
 
 
@@ -148,6 +148,6 @@ def _matrix_row(device: str, cells: Sequence[Cell], opsets: Iterable[int]) -> Ma
     return MatrixRow(
         device=device,
         marks=tuple(marks.get(opset) for opset in opsets),
-        stretches=stretches(cells),
-        works_from=works_from(cells),
+        stretches=find_opset_runs(cells),
+        works_from=find_lowest_opset(cells),
     )

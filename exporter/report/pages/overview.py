@@ -15,9 +15,9 @@ from exporter.records.record import Route, RunRecord, Status
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import (
     Cell,
-    cells_by_model,
-    fold_cells,
-    why_of,
+    collect_cells,
+    describe_reason,
+    group_cells,
 )
 from exporter.report.rows.failure_clusters import (
     Cluster,
@@ -25,10 +25,10 @@ from exporter.report.rows.failure_clusters import (
     cluster_cells,
     cluster_findings,
 )
-from exporter.report.rows.flaky_models import FlakyRow, flaky_rows
-from exporter.report.rows.matrix import Matrix, matrix
-from exporter.report.rows.opset_ranges import fold_opsets
-from exporter.report.rows.runtime_support import Support, support_of
+from exporter.report.rows.flaky_models import FlakyRow, build_flaky_rows
+from exporter.report.rows.matrix import Matrix, build_matrix
+from exporter.report.rows.opset_groups import fold_opsets
+from exporter.report.rows.runtime_support import RuntimeSupport, build_support_rows
 from exporter.report.text.status_marks import LEGEND, Mark
 
 #: So many models are named in a row before only their number is.
@@ -91,8 +91,8 @@ class Overview:
     """By mark, in the order of the legend; marks without a cell are left out."""
     legend: tuple[Mark, ...]
     """The marks that the page uses."""
-    matrix: Matrix
-    support: tuple[Support, ...]
+    build_matrix: Matrix
+    support: tuple[RuntimeSupport, ...]
     """Where the files run."""
     red: Red
     not_run: Section
@@ -105,14 +105,14 @@ class Overview:
     findings: tuple[FindingCluster, ...]
 
 
-def overview(
+def build_overview(
     manifest: Manifest,
     run: RunRecord,
     findings: Sequence[GateFinding] | None = None,
     past: AcceptanceHistory | None = None,
 ) -> Overview:
     """Lays out the page."""
-    by_model = cells_by_model(manifest, run)
+    by_model = collect_cells(manifest, run)
     cells = [cell for of_model in by_model.values() for cell in of_model]
     red = tuple(_with_status(cells, *(status for status in Status if status.is_red)))
     counted = Counter(cell.mark for cell in cells)
@@ -122,16 +122,16 @@ def overview(
         green=sum(cell.record is not None and cell.record.status.is_green for cell in cells),
         counts=tuple(Count(mark=mark, cells=counted[mark]) for mark in LEGEND if counted[mark]),
         legend=tuple(mark for mark in LEGEND if counted[mark]),
-        matrix=matrix(manifest, by_model),
+        matrix=build_matrix(manifest, by_model),
         support=tuple(
             row
             for spec in manifest.models
-            for row in support_of(spec, by_model[spec.id], manifest, run.tools)
+            for row in build_support_rows(spec, by_model[spec.id], manifest, run.tools)
         ),
         red=Red(cells=len(red), clusters=cluster_cells(red, manifest, past)),
         not_run=_section(cell for cell in cells if cell.record is None),
         foreseen=_section(_with_status(cells, Status.XFAIL)),
-        flaky=flaky_rows(cells),
+        flaky=build_flaky_rows(cells),
         unproved=_section(_with_status(cells, Status.SKIP, Status.UNAVAILABLE)),
         routes=_routes(cells),
         tools=tuple(sorted(run.tools.items())),
@@ -144,7 +144,7 @@ def _with_status(cells: Iterable[Cell], *statuses: Status) -> Iterable[Cell]:
 
 
 def _section(cells: Iterable[Cell]) -> Section:
-    folds = fold_cells(cells)
+    folds = group_cells(cells)
     return Section(
         cells=sum(len(same.members) for same in folds),
         rows=tuple(
@@ -152,7 +152,7 @@ def _section(cells: Iterable[Cell]) -> Section:
                 mark=same.first.mark,
                 label=same.label,
                 outcome=same.first.outcome,
-                why=same.first.foreseen or why_of(same),
+                why=same.first.foreseen or describe_reason(same),
             )
             for same in folds
         ),

@@ -17,7 +17,7 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from exporter.core.command_names import DEFAULT, spelled
+from exporter.core.command_names import DEFAULT_COMMAND, format_command
 from exporter.core.errors import (
     ExitCode,
     ExporterError,
@@ -25,7 +25,7 @@ from exporter.core.errors import (
     Problem,
 )
 from exporter.manifest import Style
-from exporter.report.pages.template_folder import packaged_templates
+from exporter.report.pages.template_folder import find_packaged_templates
 from exporter.report.text import markdown
 
 _SUFFIX = ".jinja"
@@ -36,7 +36,7 @@ class RenderOptions:
     """How a project wants to be spoken to."""
 
     style: Style = "emoji"
-    command: str = DEFAULT
+    command: str = DEFAULT_COMMAND
 
 
 PLAIN = RenderOptions()
@@ -53,7 +53,7 @@ def render(
     return _rendered(_environment(folder, spoken), name, values)
 
 
-def prepare(name: str, folder: Path | None, spoken: RenderOptions = PLAIN) -> None:
+def preload(name: str, folder: Path | None, spoken: RenderOptions = PLAIN) -> None:
     """Reads the template `name`; one that cannot be read is left to `render`, which says why."""
     with suppress(jinja2.TemplateError, UnicodeDecodeError, OSError):
         _environment(folder, spoken).get_template(name + _SUFFIX)
@@ -70,7 +70,7 @@ def render_script(name: str, **values: object) -> str:
     return _rendered(environment, name, values)
 
 
-def plain_text(name: str, folder: Path | None) -> str:
+def read_template_file(name: str, folder: Path | None) -> str:
     """A file of the templates' folders that is none itself, as it stands.
 
     Raises:
@@ -106,26 +106,26 @@ def _environment(folder: Path | None, spoken: RenderOptions = PLAIN) -> jinja2.E
         loader=jinja2.FileSystemLoader(_folders(folder)),
         undefined=jinja2.StrictUndefined,
         autoescape=True,
-        finalize=markdown.inline,
+        finalize=markdown.escape_inline,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
     has_symbols = spoken.style == "emoji"
     environment.filters.update(
-        code=markdown.code,
+        code=markdown.format_code,
         sign=lambda mark: mark.symbol if has_symbols else mark.word,
         icon=lambda mark: Markup("{} ").format(mark.symbol) if has_symbols else "",
-        command=lambda words: spelled(spoken.command, *words.split(maxsplit=1)),
-        fence=markdown.fence,
-        join=markdown.joined,
-        target=markdown.target,
+        command=lambda words: format_command(spoken.command, *words.split(maxsplit=1)),
+        fence=markdown.format_fence,
+        join=markdown.join_escaped,
+        target=markdown.quote_link_target,
     )
     return environment
 
 
 def _folders(folder: Path | None) -> list[Path]:
-    return [path for path in (folder, packaged_templates()) if path is not None]
+    return [path for path in (folder, find_packaged_templates()) if path is not None]
 
 
 def _place(error: Exception, name: str) -> Location | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 
-from exporter.core.sanitize import one_line
+from exporter.core.sanitize import join_lines
 from exporter.manifest import Manifest
 from exporter.records.baseline import format_outcome
 from exporter.records.record import (
@@ -18,9 +18,9 @@ from exporter.records.record import (
     RunRecord,
     Status,
 )
-from exporter.report.rows.opset_ranges import OpsetGroup, fold, likeness
+from exporter.report.rows.opset_groups import OpsetGroup, group_by_opset, mask_numbers
 from exporter.report.text import number_format as figures
-from exporter.report.text.status_marks import Mark, mark_of
+from exporter.report.text.status_marks import Mark, choose_mark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Cell:
     @property
     def mark(self) -> Mark:
         """How it looks in a table."""
-        return mark_of(self.record)
+        return choose_mark(self.record)
 
     @property
     def is_pass(self) -> bool:
@@ -57,17 +57,17 @@ class Cell:
         """One line: what the record says; never empty, for a red row must say something."""
         if self.record is None:
             return self.mark.meaning
-        said = figures.message(self.record.message) or self.mark.meaning
-        expectation = one_line(self.record.expectation)
+        said = figures.clean_message(self.record.message) or self.mark.meaning
+        expectation = join_lines(self.record.expectation)
         return f"{said} ({expectation})" if expectation else said
 
     @property
     def foreseen(self) -> str:
         """The reason of the expectation that this failure met."""
-        return one_line(self.record.foreseen) if self.record else ""
+        return join_lines(self.record.foreseen) if self.record else ""
 
 
-def cells_by_model(manifest: Manifest, run: RunRecord) -> dict[str, tuple[Cell, ...]]:
+def collect_cells(manifest: Manifest, run: RunRecord) -> dict[str, tuple[Cell, ...]]:
     """The cells of each model, opset by opset; models in the order of the manifest."""
     records = {
         (record.cell.model, record.cell.opset, record.cell.device): record for record in run.records
@@ -85,7 +85,7 @@ def cells_by_model(manifest: Manifest, run: RunRecord) -> dict[str, tuple[Cell, 
     }
 
 
-def works_from(cells: Iterable[Cell]) -> str:
+def find_lowest_opset(cells: Iterable[Cell]) -> str:
     """The lowest opset that passes and above which every promised one does.
 
     Args:
@@ -99,7 +99,7 @@ def works_from(cells: Iterable[Cell]) -> str:
     return lowest
 
 
-def fold_cells(
+def group_cells(
     cells: Iterable[Cell], also: Callable[[Cell], Hashable] = lambda _: None
 ) -> tuple[OpsetGroup[Cell], ...]:
     """Cells with the same outcome for the same reason, but for their opset.
@@ -108,14 +108,14 @@ def fold_cells(
         cells: Of any models.
         also: What else has to be the same.
     """
-    return fold(
+    return group_by_opset(
         cells,
         lambda cell: cell.id,
-        lambda cell: (cell.outcome, likeness(cell.why), cell.foreseen, also(cell)),
+        lambda cell: (cell.outcome, mask_numbers(cell.why), cell.foreseen, also(cell)),
     )
 
 
-def why_of(same: OpsetGroup[Cell]) -> str:
+def describe_reason(same: OpsetGroup[Cell]) -> str:
     """Why these cells are as they are; says whose figures it shows where theirs differ."""
     said = same.first.why
     if all(cell.why == said for cell in same.members):

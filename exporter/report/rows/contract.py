@@ -20,7 +20,7 @@ from exporter.manifest import (
     Override,
     Tolerance,
 )
-from exporter.report.rows.opset_ranges import fold_opsets
+from exporter.report.rows.opset_groups import fold_opsets
 
 #: What holds where a manifest says nothing of tolerance.
 MEASURED = "measured: a multiple of PyTorch's own float32 error"
@@ -81,7 +81,7 @@ class Contract:
     cases: tuple[Setting, ...]
 
 
-def contract(spec: ModelSpec) -> Contract:
+def describe_contract(spec: ModelSpec) -> Contract:
     """Lays out the contract."""
     return Contract(
         settings=tuple(_settings(spec)),
@@ -91,7 +91,7 @@ def contract(spec: ModelSpec) -> Contract:
                 dtype=f"{input.dtype}{', optional' if input.optional else ''}",
                 shape=_shape(input.shape) if not input.scalar else "a number",
                 at=input.at or "in order",
-                fill=fill_text(input.fill) if spec.inputs_from is None else "inputs_from",
+                fill=format_fill(input.fill) if spec.inputs_from is None else "inputs_from",
             )
             for input in spec.inputs
         ),
@@ -150,7 +150,7 @@ def _parameters(spec: ModelSpec) -> str:
     names = spec.parameters
     if names is None:
         return ""
-    return names.numbered or ", ".join(names.listed) or _table(names.patterns)
+    return names.template or ", ".join(names.names) or _table(names.patterns)
 
 
 def _cells(override: Override) -> str:
@@ -176,7 +176,7 @@ def _shape(shape: Iterable[Dim]) -> str:
     return f"[{', '.join(str(size) for size in shape)}]"
 
 
-def fill_text(fill: Fill) -> str:
+def format_fill(fill: Fill) -> str:
     """How an input gets its values, in words."""
     match fill.kind:
         case "uniform":
@@ -195,7 +195,7 @@ def fill_text(fill: Fill) -> str:
             return fill.kind
 
 
-def axis_sizes(axis: Axis) -> str:
+def format_axis_sizes(axis: Axis) -> str:
     """The sizes that an axis promises: `1 and up`, `1 to 64, multiples of 8`."""
     upper = "" if axis.max is None else f" to {axis.max}"
     multiple = f", multiples of {axis.multiple_of}" if axis.multiple_of != 1 else ""
@@ -206,7 +206,7 @@ def _axis(axis: Axis) -> AxisRow:
     return AxisRow(
         name=axis.name,
         example="" if axis.example is None else str(axis.example),
-        sizes=axis_sizes(axis),
+        sizes=format_axis_sizes(axis),
         probe=", ".join(str(size) for size in axis.probe),
     )
 

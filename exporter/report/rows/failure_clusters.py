@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
-from exporter.core.sanitize import one_line
-from exporter.gate import GateFinding, Kind
+from exporter.core.sanitize import join_lines
+from exporter.gate import FindingKind, GateFinding
 from exporter.manifest import Manifest, ModelSpec
 from exporter.records.record import CellId
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import Cell
-from exporter.report.rows.finding_groups import change_of
-from exporter.report.rows.opset_ranges import fold, likeness
+from exporter.report.rows.finding_groups import summarize_change
+from exporter.report.rows.opset_groups import group_by_opset, mask_numbers
 from exporter.report.text.status_marks import Mark
 
 T = TypeVar("T")
@@ -34,11 +34,11 @@ _PATH = re.compile(r"(?<![\w.])/(?:[\w.#-]+/)*")
 _COUNTER = re.compile(r"_#(?![\w.])")
 _MODEL = "MODEL"
 _SHOWN = {"dynamo": "dynamo", "torchscript": "TorchScript"}
-_RANK = {kind: rank for rank, kind in enumerate(Kind)}
+_RANK = {kind: rank for rank, kind in enumerate(FindingKind)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TemplateMatch:
+class AffectedCells:
     """The cells of a cluster, folded: `alexnet/13-17/cpu`."""
 
     cells: int
@@ -57,7 +57,7 @@ class Cluster:
     operator: str
     """The one that is missing or that differs first; empty where none is known."""
     why: str
-    hit: TemplateMatch
+    hit: AffectedCells
     places: tuple[str, ...]
     """Where these models are promised."""
     accepted: tuple[str, ...]
@@ -69,7 +69,7 @@ class FindingCluster:
     """Findings that are alike; the first one speaks for all."""
 
     findings: tuple[GateFinding, ...]
-    hit: TemplateMatch
+    hit: AffectedCells
 
     @property
     def first(self) -> GateFinding:
@@ -104,7 +104,7 @@ def cluster_findings(findings: Sequence[GateFinding]) -> tuple[FindingCluster, .
     groups = _grouped(
         findings,
         lambda found: (
-            *change_of(found),
+            *summarize_change(found),
             _alike(found.message, {found.cell.model: _MODEL}),
         ),
     )
@@ -141,24 +141,24 @@ def _cluster(group: Sequence[_Failure], manifest: Manifest, past: AcceptanceHist
         operator=first.operator,
         why=first.why if same else f"{first.why} (as {first.cell.id} says it)",
         hit=hit,
-        places=places_of([failure.cell.id for failure in group], manifest),
+        places=list_locations([failure.cell.id for failure in group], manifest),
         accepted=tuple(dict.fromkeys(filter(None, (past.accepted(each.cell) for each in group)))),
     )
 
 
-def places_of(cells: Iterable[CellId], manifest: Manifest) -> tuple[str, ...]:
+def list_locations(cells: Iterable[CellId], manifest: Manifest) -> tuple[str, ...]:
     """Where the models of these cells are promised: `manifests/vision.toml:14`, and some more."""
     known = {spec.id: spec.location for spec in manifest.models}
     models = dict.fromkeys(cell.model for cell in cells)
-    places = [one_line(str(known[model])) for model in models if model in known]
+    places = [join_lines(str(known[model])) for model in models if model in known]
     more = len(places) - _PLACES
     return (*places[:_PLACES], *((f"and {more} more",) if more > 0 else ()))
 
 
-def _hit(cells: Sequence[CellId]) -> TemplateMatch:
-    folds = fold(cells, lambda cell: cell, lambda _: None)
+def _hit(cells: Sequence[CellId]) -> AffectedCells:
+    folds = group_by_opset(cells, lambda cell: cell, lambda _: None)
     labels = tuple(same.label for same in folds)
-    return TemplateMatch(
+    return AffectedCells(
         cells=len(cells),
         models=len({cell.model for cell in cells}),
         labels=labels[:_LABELS],
@@ -177,7 +177,7 @@ def _alike(message: str, words: Mapping[str, str]) -> str:
     """`message` without what is the model's own, so that another model's is equal."""
     pattern = _pattern(tuple(sorted(words, key=len, reverse=True)))
     message = pattern.sub(lambda found: words[found.group()], message)
-    return _COUNTER.sub("", _PATH.sub("/…/", likeness(message)))
+    return _COUNTER.sub("", _PATH.sub("/…/", mask_numbers(message)))
 
 
 @lru_cache(maxsize=64)

@@ -9,13 +9,13 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from exporter.core.command_names import spelled
+from exporter.core.command_names import format_command
 from exporter.manifest import Project
 from exporter.records.record import Record, Status
 from exporter.report.rows.acceptance import AcceptanceHistory
-from exporter.report.rows.cells import Cell, fold_cells, why_of
-from exporter.report.rows.failure_reasons import Reasons, reasons_of
-from exporter.report.rows.opset_ranges import OpsetGroup
+from exporter.report.rows.cells import Cell, describe_reason, group_cells
+from exporter.report.rows.failure_reasons import Reasons, explain_failure
+from exporter.report.rows.opset_groups import OpsetGroup
 from exporter.report.text import number_format as figures
 from exporter.report.text.status_marks import MARKS, Mark
 
@@ -56,11 +56,11 @@ class FailureRow:
     detail: str
     log: str
     """Relative to the project's root; empty where there is none."""
-    rerun: str
+    format_export_command: str
     """A shell command."""
 
 
-def failure_rows(
+def build_failure_rows(
     cells: Sequence[Cell], project: Project, past: AcceptanceHistory
 ) -> tuple[FailureRow, ...]:
     """The red cells first, then those that were foreseen to fail, or not run.
@@ -70,7 +70,7 @@ def failure_rows(
         project: Knows the build folder, in which logs lie, and how a command is spelled.
         past: What was accepted before. Cells that were accepted as others are told apart.
     """
-    folds = fold_cells(
+    folds = group_cells(
         (cell for cell in cells if cell.mark is not MARKS[Status.PASS]),
         lambda cell: (past.since(cell), _flaky(cell)),
     )
@@ -78,10 +78,10 @@ def failure_rows(
     return tuple(_trouble(same, project, past) for same in red_first)
 
 
-def rerun(pattern: str, command: str) -> str:
+def format_export_command(pattern: str, command: str) -> str:
     """The shell command that runs the cells of a pattern again, in the project's spelling."""
     quoted = shlex.quote(pattern) if "'" in pattern else f"'{pattern}'"
-    return spelled(command, "export", quoted)
+    return format_command(command, "export", quoted)
 
 
 def _trouble(same: OpsetGroup[Cell], project: Project, past: AcceptanceHistory) -> FailureRow:
@@ -93,29 +93,29 @@ def _trouble(same: OpsetGroup[Cell], project: Project, past: AcceptanceHistory) 
         mark=cell.mark,
         is_red=cell.is_red,
         outcome=cell.outcome,
-        why=why_of(same),
+        why=describe_reason(same),
         foreseen=cell.foreseen,
         since=past.since(cell),
         flaky=_flaky(cell),
-        reasons=reasons_of(record, project.command) if record else Reasons(),
+        reasons=explain_failure(record, project.command) if record else Reasons(),
         refusals=_refusals(record) if record else (),
-        detail=tail(figures.detail(record.detail)) if record else "",
+        detail=keep_last_lines(figures.clean_detail(record.detail)) if record else "",
         log=f"{project.build}/{record.log}" if record and record.log else "",
-        rerun=rerun(str(cell.id), project.command),
+        rerun=format_export_command(str(cell.id), project.command),
     )
 
 
 def _flaky(cell: Cell) -> str:
-    return figures.message(cell.record.flaky) if cell.record else ""
+    return figures.clean_message(cell.record.flaky) if cell.record else ""
 
 
 def _refusals(record: Record) -> tuple[FailedCheck, ...]:
-    said = figures.message(record.message)
+    said = figures.clean_message(record.message)
     return tuple(
         FailedCheck(
             check=result.check,
             mark=MARKS[result.status],
-            message=figures.not_again(figures.message(result.message), said),
+            message=figures.replace_repetition(figures.clean_message(result.message), said),
             figures=", ".join(
                 f"{name} {figures.two_digits(value)}" for name, value in result.metrics.items()
             ),
@@ -125,6 +125,6 @@ def _refusals(record: Record) -> tuple[FailedCheck, ...]:
     )
 
 
-def tail(text: str) -> str:
+def keep_last_lines(text: str) -> str:
     """The last lines of a detail."""
     return "\n".join(text.rstrip().splitlines()[-_DETAIL_LINES:])

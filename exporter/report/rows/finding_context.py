@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from exporter.core.sanitize import one_line
-from exporter.gate import NOT_ACCEPTED, GateFinding, Kind
+from exporter.core.sanitize import join_lines
+from exporter.gate import NOT_ACCEPTED, FindingKind, GateFinding
 from exporter.manifest import Manifest
 from exporter.records.record import Record
-from exporter.report.rows.failure_clusters import places_of
-from exporter.report.rows.failure_reasons import Reasons, reasons_of
-from exporter.report.rows.failures import rerun
+from exporter.report.rows.failure_clusters import list_locations
+from exporter.report.rows.failure_reasons import Reasons, explain_failure
+from exporter.report.rows.failures import format_export_command
 
 _GREEN = ("pass", "xfail")
 
@@ -41,25 +41,25 @@ class FindingContext:
     """Of the model: `models/vision.py:31`."""
     since: str = ""
     """`last green in 2a9548ebe314 of 2026-11-21`."""
-    rerun: str = ""
+    format_export_command: str = ""
     reproduce: str = ""
     """Shell commands."""
 
 
-def lead_of(findings: Sequence[GateFinding], known: GateContext) -> FindingContext:
+def find_context(findings: Sequence[GateFinding], known: GateContext) -> FindingContext:
     """The lead of findings that are alike."""
     first = findings[0]
     record = known.records.get(str(first.cell))
     command = known.manifest.project.command
     is_promised = any(spec.id == first.cell.model for spec in known.manifest.models)
-    reasons = reasons_of(record, command) if record else Reasons()
+    reasons = explain_failure(record, command) if record else Reasons()
     # Of a promise that asks less now, and of a cell that is gone, there is nothing to run.
-    is_seen = record is not None and first.kind is not Kind.RELAXED and is_promised
+    is_seen = record is not None and first.kind is not FindingKind.RELAXED and is_promised
     return FindingContext(
-        places=places_of([finding.cell for finding in findings], known.manifest),
-        lines=tuple(one_line(line) for line in reasons.lines) if is_seen else (),
+        places=list_locations([finding.cell for finding in findings], known.manifest),
+        lines=tuple(join_lines(line) for line in reasons.lines) if is_seen else (),
         since=_since(first, known.accepted_in),
-        rerun=rerun(str(first.cell), command) if is_promised else "",
+        rerun=format_export_command(str(first.cell), command) if is_promised else "",
         reproduce=reasons.reproduce if is_seen else "",
     )
 
@@ -67,8 +67,8 @@ def lead_of(findings: Sequence[GateFinding], known: GateContext) -> FindingConte
 def _since(finding: GateFinding, accepted_in: str) -> str:
     if finding.before == NOT_ACCEPTED:
         return "new: it was never accepted"
-    if not accepted_in or finding.kind is Kind.RELAXED:
+    if not accepted_in or finding.kind is FindingKind.RELAXED:
         return ""
     if finding.before.split(maxsplit=1)[0] in _GREEN:
         return f"last green in {accepted_in}"
-    return f"accepted so in {accepted_in}: {one_line(finding.before)}"
+    return f"accepted so in {accepted_in}: {join_lines(finding.before)}"

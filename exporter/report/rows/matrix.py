@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from exporter.manifest import Manifest
-from exporter.report.rows.cells import Cell, works_from
-from exporter.report.rows.opset_ranges import fold_opsets
+from exporter.report.rows.cells import Cell, find_lowest_opset
+from exporter.report.rows.opset_groups import fold_opsets
 from exporter.report.text.status_marks import Mark
 
 #: A table of more opsets has no column for each, and one of more models is parted.
@@ -31,14 +31,14 @@ class OpsetRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ModelRow:
     """One model on one device."""
 
     model: str
     marks: tuple[Mark | None, ...]
     """None where it does not promise the opset."""
-    stretches: tuple[OpsetRun, ...]
-    works_from: str
+    find_opset_runs: tuple[OpsetRun, ...]
+    find_lowest_opset: str
     """The lowest opset from which on all of them pass; empty where the highest does not."""
 
 
@@ -50,7 +50,7 @@ class MatrixPart:
     """`cpu: manifests/vision.toml`; empty where there is one part."""
     anchor: str
     """Of the heading, as GitHub makes it."""
-    rows: tuple[Row, ...]
+    rows: tuple[ModelRow, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class MatrixTable:
         return len(self.opsets) > WIDE
 
     @property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[ModelRow, ...]:
         """Those of all parts."""
         return tuple(row for part in self.parts for row in part.rows)
 
@@ -77,7 +77,7 @@ class DeviceRow:
     """One model on all devices."""
 
     model: str
-    stretches: tuple[tuple[OpsetRun, ...], ...]
+    find_opset_runs: tuple[tuple[OpsetRun, ...], ...]
     """For each device; empty where the model does not promise it."""
 
 
@@ -113,7 +113,7 @@ class Matrix:
         return gaps or any(() in row.stretches for row in self.across)
 
 
-def matrix(manifest: Manifest, by_model: Mapping[str, Sequence[Cell]]) -> Matrix:
+def build_matrix(manifest: Manifest, by_model: Mapping[str, Sequence[Cell]]) -> Matrix:
     """Lays out the tables."""
     devices = tuple(dict.fromkeys(cell.id.device for cells in by_model.values() for cell in cells))
     groups = _groups(manifest)
@@ -122,7 +122,7 @@ def matrix(manifest: Manifest, by_model: Mapping[str, Sequence[Cell]]) -> Matrix
     across = tuple(
         DeviceRow(
             model=model,
-            stretches=tuple(stretches(_on(device, cells)) for device in devices),
+            stretches=tuple(find_opset_runs(_on(device, cells)) for device in devices),
         )
         for model, cells in by_model.items()
     )
@@ -134,7 +134,7 @@ def matrix(manifest: Manifest, by_model: Mapping[str, Sequence[Cell]]) -> Matrix
     )
 
 
-def stretches(cells: Iterable[Cell]) -> tuple[OpsetRun, ...]:
+def find_opset_runs(cells: Iterable[Cell]) -> tuple[OpsetRun, ...]:
     """The cells of a model on one device, neighbours with the same mark together."""
     ordered = sorted(cells, key=lambda cell: cell.id.opset)
     return tuple(
@@ -176,13 +176,13 @@ def _on(device: str, cells: Iterable[Cell]) -> list[Cell]:
     return [cell for cell in cells if cell.id.device == device]
 
 
-def _row(model: str, cells: Sequence[Cell], opsets: Iterable[int]) -> Row:
+def _row(model: str, cells: Sequence[Cell], opsets: Iterable[int]) -> ModelRow:
     marks = {cell.id.opset: cell.mark for cell in cells}
-    return Row(
+    return ModelRow(
         model=model,
         marks=tuple(marks.get(opset) for opset in opsets),
-        stretches=stretches(cells),
-        works_from=works_from(cells),
+        stretches=find_opset_runs(cells),
+        works_from=find_lowest_opset(cells),
     )
 
 

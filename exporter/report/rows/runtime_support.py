@@ -1,6 +1,6 @@
 """What somebody who runs the files can rely on: opsets, releases of the runtime, sizes of axes.
 
-In: a model's `Cell`s and its `Manifest`. Out: `Support` rows. Cells that do not pass promise
+In: a model's `Cell`s and its `Manifest`. Out: `RuntimeSupport` rows. Cells that do not pass promise
 nothing here, a failure that was foreseen neither.
 """
 
@@ -14,8 +14,8 @@ from exporter.core import onnxruntime_releases as support
 from exporter.manifest import Axis, Manifest, ModelSpec
 from exporter.records.record import Record
 from exporter.report.rows.cells import Cell
-from exporter.report.rows.contract import axis_sizes
-from exporter.report.rows.opset_ranges import fold_opsets
+from exporter.report.rows.contract import format_axis_sizes
+from exporter.report.rows.opset_groups import fold_opsets
 
 #: What a runtime is called, and the tool whose version says which one it was.
 _RUNTIMES = {
@@ -27,7 +27,7 @@ _FIXED = "fixed sizes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Support:
+class RuntimeSupport:
     """Where a model's files run."""
 
     model: str
@@ -43,9 +43,9 @@ class Support:
     """`batch 1 and up, proved 1 to 7`, for each dynamic axis of the inputs."""
 
 
-def support_of(
+def build_support_rows(
     spec: ModelSpec, cells: Sequence[Cell], manifest: Manifest, tools: Mapping[str, str]
-) -> tuple[Support, ...]:
+) -> tuple[RuntimeSupport, ...]:
     """One row for the devices of a model that are alike.
 
     Args:
@@ -54,7 +54,7 @@ def support_of(
         manifest: Knows which runtime a device is.
         tools: Versions, as `RunRecord.tools`.
     """
-    rows: dict[Support, list[str]] = {}
+    rows: dict[RuntimeSupport, list[str]] = {}
     for device in dict.fromkeys(cell.id.device for cell in cells):
         passing = [
             cell.record
@@ -66,9 +66,9 @@ def support_of(
     return tuple(replace(row, devices=tuple(alike)) for row, alike in rows.items())
 
 
-def _support(spec: ModelSpec, passing: Sequence[Record], proved_with: str) -> Support:
+def _support(spec: ModelSpec, passing: Sequence[Record], proved_with: str) -> RuntimeSupport:
     axes = tuple(_axis(axis, passing) for axis in spec.axes if axis.example is not None)
-    return Support(
+    return RuntimeSupport(
         model=spec.id,
         devices=(),
         opsets=fold_opsets(record.cell.opset for record in passing),
@@ -79,7 +79,7 @@ def _support(spec: ModelSpec, passing: Sequence[Record], proved_with: str) -> Su
 
 
 def _proved_with(manifest: Manifest, device: str, tools: Mapping[str, str]) -> str:
-    known = manifest.project.device(device)
+    known = manifest.project.find_device(device)
     name, tool = _RUNTIMES.get(known.runtime, (known.module, ""))
     version = tools.get(tool, "missing") if tool else ""
     return "" if version == "missing" else f"{name} {version}".strip()
@@ -91,7 +91,9 @@ def _loads(passing: Iterable[Record]) -> str:
     domains: set[str] = set()
     for record in passing:
         if artifact := record.artifact:
-            release = support.first_release(artifact.opset_imports.get("", 0), artifact.ir_version)
+            release = support.find_first_release(
+                artifact.opset_imports.get("", 0), artifact.ir_version
+            )
             opsets.setdefault(release, []).append(record.cell.opset)
             domains.update(domain for domain in artifact.opset_imports if domain)
     unknown = opsets.pop(None, [])
@@ -112,7 +114,7 @@ def _order(release: support.Release | None) -> support.Release:
 
 def _release(release: support.Release | None, opsets: Sequence[int]) -> str:
     of = f" ({_opsets(opsets)})" if opsets else ""
-    return f"{support.spelled(_order(release))} and later{of}"
+    return f"{support.format_release(_order(release))} and later{of}"
 
 
 def _opsets(opsets: Sequence[int]) -> str:
@@ -123,7 +125,7 @@ def _axis(axis: Axis, passing: Iterable[Record]) -> str:
     """What is promised of an axis, and the sizes that every one of these files was tried at."""
     proved = [_proved(axis, record) for record in passing]
     known = [sizes for sizes in proved if sizes is not None]
-    said = f"{axis.name} {axis_sizes(axis)}"
+    said = f"{axis.name} {format_axis_sizes(axis)}"
     if not known or len(known) < len(proved):
         return f"{said}, proved at {axis.example} alone"
     low, high = max(low for low, _ in known), min(high for _, high in known)

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.build.folder.build_folder import BuildFolder
-from exporter.cache.fingerprint import device_digest, fingerprint, without_tools
+from exporter.cache.fingerprint import hash_device, compute_fingerprint, drop_tool_parts
 from exporter.cache.staleness import CurrentState
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.sanitize import redact
-from exporter.jobs.job_folder import JobFolder, write_value
+from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.manifest import Manifest
 from exporter.records.audit import Audit
 from exporter.records.record import CellId, Record, Status
@@ -60,15 +60,15 @@ def run_audit(
         ExporterError: NOTHING_SELECTED, where the cell has no result that passes and still holds;
             ENVIRONMENT, where another run is at work; BUG, where the audit itself fails.
     """
-    build = BuildFolder.of(manifest.project)
-    with build.locked():
-        original, private = build.model(cell.model), build.fresh(cell.model)
+    build = BuildFolder.from_project(manifest.project)
+    with build.lock():
+        original, private = build.model_folder(cell.model), build.create_folder(cell.model)
         record = _sound(manifest, cell, original)
         _copy(record, original, private)
         request = AuditRequest(
             cell=cell,
-            spec=manifest.model(cell.model).at(cell.opset, cell.device),
-            device=manifest.project.device(cell.device),
+            spec=manifest.find_model(cell.model).resolve_cell(cell.opset, cell.device),
+            device=manifest.project.find_device(cell.device),
             root=str(Path(manifest.project.root).resolve()),
             original=str(original.path.resolve()),
             folder=str(private.path.resolve()),
@@ -82,11 +82,11 @@ def run_audit(
 def _sound(manifest: Manifest, cell: CellId, folder: JobFolder) -> Record:
     record = folder.read_records().get(str(cell))
     # Tools may differ: the file is held against the checks of today before it is changed.
-    parts = without_tools(fingerprint(manifest.model(cell.model)))
-    parts["device"] = device_digest(manifest.project.device(cell.device))
+    parts = drop_tool_parts(compute_fingerprint(manifest.find_model(cell.model)))
+    parts["device"] = hash_device(manifest.project.find_device(cell.device))
     if record is None:
         problem = "it has no result; run `exporter export` first"
-    elif stale := CurrentState(Path(manifest.project.root)).why_stale(record, parts):
+    elif stale := CurrentState(Path(manifest.project.root)).find_staleness_reason(record, parts):
         problem = f"{stale} since it was exported; run `exporter export` first"
     elif record.status is not Status.PASS:
         problem = f"it is {record.status}: what does not pass catches everything"
@@ -119,7 +119,7 @@ def _conduct(
     heard: Callable[[int], None],
 ) -> Audit:
     path, log = private.path / "request.json", private.path / "audit.log"
-    write_value(path, request)
+    write_json(path, request)
     with log.open("wb") as errors:
         process = subprocess.Popen(
             [*_COMMAND, str(path)],

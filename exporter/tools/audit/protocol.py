@@ -1,6 +1,6 @@
 """What an audit is asked and what it answers, as JSON between two processes and in git.
 
-In: nothing. Out: `PublishRequest`, `Tried`, `Fate`, `Survivor`, `Audit`. Imports nothing heavy: the
+In: nothing. Out: `PublishRequest`, `MutantResult`, `MutantOutcome`, `Survivor`, `Audit`. Imports nothing heavy: the
 command and the report read these too.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from exporter.core.frozen_model import FrozenModel
 from exporter.manifest import Device, ModelSpec
-from exporter.records.audit import Audit, Fate, Survivor, Tally
+from exporter.records.audit import Audit, MutantOutcome, Survivor, Tally
 from exporter.records.record import CellId
 
 
@@ -33,25 +33,25 @@ class AuditRequest(FrozenModel):
     """The fingerprint of the entry that the file was made from."""
 
 
-class Tried(FrozenModel):
+class MutantResult(FrozenModel):
     """One mutant and its fate."""
 
     kind: str
     """`weight`, `attribute`, `operator`, `edge`, `shape` or `header`."""
     change: str
     """One line: what was changed."""
-    fate: Fate
+    fate: MutantOutcome
     by: str = ""
     """Of a caught one, the check that said no, or `load`, `crash`, `timeout`, `raised`."""
     why: str = ""
     """Of a survivor, the input that shows it and by how much; of others, what was seen."""
 
 
-def audit_of(request: AuditRequest, tried: Iterable[Tried], tools: dict[str, str]) -> Audit:
+def summarize_audit(request: AuditRequest, tried: Iterable[MutantResult], tools: dict[str, str]) -> Audit:
     """Counts what came of each mutant."""
     results = tuple(tried)
     kinds = tuple(dict.fromkeys(item.kind for item in results))
-    by = Counter(item.by for item in results if item.fate is Fate.CAUGHT)
+    by = Counter(item.by for item in results if item.fate is MutantOutcome.CAUGHT)
     return Audit(
         cell=request.cell,
         seed=request.seed,
@@ -63,11 +63,11 @@ def audit_of(request: AuditRequest, tried: Iterable[Tried], tools: dict[str, str
         survivors=tuple(
             Survivor(kind=item.kind, change=item.change, why=item.why)
             for item in results
-            if item.fate is Fate.SURVIVED
+            if item.fate is MutantOutcome.SURVIVED
         ),
     )
 
 
-def _tally(kind: str, results: Iterable[Tried]) -> Tally:
+def _tally(kind: str, results: Iterable[MutantResult]) -> Tally:
     fates = Counter(item.fate.value for item in results if item.kind == kind)
     return Tally(kind=kind, **fates)

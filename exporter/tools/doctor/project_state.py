@@ -1,6 +1,6 @@
-"""The manifests, and the devices that they promise.
+"""The manifests and the devices that they use.
 
-In: the project's folder, the environment of workers. Out: findings.
+Input: the project's folder and the environment of workers. Output: diagnoses.
 """
 
 from __future__ import annotations
@@ -10,47 +10,43 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from exporter.core.errors import ExporterError
+from exporter.core.text_format import pluralize
 from exporter.manifest import Manifest, load_project
 from exporter.planning.plan import make_plan
-from exporter.tools.doctor.client import ask
-from exporter.tools.doctor.diagnosis import (
-    Diagnosis,
-    note,
-    ok,
-    problem,
-)
-from exporter.tools.doctor.protocol import Question
+from exporter.tools.doctor.client import run_probe
+from exporter.tools.doctor.protocol import Diagnosis, ProbeRequest
 
 
 def examine_project(root: Path) -> tuple[Manifest | None, Diagnosis]:
-    """Reads the manifests; None where they cannot be read."""
+    """Load the manifests.
+
+    Returns:
+        The manifests, or None if they are invalid, and the diagnosis.
+    """
     try:
         manifest = load_project(root)
     except ExporterError as error:
         first, more = error.problems[0], len(error.problems) - 1
         rest = f" (and {more} more: `exporter check` lists them)" if more else ""
-        return None, problem("manifests", f"{first}{rest}")
+        return None, Diagnosis.problem("manifests", f"{first}{rest}")
     models = len(manifest.models)
     if not models:
-        return manifest, note("manifests", f"{manifest.project.manifests} declares no model")
+        message = f"{manifest.project.manifests} declares no model"
+        return manifest, Diagnosis.note("manifests", message)
     cells = len(make_plan(manifest).cells)
-    return manifest, ok("manifests", f"{_counted(models, 'model')}, {_counted(cells, 'cell')}")
+    message = f"{pluralize(models, 'model')}, {pluralize(cells, 'cell')}"
+    return manifest, Diagnosis.ok("manifests", message)
 
 
 def examine_devices(manifest: Manifest, environment: Mapping[str, str]) -> Iterator[Diagnosis]:
-    """Runs a small file on each device that a cell is promised on."""
+    """Run a small file on each device of the manifests."""
     if not manifest.models:
         return
     cells = Counter(p.cell.device for p in make_plan(manifest).cells if not p.skip)
     for name, count in cells.items():
-        answer = ask(Question(device=manifest.project.device(name)), environment)
-        about = f"device {name}"
-        if answer.ran_on:
-            yield ok(about, f"{answer.ran_on} computes")
+        response = run_probe(ProbeRequest(device=manifest.project.device(name)), environment)
+        if response.provider:
+            yield Diagnosis.ok(f"device {name}", f"{response.provider} works")
         else:
-            are = "cell is" if count == 1 else "cells are"
-            yield note(about, f"{count} {are} unavailable here: {answer.problem}")
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+            unavailable = f"{pluralize(count, 'cell')} unavailable: {response.problem}"
+            yield Diagnosis.note(f"device {name}", unavailable)

@@ -1,7 +1,7 @@
 """Asks torch what its exporters can convert, in a process of its own.
 
-In: the project, and a `Survey` for a question about one model. Out: the `OperatorCounts`, kept in
-the build folder for as long as the tools are the same; or `Lacking`.
+In: the project, and a `SurveyRequest` for a question about one model. Out: the `OperatorCounts`, kept in
+the build folder for as long as the tools are the same; or `SurveyResponse`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from pydantic import ValidationError
 
 import exporter
 from exporter.build.folder.build_folder import BuildFolder
-from exporter.cache.fingerprint import file_digest, package_state
+from exporter.cache.fingerprint import file_digest, read_package_state
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.sanitize import redact
-from exporter.jobs.job_folder import write_value
+from exporter.jobs.job_folder import write_json
 from exporter.manifest import Manifest
-from exporter.tools.operators.protocol import Lacking, OperatorTable, Survey
+from exporter.tools.operators.protocol import SurveyResponse, OperatorTable, SurveyRequest
 
 _COMMAND = (sys.executable, "-P", "-m", "exporter.tools.operators.child")
 #: Of a failed process's output, its end says most.
@@ -41,12 +41,12 @@ _MODULES = (
 _TABLE_SECONDS = 1800.0
 
 
-def stored_table(manifest: Manifest) -> OperatorTable | None:
+def read_stored_table(manifest: Manifest) -> OperatorTable | None:
     """The table of an earlier call with the same tools; None where there is none."""
     return _read(_table_path(manifest))
 
 
-def make_table(manifest: Manifest, environment: Mapping[str, str]) -> OperatorTable:
+def build_table(manifest: Manifest, environment: Mapping[str, str]) -> OperatorTable:
     """Has the table made, and keeps it.
 
     Raises:
@@ -66,18 +66,18 @@ def make_table(manifest: Manifest, environment: Mapping[str, str]) -> OperatorTa
     return table
 
 
-def survey(question: Survey, environment: Mapping[str, str]) -> Lacking:
+def run_survey(question: SurveyRequest, environment: Mapping[str, str]) -> SurveyResponse:
     """Asks about one model; whatever becomes of its process is an answer."""
     with tempfile.TemporaryDirectory() as folder:
         request, out = Path(folder) / "survey.json", Path(folder) / "lacking.json"
-        write_value(request, question)
+        write_json(request, question)
         code, said = _run(str(request), out, environment, question.spec.timeout)
         if code == 0:
-            return Lacking.model_validate_json(out.read_bytes())
+            return SurveyResponse.model_validate_json(out.read_bytes())
     if code == ExitCode.ENVIRONMENT:
         raise ExporterError(ExitCode.ENVIRONMENT, said)
     last = said.splitlines()[-1] if said else ""
-    return Lacking(found=(), problem=f"{_ending(code, question.spec.timeout)}{last and ': '}{last}")
+    return SurveyResponse(found=(), problem=f"{_ending(code, question.spec.timeout)}{last and ': '}{last}")
 
 
 def _read(path: Path) -> OperatorTable | None:
@@ -124,6 +124,6 @@ def _run(
 def _table_path(manifest: Manifest) -> Path:
     package = Path(exporter.__path__[0])
     files = sorted(path for pattern in _MODULES for path in package.glob(pattern))
-    made_from = [package_state(name) for name in _PACKAGES] + [file_digest(path) for path in files]
+    made_from = [read_package_state(name) for name in _PACKAGES] + [file_digest(path) for path in files]
     digest = hashlib.sha256("\n".join(made_from).encode()).hexdigest()
-    return BuildFolder.of(manifest.project).path / ".operators" / f"{digest[:16]}.json"
+    return BuildFolder.from_project(manifest.project).path / ".operators" / f"{digest[:16]}.json"

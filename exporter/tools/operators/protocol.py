@@ -1,7 +1,7 @@
 """What the exporters can convert: of torch as a whole, and of one model.
 
-In: nothing. Out: `OperatorCounts`, a row for each ATen operator; `Survey`, the question what a model
-uses that its exporters lack, and `Lacking`, the answer. JSON between the parent and a process that
+In: nothing. Out: `OperatorCounts`, a row for each ATen operator; `SurveyRequest`, the question what a model
+uses that its exporters lack, and `SurveyResponse`, the answer. JSON between the parent and a process that
 imports torch.
 """
 
@@ -52,7 +52,7 @@ class OperatorTable(FrozenModel):
     """Overloads that have no row: in place or with `out`, exporters make them the plain one."""
 
 
-class Survey(FrozenModel):
+class SurveyRequest(FrozenModel):
     """Which operators of a model each exporter lacks: the question."""
 
     spec: ModelSpec
@@ -62,7 +62,7 @@ class Survey(FrozenModel):
     """By opset: the exporter that makes its file."""
 
 
-class LackingAt(FrozenModel):
+class OperatorGaps(FrozenModel):
     """What one exporter lacks at one opset."""
 
     exporter: Literal["dynamo", "torchscript"]
@@ -73,9 +73,9 @@ class LackingAt(FrozenModel):
     another reason."""
 
 
-class Lacking(FrozenModel):
-    """The answer to a `Survey`."""
+class SurveyResponse(FrozenModel):
+    """The answer to a `SurveyRequest`."""
 
-    found: Items[LackingAt]
+    found: Items[OperatorGaps]
     problem: str = ""
     """Why nothing could be found out: the model cannot be built."""

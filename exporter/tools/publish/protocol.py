@@ -31,7 +31,7 @@ class DataSet(FrozenModel):
     axes: dict[str, int]
 
 
-class Target(FrozenModel):
+class PublishTarget(FrozenModel):
     """One file that is published."""
 
     opset: int
@@ -53,10 +53,10 @@ class PublishRequest(FrozenModel):
     """The project's root, absolute."""
     built: str
     """The model's folder in the build folder, absolute."""
-    targets: Items[Target]
+    targets: Items[PublishTarget]
 
 
-class VerifiedFile(FrozenModel):
+class TargetResult(FrozenModel):
     """What became of one target."""
 
     opset: int
@@ -70,4 +70,4 @@ class VerifiedFile(FrozenModel):
 class PublishResponse(FrozenModel):
     """One finding for each target, in their order."""
 
-    findings: Items[VerifiedFile]
+    findings: Items[TargetResult]

@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 from exporter.core.frozen_model import Plain
 from exporter.manifest import Axis, Input, ModelSpec
-from exporter.manifest.rules.exporters import OPTIONS, WEIGHTS_AS_INPUTS
+from exporter.manifest.rules.exporters import EXPORTER_OPTIONS, WEIGHTS_AS_INPUTS
 from exporter.manifest.spec.model import ExporterName
-from exporter.manifest.syntax.call_paths import Step, parse_at
+from exporter.manifest.syntax.call_paths import Step, parse_call_path
 
 #: A container of the call while it is laid out: index or key -> expression or container.
 _Tree: TypeAlias = "dict[int | str, _Tree | str]"
@@ -38,37 +38,37 @@ class CallText:
     """The inputs in the order in which the call holds them."""
 
 
-def call_text(spec: ModelSpec) -> CallText:
+def format_call(spec: ModelSpec) -> CallText:
     """The call, over a table `inputs` of tensors by name."""
     return _call(spec, _leaf, repr, makes_objects=True)
 
 
-def hint_text(spec: ModelSpec) -> CallText:
+def format_hints(spec: ModelSpec) -> CallText:
     """In place of each tensor its dynamic dimensions."""
     return _call(spec, lambda item: _hints(item, spec), lambda _: "None", makes_objects=False)
 
 
-def flat_text(spec: ModelSpec, leaf: Callable[[Input], str]) -> str:
+def format_flat_call(spec: ModelSpec, leaf: Callable[[Input], str]) -> str:
     """One expression per input, in the order of the file, as a tuple."""
     return _tuple([leaf(item) for item in spec.inputs])
 
 
-def flat_argument(item: Input) -> str:
+def format_flat_argument(item: Input) -> str:
     """What stands for an input where all of them are given in a row: dynamo knows integers."""
-    return _leaf(item) if is_symbol(item) else f"inputs[{item.name!r}].clone()"
+    return _leaf(item) if is_symbolic_integer(item) else f"inputs[{item.name!r}].clone()"
 
 
-def flat_hint(spec: ModelSpec) -> Callable[[Input], str]:
+def flat_hint_formatter(spec: ModelSpec) -> Callable[[Input], str]:
     """The dynamic dimensions of such an argument."""
     return lambda item: _hints(item, spec)
 
 
-def is_symbol(item: Input) -> bool:
+def is_symbolic_integer(item: Input) -> bool:
     """Whether torch.export takes it as a symbolic integer."""
     return item.scalar and item.dtype == "int64"
 
 
-def importable(source: str) -> tuple[str, str]:
+def split_reference(source: str) -> tuple[str, str]:
     """Module and attribute of a reference; the module is empty where it cannot be imported."""
     where, _, attribute = source.rpartition(":")
     if not where.endswith(".py"):
@@ -86,7 +86,7 @@ def _leaf(item: Input) -> str:
     return f"{given}.clone()"
 
 
-def dynamic_axes(spec: ModelSpec) -> dict[str, dict[int, str]]:
+def list_dynamic_axes(spec: ModelSpec) -> dict[str, dict[int, str]]:
     """As `torch.onnx.export` takes them under TorchScript."""
     shapes = {item.name: item.shape for item in spec.inputs}
     shapes |= {item.name: item.shape for item in spec.outputs}
@@ -97,9 +97,9 @@ def dynamic_axes(spec: ModelSpec) -> dict[str, dict[int, str]]:
     return {name: axes for name, axes in named.items() if axes}
 
 
-def options_text(spec: ModelSpec, exporter: ExporterName) -> dict[str, str]:
+def format_options(spec: ModelSpec, exporter: ExporterName) -> dict[str, str]:
     """The other arguments of `torch.onnx.export`, as expressions by name."""
-    taken = OPTIONS[exporter] - set(_OURS[exporter])
+    taken = EXPORTER_OPTIONS[exporter] - set(_OURS[exporter])
     given: dict[str, Plain] = (
         {"verbose": False} if exporter == "dynamo" else {"training": _MODES[spec.mode]}
     )
@@ -144,7 +144,7 @@ def _place(tree: _Tree, at: str, leaf: str) -> None:
 
 
 def _steps(at: str) -> tuple[Step, ...]:
-    root, steps = parse_at(at)
+    root, steps = parse_call_path(at)
     return (root, *steps)
 
 
@@ -182,7 +182,7 @@ def _tuple(items: Sequence[str]) -> str:
 
 
 def _maker(reference: str) -> str:
-    module, attribute = importable(reference)
+    module, attribute = split_reference(reference)
     return f"getattr(importlib.import_module({module!r}), {attribute!r})"
 
 
@@ -195,11 +195,11 @@ def _leaves(node: _Tree | str) -> list[str]:
 
 
 def _hints(item: Input, spec: ModelSpec) -> str:
-    if is_symbol(item):
+    if is_symbolic_integer(item):
         return "Dim.DYNAMIC"
     named = {index: dim for index, dim in enumerate(item.shape) if isinstance(dim, str)}
     numbers = {axis.name: number for number, axis in enumerate(spec.axes)}
-    hints = (f"{i}: {_hint(spec.axis(dim), numbers[dim])}" for i, dim in named.items())
+    hints = (f"{i}: {_hint(spec.find_axis(dim), numbers[dim])}" for i, dim in named.items())
     return "{" + ", ".join(hints) + "}"
 
 

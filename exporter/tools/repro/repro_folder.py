@@ -18,8 +18,8 @@ from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import Device, ModelSpec
 from exporter.records.record import Record, Stage
-from exporter.tools.repro.repro_call import importable
-from exporter.tools.repro.script import readme_text, script_text
+from exporter.tools.repro.repro_call import split_reference
+from exporter.tools.repro.script import render_readme, render_repro_script
 
 #: In which folder of the reproducer the project's files lie, laid out as in the project.
 SOURCES = "source"
@@ -30,7 +30,7 @@ _OWN = {SOURCES, DECLARED, SHOWING, "repro.py", "README.md"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reproduced:
+class ReproducedCell:
     """All that a reproducer is made from."""
 
     spec: ModelSpec
@@ -44,7 +44,7 @@ class Reproduced:
     """Where the model was built."""
 
 
-def write_reproducer(cell: Reproduced, folder: Path) -> None:
+def write_reproducer(cell: ReproducedCell, folder: Path) -> None:
     """Writes the folder anew.
 
     Raises:
@@ -74,13 +74,13 @@ def write_reproducer(cell: Reproduced, folder: Path) -> None:
         target = folder / SOURCES / source.file
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(cell.root / source.file, target)
-    script = script_text(spec, cell.record, cell.device, showing, reference)
+    script = render_repro_script(spec, cell.record, cell.device, showing, reference)
     write_text(folder / "repro.py", script)
-    readme = readme_text(cell.spec, cell.record, cell.tools, showing, cell.root, cell.device)
+    readme = render_readme(cell.spec, cell.record, cell.tools, showing, cell.root, cell.device)
     write_text(folder / "README.md", readme)
 
 
-def _with_call(cell: Reproduced) -> ModelSpec:
+def _with_call(cell: ReproducedCell) -> ModelSpec:
     """The contract with its call written out, all of which a script can make."""
     spec = cell.spec
     if spec.inputs_from is not None:
@@ -93,7 +93,7 @@ def _with_call(cell: Reproduced) -> ModelSpec:
         call = {"inputs": made.inputs, "constants": made.constants, "containers": made.containers}
         spec = spec.model_copy(update={**call, "axes": made.axes, "inputs_from": None})
     for each in spec.containers:
-        if each.is_object and not importable(each.type)[0]:
+        if each.is_object and not split_reference(each.type)[0]:
             message = f"{cell.record.cell}: no script can import {each.type}: its path is no module"
             raise ExporterError(ExitCode.NOTHING_SELECTED, message)
     return spec

@@ -9,12 +9,12 @@ from __future__ import annotations
 import posixpath
 from pathlib import Path, PurePosixPath
 
-from exporter.core.sanitize import one_line
+from exporter.core.sanitize import join_lines
 from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import Device, ModelSpec
-from exporter.manifest.syntax.call_paths import is_by_position
+from exporter.manifest.syntax.call_paths import is_positional_call
 from exporter.records.record import (
-    Allowed,
+    OutputLimit,
     Record,
     Route,
     Stage,
@@ -22,15 +22,15 @@ from exporter.records.record import (
 from exporter.report.pages.templates import render, render_script
 from exporter.tools.repro.op_files import custom_tables
 from exporter.tools.repro.repro_call import (
-    call_text,
-    dynamic_axes,
-    flat_argument,
-    flat_hint,
-    flat_text,
-    hint_text,
-    importable,
-    is_symbol,
-    options_text,
+    format_call,
+    list_dynamic_axes,
+    format_flat_argument,
+    flat_hint_formatter,
+    format_flat_call,
+    format_hints,
+    split_reference,
+    is_symbolic_integer,
+    format_options,
 )
 from exporter.tools.repro.runtime import package_of, runtime_values
 
@@ -41,7 +41,7 @@ _CPU = Device(name="cpu", runtime="onnxruntime")
 _CASTS = {"float32": "float", "float16": "half", "bfloat16": "bfloat16", "float64": "double"}
 
 
-def script_text(
+def render_repro_script(
     spec: ModelSpec, record: Record, device: Device, showing: Sample, reference: Reference
 ) -> str:
     """The script; see `templates/repro.py.jinja`."""
@@ -50,13 +50,13 @@ def script_text(
     traces = not by_dynamo and route.capture != "script"
     has_numbers = any(item.scalar for item in spec.inputs)
     others = bool(spec.constants or spec.containers) or has_numbers
-    is_plain = is_by_position((item.at for item in spec.inputs), others=others)
+    is_plain = is_positional_call((item.at for item in spec.inputs), others=others)
     wraps = (traces and not is_plain) or _is_made_inside(spec, reference, by_dynamo=by_dynamo)
     is_dynamic = _has_hints(spec)
     module, attribute, is_file = _source(spec)
     values: dict[str, object] = {
         "cell": str(record.cell),
-        "seen": one_line(record.message) or record.status.value,
+        "seen": join_lines(record.message) or record.status.value,
         "manifest_folder": f"source/{PurePosixPath(spec.manifest).parent}",
         "folders": ["source", f"source/{PurePosixPath(spec.manifest).parent}"],
         "module": module,
@@ -71,12 +71,12 @@ def script_text(
         "input_shapes": [list(item.shape) for item in spec.inputs],
         "opset": record.cell.opset,
         "sample": showing.name,
-        "dynamic_axes": dynamic_axes(spec),
+        "dynamic_axes": list_dynamic_axes(spec),
         "limits": _limits(record, reference),
         "strict": route.capture == "strict",
     }
     texts = {name: repr(value) for name, value in values.items()}
-    options = options_text(spec, route.exporter)
+    options = format_options(spec, route.exporter)
     custom = custom_tables(spec, record.cell.opset, route.exporter)
     texts |= {name: repr(value) for name, value in custom.items()}
     expressions = _expressions(spec, wraps=wraps, by_dynamo=by_dynamo)
@@ -93,7 +93,7 @@ def script_text(
         wraps=wraps,
         may_wrap=traces and is_plain and not wraps,
         has_numbers=has_numbers,
-        takes_apart=reference.objects,
+        takes_apart=reference.returns_objects,
         is_dynamic=is_dynamic,
         is_scripted=route.capture == "script",
         by_dynamo=by_dynamo,
@@ -104,18 +104,18 @@ def script_text(
 
 def _names(spec: ModelSpec, *, wraps: bool) -> list[str]:
     """The inputs in the order of the call, or in that of the file where they stand in a row."""
-    return [item.name for item in spec.inputs] if wraps else list(call_text(spec).names)
+    return [item.name for item in spec.inputs] if wraps else list(format_call(spec).names)
 
 
 def _expressions(spec: ModelSpec, *, wraps: bool, by_dynamo: bool) -> dict[str, str]:
     """The call and its dynamic dimensions, as the model takes it and in a row."""
-    call, hints = call_text(spec), hint_text(spec)
-    argument = flat_argument if by_dynamo else (lambda item: f"inputs[{item.name!r}].clone()")
+    call, hints = format_call(spec), format_hints(spec)
+    argument = format_flat_argument if by_dynamo else (lambda item: f"inputs[{item.name!r}].clone()")
     return {
         "args": call.args,
         "kwargs": call.kwargs,
-        "flat_args": flat_text(spec, argument),
-        "hint_args": flat_text(spec, flat_hint(spec)) if wraps else hints.args,
+        "flat_args": format_flat_call(spec, argument),
+        "hint_args": format_flat_call(spec, flat_hint_formatter(spec)) if wraps else hints.args,
         "hint_kwargs": "{}" if wraps else hints.kwargs,
     }
 
@@ -123,17 +123,17 @@ def _expressions(spec: ModelSpec, *, wraps: bool, by_dynamo: bool) -> dict[str, 
 def _has_hints(spec: ModelSpec) -> bool:
     """Whether anything in the call is dynamic."""
     dims = [dim for item in spec.inputs for dim in item.shape]
-    return any(isinstance(dim, str) for dim in dims) or any(map(is_symbol, spec.inputs))
+    return any(isinstance(dim, str) for dim in dims) or any(map(is_symbolic_integer, spec.inputs))
 
 
 def _is_made_inside(spec: ModelSpec, reference: Reference, *, by_dynamo: bool) -> bool:
     """Whether the exported module makes objects, or takes them apart, that no exporter knows."""
     objects = any(each.is_object for each in spec.containers)
-    numbers = any(item.scalar and not is_symbol(item) for item in spec.inputs)
-    return reference.objects or (by_dynamo and (objects or numbers))
+    numbers = any(item.scalar and not is_symbolic_integer(item) for item in spec.inputs)
+    return reference.returns_objects or (by_dynamo and (objects or numbers))
 
 
-def readme_text(
+def render_readme(
     spec: ModelSpec,
     record: Record,
     tools: dict[str, str],
@@ -158,7 +158,7 @@ def _source(spec: ModelSpec) -> tuple[str, str, bool]:
     """What to import, the attribute, and whether it is a file that has no importable name."""
     if spec.is_saved_program or spec.is_saved_script:
         return "", "", False
-    module, attribute = importable(spec.source)
+    module, attribute = split_reference(spec.source)
     if module:
         return module, attribute, False
     where = spec.source.rpartition(":")[0]
@@ -194,7 +194,7 @@ def _limits(record: Record, reference: Reference) -> list[dict[str, object]]:
     ]
 
 
-def _limit(allowed: Allowed) -> dict[str, object]:
+def _limit(allowed: OutputLimit) -> dict[str, object]:
     if allowed.items:
         return {"items": [_limit(item) for item in allowed.items]}
     if allowed.atol is None:

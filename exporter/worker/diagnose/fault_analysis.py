@@ -21,8 +21,8 @@ from exporter.records.record import Blame, Culprit, Divergence
 from exporter.runtimes import (
     LoadFailure,
     RunFailure,
+    RuntimeUnavailable,
     Session,
-    Unavailable,
     open_session,
 )
 from exporter.runtimes.values import OnnxValue
@@ -32,8 +32,8 @@ from exporter.worker.diagnose.replay import (
     ReferenceSession,
     ReplayResult,
     SampleReplay,
-    measure_distance,
     find_failing_sample,
+    measure_distance,
 )
 from exporter.worker.diagnose.runtime_values import measure_error
 from exporter.worker.diagnose.time_limit import TimeLimitExceeded, limit_time
@@ -133,7 +133,7 @@ class FaultAnalysis:
         if outputs is None:
             return False
         pairs = []
-        columns = zip(outputs, self._at.data.outputs, self._at.data.exact, strict=True)
+        columns = zip(outputs, self._at.data.outputs, self._at.data.float64_outputs, strict=True)
         for index, (mine, theirs, wide) in enumerate(columns):
             if wide is not None and self._subject.reference.noise[index] is not None:
                 pairs.append((measure_error(mine, wide), measure_error(theirs, wide)))
@@ -161,7 +161,7 @@ class FaultAnalysis:
                     other = load(self._subject.path)
                     answer = trials.ask(other)
                     theirs = None if answer.is_right else _run(other, trials)
-            except (TimeLimitExceeded, Unavailable, LoadFailure) as problem:
+            except (TimeLimitExceeded, RuntimeUnavailable, LoadFailure) as problem:
                 took = f"took more than {seconds:.0f} s" if isinstance(problem, TimeLimitExceeded) else ""
                 self._evidence.append(f"{name}: not asked: {took or problem}")
                 continue
@@ -217,7 +217,7 @@ class FaultAnalysis:
                 else:
                     self._evidence.append("the program that torch.export captured is wrong too")
                     self._culprit = Culprit.EXPORTER
-        except (Failure, LoadFailure, Unavailable) as problem:
+        except (Failure, LoadFailure, RuntimeUnavailable) as problem:
             self._evidence.append(f"the same export again: {problem}")
         if self._culprit is not Culprit.FILE:
             self._other_exporter(folder)
@@ -240,7 +240,7 @@ class FaultAnalysis:
                 if other is None:
                     return
                 answer = self._at.ask(self._load_mine(other.path))
-        except (Failure, LoadFailure, Unavailable) as problem:
+        except (Failure, LoadFailure, RuntimeUnavailable) as problem:
             self._evidence.append(f"{name} at the same opset: {problem}")
             return
         self._tell(f"{name} at the same opset", answer)
@@ -265,7 +265,7 @@ class FaultAnalysis:
         from exporter.runtimes.onnxruntime import OnnxRuntimeSession
 
         libraries = self._subject.kernels.libraries
-        return OnnxRuntimeSession(path, self._device, optimised=False, libraries=libraries)
+        return OnnxRuntimeSession(path, self._device, optimized=False, libraries=libraries)
 
 
 def _run(session: Session, trials: SampleReplay) -> list[OnnxValue] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from exporter.checks.protocol import CheckContext
 from exporter.manifest import Device
 from exporter.records.record import Blame, Culprit
-from exporter.runtimes import LoadFailure, Unavailable, open_session
+from exporter.runtimes import LoadFailure, RuntimeUnavailable, open_session
 from exporter.worker.diagnose.replay import SampleReplay
 from exporter.worker.diagnose.time_limit import TimeLimitExceeded, limit_time
 
@@ -44,7 +44,7 @@ def blame_load_failure(subject: CheckContext, device: Device, seconds: float) ->
             culprit = Culprit.EXPORTER
     except TimeLimitExceeded:
         said = f"took more than {limit:.0f} s"
-    except (LoadFailure, Unavailable) as refused:
+    except (LoadFailure, RuntimeUnavailable) as refused:
         said = f"does not take it either: {refused}"
     except Exception as error:  # an aid to the reader must not cost the verdict
         said = f"failed: {type(error).__name__}"

@@ -28,7 +28,7 @@ class ExportContext:
     """The project's root: lines of the model are told relative to it."""
     program: Any | None = None
     """The captured `torch.export.ExportedProgram`; None under TorchScript, or without one."""
-    kept: Decompositions = field(default_factory=Decompositions)
+    decompositions: Decompositions = field(default_factory=Decompositions)
     """What the program was decomposed to before."""
     custom: CustomOps = NO_CUSTOM_OPS
 

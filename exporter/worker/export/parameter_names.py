@@ -14,14 +14,13 @@ from fnmatch import fnmatchcase
 import onnx_ir as ir
 import torch
 
+from exporter.core.text_format import join_names
 from exporter.jobs.reference import NamedWeight
 from exporter.manifest import ModelSpec, ParameterNames
-from exporter.manifest.schema.parameters import NUMBER
+from exporter.manifest.schema.parameters import NUMBER_PLACEHOLDER
 from exporter.records.record import Stage
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure
-
-_SHOWN = 5
 
 
 def resolve_weight_names(model: Model, spec: ModelSpec) -> dict[str, str]:
@@ -113,16 +112,16 @@ def _weights(model: Model, *, with_buffers: bool) -> dict[str, torch.Tensor]:
 
 
 def _named(asked: ParameterNames, weights: Sequence[str]) -> dict[str, str]:
-    if asked.numbered:
-        return {name: _filled(asked.numbered, index) for index, name in enumerate(weights)}
-    if asked.listed:
-        if len(asked.listed) != len(weights):
+    if asked.template:
+        return {name: _filled(asked.template, index) for index, name in enumerate(weights)}
+    if asked.names:
+        if len(asked.names) != len(weights):
             raise Failure(
                 Stage.SOURCE,
-                f"parameters: {len(asked.listed)} names for {len(weights)} weights: "
-                f"{_listing(weights)}",
+                f"parameters: {len(asked.names)} names for {len(weights)} weights: "
+                f"{join_names(weights)}",
             )
-        return dict(zip(weights, asked.listed, strict=True))
+        return dict(zip(weights, asked.names, strict=True))
     return dict(_by_pattern(asked.patterns, weights))
 
 
@@ -134,13 +133,13 @@ def _by_pattern(patterns: Mapping[str, str], weights: Sequence[str]) -> Iterator
         if not meant:
             raise Failure(
                 Stage.SOURCE,
-                f"parameters: '{pattern}' is none of the weights left to name: {_listing(left)}",
+                f"parameters: '{pattern}' is none of the weights left to name: {join_names(left)}",
             )
-        if NUMBER not in name and len(meant) > 1:
+        if NUMBER_PLACEHOLDER not in name and len(meant) > 1:
             raise Failure(
                 Stage.SOURCE,
                 f"parameters: '{pattern}' means {len(meant)} weights, and '{name}' is one name: "
-                f"write '{name}_{NUMBER}'",
+                f"write '{name}_{NUMBER_PLACEHOLDER}'",
             )
         for index, weight in enumerate(meant):
             yield weight, _filled(name, index)
@@ -148,7 +147,7 @@ def _by_pattern(patterns: Mapping[str, str], weights: Sequence[str]) -> Iterator
 
 
 def _filled(name: str, number: int) -> str:
-    return name.replace(NUMBER, str(number))
+    return name.replace(NUMBER_PLACEHOLDER, str(number))
 
 
 def _refuse_clashes(names: Mapping[str, str], spec: ModelSpec) -> None:
@@ -169,7 +168,3 @@ def _stored(model: ir.Model) -> Iterator[tuple[str, ir.Value]]:
     yield from list(model.graph.initializers.items())
     for value in model.graph.inputs:
         yield str(value.name), value
-
-
-def _listing(names: Sequence[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")

@@ -1,9 +1,8 @@
-"""From tensors by name to the call that holds them.
+"""From tensors by name to the arguments of a call.
 
-In: a `ModelSpec` and a leaf for each input. Out: `Call`: the positional and keyword arguments.
-
-Objects of user code stand as plain tuples and dicts of what they hold: `objects.Assembled`, which
-then is the model, makes the objects of them.
+Input: a `ModelSpec` and a leaf for each input. Output: `Call`, the positional and keyword
+arguments. Objects of user code are plain tuples and dicts here. `CallObjectWrapper` converts
+them, and is then the model.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from exporter.manifest import ModelSpec
 from exporter.manifest.syntax.call_paths import Step, parse_call_path
 
 Tensors = dict[str, torch.Tensor]
-#: A nested container while it is built: index or key -> leaf or container.
+#: A nested container during construction: index or key -> leaf or container.
 _Tree = dict[Step, Any]
-#: The root of a place, and its steps.
+#: The root (`args` or `kwargs`) and the steps below it.
 _Path = tuple[Step, ...]
 
 
@@ -32,37 +31,44 @@ class Call:
     kwargs: dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A wrapper that distinguishes a leaf that is a dict from a container."""
+
+    value: Any
+
+
 def build_call(spec: ModelSpec, leaves: Mapping[str, Any], constant: Callable[[Any], Any]) -> Call:
-    """Puts one leaf per input where its `at` says, and the constants where theirs say.
+    """Return a call with each leaf and each constant at the position of its `at`.
 
     Args:
         spec: The contract.
-        leaves: By input name: its tensor, or whatever shall stand in the same place. Optional
-            inputs that it lacks are None.
-        constant: Applied to each constant's value (to put something else in its place).
+        leaves: The tensor or its replacement, by input name. An optional input without a
+            leaf is None.
+        constant: Converts the value of each constant.
     """
     tree: _Tree = {"args": {}, "kwargs": {}}
     for item in spec.inputs:
-        is_there = item.name in leaves or not item.optional
-        _place(tree, item.at, _Leaf(leaves[item.name] if is_there else None))
+        is_given = item.name in leaves or not item.optional
+        _insert(tree, item.at, leaves[item.name] if is_given else None)
     for fixed in spec.constants:
-        _place(tree, fixed.at, _Leaf(constant(fixed.value)))
-    kinds: dict[_Path, str] = {_path(each.at): each.type for each in spec.containers}
+        _insert(tree, fixed.at, constant(fixed.value))
+    kinds = {_parse_path(container.at): container.type for container in spec.containers}
     for path in kinds:
-        _node(tree, path)
+        _get_container(tree, path)
     kinds["kwargs",] = "dict"
     return Call(
-        args=_built(tree["args"], ("args",), kinds),
-        kwargs=_built(tree["kwargs"], ("kwargs",), kinds),
+        args=_build_value(tree["args"], ("args",), kinds),
+        kwargs=_build_value(tree["kwargs"], ("kwargs",), kinds),
     )
 
 
 def build_tensor_call(spec: ModelSpec, tensors: Tensors) -> Call:
-    """The call with these tensors; each is cloned, since models change their inputs in place.
+    """Return the call with a clone of each tensor, because a model may change its inputs.
 
-    What the model takes as an integer is a Python number here: under dynamo it becomes a symbolic
-    one. Floats and truth values stay tensors, which `objects.Assembled` takes the number out of:
-    dynamo would keep their values. TorchScript's compiler has kinds of input for all of them.
+    An integer argument is a Python number, which is symbolic under dynamo. Other numbers stay
+    tensors, because dynamo would convert them to constants: `CallObjectWrapper` reads their
+    values. TorchScript's compiler accepts all kinds of numbers.
     """
     is_script = spec.capture == "script"
     leaves: dict[str, Any] = {name: tensor.clone() for name, tensor in tensors.items()}
@@ -72,38 +78,31 @@ def build_tensor_call(spec: ModelSpec, tensors: Tensors) -> Call:
     return build_call(spec, leaves, lambda value: value)
 
 
-@dataclass(frozen=True, slots=True)
-class _Leaf:
-    """Tells a leaf that is a dict from a container."""
-
-    value: Any
-
-
-def _path(at: str) -> _Path:
+def _parse_path(at: str) -> _Path:
     root, steps = parse_call_path(at)
     return (root, *steps)
 
 
-def _place(tree: _Tree, at: str, leaf: _Leaf) -> None:
-    *parents, last = _path(at)
-    _node(tree, tuple(parents))[last] = leaf
+def _insert(tree: _Tree, at: str, value: Any) -> None:
+    *parents, last = _parse_path(at)
+    _get_container(tree, tuple(parents))[last] = _Leaf(value)
 
 
-def _node(tree: _Tree, path: _Path) -> _Tree:
-    """The container at a path, made where it is missing."""
+def _get_container(tree: _Tree, path: _Path) -> _Tree:
+    """Return the container at a path; create it if it is missing."""
     node = tree
     for step in path:
         node = node.setdefault(step, {})
     return node
 
 
-def _built(node: Any, path: _Path, kinds: Mapping[_Path, str]) -> Any:
-    """Positions make a tuple and keys a dict, where no type is said."""
+def _build_value(node: Any, path: _Path, kinds: Mapping[_Path, str]) -> Any:
+    """Return a leaf or a container; by default, indices give a tuple and keys give a dict."""
     if isinstance(node, _Leaf):
         return node.value
-    inner = {key: _built(value, (*path, key), kinds) for key, value in node.items()}
+    items = {key: _build_value(value, (*path, key), kinds) for key, value in node.items()}
     kind = kinds.get(path, "")
-    if kind == "dict" or not all(isinstance(key, int) for key in inner):
-        return inner
-    items = [inner[index] for index in sorted(inner, key=int)]
-    return items if kind == "list" else tuple(items)
+    if kind == "dict" or not all(isinstance(key, int) for key in items):
+        return items
+    values = [items[index] for index in sorted(items, key=int)]
+    return values if kind == "list" else tuple(values)

@@ -1,23 +1,18 @@
 """From an input set to the tensors of a call.
 
-In: a `ModelSpec` and an `InputSet`. Out: tensors by name; optional inputs that a case leaves out
-have none.
+Input: a `ModelSpec` and an `InputSet`. Output: tensors by name. An optional input that a case
+omits has no tensor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
 from exporter.core.import_object import load_attribute
-from exporter.manifest import (
-    Case,
-    Fill,
-    Input,
-    ModelSpec,
-)
+from exporter.manifest import Case, Fill, Input, ModelSpec
 from exporter.records.record import Stage
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_sets import InputSet
@@ -28,24 +23,24 @@ from exporter.worker.process.failure import Failure, wrap_errors
 
 
 def get_torch_dtype(name: str) -> torch.dtype:
-    """The dtype of a manifest's name."""
-    found: torch.dtype = getattr(torch, name)
-    return found
+    """Return PyTorch's dtype for a name in a manifest."""
+    dtype: torch.dtype = getattr(torch, name)
+    return dtype
 
 
 def draw_inputs(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
-    """The inputs of one set, by name; the same seed gives the same values.
+    """Return the inputs of one set, by name; the same seed gives the same values.
 
-    Each input is drawn by itself, so that one more changes none of the others.
+    Each input has its own generator, so a further input does not change the others.
 
     Raises:
-        Failure: of stage `source`, where a fill or a case does not fit its input.
+        Failure: Stage `source`, if a fill or a case does not fit its input.
     """
     function = select_inputs_function(spec, chosen)
     if function is not None:
         return draw_from_function(spec, chosen, function, root)
     case = chosen.case or Case(name="")
-    python = _python_fills(spec, root)
+    folder = (root / spec.manifest).parent
     tensors: Tensors = {}
     with wrap_errors(Stage.SOURCE):
         for index, item in enumerate(spec.inputs):
@@ -57,85 +52,56 @@ def draw_inputs(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
                 fill = Fill(kind="value", value=case.values[item.name])
             elif item.name in case.files:
                 fill = Fill(kind="file", file=case.files[item.name])
-            seed = spec.seed + chosen.seed
-            generator = torch.Generator().manual_seed(_seed(seed, index, is_other=False))
-            if fill.kind == "file":
-                is_own = chosen.kind in ("axis", "case") and item.name not in case.files
-                stored = read_tensor((root / spec.manifest).parent, fill.file)
-                tensor = fit_to_shape(stored, item, shape) if is_own else stored
-            else:
-                tensor = _filled(item, fill, shape, generator, python)
+            seed = ((spec.seed + chosen.seed) * 1009 + index) * 2
+            generator = torch.Generator().manual_seed(seed)
+            tensor = _fill_tensor(item, fill, shape, generator, folder)
+            if fill.kind == "file" and item.name not in case.files:
+                if chosen.kind in ("axis", "case"):
+                    tensor = fit_to_shape(tensor, item, shape)
             if item.name == chosen.changed_input:
-                generator.manual_seed(_seed(seed, index, is_other=True))
-                redrawn = mirror_values(fill, tensor, generator)
-                if redrawn is None and fill.is_random:
-                    redrawn = _filled(item, fill, shape, generator, python)
-                tensor = perturb_values(tensor, redrawn, chosen)
+                generator.manual_seed(seed + 1)
+                changed = mirror_values(fill, tensor, generator)
+                if changed is None and fill.is_random:
+                    changed = _fill_tensor(item, fill, shape, generator, folder)
+                tensor = perturb_values(tensor, changed, chosen)
             if tuple(tensor.shape) != shape or tensor.dtype != get_torch_dtype(item.dtype):
                 raise Failure(
                     Stage.SOURCE,
-                    f"input '{item.name}' of set '{chosen.name}' came out as "
+                    f"input '{item.name}' of set '{chosen.name}': the values are "
                     f"{tensor.dtype} {list(tensor.shape)}, declared {item.dtype} {list(shape)}"
                     f"{f' (from {fill.file})' if fill.kind == 'file' else ''}",
                 )
-            # Drawn on the CPU, so that the values are the same wherever the model is.
+            # The generator is on the CPU, so the values do not depend on the export device.
             tensors[item.name] = tensor.to(spec.export_device)
     return tensors
 
 
-def _python_fills(spec: ModelSpec, root: Path) -> dict[str, Callable[..., torch.Tensor]]:
-    folder = (root / spec.manifest).parent
-    return {
-        item.fill.python: load_attribute(item.fill.python, folder)
-        for item in spec.inputs
-        if item.fill.kind == "python"
-    }
-
-
-def _filled(
-    item: Input,
-    fill: Fill,
-    shape: Sequence[int],
-    generator: torch.Generator,
-    python: Mapping[str, Callable[..., torch.Tensor]],
+def _fill_tensor(
+    item: Input, fill: Fill, shape: Sequence[int], generator: torch.Generator, folder: Path
 ) -> torch.Tensor:
     dtype = get_torch_dtype(item.dtype)
-    # Half precision has no generator of its own on every device: draw in float32 and round.
+    # Half precision has no generator on some devices: draw in float32 and round.
     drawn = dtype if dtype in (torch.float64, torch.complex128) else torch.float32
     if dtype.is_complex and dtype is not torch.complex128:
         drawn = torch.complex64
-    if fill.kind == "python":
-        return python[fill.python](tuple(shape), dtype, generator)
-    if fill.is_random:
-        return _random(fill, shape, generator, drawn).to(dtype)
-    return _fixed(fill, shape, dtype)
-
-
-def _seed(seed: int, index: int, *, is_other: bool) -> int:
-    return (seed * 1009 + index) * 2 + is_other
-
-
-def _random(
-    fill: Fill, shape: Sequence[int], generator: torch.Generator, drawn: torch.dtype
-) -> torch.Tensor:
     match fill.kind:
+        case "python":
+            values: torch.Tensor = load_attribute(fill.python, folder)(
+                tuple(shape), dtype, generator
+            )
+            return values
+        case "file":
+            return read_tensor(folder, fill.file)
         case "normal":
-            return torch.randn(shape, generator=generator, dtype=drawn)
+            return torch.randn(shape, generator=generator, dtype=drawn).to(dtype)
         case "uniform":
             unit = torch.rand(shape, generator=generator, dtype=drawn)
-            return unit * (fill.high - fill.low) + fill.low
+            return (unit * (fill.high - fill.low) + fill.low).to(dtype)
         case "randint":
             low, high = int(fill.low), int(fill.high)
-            return torch.randint(low, high, shape, generator=generator)
+            return torch.randint(low, high, shape, generator=generator).to(dtype)
         case "bernoulli":
-            chance = torch.rand(shape, generator=generator)
-            return chance < fill.probability
-        case _:
-            raise ValueError(f"the fill '{fill.kind}' draws nothing")
-
-
-def _fixed(fill: Fill, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    match fill.kind:
+            return (torch.rand(shape, generator=generator) < fill.probability).to(dtype)
         case "zeros":
             return torch.zeros(shape, dtype=dtype)
         case "ones":
@@ -146,5 +112,3 @@ def _fixed(fill: Fill, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor
         case "value":
             value = torch.tensor(fill.value, dtype=dtype)
             return value.expand(tuple(shape)).clone() if value.ndim == 0 else value
-        case _:
-            raise ValueError(f"the fill '{fill.kind}' has no fixed values")

@@ -24,8 +24,8 @@ from exporter.jobs.reference import Reference
 from exporter.manifest import ModelSpec
 from exporter.records.record import Record, Status
 from exporter.worker.verify.run_checks import (
-    StageTimes,
     SharedFields,
+    StageTimes,
     check_on_device,
     run_structure_checks,
 )

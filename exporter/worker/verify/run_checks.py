@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from exporter.checks import RUNTIME_CHECKS, STRUCTURE_CHECKS
-from exporter.checks.numerical.determinism import Determinism
+from exporter.checks.numerical.determinism import DeterminismCheck
 from exporter.checks.protocol import CheckContext
-from exporter.checks.structural.domains import missing_kernel_reason
+from exporter.checks.structural.domains import explain_missing_kernel
 from exporter.manifest import Device
 from exporter.records.record import (
     Artifact,
@@ -24,7 +24,7 @@ from exporter.records.record import (
     Stage,
     Status,
 )
-from exporter.runtimes import LoadFailure, Unavailable, open_session
+from exporter.runtimes import LoadFailure, RuntimeUnavailable, open_session
 
 #: In `StageTimes`, what PyTorch took to say what is right.
 REFERENCE = "reference"
@@ -73,7 +73,7 @@ def check_on_device(
     try:
         with seconds.of(Stage.LOAD):
             session = open_session(subject.path, device, subject.kernels)
-    except Unavailable as missing:
+    except RuntimeUnavailable as missing:
         outcome = outcome or CheckVerdict(Status.UNAVAILABLE, Stage.LOAD, None, str(missing))
     except LoadFailure as refused:
         outcome = outcome or _refused(subject, device, str(refused))
@@ -118,7 +118,7 @@ class CheckVerdict:
 
 def _refused(subject: CheckContext, device: Device, why: str) -> CheckVerdict:
     """An operator that nothing here could run is no fault of the file, and proves nothing."""
-    if lacking := missing_kernel_reason(subject, device):
+    if lacking := explain_missing_kernel(subject, device):
         return CheckVerdict(Status.UNAVAILABLE, Stage.LOAD, None, lacking)
     return CheckVerdict(Status.ERROR, Stage.LOAD, None, why)
 
@@ -132,7 +132,7 @@ def _first_no(results: Sequence[CheckResult], stage: Stage) -> CheckVerdict | No
     against = [result for result in results if result.status is not Status.PASS]
     if not against:
         return None
-    unstable = [result for result in against if result.check == Determinism.name]
+    unstable = [result for result in against if result.check == DeterminismCheck.name]
     failed = [result for result in against if result.status is not Status.INCONCLUSIVE]
     first = (unstable or failed or against)[0]
     return CheckVerdict(first.status, stage, first.check, first.message)

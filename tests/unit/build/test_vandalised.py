@@ -17,7 +17,7 @@ from exporter.build import BuildFolder, run_plan
 from exporter.build.engine import ExitKind, JobResult
 from exporter.core.errors import ExporterError
 from exporter.jobs.job import Job
-from exporter.jobs.job_folder import JobFolder, write_value
+from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.manifest import Manifest
 from exporter.planning.plan import make_plan
 from exporter.records.record import Status, read_run
@@ -38,7 +38,7 @@ CONTENT = "the only right file " * 4
 
 
 def worker(of: Job) -> JobResult:
-    write_value(JobFolder(Path(of.folder)).job, of)
+    write_json(JobFolder(Path(of.folder)).job, of)
     return finish_with('{"samples": []}', CONTENT)(of)
 
 
@@ -50,12 +50,12 @@ def export(of: Manifest) -> Noted:
 
 def assert_whole(of: Manifest) -> None:
     """What a run from nothing would leave."""
-    build = BuildFolder.of(of.project)
+    build = BuildFolder.from_project(of.project)
     found = {str(r.cell): r.status.value for r in read_run(build.results).records}
     assert found == {f"tiny/{opset}/cpu": "pass" for opset in (17, 18, 19)}
     for opset in (17, 18, 19):
-        assert build.model("tiny").model(opset).read_text() == CONTENT
-    assert len(build.model("tiny").read_records()) == 3
+        assert build.model_folder("tiny").model(opset).read_text() == CONTENT
+    assert len(build.model_folder("tiny").read_records()) == 3
 
 
 FILES = (

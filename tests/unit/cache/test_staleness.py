@@ -11,13 +11,13 @@ import pytest
 from exporter.cache.fingerprint import (
     _first_site_stamps,
     _site_stamps,
-    device_digest,
+    hash_device,
     file_digest,
-    fingerprint,
-    package_state,
-    tool_versions,
-    tools_moved,
-    without_tools,
+    compute_fingerprint,
+    read_package_state,
+    read_tool_versions,
+    have_tools_changed,
+    drop_tool_parts,
 )
 from exporter.cache.staleness import CurrentState
 from exporter.manifest import (
@@ -47,7 +47,7 @@ def stored(*sources: Source, **packages: str) -> Record:
 def test_an_unchanged_record_holds(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text("x = 1\n")
     source = Source(file="net.py", sha256=file_digest(tmp_path / "net.py"))
-    assert CurrentState(tmp_path).why_stale(stored(source), PARTS) == ""
+    assert CurrentState(tmp_path).find_staleness_reason(stored(source), PARTS) == ""
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_an_unchanged_record_holds(tmp_path: Path) -> None:
     ],
 )
 def test_each_changed_part_is_named(tmp_path: Path, part: str, now: str, why: str) -> None:
-    assert CurrentState(tmp_path).why_stale(stored(), PARTS | {part: now}) == why
+    assert CurrentState(tmp_path).find_staleness_reason(stored(), PARTS | {part: now}) == why
 
 
 def test_a_changed_or_vanished_source_is_named(tmp_path: Path) -> None:
@@ -71,20 +71,20 @@ def test_a_changed_or_vanished_source_is_named(tmp_path: Path) -> None:
     file.write_text("x = 1\n")
     record = stored(Source(file="net.py", sha256=file_digest(file)))
     file.write_text("x = 2\n")
-    assert CurrentState(tmp_path).why_stale(record, PARTS) == "net.py changed"
+    assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == "net.py changed"
     file.unlink()
-    assert CurrentState(tmp_path).why_stale(record, PARTS) == "net.py changed"
+    assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == "net.py changed"
 
 
 def test_a_new_module_beside_the_sources_is_a_change(tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     (tmp_path / "models/net.py").write_text("")
     record = stored(Source(file="models/*.py", sha256=file_digest(tmp_path / "models/*.py")))
-    assert CurrentState(tmp_path).why_stale(record, PARTS) == ""
+    assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == ""
     (tmp_path / "models/notes.txt").write_text("")
-    assert CurrentState(tmp_path).why_stale(record, PARTS) == ""
+    assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == ""
     (tmp_path / "models/torch.py").write_text("")
-    assert CurrentState(tmp_path).why_stale(record, PARTS) == "models has other modules"
+    assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == "models has other modules"
 
 
 def test_a_package_in_the_place_of_a_module_is_a_change(tmp_path: Path) -> None:
@@ -100,64 +100,64 @@ def test_a_package_in_the_place_of_a_module_is_a_change(tmp_path: Path) -> None:
 
 def test_an_entry_that_moves_to_another_folder_means_other_files() -> None:
     places = ("manifests/a.toml", "manifests/in/a.toml", "manifests/of/a.toml", "a.toml")
-    digests = {place: fingerprint(spec(manifest=place))["entry"] for place in places}
+    digests = {place: compute_fingerprint(spec(manifest=place))["entry"] for place in places}
     assert len(set(digests.values())) == len(places)
-    assert fingerprint(spec(manifest="manifests/in/b.toml"))["entry"] == digests[places[1]]
+    assert compute_fingerprint(spec(manifest="manifests/in/b.toml"))["entry"] == digests[places[1]]
 
 
 def test_what_changed_during_the_export_never_holds(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text("")
     moving = stored(Source(file="net.py", sha256=""))
-    assert CurrentState(tmp_path).why_stale(moving, PARTS) == "net.py changed while it was exported"
+    assert CurrentState(tmp_path).find_staleness_reason(moving, PARTS) == "net.py changed while it was exported"
 
 
 def test_another_package_that_the_model_was_made_with_is_named(tmp_path: Path) -> None:
     today = CurrentState(tmp_path)
-    assert today.why_other_packages(stored(pytest=package_state("pytest"))) == ""
-    version = package_state("pytest").split(" ")[0]
-    assert today.why_other_packages(stored(pytest="1.0 ff")) == f"pytest 1.0 -> {version}"
-    assert today.why_other_packages(stored(gone="1.0 ff")) == "gone 1.0 -> missing"
+    assert today.find_changed_package_reason(stored(pytest=read_package_state("pytest"))) == ""
+    version = read_package_state("pytest").split(" ")[0]
+    assert today.find_changed_package_reason(stored(pytest="1.0 ff")) == f"pytest 1.0 -> {version}"
+    assert today.find_changed_package_reason(stored(gone="1.0 ff")) == "gone 1.0 -> missing"
 
 
 def test_a_record_without_fingerprint_never_holds(tmp_path: Path) -> None:
     bare = Record(cell=stored().cell, status=Status.PASS)
-    assert CurrentState(tmp_path).why_stale(bare, PARTS)
+    assert CurrentState(tmp_path).find_staleness_reason(bare, PARTS)
 
 
 def test_the_fingerprint_follows_what_is_proved() -> None:
-    before = fingerprint(spec())
+    before = compute_fingerprint(spec())
     for same in (
         spec(description="more words", tags=("a",), line=9),
         spec(expect=(Expectation(reason="r"),), timeout=5.0),
         spec(opsets=(17, 18, 19)),
     ):
-        assert fingerprint(same) == before
+        assert compute_fingerprint(same) == before
     for other in (spec(seed=1), spec(mode="train"), spec(init={"width": 2}), spec(id="other")):
-        assert fingerprint(other)["entry"] != before["entry"]
+        assert compute_fingerprint(other)["entry"] != before["entry"]
 
 
 def test_a_tolerance_changes_what_is_checked_and_not_what_is_made() -> None:
-    before = fingerprint(spec())
+    before = compute_fingerprint(spec())
     strict = Tolerance(atol=1e-9)
     outputs = (Output(name="y", shape=("batch", 4), tolerance=strict),)
     plain = (Output(name="y", shape=("batch", 4)),)
-    assert fingerprint(spec(tolerance=strict))["entry"] == before["entry"]
-    assert fingerprint(spec(tolerance=strict))["checks"] != before["checks"]
-    one, other = fingerprint(spec(outputs=outputs)), fingerprint(spec(outputs=plain))
+    assert compute_fingerprint(spec(tolerance=strict))["entry"] == before["entry"]
+    assert compute_fingerprint(spec(tolerance=strict))["checks"] != before["checks"]
+    one, other = compute_fingerprint(spec(outputs=outputs)), compute_fingerprint(spec(outputs=plain))
     assert one["entry"] == other["entry"]
     assert one["checks"] != other["checks"]
 
 
 def test_devices_and_tools_are_parts_of_their_own() -> None:
     cpu = Device(name="cpu", runtime="onnxruntime")
-    assert device_digest(cpu) != device_digest(cpu.model_copy(update={"strict": True}))
-    parts = fingerprint(spec())
+    assert hash_device(cpu) != hash_device(cpu.model_copy(update={"strict": True}))
+    parts = compute_fingerprint(spec())
     assert {"tool.torch", "tool.python", "tool.exporter"} <= set(parts)
-    assert set(without_tools(parts)) == {"entry", "checks"}
+    assert set(drop_tool_parts(parts)) == {"entry", "checks"}
 
 
 def test_versions_are_known_without_an_import() -> None:
-    tools = tool_versions()
+    tools = read_tool_versions()
     assert {"python", "platform", "torch", "onnx", "onnxruntime", "exporter"} <= set(tools)
     assert all(tools.values())
 
@@ -169,7 +169,7 @@ def install(site: Path, name: str, *lines: str) -> str:
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
     (info / "RECORD").write_text("\n".join(lines))
     with patch.object(sys, "path", [str(site)]):
-        return package_state.__wrapped__(name)
+        return read_package_state.__wrapped__(name)
 
 
 def test_a_wheel_is_the_same_in_every_environment_and_another_build_is_not(tmp_path: Path) -> None:
@@ -189,14 +189,14 @@ def test_a_wheel_is_the_same_in_every_environment_and_another_build_is_not(tmp_p
 
 
 def test_a_tool_that_was_installed_anew_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not tools_moved()
+    assert not have_tools_changed()
     # Other tests write into folders that this process imports from.
     stamps = _first_site_stamps()
     monkeypatch.setattr("exporter.cache.fingerprint._site_stamps", lambda: stamps)
     monkeypatch.setattr("exporter.cache.fingerprint._record_of", lambda found: "another build")
-    assert not tools_moved(), "nobody has touched the folder of the packages"
+    assert not have_tools_changed(), "nobody has touched the folder of the packages"
     monkeypatch.setattr("exporter.cache.fingerprint._site_stamps", lambda: (1, 2))
-    assert tools_moved()
+    assert have_tools_changed()
 
 
 def test_what_is_installed_shows_in_the_folder_of_the_packages(

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.gate import (
+    FindingKind,
     GateFinding,
-    Kind,
     accept_all,
-    judge,
+    compare_results,
 )
-from exporter.gate.compare import _judged, _Now
-from exporter.gate.drift import drifts
+from exporter.gate.baseline_comparison import _judged, _Now
+from exporter.gate.drift import find_drift
 from exporter.manifest import (
     DEFAULT_GATE,
     Gate,
@@ -25,8 +25,8 @@ from exporter.manifest import (
 from exporter.records.baseline import (
     CellOutcome,
     Figures,
-    baseline_of,
-    outcomes_of,
+    extract_outcomes,
+    make_baseline,
 )
 from exporter.records.record import CheckResult, Record, Status
 from tests.unit.factory import make_artifact, make_record, make_run
@@ -35,13 +35,13 @@ CELL = "alexnet/18/cpu"
 FIGURES: dict[str, Any] = {"bytes": 100_000, "nodes": 100, "ir_version": 8}
 #: Each kind of drift, what it takes, and the nearest that is none.
 DRIFT = [
-    (Kind.ERROR_GROWN, {"error": 0.05}, {"error": 0.21}, {"error": 0.2}),
-    (Kind.ERROR_GROWN, {"error": 0.0}, {"error": 0.11}, {"error": 0.1}),
-    (Kind.FILE_GROWN, {}, {"bytes": 105_001}, {"bytes": 105_000}),
-    (Kind.NODES_GROWN, {}, {"nodes": 106}, {"nodes": 105}),
-    (Kind.LATENCY_GROWN, {"latency": 0.5}, {"latency": 1.1}, {"latency": 1.0}),
-    (Kind.NEW_DOMAIN, {}, {"domains": ("ai.onnx.ml",)}, {"domains": ()}),
-    (Kind.FLOOR_RAISED, {}, {"ir_version": 10}, {"ir_version": 7}),
+    (FindingKind.ERROR_GROWN, {"error": 0.05}, {"error": 0.21}, {"error": 0.2}),
+    (FindingKind.ERROR_GROWN, {"error": 0.0}, {"error": 0.11}, {"error": 0.1}),
+    (FindingKind.FILE_GROWN, {}, {"bytes": 105_001}, {"bytes": 105_000}),
+    (FindingKind.NODES_GROWN, {}, {"nodes": 106}, {"nodes": 105}),
+    (FindingKind.LATENCY_GROWN, {"latency": 0.5}, {"latency": 1.1}, {"latency": 1.0}),
+    (FindingKind.NEW_DOMAIN, {}, {"domains": ("ai.onnx.ml",)}, {"domains": ()}),
+    (FindingKind.FLOOR_RAISED, {}, {"ir_version": 10}, {"ir_version": 7}),
 ]
 
 figures = st.builds(
@@ -66,7 +66,7 @@ def found(before: CellOutcome, after: CellOutcome, gate: Gate = DEFAULT_GATE) ->
 
 @pytest.mark.parametrize(("kind", "before", "more", "same"), DRIFT)
 def test_drift_is_found_and_what_is_within_the_limits_is_not(
-    kind: Kind, before: dict[str, Any], more: dict[str, Any], same: dict[str, Any]
+    kind: FindingKind, before: dict[str, Any], more: dict[str, Any], same: dict[str, Any]
 ) -> None:
     (finding,) = found(outcome(**before), outcome(**{**before, **more}))
     assert (finding.kind, finding.action, finding.blocks) == (kind, "warn", False)
@@ -77,7 +77,7 @@ def test_drift_is_found_and_what_is_within_the_limits_is_not(
 
 @pytest.mark.parametrize(("kind", "before", "more", "same"), DRIFT)
 def test_each_drift_has_its_policy(
-    kind: Kind, before: dict[str, Any], more: dict[str, Any], same: dict[str, Any]
+    kind: FindingKind, before: dict[str, Any], more: dict[str, Any], same: dict[str, Any]
 ) -> None:
     pair = (outcome(**before), outcome(**{**before, **more}))
     block = Gate(policy=GatePolicy(**{kind.key: "block"}))
@@ -94,21 +94,23 @@ def test_thresholds_are_the_policys() -> None:
     policy = GatePolicy(error_factor=10, error_floor=0, file_growth=0.5, node_growth=0)
     gate = Gate(policy=policy)
     more = outcome(error=0.4, bytes=140_000, nodes=101)
-    assert [each.kind for each in found(outcome(error=0.05), more, gate)] == [Kind.NODES_GROWN]
+    assert [each.kind for each in found(outcome(error=0.05), more, gate)] == [
+        FindingKind.NODES_GROWN
+    ]
 
 
 @given(figures)
 def test_what_stayed_the_same_has_not_drifted(same: Figures) -> None:
     one = CellOutcome(cell=CELL, status=Status.PASS, figures=same)
-    assert not list(drifts(one, one, GatePolicy()))
+    assert not list(find_drift(one, one, GatePolicy()))
 
 
 @given(figures, figures)
 def test_no_figure_drifts_both_ways(one: Figures, other: Figures) -> None:
     both = [CellOutcome(cell=CELL, status=Status.PASS, figures=each) for each in (one, other)]
-    there = {drift.kind for drift in drifts(*both, GatePolicy())}
-    back = {drift.kind for drift in drifts(*reversed(both), GatePolicy())}
-    assert there & back <= {Kind.NEW_DOMAIN}
+    there = {drift.kind for drift in find_drift(*both, GatePolicy())}
+    back = {drift.kind for drift in find_drift(*reversed(both), GatePolicy())}
+    assert there & back <= {FindingKind.NEW_DOMAIN}
 
 
 def test_a_small_file_may_grow_by_what_names_and_versions_take() -> None:
@@ -124,7 +126,7 @@ def test_a_cell_without_figures_says_nothing_of_drift() -> None:
 
 def test_a_red_cell_has_its_own_finding_and_no_drift() -> None:
     red = outcome(nodes=10**6).model_copy(update={"status": Status.FAIL})
-    assert [each.kind for each in found(outcome(), red)] == [Kind.NEWLY_RED]
+    assert [each.kind for each in found(outcome(), red)] == [FindingKind.NEWLY_RED]
 
 
 def test_another_route_hides_no_drift() -> None:
@@ -132,11 +134,11 @@ def test_another_route_hides_no_drift() -> None:
     after = outcome(nodes=200).model_copy(update={"exporter": "dynamo", "capture": "strict"})
     rerouted, grown = found(before, after)
     assert (rerouted.kind, rerouted.before, rerouted.after) == (
-        Kind.REROUTED,
+        FindingKind.REROUTED,
         "pass by dynamo, capture export",
         "pass by dynamo, capture strict",
     )
-    assert grown.kind is Kind.NODES_GROWN
+    assert grown.kind is FindingKind.NODES_GROWN
 
 
 def test_the_lowest_opset_is_raised_where_a_lower_one_is_lost() -> None:
@@ -144,16 +146,18 @@ def test_the_lowest_opset_is_raised_where_a_lower_one_is_lost() -> None:
     after = make_run(
         make_record("a/9/cpu"), make_record("a/10/cpu", "skip"), make_record("a/11/cpu")
     )
-    kinds = {each.kind: each for each in judge(baseline_of(before), after, after.by_cell())}
-    assert set(kinds) == {Kind.NEWLY_SKIPPED, Kind.LOWEST_RAISED}
-    raised = kinds[Kind.LOWEST_RAISED]
+    kinds = {
+        each.kind: each for each in compare_results(make_baseline(before), after, after.by_cell())
+    }
+    assert set(kinds) == {FindingKind.NEWLY_SKIPPED, FindingKind.LOWEST_RAISED}
+    raised = kinds[FindingKind.LOWEST_RAISED]
     assert (str(raised.cell), raised.before, raised.after) == (
         "a/9/cpu",
         "from opset 9",
         "from opset 11",
     )
-    assert Kind.LOWEST_RAISED not in {
-        each.kind for each in judge(baseline_of(after), before, before.by_cell())
+    assert FindingKind.LOWEST_RAISED not in {
+        each.kind for each in compare_results(make_baseline(after), before, before.by_cell())
     }
 
 
@@ -164,7 +168,7 @@ def test_figures_are_those_of_the_record() -> None:
     )
     artifact = make_artifact("a", 18, operators={"Conv": 2, "ai.onnx.ml::Scaler": 1, "x::Y": 1})
     record = make_record("a/18/cpu", checks=checks, artifact=artifact)
-    (made,) = outcomes_of(make_run(record)).values()
+    (made,) = extract_outcomes(make_run(record)).values()
     assert made.figures == Figures(
         bytes=1234, nodes=2, ir_version=10, domains=("ai.onnx.ml", "x"), error=0.057
     )
@@ -173,7 +177,7 @@ def test_figures_are_those_of_the_record() -> None:
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), "much"])
 def test_an_error_that_is_no_number_is_none(value: float | str) -> None:
     check = CheckResult(check="parity", status=Status.FAIL, metrics={"of_limit": value})
-    (made,) = outcomes_of(make_run(make_record("a/18/cpu", "fail", checks=(check,)))).values()
+    (made,) = extract_outcomes(make_run(make_record("a/18/cpu", "fail", checks=(check,)))).values()
     assert made.figures is not None
     assert made.figures.error is None
 
@@ -183,46 +187,46 @@ def record_of(bytes: int, nodes: int) -> Record:
 
 
 def test_figures_within_the_limits_keep_their_line_and_cannot_creep() -> None:
-    accepted = baseline_of(make_run(record_of(100_000, 100)))
+    accepted = make_baseline(make_run(record_of(100_000, 100)))
     for size in (103_000, 104_900, 100_000, 97_000):
         run = make_run(record_of(size, 100))
-        assert accept_all(accepted, outcomes_of(run), run.tools, DEFAULT_GATE).cells == (
+        assert accept_all(accepted, extract_outcomes(run), run.tools, DEFAULT_GATE).cells == (
             accepted.cells
         )
     for size in (106_000, 90_000):
         run = make_run(record_of(size, 100))
-        taken = accept_all(accepted, outcomes_of(run), run.tools, DEFAULT_GATE)
-        assert taken == baseline_of(run)
+        taken = accept_all(accepted, extract_outcomes(run), run.tools, DEFAULT_GATE)
+        assert taken == make_baseline(run)
 
 
 def test_an_expectation_that_ended_is_a_finding_of_its_own() -> None:
     over = "the expectation ended on 2026-01-01: needs opset 14"
     record = make_record(CELL, "fail", expectation=over, message="off by 3")
-    before = baseline_of(make_run(make_record(CELL, "xfail")))
-    (finding,) = judge(before, make_run(record), [CELL])
-    assert (finding.kind, finding.message) == (Kind.EXPIRED, f"{over}: off by 3")
+    before = make_baseline(make_run(make_record(CELL, "xfail")))
+    (finding,) = compare_results(before, make_run(record), [CELL])
+    assert (finding.kind, finding.message) == (FindingKind.EXPIRED, f"{over}: off by 3")
     other = record.model_copy(update={"expectation": "expected a failure at convert"})
-    assert judge(before, make_run(other), [CELL])[0].kind is Kind.NEWLY_RED
+    assert compare_results(before, make_run(other), [CELL])[0].kind is FindingKind.NEWLY_RED
 
 
 def test_a_flaky_cell_is_a_finding_until_it_is_accepted_as_such() -> None:
     record = make_record(CELL, flaky="was fail at parity with the very same inputs")
-    before = baseline_of(make_run(make_record(CELL)))
-    (finding,) = judge(before, make_run(record), [CELL])
-    assert (finding.kind, finding.blocks) == (Kind.FLAKY, True)
+    before = make_baseline(make_run(make_record(CELL)))
+    (finding,) = compare_results(before, make_run(record), [CELL])
+    assert (finding.kind, finding.blocks) == (FindingKind.FLAKY, True)
     assert "very same inputs" in finding.message
-    assert judge(baseline_of(make_run(record)), make_run(record), [CELL]) == ()
+    assert compare_results(make_baseline(make_run(record)), make_run(record), [CELL]) == ()
 
 
 def test_every_kind_has_a_policy_and_every_policy_a_kind() -> None:
     others = {"accepted_here", "error_factor", "error_floor", "file_growth", "latency_factor"}
     others.add("node_growth")
-    assert {kind.key for kind in Kind} | others == set(GatePolicy.model_fields)
+    assert {kind.key for kind in FindingKind} | others == set(GatePolicy.model_fields)
 
 
-@given(st.sampled_from(Kind))
-def test_losses_block_and_drift_warns_where_nobody_says_otherwise(kind: Kind) -> None:
-    drift = {each[0] for each in DRIFT} | {Kind.LOWEST_RAISED}
+@given(st.sampled_from(FindingKind))
+def test_losses_block_and_drift_warns_where_nobody_says_otherwise(kind: FindingKind) -> None:
+    drift = {each[0] for each in DRIFT} | {FindingKind.LOWEST_RAISED}
     assert kind.action(GatePolicy()) == ("warn" if kind in drift else "block")
 
 
@@ -234,6 +238,6 @@ def test_a_latency_that_nobody_measured_has_not_grown() -> None:
 def test_the_ratio_is_taken_from_the_check() -> None:
     check = CheckResult(check="latency", status=Status.PASS, metrics={"ratio": 0.4567, "turns": 5})
     record = make_record(CELL, checks=(check,))
-    (outcome,) = outcomes_of(make_run(record)).values()
+    (outcome,) = extract_outcomes(make_run(record)).values()
     assert outcome.figures is not None
     assert outcome.figures.latency == 0.46

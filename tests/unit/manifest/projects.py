@@ -87,4 +87,4 @@ def load(root: Path, text: str, **files: str) -> Manifest:
 
 def load_model(root: Path, keys: str = "", entry: str = ENTRY) -> ModelSpec:
     """One model: the entry above with more keys."""
-    return load(root, f"[models.net]\n{entry}{keys}").model("net")
+    return load(root, f"[models.net]\n{entry}{keys}").find_model("net")

@@ -14,7 +14,7 @@ import pytest
 import tomli
 
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.manifest import load_project, schema
+from exporter.manifest import load_project, build_schema
 from tests.unit.manifest.projects import DATA, copied_project
 
 INVALID = sorted(path for path in (DATA / "invalid").iterdir() if path.suffix != ".expected")
@@ -65,7 +65,7 @@ def test_what_is_right_resolves_exactly(case: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", VALID, ids=_name)
 def test_the_schema_accepts_what_is_right(case: Path) -> None:
     document = json.loads(json.dumps(tomli.loads(case.read_text(encoding="utf-8")), default=str))
-    jsonschema.Draft202012Validator(schema()).validate(document)
+    jsonschema.Draft202012Validator(build_schema()).validate(document)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_the_schema_accepts_what_is_right(case: Path) -> None:
 )
 def test_the_schema_refuses_what_is_wrong(name: str) -> None:
     document = tomli.loads((DATA / "invalid" / f"{name}.toml").read_text(encoding="utf-8"))
-    assert list(jsonschema.Draft202012Validator(schema()).iter_errors(document))
+    assert list(jsonschema.Draft202012Validator(build_schema()).iter_errors(document))
 
 
 def test_the_projects_own_manifests_are_sound() -> None:

@@ -26,8 +26,8 @@ def test_defaults_without_a_table(tmp_path: Path) -> None:
     assert [device.name for device in project.devices] == [
         *("cpu", "cuda", "tensorrt", "coreml", "directml", "openvino", "reference")
     ]
-    assert project.device("cpu").providers == ("CPUExecutionProvider",)
-    assert project.device("openvino").runtime == "openvino"
+    assert project.find_device("cpu").providers == ("CPUExecutionProvider",)
+    assert project.find_device("openvino").runtime == "openvino"
 
 
 def test_every_key(tmp_path: Path) -> None:
@@ -66,20 +66,20 @@ def test_every_key(tmp_path: Path) -> None:
     assert project.store_age == 28 * 24 * 3600
     assert project.style == "text"
     assert project.command == "nox -s {} --"
-    assert project.device("fast").providers[0] == "CUDAExecutionProvider"
-    assert project.device("cpu").runtime == "reference", "a built-in device can be redefined"
-    assert manifest.model("net").devices == ("fast", "cpu")
-    assert manifest.model("net").tolerance.by_device["fast"].rtol == 0.0
+    assert project.find_device("fast").providers[0] == "CUDAExecutionProvider"
+    assert project.find_device("cpu").runtime == "reference", "a built-in device can be redefined"
+    assert manifest.find_model("net").devices == ("fast", "cpu")
+    assert manifest.find_model("net").tolerance.by_device["fast"].rtol == 0.0
 
 
 def test_a_list_names_the_default_devices(tmp_path: Path) -> None:
     manifest = _load(tmp_path, "[tool.exporter]\ndevices = ['reference']\n")
-    assert manifest.model("net").devices == ("reference",)
+    assert manifest.find_model("net").devices == ("reference",)
 
 
 def test_an_entry_names_its_own(tmp_path: Path) -> None:
     manifest = _load(tmp_path, "[tool.exporter]\ndevices = ['cuda']\n", "devices = ['cpu']\n")
-    assert manifest.model("net").devices == ("cpu",)
+    assert manifest.find_model("net").devices == ("cpu",)
 
 
 def test_another_folder_of_manifests(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_another_folder_of_manifests(tmp_path: Path) -> None:
             "contracts/onnx/models/vision.py": "class AlexNet:\n    pass\n",
         },
     )
-    assert load_project(root).model("net").manifest == "contracts/onnx/net.toml"
+    assert load_project(root).find_model("net").manifest == "contracts/onnx/net.toml"
 
 
 def test_a_relative_root_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +123,7 @@ def test_the_policy_of_the_gate_is_the_models_own_then_the_patterns_then_the_pro
         file_grown = "warn"
         """,
     ).project.gate
-    net, other = gate.of("net"), gate.of("resnet18")
+    net, other = gate.find_policy("net"), gate.find_policy("resnet18")
     assert (net.file_grown, net.nodes_grown, net.error_factor) == ("warn", "ignore", 2.0)
     assert (other.file_grown, other.nodes_grown, other.error_factor) == ("block", "warn", 2.0)
 

@@ -10,7 +10,7 @@ from onnx import parser
 
 from exporter.manifest import Device
 from exporter.runtimes import LoadFailure, open_session
-from exporter.runtimes.missing_kernels import missing_kernel
+from exporter.runtimes.missing_kernels import describe_missing_kernel
 
 _CODE = "[ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : "
 _CPU = "CPUExecutionProvider"
@@ -42,7 +42,7 @@ def test_every_wording_names_operator_dtypes_and_provider(
     path = _save(tmp_path, _CONV.format(f"[{name}]" if name else ""))
     node = f", node '{name}'" if name else ""
     said = f"{_CPU} has no kernel for Conv in float64 (as of opset 11{node})"
-    assert missing_kernel(_CODE + text, path, _CPU) == said
+    assert describe_missing_kernel(_CODE + text, path, _CPU) == said
 
 
 @pytest.mark.parametrize(
@@ -57,15 +57,15 @@ def test_every_wording_names_operator_dtypes_and_provider(
     ],
 )
 def test_other_refusals_stay_as_they_are(text: str, tmp_path: Path) -> None:
-    assert missing_kernel(text, _save(tmp_path, _CONV.format("")), _CPU) == ""
+    assert describe_missing_kernel(text, _save(tmp_path, _CONV.format("")), _CPU) == ""
 
 
 def test_without_the_file_it_says_what_it_knows(tmp_path: Path) -> None:
     text = _CODE + "Could not find an implementation for Conv(11) node with name 'first'"
-    said = missing_kernel(text, tmp_path / "none.onnx", "CUDAExecutionProvider")
+    said = describe_missing_kernel(text, tmp_path / "none.onnx", "CUDAExecutionProvider")
     assert said == "CUDAExecutionProvider has no kernel for Conv (as of opset 11, node 'first')"
     (tmp_path / "bad.onnx").write_bytes(b"\xff")
-    assert missing_kernel(text, tmp_path / "bad.onnx", _CPU) == said.replace("CUDA", "CPU")
+    assert describe_missing_kernel(text, tmp_path / "bad.onnx", _CPU) == said.replace("CUDA", "CPU")
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from exporter.runtimes import (
     LoadFailure,
     RunFailure,
     Session,
-    Unavailable,
+    RuntimeUnavailable,
     open_session,
 )
 from tests.unit.checks.contexts import make_subject
@@ -132,7 +132,7 @@ def test_an_initializer_that_is_an_input_too_need_not_be_given(tmp_path: Path) -
 def test_what_is_not_there_is_unavailable(
     module: str, device: str, message: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(Unavailable) as raised:
+    with pytest.raises(RuntimeUnavailable) as raised:
         opened(tmp_path, module, device)
     assert message in str(raised.value)
     assert "\n" not in str(raised.value)

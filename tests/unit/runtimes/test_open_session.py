@@ -19,7 +19,7 @@ from exporter.runtimes import (
     LoadFailure,
     Placement,
     RunFailure,
-    Unavailable,
+    RuntimeUnavailable,
     onnx_reference,
     open_session,
 )
@@ -159,14 +159,14 @@ def test_another_dtype_is_a_run_failure(runtime: Runtime, tmp_path: Path) -> Non
 
 
 def test_a_missing_provider_is_unavailable_and_names_the_others(tmp_path: Path) -> None:
-    with pytest.raises(Unavailable) as raised:
+    with pytest.raises(RuntimeUnavailable) as raised:
         open_session(save(tmp_path, TWO), device("onnxruntime", "NoSuchExecutionProvider"))
     assert str(raised.value).startswith("this ONNX Runtime has no NoSuchExecutionProvider; it has ")
     assert "CPUExecutionProvider" in str(raised.value)
 
 
 def test_a_missing_provider_counts_before_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(Unavailable):
+    with pytest.raises(RuntimeUnavailable):
         open_session(tmp_path / "18.onnx", device("onnxruntime", "NoSuchExecutionProvider"))
 
 
@@ -175,7 +175,7 @@ def test_a_provider_that_gives_way_to_the_cpu_is_unavailable(
 ) -> None:
     """What ONNX Runtime does when CUDA's libraries are missing: one line, then the CPU."""
     pretend(monkeypatch, lambda model, *_, **__: cpu_session(model))
-    with pytest.raises(Unavailable, match="went on with CPUExecutionProvider"):
+    with pytest.raises(RuntimeUnavailable, match="went on with CPUExecutionProvider"):
         open_session(save(tmp_path, TWO), device("onnxruntime", "CUDAExecutionProvider"))
 
 
@@ -186,7 +186,7 @@ def test_a_provider_that_raises_on_every_model_is_unavailable(
         raise RuntimeError("CUDA failure 100: no CUDA-capable device is detected")
 
     pretend(monkeypatch, no_device)
-    with pytest.raises(Unavailable, match="does not start on this machine: CUDA failure 100"):
+    with pytest.raises(RuntimeUnavailable, match="does not start on this machine: CUDA failure 100"):
         open_session(save(tmp_path, TWO), device("onnxruntime", "CUDAExecutionProvider"))
 
 
@@ -230,7 +230,7 @@ def test_nodes_are_counted_by_provider(tmp_path: Path, monkeypatch: pytest.Monke
     pretend(monkeypatch, lambda model, *_, **__: Telling())
     placed = open_session(save(tmp_path, TWO), device("onnxruntime", "CUDAExecutionProvider"))
     assert placed.placement == Placement(
-        asked="CUDAExecutionProvider",
+        requested="CUDAExecutionProvider",
         nodes={
             "CUDAExecutionProvider": {"Add": 2, "Mul": 1},
             "CPUExecutionProvider": {"Shape": 1},
@@ -248,7 +248,7 @@ def test_with_the_cpu_alone_there_is_nowhere_else(
     monkeypatch.setattr(ours, "_open", lambda *_, **__: OnCpu())
     session = open_session(save(tmp_path, TWO), device("onnxruntime"))
     nowhere_else = {"CPUExecutionProvider": dict[str, int]()}
-    assert session.placement == Placement(asked="CPUExecutionProvider", nodes=nowhere_else)
+    assert session.placement == Placement(requested="CPUExecutionProvider", nodes=nowhere_else)
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, opens: Any) -> None:
@@ -279,7 +279,7 @@ def test_cuda_computes_in_float32(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_onnxruntime_may_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "exporter.runtimes.onnxruntime", None)
-    with pytest.raises(Unavailable, match="onnxruntime cannot be imported"):
+    with pytest.raises(RuntimeUnavailable, match="onnxruntime cannot be imported"):
         open_session(tmp_path / "18.onnx", device("onnxruntime"))
 
 

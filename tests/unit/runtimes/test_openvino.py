@@ -13,7 +13,7 @@ from exporter.manifest import Device
 from exporter.runtimes import (
     LoadFailure,
     Session,
-    Unavailable,
+    RuntimeUnavailable,
     open_session,
 )
 
@@ -32,7 +32,7 @@ def opened(folder: Path, text: str, device: str = "") -> Session:
 def test_it_tells_where_its_nodes_run(tmp_path: Path) -> None:
     placed = opened(tmp_path, CHAIN).placement
     assert placed is not None
-    assert placed.asked == "CPU"
+    assert placed.requested == "CPU"
     assert list(placed.nodes) == ["CPU"]
     assert sum(placed.nodes["CPU"].values()) >= 1
 
@@ -48,7 +48,7 @@ def test_a_choice_of_devices_is_a_device(device: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("device", ["XPU", "HETERO:XPU,CPU", "CPU9"])
 def test_a_device_that_is_not_there_is_unavailable(device: str, tmp_path: Path) -> None:
-    with pytest.raises(Unavailable, match=r"OpenVINO finds no \w+ on this machine; it has CPU"):
+    with pytest.raises(RuntimeUnavailable, match=r"OpenVINO finds no \w+ on this machine; it has CPU"):
         opened(tmp_path, CHAIN, device)
 
 

@@ -12,27 +12,27 @@ from torch.onnx._internal.exporter import _constants as dynamo
 
 from exporter.core.onnxruntime_releases import RELEASES, ReleaseLimits, find_first_release
 from exporter.manifest.syntax.opsets import (
-    FIRST,
-    LAST,
-    NATIVE,
-    ON_REQUEST,
+    FIRST_OPSET,
+    LAST_OPSET,
+    NATIVE_OPSETS,
+    REQUESTABLE_OPSETS,
 )
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
 
 
 def test_torchscript_makes_what_torch_says_it_makes() -> None:
     limits = (_constants.ONNX_MIN_OPSET, _constants.ONNX_TORCHSCRIPT_EXPORTER_MAX_OPSET)
-    assert NATIVE["torchscript"] == limits == ON_REQUEST["torchscript"]
+    assert NATIVE_OPSETS["torchscript"] == limits == REQUESTABLE_OPSETS["torchscript"]
 
 
 def test_dynamo_begins_where_its_translations_do() -> None:
-    assert NATIVE["dynamo"][0] == dynamo.TORCHLIB_OPSET == FIRST_DYNAMO_OPSET
-    assert ON_REQUEST["dynamo"] == (FIRST, LAST)
+    assert NATIVE_OPSETS["dynamo"][0] == dynamo.TORCHLIB_OPSET == FIRST_DYNAMO_OPSET
+    assert REQUESTABLE_OPSETS["dynamo"] == (FIRST_OPSET, LAST_OPSET)
 
 
 def test_the_last_opset_is_one_that_onnx_knows_and_a_release_loads() -> None:
-    assert onnx.defs.onnx_opset_version() >= LAST
-    assert NATIVE["dynamo"][1] == LAST == RELEASES[-1].opset
+    assert onnx.defs.onnx_opset_version() >= LAST_OPSET
+    assert NATIVE_OPSETS["dynamo"][1] == LAST_OPSET == RELEASES[-1].opset
 
 
 def _loads(opset: int, ir_version: int) -> bool:
@@ -65,12 +65,12 @@ def test_the_table_says_what_the_installed_release_loads() -> None:
     assert _loads(known.opset, 3)
     assert _loads(9, known.ir_version)
     assert find_first_release(known.opset, known.ir_version) == known.release
-    if (known.opset, known.ir_version) == (LAST, RELEASES[-1].ir_version):
+    if (known.opset, known.ir_version) == (LAST_OPSET, RELEASES[-1].ir_version):
         # Where a newer release loads more, the table needs another row.
         assert not _loads(known.opset + 1, 3)
         assert not _loads(9, known.ir_version + 1)
 
 
-@pytest.mark.parametrize("opset", [FIRST, LAST])
+@pytest.mark.parametrize("opset", [FIRST_OPSET, LAST_OPSET])
 def test_the_limits_themselves_load(opset: int) -> None:
     assert _loads(opset, 3)

@@ -65,11 +65,11 @@ def two_layers(**names: object) -> ModelSpec:
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        ({"numbered": "learned_{}"}, ["learned_0", "learned_1", "learned_2", "learned_3"]),
-        ({"listed": ("a", "b", "c", "d")}, ["a", "b", "c", "d"]),
+        ({"template": "learned_{}"}, ["learned_0", "learned_1", "learned_2", "learned_3"]),
+        ({"names": ("a", "b", "c", "d")}, ["a", "b", "c", "d"]),
         # One weight takes the name that another one had.
         (
-            {"listed": ("second.weight", "b", "first.weight", "d")},
+            {"names": ("second.weight", "b", "first.weight", "d")},
             ["second.weight", "b", "first.weight", "d"],
         ),
         (
@@ -144,7 +144,7 @@ def test_a_weight_that_the_exporter_computed_away_is_red_and_says_how_to_keep_it
 def test_an_intermediate_value_makes_way(tmp_path: Path) -> None:
     plain = onnx.load(export(two_layers(template="w_{}"), tmp_path, 13, dynamo=False).path)
     inner = plain.graph.node[0].output[0]
-    names = {"listed": (inner, "b", "c", "d")}
+    names = {"names": (inner, "b", "c", "d")}
     subject = export(two_layers(**names), tmp_path, 13, dynamo=False)
     assert inner in stored(subject)
     assert check_signature(subject).status is Status.PASS
@@ -165,7 +165,7 @@ def test_a_shared_weight_has_one_name(opset: int, dynamo: bool, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ({"listed": ("a", "b")}, "2 names for 4 weights: first.weight, first.bias, second.weight"),
+        ({"names": ("a", "b")}, "2 names for 4 weights: first.weight, first.bias, second.weight"),
         ({"patterns": {"third.*": "w_{}"}}, "'third.*' is none of the weights left to name"),
         ({"patterns": {"*.bias": "b"}}, "'*.bias' means 2 weights, and 'b' is one name"),
         ({"patterns": {"first.*": "w_{}", "second.*": "w_{}"}}, "2 weights would be called 'w_0'"),

@@ -1,6 +1,6 @@
-"""Whether a device computes: a small file is loaded there and run.
+"""A test whether a device computes: it loads and runs a small file.
 
-In: a `Device`. Out: an `ProbeResponse` that says what ran the file, or why nothing did.
+Input: a `Device`. Output: a `ProbeResponse` with the program that ran the file, or a problem.
 """
 
 from __future__ import annotations
@@ -13,51 +13,40 @@ import onnx
 from onnx import TensorProto, helper
 
 from exporter.manifest import Device
-from exporter.runtimes import (
-    LoadFailure,
-    RunFailure,
-    Session,
-    Unavailable,
-    open_session,
-)
+from exporter.runtimes import LoadFailure, RunFailure, RuntimeUnavailable, open_session
 from exporter.tools.doctor.protocol import ProbeResponse
 
-#: Any runtime of the last years takes these.
+#: Every runtime of the last years supports these.
 _OPSET, _IR_VERSION = 13, 7
-_GIVEN = np.asarray([1.0, -2.0], dtype=np.float32)
+_INPUT = np.asarray([1.0, -2.0], dtype=np.float32)
 
 
-def run_on(device: Device) -> ProbeResponse:
-    """Adds two numbers to themselves there."""
+def probe_device(device: Device) -> ProbeResponse:
+    """Add two numbers to themselves on the device."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "add.onnx"
-        onnx.save(_small_file(), path)
+        onnx.save(_build_model(), path)
         try:
             session = open_session(path, device)
-            [found] = session.run({"x": _GIVEN})
-        except (Unavailable, LoadFailure, RunFailure) as error:
+            [output] = session.run({"x": _INPUT})
+        except (RuntimeUnavailable, LoadFailure, RunFailure) as error:
             return ProbeResponse(problem=str(error))
-        if not np.array_equal(np.asarray(found), _GIVEN + _GIVEN):
-            return ProbeResponse(
-                problem=f"computes {_GIVEN.tolist()} + {_GIVEN.tolist()} = {found}"
-            )
-        return _where(session, device)
-
-
-def _where(session: Session, device: Device) -> ProbeResponse:
+    if not np.array_equal(np.asarray(output), _INPUT + _INPUT):
+        values = _INPUT.tolist()
+        return ProbeResponse(problem=f"computes {values} + {values} = {output}")
     placement = session.placement
     if placement is None:
-        return ProbeResponse(ran_on=device.runtime)
-    elsewhere = sorted(name for name in placement.nodes if name != placement.asked)
-    if elsewhere and not placement.nodes.get(placement.asked):
-        return ProbeResponse(problem=f"{placement.asked} left the file to {', '.join(elsewhere)}")
-    return ProbeResponse(ran_on=placement.asked)
+        return ProbeResponse(provider=device.runtime)
+    others = sorted(name for name in placement.nodes if name != placement.requested)
+    if others and not placement.nodes.get(placement.requested):
+        problem = f"{', '.join(others)} ran the file instead of {placement.requested}"
+        return ProbeResponse(problem=problem)
+    return ProbeResponse(provider=placement.requested)
 
 
-def _small_file() -> onnx.ModelProto:
-    given, found = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in ("x", "y"))
-    node = helper.make_node("Add", ["x", "x"], ["y"])
-    graph = helper.make_graph([node], "add", [given], [found])
+def _build_model() -> onnx.ModelProto:
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in ("x", "y"))
+    graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"])], "add", [x], [y])
     return helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=_IR_VERSION
     )

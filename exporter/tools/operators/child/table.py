@@ -9,19 +9,19 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from exporter.cache.fingerprint import tool_versions
-from exporter.manifest.syntax.opsets import NATIVE
-from exporter.tools.operators.child.decomposition import proved
+from exporter.cache.fingerprint import read_tool_versions
+from exporter.manifest.syntax.opsets import NATIVE_OPSETS
+from exporter.tools.operators.child.decomposition import prove_decompositions
 from exporter.tools.operators.protocol import OperatorRow, OperatorTable
 from exporter.worker.torch_private.registries import (
     DynamoRegistry,
     Operator,
+    is_decomposed,
+    is_out_variant,
     list_aten_operators,
     read_dynamo_registry,
-    is_decomposed,
-    split_operator_name,
     read_torchscript_opsets,
-    is_out_variant,
+    split_operator_name,
 )
 
 #: What the table is read from.
@@ -41,15 +41,15 @@ class _Ways:
         return tuple(self.translated), tuple(self.decomposed), tuple(self.apart)
 
 
-def operator_table() -> OperatorTable:
+def build_operator_table() -> OperatorTable:
     """Asks both exporters for every opset that they make; takes some minutes."""
     torchscript, dynamo = (_opsets(name) for name in ("torchscript", "dynamo"))
     everything = list_aten_operators()
-    plain = plain_operators(everything)
+    plain = select_plain_operators(everything)
     registries = {opset: read_dynamo_registry(opset) for opset in dynamo}
     symbolic = read_torchscript_opsets(torchscript)
-    rows = table_rows(under_dynamo(plain, registries), symbolic)
-    tools = tool_versions()
+    rows = group_rows(classify_for_dynamo(plain, registries), symbolic)
+    tools = read_tool_versions()
     return OperatorTable(
         tools={name: tools[name] for name in TOOLS},
         torchscript=torchscript,
@@ -59,7 +59,7 @@ def operator_table() -> OperatorTable:
     )
 
 
-def plain_operators(everything: Iterable[Operator]) -> list[Operator]:
+def select_plain_operators(everything: Iterable[Operator]) -> list[Operator]:
     """Those that neither write to an `out` argument nor are another one in place."""
     everything = list(everything)
     packets = {split_operator_name(operator)[0] for operator in everything}
@@ -70,7 +70,7 @@ def plain_operators(everything: Iterable[Operator]) -> list[Operator]:
     ]
 
 
-def under_dynamo(
+def classify_for_dynamo(
     operators: Iterable[Operator], registries: Mapping[int, DynamoRegistry]
 ) -> dict[str, dict[str, _Ways]]:
     """Operator -> overload -> its opsets."""
@@ -79,7 +79,7 @@ def under_dynamo(
     distinct = {registry.translated: registry for registry in registries.values()}
     places = {translated: index for index, translated in enumerate(distinct)}
     unsure = [op for op in operators if any(is_decomposed(op, r) for r in distinct.values())]
-    ends_well = proved(unsure, list(distinct.values()))
+    ends_well = prove_decompositions(unsure, list(distinct.values()))
     ways: dict[str, dict[str, _Ways]] = defaultdict(lambda: defaultdict(_Ways))
     for opset, registry in registries.items():
         for operator in operators:
@@ -93,7 +93,7 @@ def under_dynamo(
     return ways
 
 
-def table_rows(
+def group_rows(
     dynamo: Mapping[str, Mapping[str, _Ways]], torchscript: Mapping[str, tuple[int, ...]]
 ) -> tuple[OperatorRow, ...]:
     """One row for the overloads of an operator that are alike."""
@@ -120,5 +120,5 @@ def _is_in_place(packet: str, packets: set[str]) -> bool:
 
 
 def _opsets(exporter: str) -> tuple[int, ...]:
-    first, last = NATIVE[exporter]
+    first, last = NATIVE_OPSETS[exporter]
     return tuple(range(first, last + 1))

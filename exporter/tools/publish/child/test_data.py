@@ -15,12 +15,16 @@ from pathlib import Path
 import numpy as np
 from onnx import OptionalProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from exporter.checks.comparison.compare_outputs import OutputContext, choose_limit, split_float64_items
-from exporter.checks.comparison.compare_samples import (apply_sample_noise)
-from exporter.core.text_format import round_up_two_digits
+from exporter.checks.comparison.compare_outputs import (
+    OutputContext,
+    choose_limit,
+    split_float64_items,
+)
+from exporter.checks.comparison.compare_samples import apply_sample_noise
 from exporter.checks.files.model_file import UnreadableModel, read_model
 from exporter.checks.files.sample_files import DamagedSample, SampleData, hash_sample
 from exporter.checks.protocol import CheckContext
+from exporter.core.text_format import round_up_two_digits
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference, Sample
 from exporter.runtimes.values import Array
@@ -52,7 +56,10 @@ def write_test_data(request: PublishRequest, target: PublishTarget) -> TargetRes
     except UnreadableModel as unreadable:
         return TargetResult(opset=target.opset, problems=(str(unreadable),))
     subject = CheckContext(
-        folder=built, opset=target.opset, spec=request.spec.resolve_cell(target.opset), reference=reference
+        folder=built,
+        opset=target.opset,
+        spec=request.spec.resolve_cell(target.opset),
+        reference=reference,
     )
     sets: list[DataSet] = []
     notes: list[str] = []
@@ -199,5 +206,8 @@ def _wider(one: Allowance, other: Allowance) -> Allowance:
 def _rounded(allowed: Allowance) -> Allowance:
     """With two significant digits, never less."""
     return allowed.model_copy(
-        update={"atol": round_up_two_digits(allowed.atol), "rtol": round_up_two_digits(allowed.rtol)}
+        update={
+            "atol": round_up_two_digits(allowed.atol),
+            "rtol": round_up_two_digits(allowed.rtol),
+        }
     )

@@ -1,6 +1,6 @@
 """A published folder at a place where it was not made: whole, valid, and it still computes.
 
-In: a `Target` whose folder is a copy. Out: what is wrong with it. Nothing outside the folder is
+In: a `PublishTarget` whose folder is a copy. Out: what is wrong with it. Nothing outside the folder is
 read but the kernels of custom operators, which no ONNX file holds.
 """
 
@@ -15,32 +15,32 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import ModelProto
 
-from exporter.checks.files.external_data import external_data_problems
-from exporter.checks.files.read import Unreadable, read_model
-from exporter.core.sanitize import one_line, truncate
+from exporter.checks.files.external_data import find_external_data_problems
+from exporter.checks.files.model_file import UnreadableModel, read_model
+from exporter.core.sanitize import join_lines, truncate
 from exporter.manifest import Device
 from exporter.runtimes import (
     Kernels,
     LoadFailure,
     RunFailure,
+    RuntimeUnavailable,
     Session,
-    Unavailable,
     load_kernels,
     open_session,
 )
-from exporter.tools.publish.child.data_sets import values_of
+from exporter.tools.publish.child.data_sets import read_data_set
 from exporter.tools.publish.protocol import (
     Allowance,
     PublishRequest,
-    Target,
-    VerifiedFile,
+    PublishTarget,
+    TargetResult,
 )
 
 _LENGTH = 300
 _CPU = Device(name="ONNX Runtime on the CPU", runtime="onnxruntime")
 
 
-def hold(request: PublishRequest, target: Target) -> VerifiedFile:
+def verify_folder(request: PublishRequest, target: PublishTarget) -> TargetResult:
     """Checks, loads and runs one published file."""
     notes: list[str] = []
     try:
@@ -50,20 +50,20 @@ def hold(request: PublishRequest, target: Target) -> VerifiedFile:
     return _finding(target, list(_problems(target, kernels, notes)), notes)
 
 
-def _finding(target: Target, problems: Sequence[str], notes: Sequence[str]) -> VerifiedFile:
+def _finding(target: PublishTarget, problems: Sequence[str], notes: Sequence[str]) -> TargetResult:
     said = tuple(_shortened(text, Path(target.folder)) for text in problems)
-    return VerifiedFile(opset=target.opset, problems=said, notes=tuple(notes))
+    return TargetResult(opset=target.opset, problems=said, notes=tuple(notes))
 
 
-def _problems(target: Target, kernels: Kernels, notes: list[str]) -> Iterator[str]:
+def _problems(target: PublishTarget, kernels: Kernels, notes: list[str]) -> Iterator[str]:
     folder = Path(target.folder)
     path = folder / "model.onnx"
     try:
         model = read_model(path)
-    except Unreadable as unreadable:
+    except UnreadableModel as unreadable:
         yield str(unreadable)
         return
-    outside = tuple(external_data_problems(model, folder))
+    outside = tuple(find_external_data_problems(model, folder))
     yield from outside
     if outside:
         return
@@ -78,7 +78,7 @@ def _problems(target: Target, kernels: Kernels, notes: list[str]) -> Iterator[st
             continue  # asked only where none of the file's own devices is here
         try:
             session = open_session(path, device, kernels)
-        except Unavailable as missing:
+        except RuntimeUnavailable as missing:
             notes.append(f"not loaded on {device.name}, which is not here: {missing}")
             continue
         except LoadFailure as refused:
@@ -102,7 +102,7 @@ def _run(
         yield "it has no test data"
     for each in sets:
         try:
-            inputs, outputs = values_of(model, each)
+            inputs, outputs = read_data_set(model, each)
             given = {name: value for name, value in inputs.items() if value is not None}
             found = session.run(given)
         except (OSError, DecodeError, ValueError, TypeError) as error:
@@ -112,11 +112,11 @@ def _run(
         else:
             names = [item.name for item in model.graph.output]
             by_name = {item.output: item for item in allowed}
-            for problem in differences(names, found, outputs, by_name):
+            for problem in find_differences(names, found, outputs, by_name):
                 yield f"{device}, {each.name}: {problem}"
 
 
-def differences(
+def find_differences(
     names: Sequence[str],
     found: Sequence[object],
     wanted: Sequence[object],
@@ -156,4 +156,4 @@ def _off(one: Any, other: Any, limit: Allowance) -> str:
 
 
 def _shortened(text: str, folder: Path) -> str:
-    return truncate(one_line(text.replace(f"{folder}/", "")), _LENGTH)
+    return truncate(join_lines(text.replace(f"{folder}/", "")), _LENGTH)

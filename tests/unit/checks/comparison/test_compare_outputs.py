@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from exporter.checks.comparison.compare_outputs import OutputContext, compare_output
-from exporter.checks.comparison.declared_shapes import undeclared
-from exporter.checks.files.samples import (
+from exporter.checks.comparison.declared_shapes import find_undeclared_outputs
+from exporter.checks.files.sample_files import (
     DamagedSample,
     SampleData,
     read_sample,
@@ -89,7 +89,7 @@ def test_each_item_has_the_limit_of_its_own_size(tmp_path: Path) -> None:
     found = list(compare_output(near, data, OutputContext(made, 0, "cpu")))
     assert [what for what, _ in found] == [f"item {place} of output 'rows'" for place in range(3)]
     assert not any(comparison.problem for _, comparison in found)
-    assert max(c.of_limit for _, c in found) < 2 * min(c.of_limit for _, c in found)
+    assert max(c.limit_ratio for _, c in found) < 2 * min(c.limit_ratio for _, c in found)
 
 
 def test_a_file_of_samples_that_holds_a_tensor_is_damaged(tmp_path: Path) -> None:
@@ -134,16 +134,16 @@ def test_a_file_of_samples_that_holds_a_tensor_is_damaged(tmp_path: Path) -> Non
 def test_items_are_held_against_their_declared_sizes(
     outputs: tuple[Output, ...], values: tuple[Any, ...], said: list[str]
 ) -> None:
-    assert list(undeclared(outputs, values, {"batch": 2})) == said
+    assert list(find_undeclared_outputs(outputs, values, {"batch": 2})) == said
 
 
 def test_a_sample_that_was_not_run_in_float64_leaves_less_room(tmp_path: Path) -> None:
     made = subject(tmp_path, *FIVE, noise=(1e-3,))
-    data = SampleData(inputs={}, outputs=(FIVE,), exact=(None,))
+    data = SampleData(inputs={}, outputs=(FIVE,), float64_outputs=(None,))
     near = [item + np.float32(1e-4) for item in FIVE]
     shares = [
         max(
-            c.of_limit
+            c.limit_ratio
             for _, c in compare_output(near, data, OutputContext(made, 0, "cpu", is_exact))
         )
         for is_exact in (True, False)

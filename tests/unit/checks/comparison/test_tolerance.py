@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from exporter.checks.comparison.compare_arrays import compare, scale_of
+from exporter.checks.comparison.compare_arrays import compare_arrays, measure_scale
 from exporter.checks.comparison.tolerance import (
     is_float,
-    is_measured,
-    limit_of,
-    limit_without_exact,
+    is_limit_measured,
+    compute_limit,
+    compute_limit_without_float64,
 )
 from exporter.checks.protocol import CheckContext
 from exporter.jobs.job_folder import JobFolder
@@ -23,7 +23,7 @@ from exporter.manifest import (
     Bound,
     Output,
     Tolerance,
-    tolerance_for,
+    select_bound,
 )
 from tests.unit.checks.contexts import contract, make_reference, value
 
@@ -53,11 +53,11 @@ def subject(
 
 
 def test_eight_times_the_noise_at_the_scale() -> None:
-    limit = limit_of(subject(1e-5), 0, "cpu", 4.0)
+    limit = compute_limit(subject(1e-5), 0, "cpu", 4.0)
     assert limit.atol == pytest.approx(8 * 1e-5 * 4)
     assert (limit.rtol, limit.outside) == (0.0, 0.0)
     assert limit.noise == pytest.approx(4e-5)
-    assert limit.why == "8 x PyTorch's own float32 noise"
+    assert limit.reason == "8 x PyTorch's own float32 noise"
 
 
 @pytest.mark.parametrize(
@@ -70,25 +70,25 @@ def test_eight_times_the_noise_at_the_scale() -> None:
     ],
 )
 def test_the_floor_is_a_few_units_in_the_last_place(dtype: str, places: float) -> None:
-    limit = limit_of(subject(0.0, dtype=dtype), 0, "cpu", 5.0)
+    limit = compute_limit(subject(0.0, dtype=dtype), 0, "cpu", 5.0)
     assert limit.atol == pytest.approx(5 * places, abs=0)
-    assert "units in " in limit.why
-    assert dtype in limit.why
+    assert "units in " in limit.reason
+    assert dtype in limit.reason
 
 
 def test_the_factor_by_hand() -> None:
-    limit = limit_of(subject(1e-5, model=Tolerance(noise=20.0)), 0, "cpu", 1.0)
+    limit = compute_limit(subject(1e-5, model=Tolerance(noise=20.0)), 0, "cpu", 1.0)
     assert limit.atol == pytest.approx(2e-4)
-    assert limit.why == "20 x PyTorch's own float32 noise"
+    assert limit.reason == "20 x PyTorch's own float32 noise"
 
 
 def test_a_tiny_factor_does_not_go_below_the_floor() -> None:
-    limit = limit_of(subject(1e-5, model=Tolerance(noise=1e-9)), 0, "cpu", 1.0)
+    limit = compute_limit(subject(1e-5, model=Tolerance(noise=1e-9)), 0, "cpu", 1.0)
     assert limit.atol == pytest.approx(8 * FLOAT32)
 
 
 def test_a_measured_share_outside() -> None:
-    limit = limit_of(subject(1e-5, model=Tolerance(outside=0.1)), 0, "cpu", 1.0)
+    limit = compute_limit(subject(1e-5, model=Tolerance(outside=0.1)), 0, "cpu", 1.0)
     assert (limit.atol, limit.outside) == (pytest.approx(8e-5), 0.1)
 
 
@@ -105,26 +105,26 @@ def test_a_measured_share_outside() -> None:
 def test_few_elements_measure_little(shape: str, batch: int, few: bool) -> None:
     """One error may be small by luck: an honest file would be red once in thirteen models."""
     sample = SAMPLE.model_copy(update={"axes": {"batch": batch}})
-    limit = limit_of(subject(1e-9, shape=shape, samples=(sample,)), 0, "cpu", 2.0)
+    limit = compute_limit(subject(1e-9, shape=shape, samples=(sample,)), 0, "cpu", 2.0)
     assert limit.atol == pytest.approx(2 * (1.13e-5 if few else 8 * FLOAT32))
-    assert ("elements are few" in limit.why) is few
+    assert ("elements are few" in limit.reason) is few
 
 
 def test_elements_of_all_samples_count_but_of_those_that_ran() -> None:
     scalar = {"shape": "4"}
-    enough = limit_of(subject(0.0, samples=(SAMPLE,) * 8, **scalar), 0, "cpu", 1.0)
+    enough = compute_limit(subject(0.0, samples=(SAMPLE,) * 8, **scalar), 0, "cpu", 1.0)
     failed = SAMPLE.model_copy(update={"error": "refused"})
-    fewer = limit_of(subject(0.0, samples=(SAMPLE,) * 7 + (failed,), **scalar), 0, "cpu", 1.0)
+    fewer = compute_limit(subject(0.0, samples=(SAMPLE,) * 7 + (failed,), **scalar), 0, "cpu", 1.0)
     assert enough.atol < fewer.atol
 
 
 def test_a_large_noise_counts_for_few_elements_too() -> None:
-    assert limit_of(subject(1e-4, shape=""), 0, "cpu", 1.0).atol == pytest.approx(8e-4)
+    assert compute_limit(subject(1e-4, shape=""), 0, "cpu", 1.0).atol == pytest.approx(8e-4)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_at_scale_0_only_0_passes(dtype: str) -> None:
-    limit = limit_of(subject(0.0, dtype=dtype), 0, "cpu", 0.0)
+    limit = compute_limit(subject(0.0, dtype=dtype), 0, "cpu", 0.0)
     assert 0 < limit.atol <= 8 * 2.0**-24
 
 
@@ -138,7 +138,7 @@ def test_at_scale_0_only_0_passes(dtype: str) -> None:
     ],
 )
 def test_tiny_outputs_have_a_floor_of_subnormal_numbers(dtype: str, floor: float) -> None:
-    assert limit_of(subject(0.0, dtype=dtype), 0, "cpu", floor).atol == floor
+    assert compute_limit(subject(0.0, dtype=dtype), 0, "cpu", floor).atol == floor
 
 
 @settings(max_examples=50)
@@ -150,11 +150,11 @@ def test_pytorch_itself_always_passes(exact: Any, dtype: Any) -> None:
     """Whatever the outputs are, the file that gives just what PyTorch gives is right."""
     with np.errstate(over="ignore"):
         rounded = exact.astype(dtype)
-    scale = scale_of(exact)
+    scale = measure_scale(exact)
     error = np.abs(rounded.astype(np.float64) - exact)
     noise = float(error[np.isfinite(error)].max(initial=0.0) / scale) if scale else 0.0
-    limit = limit_of(subject(noise, dtype=np.dtype(dtype).name), 0, "cpu", scale)
-    assert compare(rounded, rounded, limit, exact).problem == ""
+    limit = compute_limit(subject(noise, dtype=np.dtype(dtype).name), 0, "cpu", scale)
+    assert compare_arrays(rounded, rounded, limit, exact).problem == ""
 
 
 # --- without float64 ------------------------------------------------------------------------------
@@ -171,15 +171,15 @@ def test_pytorch_itself_always_passes(exact: Any, dtype: Any) -> None:
     ],
 )
 def test_the_defaults_of_torch_testing_at_the_scale(dtype: str, atol: float, rtol: float) -> None:
-    limit = limit_of(subject(None, dtype=dtype), 0, "cpu", 30.0)
+    limit = compute_limit(subject(None, dtype=dtype), 0, "cpu", 30.0)
     assert (limit.atol, limit.rtol) == (pytest.approx(30 * atol), rtol)
     assert limit.noise is None
-    assert limit.why.startswith("torch.testing's default for")
+    assert limit.reason.startswith("torch.testing's default for")
     assert limit.at(30.0) == pytest.approx(30 * (atol + rtol))
 
 
 def test_a_sample_without_float64_cannot_be_measured() -> None:
-    limit = limit_of(subject(1e-3), 0, "cpu", 1.0, exact=False)
+    limit = compute_limit(subject(1e-3), 0, "cpu", 1.0, exact=False)
     assert limit.atol == pytest.approx(1e-5)
 
 
@@ -188,9 +188,9 @@ def test_a_sample_without_float64_cannot_be_measured() -> None:
 
 def test_atol_and_rtol_by_hand() -> None:
     by_hand = Tolerance(atol=1e-3, rtol=1e-2, outside=0.5)
-    limit = limit_of(subject(1e-9, model=by_hand), 0, "cpu", 7.0)
+    limit = compute_limit(subject(1e-9, model=by_hand), 0, "cpu", 7.0)
     assert (limit.atol, limit.rtol, limit.outside) == (1e-3, 1e-2, 0.5)
-    assert limit.why == "atol 0.001, rtol 0.01 by hand"
+    assert limit.reason == "atol 0.001, rtol 0.01 by hand"
     assert limit.noise == pytest.approx(7e-9)
 
 
@@ -203,16 +203,16 @@ def test_atol_and_rtol_by_hand() -> None:
     ],
 )
 def test_the_one_without_the_other_is_0(bound: Tolerance, atol: float, rtol: float) -> None:
-    limit = limit_of(subject(1e-3, model=bound), 0, "cpu", 1.0)
+    limit = compute_limit(subject(1e-3, model=bound), 0, "cpu", 1.0)
     assert (limit.atol, limit.rtol) == (atol, rtol)
 
 
 def test_by_hand_is_against_pytorchs_own_outputs() -> None:
-    assert is_measured(subject(1e-5), 0, "cpu")
-    assert is_measured(subject(1e-5, model=Tolerance(noise=3.0)), 0, "cpu")
-    assert not is_measured(subject(None), 0, "cpu")
-    assert not is_measured(subject(1e-5, model=Tolerance(atol=1.0)), 0, "cpu")
-    assert not is_measured(subject(1e-5, output=Tolerance(rtol=1.0)), 0, "cpu")
+    assert is_limit_measured(subject(1e-5), 0, "cpu")
+    assert is_limit_measured(subject(1e-5, model=Tolerance(noise=3.0)), 0, "cpu")
+    assert not is_limit_measured(subject(None), 0, "cpu")
+    assert not is_limit_measured(subject(1e-5, model=Tolerance(atol=1.0)), 0, "cpu")
+    assert not is_limit_measured(subject(1e-5, output=Tolerance(rtol=1.0)), 0, "cpu")
 
 
 #: From the most to the least specific.
@@ -225,7 +225,7 @@ def test_the_most_specific_word_counts(first: int) -> None:
     atols = {word: float(n + 1) for n, word in enumerate(WORDS) if n >= first}
     model, output = (_tolerance(side, atols) for side in ("model", "output"))
     here = subject(None, model=model, output=output)
-    assert limit_of(here, 0, "cuda", 1.0).atol == first + 1
+    assert compute_limit(here, 0, "cuda", 1.0).atol == first + 1
 
 
 def _tolerance(side: str, atols: dict[str, float]) -> Tolerance:
@@ -239,20 +239,20 @@ def _tolerance(side: str, atols: dict[str, float]) -> Tolerance:
 def test_words_for_others_are_not_heard() -> None:
     other = Tolerance(by_device={"cuda": Bound(atol=1.0)}, by_dtype={"float16": Bound(atol=1.0)})
     here = subject(1e-5, model=other, output=other)
-    assert tolerance_for(here.spec, here.spec.outputs[0], "cpu") == Bound()
-    assert limit_of(here, 0, "cpu", 1.0).atol == pytest.approx(8e-5)
+    assert select_bound(here.spec, here.spec.outputs[0], "cpu") == Bound()
+    assert compute_limit(here, 0, "cpu", 1.0).atol == pytest.approx(8e-5)
 
 
 def test_a_word_replaces_the_others_as_a_whole() -> None:
     model = Tolerance(atol=1.0, rtol=1.0, outside=0.5, by_device={"cuda": Bound(rtol=0.25)})
-    limit = limit_of(subject(None, model=model), 0, "cuda", 1.0)
+    limit = compute_limit(subject(None, model=model), 0, "cuda", 1.0)
     assert (limit.atol, limit.rtol, limit.outside) == (0.0, 0.25, 0.0)
 
 
 @pytest.mark.parametrize("word", [Bound(noise=2.0), Bound(outside=0.1), Bound(atol=0.0)])
 def test_any_field_is_a_word(word: Bound) -> None:
     here = subject(1e-5, model=Tolerance(atol=1.0, by_device={"cuda": word}))
-    assert tolerance_for(here.spec, here.spec.outputs[0], "cuda") == word
+    assert select_bound(here.spec, here.spec.outputs[0], "cuda") == word
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "complex64"])
@@ -266,10 +266,10 @@ def test_others_are_exact(dtype: str) -> None:
 
 
 def test_a_measured_limit_grows_beyond_the_scale_and_one_by_hand_does_not() -> None:
-    measured = limit_of(subject(1e-6), 0, "cpu", 2.0)
+    measured = compute_limit(subject(1e-6), 0, "cpu", 2.0)
     assert measured.at(200.0) == pytest.approx(100 * measured.at(2.0))
     assert measured.at(0.01) == measured.at(2.0)
-    by_hand = limit_of(subject(1e-6, model=Tolerance(atol=0.5)), 0, "cpu", 2.0)
+    by_hand = compute_limit(subject(1e-6, model=Tolerance(atol=0.5)), 0, "cpu", 2.0)
     assert by_hand.at(200.0) == 0.5
 
 
@@ -291,13 +291,13 @@ def test_what_passes_without_float64_would_pass_with_it(
     sample = SAMPLE.model_copy(update={"axes": {"batch": batch}})
     first = subject(part * noise, model=model, samples=(sample,))
     whole = subject(noise, model=model, samples=(sample,))
-    narrow = limit_without_exact(first, 0, "cpu", scale).atol
-    allowed = limit_of(whole, 0, "cpu", scale).atol
+    narrow = compute_limit_without_float64(first, 0, "cpu", scale).atol
+    allowed = compute_limit(whole, 0, "cpu", scale).atol
     # The farthest that a file which passes can be from float64: PyTorch errs the other way.
     assert narrow == 0 or narrow + noise * scale <= allowed * (1 + 1e-9)
 
 
 def test_a_file_within_pytorchs_own_noise_passes_without_float64() -> None:
     here = subject(1e-5)
-    assert limit_without_exact(here, 0, "cpu", 1.0).atol == pytest.approx(7e-5)
-    assert "less what is PyTorch's own" in limit_without_exact(here, 0, "cpu", 1.0).why
+    assert compute_limit_without_float64(here, 0, "cpu", 1.0).atol == pytest.approx(7e-5)
+    assert "less what is PyTorch's own" in compute_limit_without_float64(here, 0, "cpu", 1.0).reason

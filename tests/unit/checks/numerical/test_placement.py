@@ -22,7 +22,7 @@ def placement(
     folder: Path, nodes: Mapping[str, Mapping[str, int]] | None, *, strict: bool = False
 ) -> CheckResult:
     session = Gives()
-    session.placement = None if nodes is None else Placed(asked=CUDA, nodes=nodes, strict=strict)
+    session.placement = None if nodes is None else Placed(requested=CUDA, nodes=nodes, strict=strict)
     return PlacementCheck()(make_subject(folder), session, "cuda")
 
 

@@ -9,7 +9,7 @@ import pytest
 from onnx import parser
 from onnx.reference.op_run import OpRun
 
-from exporter.checks.structural.domains import foreign_operators, missing_kernel_reason
+from exporter.checks.structural.domains import find_foreign_operators, explain_missing_kernel
 from exporter.checks.structural.opset import check_opset
 from exporter.manifest import CustomOp, Device
 from exporter.records.record import Status
@@ -53,7 +53,7 @@ def device(runtime: str) -> Device:
     ],
 )
 def test_they_are_found_wherever_they_stand(text: str, found: dict[str, tuple[str, ...]]) -> None:
-    assert foreign_operators(parser.parse_model(text)) == found
+    assert find_foreign_operators(parser.parse_model(text)) == found
 
 
 def test_a_domain_that_the_manifest_does_not_name_fails(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_function_of_the_file_that_is_not_there_is_foreign(tmp_path: Path) -> 
 def test_what_has_no_kernel_is_named_with_what_would_run_it(
     runtime: str, says: str, tmp_path: Path
 ) -> None:
-    lacking = missing_kernel_reason(make_subject(tmp_path, OWN), device(runtime))
+    lacking = explain_missing_kernel(make_subject(tmp_path, OWN), device(runtime))
     assert lacking == f"here has no kernel for own::Bar, own::Foo; {says}"
 
 
@@ -114,21 +114,21 @@ def test_kernels_that_are_not_the_right_ones_are_no_lack(
     runtime: str, kernels: Kernels, tmp_path: Path
 ) -> None:
     subject = replace(make_subject(tmp_path, OWN), kernels=kernels)
-    assert missing_kernel_reason(subject, device(runtime)) == ""
+    assert explain_missing_kernel(subject, device(runtime)) == ""
 
 
 def test_kernels_of_another_runtime_help_nobody(tmp_path: Path) -> None:
     subject = replace(make_subject(tmp_path, OWN), kernels=Kernels(operators=(Foo,)))
-    assert "own::Foo" in missing_kernel_reason(subject, device("onnxruntime"))
+    assert "own::Foo" in explain_missing_kernel(subject, device("onnxruntime"))
 
 
 def test_operators_that_onnxruntime_brings_along(tmp_path: Path) -> None:
     subject = make_subject(tmp_path, OWN.replace("own", "com.microsoft"))
-    assert missing_kernel_reason(subject, device("onnxruntime")) == ""
-    assert "com.microsoft::Foo" in missing_kernel_reason(subject, device("reference"))
+    assert explain_missing_kernel(subject, device("onnxruntime")) == ""
+    assert "com.microsoft::Foo" in explain_missing_kernel(subject, device("reference"))
 
 
 def test_a_file_that_cannot_be_read_lacks_nothing(tmp_path: Path) -> None:
     subject = make_subject(tmp_path)
     subject.path.write_bytes(b"\xff")
-    assert missing_kernel_reason(subject, device("onnxruntime")) == ""
+    assert explain_missing_kernel(subject, device("onnxruntime")) == ""

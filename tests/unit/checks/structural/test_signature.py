@@ -262,7 +262,7 @@ def test_listed_initializers_pass_where_asked_for_or_needed(
 
 
 @pytest.mark.parametrize(
-    ("count", "names"), [(5, "w0, w1, w2, w3, w4"), (6, "w0, w1, w2, w3, w4, …")]
+    ("count", "names"), [(5, "w0, w1, w2, w3, w4"), (6, "w0, w1, w2, w3, w4 and 1 more")]
 )
 def test_many_initializers_are_counted(count: int, names: str, tmp_path: Path) -> None:
     model = parser.parse_model(DOUBLE)

@@ -48,11 +48,11 @@ def test_init_options_and_axes_are_merged_and_all_else_is_replaced(tmp_path: Pat
         "init = { b = { d = 2 } }\ntags = ['y']\noptions.export_params = false\n"
         "axes.batch = { multiple_of = 2 }\n"
     )
-    model = load(tmp_path, text).model("net")
+    model = load(tmp_path, text).find_model("net")
     assert model.init == {"a": 1, "b": {"d": 2}}
     assert model.options == {"verbose": True, "export_params": False}
     assert model.tags == ("y",)
-    assert (model.axis("batch").max, model.axis("batch").multiple_of) == (None, 2)
+    assert (model.find_axis("batch").max, model.find_axis("batch").multiple_of) == (None, 2)
 
 
 def test_a_parent_brings_the_defaults_of_its_own_file(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_parent_brings_the_defaults_of_its_own_file(tmp_path: Path) -> None:
         b="format = 1\n[defaults]\nopsets = 18\ntags = ['b']\nseed = 5\n"
         "[models.child]\nextends = 'net'\n",
     )
-    child = load_project(root).model("child")
+    child = load_project(root).find_model("child")
     assert (child.opsets, child.tags, child.seed) == ((17,), ("a",), 5)
     assert (child.manifest, child.line) == ("manifests/b.toml", 6)
 
@@ -75,7 +75,7 @@ def test_paths_that_come_from_a_parent_still_lead_to_its_files(tmp_path: Path) -
     deep = root / "manifests" / "deep" / "er"
     deep.mkdir(parents=True)
     (deep / "x.toml").write_text("format = 1\n[models.child]\nextends = 'net'\n")
-    child = load_project(root).model("child")
+    child = load_project(root).find_model("child")
     assert child.source == "../../models/vision.py:AlexNet"
     assert child.inputs[0].fill.python == "../../models/vision.py:make"
     assert (root / child.manifest).parent.joinpath("../../models/vision.py").is_file()

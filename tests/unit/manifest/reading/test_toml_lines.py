@@ -10,7 +10,7 @@ import tomli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.manifest.reading.toml_lines import key_lines, nearest_line
+from exporter.manifest.reading.toml_lines import find_key_lines, find_nearest_line
 from exporter.manifest.syntax.message_format import KeyPath
 from tests.unit.manifest.projects import DATA
 from tests.unit.manifest.toml_text import documents
@@ -19,7 +19,7 @@ from tests.unit.manifest.toml_text import documents
 def _lines(text: str) -> dict[KeyPath, int]:
     document = textwrap.dedent(text).lstrip("\n")
     tomli.loads(document)
-    return dict(key_lines(document))
+    return dict(find_key_lines(document))
 
 
 def _paths(node: object, path: KeyPath = ()) -> Iterator[KeyPath]:
@@ -117,23 +117,23 @@ def test_tables_have_the_line_of_their_header_and_arrays_count() -> None:
 
 def test_what_is_missing_has_the_line_of_what_it_would_stand_in() -> None:
     lines = _lines("[a]\nb = 1\n")
-    assert nearest_line(lines, ("a", "c", 3)) == 1
-    assert nearest_line(lines, ("z",)) == 1
+    assert find_nearest_line(lines, ("a", "c", 3)) == 1
+    assert find_nearest_line(lines, ("z",)) == 1
 
 
 def test_windows_line_ends() -> None:
-    assert key_lines('a = 1\r\nb = """\r\n"""\r\n[c]\r\nd = 2\r\n')["c", "d"] == 5
+    assert find_key_lines('a = 1\r\nb = """\r\n"""\r\n[c]\r\nd = 2\r\n')["c", "d"] == 5
 
 
 def test_as_deep_as_tomli_goes() -> None:
     text = "a = " + "[" * 300 + "]" * 300
-    assert len(key_lines(text)) == len(list(_paths(tomli.loads(text))))
+    assert len(find_key_lines(text)) == len(list(_paths(tomli.loads(text))))
 
 
 @given(documents())
 def test_every_path_of_made_up_documents_has_its_line(made: tuple[str, dict[KeyPath, int]]) -> None:
     text, expected = made
-    found = key_lines(text)
+    found = find_key_lines(text)
     assert set(found) == set(_paths(tomli.loads(text)))
     assert {path: found[path] for path in expected} == expected
 
@@ -168,5 +168,5 @@ def test_every_path_of_the_corpus_has_a_line(folder: str) -> None:
         except (ValueError, RecursionError):
             continue
         seen += 1
-        assert set(key_lines(text)) == set(_paths(table)), file.name
+        assert set(find_key_lines(text)) == set(_paths(table)), file.name
     assert seen >= 3

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from exporter.core.errors import ExporterError
 from exporter.manifest import ModelSpec
 from exporter.manifest.reading.layers import Layer, merge_layers
-from exporter.manifest.reading.problems import Report
+from exporter.manifest.reading.problems import ProblemCollector
 from exporter.manifest.reading.toml_file import TomlFile
-from exporter.manifest.rules.axes import resolved_axes
-from exporter.manifest.rules.signature import resolved_shapes
+from exporter.manifest.rules.axes import resolve_axes
+from exporter.manifest.rules.signature import resolve_shapes
 from exporter.manifest.schema.entry import Settings
 from tests.unit.manifest.projects import load_model
 
@@ -90,8 +90,8 @@ def test_a_name_in_the_shape_stays_where_the_list_names_none(tmp_path: Path) -> 
 
 def test_contracts_of_axes_that_only_outputs_have(tmp_path: Path) -> None:
     model = _model(tmp_path, '["batch"]', "axes.found.max = 8\n", output='["found"]')
-    assert model.axis("found").max == 8
-    assert model.axis("found").example is None
+    assert model.find_axis("found").max == 8
+    assert model.find_axis("found").example is None
 
 
 def test_an_example_of_one_is_refused_wherever_it_comes_from(tmp_path: Path) -> None:
@@ -109,10 +109,10 @@ def test_examples_are_allowed_apart_and_never_0_or_1(contracts: list[dict[str, i
             "axes": dict(zip(names, contracts, strict=True)),
         }
     )
-    report = Report()
+    report = ProblemCollector()
     layer = Layer(file=TomlFile(name="f", table={}, lines={(): 1}), path=(), table=settings)
     model = merge_layers("net", [layer], report)
-    axes = resolved_axes(model, resolved_shapes(model))
+    axes = resolve_axes(model, resolve_shapes(model))
     assert [axis.name for axis in axes] == names
     if report:
         return

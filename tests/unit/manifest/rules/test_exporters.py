@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from exporter.core.errors import ExporterError
-from exporter.manifest.rules.exporters import OPTIONS, exporters_in_use
+from exporter.manifest.rules.exporters import EXPORTER_OPTIONS, list_exporters
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.tables import OptionsTable
 from tests.unit.manifest.projects import ENTRY, load_model
@@ -56,7 +56,7 @@ def test_what_does_not(tmp_path: Path, opsets: str, keys: str, message: str) -> 
 
 def test_auto_divides_at_18() -> None:
     def of(*opsets: int) -> set[str]:
-        return set(exporters_in_use(Settings.model_validate({"opsets": list(opsets)})))
+        return set(list_exporters(Settings.model_validate({"opsets": list(opsets)})))
 
     assert of(7, 17) == {"torchscript"}
     assert of(18, 26) == {"dynamo"}
@@ -64,6 +64,6 @@ def test_auto_divides_at_18() -> None:
 
 
 def test_every_option_has_an_exporter() -> None:
-    assert OPTIONS["dynamo"] | OPTIONS["torchscript"] == set(OptionsTable.model_fields)
+    assert EXPORTER_OPTIONS["dynamo"] | EXPORTER_OPTIONS["torchscript"] == set(OptionsTable.model_fields)
     for name, field in OptionsTable.model_fields.items():
         assert field.default is not None or field.default_factory, name

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cache.fingerprint import fingerprint
+from exporter.cache.fingerprint import compute_fingerprint
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.overrides import OverrideTable
 from exporter.planning.plan import choose_route
@@ -37,10 +37,10 @@ outputs = [{ name = "y", tolerance = { rtol = 1e-2 } }]
 
 def test_a_key_holds_for_the_cells_that_the_conditions_mean(tmp_path: Path) -> None:
     model = load_model(tmp_path, OVERRIDES)
-    assert [model.at(opset).ir_version for opset in (9, 12, 13, 18)] == [7, 7, 9, 9]
-    assert model.at(9).options == {"verbose": True, "do_constant_folding": False}
-    assert model.at(12).options == {"verbose": False, "do_constant_folding": False}
-    assert model.at(13).options == {"verbose": True}
+    assert [model.resolve_cell(opset).ir_version for opset in (9, 12, 13, 18)] == [7, 7, 9, 9]
+    assert model.resolve_cell(9).options == {"verbose": True, "do_constant_folding": False}
+    assert model.resolve_cell(12).options == {"verbose": False, "do_constant_folding": False}
+    assert model.resolve_cell(13).options == {"verbose": True}
 
 
 def test_the_exporter_of_an_opset_is_the_plans(tmp_path: Path) -> None:
@@ -54,14 +54,14 @@ def test_the_exporter_of_an_opset_is_the_plans(tmp_path: Path) -> None:
 
 def test_tolerances_depend_on_the_device(tmp_path: Path) -> None:
     model = load_model(tmp_path, OVERRIDES)
-    for cell in (model.at(13), model.at(13, "cpu")):
+    for cell in (model.resolve_cell(13), model.resolve_cell(13, "cpu")):
         assert (cell.tolerance.noise, cell.outputs[0].tolerance) == (5, None)
-    there = model.at(13, "reference")
+    there = model.resolve_cell(13, "reference")
     assert (there.tolerance.atol, there.tolerance.noise) == (1e-3, None)
     assert there.outputs[0].tolerance is not None
     assert (there.outputs[0].tolerance.rtol, there.outputs[0].name) == (1e-2, "y")
     # Applied twice, it says the same.
-    assert there.at(13, "reference") == there
+    assert there.resolve_cell(13, "reference") == there
 
 
 def test_another_exporter_brings_its_own_capture(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_an_entry_inherits_the_overrides_or_has_its_own(tmp_path: Path) -> None:
     )
     manifest = load(tmp_path, text)
     found = [
-        [manifest.model(id).at(opset).ir_version for opset in (9, 10)] for id in ("a", "b", "c")
+        [manifest.find_model(id).resolve_cell(opset).ir_version for opset in (9, 10)] for id in ("a", "b", "c")
     ]
     assert found == [[3, None], [3, None], [None, 4]]
 
@@ -96,11 +96,11 @@ def test_an_entry_inherits_the_overrides_or_has_its_own(tmp_path: Path) -> None:
     ],
 )
 def test_what_only_the_checks_read_keeps_the_file(override: str, part: str, tmp_path: Path) -> None:
-    before = fingerprint(load_model(tmp_path))
-    after = fingerprint(load_model(tmp_path, f"[[models.net.overrides]]\nopset = 9\n{override}\n"))
+    before = compute_fingerprint(load_model(tmp_path))
+    after = compute_fingerprint(load_model(tmp_path, f"[[models.net.overrides]]\nopset = 9\n{override}\n"))
     assert {key for key in before if before[key] != after[key]} == {part}
 
 
 def test_every_key_of_an_entry_is_taken_or_said_to_belong_elsewhere() -> None:
-    known = {*OverrideTable.model_fields, *OverrideTable.elsewhere, "overrides"}
+    known = {*OverrideTable.model_fields, *OverrideTable.misplaced_keys, "overrides"}
     assert set(Settings.model_fields) - known == set()

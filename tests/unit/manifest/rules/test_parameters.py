@@ -13,8 +13,8 @@ from tests.unit.manifest.projects import load_model
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        ('"learned_{}"', ParameterNames(numbered="learned_{}")),
-        ('["w", "b"]', ParameterNames(listed=("w", "b"))),
+        ('"learned_{}"', ParameterNames(template="learned_{}")),
+        ('["w", "b"]', ParameterNames(names=("w", "b"))),
         (
             '{ "*.weight" = "w_{}", "fc.bias" = "end" }',
             ParameterNames(patterns={"*.weight": "w_{}", "fc.bias": "end"}),

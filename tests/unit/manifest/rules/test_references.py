@@ -80,7 +80,7 @@ def test_files_that_are_no_python(tmp_path: Path, content: bytes) -> None:
 def test_a_warning_in_a_source_is_not_ours(tmp_path: Path) -> None:
     root = make_project(tmp_path, {"manifests/net.toml": f"format = 1\n[models.net]\n{ENTRY}"})
     (root / "manifests" / "models" / "vision.py").write_text("AlexNet = '\\d' is 3\n")
-    assert load_project(root).model("net")
+    assert load_project(root).find_model("net")
 
 
 def test_a_name_too_long_for_a_file(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from exporter.manifest import schema
+from exporter.manifest import build_schema
 from exporter.manifest.schema import entry, settings, tables
-from exporter.manifest.schema.json_schema import schema_text
-from exporter.manifest.schema.reference_docs import reference_text
+from exporter.manifest.schema.json_schema import format_schema
+from exporter.manifest.schema.reference_docs import format_reference
 from exporter.manifest.schema.tables import Table
 
 _DOCS = Path(__file__).parents[4] / "docs"
@@ -24,7 +24,7 @@ _TABLES = [
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("manifest.schema.json", schema_text), ("manifest.md", reference_text)],
+    [("manifest.schema.json", format_schema), ("manifest.md", format_reference)],
 )
 def test_committed_files_are_up_to_date(name: str, text: object) -> None:
     assert callable(text)
@@ -33,16 +33,16 @@ def test_committed_files_are_up_to_date(name: str, text: object) -> None:
 
 
 def test_the_schema_is_one() -> None:
-    jsonschema.Draft202012Validator.check_schema(schema())
+    jsonschema.Draft202012Validator.check_schema(build_schema())
 
 
 def test_every_key_is_explained() -> None:
-    page = reference_text()
+    page = format_reference()
     assert len(_TABLES) > 15
     for table in _TABLES:
         for key in table.model_fields:
             assert f"| `{key}` | " in page, f"{table.__name__}.{key}"
-        for key in table.later:
+        for key in table.unsupported_keys:
             assert f"`{key}`" in page, f"{table.__name__}.{key}"
     for line in page.splitlines():
         if line.startswith("| `"):
@@ -51,13 +51,13 @@ def test_every_key_is_explained() -> None:
 
 def test_nothing_is_both_known_and_not_yet() -> None:
     for table in _TABLES:
-        assert table.later.isdisjoint(table.model_fields)
-        assert set(table.elsewhere).isdisjoint(table.model_fields)
+        assert table.unsupported_keys.isdisjoint(table.model_fields)
+        assert set(table.misplaced_keys).isdisjoint(table.model_fields)
 
 
 def test_what_can_be_said_of_a_failure_is_what_records_say() -> None:
     """The manifest does not import records, so that the stages stand in both."""
     from exporter.records.record import Stage
 
-    stages = schema()["$defs"]["ExpectTable"]["properties"]["stage"]["enum"]
+    stages = build_schema()["$defs"]["ExpectTable"]["properties"]["stage"]["enum"]
     assert stages == [stage.value for stage in Stage]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.manifest import parse_at
-from exporter.manifest.syntax.call_paths import conflicts, format_at, next_position
+from exporter.manifest import parse_call_path
+from exporter.manifest.syntax.call_paths import find_conflicts, format_call_path, find_next_position
 
 _INDEX = st.integers(0, 9999)
 _KEY = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True)
@@ -28,22 +28,22 @@ _PLACES = st.one_of(
     ],
 )
 def test_places(text: str, parsed: object) -> None:
-    assert parse_at(text) == parsed
+    assert parse_call_path(text) == parsed
 
 
 @given(_PLACES)
 def test_places_read_back_as_written(place: tuple[str, int | str, list[int | str]]) -> None:
     root, first, rest = place
-    assert parse_at(format_at(root, (first, *rest))) == (root, (first, *rest))
+    assert parse_call_path(format_call_path(root, (first, *rest))) == (root, (first, *rest))
 
 
 @given(st.text(st.sampled_from("args[]kw.0129é_x -"), max_size=12))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
-        root, steps = parse_at(text)
+        root, steps = parse_call_path(text)
     except ValueError:
         return
-    assert format_at(root, steps) == text
+    assert format_call_path(root, steps) == text
 
 
 @pytest.mark.parametrize(
@@ -53,17 +53,17 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 )  # fmt: skip
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected a place"):
-        parse_at(text)
+        parse_call_path(text)
 
 
 def test_the_next_position_passes_what_constants_have() -> None:
-    assert next_position([], frozenset()) == 0
-    assert next_position([(0,), (3, 1)], frozenset()) == 4
-    assert next_position([(0,)], frozenset({1, 2, 4})) == 3
+    assert find_next_position([], frozenset()) == 0
+    assert find_next_position([(0,), (3, 1)], frozenset()) == 4
+    assert find_next_position([(0,)], frozenset({1, 2, 4})) == 3
 
 
 def _told(*places: str) -> dict[int, str]:
-    return dict(conflicts([(place, f"value {index}") for index, place in enumerate(places)]))
+    return dict(find_conflicts([(place, f"value {index}") for index, place in enumerate(places)]))
 
 
 def test_places_that_fit_together() -> None:

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.manifest.syntax.opsets import (
-    FIRST,
-    LAST,
+    FIRST_OPSET,
+    LAST_OPSET,
     parse_condition,
     parse_opsets,
-    spelled,
+    format_opsets,
 )
 
-_OPSET = st.integers(FIRST, LAST)
+_OPSET = st.integers(FIRST_OPSET, LAST_OPSET)
 _RANGE = st.tuples(_OPSET, _OPSET).map(sorted)
 _SPELLING = st.one_of(
     _OPSET.map(lambda opset: (opset, {opset})),
@@ -107,7 +107,7 @@ def test_conditions_that_nothing_meets_are_refused(written: object) -> None:
 @given(st.sets(_OPSET, min_size=1))
 def test_opsets_in_words_name_each_of_them(opsets: set[int]) -> None:
     read = []
-    for part in spelled(opsets).split(", "):
+    for part in format_opsets(opsets).split(", "):
         first, _, last = part.partition(" to ")
         read += range(int(first), int(last or first) + 1)
     assert read == sorted(opsets)

@@ -10,7 +10,7 @@ import pytest
 
 from exporter.manifest import Manifest
 from exporter.records.record import RunRecord
-from exporter.report import MARKS, NOT_RUN, render_outputs
+from exporter.report import MARKS, NOT_RUN, render_exports
 from exporter.report.text.status_marks import LEGEND
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
@@ -19,7 +19,7 @@ NET = make_manifest(make_spec("net", opsets=(16, 17, 18)))
 
 
 def outputs(manifest: Manifest, run: RunRecord) -> dict[str, str]:
-    return render_outputs(manifest, run)
+    return render_exports(manifest, run)
 
 
 def badge(statuses: str, name: str = "badges/net") -> tuple[str, str]:

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from exporter.manifest import Manifest
 from exporter.records.record import RunRecord
-from exporter.report import render_outputs
-from exporter.report.exports.csv_export import guarded
+from exporter.report import render_exports
+from exporter.report.exports.csv_export import escape_formula
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "|", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def read(manifest: Manifest, run: RunRecord) -> list[dict[str, str]]:
-    text = render_outputs(manifest, run)["results.csv"]
+    text = render_exports(manifest, run)["results.csv"]
     return list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
 
 
@@ -84,10 +84,10 @@ def test_no_field_is_a_formula(text: str) -> None:
 
 @given(st.text())
 def test_any_text_is_one_field_on_one_line(text: str) -> None:
-    line = guarded(text)
+    line = escape_formula(text)
     assert not line.startswith(_FORMULAS)
     assert len(line.splitlines()) <= 1
 
 
 def test_a_plain_text_is_left_alone() -> None:
-    assert guarded("off by -3 = much") == "off by -3 = much"
+    assert escape_formula("off by -3 = much") == "off by -3 = much"

@@ -7,7 +7,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from exporter.manifest import Manifest
 from exporter.records.record import CheckResult, RunRecord, Status
-from exporter.report import render_outputs
+from exporter.report import render_exports
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
 KINDS = {
@@ -26,7 +26,7 @@ KINDS = {
 
 
 def read(manifest: Manifest, run: RunRecord) -> JUnitXml:
-    return JUnitXml.fromstring(render_outputs(manifest, run)["junit.xml"].encode())
+    return JUnitXml.fromstring(render_exports(manifest, run)["junit.xml"].encode())
 
 
 def cases(found: JUnitXml) -> dict[str, TestCase]:
@@ -98,7 +98,7 @@ def test_nothing_that_differs_between_runs() -> None:
     manifest = make_manifest(make_spec("net", opsets=(18,)))
     said = {"message": "off", "log": "net/logs/18.log"}
     texts = {
-        render_outputs(
+        render_exports(
             manifest,
             make_run(make_record("net/18/cpu", "fail", seconds={"parity": seconds}, **said)),
         )["junit.xml"]

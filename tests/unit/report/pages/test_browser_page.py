@@ -24,14 +24,14 @@ from exporter.records.record import (
     RunRecord,
     Status,
 )
-from exporter.report import MARKS, render_reports
-from exporter.report.pages.browser_data import index_data
-from exporter.report.pages.browser_page import index_html
+from exporter.report import MARKS, render_pages
+from exporter.report.pages.browser_data import build_index_data
+from exporter.report.pages.browser_page import render_index
 from exporter.report.rows.acceptance import AcceptanceHistory
-from exporter.report.rows.cells import cells_by_model
+from exporter.report.rows.cells import collect_cells
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 from tests.unit.report.hostile_records import HOSTILE
-from tests.unit.report.pages.test_render_pages import MANIFEST, RECORDS, hostile_project
+from tests.unit.report.pages.test_page_files import MANIFEST, RECORDS, hostile_project
 
 
 class Elements(HTMLParser):
@@ -53,7 +53,7 @@ class Elements(HTMLParser):
 
 
 def page_of(manifest: Manifest, run: RunRecord) -> str:
-    return render_reports(manifest, run)["index.html"]
+    return render_pages(manifest, run)["index.html"]
 
 
 def data_of(page: str) -> dict[str, Any]:
@@ -228,11 +228,11 @@ def test_a_size_has_three_digits() -> None:
 
 def test_a_project_overrides_the_script(tmp_path: Path) -> None:
     (tmp_path / "index.js").write_text("'mine'")
-    page = render_reports(MANIFEST, make_run(), None, tmp_path)["index.html"]
+    page = render_pages(MANIFEST, make_run(), None, tmp_path)["index.html"]
     assert Elements(page).texts[2] == "'mine'"
     (tmp_path / "index.js").write_bytes(b"\xff\xfe")
     with pytest.raises(ExporterError, match=r"index\.js: no text can be read here") as caught:
-        render_reports(MANIFEST, make_run(), None, tmp_path)
+        render_pages(MANIFEST, make_run(), None, tmp_path)
     assert caught.value.exit_code is ExitCode.MANIFEST
 
 
@@ -246,8 +246,8 @@ def test_ten_thousand_cells_are_quick() -> None:
     ]
     run, manifest = make_run(*records), make_manifest(*specs)
     start = time.process_time()
-    page = index_html(
-        index_data(manifest, run, cells_by_model(manifest, run), AcceptanceHistory()), None
+    page = render_index(
+        build_index_data(manifest, run, collect_cells(manifest, run), AcceptanceHistory()), None
     )
     assert time.process_time() - start < 5, "a bit more than one second where nothing else runs"
     assert len(data_of(page)["rows"]) == 770

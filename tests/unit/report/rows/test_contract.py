@@ -12,12 +12,14 @@ from exporter.manifest import (
     Output,
     Tolerance,
 )
-from exporter.report.rows.contract import MEASURED, contract
+from exporter.report.rows.contract import MEASURED, describe_contract
 from tests.unit.factory import make_spec
 
 
 def settings(**fields: object) -> dict[str, str]:
-    return {setting.name: setting.value for setting in contract(make_spec(**fields)).settings}
+    return {
+        setting.name: setting.value for setting in describe_contract(make_spec(**fields)).settings
+    }
 
 
 def test_defaults_say_little() -> None:
@@ -73,13 +75,13 @@ def test_what_is_set_is_shown() -> None:
 )
 def test_fills(fill: Fill, text: str) -> None:
     spec = make_spec(inputs=(Input(name="x", shape=("n", 3), at="args[0]", fill=fill),))
-    (row,) = contract(spec).inputs
+    (row,) = describe_contract(spec).inputs
     assert (row.name, row.shape, row.fill) == ("x", "[n, 3]", text)
 
 
 def test_outputs_and_their_own_tolerance() -> None:
     own = Output(name="y", shape=(), dtype="float16", tolerance=Tolerance(atol=0.5))
-    rows = contract(make_spec(outputs=(own, Output(name="z", shape=(1,))))).outputs
+    rows = describe_contract(make_spec(outputs=(own, Output(name="z", shape=(1,))))).outputs
     assert [(row.name, row.dtype, row.shape, row.tolerance) for row in rows] == [
         ("y", "float16", "[]", "atol 0.5"),
         ("z", "float32", "[1]", ""),
@@ -95,7 +97,7 @@ def test_axes_and_cases() -> None:
         ),
         cases=(Case(name="wide", values={"n": 9}, axes={"width": 480}),),
     )
-    page = contract(spec)
+    page = describe_contract(spec)
     assert [(row.name, row.example, row.sizes, row.probe) for row in page.axes] == [
         ("batch", "3", "1 and up", ""),
         ("width", "64", "32 to 512, multiples of 32", "96, 480"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.gate import judge
+from exporter.gate import compare_results
 from exporter.manifest import Input, Manifest, Output
 from exporter.records.baseline import Baseline
 from exporter.records.record import (
@@ -14,8 +14,8 @@ from exporter.records.record import (
     MissingOperator,
     Record,
 )
-from exporter.report import render_gate, render_reports
-from exporter.report.rows.cells import cells_by_model
+from exporter.report import render_gate, render_pages
+from exporter.report.rows.cells import collect_cells
 from exporter.report.rows.failure_clusters import Cluster, cluster_cells, cluster_findings
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 from tests.unit.report.rendering import Page
@@ -40,7 +40,7 @@ def project(*ids: str) -> Manifest:
 
 def clusters(*records: Record) -> tuple[Cluster, ...]:
     manifest = project(*dict.fromkeys(record.cell.model for record in records))
-    cells = cells_by_model(manifest, make_run(*records)).values()
+    cells = collect_cells(manifest, make_run(*records)).values()
     return cluster_cells((cell for of in cells for cell in of if cell.record), manifest)
 
 
@@ -144,7 +144,7 @@ def test_many_labels_are_counted() -> None:
 
 def test_what_is_red_stands_on_top_of_the_overview() -> None:
     records = [lacking(f"{model}/9/cpu", "aten::foo") for model in "abc"]
-    page = Page.of(render_reports(project("a", "b", "c"), make_run(*records))["COMPATIBILITY.md"])
+    page = Page.of(render_pages(project("a", "b", "c"), make_run(*records))["COMPATIBILITY.md"])
     assert page.headings[:3] == ["Compatibility", "What is red, and why", "On cpu"]
     assert page.rows[1][1:5] == ["3", "3", "error at convert", "aten::foo"]
     assert page.rows[1][6] == "a/9/cpu, b/9/cpu, c/9/cpu"
@@ -156,7 +156,7 @@ def test_findings_of_many_models_stand_once_the_worst_first() -> None:
     ]
     records += [make_record(f"{model}/10/cpu") for model in "abcde"]
     run = make_run(*records)
-    findings = judge(Baseline(tools={}, cells=()), run, run.by_cell())
+    findings = compare_results(Baseline(tools={}, cells=()), run, run.by_cell())
     red, green = cluster_findings(findings)
     assert (red.hit.labels, red.hit.cells) == (("a/9/cpu", "b/9/cpu"), 2)
     assert green.hit.cells == 5

@@ -9,14 +9,14 @@ import pytest
 
 from exporter.manifest import Manifest, Project, Style
 from exporter.records.record import Record, Status
-from exporter.report import MARKS, NOT_RUN, render_reports
-from exporter.report.rows.cells import cells_by_model
+from exporter.report import MARKS, NOT_RUN, render_pages
+from exporter.report.rows.cells import collect_cells
 from exporter.report.rows.matrix import (
     LONG,
     WIDE,
     Matrix,
-    matrix,
-    stretches,
+    build_matrix,
+    find_opset_runs,
 )
 from exporter.report.text.status_marks import LEGEND
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
@@ -28,11 +28,11 @@ FEW = EVERY[:-1]
 
 
 def laid_out(manifest: Manifest, *records: Record) -> Matrix:
-    return matrix(manifest, cells_by_model(manifest, make_run(*records)))
+    return build_matrix(manifest, collect_cells(manifest, make_run(*records)))
 
 
 def overview_of(manifest: Manifest, *records: Record) -> Page:
-    return Page.of(render_reports(manifest, make_run(*records))["COMPATIBILITY.md"])
+    return Page.of(render_pages(manifest, make_run(*records))["COMPATIBILITY.md"])
 
 
 def many(count: int, **fields: Any) -> Manifest:
@@ -44,8 +44,8 @@ def test_neighbours_with_the_same_mark_are_one_stretch() -> None:
     manifest = make_manifest(make_spec("net", opsets=(9, 10, 11, 13, 14, 15)))
     records = [make_record(f"net/{opset}/cpu") for opset in (9, 10, 13, 15)]
     records.append(make_record("net/11/cpu", "fail"))
-    (cells,) = cells_by_model(manifest, make_run(*records)).values()
-    found = [(each.opsets, each.mark.word) for each in stretches(cells)]
+    (cells,) = collect_cells(manifest, make_run(*records)).values()
+    found = [(each.opsets, each.mark.word) for each in find_opset_runs(cells)]
     assert found == [
         ("9-10", "pass"),
         ("11", "fail"),
@@ -58,15 +58,15 @@ def test_neighbours_with_the_same_mark_are_one_stretch() -> None:
 def test_opsets_that_are_not_promised_are_not_claimed() -> None:
     manifest = make_manifest(make_spec("net", opsets=(9, 10, 13, 17)))
     run = make_run(*(make_record(f"net/{opset}/cpu") for opset in (9, 10, 13, 17)))
-    (cells,) = cells_by_model(manifest, run).values()
-    assert [each.opsets for each in stretches(cells)] == ["9-10,13,17"]
+    (cells,) = collect_cells(manifest, run).values()
+    assert [each.opsets for each in find_opset_runs(cells)] == ["9-10,13,17"]
 
 
 @pytest.mark.parametrize(("opsets", "wide"), [(FEW, False), (EVERY, True)])
 def test_a_wide_table_is_written_as_ranges(opsets: tuple[int, ...], wide: bool) -> None:
     manifest = make_manifest(make_spec("net", opsets=opsets))
     records = [make_record(f"net/{n}/cpu", "pass" if n > 12 else "error") for n in opsets]
-    files = render_reports(manifest, make_run(*records))
+    files = render_pages(manifest, make_run(*records))
     symbol = {status: mark.symbol for status, mark in MARKS.items()}
     said = f"7-12 {symbol[Status.ERROR]}; 13-{opsets[-1]} {symbol[Status.PASS]}"
     assert (["net", said, "13"] in Page.of(files["COMPATIBILITY.md"]).rows) is wide
@@ -158,7 +158,7 @@ def test_words_stand_for_symbols_where_the_project_says_so(style: Style) -> None
         project=Project(root="/project", devices=devices, style=style), models=specs
     )
     records = [make_record(f"net/{n}/cpu", s) for n, s in zip(opsets, Status, strict=False)]
-    files = render_reports(manifest, make_run(*records))
+    files = render_pages(manifest, make_run(*records))
     symbols = [mark.symbol for mark in LEGEND]
     assert files.keys() == {"COMPATIBILITY.md", "index.html", "models/net.md", "models/wide.md"}
     for text in files.values():

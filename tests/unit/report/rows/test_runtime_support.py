@@ -13,9 +13,9 @@ from exporter.manifest import (
     Project,
 )
 from exporter.records.record import CheckResult, Record, Status
-from exporter.report import render_reports
-from exporter.report.rows.cells import cells_by_model
-from exporter.report.rows.runtime_support import Support, support_of
+from exporter.report import render_pages
+from exporter.report.rows.cells import collect_cells
+from exporter.report.rows.runtime_support import RuntimeSupport, build_support_rows
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 from tests.unit.report.rendering import Page
 
@@ -34,7 +34,9 @@ def proved(opset: int, sizes: str = "batch 2 to 7", status: str = "pass", **fiel
     )
 
 
-def rows(*records: Record, tools: dict[str, str] = TOOLS, **fields: Any) -> tuple[Support, ...]:
+def rows(
+    *records: Record, tools: dict[str, str] = TOOLS, **fields: Any
+) -> tuple[RuntimeSupport, ...]:
     spec = make_spec("net", **{"opsets": (12, 17, 18), **fields})
     names = ("cpu", "cuda", "reference", "other")
     runtimes = ("onnxruntime", "onnxruntime", "reference", "backend")
@@ -43,15 +45,15 @@ def rows(*records: Record, tools: dict[str, str] = TOOLS, **fields: Any) -> tupl
         for name, runtime in zip(names, runtimes, strict=True)
     )
     manifest = Manifest(project=Project(root="/project", devices=devices), models=(spec,))
-    cells = cells_by_model(manifest, make_run(*records))["net"]
-    return support_of(spec, cells, manifest, tools)
+    cells = collect_cells(manifest, make_run(*records))["net"]
+    return build_support_rows(spec, cells, manifest, tools)
 
 
 def test_opsets_releases_and_sizes_in_a_row() -> None:
     (row,) = rows(
         proved(12, artifact={"ir_version": 7}), proved(17), proved(18, artifact={"ir_version": 10})
     )
-    assert row == Support(
+    assert row == RuntimeSupport(
         model="net",
         devices=("cpu",),
         opsets="12,17-18",
@@ -108,7 +110,7 @@ def test_a_file_that_no_known_release_loads_says_so() -> None:
 def test_both_pages_show_it() -> None:
     manifest = make_manifest(make_spec("net", opsets=(17, 18)))
     run = make_run(proved(17), proved(18, status="fail"), tools=TOOLS)
-    files = render_reports(manifest, run)
+    files = render_pages(manifest, run)
     said = ["cpu", "17", "1.12 and later", "batch 1 and up, proved 2 to 7", "ONNX Runtime 1.31.1"]
     assert ["net", *said] in Page.of(files["COMPATIBILITY.md"]).rows
     assert said in Page.of(files["models/net.md"]).rows

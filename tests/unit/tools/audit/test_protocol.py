@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from exporter.manifest import Device
-from exporter.records.audit import Audit, Fate
+from exporter.records.audit import Audit, MutantOutcome
 from exporter.records.baseline import parse_cell
-from exporter.tools.audit.protocol import AuditRequest, Tried, audit_of
+from exporter.tools.audit.protocol import AuditRequest, MutantResult, summarize_audit
 from tests.unit.factory import make_spec
 
 
-def audit(*tried: Tried) -> Audit:
+def audit(*tried: MutantResult) -> Audit:
     request = AuditRequest(
         cell=parse_cell("alexnet/17/cpu"),
         spec=make_spec(),
@@ -23,20 +23,20 @@ def audit(*tried: Tried) -> Audit:
         seed=5,
         entry="digest",
     )
-    return audit_of(request, tried, {"torch": "2.13.0"})
+    return summarize_audit(request, tried, {"torch": "2.13.0"})
 
 
-def tried(fate: Fate, kind: str = "weight", by: str = "") -> Tried:
-    return Tried(kind=kind, change="w[0] times 1.1", fate=fate, by=by, why="on other values: off")
+def tried(fate: MutantOutcome, kind: str = "weight", by: str = "") -> MutantResult:
+    return MutantResult(kind=kind, change="w[0] times 1.1", fate=fate, by=by, why="on other values: off")
 
 
 def test_only_what_breaks_the_contract_counts_in_the_share() -> None:
     found = audit(
-        *[tried(Fate.CAUGHT, by="parity")] * 3,
-        tried(Fate.SURVIVED),
-        tried(Fate.EQUIVALENT),
-        tried(Fate.SAME),
-        tried(Fate.WITHIN),
+        *[tried(MutantOutcome.CAUGHT, by="parity")] * 3,
+        tried(MutantOutcome.SURVIVED),
+        tried(MutantOutcome.EQUIVALENT),
+        tried(MutantOutcome.SAME),
+        tried(MutantOutcome.WITHIN),
     )
     assert found.share == pytest.approx(3 / 4)
     assert found.share_of_moved == pytest.approx(3 / 5)
@@ -46,9 +46,9 @@ def test_only_what_breaks_the_contract_counts_in_the_share() -> None:
 
 def test_counts_stand_by_kind_and_by_check_and_survivors_in_full() -> None:
     found = audit(
-        tried(Fate.CAUGHT, by="parity"),
-        tried(Fate.CAUGHT, "header", by="opset"),
-        tried(Fate.SURVIVED, "edge"),
+        tried(MutantOutcome.CAUGHT, by="parity"),
+        tried(MutantOutcome.CAUGHT, "header", by="opset"),
+        tried(MutantOutcome.SURVIVED, "edge"),
     )
     assert {tally.kind: (tally.caught, tally.survived) for tally in found.tallies} == {
         "edge": (0, 1),
@@ -60,9 +60,9 @@ def test_counts_stand_by_kind_and_by_check_and_survivors_in_full() -> None:
 
 
 def test_an_audit_is_read_as_it_was_written() -> None:
-    found = audit(tried(Fate.CAUGHT, by="parity"), tried(Fate.SURVIVED))
+    found = audit(tried(MutantOutcome.CAUGHT, by="parity"), tried(MutantOutcome.SURVIVED))
     assert Audit.model_validate_json(found.to_json()) == found
 
 
 def test_without_any_mutant_that_breaks_the_contract_nothing_was_missed() -> None:
-    assert audit(tried(Fate.SAME)).share == 1
+    assert audit(tried(MutantOutcome.SAME)).share == 1

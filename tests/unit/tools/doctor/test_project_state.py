@@ -1,4 +1,4 @@
-"""What is said of the machine, the manifests, the build folder and the store."""
+"""Diagnoses of the machine, the manifests, the build folder and the store."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ TODAY = date(2026, 1, 1)
 LIMITS = StoreLimits(size=5 << 30, age=3600)
 
 
-def by_level(findings: list[Diagnosis]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+def group_by_level(findings: list[Diagnosis]) -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = {}
     for finding in findings:
-        found.setdefault(finding.level, []).append(f"{finding.about}: {finding.said}")
-    return found
+        groups.setdefault(finding.level, []).append(f"{finding.subject}: {finding.message}")
+    return groups
 
 
 def test_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = by_level(list(examine_machine(tmp_path, 3, {})))
-    assert "3 at work at once" in found["ok"][0]
+    found = group_by_level(list(examine_machine(tmp_path, 3, {})))
+    assert "3 parallel jobs" in found["ok"][0]
     [git] = found["note"]
-    assert git.startswith("git: the project is in no repository: `gate --against`")
+    assert git.startswith("git: the project is not in a repository: `gate --against`")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1 << 20))
     monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setattr(machine.os, "sysconf", lambda name: 1 << 15)
-    found = by_level(list(examine_machine(tmp_path, 1, {})))
+    found = group_by_level(list(examine_machine(tmp_path, 1, {})))
     assert [line.split(":")[0] for line in found["note"]] == ["machine", "disk", "git"]
     assert "large models may run out of memory" in found["note"][0]
     assert found["note"][2].startswith("git: not installed")
@@ -61,7 +61,7 @@ def test_manifests(tmp_path: Path) -> None:
     read, finding = examine_project(root)
     assert read is not None
     assert finding.level is Level.OK
-    assert finding.said.startswith("1 model, ")
+    assert finding.message.startswith("1 model, ")
     broken = make_project(
         tmp_path / "broken",
         {"manifests/net.toml": f"format = 1\nx = 1\ny = 2\n[models.net]\n{ENTRY}"},
@@ -69,8 +69,8 @@ def test_manifests(tmp_path: Path) -> None:
     read, finding = examine_project(broken)
     assert read is None
     assert finding.level is Level.PROBLEM
-    assert finding.said.startswith("manifests/net.toml:2: x: ")
-    assert finding.said.endswith("(and 1 more: `exporter check` lists them)")
+    assert finding.message.startswith("manifests/net.toml:2: x: ")
+    assert finding.message.endswith("(and 1 more: `exporter check` lists them)")
     (tmp_path / "none").mkdir()
     read, finding = examine_project(tmp_path / "none")
     assert finding.level is not Level.OK
@@ -78,22 +78,22 @@ def test_manifests(tmp_path: Path) -> None:
 
 def test_devices_that_are_promised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of = manifest(tmp_path, spec(opsets=(17, 18), devices=("cpu", "cuda")))
-    answers = {
-        "cpu": ProbeResponse(ran_on="CPUExecutionProvider"),
+    responses = {
+        "cpu": ProbeResponse(provider="CPUExecutionProvider"),
         "cuda": ProbeResponse(problem="no GPU"),
     }
     monkeypatch.setattr(
-        project_state, "ask", lambda question, environment: answers[question.device.name]
+        project_state, "run_probe", lambda request, environment: responses[request.device.name]
     )
-    assert by_level(list(examine_devices(of, {}))) == {
-        "ok": ["device cpu: CPUExecutionProvider computes"],
-        "note": ["device cuda: 2 cells are unavailable here: no GPU"],
+    assert group_by_level(list(examine_devices(of, {}))) == {
+        "ok": ["device cpu: CPUExecutionProvider works"],
+        "note": ["device cuda: 2 cells unavailable: no GPU"],
     }
     assert list(examine_devices(manifest(tmp_path).model_copy(update={"models": ()}), {})) == []
 
 
 def built(of: Manifest) -> dict[str, list[str]]:
-    return by_level(list(examine_build(of, TODAY)))
+    return group_by_level(list(examine_build(of, TODAY)))
 
 
 def test_a_build_folder(tmp_path: Path) -> None:
@@ -102,15 +102,15 @@ def test_a_build_folder(tmp_path: Path) -> None:
     run_plan(of, make_plan(of), FakeEngine(finish), Noted(), TODAY)
     assert built(of) == {
         "ok": [
-            "build: 3 of 3 results hold",
-            "results: were made with the tools that are installed here",
+            "build: 3 of 3 results are up to date",
+            "results: built with the installed tools",
         ]
     }
     more = manifest(tmp_path, spec(opsets=(17, 18, 19, 20)))
-    assert built(more)["note"] == ["build: 3 of 4 results hold; 1 of the others were never made"]
+    assert built(more)["note"] == ["build: 3 of 4 results are up to date; 1 do not exist yet"]
     assert built(manifest(tmp_path, spec(seed=1)))["note"] == [
-        "build: 0 of 3 results hold",
-        "build: of another time: 3: its manifest entry changed (tiny/17/cpu)",
+        "build: 0 of 3 results are up to date",
+        "build: stale: 3: its manifest entry changed (tiny/17/cpu)",
     ]
 
 
@@ -120,9 +120,9 @@ def test_a_damaged_build_folder(tmp_path: Path) -> None:
     (tmp_path / "build/tiny/17.onnx").write_text("another")
     (tmp_path / "build/tiny/records/18.cpu.json").write_text("{")
     found = built(of)
-    assert found["note"] == ["build: 1 of 3 results hold"]
+    assert found["note"] == ["build: 1 of 3 results are up to date"]
     [damage] = found["problem"]
-    assert damage.startswith("build: damaged, to be made again by the next export: 2: ")
+    assert damage.startswith("build: damaged, rebuilt by the next export: 2: ")
     assert damage.endswith(", and 1 for other reasons")
     (tmp_path / "build/results.json").write_text("{")
     assert "is no results file" in built(of)["problem"][-1]
@@ -135,26 +135,26 @@ def test_results_of_other_tools(tmp_path: Path) -> None:
     run = read_run(path)
     other = run.model_copy(update={"tools": {**run.tools, "torch": "2.0.0"}})
     path.write_text(other.to_json())
-    [said] = [line for line in built(of)["note"] if line.startswith("results")]
-    assert said == f"results: were made with other tools: torch 2.0.0 -> {run.tools['torch']}"
+    [line] = [text for text in built(of)["note"] if text.startswith("results")]
+    assert line == f"results: built with other tools: torch 2.0.0 -> {run.tools['torch']}"
 
 
 def test_a_build_folder_that_is_a_link(tmp_path: Path) -> None:
     (tmp_path / "build").symlink_to(tmp_path)
-    assert "is a link" in built(manifest(tmp_path))["problem"][0]
+    assert "is a symlink" in built(manifest(tmp_path))["problem"][0]
 
 
 def test_the_store(tmp_path: Path) -> None:
     assert examine_store(None).level is Level.NOTE
     store = Store(tmp_path / "store", LIMITS)
-    assert examine_store(store).said == f"{tmp_path}/store, at most 5GiB: nothing is kept yet"
+    assert examine_store(store).message == f"{tmp_path}/store, at most 5GiB: empty"
     of = manifest(tmp_path)
     run_plan(of, make_plan(of), FakeEngine(finish), Noted(), TODAY, BuildOptions(store=store))
     found = examine_store(store)
     assert found.level is Level.OK
-    assert found.said.endswith("MiB taken by results: 3")
-    assert examine_store(Store(tmp_path / "store", LIMITS, is_read_only=True)).said.endswith(
-        "only read"
+    assert found.message.endswith("B, 3 results")
+    assert examine_store(Store(tmp_path / "store", LIMITS, is_read_only=True)).message.endswith(
+        "read-only"
     )
     (tmp_path / "file").write_text("")
     assert examine_store(Store(tmp_path / "file/store", LIMITS)).level is Level.PROBLEM
@@ -164,4 +164,4 @@ def test_a_store_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("os.access", lambda path, mode: False)
     found = examine_store(Store(tmp_path / "store", LIMITS))
     assert found.level is Level.NOTE
-    assert found.said.endswith("cannot be written, so that it is only read")
+    assert found.message.endswith("read-only, because it cannot be written")

@@ -11,7 +11,7 @@ import pytest
 import exporter.tools.operators.client as ours
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Manifest
-from exporter.tools.operators.protocol import OperatorTable, Survey
+from exporter.tools.operators.protocol import OperatorTable, SurveyRequest
 from tests.unit.factory import TORCHSCRIPT, make_manifest, make_spec
 
 TABLE = OperatorTable(tools={"torch": "2"}, torchscript=(7,), dynamo=(18,), rows=(), folded=0)
@@ -23,9 +23,9 @@ def manifest(root: Path) -> Manifest:
     return made.model_copy(update={"project": made.project.model_copy(update={"root": str(root)})})
 
 
-def question(root: Path, timeout: float = 60.0) -> Survey:
+def question(root: Path, timeout: float = 60.0) -> SurveyRequest:
     spec = make_spec("net", timeout=timeout)
-    return Survey(spec=spec, root=str(root), routes={17: TORCHSCRIPT})
+    return SurveyRequest(spec=spec, root=str(root), routes={17: TORCHSCRIPT})
 
 
 @pytest.fixture

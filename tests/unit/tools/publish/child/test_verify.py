@@ -11,12 +11,12 @@ import pytest
 from onnx import TensorProto, numpy_helper, parser
 
 from exporter.manifest import Device
-from exporter.tools.publish.child.verify import differences, hold
+from exporter.tools.publish.child.verify import find_differences, verify_folder
 from exporter.tools.publish.protocol import (
     Allowance,
     PublishRequest,
-    Target,
-    VerifiedFile,
+    PublishTarget,
+    TargetResult,
 )
 from tests.unit.factory import make_spec
 
@@ -52,16 +52,16 @@ def make_folder(folder: Path) -> Path:
     return folder
 
 
-def held(folder: Path, *devices: Device) -> VerifiedFile:
-    target = Target(opset=17, devices=devices or (CPU,), folder=str(folder), allowed=ALLOWED)
+def held(folder: Path, *devices: Device) -> TargetResult:
+    target = PublishTarget(opset=17, devices=devices or (CPU,), folder=str(folder), allowed=ALLOWED)
     request = PublishRequest(
         step="hold", spec=make_spec(), root=str(folder), built=str(folder), targets=(target,)
     )
-    return hold(request, target)
+    return verify_folder(request, target)
 
 
 def test_a_whole_folder_holds(tmp_path: Path) -> None:
-    assert held(make_folder(tmp_path / "net")) == VerifiedFile(opset=17)
+    assert held(make_folder(tmp_path / "net")) == TargetResult(opset=17)
 
 
 def test_a_device_that_is_not_here_is_noted_and_the_cpu_runs_it(tmp_path: Path) -> None:
@@ -159,22 +159,22 @@ def test_outputs_are_held_by_what_is_published() -> None:
     other[0] = 1.0
     limit = {"y": Allowance(output="y", atol=0.5, rtol=0.0)}
     wide = {"y": Allowance(output="y", atol=0.5, rtol=0.0, outside=0.1)}
-    assert list(differences(["y"], [one], [one], limit)) == []
-    assert list(differences(["y"], [one], [other], wide)) == []
-    assert "10.00% of its elements" in first(differences(["y"], [one], [other], limit))
-    assert "1 outputs, 2 in the test data" in first(differences(["y"], [one], [one, one], {}))
-    assert "another kind" in first(differences(["y"], [[one]], [one], limit))
-    assert "has 1 items, not 2" in first(differences(["y"], [[one]], [[one, one]], limit))
-    assert list(differences(["y"], [[one, one]], [[one, other]], limit))
+    assert list(find_differences(["y"], [one], [one], limit)) == []
+    assert list(find_differences(["y"], [one], [other], wide)) == []
+    assert "10.00% of its elements" in first(find_differences(["y"], [one], [other], limit))
+    assert "1 outputs, 2 in the test data" in first(find_differences(["y"], [one], [one, one], {}))
+    assert "another kind" in first(find_differences(["y"], [[one]], [one], limit))
+    assert "has 1 items, not 2" in first(find_differences(["y"], [[one]], [[one, one]], limit))
+    assert list(find_differences(["y"], [[one, one]], [[one, other]], limit))
     whole = one.astype(np.int64)
-    assert "differs" in first(differences(["n"], [whole], [whole + 1], {}))
+    assert "differs" in first(find_differences(["n"], [whole], [whole + 1], {}))
     nan = np.full(10, np.nan, np.float32)
-    assert list(differences(["y"], [nan], [nan], limit)) == []
-    assert list(differences(["y"], [nan], [one], limit))
+    assert list(find_differences(["y"], [nan], [nan], limit)) == []
+    assert list(find_differences(["y"], [nan], [one], limit))
 
 
 def test_bfloat16_is_compared(tmp_path: Path) -> None:
     proto = TensorProto(data_type=TensorProto.BFLOAT16, dims=[1], raw_data=b"\x80\x3f")
     one = numpy_helper.to_array(proto)
-    assert list(differences(["y"], [one], [one], {})) == []
-    assert list(differences(["y"], [one], [one * one + one], {}))
+    assert list(find_differences(["y"], [one], [one], {})) == []
+    assert list(find_differences(["y"], [one], [one * one + one], {}))

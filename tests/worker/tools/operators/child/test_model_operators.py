@@ -10,26 +10,26 @@ from exporter.manifest import ModelSpec
 from exporter.planning.plan import choose_route
 from exporter.records.record import Stage
 from exporter.tools.operators.child import model_operators as ours
-from exporter.tools.operators.child.model_operators import lacking
-from exporter.tools.operators.protocol import Lacking, LackingAt, Survey
+from exporter.tools.operators.child.model_operators import find_operator_gaps
+from exporter.tools.operators.protocol import OperatorGaps, SurveyRequest, SurveyResponse
 from exporter.worker.process.failure import Failure
-from exporter.worker.torch_private import capture_patches as torch_internals
+from exporter.worker.torch_private import guards
 from tests.worker.contracts import ROOT
 from tests.worker.diagnose.cases import wrong_contract
 from tests.worker.diagnose.test_fault_analysis import line_with
 
 
-def asked(spec: ModelSpec, *opsets: int) -> Lacking:
+def asked(spec: ModelSpec, *opsets: int) -> SurveyResponse:
     routes = {opset: choose_route(spec, opset) for opset in opsets}
-    return lacking(Survey(spec=spec, root=str(ROOT), routes=routes))
+    return find_operator_gaps(SurveyRequest(spec=spec, root=str(ROOT), routes=routes))
 
 
-def at(answer: Lacking, exporter: str, opset: int) -> LackingAt:
+def at(answer: SurveyResponse, exporter: str, opset: int) -> OperatorGaps:
     (found,) = [i for i in answer.found if (i.exporter, i.opset) == (exporter, opset)]
     return found
 
 
-def names(found: LackingAt) -> list[tuple[str, int]]:
+def names(found: OperatorGaps) -> list[tuple[str, int]]:
     return [(item.operator, item.count) for item in found.missing]
 
 
@@ -89,7 +89,7 @@ def test_a_program_that_cannot_be_decomposed_is_no_green(monkeypatch: pytest.Mon
 def test_an_unknown_torch_converts_to_find_out(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(torch_internals, "_KNOWN", ())
+    monkeypatch.setattr(guards, "_TESTED", dict.fromkeys(guards._TESTED, ()))
     found = at(asked(wrong_contract("Lacking"), 18), "dynamo", 18)
     assert found.missing, "what the exporter itself said"
     assert at(asked(wrong_contract("Chain"), 18), "dynamo", 18).missing == ()
