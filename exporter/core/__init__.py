@@ -1,1 +1,1 @@
-"""To be described."""
+"""Basic parts that depend on neither manifests nor ONNX."""

@@ -1,6 +1,6 @@
-"""Text files by fresh file and rename: a reader sees all of a file or nothing, never a half.
+"""Write text files atomically: a reader sees the complete file or the previous one.
 
-In: a path and its text. Out: the file, or an `ExporterError` that says why there is none.
+Input: a path and its text. Output: the file, or an `ExporterError` with the reason.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ _UNFINISHED = re.compile(r"\..+\.([1-9][0-9]*)\.fresh")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes `text` as UTF-8, newlines as they are; a link at `path` is replaced, not followed.
+    """Write `text` as UTF-8 with unchanged newlines; replace a link at `path`.
 
     Raises:
-        ExporterError: ENVIRONMENT, where the file cannot be written; the old one is then unharmed.
+        ExporterError: ENVIRONMENT if the file cannot be written; the old file is unchanged.
     """
     fresh = path.with_name(f".{path.name}.{os.getpid()}.fresh")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh.unlink(missing_ok=True)
-        # "x" refuses whatever lies there, a planted link too.
+        # Mode "x" fails if another process created a file or a link at this path.
         with fresh.open("x", encoding="utf-8", newline="\n") as file:
             file.write(text)
         fresh.replace(path)
@@ -38,21 +38,21 @@ def write_text(path: Path, text: str) -> None:
 
 
 def remove_unfinished_files(folder: Path) -> None:
-    """Removes what processes that were killed had begun to write in `folder`."""
+    """Remove the temporary files in `folder` that killed processes left."""
     for path in folder.glob(".*.fresh"):
-        found = _UNFINISHED.fullmatch(path.name)
-        if found and not _is_alive(int(found[1])):
-            with suppress(OSError):  # nothing of it is in the way
+        match = _UNFINISHED.fullmatch(path.name)
+        if match and not _is_process_alive(int(match[1])):
+            with suppress(OSError):  # a remaining file does no harm
                 path.unlink()
 
 
-def _is_alive(pid: int) -> bool:
+def _is_process_alive(pid: int) -> bool:
     if sys.platform == "win32":
-        return True  # there, to ask is to end it
+        return True  # on Windows, os.kill would end the process
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        pass  # it is another user's
+        pass  # the process belongs to another user
     return True

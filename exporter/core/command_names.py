@@ -1,9 +1,9 @@
-"""How commands are spelled in messages and pages: the one place that knows.
+"""Format the commands in messages and pages as the project's users type them.
 
-In: the name of a command, and `command` of `[tool.exporter]`. Out: what a person types.
+Input: a command and `command` of `[tool.exporter]`. Output: the command line to type.
 
-Messages name commands as `exporter export`, in backticks; what shows them spells them as the
-project does, `nox -s export` for example.
+Messages contain commands as `exporter export`, in backticks. The terminal and the pages replace
+them, for example with `nox -s export`.
 """
 
 from __future__ import annotations
@@ -11,42 +11,40 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-#: What stands for the name of the command in `[tool.exporter] command`.
+#: Placeholder of the command's name in `[tool.exporter] command`.
 NAME_PLACEHOLDER = "{}"
-#: How a project that says nothing runs a command.
+#: The command line of a project without this setting.
 DEFAULT_COMMAND = f"exporter {NAME_PLACEHOLDER}"
-_MAX_BYTES = 1 << 20
-_NAMED = re.compile(r"`exporter ([a-z]+)(?: ([^`]*))?`")
+_COMMAND = re.compile(r"`exporter ([a-z]+)(?: ([^`]*))?`")
 
 
 def format_command(command: str, name: str, arguments: str = "") -> str:
-    """What to type: `nox -s export -- 'net/*'`.
+    """Return the command line to type: `nox -s export -- 'net/*'`.
 
     Args:
-        command: The project's, with `{}` where the name goes: `nox -s {} --`.
-        name: `export`.
-        arguments: As a shell takes them.
+        command: The project's setting with `{}` for the name: `nox -s {} --`.
+        name: The command: `export`.
+        arguments: The arguments, quoted for a shell.
     """
     line = command.replace(NAME_PLACEHOLDER, name)
     return f"{line} {arguments}" if arguments else line.removesuffix(" --")
 
 
 def replace_commands(text: str, command: str) -> str:
-    """The text with each command that it names in backticks spelled as the project does."""
-    return _NAMED.sub(lambda found: f"`{format_command(command, found[1], found[2] or '')}`", text)
+    """Return the text with each command in backticks in the project's form."""
+    return _COMMAND.sub(
+        lambda match: f"`{format_command(command, match[1], match[2] or '')}`", text
+    )
 
 
 def read_command(root: Path) -> str:
-    """`command` of the project at `root`; the default where its settings cannot be read.
+    """Return `command` of the project at `root`.
 
-    A message must come out whatever is wrong with the settings: `manifest` says what that is.
+    Returns:
+        The setting, or the default if the settings are invalid: a message must always be printed.
     """
-    import tomli
+    from exporter.core.toml_table import read_settings
 
-    try:
-        with (root / "pyproject.toml").open("rb") as file:
-            table = tomli.loads(file.read(_MAX_BYTES).decode())
-        found = table["tool"]["exporter"]["command"]
-    except (OSError, ValueError, RecursionError, KeyError, TypeError):
-        return DEFAULT_COMMAND
-    return found if isinstance(found, str) and NAME_PLACEHOLDER in found else DEFAULT_COMMAND
+    command = read_settings(root).get("command")
+    is_valid = isinstance(command, str) and NAME_PLACEHOLDER in command
+    return command if isinstance(command, str) and is_valid else DEFAULT_COMMAND

@@ -1,10 +1,9 @@
-"""What can go wrong before or around a model, and the exit code each kind has.
+"""The errors that stop the tool, and their exit codes.
 
-In: nothing. Out: `ExitCode`, `Location`, `Problem` and `ExporterError`.
+Output: `ExitCode`, `Location`, `Problem` and `ExporterError`.
 
-A failing *model* is never an exception here: it is a record with a status. These classes are for
-what stops the tool itself: a manifest that cannot be read, a selection that matches nothing, a
-machine that lacks a package, a committed file that is damaged.
+A failing *model* is not an exception here, but a record with a status. These classes are for
+errors around a model: an invalid manifest, an empty selection, a missing package, a damaged file.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ class ExitCode(IntEnum):
 
     OK = 0
     RED = 1  # red cells, or findings of the gate
-    MANIFEST = 2  # a manifest, a setting or a selection is wrong
+    MANIFEST = 2  # a manifest, a setting or the command line is wrong
     NOTHING_SELECTED = 3
     ENVIRONMENT = 4  # a package, a device or a permission is missing
     UNREADABLE = 5  # a committed or stored file cannot be read
-    BUG = 70  # EX_SOFTWARE of sysexits.h: our own fault, the only one with a traceback
+    BUG = 70  # EX_SOFTWARE of sysexits.h: an error of this tool, with a traceback
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
-    """A place in a text file; `line` counts from 1 and is None where the whole file is meant."""
+    """A line of a text file, counted from 1; None for the full file."""
 
     file: str
     line: int | None = None
@@ -40,7 +39,7 @@ class Location:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing that is wrong: where, at which key (`models.alexnet.inputs[0].shape[1]`), what."""
+    """One problem with its location and its key, `models.alexnet.inputs[0].shape[1]`."""
 
     message: str
     location: Location | None = None
@@ -52,7 +51,7 @@ class Problem:
 
 
 class ExporterError(Exception):
-    """Stops the tool with `exit_code` and one message per problem; never a traceback."""
+    """An error that stops the tool with `exit_code` and one message per problem."""
 
     def __init__(self, exit_code: ExitCode, problems: Iterable[Problem] | str) -> None:
         self.exit_code = exit_code
@@ -62,7 +61,7 @@ class ExporterError(Exception):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
-def suggest_nearest(word: str, known: Iterable[str]) -> str:
-    """A suggestion to end a message with: `; did you mean 'inputs'?`, or nothing."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+def suggest_nearest(word: str, candidates: Iterable[str]) -> str:
+    """Return the end of a message, `; did you mean 'inputs'?`, or "" if no word is similar."""
+    close = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.6)
     return f"; did you mean '{close[0]}'?" if close else ""

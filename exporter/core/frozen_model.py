@@ -1,9 +1,9 @@
-"""The base of every value that crosses a file or a process: frozen, strict, closed.
+"""The base classes of all values in files and messages between processes.
 
-In: nothing. Out: `FrozenModel`, `ChecksummedModel`, and the aliases for tuples and tables that fields use.
+Output: `FrozenModel`, `ChecksummedModel`, and the aliases for the types of their fields.
 
-Values are read with `FrozenModel.model_validate_json` and written with `to_json`; both ends refuse a key
-that they do not know, so that a file of another version is noticed and not half understood.
+`FrozenModel.model_validate_json` reads a value and `to_json` writes it. Reading fails if a key is
+unknown, so a file of another version is detected.
 """
 
 from __future__ import annotations
@@ -16,57 +16,57 @@ from typing_extensions import TypeAliasType, override
 
 T = TypeVar("T")
 
-#: A sequence in a file (TOML array, JSON list) held as a tuple. Items stay strict.
+#: A sequence in a file (TOML array, JSON list) as a tuple. Its items are validated strictly.
 Items = Annotated[tuple[T, ...], Field(strict=False)]
 
-#: What TOML and JSON share: the values of `init` and `options`.
-#: (A named alias: pydantic cannot follow an unnamed one that holds itself.)
+#: The values that TOML and JSON share, used by `init` and `options`.
+#: (A named alias, because pydantic does not support an unnamed recursive one.)
 Plain = TypeAliasType("Plain", "bool | int | float | str | list[Plain] | dict[str, Plain] | None")
 
 
 class FrozenModel(BaseModel):
-    """A frozen value; equality is by content."""
+    """A frozen value; equality compares the content."""
 
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
         strict=True,
         ser_json_inf_nan="constants",
-        # `model` is this field's own word: a record names its model.
+        # pydantic reserves the prefix `model_`; records have a field `model`.
         protected_namespaces=(),
     )
 
     def to_json(self, *, indent: int | None = 2) -> str:
-        """Canonical JSON: fields in their declared order, one trailing newline."""
+        """Return canonical JSON: fields in their declared order, one trailing newline."""
         return self.model_dump_json(indent=indent) + "\n"
 
 
 class ChecksummedModel(FrozenModel):
-    """A value whose file begins with a digest of the rest, so that a change of it is noticed.
+    """A value stored with a digest of its JSON.
 
-    That is no signature: who knows how can seal what he likes. A flipped bit cannot, and neither
-    does an editor.
+    The digest detects corruption and edits. It does not prevent tampering.
     """
 
     @override
     def to_json(self, *, indent: int | None = 2) -> str:
-        """Canonical JSON, sealed."""
+        """Return canonical JSON that begins with the digest of the rest."""
         rest = super().to_json(indent=indent)[1:]
-        return f"{_SEAL}{hashlib.sha256(rest.encode()).hexdigest()}{_SEALED}{rest}"
+        return f"{_BEFORE_DIGEST}{hashlib.sha256(rest.encode()).hexdigest()}{_AFTER_DIGEST}{rest}"
 
     @classmethod
     def read(cls, data: bytes) -> Self:
-        """The value of which `to_json` gave these bytes.
+        """Return the value that `to_json` wrote as these bytes.
 
         Raises:
-            ValueError: where it did not, or where this version knows another form.
+            ValueError: if the bytes were changed, or have another format.
         """
-        whole = memoryview(data)  # results of many cells are large: they are copied once
-        seal, rest = whole[:_LENGTH], whole[_LENGTH:]
-        if seal != f"{_SEAL}{hashlib.sha256(rest).hexdigest()}{_SEALED}".encode():
+        view = memoryview(data)  # results of many cells are large, so copy them only once
+        head, rest = view[:_HEAD_LENGTH], view[_HEAD_LENGTH:]
+        digest = hashlib.sha256(rest).hexdigest()
+        if head != f"{_BEFORE_DIGEST}{digest}{_AFTER_DIGEST}".encode():
             raise ValueError("changed since it was written")
         return cls.model_validate_json(b"".join((b"{", rest)))
 
 
-_SEAL, _SEALED = '{\n  "sha256": "', '",'
-_LENGTH = len(_SEAL) + 64 + len(_SEALED)
+_BEFORE_DIGEST, _AFTER_DIGEST = '{\n  "sha256": "', '",'
+_HEAD_LENGTH = len(_BEFORE_DIGEST) + 64 + len(_AFTER_DIGEST)

@@ -1,10 +1,11 @@
-"""The object that a reference in a manifest names, by importing what defines it.
+"""Import the Python object that a reference in a manifest names.
 
-In: `file.py:attribute` or `package.module:attribute`. Out: the object. It is the user's own code
-that runs here: only workers and what checks a file call this, never the parent.
+Input: `file.py:attribute` or `package.module:attribute`. Output: the object. The import runs the
+user's code: only workers and processes that check a file call this, never the parent.
 
-What is not installed is compiled from its source: Python takes the bytecode that lies beside it for
-current where second and size are the same, and a record would then speak of code that did not run.
+Modules that are not installed packages are compiled from their source. Python would use an old
+bytecode file if the source has the same size and the same second. A record would then describe
+other code.
 """
 
 from __future__ import annotations
@@ -29,23 +30,23 @@ from typing import Any
 
 
 def load_attribute(source: str, folder: Path) -> Any:
-    """The object that `file.py:attr` (relative to `folder`) or `package.module:attr` names."""
+    """Return the object of `file.py:attr` (relative to `folder`) or `package.module:attr`."""
     ignore_project_bytecode()
-    where, _, attribute = source.rpartition(":")
-    # Model files import their neighbours by the folder of the manifest: `models.layers`.
+    module_name, _, attribute = source.rpartition(":")
+    # Model files import other files relative to the manifest's folder: `models.layers`.
     prepend_to_path(folder)
-    found: Any
-    if where.endswith(".py"):
-        found = _import_file((folder / where).resolve(), where)
+    value: Any
+    if module_name.endswith(".py"):
+        value = _import_file((folder / module_name).resolve(), module_name)
     else:
-        found = importlib.import_module(where)
+        value = importlib.import_module(module_name)
     for name in attribute.split("."):
-        found = getattr(found, name)
-    return found
+        value = getattr(value, name)
+    return value
 
 
 def prepend_to_path(folder: Path) -> None:
-    """Has Python look for modules in `folder` before all others."""
+    """Add `folder` to the front of Python's module search path."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
@@ -56,12 +57,12 @@ def _import_file(path: Path, relative: str) -> ModuleType:
         module = importlib.import_module(".".join(parts))
         if getattr(module, "__file__", None) and Path(str(module.__file__)).resolve() == path:
             return module
-    # A name that cannot be imported, or that belongs to another package: load the file itself.
+    # The name cannot be imported, or belongs to another package: load the file itself.
     name = "exporter_source_" + "_".join(parts)
-    known = sys.modules.get(name)
-    if known is not None and getattr(known, "__file__", None) == str(path):
-        return known  # a second attribute of the same file: it is run once, as by an import
-    loader = _Compiling(name, str(path)) if path.suffix in SOURCE_SUFFIXES else None
+    loaded = sys.modules.get(name)
+    if loaded is not None and getattr(loaded, "__file__", None) == str(path):
+        return loaded  # like an import, run the file once for all its attributes
+    loader = _SourceOnlyLoader(name, str(path)) if path.suffix in SOURCE_SUFFIXES else None
     specification = importlib.util.spec_from_file_location(name, path, loader=loader)
     if specification is None or specification.loader is None:
         raise ImportError(f"{relative} cannot be imported")
@@ -71,30 +72,30 @@ def _import_file(path: Path, relative: str) -> ModuleType:
     return module
 
 
-class _Compiling(SourceFileLoader):
-    """Neither reads nor writes bytecode."""
+class _SourceOnlyLoader(SourceFileLoader):
+    """A loader that neither reads nor writes bytecode."""
 
     def path_stats(self, path: str) -> Any:
-        """Python leaves bytecode alone where it cannot know how old the source is."""
-        raise OSError(f"{path}: its bytecode is not asked for")
+        """Raise an error: Python ignores bytecode if the age of the source is unknown."""
+        raise OSError(f"{path}: bytecode is not used")
 
 
 def ignore_project_bytecode() -> None:
-    """From now on, bytecode is used of installed packages alone."""
-    if _finder in sys.path_hooks:
+    """Make Python use bytecode of installed packages only, from now on."""
+    if _make_finder in sys.path_hooks:
         return
-    sys.path_hooks.insert(0, _finder)
+    sys.path_hooks.insert(0, _make_finder)
     for folder in [folder for folder in sys.path_importer_cache if not _is_installed(folder)]:
         del sys.path_importer_cache[folder]
 
 
-def _finder(folder: str) -> PathEntryFinder:
+def _make_finder(folder: str) -> PathEntryFinder:
     if _is_installed(folder) or not Path(folder or ".").is_dir():
         raise ImportError(f"{folder}: is for another finder")
     return FileFinder(
         folder,
         (ExtensionFileLoader, EXTENSION_SUFFIXES),
-        (_Compiling, SOURCE_SUFFIXES),
+        (_SourceOnlyLoader, SOURCE_SUFFIXES),
         (SourcelessFileLoader, BYTECODE_SUFFIXES),
     )
 

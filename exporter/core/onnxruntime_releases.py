@@ -1,12 +1,11 @@
-"""Which release of ONNX Runtime loads a file, by its opset and its IR version.
+"""Find the first release of ONNX Runtime that loads a file.
 
-In: the opset and the IR version of a file. Out: the first release that loads it, and whether the IR
-version alone keeps it from older ones.
+Input: the opset and the IR version of a file. Output: the release, and the older release that would
+load the file with a lower IR version.
 
-Facts, no guesses: up to 1.14 the table of ONNX Runtime's documentation (onnxruntime.ai, reference,
-compatibility); from 1.15 on, what each release's own Python package loads of files that differ in
-these two numbers alone. Operators that a release has no kernel for are another matter, and custom
-domains too.
+Sources: up to 1.14 the compatibility table of ONNX Runtime's documentation (onnxruntime.ai); from
+1.15 on, tests with the Python package of each release, with files that differ in these two numbers
+only. Missing kernels and custom domains are not considered.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ Release = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class ReleaseLimits:
-    """What a release of ONNX Runtime loads at most."""
+    """The highest opset and IR version that a release of ONNX Runtime loads."""
 
     release: Release
     opset: int
     ir_version: int
 
 
-#: Releases in order; of those that load the same, the first.
+#: Releases in order; if several have the same limits, only the first.
 RELEASES: tuple[ReleaseLimits, ...] = (
     ReleaseLimits((0, 1), 8, 3),
     ReleaseLimits((0, 3), 9, 3),
@@ -51,17 +50,17 @@ RELEASES: tuple[ReleaseLimits, ...] = (
 
 @cache
 def find_first_release(opset: int, ir_version: int) -> Release | None:
-    """The first release that loads such a file; None where none that is known does."""
-    loads = (each for each in RELEASES if each.opset >= opset and each.ir_version >= ir_version)
-    return next((each.release for each in loads), None)
+    """Return the first release that loads such a file, or None if no known release does."""
+    matches = (each for each in RELEASES if each.opset >= opset and each.ir_version >= ir_version)
+    return next((each.release for each in matches), None)
 
 
 def find_older_release(opset: int, ir_version: int) -> ReleaseLimits | None:
-    """What a lower IR version would gain: the first release for the opset alone.
+    """Return the older release that would load the file with a lower IR version.
 
     Returns:
-        That release, and the highest IR version that it loads; None where the opset needs a release
-        as new as the IR version does.
+        The first release for the opset, with the highest IR version that it loads. None if the
+        opset needs a release as new as the IR version does.
     """
     first = find_first_release(opset, 0)
     if first is None or first == find_first_release(opset, ir_version):
@@ -70,5 +69,5 @@ def find_older_release(opset: int, ir_version: int) -> ReleaseLimits | None:
 
 
 def format_release(release: Release) -> str:
-    """`1.18`."""
+    """Return the release as text: `1.18`."""
     return f"{release[0]}.{release[1]}"

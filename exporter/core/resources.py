@@ -1,7 +1,6 @@
-"""Amounts of memory, and how running out of it shows, or of disk, or of what else a machine has.
+"""Detect in messages of other programs that memory, disk or another resource ran out.
 
-In: text that PyTorch, ONNX Runtime, Python or C++ left behind. Out: whether an allocation failed,
-or the machine gave out otherwise.
+Input: text of PyTorch, ONNX Runtime, Python or C++. Output: True if a resource ran out.
 """
 
 from __future__ import annotations
@@ -10,29 +9,29 @@ import re
 
 from exporter.core.text_format import format_byte_limit
 
-#: Python's, PyTorch's, the C library's, C++'s and ONNX Runtime's own words for it.
-_FAILED = re.compile(
+#: Messages of Python, PyTorch, the C library, C++ and ONNX Runtime about failed allocations.
+_OUT_OF_MEMORY = re.compile(
     r"MemoryError|(can't|cannot|failed to|unable to) allocate (memory|\S+ (.i)?b)|not enough memory"
     r"|(bad|std::bad_)[ _]?alloc|out of memory",
     re.IGNORECASE,
 )
-#: The C library's words for a full or failing disk, and for too many files or processes.
-_GAVE_OUT = re.compile(
+#: Messages of the C library about full or failing disks, and too many files or processes.
+_OUT_OF_RESOURCES = re.compile(
     r"No space left on device|Disk quota exceeded|Too many open files|Input/output error"
     r"|Read-only file system|Resource temporarily unavailable|File too large"
 )
 
 
 def is_out_of_memory(text: str) -> bool:
-    """Whether somebody says in `text` that an allocation failed."""
-    return _FAILED.search(text) is not None
+    """Return True if `text` reports a failed allocation."""
+    return _OUT_OF_MEMORY.search(text) is not None
 
 
 def is_out_of_resources(text: str) -> bool:
-    """Whether somebody says in `text` that the machine could not go on, whatever the model is."""
-    return is_out_of_memory(text) or _GAVE_OUT.search(text) is not None
+    """Return True if `text` reports that the machine ran out of memory, disk or processes."""
+    return is_out_of_memory(text) or _OUT_OF_RESOURCES.search(text) is not None
 
 
 def memory_limit_message(limit: int) -> str:
-    """What is said of a job that needs more than its limit."""
+    """Return the message for a job that exceeded its memory limit."""
     return f"needs more than the {format_byte_limit(limit)} that `memory` allows"

@@ -142,10 +142,10 @@ def test_what_git_ignores_may_be_named_by_the_revisions_manifests(branch: Path) 
 @pytest.mark.parametrize(
     ("revision", "code", "message"),
     [
-        ("--output=x", 2, "is no revision"),
-        ("", 2, "is no revision"),
-        ("nowhere", 2, "git knows no commit 'nowhere'"),
-        ("main:manifests", 2, "git knows no commit"),
+        ("--output=x", 2, "is not a revision"),
+        ("", 2, "is not a revision"),
+        ("nowhere", 2, "git has no commit 'nowhere'"),
+        ("main:manifests", 2, "git has no commit"),
     ],
 )
 def test_what_is_no_revision_is_told(branch: Path, revision: str, code: int, message: str) -> None:

@@ -11,7 +11,7 @@ from exporter.core.atomic_files import remove_unfinished_files, write_text
 from exporter.core.errors import ExitCode, ExporterError
 
 
-def test_writes_the_bytes_and_leaves_nothing_else(tmp_path: Path) -> None:
+def test_the_bytes_are_written_and_no_other_file_remains(tmp_path: Path) -> None:
     path = tmp_path / "new" / "a.md"
     write_text(path, "one\ntwo é\n")
     write_text(path, "three\n")
@@ -19,7 +19,7 @@ def test_writes_the_bytes_and_leaves_nothing_else(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_replaces_a_link_and_spares_its_target(tmp_path: Path) -> None:
+def test_a_link_is_replaced_and_its_target_is_unchanged(tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.write_text("mine")
     link = tmp_path / "a.md"
@@ -30,7 +30,7 @@ def test_replaces_a_link_and_spares_its_target(tmp_path: Path) -> None:
     assert link.read_text() == "new"
 
 
-def test_says_why_it_cannot_write(tmp_path: Path) -> None:
+def test_the_error_contains_the_reason(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
     with pytest.raises(ExporterError, match="cannot be written") as caught:
@@ -43,7 +43,7 @@ def test_says_why_it_cannot_write(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*"))
 
 
-def test_what_a_killed_process_had_begun_goes_and_nothing_else(tmp_path: Path) -> None:
+def test_only_unfinished_files_of_dead_processes_are_removed(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         ended.wait()
     begun = tmp_path / f".page.md.{ended.pid}.fresh"

@@ -1,4 +1,4 @@
-"""Commands as a project's people type them."""
+"""Commands in messages have the form of the project."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from exporter.core.command_names import (
 NOX = "nox -s {} --"
 
 
-def test_the_name_goes_where_the_project_says() -> None:
+def test_the_name_replaces_the_placeholder() -> None:
     assert format_command(DEFAULT_COMMAND, "export", "'net/*'") == "exporter export 'net/*'"
     assert format_command(NOX, "export", "'net/*'") == "nox -s export -- 'net/*'"
     assert format_command(NOX, "gate") == "nox -s gate"
     assert format_command("uv run exporter {}", "gate") == "uv run exporter gate"
 
 
-def test_only_what_stands_in_backticks_is_a_command() -> None:
+def test_only_text_in_backticks_is_a_command() -> None:
     said = "run `exporter export net` first; an exporter export is no command"
     assert replace_commands(said, NOX) == (
         "run `nox -s export -- net` first; an exporter export is no command"
@@ -43,7 +43,7 @@ def test_only_what_stands_in_backticks_is_a_command() -> None:
         "tool = 1",
     ],
 )
-def test_a_message_comes_out_whatever_is_wrong_with_the_settings(
+def test_invalid_settings_give_the_default_command(
     tmp_path: Path, settings: str | None
 ) -> None:
     if settings is not None:
@@ -52,7 +52,7 @@ def test_a_message_comes_out_whatever_is_wrong_with_the_settings(
 
 
 @pytest.mark.parametrize(("settings", "typed"), [("", "exporter export"), (NOX, "nox -s export")])
-def test_the_terminal_speaks_as_the_project_does(
+def test_the_terminal_prints_the_commands_of_the_project(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], settings: str, typed: str
 ) -> None:
     (tmp_path / "manifests").mkdir()

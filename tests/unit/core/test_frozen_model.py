@@ -1,4 +1,4 @@
-"""A sealed value is read as it was written, and not at all once a byte of it is another one."""
+"""A checksummed value is read as it was written; reading fails if a byte changed."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ RECORD = make_record("net/17/cpu", Status.FAIL, message="off by 1e-3 in Ünïcö
 WRITTEN = RECORD.to_json().encode()
 
 
-def test_what_was_written_is_read() -> None:
+def test_a_written_value_is_read_back() -> None:
     assert Record.read(WRITTEN) == RECORD
     assert Record.read(RECORD.to_json(indent=None).encode()) == RECORD
 
 
-def test_it_stays_json_that_others_can_read() -> None:
+def test_the_file_is_valid_json() -> None:
     text = json.loads(WRITTEN)
     assert len(text.pop("sha256")) == 64
     assert text == json.loads(RECORD.model_dump_json())
 
 
-def test_inside_another_value_it_has_no_seal_of_its_own() -> None:
+def test_a_nested_value_has_no_digest() -> None:
     run = RunRecord(tools={}, records=(RECORD,))
     assert RunRecord.read(run.to_json().encode()) == run
     assert "sha256" not in json.loads(run.to_json())["records"][0]
 
 
 @given(st.integers(0, len(WRITTEN) - 1), st.integers(1, 255))
-def test_no_byte_can_be_another_one(place: int, change: int) -> None:
+def test_a_changed_byte_is_detected(place: int, change: int) -> None:
     data = bytearray(WRITTEN)
     data[place] ^= change
     with pytest.raises(ValueError, match="changed since it was written"):
@@ -52,6 +52,6 @@ def test_no_byte_can_be_another_one(place: int, change: int) -> None:
         b"\xff" * 200,
     ],
 )
-def test_nothing_else_is_taken_for_one(data: bytes) -> None:
+def test_other_data_is_rejected(data: bytes) -> None:
     with pytest.raises(ValueError, match="changed since it was written"):
         Record.read(data)

@@ -1,4 +1,4 @@
-"""What is loaded is what the file says now, whatever bytecode lies beside it."""
+"""The current source of a file is loaded, even if there is bytecode of an older one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def forward():
 
 
 def load(folder: Path, source: str) -> str:
-    """In a Python of its own, which writes bytecode like any other."""
+    """Run in a separate Python, which writes bytecode by default."""
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     env.pop("PYTHONDONTWRITEBYTECODE", None)
     done = subprocess.run(
@@ -38,7 +38,7 @@ def load(folder: Path, source: str) -> str:
 
 
 def put(folder: Path, value: int) -> None:
-    """Files of one size and one time, whatever they say."""
+    """Write files of equal size and time with different content."""
     (folder / "pack").mkdir(exist_ok=True)
     texts = {
         "net.py": NET.format(value=value),

@@ -1,4 +1,4 @@
-"""Which ONNX Runtime loads a file: the table, and what a lower IR version gains."""
+"""The table of ONNX Runtime's releases, and the gain of a lower IR version."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_first_release_loads_opset_and_ir_version(
     assert find_first_release(opset, ir_version) == release
 
 
-def test_a_lower_ir_version_is_worth_it_where_it_alone_is_new() -> None:
+def test_a_lower_ir_version_helps_only_if_the_opset_is_older() -> None:
     assert find_older_release(18, 10) == ReleaseLimits((1, 14), 18, 8)
     assert find_older_release(21, 10) is None
     assert find_older_release(13, 7) is None
@@ -53,5 +53,5 @@ def test_a_lower_ir_version_is_worth_it_where_it_alone_is_new() -> None:
     assert find_older_release(27, 10) is None
 
 
-def test_releases_are_spelled_as_people_do() -> None:
+def test_a_release_is_formatted_with_two_numbers() -> None:
     assert format_release((1, 18)) == "1.18"

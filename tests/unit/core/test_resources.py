@@ -1,4 +1,4 @@
-"""Amounts of memory, and how running out of it shows."""
+"""Messages of other programs about missing memory, disk or processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from exporter.core.resources import is_out_of_memory, is_out_of_resources, memor
         "bad allocation",
     ],
 )
-def test_what_says_that_memory_ran_out(text: str) -> None:
+def test_messages_about_failed_allocations_are_detected(text: str) -> None:
     assert is_out_of_memory(text)
     assert is_out_of_resources(text)
 
@@ -41,20 +41,20 @@ def test_what_says_that_memory_ran_out(text: str) -> None:
         errno.ENOMEM,
     ],
 )
-def test_what_says_that_the_machine_gave_out(number: int) -> None:
+def test_messages_about_missing_resources_are_detected(number: int) -> None:
     assert is_out_of_resources(f"OSError: {OSError(number, os.strerror(number))}")
 
 
 @pytest.mark.parametrize(
     "text", ["", "memory format channels_last", "a bad location", "KeyError: 'memory'"]
 )
-def test_what_does_not(text: str) -> None:
+def test_other_messages_are_not(text: str) -> None:
     assert not is_out_of_memory(text)
     assert not is_out_of_resources(text)
 
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.EACCES, errno.EISDIR])
-def test_a_model_that_misses_a_file_is_no_machine_that_gave_out(number: int) -> None:
+def test_a_missing_file_is_not_a_missing_resource(number: int) -> None:
     assert not is_out_of_resources(f"OSError: {OSError(number, os.strerror(number))}")
 
 

@@ -1,4 +1,4 @@
-"""Text from models and tools, made fit to be shown and kept."""
+"""Text of models and tools is cleaned before it is printed or stored."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from exporter.core.sanitize import join_lines, remove_controls, redact
         ("models/vision.py:12", "models/vision.py:12"),
     ],
 )
-def test_what_differs_between_machines_is_left_out(text: str, expected: str) -> None:
+def test_text_that_differs_between_machines_is_removed(text: str, expected: str) -> None:
     assert redact(text, limit=100) == expected
 
 
@@ -38,7 +38,7 @@ def test_escapes_and_control_characters_are_removed() -> None:
 
 
 @given(st.text())
-def test_nothing_that_steers_a_terminal_is_left(text: str) -> None:
+def test_no_control_character_remains(text: str) -> None:
     shown = remove_controls(text)
     assert not any(ord(c) < 32 and c not in "\t\n" for c in shown)
     assert "\x1b" not in shown

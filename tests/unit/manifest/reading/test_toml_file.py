@@ -25,7 +25,7 @@ def _problem(tmp_path: Path, content: bytes) -> str:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"[" * 2 * 1024 * 1024, ": is larger than 1 MiB, and so no manifest"),
+        (b"[" * 2 * 1024 * 1024, ": is larger than 1 MiB; a manifest must be smaller"),
         (b"x = " + b"[" * 900_000, ": is not valid TOML: it is nested too deeply"),
         (b"x = " + b"9" * 9000, ": is not valid TOML: a number has too many digits"),
         (b"a = 1\nb = \xff\n", ":2: is not UTF-8: byte 0xff"),
@@ -43,7 +43,7 @@ def test_a_line_of_two_megabytes_of_brackets_is_one_problem_of_the_project(tmp_p
         load_project(root)
     assert raised.value.exit_code is ExitCode.MANIFEST
     assert [str(problem) for problem in raised.value.problems] == [
-        "manifests/net.toml: is larger than 1 MiB, and so no manifest"
+        "manifests/net.toml: is larger than 1 MiB; a manifest must be smaller"
     ]
 
 

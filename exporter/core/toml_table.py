@@ -1,0 +1,81 @@
+"""Read a TOML file and the settings of a project in `pyproject.toml`.
+
+Input: a path. Output: the raw tables, and the problem if the file cannot be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tomli
+
+#: The file and the keys of the project's settings.
+SETTINGS_FILE = "pyproject.toml"
+SETTINGS_KEYS = ("tool", "exporter")
+#: A larger file is not a manifest; parsing it would take minutes.
+_MAX_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TomlTable:
+    """The content of a TOML file, or the problem with it."""
+
+    text: str = ""
+    table: dict[str, Any] = field(default_factory=dict)
+    problem: str = ""
+    """Why the file cannot be read; empty if it can."""
+    line: int | None = None
+    """The line of the problem."""
+
+
+def read_toml_table(path: Path) -> TomlTable:
+    """Read a TOML file; report a problem as a value."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        return TomlTable(problem=f"cannot be read: {error.strerror or error}")
+    if len(content) > _MAX_BYTES:
+        return TomlTable(problem="is larger than 1 MiB; a manifest must be smaller")
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        return TomlTable(problem=f"is not UTF-8: byte 0x{content[error.start]:02x}", line=line)
+    if text.startswith("\ufeff"):
+        problem = "begins with a byte order mark; save it as UTF-8 without one"
+        return TomlTable(problem=problem, line=1)
+    try:
+        return TomlTable(text=text, table=tomli.loads(text))
+    except tomli.TOMLDecodeError as error:
+        message = error.msg[:1].lower() + error.msg[1:]
+        return TomlTable(problem=f"is not valid TOML: {message}", line=error.lineno)
+    except RecursionError:
+        return TomlTable(problem="is not valid TOML: it is nested too deeply")
+    except ValueError:  # Python limits the digits of a number
+        return TomlTable(problem="is not valid TOML: a number has too many digits")
+
+
+def find_settings(document: Mapping[str, Any]) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
+    """Find `[tool.exporter]` in the content of a `pyproject.toml`.
+
+    Returns:
+        The table, or None if it does not exist; and the keys of a value that should be a table
+        and is not, empty if all are tables.
+    """
+    table: object = document
+    for end, key in enumerate(SETTINGS_KEYS, 1):
+        if not isinstance(table, dict) or key not in table:
+            return None, ()
+        table = table[key]
+        if not isinstance(table, dict):
+            return None, SETTINGS_KEYS[:end]
+    return (table, ()) if isinstance(table, dict) else (None, ())
+
+
+def read_settings(root: Path) -> dict[str, Any]:
+    """Return `[tool.exporter]` of the project at `root`, or {} if it cannot be read."""
+    return find_settings(read_toml_table(root / SETTINGS_FILE).table)[0] or {}
