@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from exporter.checks.files.samples import SampleData
+from exporter.checks.files.sample_files import SampleData
 from exporter.records.record import Divergence
 from exporter.runtimes import Session
 from exporter.worker.diagnose.first_divergence import DivergenceSearch

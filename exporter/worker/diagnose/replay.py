@@ -12,12 +12,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exporter.checks.comparison.compare_outputs import OutputContext, bound_for, items_in_float64
+from exporter.checks.comparison.compare_outputs import (
+    OutputContext,
+    choose_limit,
+    split_float64_items,
+)
 from exporter.checks.comparison.compare_samples import compare_samples
-from exporter.checks.files.samples import SampleData
+from exporter.checks.files.sample_files import SampleData
 from exporter.checks.protocol import CheckContext
 from exporter.jobs.reference import Sample
-from exporter.records.record import OutputLimit, CheckResult, Status
+from exporter.records.record import CheckResult, OutputLimit, Status
 from exporter.runtimes import Session
 from exporter.runtimes.values import Array, OnnxValue
 from exporter.worker.diagnose.runtime_values import measure_error
@@ -58,14 +62,14 @@ class SampleReplay:
         return tuple(self._allowed(index) for index in range(len(self.data.outputs)))
 
     def _allowed(self, index: int) -> OutputLimit:
-        expected, exact = self.data.outputs[index], self.data.exact[index]
+        expected, exact = self.data.outputs[index], self.data.float64_outputs[index]
         if not isinstance(expected, list):
             return self._tensor_allowed(index, expected, None if isinstance(exact, list) else exact)
-        pairs = zip(expected, items_in_float64(exact, len(expected)), strict=True)
+        pairs = zip(expected, split_float64_items(exact, len(expected)), strict=True)
         return OutputLimit(items=tuple(self._tensor_allowed(index, *pair) for pair in pairs))
 
     def _tensor_allowed(self, index: int, expected: Array, exact: Array | None) -> OutputLimit:
-        limit, against = bound_for(
+        limit, against = choose_limit(
             expected, exact, OutputContext(self._subject, index, self._device)
         )
         if limit is None:

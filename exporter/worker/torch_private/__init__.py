@@ -1,1 +1,25 @@
-"""To be described."""
+"""All uses of private functions of torch, onnxscript and onnx_ir.
+
+The rest of the package uses public interfaces only (`tests/architecture/test_private_torch.py`).
+Each group of private functions has a name, and is used only if
+
+- the installed minor version of its package was tested (`guards.py`), and
+- the environment variable `EXPORTER_TORCH_PRIVATE` does not switch it off. `none` switches off all
+  groups; a list such as `decompositions,weights` leaves only these groups on.
+
+| group | effect |
+|---|---|
+| `capture` | a capture has the patches of `torch.onnx.export`: loops of recurrent layers, sizes 0 and 1 |
+| `decompositions` | one decomposition serves all opsets with the same translations |
+| `operators` | operators of traced graphs are counted, all missing operators are listed |
+| `weights` | weights of a TorchScript export bypass protobuf, which saves memory |
+| `registry` | translations are read once per process |
+| `type_promotion` | only changed nodes run again when types are promoted |
+| `node_metadata` | nodes carry the lines of the source and the namespace only |
+| `rewrite_rules` | the optimizer skips rules that cannot match |
+| `op_signatures` | the signature of an ONNX operator is read once per process |
+
+If a group is off, the public path of torch is used: slower, with the same files. Two groups are
+more than a speed-up. Without `capture`, recurrent layers over a dynamic sequence are not exported
+as loops. Without `operators`, records contain no counts and only the first missing operator.
+"""

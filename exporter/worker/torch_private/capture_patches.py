@@ -1,13 +1,8 @@
-"""The only place that touches torch's private modules, guarded by version.
+"""The patches of `torch.onnx.export` around a capture.
 
-In: nothing. Out: `patch_capture`, the patches under which `torch.onnx.export` captures a model,
-so that a capture of ours gives the graph of the public call; and `Decompositions`, which keeps
-what the public call would compute anew for each opset.
-
-`torch.onnx.export` captures and decomposes for every opset. Capturing once needs its patches:
-recurrent layers over a dynamic sequence become a loop, a size of 0 or 1 is not told apart from
-others, and `torch.onnx.is_in_onnx_export()` is true. A torch outside the guard captures without
-them and decomposes each time.
+`torch.onnx.export` captures and decomposes a model again for each opset. The worker captures it
+once, with the same patches: recurrent layers over a dynamic sequence become a loop, sizes 0 and 1
+are not special, and `torch.onnx.is_in_onnx_export()` is true.
 """
 
 from __future__ import annotations
@@ -15,22 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-import torch
-
-from exporter.worker.torch_private.versions import is_known_torch
+from exporter.worker.torch_private.guards import is_enabled, replace_attribute
 
 
 @contextmanager
 def patch_capture(*, dynamic: bool) -> Iterator[None]:
-    """The patches of the public export around a capture; `dynamic`: some axis is dynamic."""
+    """Apply the patches of the public export; `dynamic` if an axis is dynamic."""
     with ExitStack() as patches:
-        if is_known_torch():
+        if is_enabled("capture"):
             from torch.fx.experimental import _config
+            from torch.onnx._internal.exporter import _flags
 
             # torch gives its configuration modules a `patch` that their types do not show.
             patched = _config.patch(backed_size_oblivious=True)  # type: ignore[attr-defined]
             patches.enter_context(patched)
-            patches.enter_context(_in_onnx_export())
+            patches.enter_context(replace_attribute(_flags, "_is_onnx_exporting", True))
             if dynamic:
                 from torch.export import _patches
 
@@ -40,30 +34,12 @@ def patch_capture(*, dynamic: bool) -> Iterator[None]:
 
 
 def defers_guards() -> bool:
-    """Whether the public export turns a condition on sizes that it cannot prove into an assertion.
+    """Return True if the public export turns an unproven condition on sizes into an assertion.
 
-    ONNX has none, so that the condition is gone from the file; what it leaves is for the checks.
+    ONNX has no assertions, so the condition is missing in the file. The checks cover it.
     """
-    if not is_known_torch():
+    if not is_enabled("capture"):
         return False
     from torch.onnx import _flags
 
     return bool(_flags.PREFER_DEFERRED_RUNTIME_ASSERTS_OVER_GUARDS)
-
-
-@contextmanager
-def _in_onnx_export() -> Iterator[None]:
-    """What a model asks by `torch.onnx.is_in_onnx_export()` is true, as in the public call."""
-    from torch.onnx._internal.exporter import _flags
-
-    before = _flags._is_onnx_exporting
-    _flags._is_onnx_exporting = True
-    try:
-        yield
-    finally:
-        _flags._is_onnx_exporting = before
-
-
-def count_writes(tensor: torch.Tensor) -> int:
-    """How often a tensor was written into; 0 where torch does not count."""
-    return 0 if tensor.is_inference() else int(getattr(tensor, "_version", 0))

@@ -1,4 +1,4 @@
-"""Split off; to be described."""
+"""Reuse of the decomposition of a captured program for several opsets."""
 
 from __future__ import annotations
 
@@ -7,62 +7,56 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from exporter.worker.torch_private.versions import is_known_torch
+from exporter.worker.torch_private.guards import is_enabled, replace_attribute
 
 
 class Decompositions:
-    """What one captured program was decomposed to, for the opsets that decompose it alike.
+    """The decomposed programs of one captured program, for opsets that decompose it equally.
 
-    Which operators are decomposed follows from those that an opset has translations for. Two
-    opsets decompose a program alike if they have the same ones, or if none of those that only the
-    one has is left in the program that was decomposed for it.
+    The translations of an opset decide which operators are decomposed. Two opsets decompose a
+    program equally if they have the same translations. They also do if the decomposed program
+    contains no operator that only one of them translates.
     """
 
     def __init__(self) -> None:
-        self._known: list[_Decomposed] = []
+        self._programs: list[_DecomposedProgram] = []
 
     @contextmanager
-    def reused(self) -> Iterator[None]:
-        """Calls of `torch.onnx.export` inside find what earlier ones decomposed."""
-        if not is_known_torch():
+    def reuse(self) -> Iterator[None]:
+        """Let calls of `torch.onnx.export` reuse earlier decompositions."""
+        if not is_enabled("decompositions"):
             yield
             return
         from torch.onnx._internal.exporter import _core, _decomp
 
         decompose = _core._prepare_exported_program_for_export
 
-        def remembered(exported_program: Any, *, registry: Any) -> Any:
+        def find_or_decompose(exported_program: Any, *, registry: Any) -> Any:
             translated = frozenset(_decomp.get_onnx_implemented_overloads(registry))
-            for known in self._known:
-                if known.captured is exported_program and known.serves(translated):
-                    return known.decomposed
+            for program in self._programs:
+                if program.captured is exported_program and program.is_valid_for(translated):
+                    return program.decomposed
             decomposed = decompose(exported_program, registry=registry)
-            self._known.append(_Decomposed(exported_program, translated, decomposed))
+            self._programs.append(_DecomposedProgram(exported_program, translated, decomposed))
             return decomposed
 
-        _core._prepare_exported_program_for_export = remembered
-        try:
+        name = "_prepare_exported_program_for_export"
+        with replace_attribute(_core, name, find_or_decompose):
             yield
-        finally:
-            _core._prepare_exported_program_for_export = decompose
 
 
 @dataclass(frozen=True, slots=True)
-class _Decomposed:
+class _DecomposedProgram:
     captured: Any
     translated: frozenset[Any]
     """The operators that the opset has translations for."""
     decomposed: Any
 
-    def serves(self, translated: frozenset[Any]) -> bool:
-        """Whether an opset with these translations gives the same program."""
+    def is_valid_for(self, translated: frozenset[Any]) -> bool:
+        """Return True if an opset with these translations gives the same program."""
         if self.translated == translated:
             return True
-        # Fewer translations decompose more: only what is left here could have been decomposed.
-        return translated < self.translated and self._targets().isdisjoint(
-            self.translated - translated
-        )
-
-    def _targets(self) -> set[Any]:
+        # Fewer translations decompose more. Only operators of this program can be affected.
         modules = self.decomposed.graph_module.modules()
-        return {node.target for module in modules for node in module.graph.nodes}
+        targets = {node.target for module in modules for node in module.graph.nodes}
+        return translated < self.translated and targets.isdisjoint(self.translated - translated)

@@ -1,10 +1,10 @@
-"""The weights of a TorchScript export, kept out of protobuf until the file is written.
+"""The weights of a TorchScript export, which bypass protobuf.
 
-In: the graph as torch wrote it, its weights as inputs, and the weights themselves. Out: the same
-graph with the weights stored in it, byte for byte the one that torch would have written.
+Input: the graph that torch wrote with its weights as inputs, and the weights.
+Output: the same graph with stored weights, byte for byte equal to the graph of torch.
 
-torch puts all weights into one message, serialises it and copies the bytes: three times the weights
-at once, beside the model. Here they stay the tensors that the model has.
+torch puts all weights into one message, serializes it and copies the bytes. That needs three times
+the memory of the weights. Here the weights remain the tensors of the model.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _DTYPES = frozenset(
 
 @dataclass(slots=True)
 class DetachedWeights:
-    """What was kept out of one export."""
+    """The weights of one export."""
 
     weights: dict[str, torch.Tensor] = field(default_factory=dict)
     """By their names in the graph."""
     are_inputs: bool = False
-    """Whether they are listed as inputs, too."""
+    """True if the file lists them as inputs, too."""
 
 
 def is_plain_tensor(tensor: torch.Tensor) -> bool:
-    """Whether a weight is a plain tensor, which torch stores as its bytes."""
+    """Return True if torch stores a weight as its bytes."""
     return (
         tensor.layout is torch.strided
         and tensor.dtype in _DTYPES
@@ -43,14 +43,14 @@ def is_plain_tensor(tensor: torch.Tensor) -> bool:
     )
 
 
-def restore_weights(model: ir.Model, aside: DetachedWeights) -> None:
-    """Stores the weights in the graph, in the order in which it has them as inputs."""
+def restore_weights(model: ir.Model, detached: DetachedWeights) -> None:
+    """Store the weights in the graph, in the order of its inputs."""
     graph = model.graph
     for value in graph.inputs:
-        if value.name in aside.weights:
-            value.const_value = TorchTensor(aside.weights[value.name], name=value.name)
+        if value.name in detached.weights:
+            value.const_value = TorchTensor(detached.weights[value.name], name=value.name)
             graph.register_initializer(value)
-    if not aside.are_inputs:
-        own = [value for value in graph.inputs if value.name not in aside.weights]
+    if not detached.are_inputs:
+        inputs = [value for value in graph.inputs if value.name not in detached.weights]
         graph.inputs.clear()
-        graph.inputs.extend(own)
+        graph.inputs.extend(inputs)

@@ -1,30 +1,23 @@
-"""What `torch.onnx.export` works out again for every opset, though it is the same: found once.
+"""Speed-ups of the dynamo exporter: work that is equal for all opsets is done once.
 
-In: nothing. Out: `speed_up_conversion`, under which the dynamo exporter writes the same files
-sooner. Private modules of torch and onnxscript are touched here, each guarded by version: where
-one is not known, the exporter works as it comes.
+Output: `speed_up_conversion`, a context in which the exporter writes the same files faster.
 
-- The registry of translations is read from the sources of hundreds of functions, for each opset
-  anew. Here they are read once for all opsets, and again where something new was registered.
-- Where a type is promoted is found by running the whole program once more. Here a node is run again
-  only from the first one on that was changed: before it, what it gives is known from the program.
-- Each node is noted with the text of the program that it stems from, and the modules that it is in.
-  No file keeps that: here only the lines of the source are, which messages tell.
-- The signature of an operator is read from its schema at every node. Here once for each schema that
-  onnx itself brings.
-- The optimiser tries every rule at every node. Here a rule is not tried at a node whose operator
-  is another one than the rule ends with, which is the first that it would look at.
-- Whether a value is a tensor is asked of protocols. Here what these ask for is collected once.
+- Registry: torch reads the sources of hundreds of translations for each opset. Here it reads them
+  once, and again if a new translation is registered.
+- Type promotion: torch runs the program once more to find promoted types. Here a node runs again
+  only after the first changed node. Before it, the program already contains the results.
+- Node metadata: torch attaches the text of the program to each node. No file contains it, so only
+  the lines of the source and the namespace are kept.
+- Rewrite rules: the optimizer tries every rule at every node. Here a rule is skipped if its last
+  operator is not the operator of the node, because that is its first comparison.
+- Operator signatures: onnx_ir reads a schema of ONNX at every node. Here it reads each schema once.
 """
 
 from __future__ import annotations
 
-import sys
-import typing
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
 from typing import Any
 from weakref import WeakSet
@@ -32,106 +25,101 @@ from weakref import WeakSet
 import torch
 from torch._ops import HigherOrderOperator
 
-from exporter.worker.torch_private.versions import is_known_torch
+from exporter.worker.torch_private.guards import is_enabled, replace_attribute
 
-#: Where a node keeps the lines of the source that it stems from.
+#: The metadata key of a node for the lines of its source.
 STACK_TRACE_KEY = "pkg.torch.onnx.stack_trace"
-#: Where onnx says that a schema comes from which it did not bring.
+#: The file of a schema that is not part of onnx.
 _NO_FILE = "unknown"
-#: Namespaces of functions that are Python's own.
+#: Namespaces of Python's own functions.
 _PYTHON = ("_operator", "math")
-#: The minor versions of onnxscript whose private modules were looked at.
-_KNOWN_ONNXSCRIPT = ((0, 7),)
 
 
 @contextmanager
 def speed_up_conversion() -> Iterator[None]:
-    """Calls of `torch.onnx.export` inside find the translations that were read before."""
-    with ExitStack() as patches:
-        patches.enter_context(_kept_protocols())
-        if is_known_torch():
-            patches.enter_context(_kept_registry())
-            patches.enter_context(_kept_values())
-            patches.enter_context(_fewer_notes())
-            if _is_known_onnxscript():
-                patches.enter_context(_promising_rules())
-                patches.enter_context(_kept_signatures())
+    """Apply all speed-ups that are on to calls of `torch.onnx.export`."""
+    patches = {
+        "registry": _patch_registry,
+        "type_promotion": _patch_type_promotion,
+        "node_metadata": _patch_node_metadata,
+        "rewrite_rules": _patch_rewrite_rules,
+        "op_signatures": _patch_op_signatures,
+    }
+    with ExitStack() as stack:
+        for group, patch in patches.items():
+            if is_enabled(group):
+                stack.enter_context(patch())
         yield
 
 
 def preload_registry() -> None:
-    """Reads the registry now, for all calls to come in this process and its forks."""
-    if is_known_torch():
+    """Read the registry for all later calls in this process and its forks."""
+    if is_enabled("registry"):
         from torch.onnx._internal.exporter import _registration
 
         registry_class: Any = _registration.ONNXRegistry
-        _translations(registry_class.from_torchlib.__func__)
-
-
-def _is_known_onnxscript() -> bool:
-    import onnxscript
-
-    major, minor = onnxscript.__version__.split(".")[:2]
-    return (int(major), int(minor)) in _KNOWN_ONNXSCRIPT
+        _REGISTRY.read(registry_class.from_torchlib.__func__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Translations:
-    functions: dict[Any, list[Any]]
-    """By operator, the translations of all opsets."""
-    registered: tuple[Any, ...]
-    """What they were read from."""
-    lacking: frozenset[str]
-    """Operators with a translation that torch had not registered."""
+class _Sources:
+    """The inputs of a registry; equal sources give an equal registry."""
 
-    def are_current(self) -> bool:
-        """Whether reading again would give the same."""
-        registered, lacking = _sources()
-        return self.lacking == lacking and self.registered == registered
+    functions: tuple[Any, ...]
+    """Every function that is registered as a translation."""
+    missing: frozenset[str]
+    """Operators that have a translation, but do not exist in torch."""
 
 
-_KEPT: list[_Translations] = []  # none or one
+class RegistryCache:
+    """The translations of all opsets, by operator."""
+
+    def __init__(self) -> None:
+        self._sources: _Sources | None = None
+        self._translations: dict[Any, list[Any]] = {}
+
+    def read(self, from_torchlib: Callable[..., Any]) -> dict[Any, list[Any]]:
+        """Return the translations; read them again if their sources changed.
+
+        Args:
+            from_torchlib: The method of torch that reads the sources into a registry.
+        """
+        from torch.onnx._internal.exporter import _registration
+
+        class FullRegistry(_registration.ONNXRegistry):
+            def _cleanup_registry_based_on_opset_version(self) -> None:
+                """Keep the translations of other opsets."""
+
+        sources = _read_sources()
+        if sources != self._sources:
+            self._sources = sources
+            self._translations = from_torchlib(FullRegistry).functions
+        return self._translations
 
 
-def _translations(read: Callable[..., Any]) -> _Translations:
-    if not _KEPT or not _KEPT[0].are_current():
-        _KEPT[:] = [_read(read)]
-    return _KEPT[0]
+_REGISTRY = RegistryCache()
 
 
-def _read(read: Callable[..., Any]) -> _Translations:
-    """Reads by torch's own code, which then would drop what an opset has no use for."""
-    from torch.onnx._internal.exporter import _registration
-
-    class Whole(_registration.ONNXRegistry):
-        def _cleanup_registry_based_on_opset_version(self) -> None:
-            """Keeps what other opsets use."""
-
-    registered, lacking = _sources()
-    return _Translations(read(Whole).functions, registered, lacking)
-
-
-def _sources() -> tuple[tuple[Any, ...], frozenset[str]]:
-    """Every function that is registered as a translation, and the operators that are not there."""
+def _read_sources() -> _Sources:
     from onnxscript.function_libs.torch_lib import registration
     from torch.onnx._internal.exporter._torchlib import _torchlib_registry
 
-    import_module("onnxscript.function_libs.torch_lib.ops")  # which registers them
-    theirs = list(registration.default_registry.items())
-    functions = [(name, *overloaded.overloads, *overloaded.complex) for name, overloaded in theirs]
-    lacking = frozenset(name for name, _ in theirs if not _is_there(name))
-    return (*_torchlib_registry.get_torchlib_ops(), *functions), lacking
+    import_module("onnxscript.function_libs.torch_lib.ops")  # the import registers them
+    items = list(registration.default_registry.items())
+    functions = [(name, *item.overloads, *item.complex) for name, item in items]
+    missing = frozenset(name for name, _ in items if not _has_operator(name))
+    return _Sources((*_torchlib_registry.get_torchlib_ops(), *functions), missing)
 
 
-def _is_there(name: str) -> bool:
-    """Whether torch knows the operator, such as `torchvision::nms`, by now."""
+def _has_operator(name: str) -> bool:
+    """Return True if an operator, such as `torchvision::nms`, is registered in torch now."""
     namespace, _, operator = name.partition("::")
     if namespace in _PYTHON:
         return True
     return hasattr(getattr(torch.ops, namespace), operator.partition(".")[0])
 
 
-def _kept_registry() -> AbstractContextManager[None]:
+def _patch_registry() -> AbstractContextManager[None]:
     from torch.onnx._internal.exporter import _registration
 
     registry_class: Any = _registration.ONNXRegistry
@@ -140,15 +128,15 @@ def _kept_registry() -> AbstractContextManager[None]:
     def from_torchlib(cls: Any, opset_version: int = 18) -> Any:
         registry = cls()
         registry._opset_version = opset_version
-        # What drops the others makes lists of its own: nobody adds to ours.
-        registry.functions = dict(_translations(read).functions)
+        # The cleanup creates its own lists, so the cached lists do not change.
+        registry.functions = dict(_REGISTRY.read(read))
         registry._cleanup_registry_based_on_opset_version()
         return registry
 
-    return _patched(registry_class, "from_torchlib", classmethod(from_torchlib))
+    return replace_attribute(registry_class, "from_torchlib", classmethod(from_torchlib))
 
 
-def _kept_values() -> AbstractContextManager[None]:
+def _patch_type_promotion() -> AbstractContextManager[None]:
     from torch.onnx._internal.fx.passes import type_promotion
 
     interpreter_class: Any = vars(type_promotion)["_TypePromotionInterpreter"]
@@ -158,7 +146,7 @@ def _kept_values() -> AbstractContextManager[None]:
     def run_node(self: Any, node: Any) -> Any:
         if node.op != "call_function":
             return run(self, node)
-        if self in changed or not _is_known(node):
+        if self in changed or not _has_known_result(node):
             changed.add(self)
             return run(self, node)
         before = (node.target, node.args, node.kwargs)
@@ -171,96 +159,73 @@ def _kept_values() -> AbstractContextManager[None]:
         changed.add(self)
         return torch.fx.Interpreter.run_node(self, node)
 
-    return _patched(interpreter_class, "run_node", run_node)
+    return replace_attribute(interpreter_class, "run_node", run_node)
 
 
-def _is_known(node: Any) -> bool:
-    """Whether a run of the node can only give what the program says that it gives.
+def _has_known_result(node: Any) -> bool:
+    """Return True if a run of the node can only give the result in the program.
 
-    Where sizes depend on values, each run names them anew, and a branch is a program of its own.
+    If a size depends on values, each run gives it a new name. A branch is a separate program.
     """
     is_plain = not isinstance(node.target, HigherOrderOperator)
     return is_plain and "val" in node.meta and "unbacked_bindings" not in node.meta
 
 
-def _fewer_notes() -> AbstractContextManager[None]:
+def _patch_node_metadata() -> AbstractContextManager[None]:
     from torch.onnx._internal.exporter import _core
 
-    namespace_of: Any = vars(_core)["_get_node_namespace"]
+    get_namespace: Any = vars(_core)["_get_node_namespace"]
 
-    def note(fx_node: Any, ir_node: Any) -> None:
-        ir_node.metadata_props["namespace"] = namespace_of(fx_node)[0]
+    def set_metadata(fx_node: Any, ir_node: Any) -> None:
+        ir_node.metadata_props["namespace"] = get_namespace(fx_node)[0]
         ir_node.metadata_props[STACK_TRACE_KEY] = fx_node.meta.get("stack_trace", "")
 
-    return _patched(_core, "_set_node_metadata", note)
+    return replace_attribute(_core, "_set_node_metadata", set_metadata)
 
 
-def _promising_rules() -> AbstractContextManager[None]:
+def _patch_rewrite_rules() -> AbstractContextManager[None]:
     from onnxscript.rewriter import _rewrite_rule
+    from onnxscript.rewriter._matcher import SimplePatternMatcher
 
     rule_class: Any = _rewrite_rule.RewriteRule
     try_rewrite = rule_class.try_rewrite
+    cache: dict[tuple[Any, str, str], bool] = {}
 
-    known: dict[tuple[Any, str, str], bool] = {}
+    def can_match(matcher: Any, node: Any) -> bool:
+        if type(matcher) is not SimplePatternMatcher:
+            return True
+        # The matcher compares a node with the first output of the pattern before all others.
+        last = matcher.pattern.output_nodes[0]
+        return bool(last.op.matches(node.op_type) and last.domain.matches(node.domain))
 
-    def try_if_promising(
+    def try_if_possible(
         self: Any, model: Any, graph: Any, node: Any, *, verbose: Any = None, tracer: Any = None
     ) -> Any:
         if not verbose and not tracer:
             key = (self, node.op_type, node.domain)
-            is_promising = known.get(key)
-            if is_promising is None:
-                is_promising = known[key] = _may_match(self._matcher, node)
-            if not is_promising:
+            if key not in cache:
+                cache[key] = can_match(self._matcher, node)
+            if not cache[key]:
                 return None
         return try_rewrite(self, model, graph, node, verbose=verbose, tracer=tracer)
 
-    return _patched(rule_class, "try_rewrite", try_if_promising)
+    return replace_attribute(rule_class, "try_rewrite", try_if_possible)
 
 
-def _kept_protocols() -> AbstractContextManager[None]:
-    """What a protocol asks for: before Python 3.12, each `isinstance` collects it anew."""
-    if sys.version_info >= (3, 12):
-        return nullcontext()
-    attributes = vars(typing)["_get_protocol_attrs"]
-    return _patched(typing, "_get_protocol_attrs", cache(attributes))
-
-
-def _kept_signatures() -> AbstractContextManager[None]:
+def _patch_op_signatures() -> AbstractContextManager[None]:
     from onnx_ir import schemas
 
     signature_class: Any = schemas.OpSignature
     read = signature_class.from_op_schema.__func__
-    kept: dict[tuple[Any, ...], Any] = {}
+    signatures: dict[tuple[Any, ...], Any] = {}
 
     def from_op_schema(cls: Any, schema: Any) -> Any:
         if schema.file == _NO_FILE:
             return read(cls, schema)
-        # The place of the schema in onnx's own sources tells it from any other.
+        # The location in the sources of onnx identifies a schema.
         key = (cls, schema.domain, schema.name, schema.since_version, schema.file, schema.line)
-        if key not in kept:
-            kept[key] = read(cls, schema)
-        return kept[key]
+        if key not in signatures:
+            signatures[key] = read(cls, schema)
+        return signatures[key]
 
-    return _patched(signature_class, "from_op_schema", classmethod(from_op_schema))
-
-
-@contextmanager
-def _patched(owner: Any, name: str, value: object) -> Iterator[None]:
-    before = vars(owner)[name]
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
-
-
-def _may_match(matcher: Any, node: Any) -> bool:
-    """Whether the operator of a node is the one with which the pattern of a rule ends."""
-    from onnxscript.rewriter._matcher import SimplePatternMatcher
-
-    if type(matcher) is not SimplePatternMatcher:
-        return True
-    # A node is held against the first output of the pattern, and against others only then.
-    last = matcher.pattern.output_nodes[0]
-    return bool(last.op.matches(node.op_type) and last.domain.matches(node.domain))
+    return replace_attribute(signature_class, "from_op_schema", classmethod(from_op_schema))

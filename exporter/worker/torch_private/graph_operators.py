@@ -1,4 +1,4 @@
-"""Split off; to be described."""
+"""The operators of captured programs and traced graphs."""
 
 from __future__ import annotations
 
@@ -9,33 +9,19 @@ from typing import Any
 
 import torch
 
-from exporter.worker.torch_private.versions import is_known_torch
-
-
-def untranslated(
-    program: Any, opset: int, custom: Mapping[Any, Callable[..., Any]]
-) -> list[torch.fx.Node]:
-    """Every node of a captured program, once decomposed, that dynamo has no translation for.
-
-    Args:
-        program: The captured program.
-        opset: Whose translations count.
-        custom: Translations of the manifest's own.
-
-    Empty where this torch is not known, or where the program cannot be decomposed.
-    """
-    if not is_known_torch():
-        return []
-    try:
-        return find_untranslated_nodes(program, opset, custom)
-    except Exception:  # what fails is told by the export itself; this only adds to its message
-        return []
+from exporter.worker.torch_private.guards import is_enabled, replace_attribute
 
 
 def find_untranslated_nodes(
     program: Any, opset: int, custom: Mapping[Any, Callable[..., Any]]
 ) -> list[torch.fx.Node]:
-    """The same of a known torch; raises whatever the decomposition raises."""
+    """Return the nodes of a decomposed program that dynamo cannot translate.
+
+    Args:
+        program: The captured program. An error of its decomposition is raised.
+        opset: The opset with the translations.
+        custom: Translations of the manifest.
+    """
     from torch.onnx._internal.exporter import _core, _dispatching, _registration
 
     registry = _registration.ONNXRegistry.from_torchlib(opset_version=opset)
@@ -47,7 +33,7 @@ def find_untranslated_nodes(
         for module in decomposed.graph_module.modules()
         if isinstance(module, torch.fx.GraphModule)
         for node in module.graph.nodes
-        # Operators of the dispatcher; what else is called (`getitem`, a branch) needs no function.
+        # Other calls, such as `getitem` or a branch, need no translation.
         if isinstance(node.target, torch._ops.OpOverload)
         and _dispatching.dispatch(node, registry)[0] is None
     ]
@@ -55,42 +41,40 @@ def find_untranslated_nodes(
 
 @contextmanager
 def count_traced_operators() -> Iterator[Counter[str]]:
-    """Counts the operators that TorchScript's exporter meets in the traced or compiled graph.
+    """Count the operators of the traced or compiled graph of a TorchScript export.
 
-    As the model wrote them, in place or not. Nothing is counted where this torch is not known.
+    In-place operators keep their names. The count is empty if the group is off.
     """
     counts: Counter[str] = Counter()
-    if not is_known_torch():
+    if not is_enabled("operators"):
         yield counts
         return
     from torch.onnx._internal.torchscript_exporter import utils
 
-    optimise = utils._optimize_graph
+    optimize = utils._optimize_graph
 
-    def counting(graph: torch.Graph, *args: Any, **kwargs: Any) -> Any:
-        whole = graph.copy()
-        torch._C._jit_pass_inline(whole)
-        kinds = (node.kind() for node in _all_nodes(whole))
+    def count_and_optimize(graph: torch.Graph, *args: Any, **kwargs: Any) -> Any:
+        inlined = graph.copy()
+        torch._C._jit_pass_inline(inlined)
+        kinds = (node.kind() for node in iterate_nodes(inlined))
         counts.clear()
         counts.update(kind for kind in kinds if not kind.startswith(("prim::", "onnx::")))
-        return optimise(graph, *args, **kwargs)
+        return optimize(graph, *args, **kwargs)
 
-    utils._optimize_graph = counting
-    try:
+    with replace_attribute(utils, "_optimize_graph", count_and_optimize):
         yield counts
-    finally:
-        utils._optimize_graph = optimise
 
 
-def _all_nodes(block: torch.Graph | torch.Block) -> Iterator[torch.Node]:
+def iterate_nodes(block: torch.Graph | torch.Block) -> Iterator[torch.Node]:
+    """Yield the nodes of a TorchScript graph, with those of its blocks."""
     for node in block.nodes():
         yield node
         for inner in node.blocks():
-            yield from _all_nodes(inner)
+            yield from iterate_nodes(inner)
 
 
 def count_captured_operators(program: Any) -> Counter[str]:
-    """Counts the operators of a captured program, branches included, before it is decomposed."""
+    """Count the operators of a captured program and its branches before decomposition."""
     modules = program.graph_module.modules()
     graphs = [module.graph for module in modules if isinstance(module, torch.fx.GraphModule)]
     targets = (node.target for graph in graphs for node in graph.nodes)

@@ -1,9 +1,8 @@
-"""What torch's exporters have a translation for: the registries, which are private to torch.
+"""The registries of torch's exporters: operators that have a translation.
 
-In: opsets. Out: for TorchScript, the opsets of each operator that has a symbolic function; for
-dynamo, the operators of one opset that have a translation, and how torch takes others apart.
-
-As in `torch_internals.py`, nothing here is told of a torch that was not looked at.
+Input: opsets.
+Output: for TorchScript, the opsets of each operator with a symbolic function. For dynamo, the
+operators of one opset with a translation, and the decompositions of the others.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from typing import Any
 
 import torch
 
-from exporter.worker.torch_private.versions import is_known_torch
+from exporter.worker.torch_private.guards import is_known_torch
 
 Operator = torch._ops.OpOverload
 
-#: What a symbolic function calls to refuse.
+#: The functions that a symbolic function calls to reject an operator.
 _REFUSALS = frozenset(
     {
         "_unimplemented",
@@ -34,107 +33,104 @@ _REFUSALS = frozenset(
 
 
 class UnknownTorchVersion(Exception):
-    """The private modules of the installed torch were not looked at."""
+    """The private modules of the installed torch were not tested."""
 
 
 @dataclass(frozen=True, slots=True)
 class DynamoRegistry:
-    """What dynamo does with operators at one opset."""
+    """The translations and decompositions of dynamo at one opset."""
 
     translated: frozenset[str]
     """Operators by name, `aten.add.Tensor`, with a translation for real numbers."""
     decompositions: Mapping[Operator, Callable[..., Any]]
-    """How torch takes apart what has none, as far as a table says it."""
+    """The decompositions that torch lists in a table."""
 
 
 def require_known_torch() -> None:
-    """Raises `UnknownTorchVersion` where the registries may be other ones than those looked at."""
+    """Raise `UnknownTorchVersion` if the registries of this torch were not tested."""
     if not is_known_torch():
-        message = f"the registries of torch {torch.__version__} are not known to this version"
+        message = f"torch {torch.__version__}: its registries are not known to this version"
         raise UnknownTorchVersion(message)
 
 
 def list_aten_operators() -> list[Operator]:
-    """Every ATen operator, overload by overload, sorted by name."""
-    found = []
+    """Return every ATen operator with every overload, sorted by name."""
+    operators = []
     for qualified in sorted(torch._C._dispatch_get_all_op_names()):
         namespace, _, name = qualified.partition("::")
         if namespace == "aten":
             packet, _, overload = name.partition(".")
-            found.append(getattr(getattr(torch.ops.aten, packet), overload or "default"))
-    return found
+            operators.append(getattr(getattr(torch.ops.aten, packet), overload or "default"))
+    return operators
 
 
 def split_operator_name(operator: Operator) -> tuple[str, str]:
-    """`aten::add` and `Tensor`; the overload without a name is `default`."""
+    """Return `aten::add` and `Tensor`; an overload without a name is `default`."""
     schema = operator._schema
     return str(schema.name), str(schema.overload_name) or "default"
 
 
 def list_parameters(operator: Operator) -> Sequence[Any]:
-    """What the operator takes, as `torch.Argument`s of its schema."""
+    """Return the parameters of an operator, as `torch.Argument`s of its schema."""
     return tuple(operator._schema.arguments)
 
 
 def is_out_variant(operator: Operator) -> bool:
-    """Whether the caller gives it the tensor to write to."""
+    """Return True if the caller passes the tensor for the result."""
     return any(parameter.is_out for parameter in list_parameters(operator))
 
 
 def has_tensor_results(operator: Operator) -> bool:
-    """Whether a tensor comes out of it, or a list of them."""
+    """Return True if an operator returns a tensor or a list of tensors."""
     return any("Tensor" in str(returned.type) for returned in operator._schema.returns)
 
 
 def is_decomposed(operator: Operator, registry: DynamoRegistry) -> bool:
-    """Whether it has no translation, and torch knows how to do it with other operators."""
+    """Return True if an operator has no translation, but a decomposition."""
     if str(operator) in registry.translated:
         return False
     return operator in registry.decompositions or bool(operator._can_decompose())
 
 
 def list_program_operators(program: Any) -> frozenset[str]:
-    """The operators of a program by name: `aten.add.Tensor`."""
+    """Return the operators of a program by name, such as `aten.add.Tensor`."""
     modules = (m for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule))
     targets = (node.target for module in modules for node in module.graph.nodes)
     return frozenset(str(target) for target in targets if isinstance(target, Operator))
 
 
 def read_torchscript_opsets(opsets: Iterable[int]) -> dict[str, tuple[int, ...]]:
-    """The opsets at which each operator, `aten::add`, has a symbolic function.
+    """Return the opsets at which each operator, `aten::add`, has a symbolic function.
 
-    A function that does nothing but refuse is none.
+    A function that only rejects its operator does not count.
     """
     from torch.onnx._internal.torchscript_exporter import registration
 
     opsets = tuple(opsets)
-    for opset in opsets:  # a module is registered when it is imported
+    for opset in opsets:  # the import of a module registers its functions
         importlib.import_module(f"torch.onnx._internal.torchscript_exporter.symbolic_opset{opset}")
-    known = {schema.name for schema in torch._C._jit_get_all_schemas()}
+    schemas = {schema.name for schema in torch._C._jit_get_all_schemas()}
     registry = registration.registry
     groups = {name: registry.get_function_group(name) for name in sorted(registry.all_functions())}
-    found = {}
+    table = {}
     for name, group in groups.items():
         functions = {opset: group.get(opset) for opset in opsets} if group else {}
-        takes = tuple(o for o, function in functions.items() if function and not is_refusal_stub(function))
-        if takes and name.startswith("aten::"):
-            found[_as_written(name, known)] = takes
-    return found
-
-
-def _as_written(name: str, known: set[str]) -> str:
-    """`aten::__and__`: the exporter takes one underscore off the end before it looks."""
-    return f"{name}_" if name not in known and f"{name}_" in known else name
+        supported = tuple(opset for opset, f in functions.items() if f and not is_refusal_stub(f))
+        if supported and name.startswith("aten::"):
+            # The exporter removes one underscore from `aten::__and__` before it looks it up.
+            is_short = name not in schemas and f"{name}_" in schemas
+            table[f"{name}_" if is_short else name] = supported
+    return table
 
 
 def is_refusal_stub(function: Callable[..., Any]) -> bool:
-    """Whether a symbolic function refuses whatever it is given, as far as its source shows it."""
+    """Return True if the source shows that a symbolic function rejects every input."""
     function = inspect.unwrap(function)
     if function.__qualname__.startswith("_block_list_in_opset"):
         return True
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    except (OSError, TypeError, SyntaxError):  # a lambda or a partial: not known to refuse
+    except (OSError, TypeError, SyntaxError):  # a lambda or a partial: probably no stub
         return False
     body = tree.body[0]
     if not isinstance(body, ast.FunctionDef):
@@ -152,7 +148,7 @@ def _is_refusal(node: ast.AST) -> bool:
 
 
 def read_dynamo_registry(opset: int) -> DynamoRegistry:
-    """What dynamo has for one opset; takes about a second."""
+    """Return the registry of one opset; takes about a second."""
     from torch.onnx._internal.exporter import _decomp, _registration
 
     registry = _registration.ONNXRegistry.from_torchlib(opset_version=opset)

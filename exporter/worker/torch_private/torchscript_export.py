@@ -1,4 +1,4 @@
-"""Split off; to be described."""
+"""The function of torch that writes a TorchScript graph, without the weights."""
 
 from __future__ import annotations
 
@@ -9,34 +9,32 @@ from typing import Any
 import torch
 
 from exporter.worker.torch_private.detached_weights import DetachedWeights, is_plain_tensor
-from exporter.worker.torch_private.versions import is_known_torch
+from exporter.worker.torch_private.guards import is_enabled, replace_attribute
 
-#: The place of `keep_initializers_as_inputs` in the arguments of `_export_onnx` after the weights.
+#: The index of `keep_initializers_as_inputs` in the arguments of `_export_onnx` after the weights.
 _LISTS_WEIGHTS = 5
 
 
 @contextmanager
 def detach_weights() -> Iterator[DetachedWeights]:
-    """Keeps the weights out of the protobuf that TorchScript's exporter makes, and hands them over.
+    """Keep the weights out of the protobuf message of a TorchScript export.
 
-    Nothing is kept out where this torch is not known, or where a weight is no plain tensor.
+    Yields:
+        The weights; none if the group is off or one of them is not a plain tensor.
     """
-    aside = DetachedWeights()
-    if not is_known_torch():
-        yield aside
+    detached = DetachedWeights()
+    if not is_enabled("weights"):
+        yield detached
         return
     graph_class: Any = torch.Graph
     export = graph_class._export_onnx
 
-    def exporting(graph: torch.Graph, weights: dict[str, torch.Tensor], *rest: Any) -> Any:
+    def export_graph(graph: torch.Graph, weights: dict[str, torch.Tensor], *rest: Any) -> Any:
         if not all(is_plain_tensor(weight) for weight in weights.values()):
             return export(graph, weights, *rest)
-        aside.weights.update(weights)
-        aside.are_inputs = bool(rest[_LISTS_WEIGHTS])
+        detached.weights.update(weights)
+        detached.are_inputs = bool(rest[_LISTS_WEIGHTS])
         return export(graph, {}, *rest)
 
-    graph_class._export_onnx = exporting
-    try:
-        yield aside
-    finally:
-        graph_class._export_onnx = export
+    with replace_attribute(graph_class, "_export_onnx", export_graph):
+        yield detached

@@ -1,4 +1,4 @@
-"""What torch's registries say, held against what torch's exporters do."""
+"""The registries of torch agree with its exporters."""
 
 from __future__ import annotations
 
@@ -10,18 +10,22 @@ import pytest
 import torch
 from torch import nn
 
-from exporter.tools.operators.child.table import plain_operators, table_rows, under_dynamo
-from exporter.worker.torch_private import capture_patches as torch_internals
+from exporter.tools.operators.child.table import (
+    classify_for_dynamo,
+    group_rows,
+    select_plain_operators,
+)
+from exporter.worker.torch_private import guards
 from exporter.worker.torch_private.registries import (
     DynamoRegistry,
     Operator,
     UnknownTorchVersion,
+    is_refusal_stub,
     list_aten_operators,
     read_dynamo_registry,
-    split_operator_name,
-    is_refusal_stub,
-    require_known_torch,
     read_torchscript_opsets,
+    require_known_torch,
+    split_operator_name,
 )
 
 ATEN = torch.ops.aten
@@ -59,10 +63,10 @@ class Calls(nn.Module):
     ],
 )
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_torchscript_converts_what_it_is_said_to(
+def test_torchscript_converts_listed_operators(
     symbolic: dict[str, tuple[int, ...]], function: Any, name: str, opset: int, tmp_path: Path
 ) -> None:
-    promised = opset in symbolic.get(name, ())
+    listed = opset in symbolic.get(name, ())
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -76,20 +80,20 @@ def test_torchscript_converts_what_it_is_said_to(
         converts = True
     except torch.onnx.errors.OnnxExporterError:
         converts = False
-    assert converts is promised
+    assert converts is listed
 
 
-def test_what_is_blocked_below_its_opset_is_not_promised(
+def test_operators_blocked_below_an_opset_are_not_listed(
     symbolic: dict[str, tuple[int, ...]],
 ) -> None:
     assert symbolic["aten::nonzero"] == tuple(range(9, 21))
     assert symbolic["aten::scaled_dot_product_attention"] == tuple(range(14, 21))
     assert symbolic["aten::__and__"] == tuple(range(7, 21))
-    assert "aten::__and_" not in symbolic, "the name under which the exporter keeps it"
-    assert "aten::_unique" not in symbolic, "its function does nothing but refuse"
+    assert "aten::__and_" not in symbolic, "the internal name of the exporter"
+    assert "aten::_unique" not in symbolic, "its function only rejects the operator"
 
 
-def test_a_function_that_can_answer_does_not_refuse() -> None:
+def test_stub_is_a_function_that_always_rejects() -> None:
     assert not is_refusal_stub(lambda g, x: x)
 
     def helps(g: Any, x: Any) -> Any:
@@ -97,25 +101,25 @@ def test_a_function_that_can_answer_does_not_refuse() -> None:
             return _unimplemented("helps", "not that")
         return x
 
-    def says_no(g: Any, x: Any) -> Any:
-        return _unimplemented("says_no", "never")
+    def rejects(g: Any, x: Any) -> Any:
+        return _unimplemented("rejects", "never")
 
-    def says_nothing(g: Any, x: Any) -> None:
+    def returns_nothing(g: Any, x: Any) -> None:
         pass
 
     assert not is_refusal_stub(helps)
-    assert is_refusal_stub(says_no)
-    assert not is_refusal_stub(says_nothing)
+    assert is_refusal_stub(rejects)
+    assert not is_refusal_stub(returns_nothing)
 
 
 def _unimplemented(name: str, message: str) -> None:
     raise AssertionError
 
 
-def test_every_aten_operator_is_listed_once_and_plain() -> None:
+def test_every_aten_operator_is_listed_once() -> None:
     everything = list_aten_operators()
     assert len(everything) > 2000
-    plain = plain_operators(everything)
+    plain = select_plain_operators(everything)
     names = [split_operator_name(operator) for operator in plain]
     assert len(set(names)) == len(names)
     assert ("aten::add", "Tensor") in names
@@ -124,9 +128,9 @@ def test_every_aten_operator_is_listed_once_and_plain() -> None:
     assert "aten::__and__" in {name for name, _ in names}
 
 
-def ways_of(registries: dict[int, DynamoRegistry], operator: Operator) -> tuple[list[int], ...]:
+def list_ways(registries: dict[int, DynamoRegistry], operator: Operator) -> tuple[list[int], ...]:
     packet, overload = split_operator_name(operator)
-    way = under_dynamo([operator], registries)[packet][overload]
+    way = classify_for_dynamo([operator], registries)[packet][overload]
     return way.translated, way.decomposed, way.apart
 
 
@@ -138,21 +142,21 @@ def ways_of(registries: dict[int, DynamoRegistry], operator: Operator) -> tuple[
         (ATEN.rms_norm.default, ([23], [18], [])),
         (ATEN.squeeze.dims, ([], [18, 23], [])),
         (ATEN.nanmean.default, ([], [18, 23], [])),
-        # Becomes `prims.bessel_j0`, which nothing translates.
+        # It becomes `prims.bessel_j0`, which has no translation.
         (ATEN.special_bessel_j0.default, ([], [], [18, 23])),
         (ATEN.special_airy_ai.default, ([], [], [])),
-        # Leaves nothing, since torch.export computes it: that is no translation.
+        # torch.export computes it, so no operator remains. That is not a translation.
         (ATEN._debug_has_internal_overlap.default, ([], [], [18, 23])),
-        # Leaves nothing, since its tensor is the one that it was given.
+        # It returns its input, so no operator remains.
         (ATEN.positive.default, ([], [18, 23], [])),
-        # Has a translation for complex numbers alone.
+        # It has a translation for complex numbers only.
         (ATEN._fft_c2c.default, ([], [], [])),
     ],
 )
-def test_dynamo_has_a_translation_takes_apart_or_has_nothing(
+def test_dynamo_translates_decomposes_or_rejects(
     registries: dict[int, DynamoRegistry], operator: Operator, ways: tuple[list[int], ...]
 ) -> None:
-    assert ways_of(registries, operator) == ways
+    assert list_ways(registries, operator) == ways
 
 
 @pytest.mark.parametrize(
@@ -164,7 +168,7 @@ def test_dynamo_has_a_translation_takes_apart_or_has_nothing(
         (torch.special.airy_ai, False),
     ],
 )
-def test_dynamo_does_what_the_rows_above_say(function: Any, converts: bool) -> None:
+def test_export_agrees_with_the_table(function: Any, converts: bool) -> None:
     def export() -> Any:
         model = Calls(function).eval()
         return torch.onnx.export(
@@ -178,18 +182,18 @@ def test_dynamo_does_what_the_rows_above_say(function: Any, converts: bool) -> N
             export()
 
 
-def test_overloads_that_are_alike_share_a_row(registries: dict[int, DynamoRegistry]) -> None:
+def test_equal_overloads_share_a_row(registries: dict[int, DynamoRegistry]) -> None:
     packet = [op for op in list_aten_operators() if split_operator_name(op)[0] == "aten::add"]
-    ways = under_dynamo(plain_operators(packet), registries)
-    (row,) = table_rows(ways, {"aten::add": (7, 8), "aten::tensor": (7,)})[:1]
+    ways = classify_for_dynamo(select_plain_operators(packet), registries)
+    (row,) = group_rows(ways, {"aten::add": (7, 8), "aten::tensor": (7,)})[:1]
     assert (row.operator, row.overloads) == ("aten::add", ("Scalar", "Tensor"))
     assert (row.torchscript, row.translated) == ((7, 8), (18, 23))
-    last = table_rows(ways, {"aten::add": (7, 8), "aten::tensor": (7,)})[-1]
+    last = group_rows(ways, {"aten::add": (7, 8), "aten::tensor": (7,)})[-1]
     assert (last.operator, last.torchscript, last.translated) == ("aten::tensor", (7,), ())
 
 
-def test_another_torch_is_not_spoken_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_torch_version_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     require_known_torch()
-    monkeypatch.setattr(torch_internals, "_KNOWN", ())
+    monkeypatch.setattr(guards, "_TESTED", dict.fromkeys(guards._TESTED, ()))
     with pytest.raises(UnknownTorchVersion, match="are not known"):
         require_known_torch()

@@ -1,1 +1,1 @@
-"""What this environment can do, tried in a process of its own."""
+"""The child process of the doctor, which imports torch and the runtimes."""

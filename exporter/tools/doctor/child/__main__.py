@@ -1,31 +1,21 @@
-"""Entry of a probe: `python -m exporter.tools.doctor.child QUESTION.json ANSWER.json`.
-
-In: the path of a question. Out: the answer, and exit code 0; whatever goes wrong is an answer too.
-"""
+"""The entry point of a probe: `python -m exporter.tools.doctor.child REQUEST RESPONSE`."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
-from exporter.jobs.job_folder import write_json
-from exporter.tools.doctor.protocol import Question
+from exporter.processes.request import serve_request
+from exporter.tools.doctor.protocol import ProbeRequest
 
 
-def main() -> int:
-    """Answers the question that the command line names."""
-    question = Question.model_validate_json(Path(sys.argv[1]).read_bytes())
-    if question.device is None:
-        from exporter.tools.doctor.child.packages import import_all
+def _handle(content: bytes) -> str:
+    request = ProbeRequest.model_validate_json(content)
+    if request.device is None:
+        from exporter.tools.doctor.child.packages import import_packages
 
-        answer = import_all()
-    else:
-        from exporter.tools.doctor.child.devices import run_on
+        return import_packages().to_json()
+    from exporter.tools.doctor.child.devices import probe_device
 
-        answer = run_on(question.device)
-    write_json(Path(sys.argv[2]), answer)
-    return 0
+    return probe_device(request.device).to_json()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    serve_request(_handle)

@@ -1,6 +1,6 @@
-"""Whether what every worker needs can be imported.
+"""A test whether the packages that a worker needs can be imported.
 
-In: nothing. Out: an `ProbeResponse` with the version or the fault of each package.
+Output: a `ProbeResponse` with the version or the error of each package.
 """
 
 from __future__ import annotations
@@ -9,40 +9,27 @@ import importlib
 
 from exporter.tools.doctor.protocol import ProbeResponse
 
-#: In the order in which one may be the fault of the other.
+#: A package comes before those that import it.
 _PACKAGES = ("numpy", "onnx", "onnxruntime", "torch", "onnxscript")
 
 
-def import_all() -> ProbeResponse:
-    """Imports each, and asks torch and ONNX Runtime what they are."""
-    imported, failed = {}, {}
+def import_packages() -> ProbeResponse:
+    """Import each package and read the properties of torch and ONNX Runtime."""
+    versions, errors = {}, {}
     for name in _PACKAGES:
         try:
-            imported[name] = str(importlib.import_module(name).__version__)
+            versions[name] = str(importlib.import_module(name).__version__)
         except Exception as error:
-            failed[name] = f"{type(error).__name__}: {error}"
-    return ProbeResponse(
-        imported=imported,
-        failed=failed,
-        is_known_torch="torch" in imported and _is_known(),
-        known_torch=_known() if "torch" in imported else (),
-        providers=_providers() if "onnxruntime" in imported else (),
-    )
+            errors[name] = f"{type(error).__name__}: {error}"
+    response = ProbeResponse(versions=versions, import_errors=errors)
+    if "torch" in versions:
+        from exporter.worker.torch_private.guards import is_known_torch, list_known_versions
 
+        update = {"is_known_torch": is_known_torch(), "known_torch": list_known_versions()}
+        response = response.model_copy(update=update)
+    if "onnxruntime" in versions:
+        import onnxruntime
 
-def _is_known() -> bool:
-    from exporter.worker.torch_private.versions import is_known_torch
-
-    return is_known_torch()
-
-
-def _known() -> tuple[str, ...]:
-    from exporter.worker.torch_private.versions import list_known_versions
-
-    return list_known_versions()
-
-
-def _providers() -> tuple[str, ...]:
-    import onnxruntime
-
-    return tuple(onnxruntime.get_available_providers())
+        providers = tuple(onnxruntime.get_available_providers())
+        response = response.model_copy(update={"providers": providers})
+    return response

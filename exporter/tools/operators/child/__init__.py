@@ -1,4 +1,4 @@
 """What the exporters can convert, asked of torch itself; a process of its own, like a worker.
 
-In: a file name for the table, or a `Survey` of one model. Out: an `OperatorCounts`, or `Lacking`.
+In: a file name for the table, or a `SurveyRequest` of one model. Out: an `OperatorCounts`, or `SurveyResponse`.
 """

@@ -20,17 +20,16 @@ from itertools import islice
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from exporter.tools.operators.child.forked_calls import each_in_a_child
 from exporter.worker.torch_private.registries import (
     DynamoRegistry,
     Operator,
-    list_program_operators,
-    list_parameters,
     has_tensor_results,
+    list_parameters,
+    list_program_operators,
 )
+from exporter.worker.torch_private.tensor_internals import create_fake_mode
 
 _SHAPES = ((2, 3, 4, 4), (1, 1, 3), (2, 3, 4), (3, 3), (3,))
 _DTYPES = (torch.float32, torch.int64, torch.bool)
@@ -52,7 +51,7 @@ _VALUES: Mapping[str, object] = {
 Call = tuple[list[Any], dict[str, Any]]
 
 
-def proved(
+def prove_decompositions(
     operators: Sequence[Operator], registries: Sequence[DynamoRegistry]
 ) -> dict[str, tuple[bool, ...]]:
     """For each operator, by name, whether it ends in translated ones with each registry.
@@ -152,7 +151,7 @@ def _calls_that_run(operator: Operator) -> Iterator[Call]:
             if call is None:
                 return
             runs = False
-            fake = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
+            fake = create_fake_mode()
             with contextlib.suppress(Exception), fake:
                 operator(*call[0], **call[1])
                 runs = True

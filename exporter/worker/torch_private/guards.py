@@ -1,0 +1,89 @@
+"""Guards of private functions: tested versions and switches.
+
+Input: the installed versions and the environment variable `EXPORTER_TORCH_PRIVATE`.
+Output: `is_enabled`, the decision for each group of private functions.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+import torch
+
+#: `none` or a list of groups; if it is not set, all groups are on.
+SWITCH = "EXPORTER_TORCH_PRIVATE"
+#: The packages that each group uses or changes.
+GROUPS = {
+    "capture": ("torch",),
+    "decompositions": ("torch",),
+    "operators": ("torch",),
+    "weights": ("torch",),
+    "registry": ("torch", "onnxscript"),
+    "type_promotion": ("torch",),
+    "node_metadata": ("torch",),
+    "rewrite_rules": ("onnxscript",),
+    "op_signatures": ("onnx_ir",),
+}
+#: The minor versions that were tested, by package.
+_TESTED: dict[str, tuple[tuple[int, int], ...]] = {
+    "torch": ((2, 13),),
+    "onnxscript": ((0, 7),),
+    "onnx_ir": ((1, 1),),
+}
+
+
+def read_switch(text: str | None) -> frozenset[str]:
+    """Return the groups that the environment variable leaves on.
+
+    Args:
+        text: The value of the variable, None if it is not set.
+
+    Raises:
+        ImportError: If a group does not exist. The worker then ends with a clear message.
+    """
+    if text is None:
+        return frozenset(GROUPS)
+    names = frozenset(text.replace(" ", "").split(",")) - {"none", ""}
+    if unknown := sorted(names - set(GROUPS)):
+        message = f"{SWITCH}: no group is named '{unknown[0]}'; use none or names of {[*GROUPS]}"
+        raise ImportError(message)
+    return names
+
+
+_ENABLED = read_switch(os.environ.get(SWITCH))
+
+
+def is_enabled(group: str) -> bool:
+    """Return True if a group is on and the versions of its packages were tested."""
+    return group in _ENABLED and all(_is_tested(package) for package in GROUPS[group])
+
+
+def is_known_torch() -> bool:
+    """Return True if the private modules of the installed torch were tested."""
+    return _is_tested("torch")
+
+
+def list_known_versions() -> tuple[str, ...]:
+    """Return the tested minor versions of torch, such as `2.13`."""
+    return tuple(f"{major}.{minor}" for major, minor in _TESTED["torch"])
+
+
+def _is_tested(package: str) -> bool:
+    installed = torch if package == "torch" else import_module(package)
+    major, minor = installed.__version__.split(".")[:2]
+    return (int(major), int(minor)) in _TESTED[package]
+
+
+@contextmanager
+def replace_attribute(owner: Any, name: str, value: object) -> Iterator[None]:
+    """Replace an attribute of a class or module while the context is active."""
+    before = vars(owner)[name]
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
