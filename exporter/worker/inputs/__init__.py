@@ -1,1 +1,1 @@
-"""To be described."""
+"""From the declared input sets to the tensors of a call."""

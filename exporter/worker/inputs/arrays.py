@@ -1,7 +1,7 @@
-"""Tensors of PyTorch as arrays of a file, and back.
+"""Conversion between tensors of PyTorch and arrays of numpy.
 
-In: a tensor. Out: an array of the same values, in the form that an ONNX file has them in: numpy
-knows no bfloat16, and ONNX's operators take no complex numbers, so that these are pairs of real and
+Input: a tensor. Output: an array with the same values, in the form that an ONNX file has.
+numpy lacks bfloat16, and ONNX's operators lack complex numbers: those are pairs of real and
 imaginary parts along one more dimension.
 """
 
@@ -16,30 +16,28 @@ Array = np.ndarray[Any, Any]
 
 
 def view_as_real(tensor: torch.Tensor) -> torch.Tensor:
-    """Complex numbers as pairs along a last dimension of 2; other tensors as they are."""
-    if not tensor.is_complex():
-        return tensor
-    # What a model conjugated is a flag on the tensor until somebody looks.
-    return torch.view_as_real(tensor.resolve_conj())
+    """Return complex numbers as pairs along a last dimension, and other tensors unchanged."""
+    # PyTorch marks a conjugated tensor with a flag, which `resolve_conj` applies.
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
 def to_numpy(tensor: torch.Tensor) -> Array:
-    """The same values in numpy; bfloat16 by way of ml_dtypes, complex numbers in pairs."""
+    """Return the values as an array: bfloat16 by ml_dtypes, complex numbers as pairs."""
     tensor = view_as_real(tensor.detach().resolve_neg()).cpu().contiguous()
     if tensor.dtype is torch.bfloat16:
         import ml_dtypes
 
         return tensor.view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
-    found: Array = tensor.numpy()
-    return found
+    array: Array = tensor.numpy()
+    return array
 
 
 def from_numpy(array: Array, *, is_complex: bool = False) -> torch.Tensor:
-    """The same values in PyTorch.
+    """Return a tensor with a copy of the values.
 
     Args:
-        array: bfloat16 goes by way of its bits.
-        is_complex: Whether its last dimension holds real and imaginary parts.
+        array: The values; bfloat16 is copied by its bits.
+        is_complex: True if the last dimension has real and imaginary parts.
     """
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view("uint16").copy()).view(torch.bfloat16)

@@ -55,9 +55,9 @@ def draw_inputs(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
             seed = ((spec.seed + chosen.seed) * 1009 + index) * 2
             generator = torch.Generator().manual_seed(seed)
             tensor = _fill_tensor(item, fill, shape, generator, folder)
-            if fill.kind == "file" and item.name not in case.files:
-                if chosen.kind in ("axis", "case"):
-                    tensor = fit_to_shape(tensor, item, shape)
+            is_resized = chosen.kind in ("axis", "case") and item.name not in case.files
+            if fill.kind == "file" and is_resized:
+                tensor = fit_to_shape(tensor, item, shape)
             if item.name == chosen.changed_input:
                 generator.manual_seed(seed + 1)
                 changed = mirror_values(fill, tensor, generator)
@@ -86,29 +86,28 @@ def _fill_tensor(
         drawn = torch.complex64
     match fill.kind:
         case "python":
-            values: torch.Tensor = load_attribute(fill.python, folder)(
+            custom: torch.Tensor = load_attribute(fill.python, folder)(
                 tuple(shape), dtype, generator
             )
-            return values
+            return custom
         case "file":
             return read_tensor(folder, fill.file)
         case "normal":
-            return torch.randn(shape, generator=generator, dtype=drawn).to(dtype)
+            values = torch.randn(shape, generator=generator, dtype=drawn)
         case "uniform":
             unit = torch.rand(shape, generator=generator, dtype=drawn)
-            return (unit * (fill.high - fill.low) + fill.low).to(dtype)
+            values = unit * (fill.high - fill.low) + fill.low
         case "randint":
-            low, high = int(fill.low), int(fill.high)
-            return torch.randint(low, high, shape, generator=generator).to(dtype)
+            values = torch.randint(int(fill.low), int(fill.high), shape, generator=generator)
         case "bernoulli":
-            return (torch.rand(shape, generator=generator) < fill.probability).to(dtype)
+            values = torch.rand(shape, generator=generator) < fill.probability
         case "zeros":
-            return torch.zeros(shape, dtype=dtype)
+            values = torch.zeros(shape, dtype=dtype)
         case "ones":
-            return torch.ones(shape, dtype=dtype)
+            values = torch.ones(shape, dtype=dtype)
         case "arange":
-            size = int(torch.Size(shape).numel())
-            return torch.arange(size).reshape(tuple(shape)).to(dtype)
+            values = torch.arange(torch.Size(shape).numel()).reshape(tuple(shape))
         case "value":
-            value = torch.tensor(fill.value, dtype=dtype)
-            return value.expand(tuple(shape)).clone() if value.ndim == 0 else value
+            values = torch.tensor(fill.value, dtype=dtype)
+            values = values.expand(tuple(shape)).clone() if values.ndim == 0 else values
+    return values.to(dtype)

@@ -1,236 +1,281 @@
-"""Calls that user code makes: `inputs_from`.
+"""Calls from user code: the manifest key `inputs_from`.
 
-In: a function that returns `(args, kwargs)`. Out: the contract with a place for every tensor, and
-every other value as a constant of the call; and the tensors of an input set.
-
-Everything after this works with places, constants and containers, whoever said them.
+Input: a function that returns `(args, kwargs)`. Output: the contract with a position for every
+tensor and a constant for every other value, and the tensors of an input set. The later steps use
+positions, constants and containers, and do not depend on their origin.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from exporter.core.import_object import load_attribute
-from exporter.manifest import (
-    Case,
-    Constant,
-    Container,
-    InputsFrom,
-    ModelSpec,
-)
+from exporter.manifest import Constant, Container, InputsFrom, ModelSpec
+from exporter.manifest.syntax.call_paths import Step, format_call_path, parse_call_path
 from exporter.records.record import Stage
 from exporter.worker.inputs.call import Tensors
-from exporter.worker.inputs.flatten_call import FlattenedCall, flatten_call
 from exporter.worker.inputs.input_sets import InputSet
 from exporter.worker.inputs.perturbation import perturb_values
 from exporter.worker.process.failure import Failure, wrap_errors
 
+_EXPECTED = "tensors, numbers, text and None in tuples, lists, dicts, dataclasses and named tuples"
+
+
+@dataclass(slots=True)
+class FlattenedCall:
+    """The leaves and containers of a call by path, such as `args[0]` or `kwargs.past[1].key`."""
+
+    tensors: dict[str, torch.Tensor] = field(default_factory=dict)
+    constants: dict[str, Any] = field(default_factory=dict)
+    containers: dict[str, str] = field(default_factory=dict)
+
+    def add(self, root: str, steps: tuple[Step, ...], value: Any) -> None:
+        """Add a value with all values in it, in the order of PyTorch's flattening.
+
+        Raises:
+            Failure: Stage `source`, if the manifest has no notation for a container.
+        """
+        at = format_call_path(root, steps)
+        if isinstance(value, torch.Tensor):
+            self.tensors[at] = value
+        elif value is None or isinstance(value, bool | int | float | str):
+            self.constants[at] = value
+        else:
+            kind, items = _list_container_items(at, value)
+            has_indices = all(isinstance(step, int) for step, _ in items)
+            default = "tuple" if has_indices else "dict"
+            if steps and (kind != default or not items):
+                self.containers[at] = kind
+            for step, item in items:
+                self.add(root, (*steps, step), item)
+
 
 def select_inputs_function(spec: ModelSpec, chosen: InputSet) -> InputsFrom | None:
-    """What makes the call of an input set; None where the tables say it."""
+    """Return the function for an input set, or None if the manifest declares the call."""
     by_case = chosen.case.inputs_from if chosen.case else None
     return by_case or spec.inputs_from
 
 
 def resolve_inputs_from(spec: ModelSpec, root: Path) -> ModelSpec:
-    """The contract with the call that `inputs_from` returns written out.
+    """Return the contract with the explicit call that `inputs_from` returns.
 
     Raises:
-        Failure: of stage `source`, where the function fails, or returns what no table could say.
+        Failure: Stage `source`, if the function fails or the manifest has no notation for its
+            result.
     """
     with wrap_errors(Stage.SOURCE):
-        cases = tuple(_with_maker(case, spec, root) for case in spec.cases)
+        cases = tuple(
+            case.model_copy(
+                update={"inputs_from": _inspect_parameters(case.inputs_from, spec, root)}
+            )
+            if case.inputs_from
+            else case
+            for case in spec.cases
+        )
         if spec.inputs_from is None:
             return spec.model_copy(update={"cases": cases})
-        maker = _looked_at(spec.inputs_from, spec, root)
+        source = _inspect_parameters(spec.inputs_from, spec, root)
         sizes = {axis.name: axis.example for axis in spec.axes if axis.example is not None}
-        parts = _call(maker, spec, sizes, root, seed=spec.seed)
-        again = _call(maker, spec, sizes, root, seed=spec.seed)
-        _require_same(maker, parts, again)
-        names = ", ".join(parts.tensors) or "none"
-        if len(parts.tensors) != len(spec.inputs):
+        call = _call_function(source, spec, sizes, root, seed=spec.seed)
+        second = _call_function(source, spec, sizes, root, seed=spec.seed)
+        _require_same_values(source, call, second)
+        if len(call.tensors) != len(spec.inputs):
+            names = ", ".join(call.tensors) or "none"
             declared = ", ".join(item.name for item in spec.inputs)
             raise Failure(
                 Stage.SOURCE,
-                f"{maker.function} returns {len(parts.tensors)} tensors ({names}), "
+                f"{source.function} returns {len(call.tensors)} tensors ({names}), "
                 f"declared are {len(spec.inputs)} inputs ({declared})",
             )
-        placed = zip(spec.inputs, parts.tensors, strict=True)
-        found = spec.model_copy(
+        pairs = zip(spec.inputs, call.tensors, strict=True)
+        resolved = spec.model_copy(
             update={
-                "inputs": tuple(item.model_copy(update={"at": at}) for item, at in placed),
+                "inputs": tuple(item.model_copy(update={"at": at}) for item, at in pairs),
                 "constants": tuple(
-                    Constant(at=at, value=value) for at, value in parts.constants.items()
+                    Constant(at=at, value=value) for at, value in call.constants.items()
                 ),
                 "containers": tuple(
-                    Container(at=at, type=kind) for at, kind in parts.containers.items()
+                    Container(at=at, type=kind) for at, kind in call.containers.items()
                 ),
-                "inputs_from": maker,
+                "inputs_from": source,
                 "cases": cases,
             }
         )
-        return found if maker.takes_sizes else _sized(found, parts)
+        if source.takes_sizes:
+            return resolved
+        # Without a parameter for the sizes, the tensors define the exported sizes.
+        tensors = {item.name: call.tensors[item.at] for item in resolved.inputs}
+        sizes = _measure_sizes(resolved, tensors, {}, source.function)
+        axes = (
+            axis.model_copy(update={"example": sizes[axis.name]}) if axis.name in sizes else axis
+            for axis in spec.axes
+        )
+        return resolved.model_copy(update={"axes": tuple(axes)})
 
 
-def draw_from_function(spec: ModelSpec, chosen: InputSet, maker: InputsFrom, root: Path) -> Tensors:
-    """The tensors of a settled contract's input set.
+def draw_from_function(
+    spec: ModelSpec, chosen: InputSet, source: InputsFrom, root: Path
+) -> Tensors:
+    """Return the tensors for an input set of a resolved contract.
 
     Raises:
-        Failure: of stage `source`, where the call differs from the declared one in more than its
-            tensors, or they are not as declared.
+        Failure: Stage `source`, if the tensors do not fit the declared ones, or if the call
+            differs from the declared one in more than its tensors.
     """
     with wrap_errors(Stage.SOURCE):
-        parts = _call(maker, spec, chosen.sizes, root, seed=spec.seed + chosen.seed)
-        tensors = _named(spec, parts, maker)
-        if chosen.changed_input:
-            again = _named(spec, _call(maker, spec, chosen.sizes, root, seed=spec.seed + 1), maker)
-            before, fresh = tensors[chosen.changed_input], again[chosen.changed_input]
-            is_new = not chosen.increment and not torch.equal(before, fresh)
-            tensors[chosen.changed_input] = perturb_values(
-                before, fresh if is_new else None, chosen
-            )
-        sizes = dict(chosen.sizes) if maker.takes_sizes else {}
-        _measure(spec, tensors, sizes, maker.function)
+        call = _call_function(source, spec, chosen.sizes, root, seed=spec.seed + chosen.seed)
+        tensors = _match_declared_call(spec, call, source)
+        if name := chosen.changed_input:
+            second = _call_function(source, spec, chosen.sizes, root, seed=spec.seed + 1)
+            changed = _match_declared_call(spec, second, source)[name]
+            is_new = not chosen.increment and not torch.equal(tensors[name], changed)
+            tensors[name] = perturb_values(tensors[name], changed if is_new else None, chosen)
+        sizes = dict(chosen.sizes) if source.takes_sizes else {}
+        _measure_sizes(spec, tensors, sizes, source.function)
         return {name: tensor.to(spec.export_device) for name, tensor in tensors.items()}
 
 
 def measure_axes(spec: ModelSpec, chosen: InputSet, tensors: Tensors) -> Mapping[str, int]:
-    """The sizes of the axes in an input set; where user code made it, those of its tensors."""
-    maker = select_inputs_function(spec, chosen)
-    return chosen.sizes if maker is None else _measure(spec, tensors, {}, maker.function)
+    """Return the axis sizes of an input set; if it is from user code, those of its tensors."""
+    source = select_inputs_function(spec, chosen)
+    return chosen.sizes if source is None else _measure_sizes(spec, tensors, {}, source.function)
 
 
-def _with_maker(case: Case, spec: ModelSpec, root: Path) -> Case:
-    if case.inputs_from is None:
-        return case
-    return case.model_copy(update={"inputs_from": _looked_at(case.inputs_from, spec, root)})
-
-
-def _looked_at(maker: InputsFrom, spec: ModelSpec, root: Path) -> InputsFrom:
-    function = _function(maker, spec, root)
+def _inspect_parameters(source: InputsFrom, spec: ModelSpec, root: Path) -> InputsFrom:
+    function = load_attribute(source.function, (root / spec.manifest).parent)
     try:
         parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # no readable signature
+    except (TypeError, ValueError):  # the function has no readable signature
         parameters = []
-    return maker.model_copy(update={"takes_sizes": bool(parameters)})
+    return source.model_copy(update={"takes_sizes": bool(parameters)})
 
 
-def _function(maker: InputsFrom, spec: ModelSpec, root: Path) -> Callable[..., Any]:
-    found: Callable[..., Any] = load_attribute(maker.function, (root / spec.manifest).parent)
-    return found
-
-
-def _call(
-    maker: InputsFrom, spec: ModelSpec, sizes: Mapping[str, int], root: Path, *, seed: int
+def _call_function(
+    source: InputsFrom, spec: ModelSpec, sizes: Mapping[str, int], root: Path, *, seed: int
 ) -> FlattenedCall:
-    function = _function(maker, spec, root)
+    function = load_attribute(source.function, (root / spec.manifest).parent)
     with torch.random.fork_rng(devices=()), torch.no_grad():
         torch.manual_seed(seed)
-        returned = function(dict(sizes)) if maker.takes_sizes else function()
+        returned = function(dict(sizes)) if source.takes_sizes else function()
     match returned:
         case (tuple() | list() as args, dict() as kwargs):
-            parts = FlattenedCall()
-            flatten_call(parts, "args", (), tuple(args))
-            flatten_call(parts, "kwargs", (), kwargs)
-            return parts
+            call = FlattenedCall()
+            call.add("args", (), tuple(args))
+            call.add("kwargs", (), kwargs)
+            return call
     raise Failure(
         Stage.SOURCE,
-        f"{maker.function} returned a {type(returned).__name__}, expected (args, kwargs): "
+        f"{source.function} returned a {type(returned).__name__}, expected (args, kwargs): "
         "a tuple and a dict",
     )
 
 
-def _named(spec: ModelSpec, parts: FlattenedCall, maker: InputsFrom) -> Tensors:
-    """The tensors by name, of a call that is otherwise the declared one."""
-    wanted = {item.at: item.name for item in spec.inputs}
+def _list_container_items(at: str, value: Any) -> tuple[str, list[tuple[Step, Any]]]:
+    """Return the type of a container, as the manifest writes it, and its items."""
+    kind = f"{type(value).__module__}:{type(value).__qualname__}"
+    match value:
+        case tuple() if hasattr(value, "_fields"):
+            return kind, list(enumerate(value))
+        case tuple() | list():
+            return type(value).__name__, list(enumerate(value))
+        case dict():
+            return "dict", [(_convert_key(at, key), item) for key, item in value.items()]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = (each.name for each in dataclasses.fields(value) if each.init)
+        return kind, [(name, getattr(value, name)) for name in fields]
+    raise Failure(
+        Stage.SOURCE,
+        f"inputs_from: {at} is a {type(value).__name__}, expected {_EXPECTED}; for another class, "
+        "write `inputs` with `at`, and `containers`",
+    )
+
+
+def _convert_key(at: str, key: object) -> Step:
+    if isinstance(key, int) and not isinstance(key, bool) and key >= 0:
+        return key
+    try:
+        parse_call_path(f"kwargs.{key}")
+    except ValueError:
+        message = f"inputs_from: {at} has the key {key!r}, expected a name or an index"
+        raise Failure(Stage.SOURCE, message) from None
+    return str(key)
+
+
+def _match_declared_call(spec: ModelSpec, call: FlattenedCall, source: InputsFrom) -> Tensors:
+    """Return the tensors by name; fail if another part of the call is not as declared."""
+    names = {item.at: item.name for item in spec.inputs}
     for item in spec.inputs:
-        if item.scalar and isinstance(number := parts.constants.get(item.at), bool | int | float):
-            del parts.constants[item.at]
-            parts.tensors[item.at] = torch.tensor(number, dtype=getattr(torch, item.dtype))
-        elif item.optional and item.at in parts.constants:
-            del parts.constants[item.at], wanted[item.at]
-    _require_places(maker, wanted, parts.tensors, "the tensors")
+        if item.scalar and isinstance(number := call.constants.get(item.at), bool | int | float):
+            del call.constants[item.at]
+            call.tensors[item.at] = torch.tensor(number, dtype=getattr(torch, item.dtype))
+        elif item.optional and item.at in call.constants:
+            del call.constants[item.at], names[item.at]
+    _require_positions(source, names, call.tensors, "tensors")
     declared = {fixed.at: fixed.value for fixed in spec.constants}
-    _require_places(maker, declared, parts.constants, "the other values")
-    for at, value in parts.constants.items():
+    _require_positions(source, declared, call.constants, "constants")
+    for at, value in call.constants.items():
         if value != declared[at] or type(value) is not type(declared[at]):
             raise Failure(
                 Stage.SOURCE,
-                f"{maker.function} returns {value!r} at {at}, the declared call has "
-                f"{declared[at]!r}: a file keeps what is no tensor",
+                f"{source.function} returns {value!r} at {at}, the declared call has "
+                f"{declared[at]!r}: values other than tensors are constants of a file",
             )
-    return {name: parts.tensors[at] for at, name in wanted.items()}
+    return {name: call.tensors[at] for at, name in names.items()}
 
 
-def _require_places(
-    maker: InputsFrom, wanted: Mapping[str, Any], found: Mapping[str, Any], what: str
+def _require_positions(
+    source: InputsFrom, expected: Mapping[str, Any], actual: Mapping[str, Any], kind: str
 ) -> None:
-    if wanted.keys() != found.keys():
-        both = (", ".join(sorted(places)) or "none" for places in (found, wanted))
-        stand, declared = both
+    if expected.keys() != actual.keys():
+        returned, declared = (", ".join(sorted(each)) or "none" for each in (actual, expected))
         raise Failure(
             Stage.SOURCE,
-            f"{maker.function}: {what} stand at {stand}, in the declared call at {declared}",
+            f"{source.function}: the {kind} are at {returned}, in the declared call at {declared}",
         )
 
 
-def _require_same(maker: InputsFrom, one: FlattenedCall, perturb_values: FlattenedCall) -> None:
-    _require_places(maker, one.tensors, perturb_values.tensors, "on its second call the tensors")
-    for at, tensor in one.tensors.items():
-        again = perturb_values.tensors[at]
-        is_same = tensor.shape == again.shape and tensor.dtype is again.dtype
-        both_nan = (tensor != tensor) & (again != again) if is_same else None  # noqa: PLR0124 - NaN
-        if both_nan is None or not bool(((tensor == again) | both_nan).all()):
+def _require_same_values(source: InputsFrom, call: FlattenedCall, second: FlattenedCall) -> None:
+    _require_positions(source, call.tensors, second.tensors, "tensors of its second call")
+    for at, tensor in call.tensors.items():
+        repeated = second.tensors[at]
+        is_same = tensor.shape == repeated.shape and tensor.dtype is repeated.dtype
+        if not is_same or not torch.allclose(tensor, repeated, rtol=0, atol=0, equal_nan=True):
             raise Failure(
                 Stage.SOURCE,
-                f"{maker.function} gives other values at {at} in each call: draw them from "
-                "PyTorch's own generator, which is seeded before",
+                f"{source.function} returns other values at {at} in each call; draw them from "
+                "PyTorch's own generator, which has a fixed seed",
             )
 
 
-def _sized(spec: ModelSpec, parts: FlattenedCall) -> ModelSpec:
-    """A contract whose axes have the sizes that the tensors came with."""
-    tensors = dict(zip((item.name for item in spec.inputs), parts.tensors.values(), strict=True))
-    maker = spec.inputs_from.function if spec.inputs_from else ""
-    sizes = _measure(spec, tensors, {}, maker)
-    axes = (
-        axis.model_copy(update={"example": sizes[axis.name]}) if axis.name in sizes else axis
-        for axis in spec.axes
-    )
-    return spec.model_copy(update={"axes": tuple(axes)})
-
-
-def _measure(
+def _measure_sizes(
     spec: ModelSpec, tensors: Tensors, known: Mapping[str, int], function: str
 ) -> dict[str, int]:
-    """The size of each axis in the tensors, which must be as declared."""
+    """Return the size of each axis in the tensors, which must be as declared."""
     sizes = dict(known)
-    for problem in _misfits(spec, tensors, sizes):
-        raise Failure(Stage.SOURCE, f"{function}: {problem}")
-    return sizes
-
-
-def _misfits(spec: ModelSpec, tensors: Tensors, sizes: dict[str, int]) -> Iterator[str]:
     for item in spec.inputs:
         tensor = tensors[item.name]
         shape, dtype = list(tensor.shape), str(tensor.dtype).removeprefix("torch.")
-        wanted: list[int] = []
+        expected: list[int] = []
         if len(shape) == len(item.shape):
-            wanted = [
+            expected = [
                 sizes.setdefault(dim, size) if isinstance(dim, str) else dim
                 for dim, size in zip(item.shape, shape, strict=True)
             ]
-        if dtype != item.dtype or shape != wanted:
+        if dtype != item.dtype or shape != expected:
             declared = ", ".join(
                 f"{dim}={sizes[dim]}" if isinstance(dim, str) and dim in sizes else str(dim)
                 for dim in item.shape
             )
-            yield (
-                f"input '{item.name}' came out as {dtype} {shape}, "
-                f"declared {item.dtype} [{declared}]"
+            raise Failure(
+                Stage.SOURCE,
+                f"{function}: input '{item.name}': the values are {dtype} {shape}, "
+                f"declared {item.dtype} [{declared}]",
             )
+    return sizes

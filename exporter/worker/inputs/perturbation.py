@@ -1,10 +1,10 @@
-"""Other values for an input, so that what a trace kept of the declared ones shows.
+"""Other values for an input, which reveal constants that a trace stored.
 
-In: a fill and the declared values. Out: other values that the same fill could have given.
+Input: a fill and the declared values. Output: other values that the same fill can generate.
 
-They lie across the middle of the fill's range, element by element: the sign of a sum, of a mean or
-of any one element changes where a fresh draw would leave it as it is in half of all models, and
-with it the branch that the model takes. Distances from the middle are drawn anew.
+Each element is mirrored at the middle of the fill's range. That changes the sign of sums, means
+and elements, and with it the branch of the model. A new draw keeps that sign in half of all
+models. The distances from the middle are drawn again.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from exporter.worker.inputs.input_sets import InputSet
 def mirror_values(
     fill: Fill, declared: torch.Tensor, generator: torch.Generator
 ) -> torch.Tensor | None:
-    """Values on the other side of the middle, at half to all of their distance from it.
+    """Return values on the other side of the middle, at 0.5 to 1 of the distance.
 
     Returns:
-        None where the fill has no middle, or where nothing would change.
+        None if the fill has no middle or if no value changes.
     """
     match fill.kind:
         case "normal":
@@ -37,36 +37,38 @@ def mirror_values(
     values = middle - (declared.to(wide) - middle) * factor
     if not (declared.is_floating_point() or declared.is_complex()):
         values = values.round()
-    perturb_values = values.to(declared.dtype)
-    return None if torch.equal(perturb_values, declared) else perturb_values
+    mirrored = values.to(declared.dtype)
+    return None if torch.equal(mirrored, declared) else mirrored
 
 
 def perturb_values(
-    tensor: torch.Tensor, redrawn: torch.Tensor | None, chosen: InputSet
+    tensor: torch.Tensor, changed: torch.Tensor | None, chosen: InputSet
 ) -> torch.Tensor:
-    """The values of the input that a set changes.
+    """Return the values of the input that a set changes.
 
     Args:
         tensor: The declared values.
-        redrawn: Other values of its fill, where that has any.
-        chosen: Says how they are changed.
+        changed: Other values of the same fill, if it can generate them.
+        chosen: The input set with the factor or the increment.
     """
     if chosen.factor != 1.0:
         return tensor * chosen.factor
-    return choose_nearby_values(tensor, increment=chosen.increment) if redrawn is None else redrawn
+    if changed is not None:
+        return changed
+    return choose_nearby_values(tensor, increment=chosen.increment)
 
 
-def choose_nearby_values(tensor: torch.Tensor, *, upwards: int = 0) -> torch.Tensor:
-    """Other values where no seed gives them, near the given ones: most indices stay in range.
+def choose_nearby_values(tensor: torch.Tensor, *, increment: int = 0) -> torch.Tensor:
+    """Return other values near the given ones, such that most indices stay in range.
 
     Args:
         tensor: The declared values.
-        upwards: How much larger integers are instead, in range or not.
+        increment: The number to add to integers, even if the sum is out of range.
     """
     if not tensor.numel():
-        return tensor  # nothing in it can be another value
-    if upwards:
-        return tensor + upwards
+        return tensor
+    if increment:
+        return tensor + increment
     flipped = tensor.flatten().flip(0).reshape(tensor.shape)
     if not torch.equal(flipped, tensor):
         return flipped
@@ -74,5 +76,5 @@ def choose_nearby_values(tensor: torch.Tensor, *, upwards: int = 0) -> torch.Ten
         return ~tensor
     if tensor.is_floating_point() or tensor.is_complex():
         return tensor * 1.5 + 0.25
-    # Towards 0: the last of some rows has one before it, and none after it.
+    # Subtract first: the last index of a table has a smaller neighbor only.
     return tensor - 1 if int(tensor.min()) > 0 else tensor + 1

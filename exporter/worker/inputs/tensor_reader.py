@@ -1,6 +1,6 @@
-"""Tensors from files: numpy's npy and npz, ONNX's pb, safetensors.
+"""Reader for tensors in npy, npz, pb (ONNX) and safetensors files.
 
-In: a folder and what a manifest says: `data/x.npz:key`. Out: the tensor.
+Input: a folder and the text in a manifest, such as `data/x.npz:key`. Output: the tensor.
 """
 
 from __future__ import annotations
@@ -19,75 +19,75 @@ from exporter.core.errors import suggest_nearest
 from exporter.manifest import Input
 from exporter.manifest.syntax.tensor_files import split_data_file
 from exporter.records.record import Stage
+from exporter.worker.inputs.arrays import Array, from_numpy
 from exporter.worker.process.failure import Failure
 
 
 def read_tensor(folder: Path, text: str) -> torch.Tensor:
-    """The tensor that `text` names.
+    """Return the tensor that a manifest names.
 
     Args:
-        folder: What the path in it is relative to.
+        folder: The folder of the relative path.
         text: `x.npy`, `x.pb`, `x.npz:key` or `x.safetensors:key`.
 
     Raises:
-        Failure: of stage `source`, where the file cannot be read or has no such tensor.
+        Failure: Stage `source`, if the file is not readable or has no such tensor.
     """
-    place, key = split_data_file(text)
-    path = folder / place
+    name, key = split_data_file(text)
+    path = folder / name
     try:
         match path.suffix:
             case ".npy":
-                return _from_numpy(np.load(path, allow_pickle=False))
+                return _convert_array(np.load(path, allow_pickle=False))
             case ".npz":
                 with np.load(path, allow_pickle=False) as arrays:
-                    _require(key, arrays.files, place)
-                    return _from_numpy(arrays[key])
+                    _require_key(key, arrays.files, name)
+                    return _convert_array(arrays[key])
             case ".pb":
-                return _from_numpy(numpy_helper.to_array(onnx.load_tensor(path)))
+                return _convert_array(numpy_helper.to_array(onnx.load_tensor(path)))
             case _:
-                return _from_safetensors(path, key, place)
+                return _read_safetensors(path, key, name)
     except Failure:
         raise
     except (OSError, ValueError, TypeError, EOFError, BadZipFile, DecodeError) as error:
-        what = str(error).splitlines()[0].replace(str(path), place) if str(error) else ""
-        message = f"{place} cannot be read: {what or type(error).__name__}"
+        reason = str(error).splitlines()[0].replace(str(path), name) if str(error) else ""
+        message = f"{name}: the file cannot be read: {reason or type(error).__name__}"
         raise Failure(Stage.SOURCE, message) from error
 
 
 def fit_to_shape(tensor: torch.Tensor, item: Input, shape: Sequence[int]) -> torch.Tensor:
-    """The tensor at other sizes of the axes of `item`: cut, or repeated from the first."""
+    """Return the tensor at other axis sizes: cut, or repeated from its first element."""
     if tensor.dim() != len(shape):
         return tensor
     for index, (dim, size) in enumerate(zip(item.shape, shape, strict=True)):
-        present = tensor.shape[index]
-        if isinstance(dim, str) and present and size != present:
-            tensor = tensor.index_select(index, torch.arange(size) % present)
+        current = tensor.shape[index]
+        if isinstance(dim, str) and current and size != current:
+            tensor = tensor.index_select(index, torch.arange(size) % current)
     return tensor
 
 
-def _from_safetensors(path: Path, key: str, place: str) -> torch.Tensor:
+def _read_safetensors(path: Path, key: str, name: str) -> torch.Tensor:
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, framework="pt") as tensors:
-            _require(key, list(tensors.keys()), place)
-            found: torch.Tensor = tensors.get_tensor(key)
-            return found
+            _require_key(key, list(tensors.keys()), name)
+            tensor: torch.Tensor = tensors.get_tensor(key)
+            return tensor
     except SafetensorError as error:
         raise ValueError(str(error)) from error
 
 
-def _require(key: str, known: Sequence[str], place: str) -> None:
+def _require_key(key: str, known: Sequence[str], name: str) -> None:
     if key not in known:
-        there = suggest_nearest(key, known) or f"; it has {', '.join(sorted(known)[:5])}"
-        raise Failure(Stage.SOURCE, f"{place} has no tensor '{key}'{there}")
+        hint = suggest_nearest(key, known) or f"; it has {', '.join(sorted(known)[:5])}"
+        raise Failure(Stage.SOURCE, f"{name} has no tensor '{key}'{hint}")
 
 
-def _from_numpy(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> torch.Tensor:
-    if array.dtype.name == "bfloat16":
-        return torch.from_numpy(array.view("uint16").copy()).view(torch.bfloat16)
-    if array.dtype.hasobject or array.dtype.kind not in "biufc":
-        raise TypeError(f"{array.dtype} is no dtype of a tensor")
-    # torch takes numbers in the machine's own byte order only, in memory that it may write to.
-    native = array.astype(array.dtype.newbyteorder("="))
-    return torch.from_numpy(native)
+def _convert_array(array: Array) -> torch.Tensor:
+    if array.dtype.name != "bfloat16":
+        if array.dtype.hasobject or array.dtype.kind not in "biufc":
+            raise TypeError(f"the dtype {array.dtype} is not a dtype of tensors")
+        # torch accepts the byte order of this machine only.
+        array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    return from_numpy(array)

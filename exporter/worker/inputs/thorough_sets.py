@@ -1,15 +1,15 @@
-"""What `thorough` tries beyond the usual input sets.
+"""Choice of the additional input sets of `thorough`.
 
-In: a contract, and the lengths of the model's tables. Out: the usual input sets and more: each axis
-farther away, at 2, at the largest size promised where memory allows, and just beyond each table;
-inputs of other magnitudes, by other seeds, and larger integers. No torch.
+Input: a contract, and the lengths of the model's tables. Output: the usual input sets and more
+sizes, magnitudes, seeds and integers. The sizes are a more distant one, 2, the largest promised
+size if memory allows it, and the sizes just above each table. No torch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from exporter.manifest import Axis, Input, ModelSpec
+from exporter.manifest import Axis, ModelSpec
 from exporter.worker.inputs.input_sets import (
     InputSet,
     choose_usual_sets,
@@ -17,75 +17,76 @@ from exporter.worker.inputs.input_sets import (
     is_affordable,
 )
 
-#: A bound that normal noise never reaches hides a factor of 1,000 away; a threshold near 0 too.
+#: A factor of 1,000 reveals a bound that normal noise never reaches, or a threshold near 0.
 _FACTORS = (1e-3, 0.1, 10.0, 1e3)
 _SEEDS = (1, 2)
-_RAISED = 7
-#: The largest size promised is worth four times the memory.
+_INCREMENT = 7
+#: Multiple of the usual memory that the largest promised size may need.
 _ROOM = 4
 
 
 def choose_all_sets(spec: ModelSpec, lengths: Sequence[int] = ()) -> tuple[InputSet, ...]:
-    """Every input set of a contract, the declared one first; each once.
+    """Return every input set of a contract once, the declared one first.
 
     Args:
-        spec: The contract; without `thorough` there are only the usual ones.
-        lengths: Of tables that an axis may be longer than.
+        spec: The contract; without `thorough` the result has the usual sets only.
+        lengths: The lengths of tables that an axis may exceed.
     """
     usual = choose_usual_sets(spec)
     if not spec.thorough:
         return usual
-    kept = {chosen.name: chosen for chosen in usual}
-    for chosen in (*_sizes(spec, usual[0].sizes, lengths), *_values(spec, usual[0].sizes)):
-        kept.setdefault(chosen.name, chosen)
-    return tuple(kept.values())
+    declared = usual[0].sizes
+    sets = {chosen.name: chosen for chosen in usual}
+    for chosen in (*_vary_sizes(spec, declared, lengths), *_vary_values(spec, declared)):
+        sets.setdefault(chosen.name, chosen)
+    return tuple(sets.values())
 
 
-def _sizes(
+def _vary_sizes(
     spec: ModelSpec, declared: Mapping[str, int], lengths: Sequence[int]
 ) -> Iterator[InputSet]:
     for axis in spec.axes:
         if axis.example is None:
             continue
-        for size in _further(axis, lengths):
+        for size in _propose_sizes(axis, lengths):
             fits = is_affordable(spec, axis, size, declared, room=_ROOM)
             if size != axis.example and axis.allows(size) and fits:
                 sizes = {**declared, axis.name: size}
                 yield InputSet(name=f"{axis.name}={size}", kind="axis", sizes=sizes)
 
 
-def _further(axis: Axis, lengths: Sequence[int]) -> Iterator[int]:
+def _propose_sizes(axis: Axis, lengths: Sequence[int]) -> Iterator[int]:
     example = axis.example or 0
     near = find_distant_size(axis, avoid=(example,))
     yield 2 * axis.multiple_of
-    if near and (beyond := find_distant_size(axis, avoid=(example, near))):
-        yield beyond
+    if near and (far := find_distant_size(axis, avoid=(example, near))):
+        yield far
     if axis.max is not None:
         yield axis.max - axis.max % axis.multiple_of
         return
     for length in lengths:
-        # The last size that a table of this length serves, and the first that it does not.
+        # The last size inside a table of this length, and the first size outside.
         last = length - length % axis.multiple_of
         yield from (last, last + axis.multiple_of)
 
 
-def _values(spec: ModelSpec, declared: Mapping[str, int]) -> Iterator[InputSet]:
+def _vary_values(spec: ModelSpec, declared: Mapping[str, int]) -> Iterator[InputSet]:
     for item in spec.inputs:
-        for factor in _FACTORS if _is_unbounded(item) else ():
+        # Other fills have a bound: an image in [0, 1] has no promise for the value 1,000.
+        is_unbounded = item.fill.kind == "normal" and "float" in item.dtype
+        for factor in _FACTORS if is_unbounded else ():
             name = f"{factor:g} x {item.name}"
             yield InputSet(
                 name=name, kind="values", sizes=declared, changed_input=item.name, factor=factor
             )
         if not item.fill.is_random and "int" in item.dtype:
-            name = f"much larger {item.name}"
             yield InputSet(
-                name=name, kind="values", sizes=declared, changed_input=item.name, increment=_RAISED
+                name=f"much larger {item.name}",
+                kind="values",
+                sizes=declared,
+                changed_input=item.name,
+                increment=_INCREMENT,
             )
     if any(item.fill.is_random for item in spec.inputs):
         for seed in _SEEDS:
             yield InputSet(name=f"draw {seed + 1}", kind="values", sizes=declared, seed=seed)
-
-
-def _is_unbounded(item: Input) -> bool:
-    """Whether the fill sets no bound: of a picture in [0, 1] nothing is promised at 1,000."""
-    return item.fill.kind == "normal" and "float" in item.dtype

@@ -18,22 +18,22 @@ from exporter.worker.process.failure import Failure
 from tests.worker.contracts import ROOT, contract, fill, given
 
 
-def declared(spec: ModelSpec) -> InputSet:
+def declared_set(spec: ModelSpec) -> InputSet:
     return choose_usual_sets(spec)[0]
 
 
-def one(**changes: object) -> torch.Tensor:
+def draw_one(**changes: object) -> torch.Tensor:
     spec = contract("Affine", inputs=(given("x", 200, **changes),), axes=())
-    return draw_inputs(spec, declared(spec), ROOT)["x"]
+    return draw_inputs(spec, declared_set(spec), ROOT)["x"]
 
 
 def test_the_same_seed_draws_the_same_values() -> None:
     spec = contract("Affine")
-    first = draw_inputs(spec, declared(spec), ROOT)["x"]
+    first = draw_inputs(spec, declared_set(spec), ROOT)["x"]
     assert first.shape == (3, 4)
-    assert torch.equal(first, draw_inputs(spec, declared(spec), ROOT)["x"])
+    assert torch.equal(first, draw_inputs(spec, declared_set(spec), ROOT)["x"])
     other = contract("Affine", seed=1)
-    assert not torch.equal(first, draw_inputs(other, declared(other), ROOT)["x"])
+    assert not torch.equal(first, draw_inputs(other, declared_set(other), ROOT)["x"])
 
 
 @pytest.mark.parametrize(
@@ -44,36 +44,38 @@ def test_the_same_seed_draws_the_same_values() -> None:
         ("zeros", 0, [0.25] * 4),
     ],
 )
-def test_fixed_values_are_altered_to_others_near_by(
+def test_fixed_values_are_replaced_by_nearby_values(
     kind: str, value: int, expected: list[float]
 ) -> None:
     spec = contract("Affine", inputs=(given("x", 4, fill=fill(kind, value=value)),), axes=())
     assert draw_inputs(spec, choose_usual_sets(spec)[-1], ROOT)["x"].tolist() == expected
 
 
-def test_each_fill_puts_in_what_it_says() -> None:
-    assert 0.7 < one().std() < 1.3
-    uniform = one(fill=fill("uniform", low=2.0, high=3.0))
+def test_each_fill_generates_its_values() -> None:
+    assert 0.7 < draw_one().std() < 1.3
+    uniform = draw_one(fill=fill("uniform", low=2.0, high=3.0))
     assert uniform.min() >= 2.0
     assert uniform.max() <= 3.0
     assert uniform.std() > 0.1
-    integers = one(dtype="int64", fill=fill("randint", low=5, high=8))
+    integers = draw_one(dtype="int64", fill=fill("randint", low=5, high=8))
     assert integers.dtype is torch.int64
     assert set(integers.tolist()) == {5, 6, 7}
-    chances = one(dtype="bool", fill=fill("bernoulli", probability=0.25))
+    chances = draw_one(dtype="bool", fill=fill("bernoulli", probability=0.25))
     assert chances.dtype is torch.bool
     assert 10 < int(chances.sum()) < 90
-    assert torch.equal(one(fill=fill("zeros")), torch.zeros(200))
-    assert torch.equal(one(fill=fill("ones")), torch.ones(200))
-    assert torch.equal(one(fill=fill("arange")), torch.arange(200.0))
-    assert torch.equal(one(fill=fill("value", value=5)), torch.full((200,), 5.0))
-    assert torch.equal(one(fill=fill("python", python="nets.py:drawn")), torch.full((200,), 7.0))
+    assert torch.equal(draw_one(fill=fill("zeros")), torch.zeros(200))
+    assert torch.equal(draw_one(fill=fill("ones")), torch.ones(200))
+    assert torch.equal(draw_one(fill=fill("arange")), torch.arange(200.0))
+    assert torch.equal(draw_one(fill=fill("value", value=5)), torch.full((200,), 5.0))
+    assert torch.equal(
+        draw_one(fill=fill("python", python="nets.py:drawn")), torch.full((200,), 7.0)
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int8", "uint8", "bool"])
 def test_every_dtype_can_be_drawn(dtype: str) -> None:
     kind = "normal" if "float" in dtype else "bernoulli"
-    tensor = one(dtype=dtype, fill=fill(kind))
+    tensor = draw_one(dtype=dtype, fill=fill(kind))
     assert tensor.dtype is getattr(torch, dtype)
     assert len(tensor.unique()) > 1
 
@@ -99,17 +101,17 @@ def test_a_case_sets_values_and_sizes() -> None:
     assert nine["x"].shape == (8, 4)
 
 
-def test_a_value_of_another_shape_is_refused_with_both() -> None:
+def test_a_value_of_another_shape_fails_with_both_shapes() -> None:
     spec = contract("Affine", cases=(Case(name="odd", values={"x": [1.0, 2.0]}),))
     with pytest.raises(Failure) as caught:
         draw_inputs(
             spec, next(item for item in choose_usual_sets(spec) if item.kind == "case"), ROOT
         )
-    assert "input 'x' of set 'odd' came out as torch.float32 [2]" in caught.value.message
+    assert "input 'x' of set 'odd': the values are torch.float32 [2]" in caught.value.message
     assert "declared float32 [3, 4]" in caught.value.message
 
 
-def test_places_build_tuples_dicts_and_keywords() -> None:
+def test_paths_build_tuples_dicts_and_keywords() -> None:
     spec = contract(
         "Affine",
         inputs=(
@@ -130,9 +132,9 @@ def test_places_build_tuples_dicts_and_keywords() -> None:
     assert call.kwargs == {"past": ({"key": "D", "size": {"n": 3}},), "mask": "E"}
 
 
-def test_a_model_that_writes_into_its_input_does_not_reach_ours() -> None:
+def test_a_model_that_writes_into_its_input_changes_a_clone() -> None:
     spec = contract("Affine", axes=(Axis(name="batch", example=3),))
-    tensors = draw_inputs(spec, declared(spec), ROOT)
+    tensors = draw_inputs(spec, declared_set(spec), ROOT)
     before = tensors["x"].clone()
     build_tensor_call(spec, tensors).args[0].zero_()
     assert torch.equal(tensors["x"], before)

@@ -1,4 +1,4 @@
-"""Calls that user code makes: taken apart, settled, drawn again."""
+"""Calls from user code: flattened, resolved, drawn again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from exporter.worker.process.failure import Failure
 from tests.worker.contracts import ROOT, contract, given
 
 
-def made(function: str, *, cases: tuple[Case, ...] = (), **changes: object) -> ModelSpec:
+def function_contract(
+    function: str, *, cases: tuple[Case, ...] = (), **changes: object
+) -> ModelSpec:
     values: dict[str, object] = {
         "inputs": tuple(given(name, at="") for name in ("x", "first", "inner")),
         "inputs_from": InputsFrom(function=f"calls.py:{function}"),
@@ -34,8 +36,8 @@ def by_case(function: str) -> tuple[Case, ...]:
     return (Case(name="other", inputs_from=InputsFrom(function=f"calls.py:{function}")),)
 
 
-def test_every_value_gets_its_place() -> None:
-    spec = resolve_inputs_from(made("sized"), ROOT)
+def test_every_value_has_a_path() -> None:
+    spec = resolve_inputs_from(function_contract("sized"), ROOT)
     assert [item.at for item in spec.inputs] == ["args[0]", "args[1][0]", "args[2].box.inner"]
     assert [(each.at, each.value) for each in spec.constants] == [
         ("args[1][1]", None),
@@ -53,7 +55,7 @@ def test_every_value_gets_its_place() -> None:
 
 
 def test_sizes_reach_the_function_and_values_follow_the_seed() -> None:
-    spec = resolve_inputs_from(made("sized"), ROOT)
+    spec = resolve_inputs_from(function_contract("sized"), ROOT)
     drawn = {each.name: draw_inputs(spec, each, ROOT) for each in choose_usual_sets(spec)}
     assert drawn["batch=1"]["inner"].shape == (1, 4)
     assert torch.equal(
@@ -63,14 +65,14 @@ def test_sizes_reach_the_function_and_values_follow_the_seed() -> None:
     assert torch.equal(drawn["declared"]["first"], drawn["other x"]["first"])
 
 
-def test_without_sizes_the_axes_are_what_came() -> None:
-    spec = resolve_inputs_from(made("fixed"), ROOT)
+def test_without_a_size_parameter_the_tensors_define_the_axes() -> None:
+    spec = resolve_inputs_from(function_contract("fixed"), ROOT)
     assert spec.find_axis("batch").example == 5
     assert {each.kind for each in choose_usual_sets(spec)} == {"declared", "values"}
 
 
-def test_a_case_may_bring_its_own_sizes() -> None:
-    spec = resolve_inputs_from(made("sized", cases=by_case("fixed")), ROOT)
+def test_a_case_may_have_other_sizes() -> None:
+    spec = resolve_inputs_from(function_contract("sized", cases=by_case("fixed")), ROOT)
     chosen = next(each for each in choose_usual_sets(spec) if each.kind == "case")
     drawn = draw_inputs(spec, chosen, ROOT)
     assert measure_axes(spec, chosen, drawn) == {"batch": 5}
@@ -80,9 +82,9 @@ def test_a_case_may_bring_its_own_sizes() -> None:
     ) == {"batch": 3}
 
 
-def test_named_tuples_are_made_by_their_class() -> None:
+def test_named_tuples_are_containers_of_their_class() -> None:
     inputs = (given("first", at=""), given("second", at=""))
-    spec = resolve_inputs_from(made("tuples", inputs=inputs), ROOT)
+    spec = resolve_inputs_from(function_contract("tuples", inputs=inputs), ROOT)
     assert [item.at for item in spec.inputs] == ["args[0][0]", "args[0][1]"]
     assert spec.containers[0].type.endswith("calls:Two")
 
@@ -92,17 +94,17 @@ def test_named_tuples_are_made_by_their_class() -> None:
     [
         ("bare", "calls.py:bare returned a Tensor, expected (args, kwargs)"),
         ("odd", "args[1] is a Odd, expected tensors, numbers"),
-        ("spoken", "args[0] has the key 'a b', which is no name"),
+        ("spoken", "args[0] has the key 'a b', expected a name or an index"),
         ("failing", "RuntimeError: no data here"),
-        ("restless", "calls.py:restless gives other values at args[0] in each call"),
+        ("restless", "calls.py:restless returns other values at args[0] in each call"),
         ("shorter", "returns 2 tensors (args[0], args[1][0]), declared are 3 inputs"),
-        ("doubled", "input 'x' came out as float64 [5, 4], declared float32 [batch=5, 4]"),
-        ("uneven", "input 'first' came out as float32 [5, 4], declared float32 [batch=6, 4]"),
+        ("doubled", "input 'x': the values are float64 [5, 4], declared float32 [batch=5, 4]"),
+        ("uneven", "input 'first': the values are float32 [5, 4], declared float32 [batch=6, 4]"),
     ],
 )
-def test_what_is_no_such_call_is_refused(function: str, message: str) -> None:
+def test_an_invalid_call_fails(function: str, message: str) -> None:
     with pytest.raises(Failure) as caught:
-        resolve_inputs_from(made(function), ROOT)
+        resolve_inputs_from(function_contract(function), ROOT)
     assert message in caught.value.message
 
 
@@ -110,18 +112,18 @@ def test_what_is_no_such_call_is_refused(function: str, message: str) -> None:
     ("function", "message"),
     [
         ("flagged", "returns False at kwargs.flag, the declared call has True"),
-        ("shorter", "the tensors stand at args[0], args[1][0], in the declared call at args[0]"),
-        ("doubled", "input 'x' came out as float64"),
+        ("shorter", "the tensors are at args[0], args[1][0], in the declared call at args[0]"),
+        ("doubled", "input 'x': the values are float64"),
     ],
 )
 def test_a_case_is_the_declared_call_with_other_tensors(function: str, message: str) -> None:
-    spec = resolve_inputs_from(made("sized", cases=by_case(function)), ROOT)
+    spec = resolve_inputs_from(function_contract("sized", cases=by_case(function)), ROOT)
     chosen = next(each for each in choose_usual_sets(spec) if each.kind == "case")
     with pytest.raises(Failure) as caught:
         draw_inputs(spec, chosen, ROOT)
     assert message in caught.value.message
 
 
-def test_contracts_of_tables_stay_as_they_are() -> None:
+def test_a_declared_call_is_unchanged() -> None:
     spec = contract("Affine", axes=(Axis(name="batch", example=3),))
     assert resolve_inputs_from(spec, ROOT) == spec

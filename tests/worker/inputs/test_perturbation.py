@@ -1,4 +1,4 @@
-"""Other values lie across the middle of what the fill gives."""
+"""Perturbed values are on the other side of the middle of the fill's range."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_normal_values_change_their_signs_and_their_sizes() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.complex64])
-def test_the_dtype_is_kept(dtype: torch.dtype) -> None:
+def test_mirrored_values_have_the_declared_dtype(dtype: torch.dtype) -> None:
     other = mirror_values(fill("normal"), torch.ones(3, dtype=dtype), generator())
     assert other is not None
     assert other.dtype is dtype
@@ -54,13 +54,13 @@ def test_integers_stay_in_their_range_and_change(low: int, high: int) -> None:
     assert ((other - middle).sign() == -(declared - middle).sign())[away].all()
 
 
-def test_where_nothing_would_change_there_is_no_other_value() -> None:
+def test_unchangeable_values_have_no_mirrored_values() -> None:
     in_the_middle = torch.tensor([2, 2])
     assert mirror_values(fill("randint", low=0, high=5), in_the_middle, generator()) is None
     assert mirror_values(fill("bernoulli"), torch.tensor([1, 0]), generator()) is None
 
 
-def test_an_integer_in_the_middle_is_altered_all_the_same() -> None:
+def test_an_integer_in_the_middle_changes_too() -> None:
     spec = contract(
         "Affine",
         inputs=(given("x", 50, dtype="int64", fill=fill("randint", low=4, high=7)),),
@@ -70,7 +70,7 @@ def test_an_integer_in_the_middle_is_altered_all_the_same() -> None:
     assert (declared != other).any()
 
 
-def test_fixed_values_are_altered() -> None:
+def test_fixed_values_change_to_nearby_values() -> None:
     assert choose_nearby_values(torch.tensor([1.0, 2.0])).tolist() == [2.0, 1.0]
     assert choose_nearby_values(torch.tensor([3])).tolist() == [2]
     assert choose_nearby_values(torch.tensor([0])).tolist() == [1]
@@ -78,12 +78,12 @@ def test_fixed_values_are_altered() -> None:
     assert choose_nearby_values(torch.tensor([True])).tolist() == [False]
 
 
-def test_larger_integers_are_two_above() -> None:
+def test_the_increment_is_added_to_integers() -> None:
     assert choose_nearby_values(torch.tensor(5), increment=2).item() == 7
     assert choose_nearby_values(torch.arange(3), increment=2).tolist() == [2, 3, 4]
 
 
-def test_a_fixed_integer_is_tried_below_and_above() -> None:
+def test_a_fixed_integer_has_a_smaller_and_a_larger_value() -> None:
     count = given("n", at="args[1]", shape=(), dtype="int64", fill=fill("value", value=5))
     spec = contract("Affine", inputs=(given("x", 4), count), axes=())
     sets = {chosen.name: chosen for chosen in choose_usual_sets(spec)}
@@ -93,7 +93,7 @@ def test_a_fixed_integer_is_tried_below_and_above() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool])
-@pytest.mark.parametrize("upwards", [0, 2])
-def test_nothing_stays_nothing(dtype: torch.dtype, upwards: int) -> None:
+@pytest.mark.parametrize("increment", [0, 2])
+def test_an_empty_tensor_stays_empty(dtype: torch.dtype, increment: int) -> None:
     empty = torch.zeros((3, 0), dtype=dtype)
-    assert choose_nearby_values(empty, increment=upwards).shape == (3, 0)
+    assert choose_nearby_values(empty, increment=increment).shape == (3, 0)

@@ -1,4 +1,4 @@
-"""Tensors from files, and what is said where there are none."""
+"""Tensors from files, and the messages for unreadable files."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("text", ["x.npy", "x.pb", "x.npz:a", "x.npz:b", "x.safetensors:a"])
-def test_every_form_holds_the_same_tensor(text: str, folder: Path) -> None:
-    found = read_tensor(folder, text)
-    assert found.dtype is torch.float32
-    assert torch.equal(found, torch.from_numpy(_ARRAY))
+def test_every_format_contains_the_same_tensor(text: str, folder: Path) -> None:
+    tensor = read_tensor(folder, text)
+    assert tensor.dtype is torch.float32
+    assert torch.equal(tensor, torch.from_numpy(_ARRAY))
 
 
-def test_bfloat16_comes_as_it_is(folder: Path) -> None:
+def test_bfloat16_stays_bfloat16(folder: Path) -> None:
     assert read_tensor(folder, "x.safetensors:half").dtype is torch.bfloat16
     proto = onnx.helper.make_tensor("x", onnx.TensorProto.BFLOAT16, [2], [1.0, 2.0])
     (folder / "half.pb").write_bytes(proto.SerializeToString())
@@ -50,16 +50,16 @@ def test_bfloat16_comes_as_it_is(folder: Path) -> None:
     [
         ("x.npz:aa", "x.npz has no tensor 'aa'; did you mean 'a'?"),
         ("x.safetensors:zz", "x.safetensors has no tensor 'zz'; it has a, half"),
-        ("x.npz:c", "is no dtype of a tensor"),
-        ("gone.npy", "gone.npy cannot be read"),
-        ("bad.npy", "bad.npy cannot be read"),
-        ("bad.npz:a", "bad.npz cannot be read"),
-        ("bad.pb", "bad.pb cannot be read"),
-        ("bad.safetensors:a", "bad.safetensors cannot be read"),
-        ("objects.npy", "objects.npy cannot be read: Object arrays cannot be loaded"),
+        ("x.npz:c", "is not a dtype of tensors"),
+        ("gone.npy", "gone.npy: the file cannot be read"),
+        ("bad.npy", "bad.npy: the file cannot be read"),
+        ("bad.npz:a", "bad.npz: the file cannot be read"),
+        ("bad.pb", "bad.pb: the file cannot be read"),
+        ("bad.safetensors:a", "bad.safetensors: the file cannot be read"),
+        ("objects.npy", "objects.npy: the file cannot be read: Object arrays cannot be loaded"),
     ],
 )
-def test_what_cannot_be_read_is_said(text: str, message: str, folder: Path) -> None:
+def test_an_unreadable_tensor_is_reported(text: str, message: str, folder: Path) -> None:
     for suffix in ("npy", "npz", "pb", "safetensors"):
         (folder / f"bad.{suffix}").write_bytes(b"\x93NUMPY no tensor \xff" * 9)
     np.save(folder / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
@@ -75,7 +75,7 @@ def test_at_other_sizes_values_are_cut_or_repeated() -> None:
     assert fit_to_shape(tensor, item, (2, 2)).tolist() == [[0, 1], [2, 3]]
     assert fit_to_shape(tensor, item, (5, 2)).tolist() == [[0, 1], [2, 3], [4, 5], [0, 1], [2, 3]]
     assert fit_to_shape(tensor, item, (0, 2)).shape == (0, 2)
-    assert fit_to_shape(tensor, item, (3, 4)).shape == (3, 2), "a fixed size is left for the check"
+    assert fit_to_shape(tensor, item, (3, 4)).shape == (3, 2), "a fixed size is checked later"
 
 
 def _spec(**changes: object) -> ModelSpec:
@@ -83,7 +83,7 @@ def _spec(**changes: object) -> ModelSpec:
     return contract("Affine", manifest="net.toml", inputs=inputs, **changes)
 
 
-def test_a_set_takes_its_values_from_the_file(folder: Path) -> None:
+def test_a_set_has_the_values_of_the_file(folder: Path) -> None:
     np.save(folder / "five.npy", np.ones((5, 4), np.float32))
     case = Case(name="five", axes={"batch": 5}, files={"x": "five.npy"})
     spec = _spec(cases=(case,))
@@ -95,7 +95,7 @@ def test_a_set_takes_its_values_from_the_file(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["axes", "dtype"])
-def test_a_file_that_does_not_fit_is_refused_with_both(change: str, folder: Path) -> None:
+def test_a_file_of_another_shape_or_dtype_fails_with_both(change: str, folder: Path) -> None:
     if change == "axes":
         spec = _spec(axes=(Axis(name="batch", example=5),))
     else:

@@ -1,4 +1,4 @@
-"""The sizes that prove an axis are far, coprime and inside the contract."""
+"""Probe sizes are distant, coprime and inside the contract."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def axis(name: str = "n", example: int = 3, **limits: object) -> Axis:
         (axis(example=3, min=2), (7, 2)),
         (axis(example=3, min=3), (7,)),
         (axis(example=3, probe=(64, 7)), (7, 1, 64)),
-        # A range too narrow to go twice as far: its top, or what lies below.
+        # The range is too narrow to double the size: its end, or a smaller size.
         (axis(example=3, max=5), (5, 1)),
         (axis(example=3, min=3, max=4), (4,)),
         (axis(example=24, multiple_of=8), (56, 8)),
         (axis(example=224, multiple_of=32, min=64, max=512), (480, 64)),
     ],
 )
-def test_the_sizes_that_prove_one_axis(given_axis: Axis, expected: tuple[int, ...]) -> None:
+def test_the_probes_of_one_axis(given_axis: Axis, expected: tuple[int, ...]) -> None:
     assert choose_probes(given_axis) == expected
 
 
-def test_an_axis_of_one_size_has_nothing_to_probe() -> None:
+def test_an_axis_of_one_size_has_no_probe() -> None:
     assert choose_probes(axis(example=4, min=4, max=4)) == ()
 
 
@@ -57,10 +57,10 @@ def test_probes_keep_the_contract_and_differ_from_the_example(
         min=max(size - below, 1),
         max=None if above is None else size + above,
     )
-    found = choose_probes(tested)
-    assert size not in found
-    assert len(set(found)) == len(found)
-    assert all(tested.allows(probe) for probe in found)
+    probes = choose_probes(tested)
+    assert size not in probes
+    assert len(set(probes)) == len(probes)
+    assert all(tested.allows(probe) for probe in probes)
     if above is None:
         distant = find_distant_size(tested, avoid=(size,))
         assert distant is not None
@@ -68,7 +68,7 @@ def test_probes_keep_the_contract_and_differ_from_the_example(
         assert gcd(distant // unit, example) == 1
     others = [n for n in range(tested.min, (tested.max or size * 3) + 1) if tested.allows(n)]
     if others != [size]:
-        assert found, "another size is allowed and none is probed"
+        assert probes, "another size is allowed, but there is no probe"
 
 
 def two_axes(**changes: object) -> object:
@@ -80,7 +80,7 @@ def two_axes(**changes: object) -> object:
     return spec(inputs=inputs, axes=axes, **changes)
 
 
-def test_each_axis_alone_then_all_together() -> None:
+def test_each_axis_changes_alone_and_then_all_together() -> None:
     sets = choose_usual_sets(two_axes())
     assert [chosen.name for chosen in sets] == [
         "declared",
@@ -93,12 +93,12 @@ def test_each_axis_alone_then_all_together() -> None:
         "other y",
     ]
     assert dict(sets[1].sizes) == {"batch": 7, "sequence": 5}
-    together = dict(sets[5].sizes)
-    assert together["batch"] != together["sequence"]
-    assert gcd(together["batch"], together["sequence"]) == 1
+    joint = dict(sets[5].sizes)
+    assert joint["batch"] != joint["sequence"]
+    assert gcd(joint["batch"], joint["sequence"]) == 1
 
 
-def test_cases_follow_and_keep_their_sizes() -> None:
+def test_cases_come_after_axes_with_their_sizes() -> None:
     case = Case(name="wide", axes={"sequence": 640}, values={"y": 1.0})
     last = choose_usual_sets(two_axes(cases=(case,)))[6]
     assert last.name == "wide"
@@ -107,7 +107,7 @@ def test_cases_follow_and_keep_their_sizes() -> None:
     assert last.case == case
 
 
-def test_a_model_without_axes_has_its_declared_inputs_alone() -> None:
+def test_a_model_without_axes_has_declared_and_changed_values_only() -> None:
     assert [chosen.kind for chosen in choose_usual_sets(spec())] == ["declared", "values"]
 
 
@@ -118,13 +118,13 @@ def test_a_model_without_axes_has_its_declared_inputs_alone() -> None:
         ({"max": 512, "multiple_of": 3}, 4, ["n=9", "n=510"]),
         ({"max": 7}, 4, ["n=7", "n=1"]),
         ({"max": 6, "min": 6, "example": 6}, 4, []),
-        # Beyond what is cheap: a layer of attention would need gigabytes.
+        # Too expensive: attention would need gigabytes.
         ({"max": 100_000}, 4, ["n=7", "n=1"]),
         ({"max": 512}, 1_000_000, ["n=5", "n=1"]),
         ({}, 4, ["n=7", "n=1"]),
     ],
 )
-def test_the_largest_size_promised_is_tried_where_it_is_cheap(
+def test_the_largest_promised_size_is_a_probe_if_it_is_cheap(
     limits: dict[str, object], width: int, expected: list[str]
 ) -> None:
     contract = spec("net").model_copy(
@@ -137,7 +137,7 @@ def test_the_largest_size_promised_is_tried_where_it_is_cheap(
     assert [item.name for item in choose_usual_sets(contract) if item.kind == "axis"] == expected
 
 
-def test_large_tensors_are_tried_at_a_nearer_size() -> None:
+def test_large_tensors_have_a_nearer_probe() -> None:
     image = Input(name="x", shape=("n", 3, 224, 224), at="args[0]")
     contract = spec("net").model_copy(update={"axes": (axis(),), "inputs": (image,)})
     assert [item.name for item in choose_usual_sets(contract) if item.kind == "axis"] == [
@@ -147,9 +147,9 @@ def test_large_tensors_are_tried_at_a_nearer_size() -> None:
 
 
 @given(example=st.integers(2, 3000), unit=st.sampled_from([1, 8]))
-def test_a_nearer_size_is_still_beyond_and_coprime(example: int, unit: int) -> None:
+def test_a_nearer_size_is_larger_and_coprime(example: int, unit: int) -> None:
     tested = axis(example=example * unit, multiple_of=unit)
-    far_away = find_distant_size(tested, avoid=(example * unit,)) or 0
+    distant = find_distant_size(tested, avoid=(example * unit,)) or 0
     near = find_distant_size(tested, avoid=(example * unit,), is_large=True) or 0
-    assert example * unit < near <= far_away
+    assert example * unit < near <= distant
     assert gcd(near // unit, example) == 1

@@ -1,4 +1,4 @@
-"""What `thorough` tries beyond the usual input sets."""
+"""The additional input sets of `thorough`."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def contract(**axis: Any) -> ModelSpec:
     return spec("net").model_copy(update={"axes": axes, "inputs": inputs, "thorough": True})
 
 
-def more(spec: ModelSpec, *lengths: int) -> list[str]:
+def additional_names(spec: ModelSpec, *lengths: int) -> list[str]:
     usual = [chosen.name for chosen in choose_usual_sets(spec)]
-    found = [chosen.name for chosen in choose_all_sets(spec, lengths)]
-    assert found[: len(usual)] == usual
-    assert len(set(found)) == len(found)
-    return found[len(usual) :]
+    names = [chosen.name for chosen in choose_all_sets(spec, lengths)]
+    assert names[: len(usual)] == usual
+    assert len(set(names)) == len(names)
+    return names[len(usual) :]
 
 
-def test_without_it_there_is_nothing_more() -> None:
+def test_without_thorough_there_are_the_usual_sets_only() -> None:
     usual = contract().model_copy(update={"thorough": False})
     assert choose_all_sets(usual, (100,)) == choose_usual_sets(usual)
 
 
 def test_more_sizes_and_values() -> None:
-    assert more(contract(), 100) == [
+    assert additional_names(contract(), 100) == [
         "n=2",
         "n=16",
         "n=100",
@@ -61,17 +61,17 @@ def test_sizes_keep_the_contract() -> None:
     ]
     assert set(sizes) >= {6, 300}
     assert all(bounded.axes[0].allows(size) for size in sizes)
-    assert 102 not in sizes, "a promise that ends at 300 is tried there"
-    beyond_a_table = [c.sizes["n"] for c in choose_all_sets(contract(multiple_of=3), (100,))]
-    assert {99, 102} <= set(beyond_a_table)
+    assert 102 not in sizes, "with the maximum 300 table lengths are not tried"
+    table_sizes = [c.sizes["n"] for c in choose_all_sets(contract(multiple_of=3), (100,))]
+    assert {99, 102} <= set(table_sizes)
 
 
-def test_what_takes_too_much_memory_is_left_out() -> None:
-    names = more(contract(max=10_000_000), 10_000_000)
+def test_a_size_that_needs_too_much_memory_is_omitted() -> None:
+    names = additional_names(contract(max=10_000_000), 10_000_000)
     assert "n=10000000" not in names
 
 
-def test_each_set_says_what_it_changes() -> None:
+def test_each_set_has_its_change() -> None:
     by_name = {chosen.name: chosen for chosen in choose_all_sets(contract())}
     assert (by_name["10 x x"].changed_input, by_name["10 x x"].factor) == ("x", 10.0)
     assert (by_name["much larger turns"].changed_input, by_name["much larger turns"].increment) == (
