@@ -1,7 +1,7 @@
 """TOML text in, a frozen, typed `Manifest` out, or every problem with its file and line."""
 
-from exporter.manifest.explain_cell import explain
-from exporter.manifest.load import LoadedProject, load_layers, load_project
+from exporter.manifest.cell_settings import explain_cell
+from exporter.manifest.loader import LoadedProject, load_layers, load_project
 from exporter.manifest.schema.json_schema import build_schema
 from exporter.manifest.spec.call import (
     Axis,
@@ -68,10 +68,10 @@ __all__ = [
     "Skip",
     "Style",
     "Tolerance",
-    "explain",
+    "build_schema",
+    "explain_cell",
     "load_layers",
     "load_project",
     "parse_call_path",
-    "build_schema",
     "select_bound",
 ]

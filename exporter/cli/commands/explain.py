@@ -9,7 +9,7 @@ import click
 from exporter.cli.options.selection import root_option, select_one_cell
 from exporter.cli.output.terminal import align_columns, print_line
 from exporter.core.errors import ExitCode
-from exporter.manifest import explain, load_layers
+from exporter.manifest import explain_cell, load_layers
 
 
 @click.command()
@@ -23,12 +23,12 @@ def command(cell: str, root: Path) -> int:
     loaded = load_layers(root)
     planned = select_one_cell(loaded.manifest, cell)
     id, route = planned.cell, planned.route
-    print_line(f"{id}: {route.exporter} {route.capture}, because {route.why}")
+    print_line(f"{id}: {route.exporter} {route.capture}, because {route.reason}")
     if planned.skip:
         print_line(f"skipped: {planned.skip}")
     rows = [("KEY", "FROM", "VALUE")]
     spec = loaded.manifest.find_model(id.model)
-    found = explain(loaded.layers[id.model], spec, id.opset, id.device)
+    found = explain_cell(loaded.layers[id.model], spec, id.opset, id.device)
     rows.extend((row.key, row.origin, row.value) for row in found)
     for line in align_columns(rows):
         print_line(line)

@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails
 from exporter.core.errors import suggest_nearest
 from exporter.manifest.schema.fields import FORM_TAGS, NestedProblem
 from exporter.manifest.schema.tables import BoundTable, Table, ToleranceTable
-from exporter.manifest.syntax.message_format import KeyPath, join_words, format_value
+from exporter.manifest.syntax.message_format import KeyPath, format_value, join_words
 
 _EXPECTED = {
     "bool_type": "true or false",

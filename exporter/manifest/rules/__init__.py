@@ -1,1 +1,1 @@
-"""To be described."""
+"""The rules that need several keys: each module resolves one group of keys of an entry."""

@@ -65,7 +65,9 @@ def format_size_limits(axis: Axis) -> str:
     return join_words(limits)
 
 
-def _said(model: EffectiveSettings, shapes: Sequence[NamedShape], name: str, table: AxisTable) -> Axis:
+def _said(
+    model: EffectiveSettings, shapes: Sequence[NamedShape], name: str, table: AxisTable
+) -> Axis:
     """The axis as the user has it: an example where one is given, else None."""
     axis = Axis(
         name=name,
@@ -86,7 +88,9 @@ def _said(model: EffectiveSettings, shapes: Sequence[NamedShape], name: str, tab
         _check_size(model, axis, (*place, "probe", index), size)
     for key in ("example", "probe"):
         if key in table.model_fields_set and not chooses:
-            model.add_problem((*place, key), "only outputs have this axis; its size follows from inputs")
+            model.add_problem(
+                (*place, key), "only outputs have this axis; its size follows from inputs"
+            )
     examples = [((*place, "example"), table.example)] if table.example is not None else []
     examples += _sizes_in_shapes(shapes, name)
     if examples and chooses:
@@ -118,7 +122,9 @@ def _check_example(model: EffectiveSettings, axis: Axis, path: KeyPath, size: in
 
 def _check_size(model: EffectiveSettings, axis: Axis, path: KeyPath, size: int) -> None:
     if not axis.allows(size):
-        message = f"the axis {quote(axis.name)} takes sizes of {format_size_limits(axis)}, not {size}"
+        message = (
+            f"the axis {quote(axis.name)} takes sizes of {format_size_limits(axis)}, not {size}"
+        )
         model.add_problem(path, message)
 
 

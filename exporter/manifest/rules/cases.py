@@ -63,7 +63,9 @@ def _case(
         files=files,
         absent=absent,
         axes=case.axes,
-        inputs_from=resolve_inputs_from(model, (*place, "inputs_from"), case.inputs_from, references),
+        inputs_from=resolve_inputs_from(
+            model, (*place, "inputs_from"), case.inputs_from, references
+        ),
     )
 
 

@@ -46,8 +46,7 @@ def resolve_devices(
         place = (*path, name)
         if not re.fullmatch(ID_PATTERN, name) or name in FLOATS:
             message = (
-                "expected a name of a-z, 0-9, '_', '.' and '-' that is no dtype,"
-                f" got {quote(name)}"
+                f"expected a name of a-z, 0-9, '_', '.' and '-' that is no dtype, got {quote(name)}"
             )
             report.add(file.problem(place, message))
         for key, message in _misplaced(table):

@@ -78,7 +78,9 @@ def find_value_problem(value: object, dtype: str) -> str:
             if not isinstance(item, int):
                 return f"{dtype} inputs take integers, not {format_value(item)}"
             if not low <= item <= high:
-                return f"{dtype} inputs take integers from {low} to {high}, not {format_value(item)}"
+                return (
+                    f"{dtype} inputs take integers from {low} to {high}, not {format_value(item)}"
+                )
     return ""
 
 
@@ -89,7 +91,9 @@ def _problem(kind: str, value: Any, dtype: str) -> str:
         return ""
     low, high = value
     if low >= high:
-        return f"the upper end, {format_value(high)}, must be above the lower one, {format_value(low)}"
+        return (
+            f"the upper end, {format_value(high)}, must be above the lower one, {format_value(low)}"
+        )
     if max(abs(low), abs(high)) > _EXACT:
         return f"bounds beyond {_EXACT} are not exact"
     return find_value_problem([low, high - 1], dtype) if kind == "randint" else ""

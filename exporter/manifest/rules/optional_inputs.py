@@ -42,7 +42,9 @@ def _check_scalar(model: EffectiveSettings, place: KeyPath, table: InputTable) -
         message = "a scripted model's float is float64 in the file"
         model.add_problem((*place, "dtype"), message)
     if table.optional:
-        model.add_problem((*place, "optional"), "a number cannot be optional; leave out one of the two")
+        model.add_problem(
+            (*place, "optional"), "a number cannot be optional; leave out one of the two"
+        )
 
 
 def _check_optional(model: EffectiveSettings, place: KeyPath) -> None:
@@ -59,5 +61,7 @@ def _check_optional(model: EffectiveSettings, place: KeyPath) -> None:
         return
     early = [opset for opset in model.settings.opsets if opset < _OPTIONAL_SINCE]
     if early:
-        message = f"ONNX has optional inputs from opset {_OPTIONAL_SINCE} up, not {format_opsets(early)}"
+        message = (
+            f"ONNX has optional inputs from opset {_OPTIONAL_SINCE} up, not {format_opsets(early)}"
+        )
         model.add_problem(path, f"{message}; {_OTHERWISE}")

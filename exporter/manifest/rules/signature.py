@@ -40,7 +40,9 @@ def resolve_shapes(model: EffectiveSettings) -> tuple[NamedShape, ...]:
     for place, table in _tables(model.settings):
         if taken := declared.get(table.name):
             owner = format_key(model.key(taken.place))
-            model.add_problem((*place, "name"), f"{quote(table.name)} is the name of {owner} already")
+            model.add_problem(
+                (*place, "name"), f"{quote(table.name)} is the name of {owner} already"
+            )
         else:
             dims = tuple(table.shape)
             declared[table.name] = NamedShape(place=place, name=table.name, dims=dims, sizes={})
@@ -81,7 +83,9 @@ def _renamed(
             model.add_problem(path, f"dimension {index} is listed twice")
         elif present != name and isinstance(axes, dict):
             place = format_key(model.key((*shape.place, "shape", index)))
-            model.add_problem(path, f"calls the axis {quote(name)}; {place} calls it {quote(present)}")
+            model.add_problem(
+                path, f"calls the axis {quote(name)}; {place} calls it {quote(present)}"
+            )
     return NamedShape(place=shape.place, name=shape.name, dims=tuple(dims), sizes=sizes)
 
 

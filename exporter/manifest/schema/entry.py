@@ -171,7 +171,9 @@ class ModelEntry(Settings):
 class Document(Table):
     """A manifest file."""
 
-    missing_messages: ClassVar[Mapping[str, str]] = {"format": "needs `format = 1` as its first line"}
+    missing_messages: ClassVar[Mapping[str, str]] = {
+        "format": "needs `format = 1` as its first line"
+    }
     default_values: ClassVar[Mapping[str, Any]] = {"format": 1}
 
     format: Literal[1]

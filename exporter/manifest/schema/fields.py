@@ -24,7 +24,7 @@ from exporter.core.command_names import NAME_PLACEHOLDER
 from exporter.core.errors import suggest_nearest
 from exporter.core.frozen_model import Items, Plain
 from exporter.manifest.syntax.call_paths import parse_call_path
-from exporter.manifest.syntax.message_format import unexpected_value, join_words, format_value
+from exporter.manifest.syntax.message_format import format_value, join_words, unexpected_value
 from exporter.manifest.syntax.opsets import parse_condition, parse_opsets
 from exporter.manifest.syntax.tensor_files import DATA_SUFFIXES, split_data_file
 
@@ -87,7 +87,9 @@ def _name(value: str) -> str:
 def _axis_name(value: str) -> str:
     _name(value)
     if re.fullmatch(r"[+-]?\d+", value):
-        raise ValueError(f"expected an axis name, got {format_value(value)}; a size stands without quotes")
+        raise ValueError(
+            f"expected an axis name, got {format_value(value)}; a size stands without quotes"
+        )
     return value
 
 
@@ -173,7 +175,9 @@ def _repeat(value: object) -> dict[str, int]:
     if not PLACEHOLDER.fullmatch(f"{{{name}}}"):
         raise unexpected_value("a name of letters, digits and '_'", name)
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_COPIES:
-        raise NestedProblem((name,), str(unexpected_value(f"a count from 1 to {MAX_COPIES}", count)))
+        raise NestedProblem(
+            (name,), str(unexpected_value(f"a count from 1 to {MAX_COPIES}", count))
+        )
     return {name: count}
 
 

@@ -34,7 +34,10 @@ _NULL = {"type": "null"}
 
 def build_schema() -> dict[str, Any]:
     """The schema, in the dialect of JSON Schema 2020-12."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **build_table_schema(Document)}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **build_table_schema(Document),
+    }
 
 
 def build_table_schema(table: type[Table]) -> dict[str, Any]:

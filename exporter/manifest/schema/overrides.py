@@ -23,7 +23,9 @@ _OWN = "its items have an `opset` of their own"
 class OutputOverride(Table):
     """The tolerance of one output."""
 
-    misplaced_keys: ClassVar[Mapping[str, str]] = dict.fromkeys(("shape", "dtype", "kind"), _ONE_MODEL)
+    misplaced_keys: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("shape", "dtype", "kind"), _ONE_MODEL
+    )
 
     name: Name
     """Its name in the file."""

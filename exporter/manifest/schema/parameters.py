@@ -19,7 +19,10 @@ NUMBER_PLACEHOLDER = "{}"
 
 def _numbered(value: str) -> str:
     if NUMBER_PLACEHOLDER not in value:
-        raise unexpected_value(f'a name with "{NUMBER_PLACEHOLDER}" for the number, such as "learned_{NUMBER_PLACEHOLDER}"', value)
+        raise unexpected_value(
+            f'a name with "{NUMBER_PLACEHOLDER}" for the number, such as "learned_{NUMBER_PLACEHOLDER}"',
+            value,
+        )
     return value
 
 

@@ -32,7 +32,9 @@ def _age(value: object) -> float:
 def _folder(value: str) -> str:
     parts = value.removeprefix("/").removeprefix("~/").split("/")
     if not all(parts) or "." in parts or parts[0].startswith("~") or re.search(r"[\\:]", value):
-        raise unexpected_value('a folder such as "~/.cache/exporter" or "../store", or "off"', value)
+        raise unexpected_value(
+            'a folder such as "~/.cache/exporter" or "../store", or "off"', value
+        )
     return value
 
 

@@ -1,1 +1,1 @@
-"""To be described."""
+"""The frozen types of a resolved project, which all later packages read."""

@@ -1,7 +1,4 @@
-"""What the call of a model is made of, resolved: inputs, axes, constants, containers, cases.
-
-In: nothing. Out: frozen values, which `spec.py` puts into a `ModelSpec`.
-"""
+"""The resolved types for the call of a model: inputs, axes, constants, containers, cases."""
 
 from __future__ import annotations
 
@@ -14,36 +11,36 @@ from exporter.core.frozen_model import FrozenModel, Items, Plain
 
 #: A size, or the name of an axis.
 Dim = int | str
-#: A number, a truth value or a nested list of them: the value of an input in a case.
+#: A value of an input in a case: a number, a Boolean or a nested list.
 Number = bool | int | float
 Tensor = TypeAliasType("Tensor", "Number | list[Tensor]")
-#: ONNX's operators take no complex numbers: in a file they are pairs along one more dimension.
-_PARTS = {"complex64": "float32", "complex128": "float64"}
+#: Files store complex numbers as pairs of these dtypes, because ONNX's operators lack them.
+_COMPONENT_DTYPES = {"complex64": "float32", "complex128": "float64"}
 
 
 class Axis(FrozenModel):
-    """A dynamic axis: a symbolic dimension, the sizes that it promises and the one exported at."""
+    """A dynamic axis with its promised sizes and its example size."""
 
     name: str
     example: int | None
-    """The size in the declared inputs; None where only outputs have this axis."""
+    """The size in the declared inputs; None if only outputs have this axis."""
     min: int = 1
     max: int | None = None
     multiple_of: int = 1
     probe: Items[int] = ()
-    """Sizes that the user asked to be probed, besides the chosen ones."""
+    """Additional sizes that the user wants probed."""
 
     def allows(self, size: int) -> bool:
-        """Whether the contract covers `size`."""
+        """Return whether the manifest promises `size`."""
         inside = self.min <= size and (self.max is None or size <= self.max)
         return inside and size % self.multiple_of == 0
 
     @property
     def factors(self) -> tuple[int, int | None] | None:
-        """The least and the greatest number of times that `multiple_of` fits into a size.
+        """The smallest and the largest factor of `multiple_of` in a size.
 
-        None where every size is a multiple, and where the example is the multiple itself: captured
-        at a factor of 1, a dimension would be taken for a constant.
+        None if every size is a multiple, or if the example is the multiple itself: at a factor of
+        1, capture would treat the dimension as a constant.
         """
         step = self.multiple_of
         if step == 1 or self.example is None or self.example < 2 * step:
@@ -52,7 +49,7 @@ class Axis(FrozenModel):
 
 
 class Fill(FrozenModel):
-    """How an input gets its values. Only the fields of its kind are set."""
+    """The rule that generates the values of an input. Only the fields of its kind are set."""
 
     kind: Literal[
         "normal",
@@ -84,7 +81,7 @@ class Fill(FrozenModel):
 
 
 class TensorSpec(FrozenModel):
-    """An input or an output, as PyTorch has it and as the file does."""
+    """An input or an output, in PyTorch and in the file."""
 
     name: str
     shape: Items[Dim]
@@ -92,13 +89,13 @@ class TensorSpec(FrozenModel):
 
     @property
     def is_complex(self) -> bool:
-        """Whether the file holds its real and imaginary parts along a last dimension of 2."""
-        return self.dtype in _PARTS
+        """Whether the file stores real and imaginary parts along a last dimension of 2."""
+        return self.dtype in _COMPONENT_DTYPES
 
     @property
     def file_dtype(self) -> str:
         """The dtype in the file and in the samples."""
-        return _PARTS.get(self.dtype, self.dtype)
+        return _COMPONENT_DTYPES.get(self.dtype, self.dtype)
 
     @property
     def file_shape(self) -> tuple[Dim, ...]:
@@ -110,53 +107,53 @@ class Input(TensorSpec):
     """One input of the graph, in the order of the exported file."""
 
     at: str
-    """Where the value goes in the call: `args[0]`, `kwargs.mask`, `kwargs.past[0].key`. Empty where
-    `inputs_from` makes the call: then it is the next tensor there."""
+    """The path in the call: `args[0]`, `kwargs.mask`, `kwargs.past[0].key`. Empty if `inputs_from`
+    creates the call: then the input is its next tensor."""
     fill: Fill = Fill(kind="normal")
     scalar: bool = False
     """Whether the model takes a Python number; the file has a tensor of shape `[]`."""
     optional: bool = False
-    """Whether a case may leave it out."""
+    """Whether a case may omit it."""
 
 
 class Constant(FrozenModel):
-    """A fixed argument of the call that is no graph input."""
+    """A fixed argument of the call that is not an input of the graph."""
 
     at: str
     value: Plain
 
 
 class Container(FrozenModel):
-    """What stands at a place of the call that holds inputs and constants."""
+    """The type of a container in the call."""
 
     at: str
     type: str
-    """`list`, `tuple`, `dict`, or what makes it: `file.py:attr` relative to the manifest, or
+    """`list`, `tuple`, `dict`, or a class or function: `file.py:attr` relative to the manifest, or
     `package.module:attr`."""
 
     @property
     def is_object(self) -> bool:
-        """Whether user code makes it."""
+        """Whether user code creates it."""
         return ":" in self.type
 
 
 class InputsFrom(FrozenModel):
-    """A function that returns the whole call, `(args, kwargs)`."""
+    """A function that returns the complete call, `(args, kwargs)`."""
 
     function: str
     """`file.py:function`, relative to the manifest."""
     takes_sizes: bool = False
-    """Whether it is called with the size of each axis, by name. Only the worker can tell."""
+    """Whether it takes the size of each axis, by name. Only the worker can determine this."""
 
 
 class Case(FrozenModel):
-    """One more input set: other values for named inputs, other sizes for named axes."""
+    """An additional input set: other values for some inputs, other sizes for some axes."""
 
     name: str
     values: dict[str, Tensor] = Field(default_factory=dict)
     files: dict[str, str] = Field(default_factory=dict)
     """Values from files, as in `Fill.file`."""
     absent: Items[str] = ()
-    """Optional inputs that are left out."""
+    """Optional inputs that the case omits."""
     axes: dict[str, int] = Field(default_factory=dict)
     inputs_from: InputsFrom | None = None

@@ -1,7 +1,7 @@
-"""The gate's policy: which findings stop a merge, and from which size on something has drifted.
+"""The gate's policy: the findings that stop a merge, and the thresholds of drift.
 
-In: nothing. Out: `GatePolicy`, and `Gate`, which knows the policy of each model. `settings.py`
-makes the tables of `[tool.exporter.gate]` from the same class, so that each key is named once.
+`schema/settings.py` derives the tables of `[tool.exporter.gate]` from `GatePolicy`, so each key is
+defined once.
 """
 
 from __future__ import annotations
@@ -13,70 +13,73 @@ from pydantic import Field
 
 from exporter.core.frozen_model import FrozenModel, Items
 
-#: What the gate does with a finding: fail, say it and pass, or say nothing.
+#: The gate fails, prints a warning and passes, or ignores the finding.
 Action = Literal["block", "warn", "ignore"]
 _Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class GatePolicy(FrozenModel):
-    """What becomes of each kind of finding, and the sizes from which on something has drifted."""
+    """The action for each kind of finding, and the thresholds of drift."""
 
     newly_red: Action = "block"
-    """Was not red and is now."""
+    """The cell was not red and is red now."""
     expired: Action = "block"
-    """Was a foreseen failure, and the expectation's day is over."""
+    """The failure was expected, and the expectation has expired."""
     missing: Action = "block"
-    """Accepted or promised, and without a result; or accepted and no longer promised."""
+    """The cell is accepted or promised and has no result, or it is accepted and no longer
+    promised."""
     relaxed: Action = "block"
-    """With `--against`: a tolerance, an expectation, a skip or a policy that lets more pass."""
+    """With `--against`: a tolerance, an expectation, a skip or a policy lets more pass."""
     worse: Action = "block"
-    """Red before and now: at an earlier stage, or dead where it only failed."""
+    """The cell was red before, and fails now at an earlier stage or dies."""
     flaky: Action = "block"
-    """Another verdict for the very same inputs, in two runs."""
+    """Two runs with the same inputs had different verdicts."""
     xpass: Action = "block"
-    """Passes, and the manifest expects a failure."""
+    """The cell passes although the manifest expects a failure."""
     newly_unavailable: Action = "block"
-    """Nothing on this machine can run it any more."""
+    """The machine can no longer run the cell."""
     newly_skipped: Action = "block"
-    """The manifest skips it now."""
+    """The manifest skips the cell now."""
     newly_expected: Action = "block"
-    """Fails as the manifest now foresees."""
+    """The cell fails as the manifest now expects."""
     new_red: Action = "block"
-    """Not in the baseline, and red."""
+    """The cell is red and not in the baseline."""
     changed: Action = "block"
-    """Another check or kind of failure, no better and no worse."""
+    """Another check or kind of failure, neither better nor worse."""
     better: Action = "block"
-    """Red before and now, at a later stage; until it is accepted."""
+    """The cell was red before and fails now at a later stage. Blocks until it is accepted."""
     rerouted: Action = "block"
-    """Another exporter made the file, or the same by another capture."""
+    """Another exporter or another capture created the file."""
     error_grown: Action = "warn"
-    """The error, as a multiple of what is allowed, is larger by `error_factor`."""
+    """The error, as a multiple of the allowed error, grew by `error_factor`."""
     file_grown: Action = "warn"
-    """The file with its external data is larger by the share `file_growth`, and by 4 kB."""
+    """The file with its external data grew by the share `file_growth`, and by 4 kB."""
     nodes_grown: Action = "warn"
-    """The graph has more nodes by the share `node_growth`."""
+    """The number of nodes grew by the share `node_growth`."""
     latency_grown: Action = "warn"
-    """Where the manifest asks for `latency`: the file's time, as a multiple of PyTorch's in the
-    same run, is larger by `latency_factor`."""
+    """If the manifest sets `latency`: the file's time, as a multiple of PyTorch's in the same run,
+    grew by `latency_factor`."""
     new_domain: Action = "warn"
-    """An operator of a domain that the file had none of."""
+    """The file has an operator of a domain that it did not have."""
     floor_raised: Action = "warn"
-    """The oldest ONNX Runtime that loads the file is a newer one."""
+    """The oldest ONNX Runtime that loads the file is a newer release."""
     lowest_raised: Action = "warn"
-    """The lowest opset from which on every cell of the model passes is a higher one."""
+    """The lowest opset from which all cells of the model pass is higher."""
     fixed: Action = "block"
-    """Passes now; until it is accepted, so that it cannot be lost again unseen."""
+    """The cell passes now. Blocks until it is accepted, because only then can the gate notice a
+    later loss."""
     new_green: Action = "block"
-    """Not in the baseline, and green; until it is accepted."""
+    """The cell is green and not in the baseline. Blocks until it is accepted."""
     accepted_here: Action = "block"
-    """With `--against`: what the branch's own baseline accepts with a reason. Where this is `warn`,
-    a reviewed reason lets a loss pass; `block` lets none."""
+    """With `--against`: the branch's own baseline accepts a loss with a reason. `warn` lets a loss
+    with a reviewed reason pass; `block` lets none pass."""
     error_factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 4.0
-    """How many times as large the error has to be."""
+    """The factor by which the error has to grow."""
     error_floor: _Share = 0.1
-    """Errors up to this share of what is allowed are no drift, whatever they were."""
+    """Errors up to this share of the allowed error are never drift."""
     latency_factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 2.0
-    """How many times as large that multiple has to be; other load makes it differ by a half."""
+    """The factor by which that multiple has to grow. Other load on the machine changes it by up to
+    a half."""
     file_growth: _Share = 0.05
     """0.05 is 5 %."""
     node_growth: _Share = 0.05
@@ -84,7 +87,7 @@ class GatePolicy(FrozenModel):
 
 
 class ModelPolicy(FrozenModel):
-    """What the settings say of some models."""
+    """The settings of `[tool.exporter.gate.models.NAME]`."""
 
     models: str
     """A glob over IDs."""
@@ -97,16 +100,16 @@ class Gate(FrozenModel):
 
     policy: GatePolicy = GatePolicy()
     models: Items[ModelPolicy] = ()
-    """In the order of the settings: of two that mean a model, the later one wins."""
+    """In the order of the settings: if two match a model, the later one wins."""
 
     def find_policy(self, model: str) -> GatePolicy:
-        """The policy of one model."""
-        said: dict[str, object] = {}
-        for each in self.models:
-            if fnmatchcase(model, each.models):
-                said |= each.values
-        return self.policy.model_copy(update=said) if said else self.policy
+        """Return the policy of one model."""
+        values: dict[str, object] = {}
+        for policy in self.models:
+            if fnmatchcase(model, policy.models):
+                values |= policy.values
+        return self.policy.model_copy(update=values) if values else self.policy
 
 
-#: The policy of a project that says nothing.
+#: The policy of a project without settings of the gate.
 DEFAULT_GATE = Gate()

@@ -1,9 +1,7 @@
-"""The resolved manifest: what every later module works with.
+"""The resolved manifest: `Manifest` with its `Project` and one `ModelSpec` for each model.
 
-In: nothing. Out: `Manifest` with its `Project` and one `ModelSpec` per model, in which every
-default is filled in, every axis has its example size, and every name has been checked.
-
-The format that users write is `entry.py`; `resolve.py` turns the one into the other.
+All defaults are set, every axis has its example size, and every name is checked. The tables that
+users write are in `schema`; `rules/model_resolver.py` converts them.
 """
 
 from __future__ import annotations
@@ -36,19 +34,19 @@ CaptureName = Literal["export", "strict", "trace", "script"]
 Mode = Literal["eval", "train", "keep"]
 Precision = Literal["float32", "float16", "bfloat16", "float64"]
 Runtime = Literal["onnxruntime", "openvino", "reference", "backend"]
-#: How reports show a status: by a symbol, or by its word.
+#: How reports show a status: a symbol or a word.
 Style = Literal["emoji", "text"]
-#: What an output is: one tensor, or a list of them.
+#: An output is one tensor or a list of tensors.
 Kind = Literal["tensor", "sequence"]
 
 
 class Bound(FrozenModel):
-    """How far a float output may be off: by hand (`atol`, `rtol`), or as a multiple of noise."""
+    """The allowed error of a float output: `atol` and `rtol`, or a multiple of the noise."""
 
     atol: float | None = None
     rtol: float | None = None
     outside: float = 0.0
-    """The share of elements that may lie beyond `atol + rtol * |expected|`."""
+    """The share of elements that may exceed `atol + rtol * |expected|`."""
     noise: float | None = None
     """Allowed error as a multiple of PyTorch's own float32 error against float64."""
 
@@ -64,48 +62,48 @@ class Output(TensorSpec):
     """One output of the graph, in order."""
 
     kind: Kind = "tensor"
-    """Of a `sequence`, shape and dtype are those of each item."""
+    """If it is `sequence`, shape and dtype apply to each item."""
     tolerance: Tolerance | None = None
 
 
 class CustomOp(FrozenModel):
-    """How an operator of PyTorch's is exported, and the kernels of what comes of it.
+    """The export of an operator of PyTorch, and the kernels that run the result.
 
-    The functions and classes are `file.py:attribute` relative to the manifest, or
-    `package.module:attribute`; what is empty was not said.
+    Functions and classes are `file.py:attribute` relative to the manifest, or
+    `package.module:attribute`. Empty fields are not set.
     """
 
     name: str
-    """`aten::stft` under TorchScript, `aten.stft.default` under dynamo; of kernels alone the
-    file's operator, `domain::Operator`."""
+    """`aten::stft` for TorchScript, `aten.stft.default` for dynamo. If the entry has only kernels,
+    the operator of the file: `domain::Operator`."""
     symbolic: str = ""
     onnxscript: str = ""
     translation: str = ""
     opset: int = 1
-    """The first opset that this holds for."""
+    """The first opset that this applies to."""
     ort_library: str = ""
     """A path relative to the manifest, or a function that returns one."""
     reference: str = ""
 
     @property
     def has_only_kernels(self) -> bool:
-        """Whether it says nothing of the export."""
+        """Whether the entry does not change the export."""
         return not (self.symbolic or self.onnxscript or self.translation)
 
 
 class ParameterNames(FrozenModel):
-    """What the file calls the weights: one of the three is set."""
+    """The names of the weights in the file. One of the fields is set."""
 
     template: str = ""
-    """For all parameters in their order, `{}` being the number from 0."""
+    """For all parameters in their order; `{}` is the number from 0."""
     names: Items[str] = ()
     """One for each parameter, in their order."""
     patterns: dict[str, str] = Field(default_factory=dict)
-    """By a glob over the names in `state_dict`; `{}` is the number among those that it means."""
+    """By a glob over the names in `state_dict`; `{}` is the number among the matching names."""
 
 
 class Condition(FrozenModel):
-    """Which cells of the model are meant."""
+    """A selection of cells of the model."""
 
     opsets: Items[int] | None = None
     """None: every opset."""
@@ -114,7 +112,7 @@ class Condition(FrozenModel):
 
 
 class Expectation(Condition):
-    """A foreseen failure. Strict: a pass, another stage or another message is red."""
+    """A foreseen failure. Strict: if the cell passes or fails otherwise, it is red."""
 
     stage: str | None = None
     check: str | None = None
@@ -123,32 +121,32 @@ class Expectation(Condition):
     reason: str
     issue: str = ""
     until: str = ""
-    """The last day (ISO 8601) on which the failure is accepted; empty: no end."""
+    """The last day (ISO 8601) on which the failure is accepted; empty if it has no end."""
 
 
 class Skip(Condition):
-    """Cells that are not run; the report shows the reason."""
+    """Cells that are not run. The report shows the reason."""
 
     reason: str
 
 
 class Override(Condition):
-    """Other settings for some cells of a model; None and empty tables say nothing."""
+    """Other settings for some cells of a model. None and empty tables change nothing."""
 
     exporter: Literal["auto", "dynamo", "torchscript"] | None = None
     capture: CaptureName | None = None
     ir_version: int | None = None
     options: dict[str, Plain] = Field(default_factory=dict)
-    """Laid over those of the model, key by key."""
+    """Merged over the options of the model, key by key."""
     tolerance: Tolerance | None = None
     outputs: dict[str, Tolerance] = Field(default_factory=dict)
     """Tolerances of single outputs, by name."""
 
     def apply_to(self, spec: ModelSpec) -> ModelSpec:
-        """The contract with what this says of it."""
+        """Return the spec with these settings."""
         update: dict[str, object] = {"options": {**spec.options, **self.options}}
         if self.exporter is not None:
-            # A capture belongs to one exporter: the other's own comes with it.
+            # A capture belongs to one exporter, so another exporter resets it.
             update |= {"exporter": self.exporter, "capture": self.capture}
         if self.capture is not None:
             update["capture"] = self.capture
@@ -167,7 +165,7 @@ class Override(Condition):
 
 
 class ModelSpec(FrozenModel):
-    """The whole contract of one model, with nothing left to look up."""
+    """The complete, resolved contract of one model."""
 
     id: str
     manifest: str
@@ -181,19 +179,19 @@ class ModelSpec(FrozenModel):
     """`file.py:attr` relative to the manifest, `package.module:attr`, or a saved model: `net.pt2`
     (dynamo's) or `net.pt` (TorchScript's), relative to the manifest."""
     weights: str = ""
-    """A file to load into the model, relative to the manifest; empty where there is none."""
+    """A file to load into the model, relative to the manifest; empty if there is none."""
     weights_sha256: str = ""
-    """In lower case; empty where any content will do."""
+    """In lower case; empty if any content is accepted."""
     init: dict[str, Plain] = Field(default_factory=dict)
     seed: int = 0
     mode: Mode = "eval"
     precision: Precision | None = None
-    """What the model is cast to; None: it stays as it is built."""
+    """The dtype of the model's weights; None if they are not cast."""
     export_device: str = "cpu"
-    """Where the model is while it runs in PyTorch and is exported."""
+    """PyTorch's device for the reference and the export."""
     exporter: Literal["auto", "dynamo", "torchscript"] = "auto"
     capture: CaptureName | None = None
-    """None: `export` under dynamo, `trace` under TorchScript."""
+    """None: `export` for dynamo, `trace` for TorchScript."""
     opsets: Items[int]
     devices: Items[str]
     ir_version: int | None = None
@@ -202,7 +200,7 @@ class ModelSpec(FrozenModel):
     axes: Items[Axis] = ()
     """Every axis name of the inputs and outputs, in order of first appearance."""
     parameters: ParameterNames | None = None
-    """None: weights keep the names that they have in the model."""
+    """None if weights keep their names in the model."""
     constants: Items[Constant] = ()
     containers: Items[Container] = ()
     inputs_from: InputsFrom | None = None
@@ -213,19 +211,19 @@ class ModelSpec(FrozenModel):
     expect: Items[Expectation] = ()
     skip: Items[Skip] = ()
     overrides: Items[Override] = ()
-    """In order: of two that mean a cell, the later one wins."""
+    """If two match a cell, the later one wins."""
     latency: bool = False
-    """Whether the file's time is measured beside PyTorch's."""
+    """Whether the time of the file and of PyTorch is measured."""
     thorough: bool = False
-    """Whether more sizes and values are tried than by default."""
+    """Whether more sizes and values are probed than by default."""
     timeout: float
-    """Seconds that the model's job may take."""
+    """Time limit of the model's job in seconds."""
     memory: int | None = None
-    """Bytes of address space that the model's job may take beyond PyTorch itself."""
+    """Limit of the job's address space in bytes, in addition to PyTorch itself."""
 
     @property
     def location(self) -> Location:
-        """Where it is promised: `manifests/vision.toml:14`."""
+        """The place of the entry: `manifests/vision.toml:14`."""
         return Location(file=self.manifest, line=self.line)
 
     @property
@@ -245,28 +243,37 @@ class ModelSpec(FrozenModel):
 
     @property
     def data_files(self) -> tuple[str, ...]:
-        """The files that the model and its inputs come from, relative to the root; no code."""
+        """The data files of the model and its inputs, relative to the root; no code."""
         source = (self.source,) if self.is_saved_program or self.is_saved_script else ()
-        filled = [item.fill.file for item in self.inputs if item.fill.file]
-        filled += [text for case in self.cases for text in case.files.values()]
-        own = dict.fromkeys(split_data_file(text)[0] for text in filled)
-        names = (*source, *((self.weights,) if self.weights else ()), *own)
+        references = [item.fill.file for item in self.inputs if item.fill.file]
+        references += [text for case in self.cases for text in case.files.values()]
+        tensor_files = dict.fromkeys(split_data_file(text)[0] for text in references)
+        names = (*source, *((self.weights,) if self.weights else ()), *tensor_files)
         folder = posixpath.dirname(self.manifest)
         return tuple(posixpath.normpath(posixpath.join(folder, name)) for name in names)
 
     def find_axis(self, name: str) -> Axis:
-        """The axis of that name. Raises KeyError where there is none."""
+        """Return the axis of that name.
+
+        Raises:
+            KeyError: If the model has no such axis.
+        """
         for axis in self.axes:
             if axis.name == name:
                 return axis
         raise KeyError(name)
 
     def resolve_cell(self, opset: int, device: str | None = None) -> ModelSpec:
-        """The contract of one cell, its overrides applied; those for devices only with one."""
+        """Return the spec of one cell with its overrides applied.
+
+        Args:
+            opset: The opset of the cell.
+            device: The device of the cell; None skips overrides that depend on the device.
+        """
         spec = self
         for override in self.overrides:
-            right_opset = override.opsets is None or opset in override.opsets
-            if right_opset and (
+            matches_opset = override.opsets is None or opset in override.opsets
+            if matches_opset and (
                 override.device == "*"
                 or (device is not None and fnmatchcase(device, override.device))
             ):
@@ -275,7 +282,7 @@ class ModelSpec(FrozenModel):
 
 
 class Device(FrozenModel):
-    """A runtime and where it runs."""
+    """A runtime with its device or execution providers."""
 
     name: str
     runtime: Runtime
@@ -286,11 +293,11 @@ class Device(FrozenModel):
     module: str = ""
     """`package.module`, or `package.module:Class`, of an ONNX backend."""
     device: str = ""
-    """What the backend or OpenVINO calls it; empty: `CPU`."""
+    """The name that the backend or OpenVINO uses; empty: `CPU`."""
 
 
 class Project(FrozenModel):
-    """`[tool.exporter]` of pyproject.toml, completed. Paths are relative to `root`."""
+    """`[tool.exporter]` of pyproject.toml with all defaults. Paths are relative to `root`."""
 
     root: str
     manifests: str = "manifests"
@@ -298,22 +305,26 @@ class Project(FrozenModel):
     reports: str = "reports"
     templates: str = "templates"
     store: str = ""
-    """From `root`, from the home directory (`~`) or absolute; `off`: none; empty: in the build
-    folder."""
+    """A path from `root`, from the home directory (`~`) or absolute. `off` disables the store; if
+    it is empty, the store is in the build folder."""
     store_size: int = DEFAULT_STORE_SIZE
     """Bytes."""
     store_age: float = DEFAULT_STORE_AGE
     """Seconds."""
     devices: Items[Device]
     jobs: int | None = None
-    """Models at work at once; None: one per core."""
+    """Number of parallel workers; None: one for each core."""
     gate: Gate = DEFAULT_GATE
     style: Style = "emoji"
     command: str = DEFAULT_COMMAND
-    """What a person types; `{}` is the name of the command."""
+    """The command line that users type; `{}` is the name of the command."""
 
     def find_device(self, name: str) -> Device:
-        """The device of that name. Raises KeyError where there is none."""
+        """Return the device of that name.
+
+        Raises:
+            KeyError: If the project has no such device.
+        """
         for device in self.devices:
             if device.name == name:
                 return device
@@ -321,13 +332,17 @@ class Project(FrozenModel):
 
 
 class Manifest(FrozenModel):
-    """Every model of the project, in order of file and place."""
+    """Every model of the project, in the order of files and entries."""
 
     project: Project
     models: Items[ModelSpec]
 
     def find_model(self, id: str) -> ModelSpec:
-        """The model of that ID. Raises KeyError where there is none."""
+        """Return the model of that ID.
+
+        Raises:
+            KeyError: If the project has no such model.
+        """
         return self._by_id[id]
 
     @cached_property

@@ -1,12 +1,10 @@
-"""Split off; to be described."""
+"""Defaults of the settings of the store."""
 
 from __future__ import annotations
 
-#: In the place of a folder: nothing is kept.
+#: The value of `store` that switches the store off.
 NO_STORE = "off"
-
-
+#: Bytes: 10 GiB.
 DEFAULT_STORE_SIZE = 10 << 30
-
-
+#: Seconds: 90 days.
 DEFAULT_STORE_AGE = 90 * 24 * 3600.0

@@ -1,7 +1,4 @@
-"""Which of the manifest's tolerances holds for an output on a device.
-
-In: a `ModelSpec`, one of its outputs and the name of a device. Out: a `Bound`.
-"""
+"""Select the tolerance that applies to an output on a device."""
 
 from __future__ import annotations
 
@@ -9,20 +6,26 @@ from collections.abc import Iterator
 
 from exporter.manifest.spec.model import Bound, ModelSpec, Output
 
+#: The factor of the measured noise if a manifest does not set `noise`.
+DEFAULT_NOISE_FACTOR = 8.0
+
 
 def select_bound(spec: ModelSpec, output: Output, device: str) -> Bound:
-    """The first word of the manifest that says anything: of the output, then of the model.
+    """Return the first bound that is set: of the output, then of the model.
 
-    In each, the word for the device comes before that for the dtype, and that before the general
-    one.
+    In each of them, the bound for the device precedes the bound for the dtype, and that precedes
+    the general one.
+
+    Returns:
+        An empty bound if the manifest sets none.
     """
-    for bound in _words(spec, output, device):
+    for bound in _list_candidates(spec, output, device):
         if bound.outside or any(v is not None for v in (bound.atol, bound.rtol, bound.noise)):
             return bound
     return Bound()
 
 
-def _words(spec: ModelSpec, output: Output, device: str) -> Iterator[Bound]:
+def _list_candidates(spec: ModelSpec, output: Output, device: str) -> Iterator[Bound]:
     for tolerance in (output.tolerance, spec.tolerance):
         if tolerance is not None:
             yield tolerance.by_device.get(device, Bound())

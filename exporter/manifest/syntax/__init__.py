@@ -1,1 +1,1 @@
-"""To be described."""
+"""The small notations of manifests: call paths, opset ranges, tensor files, values in messages."""

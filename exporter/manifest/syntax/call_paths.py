@@ -1,7 +1,7 @@
-"""Where values go in the model's call: `args[0]`, `kwargs.mask`, `kwargs.past[0].key`.
+"""Read and write paths in the model's call: `args[0]`, `kwargs.mask`, `kwargs.past[0].key`.
 
-In: the `at` texts of inputs and constants. Out: parsed paths, default positions, and what is wrong
-with them together: two values in one place, a place inside another value, a gap.
+Input: the `at` texts of inputs and constants. Output: parsed paths, default positions, and
+conflicts: two values at one path, a value inside another value, a missing position.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-#: An index of a tuple or a list, or a key of a dict; for `kwargs` the first is the keyword.
+#: An index of a tuple or list, or a key of a dict; the first key below `kwargs` is the keyword.
 Step = int | str
 
 _ROOT = re.compile(r"(args(?=\[)|kwargs(?=\.))")
@@ -17,17 +17,16 @@ _STEP = re.compile(r"\[(0|[1-9][0-9]{0,3})\]|\.([A-Za-z_][A-Za-z0-9_]*)", re.ASC
 
 
 def parse_call_path(text: str) -> tuple[str, tuple[Step, ...]]:
-    """Splits `kwargs.past[0].key` into its root and steps: `("kwargs", ("past", 0, "key"))`.
+    """Split `kwargs.past[0].key` into `("kwargs", ("past", 0, "key"))`.
 
     Args:
         text: `args[INDEX]` or `kwargs.NAME`, followed by any number of `[INDEX]` and `.KEY`.
 
     Returns:
-        `"args"` or `"kwargs"`, and at least one step: an int for a position in a tuple or list, a
-        str for a key of a dict.
+        `"args"` or `"kwargs"`, and at least one step.
 
     Raises:
-        ValueError: where `text` is no such path.
+        ValueError: If the text is not such a path.
     """
     root = _ROOT.match(text)
     steps: list[Step] = []
@@ -39,71 +38,74 @@ def parse_call_path(text: str) -> tuple[str, tuple[Step, ...]]:
         steps.append(int(step[1]) if step[1] is not None else step[2])
         end = step.end()
     if root is None or end < len(text):
-        raise ValueError('expected a place such as "args[0]", "kwargs.mask" or "args[1][0]"')
+        raise ValueError('expected a path such as "args[0]", "kwargs.mask" or "args[1][0]"')
     return root[1], tuple(steps)
 
 
-def is_positional_call(places: Iterable[str], *, others: bool) -> bool:
-    """Whether a call holds tensors in positions and nothing else, as a tracer wants it.
+def is_positional_call(paths: Iterable[str], *, others: bool) -> bool:
+    """Return whether all values are positional tensors, as a tracer requires.
 
     Args:
-        places: Where its tensors go.
-        others: Whether it has anything else: constants, numbers, containers that say their type.
+        paths: The paths of the tensors.
+        others: Whether the call has other values: constants, numbers, containers with a type.
     """
-    return not others and all(parse_call_path(at)[0] == "args" for at in places)
+    return not others and all(parse_call_path(path)[0] == "args" for path in paths)
 
 
 def format_call_path(root: str, steps: Iterable[Step]) -> str:
-    """The text that `parse_call_path` reads back."""
+    """Return the text that `parse_call_path` reads."""
     return root + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
 
 
-def find_next_position(used: Iterable[tuple[Step, ...]], taken: frozenset[int]) -> int:
-    """The position after the last one in `used`, past those that constants have `taken`."""
+def find_next_position(used: Iterable[tuple[Step, ...]], reserved: frozenset[int]) -> int:
+    """Return the position after the last one in `used` that is not `reserved`."""
     position = 1 + max((path[0] for path in used if isinstance(path[0], int)), default=-1)
-    while position in taken:
+    while position in reserved:
         position += 1
     return position
 
 
-def find_conflicts(places: Sequence[tuple[str, str]]) -> Mapping[int, str]:
-    """What is wrong with places that must fit into one call.
+def find_conflicts(values: Sequence[tuple[str, str]]) -> Mapping[int, str]:
+    """Return the problems of values that do not fit into one call.
 
     Args:
-        places: (`at`, what stands there) for each value; every `at` parses.
+        values: The path and the name of each value; every path is valid.
 
     Returns:
-        For the index of each place that does not fit, why. Gaps stand with the place after them.
+        A message for the index of each value with a problem. A missing position is reported for
+        the value after it.
     """
-    found: dict[int, str] = {}
+    problems: dict[int, str] = {}
     owners: dict[tuple[Step, ...], int] = {}
-    inner: dict[tuple[Step, ...], dict[Step, int]] = {}
-    for index, (text, _) in enumerate(places):
+    containers: dict[tuple[Step, ...], dict[Step, int]] = {}
+    for index, (text, _) in enumerate(values):
         root, steps = parse_call_path(text)
         path = (root, *steps)
-        ahead = [path[:end] for end in range(2, len(path) + 1)]
-        clash = next((owners[part] for part in ahead if part in owners), None)
-        if clash is None and path in inner:
-            clash = min(inner[path].values())
-        if clash is not None:
-            found[index] = f"'{text}' is already taken by {places[clash][1]}"
+        prefixes = [path[:end] for end in range(2, len(path) + 1)]
+        owner = next((owners[prefix] for prefix in prefixes if prefix in owners), None)
+        if owner is None and path in containers:
+            owner = min(containers[path].values())
+        if owner is not None:
+            problems[index] = f"'{text}' is already used by {values[owner][1]}"
             continue
         owners[path] = index
         for end in range(1, len(path)):
-            inner.setdefault(path[:end], {}).setdefault(path[end], index)
-    for container, children in inner.items():
+            containers.setdefault(path[:end], {}).setdefault(path[end], index)
+    for container, children in containers.items():
         if container != ("kwargs",):
-            found = {**_misfits(format_call_path("", container)[1:], children), **found}
-    return found
+            problems = {**_find_child_problem(container, children), **problems}
+    return problems
 
 
-def _misfits(container: str, children: Mapping[Step, int]) -> dict[int, str]:
-    """Positions that are missing in a tuple, and keys that stand beside positions."""
+def _find_child_problem(
+    container: tuple[Step, ...], children: Mapping[Step, int]
+) -> dict[int, str]:
+    """Return a problem if positions and keys are mixed or a position is missing."""
+    name = format_call_path("", container)[1:]
     positions = sorted(step for step in children if isinstance(step, int))
     if len(positions) < len(children) and positions:
-        index = max(children.values())
-        return {index: f"'{container}' cannot have both positions and keys"}
+        return {max(children.values()): f"'{name}' cannot have both positions and keys"}
     for expected, position in enumerate(positions):
         if position != expected:
-            return {children[position]: f"'{container}[{expected}]' is missing before this one"}
+            return {children[position]: f"'{name}[{expected}]' is missing before this position"}
     return {}

@@ -1,6 +1,6 @@
-"""How messages show what users wrote: values in TOML's spelling, key paths, lists of names.
+"""Format user values for messages: TOML notation, key paths, lists of names.
 
-In: values and paths. Out: short one-line texts.
+Input: values and paths. Output: short texts of one line.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from collections.abc import Iterable, Sequence
 #: A path through tables and arrays: keys and indices.
 KeyPath = tuple[str | int, ...]
 
-_BARE = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
-_LONGEST = 60
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
+#: Characters of a quoted text; longer texts are shortened.
+_MAX_LENGTH = 60
 
 
 def format_value(value: object) -> str:
-    """A value as a message shows it."""
+    """Return a value in the form that messages use."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -30,41 +31,41 @@ def format_value(value: object) -> str:
         case dt.date() | dt.time():
             return f"the {'time' if isinstance(value, dt.time) else 'date'} {value.isoformat()}"
         case _:
-            what = "table" if isinstance(value, dict) else "list"
-            return f"a {what}" if value else f"an empty {what}"
+            kind = "table" if isinstance(value, dict) else "list"
+            return f"a {kind}" if value else f"an empty {kind}"
 
 
 def quote(text: str) -> str:
-    """Text in double quotes, shortened, with everything escaped that could break a line."""
-    short = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
-    characters = (
-        f"\\{char}" if char in '"\\' else char if char.isprintable() else _escaped(char)
-        for char in short
-    )
+    """Return the text in double quotes, shortened, with special characters escaped."""
+    short = text if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH - 3]}..."
+    characters = []
+    for char in short:
+        if char in '"\\':
+            characters.append(f"\\{char}")
+        elif char.isprintable():
+            characters.append(char)
+        else:
+            characters.append(char.encode("unicode_escape").decode("ascii"))
     return f'"{"".join(characters)}"'
 
 
-def _escaped(char: str) -> str:
-    return char.encode("unicode_escape").decode("ascii")
-
-
-def unexpected_value(what: str, value: object) -> ValueError:
-    """The commonest problem of all."""
-    return ValueError(f"expected {what}, got {format_value(value)}")
+def unexpected_value(expected: str, value: object) -> ValueError:
+    """Return an error with the expected form and the actual value."""
+    return ValueError(f"expected {expected}, got {format_value(value)}")
 
 
 def format_key(path: Sequence[str | int]) -> str:
-    """`models.alexnet.inputs[0].shape[1]`; keys that are not bare stand in quotes."""
+    """Return a key path such as `models.alexnet.inputs[0].shape[1]`, quoted if necessary."""
     text = ""
     for step in path:
         if isinstance(step, int):
             text += f"[{step}]"
         else:
-            text += ("." if text else "") + (step if _BARE.fullmatch(step) else quote(step))
+            text += ("." if text else "") + (step if _BARE_KEY.fullmatch(step) else quote(step))
     return text
 
 
 def join_words(words: Iterable[str], last: str = "and") -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """Return `a`, `a and b`, or `a, b and c`."""
     *first, end = words
     return f"{', '.join(first)} {last} {end}" if first else end

@@ -1,18 +1,18 @@
-"""Files of tensors as manifests name them: `x.npy`, `x.pb`, `x.npz:key`, `x.safetensors:key`.
+"""Split references to tensor files: `x.npy`, `x.pb`, `x.npz:key`, `x.safetensors:key`.
 
-In: the text of a manifest. Out: the path and the key in it. Nothing is opened here.
+Input: the text of a manifest. Output: the path and the key in the file. No file is opened.
 """
 
 from __future__ import annotations
 
-#: Endings of files that hold tensors, and whether a key says which.
+#: Suffixes of tensor files, and whether the file contains several tensors, each with a key.
 DATA_SUFFIXES = {".npy": False, ".pb": False, ".npz": True, ".safetensors": True}
 
 
 def split_data_file(text: str) -> tuple[str, str]:
-    """`"data/x.npz:key"` as `("data/x.npz", "key")`; the key is empty where there is none."""
+    """Return path and key of `"data/x.npz:key"`; the key is "" if the text has none."""
     for suffix in DATA_SUFFIXES:
-        path, mark, key = text.partition(f"{suffix}:")
-        if mark:
+        path, separator, key = text.partition(f"{suffix}:")
+        if separator:
             return path + suffix, key
     return text, ""

@@ -13,16 +13,16 @@ from exporter.core.errors import (
     Location,
     Problem,
 )
-from exporter.manifest.project import check_gate, read_project
+from exporter.manifest.project_settings import check_gate, read_project
 from exporter.manifest.reading.inheritance import InheritanceGraph, InheritedEntry
 from exporter.manifest.reading.layers import EffectiveSettings, merge_layers
 from exporter.manifest.reading.problems import ProblemCollector
 from exporter.manifest.reading.toml_file import read_toml
 from exporter.manifest.reading.validation import ManifestFile, validate_manifest
 from exporter.manifest.rules.axes import check_shared_axes
+from exporter.manifest.rules.model_resolver import ResolveContext, resolve_model
 from exporter.manifest.rules.references import References
-from exporter.manifest.rules.repeat import expand_repeats
-from exporter.manifest.rules.resolve import ResolveContext, resolve_model
+from exporter.manifest.rules.repeats import expand_repeats
 from exporter.manifest.schema.entry import ID_PATTERN
 from exporter.manifest.spec.model import Manifest
 from exporter.manifest.syntax.message_format import quote

@@ -7,8 +7,8 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from exporter.cli.commands.explain import command
-from exporter.manifest import explain, load_layers
-from exporter.manifest.explain_cell import format_toml_value
+from exporter.manifest import explain_cell, load_layers
+from exporter.manifest.cell_settings import format_toml_value
 from tests.unit.manifest.projects import ENTRY, make_project
 
 SETTINGS = """[tool.exporter]
@@ -46,7 +46,7 @@ def project(root: Path) -> Path:
 
 def rows(root: Path, model: str, opset: int, device: str) -> dict[str, tuple[str, str]]:
     loaded = load_layers(project(root))
-    found = explain(loaded.layers[model], loaded.manifest.find_model(model), opset, device)
+    found = explain_cell(loaded.layers[model], loaded.manifest.find_model(model), opset, device)
     return {row.key: (row.value, row.origin) for row in found}
 
 
@@ -83,7 +83,7 @@ def test_what_nobody_said_is_measured(tmp_path: Path) -> None:
     loaded = load_layers(tmp_path)
     found = {
         row.key: row
-        for row in explain(loaded.layers["net"], loaded.manifest.find_model("net"), 9, "cpu")
+        for row in explain_cell(loaded.layers["net"], loaded.manifest.find_model("net"), 9, "cpu")
     }
     assert found["tolerance"].value.startswith("measured")
     assert found["devices"].value == '["cpu"]'

@@ -75,7 +75,9 @@ def _is_sound(model: EffectiveSettings, place: KeyPath, table: _Repeating, name:
                 message = f"'{{{other}}}' is not what repeats here, '{{{name}}}' is{hint}"
                 model.add_problem((*place, key), message)
         if not used:
-            model.add_problem((*place, key), f"is the same for every copy: put '{{{name}}}' into it")
+            model.add_problem(
+                (*place, key), f"is the same for every copy: put '{{{name}}}' into it"
+            )
     return len(model.report) == before
 
 

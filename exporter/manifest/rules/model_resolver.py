@@ -11,7 +11,7 @@ from typing import Any
 
 from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.rules.axes import resolve_axes
-from exporter.manifest.rules.call_placement import resolve_containers, resolve_call_paths
+from exporter.manifest.rules.call_placement import resolve_call_paths, resolve_containers
 from exporter.manifest.rules.cases import resolve_cases, resolve_inputs_from
 from exporter.manifest.rules.custom_ops import resolve_custom_ops
 from exporter.manifest.rules.devices import format_unknown_device
@@ -22,8 +22,8 @@ from exporter.manifest.rules.optional_inputs import check_inputs
 from exporter.manifest.rules.overrides import resolve_overrides
 from exporter.manifest.rules.parameters import resolve_parameters
 from exporter.manifest.rules.references import References
-from exporter.manifest.rules.saved_models import check_saved_source, resolve_weights
 from exporter.manifest.rules.signature import resolve_dtype, resolve_shapes
+from exporter.manifest.rules.sources import check_saved_source, resolve_weights
 from exporter.manifest.rules.tolerances import resolve_tolerance
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.tables import InputTable

@@ -37,7 +37,7 @@ class ExplainedSetting:
     """`manifests/vision.toml:14`, `built-in default` or `chosen`."""
 
 
-def explain(
+def explain_cell(
     model: EffectiveSettings, spec: ModelSpec, opset: int, device: str
 ) -> Iterator[ExplainedSetting]:
     """What holds for one cell of a model, key by key.
@@ -88,7 +88,9 @@ def _row(model: EffectiveSettings, key: str, path: KeyPath) -> ExplainedSetting 
     if path[-1] == "exporter" and key == "capture":
         return ExplainedSetting(key=key, value="the exporter's own", origin=_place(model, path))
     if path[:1] in model.origins:
-        return ExplainedSetting(key=key, value=format_toml_value(_raw(model, path)), origin=_place(model, path))
+        return ExplainedSetting(
+            key=key, value=format_toml_value(_raw(model, path)), origin=_place(model, path)
+        )
     default = Settings.model_fields[key].get_default(call_default_factory=True)
     if key == "tolerance":
         return ExplainedSetting(key=key, value=_MEASURED, origin=BUILT_IN)
@@ -97,7 +99,9 @@ def _row(model: EffectiveSettings, key: str, path: KeyPath) -> ExplainedSetting 
     return ExplainedSetting(key=key, value=format_toml_value(default), origin=BUILT_IN)
 
 
-def _merged(model: EffectiveSettings, key: str, overrides: _Overrides) -> Iterator[ExplainedSetting]:
+def _merged(
+    model: EffectiveSettings, key: str, overrides: _Overrides
+) -> Iterator[ExplainedSetting]:
     """A row for each item of a table that layers share."""
     paths: dict[str, KeyPath] = {
         str(path[1]): path for path in model.origins if path[0] == key and len(path) == 2
@@ -164,7 +168,10 @@ def format_toml_value(value: object) -> str:
         case list() | tuple():
             return f"[{', '.join(format_toml_value(item) for item in value)}]"
         case dict():
-            items = (f"{format_key((str(key),))} = {format_toml_value(item)}" for key, item in value.items())
+            items = (
+                f"{format_key((str(key),))} = {format_toml_value(item)}"
+                for key, item in value.items()
+            )
             return f"{{ {', '.join(items)} }}" if value else "{}"
         case float() if value.is_integer():
             return f"{value:.1f}"
