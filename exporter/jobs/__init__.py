@@ -1,1 +1,1 @@
-"""To be described."""
+"""The values and files that the parent and the workers exchange."""

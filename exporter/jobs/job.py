@@ -1,10 +1,9 @@
-"""The contract between the parent and a worker: JSON in, JSON out, by atomic rename.
+"""The request of the parent to a worker, and the worker's announcements, as JSON files.
 
-In: a `ModelSpec` and the cells to prove. Out: `Job`, `Announcement`, `Reference`, and `JobFolder`,
-which says where each file of a job lies.
+Output: `Job` with the cells to prove, and `Announcement`.
 
-A worker announces what it is about to do before it does it. When it dies, the cells of the last
-announcement are the ones at work: their records do not count, all earlier ones do.
+A worker announces each step before it begins. If it dies, the cells of the last announcement were
+in progress: their records are dropped, and all earlier records are valid.
 """
 
 from __future__ import annotations
@@ -13,21 +12,17 @@ from pydantic import Field
 
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.manifest import Device, ModelSpec
-from exporter.records.record import (
-    CellId,
-    Route,
-    Stage,
-)
+from exporter.records.record import CellId, Route, Stage
 
 
 class OpsetJob(FrozenModel):
-    """One file to make, and the devices to check it on."""
+    """One file to create, and the devices to check it on."""
 
     opset: int
     route: Route
     devices: Items[Device]
     reuse_file: bool = False
-    """Whether an earlier run made the very file: only what the checks read has changed."""
+    """Whether the file exists and is up to date, and only the checks must run again."""
 
 
 class Job(FrozenModel):
@@ -39,25 +34,25 @@ class Job(FrozenModel):
     build: str
     """The build folder, absolute; paths in records are relative to it."""
     folder: str
-    """The private folder of this job, absolute; renamed to `build/<model>` at the end."""
+    """The temporary folder of this job, absolute; at the end renamed to `build/<model>`."""
     opsets: Items[OpsetJob]
     part: int = 0
-    """Tells this worker from the others, where several make opsets of the same model."""
+    """The number of this worker, if several workers share the opsets of a model."""
     fingerprint: dict[str, str] = Field(default_factory=dict)
-    """Goes into every record; see `fingerprint.py`."""
+    """The shared part of all records' fingerprints; see `cache/fingerprint.py`."""
     device_digests: dict[str, str] = Field(default_factory=dict)
-    """By name of the device: goes into the records of its cells."""
+    """The part of the fingerprints for each device, by its name."""
 
     def make_fingerprint(self, cell: CellId) -> dict[str, str]:
-        """What a record of the cell is valid for."""
+        """Return the fingerprint of a record of the cell."""
         return self.fingerprint | {"device": self.device_digests.get(cell.device, "")}
 
     def cells(self) -> tuple[CellId, ...]:
-        """Every cell of the job, opset by opset."""
+        """Return every cell of the job, opset by opset."""
         return tuple(cell for opset in self.opsets for cell in self.list_opset_cells(opset))
 
     def list_opset_cells(self, opset: OpsetJob) -> tuple[CellId, ...]:
-        """The cells that share the file of `opset`."""
+        """Return the cells that share the file of `opset`."""
         return tuple(
             CellId(model=self.spec.id, opset=opset.opset, device=device.name)
             for device in opset.devices
@@ -65,11 +60,11 @@ class Job(FrozenModel):
 
 
 class Announcement(FrozenModel):
-    """What the worker is about to do, and which cells it would take down with it."""
+    """The next step of a worker, and the cells that fail if it dies."""
 
     stage: Stage
     cells: Items[CellId]
     log: str
-    """Where the worker's output goes meanwhile, relative to the build folder."""
+    """The file of the worker's output during this step, relative to the build folder."""
     part: int = 0
-    """The part of the model that the worker does; see `Job.part`."""
+    """See `Job.part`."""

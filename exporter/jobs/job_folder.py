@@ -1,4 +1,7 @@
-"""Split off; to be described."""
+"""The paths of the files of a job, and functions that read and write them.
+
+Input: the folder of a job or of a model. Output: paths, and the records in the folder.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +11,20 @@ from pathlib import Path
 
 from exporter.core.atomic_files import write_text
 from exporter.core.frozen_model import FrozenModel
-from exporter.records.record import (
-    CellId,
-    Record,
-)
+from exporter.records.record import CellId, Record
 
-#: The names that `format_weights_name` gives.
+#: Matches the names that `format_weights_name` returns.
 WEIGHTS_PATTERN = r"weights-[0-9a-f]{16}\.data"
 
 
 def format_weights_name(sha256: str) -> str:
-    """What the external data of this hash is called: what has the same name is the same."""
+    """Return the name of external data with this hash; equal names mean equal content."""
     return f"weights-{sha256[:16]}.data"
 
 
 @dataclass(frozen=True, slots=True)
 class JobFolder:
-    """Where the files of a job lie."""
+    """The folder of a job, or of a model in the build folder."""
 
     path: Path
 
@@ -40,65 +40,65 @@ class JobFolder:
 
     @property
     def contract(self) -> Path:
-        """The contract with the call that `inputs_from` returned; only where it says one."""
+        """The contract with the call of `inputs_from`; only if that returns a call."""
         return self.path / "contract.json"
 
     @property
     def reference(self) -> Path:
-        """What PyTorch says."""
+        """PyTorch's reference."""
         return self.path / "reference.json"
 
     @property
     def records(self) -> Path:
-        """One file per finished cell."""
+        """The folder with one file per finished cell."""
         return self.path / "records"
 
     def record(self, cell: CellId) -> Path:
-        """The record of `cell`."""
+        """Return the path of the record of `cell`."""
         return self.records / f"{cell.opset}.{cell.device}.json"
 
     def model(self, opset: int) -> Path:
-        """The exported file."""
+        """Return the path of the exported file."""
         return self.path / f"{opset}.onnx"
 
     def sample(self, index: int) -> Path:
-        """Inputs and outputs in ONNX's own test format."""
+        """Return the folder of a sample in ONNX's test data layout."""
         return self.path / f"test_data_set_{index}"
 
     def weight(self, index: int) -> Path:
-        """The value of a weight that a file takes as an input."""
+        """Return the path of the value of a weight that is an input of the file."""
         return self.path / "weights" / f"weight_{index}.pb"
 
     def log(self, opset: int | None) -> Path:
-        """What was printed while `opset` was at work; None: what all opsets share."""
+        """Return the path of the log of `opset`, or of all opsets if it is None."""
         return self.path / "logs" / ("model.log" if opset is None else f"{opset}.log")
 
     def artifacts(self, opset: int) -> Path:
-        """What the exporter of `opset` leaves besides the file, where options ask for it."""
+        """Return the folder of the exporter's optional reports for `opset`."""
         return self.path / "logs" / str(opset)
 
-    def read_records(self, known: Collection[Path] = ()) -> dict[str, Record]:
-        """Every whole record, by the text of its cell.
+    def read_records(self, skip: Collection[Path] = ()) -> dict[str, Record]:
+        """Return every valid record by the text of its cell.
 
-        A file that was changed since it was written is no record, nor is one in another's place.
+        A file that changed since it was written is dropped, and so is the record of another cell.
 
         Args:
-            known: Files that are not read again.
+            skip: Files that need not be read.
         """
-        found = {}
+        records = {}
         for path in sorted(self.records.glob("*.json")):
-            if path in known:
+            if path in skip:
                 continue
             try:
                 record = Record.read(path.read_bytes())
             except (OSError, ValueError):
                 continue
             if path == self.record(record.cell):
-                found[str(record.cell)] = record
-        return found
+                records[str(record.cell)] = record
+        return records
 
 
 def write_json(path: Path, value: FrozenModel) -> None:
-    """Writes `value` as JSON by fresh file and rename: readers see all of it or nothing."""
+    """Write `value` as JSON atomically, and create its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, value.to_json())

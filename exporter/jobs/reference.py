@@ -1,4 +1,7 @@
-"""Split off; to be described."""
+"""The stored reference of a job: the samples, float64 results and PyTorch's noise.
+
+Output: `Reference` with `Sample`, `TableParts`, `NamedWeight` and `Weight`.
+"""
 
 from __future__ import annotations
 
@@ -8,116 +11,113 @@ from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
 
 
 class Sample(FrozenModel):
-    """One input set: PyTorch's inputs and outputs lie in `test_data_set_<index>`."""
+    """One input set with PyTorch's outputs, stored in `test_data_set_<index>`."""
 
     index: int
     name: str
     """`declared`, `batch=7`, `batch=7 sequence=11`, `other mask`, or the name of a case."""
     kind: Literal["declared", "axis", "case", "values"]
     axes: dict[str, int]
-    """Size of every axis that the inputs have."""
+    """The size of every axis of the inputs."""
     error: str = ""
-    """Why PyTorch itself does not run on it; then there are no outputs."""
+    """PyTorch's error for this input set; there are no outputs then."""
     scales: Items[float] = ()
-    """Largest finite magnitude of each output in PyTorch; 0 for outputs that are not floats."""
+    """The largest finite magnitude of each output of PyTorch; 0 if the output is not a float."""
     sha256: str = ""
-    """Of the files in its folder; see `checks.samples.sample_digest`."""
+    """The digest of the files in its folder; see `hash_sample` in `checks`."""
     exact: bool = True
-    """Whether it was run in float64 too, be it in vain."""
+    """Whether it ran in float64 too, with or without success."""
     noise: Items[float | None] = ()
-    """Of each output, where it has a noise of its own: inputs of another magnitude."""
+    """The noise of each output, if it differs from the reference's: inputs of another magnitude."""
 
     @property
-    def says(self) -> tuple[object, ...]:
-        """What PyTorch was given and gave back, in short."""
+    def identity(self) -> tuple[object, ...]:
+        """The properties by which two runs of PyTorch are compared."""
         return (self.kind, self.axes, self.error, self.scales)
 
 
 class TableParts(FrozenModel):
-    """A weight that a file may read row by row, as digests of its parts."""
+    """The digests of the parts of a weight that the model may read row by row."""
 
     dtype: str
-    """By ONNX's name: `FLOAT`."""
+    """ONNX's name: `FLOAT`."""
     shape: Items[int]
     parts: Items[str]
-    """In the order of the rows; empty for a part of nothing but zeros."""
+    """In the order of the rows; empty for a part that contains only zeros."""
 
 
 class NamedWeight(FrozenModel):
-    """A weight that the manifest names, as PyTorch has it."""
+    """PyTorch's value of a weight that the manifest names."""
 
     name: str
-    """In the file."""
+    """The name in the file."""
     source: str
-    """In the model: `features.0.weight`."""
+    """The name in the model: `features.0.weight`."""
     dtype: str
-    """By PyTorch's name: `float32`."""
+    """PyTorch's name: `float32`."""
     shape: Items[int]
     sha256: str
-    """Of its values, row by row."""
+    """The digest of its values in the order of the rows."""
     is_read: bool = True
-    """Whether a run of the model reads it; a file may lack what is never read."""
+    """Whether a run of the model reads it; otherwise the file may lack it."""
 
 
 class Weight(FrozenModel):
-    """A weight of a model whose file takes its weights as inputs."""
+    """A weight that is an input of the exported file."""
 
     name: str
-    """In the file."""
+    """The name in the file."""
     dtype: str
     shape: Items[int]
     is_read: bool
     """Whether a run of the model reads it."""
     same_as: str = ""
-    """The first name of the same tensor, where it has several."""
+    """The first name of the same tensor, if the tensor has several names."""
 
 
 class Reference(ChecksummedModel):
-    """What PyTorch says: the samples, and how exact its own float32 is."""
+    """PyTorch's results for all samples of a job, and their precision."""
 
     samples: Items[Sample]
     noise: Items[float | None]
-    """For each output, the largest |float32 - float64| over the samples that were run in float64,
-    as a share of the output's scale. None where float64 cannot say (the output is no float, or did
-    not run)."""
+    """For each output, the largest |float32 - float64| of the samples that ran in float64, relative
+    to the output's scale. None if the output is not a float, or did not run in float64."""
     float64: str = ""
-    """Why there is no float64 reference; empty where there is one."""
+    """The reason why the float64 reference is missing; empty if it exists."""
     unstable: str = ""
-    """How PyTorch differs from itself on the declared inputs; empty where it does not."""
+    """How two runs of PyTorch on the declared inputs differ; empty if they are equal."""
     output_spread: Items[float | None]
-    """For each output, how far it moves when inputs get other values: floats as a share of their
-    scale, others as a share of the elements; None where PyTorch took no other values."""
+    """For each output, its change when inputs get other values: relative to the scale for floats,
+    the share of changed elements for others. None if PyTorch accepted no other values."""
     overflow: Items[str] = ()
-    """For each output, how far PyTorch's dtype leaves its range where float64 does not; empty
-    where it does not, as far as samples were run in float64."""
+    """For each output, how PyTorch's dtype overflows although float64 does not; else empty."""
     thorough: bool = False
     """Whether more sizes and values were tried than by default."""
     returns_objects: bool = False
     """Whether the model returns more than tuples, lists and dicts of tensors."""
     tables: Items[TableParts] = ()
-    """Every weight of two dimensions: of a table, samples read a few rows."""
+    """Every weight with two dimensions: a sample reads only a few rows of a table."""
     weights: Items[NamedWeight] = ()
     """The weights that the manifest names."""
     weight_inputs: Items[Weight] = ()
-    """Every weight in the order of the `state_dict`, where a file takes them as inputs; see
+    """Every weight in the order of the `state_dict`, if weights are inputs of the file; see
     `JobFolder.weight`."""
 
     def is_compatible_with(self, other: Reference) -> bool:
-        """Whether both can be of one model: what they both looked at is the same.
+        """Return True if both can describe one model: their common samples are equal.
 
-        How many samples there are, and how many of them were run in float64, is a matter of how
-        thoroughly the model was looked at.
+        The number of samples and of float64 runs may differ, because it depends on `thorough`.
         """
-        theirs = {sample.name: sample for sample in other.samples}
-        pairs = [(mine, theirs[mine.name]) for mine in self.samples if mine.name in theirs]
+        others = {sample.name: sample for sample in other.samples}
+        pairs = [(sample, others[sample.name]) for sample in self.samples if sample.name in others]
         return (
             bool(pairs)
-            and all(one.says == another.says for one, another in pairs)
+            and all(sample.identity == twin.identity for sample, twin in pairs)
             and (self.tables, self.unstable) == (other.tables, other.unstable)
         )
 
     @property
     def is_measured_everywhere(self) -> bool:
-        """Whether no sample is left that float64 could say more of."""
-        asked = all(sample.exact or sample.error for sample in self.samples)
-        return asked or all(share is None for share in self.noise)
+        """Whether float64 can add nothing: all samples ran in it, or no output has a noise."""
+        all_exact = all(sample.exact or sample.error for sample in self.samples)
+        return all_exact or all(share is None for share in self.noise)

@@ -1,1 +1,1 @@
-"""To be described."""
+"""Plan a run: its cells, their routes, the selection and the expected failures."""

@@ -1,41 +1,36 @@
-"""Which cells there are, which of them are selected, and which exporter makes each.
+"""Determine all cells, the selected cells, and the exporter of each cell.
 
-In: a `Manifest` and a `Selection`. Out: a `Plan`. Pure: nothing is read or run.
+Input: a `Manifest` and a `Selection`. Output: a `Plan`. The functions are pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from exporter.core.errors import (
-    ExitCode,
-    ExporterError,
-    Problem,
-    suggest_nearest,
-)
+from exporter.core.errors import ExitCode, ExporterError, Problem, suggest_nearest
 from exporter.manifest import Condition, Manifest, ModelSpec
 from exporter.planning.selection import EVERYTHING, Selection
 from exporter.records.record import CellId, Route
 
-#: Below it the dynamo exporter only tries to convert down, and keeps 18 where it cannot.
+#: dynamo creates this opset and later ones. For a lower opset it converts the file afterwards, and
+#: writes opset 18 if that fails.
 FIRST_DYNAMO_OPSET = 18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCell:
-    """A cell that the manifests promise."""
+    """A cell of the manifests."""
 
     cell: CellId
     route: Route
     skip: str = ""
-    """Why the manifest leaves it out; empty where it is run."""
+    """The reason why the manifest skips it; empty if it runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Every promised cell in the order of the manifests, and those that were selected."""
+    """All cells in the order of the manifests, and the selected cells."""
 
     cells: tuple[PlannedCell, ...]
     selected: tuple[PlannedCell, ...]
@@ -47,66 +42,78 @@ class Plan:
 
 
 def make_plan(manifest: Manifest, selection: Selection = EVERYTHING) -> Plan:
-    """Lays out the cells and applies the selection.
+    """Return the plan with all cells of the manifests and the selected ones.
 
     Raises:
-        ExporterError: NOTHING_SELECTED, where a pattern, tag, opset or device matches no cell (a
-            typing error must not shrink a run in silence), or where together they match none.
+        ExporterError: NOTHING_SELECTED if one pattern, tag, opset or device matches no cell,
+            because a typo must not reduce a run silently. Also if their combination matches none.
     """
-    cells = tuple(cell for spec in manifest.models for cell in _cells_of(spec))
-    _refuse_idle_words(manifest, cells, selection)
-    tagged = {spec.id for spec in manifest.models if _has_tag(spec, selection.tags)}
+    cells = []
+    for spec in manifest.models:
+        for opset in spec.opsets:
+            route = choose_route(spec, opset)
+            for device in spec.devices:
+                cell = CellId(model=spec.id, opset=opset, device=device)
+                reasons = (item.reason for item in spec.skip if condition_matches(item, cell))
+                cells.append(PlannedCell(cell=cell, route=route, skip=next(reasons, "")))
+    _check_selection(manifest, [planned.cell for planned in cells], selection)
+    tags = {spec.id: spec.tags for spec in manifest.models}
     selected = tuple(
-        cell for cell in cells if cell.cell.model in tagged and _is_selected(cell.cell, selection)
+        planned
+        for planned in cells
+        if _is_selected(planned.cell, tags[planned.cell.model], selection)
     )
     if not selected:
         raise ExporterError(
             ExitCode.NOTHING_SELECTED,
-            "no cell is selected: each part of the selection matches some, together they match none"
+            "no cell is selected: each part of the selection matches cells, but no cell matches "
+            "all parts"
             if cells
             else "the manifests declare no model",
         )
-    return Plan(cells=cells, selected=selected)
+    return Plan(cells=tuple(cells), selected=selected)
 
 
 def choose_route(spec: ModelSpec, opset: int) -> Route:
-    """The exporter and capture for one opset, and why."""
+    """Return the exporter and the capture for one opset, with the reason."""
     spec = spec.resolve_cell(opset)
+    is_dynamo_opset = opset >= FIRST_DYNAMO_OPSET
     match spec.exporter, spec.capture:
         case "dynamo", capture:
+            converted = f"; the version converter lowers opset {FIRST_DYNAMO_OPSET}"
             return Route(
                 exporter="dynamo",
                 capture="strict" if capture == "strict" else "export",
-                why="the manifest asks for dynamo" + _converted(opset),
+                reason="the manifest selects dynamo" + ("" if is_dynamo_opset else converted),
             )
         case "torchscript", capture:
             return Route(
                 exporter="torchscript",
                 capture="script" if capture == "script" else "trace",
-                why="the manifest asks for TorchScript",
+                reason="the manifest selects TorchScript",
             )
         case "auto", ("trace" | "script") as capture:
-            return Route(
-                exporter="torchscript",
-                capture=capture,
-                why=f"capture = '{capture}' is TorchScript's",
-            )
+            reason = f"TorchScript provides capture = '{capture}'"
+            return Route(exporter="torchscript", capture=capture, reason=reason)
         case "auto", ("export" | "strict") as capture:
-            return Route(
-                exporter="dynamo", capture=capture, why=f"capture = '{capture}' is dynamo's"
-            )
+            reason = f"dynamo provides capture = '{capture}'"
+            return Route(exporter="dynamo", capture=capture, reason=reason)
+        case _ if is_dynamo_opset:
+            reason = f"dynamo creates opset {FIRST_DYNAMO_OPSET} and later ones"
+            return Route(exporter="dynamo", capture="export", reason=reason)
         case _:
-            return _automatic(opset)
+            reason = f"dynamo creates only opset {FIRST_DYNAMO_OPSET} and later ones"
+            return Route(exporter="torchscript", capture="trace", reason=reason)
 
 
 def condition_matches(condition: Condition, cell: CellId) -> bool:
-    """Whether a condition of `expect` or `skip` means this cell."""
-    right_opset = condition.opsets is None or cell.opset in condition.opsets
-    return right_opset and fnmatchcase(cell.device, condition.device)
+    """Return True if a condition of `expect` or `skip` applies to this cell."""
+    matches_opset = condition.opsets is None or cell.opset in condition.opsets
+    return matches_opset and fnmatchcase(cell.device, condition.device)
 
 
 def pattern_matches(pattern: str, cell: CellId) -> bool:
-    """Whether a glob means this cell; segments that the pattern lacks match anything."""
+    """Return True if a glob matches this cell; missing segments match anything."""
     segments = pattern.split("/")
     values = (cell.model, str(cell.opset), cell.device)
     return len(segments) <= len(values) and all(
@@ -114,80 +121,46 @@ def pattern_matches(pattern: str, cell: CellId) -> bool:
     )
 
 
-def _converted(opset: int) -> str:
-    if opset >= FIRST_DYNAMO_OPSET:
-        return ""
-    return f", whose opset {FIRST_DYNAMO_OPSET} the version converter takes down"
-
-
-def _automatic(opset: int) -> Route:
-    if opset >= FIRST_DYNAMO_OPSET:
-        why = f"opset {FIRST_DYNAMO_OPSET} and up are dynamo's own"
-        return Route(exporter="dynamo", capture="export", why=why)
-    why = f"dynamo is written for opset {FIRST_DYNAMO_OPSET} and up"
-    return Route(exporter="torchscript", capture="trace", why=why)
-
-
-def _cells_of(spec: ModelSpec) -> Iterable[PlannedCell]:
-    for opset in spec.opsets:
-        route = choose_route(spec, opset)
-        for device in spec.devices:
-            cell = CellId(model=spec.id, opset=opset, device=device)
-            reasons = [skip.reason for skip in spec.skip if condition_matches(skip, cell)]
-            yield PlannedCell(cell=cell, route=route, skip=reasons[0] if reasons else "")
-
-
-def _has_tag(spec: ModelSpec, tags: tuple[str, ...]) -> bool:
-    return not tags or any(tag in spec.tags for tag in tags)
-
-
-def _is_selected(cell: CellId, selection: Selection) -> bool:
+def _is_selected(cell: CellId, tags: tuple[str, ...], selection: Selection) -> bool:
     patterns = selection.patterns
     return (
         (not patterns or any(pattern_matches(pattern, cell) for pattern in patterns))
+        and (not selection.tags or any(tag in tags for tag in selection.tags))
         and (not selection.opsets or cell.opset in selection.opsets)
         and (not selection.devices or cell.device in selection.devices)
     )
 
 
-def _meant(pattern: str, manifest: Manifest) -> str:
-    """What a pattern that matches nothing was perhaps to say, to end a message with."""
-    name = pattern.partition("/")[0]
-    for spec in manifest.models:
-        if spec.id == name:
-            opsets, devices = ", ".join(map(str, spec.opsets)), " and ".join(spec.devices)
-            return f"; {name} has the opsets {opsets} on {devices}"
-    return suggest_nearest(name, (spec.id for spec in manifest.models)) or (
-        "; `exporter list` shows the models"
-    )
-
-
-def _refuse_idle_words(
-    manifest: Manifest, cells: tuple[PlannedCell, ...], selection: Selection
-) -> None:
-    ids = tuple(cell.cell for cell in cells)
+def _check_selection(manifest: Manifest, cells: list[CellId], selection: Selection) -> None:
+    """Raise NOTHING_SELECTED with a message for each part that matches no cell."""
+    models = {spec.id: spec for spec in manifest.models}
     tags = {tag for spec in manifest.models for tag in spec.tags}
-    opsets = {cell.opset for cell in ids}
-    devices = {cell.device for cell in ids}
-    messages = [
-        *(
-            f"no cell matches '{pattern}'{_meant(pattern, manifest)}"
-            for pattern in selection.patterns
-            if not any(pattern_matches(pattern, cell) for cell in ids)
-        ),
-        *(
-            f"no model has the tag '{tag}'{suggest_nearest(tag, tags)}"
-            for tag in selection.tags
-            if tag not in tags
-        ),
-        *(f"no model has opset {opset}" for opset in selection.opsets if opset not in opsets),
-        *(
-            f"no model has the device '{device}'{suggest_nearest(device, devices)}"
-            for device in selection.devices
-            if device not in devices
-        ),
+    opsets = {cell.opset for cell in cells}
+    devices = {cell.device for cell in cells}
+    messages = []
+    for pattern in selection.patterns:
+        if any(pattern_matches(pattern, cell) for cell in cells):
+            continue
+        name = pattern.partition("/")[0]
+        if spec := models.get(name):
+            opset_list, device_list = ", ".join(map(str, spec.opsets)), " and ".join(spec.devices)
+            hint = f"; {name} has the opsets {opset_list} on {device_list}"
+        else:
+            hint = suggest_nearest(name, models) or "; `exporter list` shows the models"
+        messages.append(f"no cell matches '{pattern}'{hint}")
+    messages += [
+        f"no model has the tag '{tag}'{suggest_nearest(tag, tags)}"
+        for tag in selection.tags
+        if tag not in tags
+    ]
+    messages += [
+        f"no model has opset {opset}" for opset in selection.opsets if opset not in opsets
+    ]
+    messages += [
+        f"no model has the device '{device}'{suggest_nearest(device, devices)}"
+        for device in selection.devices
+        if device not in devices
     ]
     if messages:
-        raise ExporterError(
-            ExitCode.NOTHING_SELECTED, [Problem(message=message) for message in messages]
-        )
+        problems = [Problem(message=message) for message in messages]
+        raise ExporterError(ExitCode.NOTHING_SELECTED, problems)

@@ -1,7 +1,6 @@
-"""What the user asked for, in the words of the command line.
+"""The selection of cells on the command line.
 
-In: nothing. Out: `Selection`. It needs no other module, so that a command knows what was asked for
-before it loads what an answer may take.
+Output: `Selection`. The module imports nothing heavy, because every command needs it at start.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What the user asked for; empty fields select everything."""
+    """The selected cells; an empty field selects everything."""
 
     patterns: tuple[str, ...] = ()
     """Globs over cell ids, segment by segment: `alexnet`, `alexnet/1?`, `*/*/cuda`."""
@@ -21,7 +20,7 @@ class Selection:
 
     @property
     def is_everything(self) -> bool:
-        """Whether no cell is left out."""
+        """Whether all cells are selected."""
         return self == EVERYTHING
 
 

@@ -1,7 +1,8 @@
-"""An export in parts: which models each part runs, and the note that it leaves in its build folder.
+"""Split an export into shards, and store which shard a build folder contains.
 
-In: a `Plan` and a `Shard`. Out: the plan with the cells of that shard selected. Whole models, since
-their opsets share a capture; the same plan is split the same way on every machine.
+Input: a `Plan` and a `Shard`. Output: the plan with the cells of that shard selected. A shard has
+complete models, because the opsets of a model share a capture. Every machine splits a plan in the
+same way.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Shard:
 
 
 class ShardNote(FrozenModel):
-    """That a shard came to its end, and what was its part."""
+    """A finished shard and its models."""
 
     format: Literal[1] = 1
     index: int
@@ -43,66 +44,66 @@ class ShardNote(FrozenModel):
 
     @property
     def shard(self) -> Shard:
-        """Which part it is."""
+        """The number of the shard."""
         return Shard(index=self.index, count=self.count)
 
 
 def assign_models(plan: Plan, shard: Shard) -> tuple[str, ...]:
-    """The models of a shard, in the order of the plan.
+    """Return the models of a shard, in the order of the plan.
 
-    The one with the most cells to run goes first, each to the shard with the fewest so far.
+    The models with most cells are assigned first, each to the shard with the fewest cells.
     """
     cells = Counter(planned.cell.model for planned in plan.to_run)
     selected = dict.fromkeys(planned.cell.model for planned in plan.selected)
     load = dict.fromkeys(range(1, shard.count + 1), 0)
-    mine = set()
+    assigned = set()
     for model in sorted(selected, key=lambda model: (-cells[model], model)):
         least = min(load, key=lambda index: (load[index], index))
         load[least] += max(cells[model], 1)
         if least == shard.index:
-            mine.add(model)
-    return tuple(model for model in selected if model in mine)
+            assigned.add(model)
+    return tuple(model for model in selected if model in assigned)
 
 
 def select_shard(plan: Plan, shard: Shard) -> Plan:
-    """The plan with the cells of the shard selected; there may be none."""
-    mine = set(assign_models(plan, shard))
-    selected = tuple(planned for planned in plan.selected if planned.cell.model in mine)
+    """Return the plan with only the cells of the shard selected, possibly none."""
+    models = set(assign_models(plan, shard))
+    selected = tuple(planned for planned in plan.selected if planned.cell.model in models)
     return replace(plan, selected=selected)
 
 
 def remove_shard_note(build: Path) -> None:
-    """What is built here is no longer what an earlier shard left.
+    """Remove the note of an earlier shard before another build changes the folder.
 
     Raises:
-        ExporterError: ENVIRONMENT, where the note cannot be removed.
+        ExporterError: ENVIRONMENT if the note cannot be removed.
     """
     try:
         (build / SHARD_NOTE).unlink(missing_ok=True)
     except NotADirectoryError:
-        pass  # there is no build folder, which says so itself when it is locked
+        pass  # locking the build folder reports this problem
     except OSError as error:
         message = f"{build / SHARD_NOTE}: cannot be removed: {error.strerror}"
         raise ExporterError(ExitCode.ENVIRONMENT, message) from error
 
 
 def write_shard_note(build: Path, shard: Shard, plan: Plan) -> None:
-    """Notes that the shard of the whole plan is done."""
+    """Write the note that the shard of the full plan is finished."""
     models = assign_models(plan, shard)
     note = ShardNote(index=shard.index, count=shard.count, models=models)
     write_json(build / SHARD_NOTE, note)
 
 
 def read_shard_note(build: Path) -> ShardNote:
-    """What was noted in a build folder.
+    """Read the note of a build folder.
 
     Raises:
-        ExporterError: UNREADABLE, where no shard came to its end there.
+        ExporterError: UNREADABLE if the folder contains no finished shard.
     """
     try:
         return ShardNote.model_validate_json((build / SHARD_NOTE).read_bytes())
     except FileNotFoundError:
-        message = f"{build}: holds no finished shard; `exporter export --shard I/N` leaves one"
+        message = f"{build}: contains no finished shard; run `exporter export --shard I/N`"
     except (OSError, ValidationError):
-        message = f"{build / SHARD_NOTE}: cannot be read"
+        message = f"{build / SHARD_NOTE}: cannot be read; run `exporter export --shard I/N` again"
     raise ExporterError(ExitCode.UNREADABLE, message)

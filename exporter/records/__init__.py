@@ -1,1 +1,1 @@
-"""To be described."""
+"""The stored results: records of cells, the baseline, its history and audits."""

@@ -1,4 +1,7 @@
-"""Split off; to be described."""
+"""The stored result of an audit: how many mutants of a file the checks caught.
+
+Output: `Audit` with the counts per kind of mutant and the survivors.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +11,27 @@ from typing import Literal
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.records.record import CellId
 
-#: The share of the mutants that checks must catch.
+#: The default of the share of mutants that the checks must catch.
 THRESHOLD = 0.98
 
 
 class MutantOutcome(StrEnum):
-    """What became of a mutant."""
+    """The outcome of the checks of a mutant."""
 
     CAUGHT = "caught"
-    """A check, the load or the run said something else than pass."""
+    """A check, the load or the run did not pass."""
     EQUIVALENT = "equivalent"
-    """Only what no output depends on was changed: shown on the graph."""
+    """The graph shows that no output depends on the change."""
     SAME = "same"
-    """Every output was the same to the bit on every further input."""
+    """All further inputs gave bitwise equal outputs."""
     WITHIN = "within"
-    """Outputs moved on further inputs, but by no more than the contract allows."""
+    """Further inputs changed outputs, but within the limits of the contract."""
     SURVIVED = "survived"
-    """An allowed input gives a wrong output, and no check noticed."""
+    """An allowed input gives a wrong output, and all checks passed."""
 
 
 class Tally(FrozenModel):
-    """The mutants of one kind, by fate."""
+    """The number of mutants of one kind, by outcome."""
 
     kind: str
     caught: int = 0
@@ -39,7 +42,7 @@ class Tally(FrozenModel):
 
 
 class Survivor(FrozenModel):
-    """A change that no check noticed."""
+    """A mutant that passed all checks."""
 
     kind: str
     change: str
@@ -47,46 +50,46 @@ class Survivor(FrozenModel):
 
 
 class Audit(FrozenModel):
-    """What came of an audit; the same file, seed and tools give the same."""
+    """The result of an audit; it depends only on the file, the seed and the tools."""
 
     format: Literal[1] = 1
     cell: CellId
     seed: int
     mutants: int
-    """How many were made; fewer than asked where the file has no more places to change."""
+    """The number of mutants; lower than requested if the file has too few places to change."""
     tools: dict[str, str]
     entry: str
-    """The fingerprint of the entry whose file was audited."""
+    """The fingerprint of the entry at the time of the audit."""
     tallies: Items[Tally]
     by: dict[str, int]
-    """Caught mutants by the check that was the first to say no."""
+    """Caught mutants by the first check that failed."""
     survivors: Items[Survivor]
 
     @property
     def caught(self) -> int:
-        """Mutants that a check caught."""
+        """The number of mutants that a check caught."""
         return sum(tally.caught for tally in self.tallies)
 
     @property
     def unchanged(self) -> int:
-        """Mutants that gave the very same outputs."""
+        """The number of mutants with bitwise equal outputs."""
         return sum(tally.equivalent + tally.same for tally in self.tallies)
 
     @property
     def within(self) -> int:
-        """Mutants that moved outputs by no more than the contract allows."""
+        """The number of mutants with outputs within the limits of the contract."""
         return sum(tally.within for tally in self.tallies)
 
     @property
     def share(self) -> float:
-        """Caught ones among those that break the contract; 1 where none does."""
-        return _share(self.caught, len(self.survivors))
+        """The caught share of the mutants that break the contract; 1 if there are none."""
+        return _compute_share(self.caught, len(self.survivors))
 
     @property
     def share_of_moved(self) -> float:
-        """Caught ones among those that move an output at all."""
-        return _share(self.caught, len(self.survivors) + self.within)
+        """The caught share of the mutants that change an output."""
+        return _compute_share(self.caught, len(self.survivors) + self.within)
 
 
-def _share(caught: int, missed: int) -> float:
+def _compute_share(caught: int, missed: int) -> float:
     return caught / (caught + missed) if caught + missed else 1.0

@@ -1,10 +1,11 @@
 """The accepted outcome of every cell: `reports/baseline.json`, committed and reviewed like code.
 
-In: a `RunRecord`. Out: a `Baseline` as versioned JSON with one line per cell, sorted, so that two
-branches that accept different cells merge, and the same records give the same bytes.
+Input: a `RunRecord`. Output: a `Baseline` as versioned JSON with one sorted line per cell. Branches
+that accept different cells therefore merge, and equal records give equal bytes.
 
-It holds no message, path or time: what it says must hold on every machine. Its figures are those
-that drift is measured by; errors differ a little between machines, and are held to a factor.
+The file contains no message, path or time, because it must be valid on every machine. Its figures
+are those that drift is measured by. Errors differ a little between machines; the gate compares them
+with a factor.
 """
 
 from __future__ import annotations
@@ -28,18 +29,19 @@ from exporter.records.record import (
     RunRecord,
     Stage,
     Status,
+    format_validation_error,
 )
 
 #: Raised with every change that an older reader would misunderstand.
 FORMAT: Final = 2
 
 
-@lru_cache(maxsize=1 << 15)  # each cell is asked for again at every step
+@lru_cache(maxsize=1 << 15)  # every step parses each cell again
 def parse_cell(text: str) -> CellId:
-    """The cell that `str(cell)` wrote.
+    """Return the cell that `str(cell)` wrote.
 
     Raises:
-        ValueError: where `text` is not `model/opset/device`.
+        ValueError: if `text` is not `model/opset/device`.
     """
     model, _, rest = text.partition("/")
     opset, _, device = rest.partition("/")
@@ -48,118 +50,117 @@ def parse_cell(text: str) -> CellId:
     return CellId(model=model, opset=int(opset), device=device)
 
 
-def _checked_cell(text: str) -> str:
+def _validate_cell(text: str) -> str:
     if str(parse_cell(text)) != text:
         raise ValueError(f"expected model/opset/device, got '{text}'")
     return text
 
 
 class Figures(FrozenModel):
-    """What a file was like, so that its drift shows while all promises are still kept."""
+    """The figures of an artifact by which the gate detects drift."""
 
     bytes: int
-    """The model file and its external data together."""
+    """The size of the model file and its external data."""
     nodes: int
     ir_version: int
     domains: Items[str] = ()
-    """Other than ONNX's own, sorted."""
+    """Sorted, without ONNX's own domain."""
     error: float | None = None
-    """The largest error of all checks as a multiple of what is allowed, to two digits; None where
-    nothing was compared, or NaN and Inf stood elsewhere."""
+    """The largest error of all checks divided by its limit, with two digits. None if no error was
+    measured, or if the positions of NaN and Inf differ."""
     latency: float | None = None
-    """The file's time as a multiple of PyTorch's in the same run, to two digits; None where the
-    manifest does not ask for it."""
+    """The file's time divided by PyTorch's in the same run, with two digits. None if the manifest
+    does not set `latency`."""
 
 
 class CellOutcome(FrozenModel):
-    """What became of one cell, as far as it is accepted."""
+    """The accepted outcome of one cell."""
 
-    cell: Annotated[str, AfterValidator(_checked_cell)]
+    cell: Annotated[str, AfterValidator(_validate_cell)]
     status: Status
     stage: Stage | None = None
     check: str | None = None
     exporter: Literal["dynamo", "torchscript"] | None = None
-    """None where no file was made."""
+    """None if no file was created."""
     capture: Literal["export", "strict", "trace", "script"] | None = None
-    """None where no file was made, and in baselines of format 1."""
+    """None if no file was created, and in baselines of format 1."""
     flaky: bool = False
-    """Whether two runs of the very same inputs gave two verdicts."""
+    """True if two runs of equal inputs had different outcomes."""
     figures: Figures | None = None
-    """None where no file was made, and in baselines of format 1."""
+    """None if no file was created, and in baselines of format 1."""
     reason: str = ""
-    """Why a person accepted it; empty where nobody said."""
+    """The reason that the user gave; empty if none was given."""
 
     @property
     def id(self) -> CellId:
-        """The cell, taken apart."""
+        """The parsed cell."""
         return parse_cell(self.cell)
 
     def __str__(self) -> str:
-        """`pass`, `error at convert`, `fail at parity (axes)`."""
+        """Return `pass`, `error at convert` or `fail at parity (axes)`."""
         return format_outcome(self.status, self.stage, self.check)
 
 
 def format_outcome(status: Status, stage: Stage | None, check: str | None) -> str:
-    """`pass`, `error at convert`, `fail at parity (axes)`."""
-    where = f" at {stage}" if stage else ""
-    # A stage and its main check may share their name; once is enough.
-    by = f" ({check})" if check and check != stage else ""
-    return f"{status}{where}{by}"
+    """Return `pass`, `error at convert` or `fail at parity (axes)`."""
+    at_stage = f" at {stage}" if stage else ""
+    # The main check of a stage has the stage's name; print it once.
+    by_check = f" ({check})" if check and check != stage else ""
+    return f"{status}{at_stage}{by_check}"
 
 
 class Baseline(FrozenModel):
-    """The accepted outcomes, and the tools that they were found with."""
+    """The accepted outcomes, and the versions of the tools that gave them."""
 
     format: Literal[1, 2] = FORMAT
-    """1 knows no figures: such a baseline is read, and written anew as 2."""
+    """Format 1 has no figures. It can be read, and is written again as 2."""
     tools: dict[str, str]
     cells: Items[CellOutcome]
     dropped: dict[str, str] = Field(default_factory=dict)
-    """Why a cell is no longer promised, by its text, where a person said so; until all is accepted
-    anew."""
+    """The user's reason for each removed cell, until all cells are accepted again."""
 
     @model_validator(mode="after")
-    def _each_cell_once(self) -> Self:
-        """A merge can leave a cell twice; taking the last would accept what nobody did."""
-        _by_cell(self.cells)
+    def _reject_duplicates(self) -> Self:
+        """Reject a cell that a merge duplicated: either outcome could be the accepted one."""
+        _index_by_cell(self.cells)
         return self
 
     def by_cell(self) -> dict[str, CellOutcome]:
-        """Outcomes by the text of their cell."""
-        return _by_cell(self.cells)
+        """Return the outcomes by the text of their cell."""
+        return _index_by_cell(self.cells)
 
     @property
     def has_figures(self) -> bool:
-        """Whether drift can be told of every cell that passes; not where format 1 wrote one."""
+        """Whether all passing cells have figures, which format 1 did not store."""
         return all(each.figures is not None for each in self.cells if each.status is Status.PASS)
 
     def to_json(self, *, indent: int | None = 2) -> str:
-        """Canonical JSON with a line for each tool and each cell, both in order."""
+        """Return canonical JSON with one sorted line per tool and per cell."""
         pad = " " * (indent or 0)
-        tools = (
-            f"{json.dumps(name)}: {json.dumps(version)}"
-            for name, version in sorted(self.tools.items())
-        )
-        cells = (
+
+        def format_lines(entries: Iterable[str]) -> str:
+            return ",".join(f"\n{2 * pad}{entry}" for entry in entries) + f"\n{pad}"
+
+        def format_table(table: dict[str, str]) -> str:
+            pairs = sorted(table.items())
+            return format_lines(f"{json.dumps(key)}: {json.dumps(text)}" for key, text in pairs)
+
+        cells = format_lines(
             json.dumps(outcome.model_dump(mode="json", exclude_defaults=True))
             for outcome in sorted(self.cells, key=lambda outcome: outcome.id.sort_key)
         )
-        entries = (
-            f"{json.dumps(cell)}: {json.dumps(reason)}"
-            for cell, reason in sorted(self.dropped.items())
-        )
-        dropped = f',\n{pad}"dropped": {{{_lines(entries, pad)}}}' if self.dropped else ""
+        dropped = f',\n{pad}"dropped": {{{format_table(self.dropped)}}}' if self.dropped else ""
         return (
             "{\n"
             f'{pad}"format": {FORMAT},\n'
-            f'{pad}"tools": {{{_lines(tools, pad)}}},\n'
-            f'{pad}"cells": [{_lines(cells, pad)}]{dropped}\n'
+            f'{pad}"tools": {{{format_table(self.tools)}}},\n'
+            f'{pad}"cells": [{cells}]{dropped}\n'
             "}\n"
         )
 
 
 def extract_outcome(record: Record) -> CellOutcome:
-    """The part of a record that is accepted or not."""
+    """Return the part of a record that the baseline stores."""
     return CellOutcome(
         cell=str(record.cell),
         status=record.status,
@@ -168,51 +169,49 @@ def extract_outcome(record: Record) -> CellOutcome:
         exporter=record.route.exporter if record.route else None,
         capture=record.route.capture if record.route else None,
         flaky=bool(record.flaky),
-        figures=_figures(record),
+        figures=_extract_figures(record),
     )
 
 
-def _figures(record: Record) -> Figures | None:
+def _extract_figures(record: Record) -> Figures | None:
     artifact = record.artifact
     if artifact is None:
         return None
     domains = {name.rpartition("::")[0] for name in artifact.operators} - {""}
-    errors = [result.metrics.get("of_limit") for result in record.checks]
-    known = [float(error) for error in errors if isinstance(error, int | float)]
-    is_known = known and all(math.isfinite(error) for error in known)
+    metrics = [result.metrics.get("of_limit") for result in record.checks]
+    errors = [float(error) for error in metrics if isinstance(error, int | float)]
+    is_measured = errors and all(math.isfinite(error) for error in errors)
+    ratios = [
+        result.metrics.get("ratio") for result in record.checks if result.check == LATENCY_CHECK
+    ]
     return Figures(
         bytes=artifact.bytes,
         nodes=artifact.nodes,
         ir_version=artifact.ir_version,
         domains=tuple(sorted(domains)),
-        error=float(f"{max(known):.2g}") if is_known else None,
-        latency=_latency(record),
+        error=float(f"{max(errors):.2g}") if is_measured else None,
+        latency=next((float(f"{ratio:.2g}") for ratio in ratios if isinstance(ratio, float)), None),
     )
 
 
-def _latency(record: Record) -> float | None:
-    ratios = [result.metrics.get("ratio") for result in record.checks if result.check == LATENCY_CHECK]
-    return next((float(f"{ratio:.2g}") for ratio in ratios if isinstance(ratio, float)), None)
-
-
 def extract_outcomes(run: RunRecord) -> dict[str, CellOutcome]:
-    """Every outcome of the run, by the text of its cell.
+    """Return every outcome of the run by the text of its cell.
 
     Raises:
-        ExporterError: UNREADABLE, where the run has two records for a cell: one could hide the
+        ExporterError: UNREADABLE if the run has two records for a cell, as one could hide the
             other.
     """
     try:
-        return _by_cell(extract_outcome(record) for record in run.records)
+        return _index_by_cell(extract_outcome(record) for record in run.records)
     except ValueError as error:
-        raise ExporterError(ExitCode.UNREADABLE, f"the results name {error}") from error
+        raise ExporterError(ExitCode.UNREADABLE, f"the results contain {error}") from error
 
 
 def make_baseline(run: RunRecord) -> Baseline:
-    """Accepts every record of the run as it is.
+    """Return a baseline that accepts every record of the run.
 
     Raises:
-        ExporterError: UNREADABLE, where the run has two records for a cell.
+        ExporterError: UNREADABLE if the run has two records for a cell.
     """
     outcomes = extract_outcomes(run).values()
     cells = sorted(outcomes, key=lambda outcome: outcome.id.sort_key)
@@ -220,16 +219,16 @@ def make_baseline(run: RunRecord) -> Baseline:
 
 
 def read_baseline(path: Path) -> Baseline:
-    """Reads the committed baseline.
+    """Read the committed baseline.
 
     Raises:
-        ExporterError: RED, where there is none yet, so that a gate without a baseline stops and
-            says what to do; UNREADABLE, where it is damaged or of another format.
+        ExporterError: RED if the file does not exist, because a gate without a baseline must
+            fail. UNREADABLE if it is damaged or has another format.
     """
     try:
         return parse_baseline(path.read_bytes(), str(path))
     except FileNotFoundError as error:
-        message = f"{path}: no baseline yet: run `exporter baseline` to accept today's results"
+        message = f"{path}: no baseline yet; run `exporter baseline` to accept the current results"
         raise ExporterError(ExitCode.RED, message) from error
     except OSError as error:
         message = f"{path}: cannot be read: {error.strerror}"
@@ -237,41 +236,38 @@ def read_baseline(path: Path) -> Baseline:
 
 
 def parse_baseline(content: bytes, name: str) -> Baseline:
-    """Takes the bytes of a baseline apart; `name` is what messages call it.
+    """Parse the bytes of a baseline; messages call it `name`.
 
     Raises:
-        ExporterError: UNREADABLE, where it is damaged or of another format.
+        ExporterError: UNREADABLE if it is damaged or has another format.
     """
     if any(line.startswith(b"<<<<<<< ") for line in content.splitlines()):
-        message = f"{name}: holds a merge conflict: resolve it, or delete the file and accept anew"
+        message = (
+            f"{name}: contains a merge conflict; resolve it, or delete the file and accept the "
+            "results again"
+        )
         raise ExporterError(ExitCode.UNREADABLE, message)
     try:
         return Baseline.model_validate_json(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        said = f"{where}: {first['msg']}" if where else first["msg"]
-        message = f"{name}: is no baseline of format {FORMAT} or older: {said}"
+        problem = format_validation_error(error)
+        message = f"{name}: is not a baseline of format {FORMAT} or older: {problem}"
         raise ExporterError(ExitCode.UNREADABLE, message) from error
 
 
 def write_baseline(path: Path, baseline: Baseline) -> None:
-    """Writes the baseline by fresh file and rename.
+    """Write the baseline atomically.
 
     Raises:
-        ExporterError: ENVIRONMENT, where it cannot be written.
+        ExporterError: ENVIRONMENT if it cannot be written.
     """
     write_text(path, baseline.to_json())
 
 
-def _by_cell(outcomes: Iterable[CellOutcome]) -> dict[str, CellOutcome]:
-    found: dict[str, CellOutcome] = {}
+def _index_by_cell(outcomes: Iterable[CellOutcome]) -> dict[str, CellOutcome]:
+    by_cell: dict[str, CellOutcome] = {}
     for outcome in outcomes:
-        if outcome.cell in found:
+        if outcome.cell in by_cell:
             raise ValueError(f"the cell {outcome.cell} twice")
-        found[outcome.cell] = outcome
-    return found
-
-
-def _lines(entries: Iterable[str], pad: str) -> str:
-    return ",".join(f"\n{2 * pad}{entry}" for entry in entries) + f"\n{pad}"
+        by_cell[outcome.cell] = outcome
+    return by_cell

@@ -1,8 +1,8 @@
-"""The baselines that were accepted one after the other: `reports/history.json`, committed.
+"""The sequence of accepted baselines: `reports/history.json`, committed.
 
-In: the baseline before, and the one that is accepted. Out: a `History` with one `ModelEntry` more, or
-the same where neither an outcome nor a tool changed. The oldest is first; there are no times, for
-the order says enough and the commits know the dates.
+Input: the previous and the accepted baseline. Output: a `History` with one more `HistoryEntry`, or
+the same history if no outcome and no tool changed. The oldest entry is the first. Entries have no
+times, because the commits have them.
 """
 
 from __future__ import annotations
@@ -17,39 +17,40 @@ from pydantic import ValidationError
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.frozen_model import FrozenModel, Items
-from exporter.records.baseline import Baseline, CellOutcome
+from exporter.records.baseline import Baseline
+from exporter.records.record import format_validation_error
 
 HISTORY_FILE = "history.json"
 
 
 class Change(FrozenModel):
-    """A cell whose outcome was accepted as another one than before."""
+    """A cell with another accepted outcome than before."""
 
     cell: str
     before: str
-    """`error at convert`; empty where the cell was not in the baseline."""
+    """`error at convert`; empty if the cell was not in the baseline."""
     after: str
-    """Empty where it left the baseline."""
+    """Empty if the cell is no longer in the baseline."""
 
 
 class HistoryEntry(FrozenModel):
-    """One acceptance."""
+    """One accepted baseline."""
 
     tools: dict[str, str]
     counts: dict[str, int]
     """Cells by status."""
     changes: Items[Change] = ()
-    """Against the baseline before, in the order of their cells; none where there was none."""
+    """Changes of the previous baseline in the order of the cells; none for the first baseline."""
 
 
 class History(FrozenModel):
-    """Every acceptance since there is a history."""
+    """All accepted baselines."""
 
     format: Literal[1] = 1
     entries: Items[HistoryEntry] = ()
 
     def to_json(self, *, indent: int | None = 2) -> str:
-        """Canonical JSON with a line for each entry, so that a new one is one new line."""
+        """Return canonical JSON with one line per entry, for small diffs."""
         entries = ",".join(
             "\n    " + json.dumps(entry.model_dump(mode="json")) for entry in self.entries
         )
@@ -57,44 +58,42 @@ class History(FrozenModel):
 
 
 def extend_history(history: History, before: Baseline | None, after: Baseline) -> History:
-    """The history with the new baseline at its end.
+    """Return the history with the new baseline at its end.
 
     Args:
-        history: What was accepted so far.
-        before: The baseline that stood; None where there was none.
-        after: The one that is accepted.
+        history: The previous entries.
+        before: The previous baseline, or None if there was none.
+        after: The accepted baseline.
     """
-    changes = _changes(before, after) if before else ()
     last = history.entries[-1] if history.entries else None
     entry = HistoryEntry(
         tools=dict(sorted(after.tools.items())),
         counts=dict(sorted(Counter(outcome.status.value for outcome in after.cells).items())),
-        changes=changes,
+        changes=_list_changes(before, after) if before else (),
     )
-    if last and not changes and (last.tools, last.counts) == (entry.tools, entry.counts):
+    is_same = last and (last.tools, last.counts) == (entry.tools, entry.counts)
+    if is_same and not entry.changes:
         return history
     return History(entries=(*history.entries, entry))
 
 
-def _changes(before: Baseline, after: Baseline) -> tuple[Change, ...]:
-    old, new = before.by_cell(), after.by_cell()
-    cells = sorted({**old, **new}.values(), key=lambda outcome: outcome.id.sort_key)
-    said = [
-        Change(cell=cell.cell, before=_said(old.get(cell.cell)), after=_said(new.get(cell.cell)))
+def _list_changes(before: Baseline, after: Baseline) -> tuple[Change, ...]:
+    old = {cell: str(outcome) for cell, outcome in before.by_cell().items()}
+    new = {cell: str(outcome) for cell, outcome in after.by_cell().items()}
+    all_outcomes = {**before.by_cell(), **after.by_cell()}
+    cells = sorted(all_outcomes, key=lambda cell: all_outcomes[cell].id.sort_key)
+    return tuple(
+        Change(cell=cell, before=old.get(cell, ""), after=new.get(cell, ""))
         for cell in cells
-    ]
-    return tuple(change for change in said if change.before != change.after)
-
-
-def _said(outcome: CellOutcome | None) -> str:
-    return str(outcome) if outcome else ""
+        if old.get(cell) != new.get(cell)
+    )
 
 
 def read_history(path: Path) -> History:
-    """Reads the history; one that does not exist is empty.
+    """Read the history; return an empty one if the file does not exist.
 
     Raises:
-        ExporterError: UNREADABLE, where it is damaged or of another format.
+        ExporterError: UNREADABLE if it is damaged or has another format.
     """
     try:
         return History.model_validate_json(path.read_bytes())
@@ -104,18 +103,14 @@ def read_history(path: Path) -> History:
         message = f"{path}: cannot be read: {error.strerror}"
         raise ExporterError(ExitCode.UNREADABLE, message) from error
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        message = (
-            f"{path}: is no history of format 1: {f'{where}: ' if where else ''}{first['msg']}"
-        )
+        message = f"{path}: is not a history of format 1: {format_validation_error(error)}"
         raise ExporterError(ExitCode.UNREADABLE, message) from error
 
 
 def write_history(path: Path, history: History) -> None:
-    """Writes the history by fresh file and rename.
+    """Write the history atomically.
 
     Raises:
-        ExporterError: ENVIRONMENT, where it cannot be written.
+        ExporterError: ENVIRONMENT if it cannot be written.
     """
     write_text(path, history.to_json())

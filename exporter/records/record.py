@@ -1,6 +1,6 @@
-"""What was found: one `Record` per cell, one `RunRecord` per run, as versioned JSON.
+"""The stored results: one `Record` per cell, and one `RunRecord` per run, as versioned JSON.
 
-In: nothing. Out: `CellId`, `Status`, `Stage`, `CheckResult`, `Blame`, `Record`, `RunRecord`.
+Output: `CellId`, `Status`, `Stage`, `CheckResult`, `Blame`, `Record`, `RunRecord`.
 """
 
 from __future__ import annotations
@@ -14,52 +14,53 @@ from pydantic import Field, ValidationError
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
 
-#: How notes begin that are warnings of the TorchScript tracer.
+#: The prefix of notes that are warnings of the TorchScript tracer.
 TRACER_PREFIX = "tracer warning: "
-#: The check that measures a file's time beside PyTorch's; see `worker/latency.py`.
+#: The check that compares a file's time with PyTorch's; see `worker/verify/latency.py`.
 LATENCY_CHECK = "latency"
+_REWRITE = "is not a results file of this version: {}; run `exporter export` to write it again"
 
 
 class Status(StrEnum):
-    """What became of a cell or of a check. Only `pass` and `xfail` are green."""
+    """The verdict of a cell or of a check. Only `pass` and `xfail` are green."""
 
     PASS = "pass"
     XFAIL = "xfail"
-    """Failed as the manifest foresees."""
+    """Failed as the manifest expects."""
     XPASS = "xpass"
-    """Passed although the manifest foresees a failure."""
+    """Passed although the manifest expects a failure."""
     FAIL = "fail"
-    """A check says no."""
+    """A check failed."""
     ERROR = "error"
-    """A stage raised: unsupported operator, capture failed."""
+    """A stage raised an exception: unsupported operator, capture failed."""
     CRASH = "crash"
     TIMEOUT = "timeout"
     KILLED = "killed"
-    """Ended by the kernel or a person, most often for its memory; or the machine gave out: no
-    memory or no disk is left."""
+    """The kernel or a user ended the worker, usually because of its memory; or the machine ran out
+    of memory or disk."""
     INCONCLUSIVE = "inconclusive"
     """The model differs from itself, or the comparison could not have failed."""
     UNAVAILABLE = "unavailable"
-    """No such device or runtime on this machine."""
+    """The machine lacks the device or runtime."""
     SKIP = "skip"
-    """The manifest says so."""
+    """The manifest skips the cell."""
 
     @property
     def is_green(self) -> bool:
-        """Whether the promise was proved (or its failure foreseen)."""
+        """Whether the promise was proved, or its failure is expected."""
         return self in (Status.PASS, Status.XFAIL)
 
     @property
     def is_red(self) -> bool:
-        """Whether somebody must act; `skip` and `unavailable` are neither green nor red."""
+        """Whether the user must act; `skip` and `unavailable` are neither green nor red."""
         return not self.is_green and self not in (Status.SKIP, Status.UNAVAILABLE)
 
 
 class Stage(StrEnum):
-    """What happens to a cell, in this order."""
+    """The steps of a job, in this order."""
 
     SOURCE = "source"
-    """The model is built, its inputs are drawn, PyTorch runs on them."""
+    """Create the model, draw its inputs and run PyTorch on them."""
     CAPTURE = "capture"
     CONVERT = "convert"
     STRUCTURE = "structure"
@@ -68,7 +69,7 @@ class Stage(StrEnum):
 
 
 class CellId(FrozenModel):
-    """A model at an opset on a device; `str()` gives the key used everywhere."""
+    """A model at an opset on a device; `str()` returns the key of tables and files."""
 
     model: str
     opset: int
@@ -84,151 +85,150 @@ class CellId(FrozenModel):
 
 
 class CheckResult(FrozenModel):
-    """One promise held against the file."""
+    """The result of one check of an artifact."""
 
     check: str
     status: Status
     message: str = ""
-    """Empty where there is nothing to say."""
     metrics: dict[str, int | float | str] = Field(default_factory=dict)
     seconds: float = 0.0
     """Wall time of the check."""
 
 
 class Artifact(FrozenModel):
-    """The file that ships, and what was read from it."""
+    """An ONNX file with its external data, and facts about its content."""
 
     file: str
     """Relative to the build folder: `alexnet/18.onnx`."""
     sha256: str
     bytes: int
-    """The model file and its external data together."""
+    """The size of the model file and its external data."""
     external_data: Items[str] = ()
-    """File names beside the model."""
+    """File names in the folder of the model."""
     ir_version: int
     opset_imports: dict[str, int]
     nodes: int
     parameters: int
     operators: dict[str, int]
-    """Count of nodes by operator; other domains as `domain::Op`."""
+    """Number of nodes per operator; other domains as `domain::Op`."""
 
 
 class Route(FrozenModel):
-    """The exporter that made the file, and why that one."""
+    """The exporter and the capture of a cell, with the reason for the choice."""
 
     exporter: Literal["dynamo", "torchscript"]
     capture: Literal["export", "strict", "trace", "script"]
-    why: str
+    reason: str
 
 
 class Source(FrozenModel):
-    """A file that the model was made from, relative to the project's root."""
+    """A file of the project that a record depends on, relative to the project's root."""
 
     file: str
-    """`folder/*.py` stands for the names of the folder's modules."""
+    """`folder/*.py` means the list of the modules in the folder."""
     sha256: str
-    """Empty where the file changed while the model was at work."""
+    """Empty if the file changed while the job ran."""
 
 
 class MissingOperator(FrozenModel):
-    """An operator of the model that the exporter cannot translate at this opset."""
+    """An operator of the model that the exporter cannot convert at this opset."""
 
     operator: str
-    """`aten::special_bessel_j0`, or `aten.special_bessel_j0.default` under dynamo."""
+    """`aten::special_bessel_j0`, or `aten.special_bessel_j0.default` with dynamo."""
     count: int
     sources: Items[str] = ()
     """The model's lines that use it: `models/vision.py:31`."""
 
 
 class Divergence(FrozenModel):
-    """The first node at which the file and what it is held against part ways."""
+    """The first node with another value than the reference of the comparison."""
 
     node: str
     operator: str
     output: str
-    """The value that differs while nothing that it is computed from does."""
+    """The value that differs although all its inputs are equal."""
     against: str
-    """`PyTorch`, `onnx.reference` or `ONNX Runtime without optimisation`."""
+    """`PyTorch`, `onnx.reference` or `ONNX Runtime without optimization`."""
     error_before: float
-    """Largest error of what it is computed from, as a share of that value's scale."""
+    """The largest error of the node's inputs, relative to their scale."""
     error_after: float
-    """Its own; infinite where shapes, NaN or Inf differ, or where the file does not run."""
+    """The error of this value; inf if shapes, NaN or Inf differ, or if the file does not run."""
     source: str = ""
-    """The model's line, `models/vision.py:31`; empty where the exporter does not tell."""
+    """The model's line, `models/vision.py:31`; empty if the exporter does not store it."""
     suspects: int = 1
-    """How many nodes it may be, up to this one: not every value has a twin in PyTorch."""
+    """The number of possible nodes up to this one: not every value has a counterpart in PyTorch."""
 
 
 class OutputLimit(FrozenModel):
-    """How far an output may be off, in its own units; both None where it has to be equal."""
+    """The allowed error of an output in absolute units; both None if it must be equal."""
 
     atol: float | None = None
     rtol: float | None = None
     exact: bool = False
-    """Whether the error is counted from float64's output and not from PyTorch's own."""
+    """Whether the error is relative to the float64 output instead of PyTorch's."""
     scale: float | None = None
-    """Elements beyond it may be off in proportion to their size; None: `atol` holds for all."""
+    """Larger elements may differ in proportion to their size. None: `atol` applies to all."""
     items: Items[OutputLimit] = ()
-    """Of a sequence, what holds for each item, instead of the rest."""
+    """The limits of the items of a sequence, instead of the other fields."""
 
 
 class Culprit(StrEnum):
-    """Whose fault a wrong output is."""
+    """The cause of a wrong output."""
 
     EXPORTER = "exporter"
-    OPTIMISER = "ONNX Runtime optimiser"
+    OPTIMIZER = "ONNX Runtime optimizer"
     KERNEL = "kernel"
-    """The file is right and this runtime computes one of its operators wrong."""
+    """The file is correct and the runtime computes one of its operators wrong."""
     RUNTIME = "runtime"
-    """The file is right and this runtime does not take it."""
+    """The file is correct and the runtime rejects it."""
     PRECISION = "precision"
-    """PyTorch is as far from float64 as the file is: the tolerance asks for too much."""
+    """PyTorch differs from float64 as much as the file does: the tolerance is too strict."""
     MODEL = "model"
     CONTRACT = "contract"
-    """PyTorch itself does not do what the manifest promises."""
+    """PyTorch itself breaks the promise of the manifest."""
     FILE = "file"
-    """The same export is right in memory: what was written is not what was exported."""
+    """The export is correct in memory and the written file differs from it."""
     UNKNOWN = "unknown"
 
 
 class Blame(FrozenModel):
-    """Why a check that runs the file says no, found by changing one thing at a time."""
+    """The cause of a failed numerical check, determined by changing one thing at a time."""
 
     culprit: Culprit
     sample: str
-    """The input set that shows it, by name."""
+    """The name of the input set that shows it."""
     evidence: Items[str]
-    """What was tried and what came of it, with figures."""
+    """The experiments and their results, with figures."""
     first: Divergence | None = None
     allowed: Items[OutputLimit] = ()
     """For each output."""
 
 
 class Record(ChecksummedModel):
-    """What is known of one cell."""
+    """The stored result of one cell."""
 
     cell: CellId
     status: Status
     stage: Stage | None = None
-    """Where it went wrong; None where nothing did."""
+    """The stage that failed, or None."""
     check: str | None = None
-    """The check that said no."""
+    """The check that failed."""
     message: str = ""
-    """One line: what went wrong, or why it was not run."""
+    """One line: the problem, or the reason why the cell did not run."""
     detail: str = ""
     """More lines, such as the end of a traceback."""
     blame: Blame | None = None
-    """Whose fault it is, where a check that runs the file says no."""
+    """The cause, if a numerical check failed."""
     missing: Items[MissingOperator] = ()
-    """Every operator that the exporter lacks, where the conversion fails for one."""
+    """Every operator that the exporter lacks, if the conversion failed because of one."""
     advice: Items[str] = ()
-    """What to write in the manifest, where PyTorch says which sizes it can do."""
+    """Changes of the manifest, if PyTorch reports the sizes that it supports."""
     foreseen: str = ""
-    """The reason of the expectation that this failure met."""
+    """The reason of the expectation that matches this failure."""
     expectation: str = ""
-    """What the manifest expected, where the outcome was something else."""
+    """The manifest's expectation, if the outcome differs from it."""
     flaky: str = ""
-    """What an earlier run said of the very same inputs, where that was something else."""
+    """The different outcome of an earlier run with equal inputs."""
     thorough: bool = False
     """Whether more sizes and values were tried than by default."""
     route: Route | None = None
@@ -236,56 +236,56 @@ class Record(ChecksummedModel):
     checks: Items[CheckResult] = ()
     notes: Items[str] = ()
     torch_operators: dict[str, int] = Field(default_factory=dict)
-    """How often the model uses each operator of torch before it is converted: `aten::add` in the
-    traced graph, `aten.add.Tensor` in the captured program."""
+    """The number of uses of each torch operator before the conversion: `aten::add` in the traced
+    graph, `aten.add.Tensor` in the captured program."""
     log: str = ""
-    """What the worker printed, relative to the build folder."""
+    """The worker's output, relative to the build folder."""
     seconds: dict[str, float] = Field(default_factory=dict)
-    """Wall time by stage, and of the `reference`; what is shared stands with every cell that it
-    served."""
+    """Wall time of each stage and of the `reference`. Each cell contains the time of shared work."""
     fingerprint: dict[str, str] = Field(default_factory=dict)
-    """By part (`entry`, `checks`, `device`, `tool.torch`): what the record is valid for."""
+    """The parts (`entry`, `checks`, `device`, `tool.torch`) that the record is valid for."""
     sources: Items[Source] = ()
-    """The project's files that were loaded to make it."""
+    """The project's files that the job loaded."""
     packages: dict[str, str] = Field(default_factory=dict)
-    """Version and digest of the other distributions that were loaded to make it, and digests of
-    libraries of kernels that lie elsewhere, by their path from the project's root."""
+    """Version and digest of the other distributions that the job loaded, and digests of kernel
+    libraries outside of them, by their path from the project's root."""
 
 
 class RunRecord(ChecksummedModel):
-    """All records of a project at one time: `build/results.json`."""
+    """All records of a project: `build/results.json`."""
 
-    format: Literal[1] = 1
+    format: Literal[2] = 2
     """Raised with every change that an older reader would misunderstand."""
     tools: dict[str, str]
     """Versions: python, platform, torch, onnx, onnxruntime, onnxscript, exporter."""
     records: Items[Record]
 
     def by_cell(self) -> dict[str, Record]:
-        """Records by the text of their cell."""
+        """Return the records by the text of their cell."""
         return {str(record.cell): record for record in self.records}
 
 
 def read_run(path: Path) -> RunRecord:
-    """Reads a `results.json`.
+    """Read a `results.json`.
 
     Raises:
-        ExporterError: UNREADABLE, where the file is missing, damaged or of another version.
+        ExporterError: UNREADABLE if the file is missing, damaged or of another version.
     """
     try:
         return RunRecord.read(path.read_bytes())
     except FileNotFoundError:
-        message = f"{path}: no results yet; run `exporter export` first"
+        message = "no results yet; run `exporter export` first"
     except OSError as error:
-        message = f"{path}: cannot be read: {error.strerror}"
+        message = f"cannot be read: {error.strerror}"
     except ValidationError as error:
-        first = error.errors()[0]
-        where = "".join(f"{part}." for part in first["loc"]).rstrip(".")
-        message = _no_results(path, f"{where}: {first['msg']}" if where else first["msg"])
+        message = _REWRITE.format(format_validation_error(error))
     except ValueError as error:
-        message = _no_results(path, str(error))
-    raise ExporterError(ExitCode.UNREADABLE, message)
+        message = _REWRITE.format(error)
+    raise ExporterError(ExitCode.UNREADABLE, f"{path}: {message}")
 
 
-def _no_results(path: Path, why: str) -> str:
-    return f"{path}: is no results file of this version: {why}; `exporter export` writes it"
+def format_validation_error(error: ValidationError) -> str:
+    """Return the first problem of a file with its key: `cells.0.status: ...`."""
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    return f"{key}: {first['msg']}" if key else first["msg"]

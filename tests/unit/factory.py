@@ -25,9 +25,9 @@ from exporter.records.record import (
 )
 
 TOOLS = {"exporter": "0.1.0", "onnx": "1.23.2", "python": "3.11.15", "torch": "2.13.0"}
-DYNAMO = Route(exporter="dynamo", capture="export", why="opset 18 and up are dynamo's own")
+DYNAMO = Route(exporter="dynamo", capture="export", reason="dynamo creates opset 18 and later ones")
 TORCHSCRIPT = Route(
-    exporter="torchscript", capture="trace", why="dynamo is written for opset 18 and up"
+    exporter="torchscript", capture="trace", reason="dynamo creates only opset 18 and later ones"
 )
 #: A stage that fits each status that names one.
 _STAGES = {

@@ -91,7 +91,7 @@ class Overview:
     """By mark, in the order of the legend; marks without a cell are left out."""
     legend: tuple[Mark, ...]
     """The marks that the page uses."""
-    build_matrix: Matrix
+    matrix: Matrix
     support: tuple[RuntimeSupport, ...]
     """Where the files run."""
     red: Red
@@ -177,7 +177,7 @@ def _routes(cells: Iterable[Cell]) -> tuple[RouteRow, ...]:
 
 
 def _route_key(route: Route) -> tuple[str, str, str]:
-    return (route.exporter, route.capture, route.why)
+    return (route.exporter, route.capture, route.reason)
 
 
 def _names(models: Sequence[str]) -> str:

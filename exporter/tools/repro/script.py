@@ -22,15 +22,15 @@ from exporter.records.record import (
 from exporter.report.pages.templates import render, render_script
 from exporter.tools.repro.op_files import custom_tables
 from exporter.tools.repro.repro_call import (
-    format_call,
-    list_dynamic_axes,
-    format_flat_argument,
     flat_hint_formatter,
+    format_call,
+    format_flat_argument,
     format_flat_call,
     format_hints,
-    split_reference,
-    is_symbolic_integer,
     format_options,
+    is_symbolic_integer,
+    list_dynamic_axes,
+    split_reference,
 )
 from exporter.tools.repro.runtime import package_of, runtime_values
 
@@ -45,7 +45,7 @@ def render_repro_script(
     spec: ModelSpec, record: Record, device: Device, showing: Sample, reference: Reference
 ) -> str:
     """The script; see `templates/repro.py.jinja`."""
-    route = record.route or Route(exporter="dynamo", capture="export", why="")
+    route = record.route or Route(exporter="dynamo", capture="export", reason="")
     by_dynamo = route.exporter == "dynamo"
     traces = not by_dynamo and route.capture != "script"
     has_numbers = any(item.scalar for item in spec.inputs)
@@ -110,7 +110,9 @@ def _names(spec: ModelSpec, *, wraps: bool) -> list[str]:
 def _expressions(spec: ModelSpec, *, wraps: bool, by_dynamo: bool) -> dict[str, str]:
     """The call and its dynamic dimensions, as the model takes it and in a row."""
     call, hints = format_call(spec), format_hints(spec)
-    argument = format_flat_argument if by_dynamo else (lambda item: f"inputs[{item.name!r}].clone()")
+    argument = (
+        format_flat_argument if by_dynamo else (lambda item: f"inputs[{item.name!r}].clone()")
+    )
     return {
         "args": call.args,
         "kwargs": call.kwargs,

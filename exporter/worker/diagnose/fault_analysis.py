@@ -46,7 +46,7 @@ _ROUNDING = 10.0
 _SAME = 1e-3
 _REFERENCE_SECONDS = 10.0
 _CPU = ("CPUExecutionProvider",)
-_PLAIN = "ONNX Runtime without optimisation"
+_PLAIN = "ONNX Runtime without optimization"
 _SPECIFICATION = "onnx.reference"
 
 Open = Callable[[Path], Session]
@@ -162,7 +162,11 @@ class FaultAnalysis:
                     answer = trials.ask(other)
                     theirs = None if answer.is_right else _run(other, trials)
             except (TimeLimitExceeded, RuntimeUnavailable, LoadFailure) as problem:
-                took = f"took more than {seconds:.0f} s" if isinstance(problem, TimeLimitExceeded) else ""
+                took = (
+                    f"took more than {seconds:.0f} s"
+                    if isinstance(problem, TimeLimitExceeded)
+                    else ""
+                )
                 self._evidence.append(f"{name}: not asked: {took or problem}")
                 continue
             self._tell(name, answer)
@@ -179,7 +183,7 @@ class FaultAnalysis:
         cpu = Device(name="cpu", runtime="onnxruntime")
         found: list[tuple[str, Culprit, Open, float]] = []
         if self._device.runtime == "onnxruntime":
-            found.append((_PLAIN, Culprit.OPTIMISER, self._plainly, 60.0))
+            found.append((_PLAIN, Culprit.OPTIMIZER, self._plainly, 60.0))
         if self._device.runtime != "onnxruntime" or self._device.providers[:1] not in ((), _CPU):
             found.append(
                 (

@@ -1,4 +1,4 @@
-"""Foreseen failures are met strictly."""
+"""An expectation matches exactly the failures that it describes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def failure(**changes: object) -> Record:
     return Record.model_validate(values | changes)
 
 
-def judged(record: Record, *expected: Expectation) -> Record:
+def apply(record: Record, *expected: Expectation) -> Record:
     return apply_expectations(spec(expect=expected), record, TODAY)
 
 
@@ -44,11 +44,11 @@ def judged(record: Record, *expected: Expectation) -> Record:
         Expectation(reason="needs 14", until="2026-11-20"),
     ],
 )
-def test_a_failure_that_was_foreseen_is_xfail_with_its_reason(expectation: Expectation) -> None:
-    record = judged(failure(), expectation)
+def test_an_expected_failure_is_xfail_with_its_reason(expectation: Expectation) -> None:
+    record =apply(failure(), expectation)
     assert record.status is Status.XFAIL
     assert record.foreseen == "needs 14"
-    # What went wrong stays readable.
+    # The problem of the cell is unchanged.
     assert record.stage is Stage.CONVERT
     assert "aten::SDPA" in record.message
 
@@ -62,44 +62,44 @@ def test_a_failure_that_was_foreseen_is_xfail_with_its_reason(expectation: Expec
             "expected a failure at convert with 'gelu' (r)",
         ),
         (Expectation(reason="r", check="parity"), "expected a failure of parity (r)"),
-        (Expectation(reason="r", until="2026-11-19"), "the expectation ended on 2026-11-19: r"),
+        (Expectation(reason="r", until="2026-11-19"), "the expectation expired on 2026-11-19: r"),
     ],
 )
-def test_another_failure_stays_red_and_says_what_was_expected(
+def test_another_failure_is_red_and_contains_the_expectation(
     expectation: Expectation, note: str
 ) -> None:
-    record = judged(failure(), expectation)
+    record =apply(failure(), expectation)
     assert record.status is Status.ERROR
     assert record.expectation == note
 
 
-def test_an_expectation_for_other_cells_says_nothing() -> None:
+def test_an_expectation_of_other_cells_is_ignored() -> None:
     for other in (Expectation(reason="r", opsets=(16,)), Expectation(reason="r", device="cuda")):
-        assert judged(failure(), other) == failure()
+        assertapply(failure(), other) == failure()
 
 
-def test_a_pass_against_the_expectation_is_red() -> None:
-    record = judged(Record(cell=CELL, status=Status.PASS), Expectation(reason="r", stage="load"))
+def test_an_unexpected_pass_is_red() -> None:
+    record =apply(Record(cell=CELL, status=Status.PASS), Expectation(reason="r", stage="load"))
     assert record.status is Status.XPASS
     assert not record.status.is_green
     assert "a failure at load (r)" in record.message
 
 
 @pytest.mark.parametrize("status", [Status.SKIP, Status.UNAVAILABLE])
-def test_what_was_not_run_meets_no_expectation(status: Status) -> None:
+def test_a_cell_that_did_not_run_matches_no_expectation(status: Status) -> None:
     record = failure(status=status)
-    assert judged(record, Expectation(reason="r")) == record
+    assertapply(record, Expectation(reason="r")) == record
 
 
 @pytest.mark.parametrize("status", [Status.CRASH, Status.TIMEOUT, Status.KILLED])
-def test_a_dead_worker_is_foreseen_only_by_name(status: Status) -> None:
+def test_a_dead_worker_matches_only_by_its_message(status: Status) -> None:
     record = failure(status=status, message="died with signal SIGSEGV")
-    assert judged(record, Expectation(reason="r")).status is status
-    assert judged(record, Expectation(reason="r", match="SIGSEGV")).status is Status.XFAIL
+    assertapply(record, Expectation(reason="r")).status is status
+    assertapply(record, Expectation(reason="r", match="SIGSEGV")).status is Status.XFAIL
 
 
 def test_one_of_several_expectations_is_enough() -> None:
-    record = judged(
+    record =apply(
         failure(),
         Expectation(reason="old", stage="capture"),
         Expectation(reason="new", stage="convert", issue="https://example.org/1"),
@@ -111,15 +111,15 @@ def test_one_of_several_expectations_is_enough() -> None:
 @pytest.mark.parametrize(
     ("until", "is_noted"), [("2026-11-20", True), ("2026-12-04", True), ("2026-12-05", False)]
 )
-def test_an_end_within_two_weeks_is_noted(until: str, is_noted: bool) -> None:
-    record = judged(failure(notes=("one",)), Expectation(reason="needs 14", until=until))
+def test_an_expiry_within_two_weeks_is_noted(until: str, is_noted: bool) -> None:
+    record =apply(failure(notes=("one",)), Expectation(reason="needs 14", until=until))
     assert record.status is Status.XFAIL
-    note = f"the expectation 'needs 14' ends on {until}; from then on this is red"
+    note = f"expectation 'needs 14' expires on {until}; the cell is red after it"
     assert record.notes == (("one", note) if is_noted else ("one",))
 
 
 @pytest.mark.parametrize(
-    ("status", "until", "stage", "is_so"),
+    ("status", "until", "stage", "is_expected"),
     [
         (Status.ERROR, "2026-11-20", "convert", True),
         (Status.XFAIL, "2026-11-20", "convert", True),
@@ -131,8 +131,8 @@ def test_an_end_within_two_weeks_is_noted(until: str, is_noted: bool) -> None:
         (Status.UNAVAILABLE, "2026-11-20", "convert", False),
     ],
 )
-def test_an_expectation_is_in_force_while_it_foresees_what_is_there(
-    status: Status, until: str, stage: str, is_so: bool
+def test_an_unexpired_expectation_foresees_its_failure(
+    status: Status, until: str, stage: str, is_expected: bool
 ) -> None:
     item = Expectation(reason="needs 14", until=until, stage=stage)
-    assert is_foreseen(item, failure(status=status), TODAY) is is_so
+    assert is_foreseen(item, failure(status=status), TODAY) is is_expected

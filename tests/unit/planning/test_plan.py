@@ -1,4 +1,4 @@
-"""Which cells there are and which a selection means."""
+"""The plan has all cells of the manifests and the selected ones."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def ids(cells: object) -> list[str]:
     return [str(cell.cell) for cell in cells]
 
 
-def test_the_plan_holds_every_promised_cell_in_order() -> None:
+def test_the_plan_has_every_cell_in_order() -> None:
     plan = make_plan(manifest(spec("b"), spec("a", opsets=(20,))))
     assert ids(plan.cells) == [
         "b/17/cpu",
@@ -79,7 +79,7 @@ def test_each_part_of_a_selection_narrows_it(selection: Selection, expected: lis
     ("selection", "message"),
     [
         (Selection(patterns=("alexnt/*",)), "no cell matches 'alexnt/*'; did you mean 'alexnet'?"),
-        # One good word beside a bad one: the bad one must not vanish.
+        # A wrong pattern is an error even if another pattern matches.
         (
             Selection(patterns=("alexnet", "vgg")),
             "no cell matches 'vgg'; `exporter list` shows the models",
@@ -93,19 +93,19 @@ def test_each_part_of_a_selection_narrows_it(selection: Selection, expected: lis
         (Selection(devices=("tpu",)), "no model has the device 'tpu'; did you mean 'cpu'?"),
         (
             Selection(patterns=("alexnet/17",), opsets=(18,)),
-            "no cell is selected: each part of the selection matches some, "
-            + "together they match none",
+            "no cell is selected: each part of the selection matches cells, "
+            + "but no cell matches all parts",
         ),
     ],
 )
-def test_a_selection_that_means_nothing_is_refused(selection: Selection, message: str) -> None:
+def test_a_selection_that_matches_nothing_is_an_error(selection: Selection, message: str) -> None:
     with pytest.raises(ExporterError) as caught:
         make_plan(manifest(spec("alexnet", tags=("vision",))), selection)
     assert caught.value.exit_code is ExitCode.NOTHING_SELECTED
     assert str(caught.value) == message
 
 
-def test_a_skipped_cell_is_planned_and_not_run() -> None:
+def test_a_skipped_cell_is_planned_but_does_not_run() -> None:
     skips = (Skip(opsets=(17,), device="cu*", reason="no kernel"),)
     plan = make_plan(manifest(spec(skip=skips)))
     assert [cell.skip for cell in plan.cells] == ["", "no kernel", "", ""]
@@ -126,20 +126,20 @@ def test_a_skipped_cell_is_planned_and_not_run() -> None:
         ("torchscript", "script", 9, ("torchscript", "script")),
     ],
 )
-def test_the_route_is_decided_by_exporter_capture_and_opset(
+def test_exporter_capture_and_opset_determine_the_route(
     exporter: str, capture: str | None, opset: int, expected: tuple[str, str]
 ) -> None:
     route = choose_route(spec(exporter=exporter, capture=capture), opset)
     assert (route.exporter, route.capture) == expected
-    assert route.why
+    assert route.reason
 
 
 @pytest.mark.parametrize(("opset", "is_converted"), [(17, True), (18, False)])
-def test_the_record_says_where_the_version_converter_comes_in(
+def test_the_reason_mentions_the_version_converter(
     opset: int, is_converted: bool
 ) -> None:
-    why = choose_route(spec(exporter="dynamo"), opset).why
-    assert ("version converter" in why) is is_converted
+    reason = choose_route(spec(exporter="dynamo"), opset).reason
+    assert ("version converter" in reason) is is_converted
 
 
 @given(
@@ -147,7 +147,7 @@ def test_the_record_says_where_the_version_converter_comes_in(
     opset=st.integers(7, 26),
     device=st.sampled_from(["cpu", "cuda"]),
 )
-def test_a_cell_is_meant_by_its_own_id_and_by_its_prefixes(
+def test_the_id_of_a_cell_and_its_prefixes_match_it(
     model: str, opset: int, device: str
 ) -> None:
     cell = CellId(model=model, opset=opset, device=device)

@@ -1,3 +1,5 @@
+"""The baseline: canonical JSON, one line per cell, strict reading."""
+
 from __future__ import annotations
 
 import json
@@ -32,7 +34,7 @@ TRACED = '"exporter": "torchscript", "capture": "trace"'
 FIGURES = '"figures": {"bytes": 1234, "nodes": 2, "ir_version": 10}}'
 
 
-def test_figures_are_missing_where_one_cell_that_passes_has_none() -> None:
+def test_figures_are_missing_if_one_passing_cell_has_none() -> None:
     baseline = make_baseline(make_run(*RECORDS))
     assert baseline.has_figures
     bare = (each.model_copy(update={"figures": None}) for each in baseline.cells)
@@ -44,9 +46,9 @@ def test_the_same_records_give_the_same_bytes(records: list[Record]) -> None:
     assert make_baseline(make_run(*records)).to_json() == make_baseline(make_run(*RECORDS)).to_json()
 
 
-def test_a_line_per_cell_in_order_and_nothing_that_differs_between_machines() -> None:
+def test_there_is_one_sorted_line_per_cell_without_machine_details() -> None:
     lines = make_baseline(make_run(*RECORDS)).to_json().splitlines()
-    # Split at commas, for the lines are longer than ours may be.
+    # Split at commas, because the lines are too long for this file.
     cells = [line.strip().removesuffix(",").split(", ") for line in lines if '"cell"' in line]
     assert [", ".join(cell[:2]) for cell in cells] == [
         '{"cell": "alexnet/9/cpu", "status": "error"',
@@ -65,7 +67,7 @@ def test_a_line_per_cell_in_order_and_nothing_that_differs_between_machines() ->
     assert '    "torch": "2.13.0"' in lines
 
 
-def test_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_a_written_baseline_is_read_back(tmp_path: Path) -> None:
     path = tmp_path / "reports" / "baseline.json"
     baseline = make_baseline(make_run(*RECORDS))
     write_baseline(path, baseline)
@@ -74,14 +76,14 @@ def test_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("records", [[], RECORDS[:1]])
-def test_an_empty_one_is_json_too(records: list[Record], tmp_path: Path) -> None:
+def test_an_empty_baseline_is_read_back(records: list[Record], tmp_path: Path) -> None:
     baseline = make_baseline(make_run(*records, tools={}))
     write_baseline(tmp_path / "b.json", baseline)
     assert read_baseline(tmp_path / "b.json") == baseline
 
 
-def test_none_yet_is_red_and_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(ExporterError, match="no baseline yet: run `exporter baseline`") as caught:
+def test_a_missing_baseline_is_red_and_the_message_has_the_command(tmp_path: Path) -> None:
+    with pytest.raises(ExporterError, match="no baseline yet; run `exporter baseline`") as caught:
         read_baseline(tmp_path / "baseline.json")
     assert caught.value.exit_code is ExitCode.RED
 
@@ -110,7 +112,7 @@ CELL = '{"cell": "a/9/cpu", "status": "pass"}'
         ('{"format": 1,\n<<<<<<< HEAD\n"tools": {}, "cells": []}', "merge conflict"),
     ],
 )
-def test_a_damaged_one_is_never_half_understood(content: str, message: str, tmp_path: Path) -> None:
+def test_a_damaged_baseline_is_an_error(content: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "baseline.json"
     path.write_text(content, encoding="utf-8")
     with pytest.raises(ExporterError, match=message) as caught:
@@ -119,7 +121,7 @@ def test_a_damaged_one_is_never_half_understood(content: str, message: str, tmp_
     assert str(path) in str(caught.value)
 
 
-def test_what_is_no_file_or_no_text_is_unreadable(tmp_path: Path) -> None:
+def test_a_folder_or_binary_file_is_unreadable(tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00{}")
     for path in (tmp_path, tmp_path / "bytes"):
         with pytest.raises(ExporterError) as caught:
@@ -127,7 +129,7 @@ def test_what_is_no_file_or_no_text_is_unreadable(tmp_path: Path) -> None:
         assert caught.value.exit_code is ExitCode.UNREADABLE
 
 
-def test_two_records_for_a_cell_are_refused() -> None:
+def test_two_records_of_a_cell_are_an_error() -> None:
     run = make_run(make_record("a/9/cpu", "fail"), make_record("a/9/cpu", "pass"))
     with pytest.raises(ExporterError, match="the cell a/9/cpu twice") as caught:
         extract_outcomes(run)
@@ -147,7 +149,7 @@ def test_a_cell_is_parsed_as_it_is_written(model: str, opset: int, device: str) 
 
 
 @pytest.mark.parametrize("text", ["", "a", "a/9", "a//cpu", "a/x/cpu", "/9/cpu", "a/9/", "a/-1/c"])
-def test_what_is_no_cell_is_refused(text: str) -> None:
+def test_other_text_is_not_a_cell(text: str) -> None:
     with pytest.raises(ValueError, match="model/opset/device"):
         parse_cell(text)
 
@@ -162,11 +164,11 @@ def test_what_is_no_cell_is_refused(text: str) -> None:
         (make_record("a/9/cpu", "skip"), "skip"),
     ],
 )
-def test_an_outcome_in_words(record: Record, text: str) -> None:
+def test_an_outcome_has_a_short_text(record: Record, text: str) -> None:
     assert str(extract_outcome(record)) == text
     assert extract_outcome(record).status is Status(text.split(maxsplit=1)[0])
 
 
-def test_a_baseline_is_closed() -> None:
+def test_unknown_keys_and_changes_are_rejected() -> None:
     assert Baseline.model_config["extra"] == "forbid"
     assert Baseline.model_config["frozen"]

@@ -1,4 +1,4 @@
-"""Each acceptance that changes something is one entry more."""
+"""Each accepted change adds one entry to the history."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_first_acceptance_changes_nothing() -> None:
     assert entry.changes == ()
 
 
-def test_every_cell_that_is_another_is_named() -> None:
+def test_every_changed_cell_is_listed() -> None:
     history = extend_history(extend_history(History(), None, OLD), OLD, NEW)
     assert len(history.entries) == 2
     assert history.entries[1].counts == {"pass": 1, "xfail": 1}
@@ -39,14 +39,14 @@ def test_every_cell_that_is_another_is_named() -> None:
     )
 
 
-def test_accepting_the_same_again_is_no_entry() -> None:
+def test_accepting_equal_results_adds_no_entry() -> None:
     history = extend_history(History(), None, OLD)
     assert extend_history(history, OLD, OLD) is history
     newer = OLD.model_copy(update={"tools": {**TOOLS, "torch": "2.14.0"}})
     assert extend_history(history, OLD, newer).entries[1].changes == ()
 
 
-def test_what_is_written_is_read_with_a_line_for_each_entry(tmp_path: Path) -> None:
+def test_a_written_history_is_read_back_with_one_line_per_entry(tmp_path: Path) -> None:
     path = tmp_path / "history.json"
     assert read_history(path) == History()
     one = extend_history(History(), None, OLD)
@@ -58,14 +58,14 @@ def test_what_is_written_is_read_with_a_line_for_each_entry(tmp_path: Path) -> N
     assert read_history(path) == two
     second = path.read_text().splitlines()
     assert len(second) == len(first) + 1
-    kept = [line.rstrip(",") for line in second[: len(first) - 2]]
-    assert kept == [line.rstrip(",") for line in first[:-2]]
+    unchanged = [line.rstrip(",") for line in second[: len(first) - 2]]
+    assert unchanged == [line.rstrip(",") for line in first[:-2]]
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"format": 2, "entries": []}', "<<<<<<< HEAD\n{}"])
-def test_a_damaged_history_is_named(tmp_path: Path, text: str) -> None:
+def test_a_damaged_history_is_an_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "history.json"
     path.write_text(text)
-    with pytest.raises(ExporterError, match=r"history\.json: is no history of format 1") as caught:
+    with pytest.raises(ExporterError, match=r"history\.json: is not a history of format 1") as caught:
         read_history(path)
     assert caught.value.exit_code is ExitCode.UNREADABLE

@@ -48,9 +48,9 @@ def case_of(spec: ModelSpec, opset: int, *, dynamo: bool, capture: bool = True) 
     model = load_model(spec, ROOT)
     inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
     route = (
-        Route(exporter="dynamo", capture="export", why="")
+        Route(exporter="dynamo", capture="export", reason="")
         if dynamo
-        else Route(exporter="torchscript", capture="trace", why="")
+        else Route(exporter="torchscript", capture="trace", reason="")
     )
     program = capture_program(model, spec, inputs, strict=False) if dynamo and capture else None
     job = OpsetJob(opset=opset, route=route, devices=(CPU,))

@@ -129,11 +129,11 @@ def test_a_damaged_file_is_told_from_a_wrong_export(
 @pytest.mark.usefixtures("wrong_runtime")
 def test_the_optimiser_is_at_fault_where_it_is_right_without(tmp_path: Path) -> None:
     found = blame_of(judged(case_of(wrong_contract("Chain"), 18, dynamo=True), tmp_path))
-    assert found.culprit is Culprit.OPTIMISER
-    assert found.evidence[-1] == "ONNX Runtime without optimisation: right"
+    assert found.culprit is Culprit.OPTIMIZER
+    assert found.evidence[-1] == "ONNX Runtime without optimization: right"
     assert found.first is not None
     assert (found.first.node, found.first.operator) == ("node_tanh_6", "Tanh")
-    assert found.first.against == "ONNX Runtime without optimisation"
+    assert found.first.against == "ONNX Runtime without optimization"
     assert found.first.source == line_with("x = torch.tanh(layer(x))")
     assert found.first.error_before == 0
 

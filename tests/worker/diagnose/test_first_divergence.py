@@ -74,7 +74,9 @@ def test_the_wrong_one_of_two_branches_is_found(tmp_path: Path) -> None:
 def test_values_without_a_twin_widen_the_circle(tmp_path: Path) -> None:
     graph = graph_of(chain(10), tmp_path)
     trusted = Made(set(), unknown={"v4", "v5"})
-    divergence = DivergenceSearch(graph, Made({f"v{i}" for i in range(4, 10)}), trusted).first_from("v9")
+    divergence = DivergenceSearch(graph, Made({f"v{i}" for i in range(4, 10)}), trusted).first_from(
+        "v9"
+    )
     assert divergence is not None
     # v4, v5 or v6: the first that can be compared is v6.
     assert (divergence.output, divergence.suspects) == ("v6", 3)

@@ -46,7 +46,7 @@ def proved(spec: ModelSpec, folder: Path, opset: int, exporter: str) -> Record:
         graph, _ = convert_module(model, spec, inputs, opset, folder / ".scratch" / "a.onnx")
     write_artifact(graph, spec, opset, job, {})
     subject = CheckContext(folder=job, opset=opset, spec=spec, reference=reference)
-    route = Route.model_validate({"exporter": exporter, "capture": "export", "why": "asked"})
+    route = Route.model_validate({"exporter": exporter, "capture": "export", "reason": "asked"})
     return check_on_device(
         CPU, subject, run_structure_checks(subject), SharedFields(route=route, log=""), StageTimes()
     )

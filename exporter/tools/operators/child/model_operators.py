@@ -1,8 +1,8 @@
-"""All operators of one model that its exporters lack, opset by opset, without a file.
+"""The operators of one model that its exporters lack, for each opset.
 
-In: a `SurveyRequest`. Out: `SurveyResponse`. TorchScript converts the model and throws the graph away, because
-some of its functions refuse what they are registered for. Dynamo captures it once, and the
-registry of each opset is held against the program.
+Input: a `SurveyRequest`. Output: a `SurveyResponse`. TorchScript converts the model and the graph
+is discarded, because some of its functions refuse arguments that they are registered for. Dynamo
+captures the model once, and the program is compared with the registry of each opset.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from exporter.worker.torch_private.guards import is_enabled
 
 
 def find_operator_gaps(survey: SurveyRequest) -> SurveyResponse:
-    """Answers; a failing model is an answer too."""
+    """Return the missing operators of each exporter at each opset."""
     root = Path(survey.root)
     try:
         model = load_model(survey.spec, root)
@@ -42,8 +42,8 @@ def find_operator_gaps(survey: SurveyRequest) -> SurveyResponse:
         custom = load_custom_ops(survey.spec, root)
         inputs = draw_inputs(survey.spec, choose_usual_sets(survey.spec)[0], root)
     except Failure as failure:
-        return SurveyResponse(found=(), problem=failure.message)
-    cases = [
+        return SurveyResponse(gaps=(), problem=failure.message)
+    contexts = [
         ExportContext(
             model=model,
             inputs=inputs,
@@ -52,96 +52,107 @@ def find_operator_gaps(survey: SurveyRequest) -> SurveyResponse:
             root=root,
             custom=custom,
         )
-        for route, opset in _asked(survey)
+        for route, opset in _list_routes(survey)
     ]
-    found = [_by_torchscript(case) for case in cases if case.route.exporter == "torchscript"]
+    gaps = [_convert_module(each) for each in contexts if each.route.exporter == "torchscript"]
     for capture in ("export", "strict"):
-        found += _by_dynamo([case for case in cases if case.route.capture == capture])
-    return SurveyResponse(found=tuple(sorted(found, key=lambda item: (item.opset, item.exporter))))
+        gaps += _examine_captured([each for each in contexts if each.route.capture == capture])
+    return SurveyResponse(gaps=tuple(sorted(gaps, key=lambda item: (item.opset, item.exporter))))
 
 
-def _asked(survey: SurveyRequest) -> Iterator[tuple[Route, int]]:
-    """The exporter of each opset, and the other one where both are free to make it."""
+def _list_routes(survey: SurveyRequest) -> Iterator[tuple[Route, int]]:
+    """Yield the route of each opset, and the other exporter if the manifest allows both."""
+    routes = {
+        "torchscript": Route(exporter="torchscript", capture="trace", why=""),
+        "dynamo": Route(exporter="dynamo", capture="export", why=""),
+    }
     for opset, route in survey.routes.items():
         yield route, opset
         if survey.spec.resolve_cell(opset).capture is None:
-            other = _other(route)
+            other = routes["torchscript" if route.exporter == "dynamo" else "dynamo"]
             first, last = NATIVE_OPSETS[other.exporter]
             if first <= opset <= last:
                 yield other, opset
 
 
-def _other(route: Route) -> Route:
-    if route.exporter == "dynamo":
-        return Route(exporter="torchscript", capture="trace", why="")
-    return Route(exporter="dynamo", capture="export", why="")
-
-
-def _by_torchscript(case: ExportContext) -> OperatorGaps:
-    state = BufferSnapshot(case.model)
+def _convert_module(context: ExportContext) -> OperatorGaps:
+    """Convert the model with TorchScript's exporter and read the operators from its error."""
+    state = BufferSnapshot(context.model)
     try:
         with tempfile.TemporaryDirectory() as folder:
-            scratch = Path(folder) / f"{case.opset}.onnx"
-            convert_module(case.model, case.spec, case.inputs, case.opset, scratch, case.custom)
-    except Failure as failure:
-        state.restore()
-        return _told(failure, case)
-    finally:
-        state.restore()
-    return OperatorGaps(exporter="torchscript", opset=case.opset)
-
-
-def _by_dynamo(cases: list[ExportContext]) -> list[OperatorGaps]:
-    """All of these opsets by one capture, the same for all of them."""
-    if not cases:
-        return []
-    state = BufferSnapshot(cases[0].model)
-    strict = cases[0].route.capture == "strict"
-    try:
-        program = capture_program(cases[0].model, cases[0].spec, cases[0].inputs, strict=strict)
-    except Failure as failure:
-        problem = f"cannot be captured: {failure.message}"
-        return [OperatorGaps(exporter="dynamo", opset=case.opset, problem=problem) for case in cases]
-    finally:
-        state.restore()
-    kept = Decompositions()
-    return [_of_program(replace(case, program=program, decompositions=kept)) for case in reversed(cases)]
-
-
-def _of_program(case: ExportContext) -> OperatorGaps:
-    if not is_enabled("operators"):
-        return _of_conversion(case)
-    try:
-        with case.decompositions.reuse():
-            # Below its first opset, dynamo translates to that one and has the file converted down.
-            opset = max(case.opset, FIRST_DYNAMO_OPSET)
-            nodes = find_untranslated_nodes(case.program, opset, case.custom.get_translations(case.opset))
-    except Exception as error:
-        problem = f"cannot be decomposed: {format_error(error)}"
-        return OperatorGaps(exporter="dynamo", opset=case.opset, problem=problem)
-    missing = group_missing_nodes(nodes, case.root)
-    return OperatorGaps(exporter="dynamo", opset=case.opset, missing=missing)
-
-
-def _of_conversion(case: ExportContext) -> OperatorGaps:
-    """By converting it: the registries of this torch were not looked at."""
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            convert_program(
-                case.program, case.spec, case.opset, Path(folder), case.decompositions, case.custom
+            path = Path(folder) / f"{context.opset}.onnx"
+            convert_module(
+                context.model, context.spec, context.inputs, context.opset, path, context.custom
             )
     except Failure as failure:
-        return _told(failure, case)
-    return OperatorGaps(exporter="dynamo", opset=case.opset)
+        state.restore()
+        return _parse_failure(failure, context)
+    finally:
+        state.restore()
+    return OperatorGaps(exporter="torchscript", opset=context.opset)
 
 
-def _told(failure: Failure, case: ExportContext) -> OperatorGaps:
-    """What a failed conversion says of operators, and else what it says."""
+def _examine_captured(contexts: list[ExportContext]) -> list[OperatorGaps]:
+    """Capture the program once and examine it at each opset."""
+    if not contexts:
+        return []
+    first = contexts[0]
+    state = BufferSnapshot(first.model)
+    try:
+        strict = first.route.capture == "strict"
+        program = capture_program(first.model, first.spec, first.inputs, strict=strict)
+    except Failure as failure:
+        problem = f"cannot be captured: {failure.message}"
+        opsets = [context.opset for context in contexts]
+        return [OperatorGaps(exporter="dynamo", opset=opset, problem=problem) for opset in opsets]
+    finally:
+        state.restore()
+    shared = Decompositions()
+    return [
+        _examine_program(replace(context, program=program, decompositions=shared))
+        for context in reversed(contexts)
+    ]
+
+
+def _examine_program(context: ExportContext) -> OperatorGaps:
+    """Compare the program with the registry, or convert it if the registries are unknown."""
+    opset = context.opset
+    if not is_enabled("operators"):
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                convert_program(
+                    context.program,
+                    context.spec,
+                    opset,
+                    Path(folder),
+                    context.decompositions,
+                    context.custom,
+                )
+        except Failure as failure:
+            return _parse_failure(failure, context)
+        return OperatorGaps(exporter="dynamo", opset=opset)
+    try:
+        with context.decompositions.reuse():
+            # Below its first opset, dynamo translates to that one and converts the file down.
+            nodes = find_untranslated_nodes(
+                context.program,
+                max(opset, FIRST_DYNAMO_OPSET),
+                context.custom.get_translations(opset),
+            )
+    except Exception as error:
+        problem = f"cannot be decomposed: {format_error(error)}"
+        return OperatorGaps(exporter="dynamo", opset=opset, problem=problem)
+    missing = group_missing_nodes(nodes, context.root)
+    return OperatorGaps(exporter="dynamo", opset=opset, missing=missing)
+
+
+def _parse_failure(failure: Failure, context: ExportContext) -> OperatorGaps:
+    """Return the operators that the error names, or the error itself if it names none."""
     text = f"{failure.__cause__ or ''}\n{failure.message}\n{failure.detail}"
-    missing = find_missing_operators(text, case)
+    missing = find_missing_operators(text, context)
     return OperatorGaps(
-        exporter=case.route.exporter,
-        opset=case.opset,
+        exporter=context.route.exporter,
+        opset=context.opset,
         missing=missing,
         problem="" if missing else failure.message,
     )

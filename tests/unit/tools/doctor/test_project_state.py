@@ -125,7 +125,7 @@ def test_a_damaged_build_folder(tmp_path: Path) -> None:
     assert damage.startswith("build: damaged, rebuilt by the next export: 2: ")
     assert damage.endswith(", and 1 for other reasons")
     (tmp_path / "build/results.json").write_text("{")
-    assert "is no results file" in built(of)["problem"][-1]
+    assert "is not a results file" in built(of)["problem"][-1]
 
 
 def test_results_of_other_tools(tmp_path: Path) -> None:

@@ -1,0 +1,204 @@
+"""Shards put together: all of them, each for its own models, and nothing from before."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from exporter.build.decisions.build_results import Results
+from exporter.build.shard_merge import merge_shards, read_shard_parts
+from exporter.cache.fingerprint import hash_device, compute_fingerprint
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.jobs.job_folder import write_json
+from exporter.manifest import Manifest
+from exporter.planning.plan import make_plan
+from exporter.planning.shards import Shard, write_shard_note, read_shard_note
+from exporter.records.record import Record, RunRecord, read_run
+from tests.unit.factory import TOOLS, make_artifact, make_manifest, make_record, make_spec
+
+
+def project(root: Path) -> Manifest:
+    specs = [make_spec(id, opsets=(18,), devices=("cpu",)) for id in ("a", "b", "c")]
+    return make_manifest(*specs, root=str(root))
+
+
+def record(manifest: Manifest, model: str, text: str) -> Record:
+    device = hash_device(manifest.project.find_device("cpu"))
+    parts = compute_fingerprint(manifest.find_model(model)) | {"device": device}
+    artifact = make_artifact(model, 18, sha256=hashlib.sha256(text.encode()).hexdigest())
+    return make_record(f"{model}/18/cpu", fingerprint=parts, artifact=artifact)
+
+
+def make_shard(folder: Path, manifest: Manifest, index: int, *models: str) -> Path:
+    """What shard `index` of 2 leaves, with a result for each of `models`."""
+    for model in models:
+        (folder / model).mkdir(parents=True)
+        (folder / model / "18.onnx").write_text(f"{model} of {index}")
+    records = tuple(record(manifest, model, f"{model} of {index}") for model in models)
+    write_json(folder / "results.json", RunRecord(tools=TOOLS, records=records))
+    write_shard_note(folder, Shard(index=index, count=2), make_plan(manifest))
+    return folder
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Manifest:
+    return project(tmp_path / "project")
+
+
+@pytest.fixture
+def folders(tmp_path: Path, manifest: Manifest) -> list[Path]:
+    """Both shards; the first is of `a` and `c`, and has an old result of `b` from its cache."""
+    one = make_shard(tmp_path / "one", manifest, 1, "a", "b", "c")
+    return [one, make_shard(tmp_path / "two", manifest, 2, "b")]
+
+
+def merged(manifest: Manifest, folders: list[Path]) -> Results:
+    build = Path(manifest.project.root) / "build"
+    return merge_shards(manifest, make_plan(manifest), read_shard_parts(folders, build))
+
+
+def test_every_shard_speaks_for_its_own_models(manifest: Manifest, folders: list[Path]) -> None:
+    results = merged(manifest, folders)
+    build = Path(manifest.project.root) / "build"
+    assert not results.missing
+    assert list(read_run(build / "results.json").by_cell()) == [
+        "a/18/cpu",
+        "b/18/cpu",
+        "c/18/cpu",
+    ]
+    texts = [(build / model / "18.onnx").read_text() for model in "abc"]
+    assert texts == ["a of 1", "b of 2", "c of 1"]
+    assert not (build / "shard.json").exists()
+
+
+def test_a_cell_that_did_not_come_is_missing(
+    manifest: Manifest, folders: list[Path], tmp_path: Path
+) -> None:
+    merged(manifest, folders)  # what lies here from before does not count
+    empty = make_shard(tmp_path / "empty", manifest, 2)
+    results = merged(manifest, [folders[0], empty])
+    assert list(results.missing) == ["b/18/cpu"]
+    assert results.missing["b/18/cpu"].startswith("shard 2/2: ")
+    run = read_run(Path(manifest.project.root) / "build/results.json")
+    assert "b/18/cpu" not in run.by_cell()
+
+
+def test_a_result_of_another_manifest_is_missing(manifest: Manifest, folders: list[Path]) -> None:
+    models = [manifest.find_model("a"), make_spec("b", opsets=(18,), devices=("cpu",), seed=7)]
+    changed = make_manifest(*models, manifest.find_model("c"), root=manifest.project.root)
+    results = merged(changed, folders)
+    assert results.missing == {
+        "b/18/cpu": "shard 2/2: its manifest entry changed since it was exported"
+    }
+
+
+def test_a_model_that_no_shard_knew_is_missing(manifest: Manifest, folders: list[Path]) -> None:
+    new = make_spec("d", opsets=(18,), devices=("cpu",))
+    more = make_manifest(*manifest.models, new, root=manifest.project.root)
+    assert merged(more, folders).missing == {"d/18/cpu": "no shard was to run it"}
+
+
+def no_folder(model: Path) -> None:
+    shutil.rmtree(model)
+
+
+def no_file(model: Path) -> None:
+    (model / "18.onnx").unlink()
+
+
+def another_file(model: Path) -> None:
+    (model / "18.onnx").write_text("b of 3")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (no_folder, "b/18.onnx is missing"),
+        (no_file, "b/18.onnx is missing"),
+        (another_file, "b/18.onnx is not the file that was proved"),
+    ],
+)
+def test_a_result_without_its_file_is_missing(
+    manifest: Manifest, folders: list[Path], spoil: Callable[[Path], None], why: str
+) -> None:
+    spoil(folders[1] / "b")
+    assert merged(manifest, folders).missing == {"b/18/cpu": f"shard 2/2: {why}"}
+    run = read_run(Path(manifest.project.root) / "build/results.json")
+    assert list(run.by_cell()) == ["a/18/cpu", "c/18/cpu"]
+
+
+def drop(folders: list[Path], manifest: Manifest) -> list[Path]:
+    return folders[:1]
+
+
+def twice(folders: list[Path], manifest: Manifest) -> list[Path]:
+    return [folders[0], *folders]
+
+
+def other_tools(folders: list[Path], manifest: Manifest) -> list[Path]:
+    run = read_run(folders[1] / "results.json")
+    other = run.model_copy(update={"tools": {**TOOLS, "torch": "2.12.0"}})
+    write_json(folders[1] / "results.json", other)
+    return folders
+
+
+def other_count(folders: list[Path], manifest: Manifest) -> list[Path]:
+    write_shard_note(folders[1], Shard(index=2, count=3), make_plan(manifest))
+    return folders
+
+
+def unfinished(folders: list[Path], manifest: Manifest) -> list[Path]:
+    (folders[1] / "shard.json").unlink()
+    return folders
+
+
+def no_results(folders: list[Path], manifest: Manifest) -> list[Path]:
+    (folders[1] / "results.json").unlink()
+    return folders
+
+
+def own(folders: list[Path], manifest: Manifest) -> list[Path]:
+    build = Path(manifest.project.root) / "build"
+    build.mkdir(parents=True)
+    return [*folders, build]
+
+
+def other_split(folders: list[Path], manifest: Manifest) -> list[Path]:
+    note = read_shard_note(folders[1]).model_copy(update={"models": ("a", "b")})
+    write_json(folders[1] / "shard.json", note)
+    return folders
+
+
+@pytest.mark.parametrize(
+    ("spoil", "code", "said"),
+    [
+        (drop, ExitCode.RED, "shard 2/2 is missing"),
+        (twice, ExitCode.RED, "shard 1/2 came 2 times: "),
+        (other_tools, ExitCode.RED, "other tools than .*one: torch 2.12.0 and 2.13.0"),
+        (other_count, ExitCode.RED, "exports in 2 and 3 parts"),
+        (other_split, ExitCode.RED, "a is in shard 1/2 and in 2/2"),
+        (unfinished, ExitCode.UNREADABLE, "two: contains no finished shard"),
+        (no_results, ExitCode.UNREADABLE, "results.json: no results yet"),
+        (own, ExitCode.UNREADABLE, "this project's own build folder"),
+    ],
+)
+def test_shards_that_do_not_belong_together_are_refused(
+    manifest: Manifest,
+    folders: list[Path],
+    spoil: Callable[[list[Path], Manifest], list[Path]],
+    code: ExitCode,
+    said: str,
+) -> None:
+    with pytest.raises(ExporterError, match=said) as caught:
+        merged(manifest, spoil(folders, manifest))
+    assert caught.value.exit_code is code
+
+
+def test_links_are_not_followed(manifest: Manifest, folders: list[Path], tmp_path: Path) -> None:
+    (folders[0] / "a" / "more").symlink_to(tmp_path)
+    with pytest.raises(ExporterError, match="holds links"):
+        merged(manifest, folders)

@@ -1,0 +1,373 @@
+from __future__ import annotations
+
+import cProfile
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.gate import compare_results
+from exporter.manifest import (
+    Axis,
+    Case,
+    Constant,
+    Device,
+    Input,
+    Manifest,
+    Output,
+    Project,
+)
+from exporter.records.baseline import Baseline, make_baseline
+from exporter.records.record import (
+    Blame,
+    CheckResult,
+    Culprit,
+    Divergence,
+    MissingOperator,
+    Record,
+    Route,
+    RunRecord,
+    Status,
+)
+from exporter.report import (
+    MARKS,
+    NOT_RUN,
+    render_gate,
+    render_pages,
+)
+from exporter.report.pages.page_files import MARK
+from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
+from tests.unit.report.hostile_records import HOSTILE
+from tests.unit.report.rendering import Page
+
+OPSETS = (9, 10, 18, 19)
+MANIFEST = make_manifest(
+    make_spec("alexnet", opsets=OPSETS, description="AlexNet", tags=("vision",), owner="vision"),
+    make_spec("dcgan", opsets=OPSETS, devices=("cpu", "cuda")),
+)
+REFUSED = CheckResult(check="parity", status=Status.FAIL, message="off", metrics={"max_abs": 0.5})
+RECORDS = [
+    *(make_record(f"alexnet/{opset}/cpu") for opset in OPSETS),
+    make_record(
+        "dcgan/9/cpu", "error", message="no Foo", detail="Traceback\n```\nEnd", log="l.log"
+    ),
+    make_record("dcgan/10/cpu", "xfail", message="no Foo", foreseen="too old"),
+    make_record("dcgan/18/cpu", "fail", check="parity", checks=(REFUSED,), notes=("a note",)),
+    make_record("dcgan/18/cuda", "unavailable", message="no GPU here"),
+    make_record("dcgan/9/cuda", "skip", message="too slow"),
+]
+FINDINGS = compare_results(Baseline(tools={}, cells=()), make_run(*RECORDS), ["alexnet/9/cpu"])
+
+
+def hostile_reasons(text: str) -> dict[str, object]:
+    """What a worker finds out, in which names and lines are `text`."""
+    return {
+        "advice": (text,),
+        "missing": (MissingOperator(operator=text, count=1, sources=(text,)),),
+        "blame": Blame(
+            culprit=Culprit.EXPORTER,
+            sample=text,
+            evidence=(text,),
+            first=Divergence(
+                node=text,
+                operator=text,
+                output=text,
+                against=text,
+                source=text,
+                error_before=0.0,
+                error_after=1.0,
+            ),
+        ),
+    }
+
+
+def hostile_project(text: str) -> tuple[Manifest, RunRecord]:
+    """A project in which everything that may be any text is `text`."""
+    harmless = text.encode("utf-8", "replace").decode()  # JSON holds no lone surrogates
+    device = harmless.replace("/", "") or "cpu"
+    spec = make_spec(
+        opsets=OPSETS,
+        devices=(device,),
+        description=harmless,
+        owner=harmless,
+        tags=(harmless, harmless),
+        manifest=harmless,
+        source=harmless,
+        init={"name": harmless},
+        options={"name": harmless},
+        constants=(Constant(at=harmless, value=harmless),),
+        inputs=(Input(name=harmless, shape=(harmless, 3), dtype=harmless, at=harmless),),
+        outputs=(Output(name=harmless, shape=(harmless,), dtype=harmless),),
+        axes=(Axis(name=harmless, example=3),),
+        cases=(Case(name=harmless, values={"n": 1}),),
+    )
+    check = CheckResult(
+        check=harmless, status=Status.FAIL, message=harmless, metrics={harmless: harmless}
+    )
+    said = {
+        "message": harmless,
+        "detail": harmless,
+        "log": harmless,
+        "notes": (harmless,),
+        **hostile_reasons(harmless),
+    }
+    records = [
+        make_record(
+            f"alexnet/{opset}/{device}",
+            status,
+            check=harmless,
+            foreseen=harmless if status == "xfail" else "",
+            expectation=harmless if status == "fail" else "",
+            checks=(check,),
+            route=Route(exporter="dynamo", capture="export", reason=harmless),
+            artifact=make_artifact("alexnet", opset, operators={harmless: 1}),
+            **said,
+        )
+        for opset, status in zip(OPSETS[:3], ("fail", "xfail", "unavailable"), strict=True)
+    ]
+    project = Project(root="/project", devices=(Device(name=device, runtime="onnxruntime"),))
+    run = make_run(*records, tools={harmless: harmless})
+    return Manifest(project=project, models=(spec,)), run
+
+
+def rendered(text: str) -> dict[str, Page]:
+    manifest, run = hostile_project(text)
+    findings = compare_results(Baseline(tools={}, cells=()), run, run.by_cell())
+    pages = {**render_pages(manifest, run, findings), "gate.md": render_gate(findings)}
+    return {name: Page.of(page) for name, page in pages.items() if name.endswith(".md")}
+
+
+PLAIN = rendered("plain")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_text_becomes_structure(text: str) -> None:
+    for name, page in rendered(text).items():
+        plain = PLAIN[name]
+        assert page.html == plain.html == ([] if name == "gate.md" else [MARK])
+        assert page.links == plain.links
+        assert page.count("image") == page.count("s_open", "em_open", "strong_open") == 0
+        assert len(page.headings) == len(plain.headings)
+        assert [len(row) for row in page.rows] == [len(row) for row in plain.rows]
+        for block in ("list_item_open", "table_open", "fence", "code_block", "blockquote_open"):
+            assert page.count(block) == plain.count(block)
+
+
+@given(st.text(st.sampled_from("|`*_~[]()<>!#+-=.:&\\\"' \n\t\u202eab1"), min_size=1))
+def test_no_random_text_becomes_structure(text: str) -> None:
+    page, plain = rendered(f"x{text}")["models/alexnet.md"], PLAIN["models/alexnet.md"]
+    assert page.html == plain.html
+    assert page.links == plain.links
+    assert [len(row) for row in page.rows] == [len(row) for row in plain.rows]
+    assert len(page.headings) == len(plain.headings)
+    assert page.count("fence") == plain.count("fence")
+
+
+@given(st.permutations(RECORDS))
+def test_the_same_records_give_the_same_bytes(records: list[Record]) -> None:
+    assert render_pages(MANIFEST, make_run(*records)) == render_pages(MANIFEST, make_run(*RECORDS))
+
+
+def test_a_page_has_nothing_of_this_machine_or_hour() -> None:
+    told = {
+        "message": "/home/ci/work/build/alexnet/18.onnx failed at 0x7f3120aa",
+        "detail": 'File "/home/ci/venv/lib/python3.11/site-packages/torch/onnx/x.py", line 1',
+        "seconds": {"capture": 12.345},
+        "fingerprint": {"entry": "f00dfeed"},
+        "log": "alexnet/logs/9.log",
+    }
+    records = [make_record(f"alexnet/{opset}/cpu", "error", **told) for opset in OPSETS]
+    for text in render_pages(MANIFEST, make_run(*records)).values():
+        for foreign in ("/home", "site-packages", "0x7f", "12.345", "f00d", "/project"):
+            assert foreign not in text
+
+
+def test_the_overview_reads_as_a_table() -> None:
+    text = render_pages(MANIFEST, make_run(*RECORDS))["COMPATIBILITY.md"]
+    page = Page.of(text)
+    symbol = {status: mark.symbol for status, mark in MARKS.items()}
+    rows = page.rows[page.rows.index(["model", "9", "10", "18", "19", "all pass from"]) :]
+    assert rows[1] == ["alexnet", *[symbol[Status.PASS]] * 4, "9"]
+    assert rows[2] == [
+        "dcgan",
+        symbol[Status.ERROR],
+        symbol[Status.XFAIL],
+        symbol[Status.FAIL],
+        NOT_RUN.symbol,
+        "",
+    ]
+    assert page.links.count("models/alexnet.md") == 3
+    assert page.headings == [
+        "Compatibility",
+        "What is red, and why",
+        "On all devices",
+        "On cpu",
+        "On cuda",
+        "Where the files run",
+        "Legend",
+        "Not run",
+        "Expected to fail",
+        "Skipped or unavailable",
+        "Exporters",
+        "Tools",
+    ]
+    assert "5 of 12 cells are green:" in text
+    red = [symbol[Status.ERROR], "1", "1", "error at convert", "", "no Foo", "dcgan/9/cpu"]
+    assert [*red, "manifests/vision.toml:1", ""] in page.rows
+    assert [symbol[Status.XFAIL], "dcgan/10/cpu", "xfail at convert", "too old"] in page.rows
+    assert [symbol[Status.SKIP], "dcgan/9/cuda", "skip", "too slow"] in page.rows
+    assert ["torch", "2.13.0"] in page.rows
+
+
+def test_every_link_leads_to_a_page_or_a_heading() -> None:
+    files = render_pages(MANIFEST, make_run(*RECORDS), FINDINGS)
+    for name, text in files.items():
+        if not name.endswith(".md"):
+            continue
+        page = Page.of(text)
+        slugs = {
+            "#" + re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-")
+            for heading in page.headings
+        }
+        for link in page.links:
+            if link.startswith("#"):
+                assert link in slugs
+            else:
+                folder = Path("reports") / Path(name).parent
+                target = (folder / link).as_posix().replace("models/../", "")
+                assert target.removeprefix("reports/") in files
+
+
+def test_all_green_has_no_section_about_trouble() -> None:
+    manifest = make_manifest(make_spec(opsets=(18,)))
+    files = render_pages(manifest, make_run(make_record("alexnet/18/cpu")), [])
+    assert Page.of(files["COMPATIBILITY.md"]).headings == [
+        "Compatibility",
+        "On cpu",
+        "Where the files run",
+        "Legend",
+        "Exporters",
+        "Tools",
+    ]
+    assert "What does not pass" not in files["models/alexnet.md"]
+
+
+def test_nothing_run_is_nothing_green() -> None:
+    files = render_pages(MANIFEST, make_run())
+    assert "0 of 12 cells are green" in files["COMPATIBILITY.md"]
+    table = files["COMPATIBILITY.md"].partition("## Legend")[0]
+    assert MARKS[Status.PASS].symbol not in table
+    assert MARKS[Status.PASS].symbol not in files["models/alexnet.md"]
+
+
+def test_findings_are_listed_until_accepted() -> None:
+    run = make_run(*RECORDS)
+    accepted = compare_results(make_baseline(run), run, run.by_cell())
+    listed = render_pages(MANIFEST, run, FINDINGS)["COMPATIBILITY.md"]
+    assert "## Not accepted yet" in listed
+    for findings in (accepted, None):
+        text = render_pages(MANIFEST, run, findings)["COMPATIBILITY.md"]
+        assert "Not accepted" not in text
+
+
+def test_the_page_of_a_model_tells_it_all() -> None:
+    text = render_pages(MANIFEST, make_run(*RECORDS))["models/dcgan.md"]
+    page = Page.of(text)
+    assert page.headings == [
+        "dcgan",
+        "Cells",
+        "Where it runs",
+        "Contract",
+        "Checks on cpu",
+        "What does not pass",
+        "🟥 dcgan/9/cpu: error at convert",
+        "❌ dcgan/18/cpu: fail at parity",
+        "⏩ dcgan/9/cuda: skip",
+        "🟡 dcgan/10/cpu: xfail at convert",
+        "⬜ dcgan/10,19/cuda: not run",
+        "🚫 dcgan/18/cuda: unavailable at load",
+        "⬜ dcgan/19/cpu: not run",
+        "Files",
+        "Operators",
+        "Notes",
+    ]
+    assert ["image", "float32", "[batch, 3, 224, 224]", "args[0]", "normal"] in page.rows
+    assert ["parity", "❌", "off", "max_abs 0.5"] in page.rows
+    assert "`exporter export 'dcgan/9/cpu'`" in text
+    assert "`build/l.log`" in text
+    assert [token.content for token in page.tokens if token.type == "fence"] == [
+        "Traceback\n```\nEnd\n"
+    ]
+
+
+def test_the_gate_in_words() -> None:
+    assert render_gate([]) == "# Gate\n\nEvery cell is as the baseline has it.\n"
+    page = Page.of(render_gate(FINDINGS))
+    assert page.headings == ["Gate", "What got worse", "What got better"]
+    assert [
+        "1",
+        "new cell, red",
+        "not in the baseline",
+        "error at convert",
+        "no Foo",
+        "dcgan/9/cpu",
+    ] in (page.rows)
+
+
+def test_a_project_overrides_a_template_by_file(tmp_path: Path) -> None:
+    (tmp_path / "gate.md.jinja").write_text("{{ findings }} of them, {{ losses[0].first.message }}")
+    finding = replace(FINDINGS[0], message="<|>")
+    assert render_gate([finding], tmp_path) == "1 of them, &#60;&#124;&#62;"
+    packaged = render_pages(MANIFEST, make_run(*RECORDS))
+    assert render_pages(MANIFEST, make_run(*RECORDS), None, tmp_path) == packaged
+    assert render_gate([], tmp_path / "missing") == render_gate([])
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("one\n{{ page.nothing }}", r"gate\.md\.jinja:2: .*'page' is undefined"),
+        ("one\ntwo\n{% for %}", r"gate\.md\.jinja:3: "),
+        ("{{ findings|nothing }}", r"gate\.md\.jinja:1: .*No filter named 'nothing'"),
+        ("{% include 'other.md' %}", r"other\.md: "),
+        ("\n{{ findings + 'x' }}", r"gate\.md\.jinja:2: .*unsupported operand"),
+    ],
+)
+def test_a_wrong_template_is_named_with_its_line(
+    template: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "gate.md.jinja").write_text(template)
+    with pytest.raises(ExporterError, match=message) as caught:
+        render_gate([], tmp_path)
+    assert caught.value.exit_code is ExitCode.MANIFEST
+
+
+def test_a_template_that_is_no_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "gate.md.jinja").write_bytes(b"\xff\xfe\xff")
+    with pytest.raises(ExporterError, match=r"gate\.md\.jinja: .*utf-8"):
+        render_gate([], tmp_path)
+
+
+def test_the_work_grows_with_the_cells_and_no_faster() -> None:
+    render_pages(MANIFEST, make_run())  # compiles the templates
+    few, many = (_calls(models) for models in (10, 80))
+    assert many < 8 * few * 1.1
+
+
+def _calls(models: int) -> int:
+    """How many functions are called to render so many models of 13 cells each."""
+    specs = [make_spec(f"model_{number}", opsets=tuple(range(9, 22))) for number in range(models)]
+    status = [Status.PASS, Status.PASS, Status.FAIL, Status.XFAIL]
+    records = [
+        make_record(f"{spec.id}/{opset}/cpu", status[opset % 4], message="off", detail="x\n" * 30)
+        for spec in specs
+        for opset in spec.opsets
+    ]
+    profile = cProfile.Profile()
+    files = profile.runcall(render_pages, make_manifest(*specs), make_run(*records))
+    assert len(files) == models + 2
+    return sum(entry.callcount for entry in profile.getstats())
