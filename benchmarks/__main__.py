@@ -1,7 +1,7 @@
-"""Runs benchmarks and writes what they found: `python -m benchmarks [NAME ...] [--quick]`.
+"""Run benchmarks and write their figures: `python -m benchmarks [NAME ...] [--quick]`.
 
-In: names, or none for all. Out: tables on stdout and, of a run that is not quick, the sections of
-`reports/BENCHMARKS.md`; exit code 1 where an aim is missed.
+Input: names, or none for all. Output: tables on stdout and, unless `--quick` is set, the sections
+of `reports/BENCHMARKS.md`. The exit code is 1 if an aim is missed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ against its rival in the same run; seconds depend on the machine, ratios less so
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs what the arguments say."""
+    """Run the benchmarks that the arguments name."""
     parser = argparse.ArgumentParser(prog="bench", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
     parser.add_argument("--quick", action="store_true", help="the smallest form of each, unjudged")
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     if unknown:
         print(f"no benchmark is called {unknown[0]}; there are {', '.join(BENCHMARKS)}")
         return 2
-    # As where it is installed, whatever this shell says of bytecode.
+    # As in an installation, if this shell disables bytecode.
     compileall.compile_dir(ROOT / "exporter", quiet=2)
     missed = []
     for name in options.names or BENCHMARKS:
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def with_section(report: str, section: Section) -> str:
-    """The report with this section in the place of the one of its name; in the order of all."""
+    """Return the report with this section instead of the one of its name, in the usual order."""
     parts = report.split("\n## ")[1:]
     sections = {part.split("\n", 1)[0]: f"## {part}".rstrip() + "\n" for part in parts}
     sections[section.name] = "\n".join(section.lines()).rstrip() + "\n"

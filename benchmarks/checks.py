@@ -1,9 +1,10 @@
 """Measure the seconds of the checks next to the seconds of the export.
 
-Input: `python -m benchmarks.checks [--models GLOB ...] [--opsets N ...] [--thorough] [--table]`. Each
-model is exported by its own worker, as in a real run, on the CPU. Output: for each model the seconds
-of the export, and the seconds and shares of PyTorch's reference, loading and each check. One run
-measures both, so the shares are valid on a busy machine. `--table` writes them as markdown.
+Input: `python -m benchmarks.checks [--models GLOB ...] [--opsets N ...] [--thorough] [--table]`.
+Each model is exported by its own worker, as in a real run, on the CPU. Output: for each model the
+seconds of the export, and the seconds and shares of PyTorch's reference, loading and each check.
+One run measures both, so the shares are valid on a busy machine. `--table` writes them as
+markdown.
 """
 
 from __future__ import annotations

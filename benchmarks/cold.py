@@ -1,7 +1,8 @@
-"""A matrix from nothing, against the loop that people write today: seconds, cores, memory.
+"""Measure a matrix from nothing next to the usual loop: seconds, CPU seconds, memory.
 
-In: a folder. Out: a `Section`. Both make every model at every opset. The loop (`loop.py`) checks
-each file, runs it on one input and compares with PyTorch; the export proves all of its promises.
+Input: a directory. Output: a `Section`. Both export every model at every opset. The loop
+(`loop.py`) checks each file, runs it on one input and compares with PyTorch. The export proves all
+promises.
 """
 
 from __future__ import annotations
@@ -31,32 +32,32 @@ MODELS = (
     "dcgan_generator",
 )
 OPSETS = range(18, 26)
-#: How often the loop's wall time, at two workers.
+#: Speed-up over the wall time of the loop, with two workers.
 FASTER = 8.0
-#: Share of the loop's seconds of a core.
+#: Share of the loop's CPU time.
 CPU = 0.25
 #: Times the loop's memory.
 MEMORY = 1.5
-#: Share of the cores' seconds that goes into what no tool can do without.
+#: Share of the CPU time in work that no tool can avoid.
 USED = 0.8
 WORKERS = 2
-#: Seconds between two looks at the memory.
+#: Seconds between two measurements of memory.
 _EVERY = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """Exports and one loop, in the same run."""
+    """Exports and one loop from the same run."""
 
     exports: tuple[Spent, ...]
-    """Timed ones, that nobody looked at meanwhile."""
+    """The timed ones, without measurement of memory."""
     peak: int
-    """Bytes that one more took at the most."""
+    """Peak bytes of one more export."""
     loop: Spent
     records: tuple[tuple[Record, ...], ...]
-    """Of each timed export."""
+    """Seconds by stage of each timed export."""
     right: int
-    """Files with which the loop is content."""
+    """Files that the loop accepts."""
 
 
 def measured(place: Path, *, quick: bool) -> Section:
@@ -77,10 +78,10 @@ def measured(place: Path, *, quick: bool) -> Section:
 
 
 def pair_of(place: Path, models: Sequence[str], opsets: range, *, rounds: int) -> Pair:
-    """Runs both.
+    """Run both.
 
     Raises:
-        Failed: the export left a cell without a record, or the loop did not come to its end.
+        Failed: The export left a cell without a record, or the loop did not finish.
     """
     place.mkdir(exist_ok=True)
     matrix_project(place, models, f"{opsets[0]}..{opsets[-1]}")
@@ -149,7 +150,7 @@ def _figures(pair: Pair, *, aimed: bool) -> Sequence[Figure]:
             " times",
         ),
         at_least(
-            "share of the cores' time in what no tool can leave out",
+            "share of the CPU time in work that no tool can avoid",
             used,
             USED,
             f"{used:.0%} ({needed:.0f} s of {cores} x {seconds:.0f} s, {ran:.0f} of them "

@@ -1,7 +1,7 @@
-"""One model alone, its opsets divided between two workers, against one worker for all of them.
+"""Measure one model whose opsets two workers share, next to one worker for all of them.
 
-In: a folder. Out: a `Section`. The model was exported before: of one that never was, nobody knows
-what its stages take.
+Input: a directory. Output: a `Section`. The model was exported before, because the split needs the
+stage times of an earlier run.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ def _share(what: str, divided: list[float], whole: list[float]) -> Figure:
 
 
 def _require_opsets(folder: Path, count: int) -> None:
-    """That the model was made as it is said here: by workers with so many opsets each.
+    """Check that the expected number of workers exported the model.
 
     Raises:
-        Failed: it was not.
+        Failed: Other workers exported it.
     """
     job = json.loads((folder / "job.json").read_text(encoding="utf-8"))
     if len(job["opsets"]) != count:

@@ -1,6 +1,6 @@
-"""What a benchmark found, as rows of a table.
+"""Figures of a benchmark as rows of a table.
 
-In: nothing. Out: `Figure`, `Section`, and the markdown of both.
+Output: `Figure`, `Section`, and the markdown of both.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ class Figure:
 
     what: str
     measured: str
-    """With the seconds that a ratio was made of."""
+    """With the seconds behind a ratio."""
     aim: str = ""
-    """Empty where nothing is aimed at."""
+    """The aim, or ""."""
     met: bool | None = None
-    """None where nothing is aimed at."""
+    """None if there is no aim."""
 
     @property
     def verdict(self) -> str:
-        """`met`, `missed`, or nothing."""
+        """Return `met`, `missed` or ""."""
         return "" if self.met is None else "met" if self.met else "**missed**"
 
 
@@ -39,11 +39,11 @@ class Section:
 
     name: str
     about: str
-    """What was measured against what, and how often."""
+    """The two sides and the number of runs."""
     figures: Sequence[Figure]
 
     def lines(self) -> Iterator[str]:
-        """Its markdown; the heading is its name."""
+        """Return the markdown lines; the heading is the name."""
         yield f"## {self.name}"
         yield ""
         yield self.about
@@ -58,13 +58,13 @@ class Section:
 
 
 def at_most(what: str, value: float, limit: float, said: str, unit: str = "") -> Figure:
-    """A figure that has to be small."""
+    """Return a figure with an upper limit."""
     aim = f"at most {_spelled(limit, unit)}"
     return Figure(what=what, measured=said, aim=aim, met=value <= limit)
 
 
 def at_least(what: str, value: float, limit: float, said: str, unit: str = "") -> Figure:
-    """A figure that has to be large."""
+    """Return a figure with a lower limit."""
     aim = f"at least {_spelled(limit, unit)}"
     return Figure(what=what, measured=said, aim=aim, met=value >= limit)
 
@@ -74,7 +74,7 @@ def _spelled(limit: float, unit: str) -> str:
 
 
 def machine() -> str:
-    """Where and with what it was measured, in a line."""
+    """Describe the machine and the tools in one line."""
     cores = len(os.sched_getaffinity(0))
     tools = ", ".join(f"{name} {version(name)}" for name in _TOOLS)
     busy = os.getloadavg()[0]

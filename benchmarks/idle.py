@@ -1,7 +1,7 @@
-"""What does a run cost that has nothing to do? Held against `ninja` with as many targets.
+"""Measure an export with nothing to do next to `ninja` with as many targets.
 
-In: how many cells. Out: a `Section`. Both look at each file that they made and at what it was made
-from; both were run before, so that all that can be remembered is.
+Input: the number of cells. Output: a `Section`. Both check each output file and its inputs. Both
+ran before, so their caches are complete.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from benchmarks.project import made_project
 
 EXPORT = (sys.executable, "-m", "exporter", "export")
 NINJA = (sys.executable, "-m", "ninja")
-#: Cells and the seconds that they may take.
+#: Limits in seconds by number of cells.
 SIZES = {1_000: 0.4, 10_000: 1.5}
-#: How much more a further cell may take than a further target.
+#: Limit for the cost of a further cell, relative to a further target.
 TIMES = 5.0
 _OPSETS = 10
-#: Longer than the moment within which a file that changed is not trusted to have stayed.
+#: Longer than the time for which a changed file is not trusted.
 _MOMENT = 2.2
 
 
@@ -52,20 +52,20 @@ def measured(place: Path, *, quick: bool) -> Section:
     ]
     about = (
         "An export of a project in which nothing changed, against ninja with a target for each "
-        f"cell; medians of {rounds}, by turns. The last rows are what it takes where a file was "
-        "touched or another selection is asked for."
+        f"cell; medians of {rounds}, alternating. The last rows are the cost after "
+        "a file was touched or with another selection."
     )
     return Section(name="idle", about=about, figures=figures)
 
 
 def prepare(place: Path, cells: int) -> None:
-    """A project and a ninja file with so many cells and targets, all done."""
+    """Create a finished project and a finished ninja build of that size."""
     root = place / f"cells{cells}"
     made_project(root, cells // _OPSETS, f"9..{8 + _OPSETS}")
     ninja_project(place / f"ninja{cells}", cells)
     must(spend([*NINJA, "-C", f"ninja{cells}"], place))
     time.sleep(_MOMENT)
-    for _ in range(2):  # the first writes the tables, the second notes that all stands
+    for _ in range(2):  # the first writes the tables, the second the snapshot
         must(spend(EXPORT, root), f"{cells} cells: {cells} pass")
         time.sleep(_MOMENT)
     if not (root / "build/untouched.json").is_file():
@@ -73,7 +73,7 @@ def prepare(place: Path, cells: int) -> None:
 
 
 def ninja_project(root: Path, targets: int) -> None:
-    """As many targets, each made from a source that ten share and that is made by nobody."""
+    """Create as many targets; ten of them share a source."""
     for folder in ("in", "out"):
         (root / folder).mkdir(parents=True)
     for number in range(targets // _OPSETS):
@@ -108,7 +108,7 @@ def _said(spent: Sequence[Spent]) -> str:
 def _slope(
     sizes: Sequence[int], ours: dict[int, list[Spent]], rivals: dict[int, list[Spent]]
 ) -> Figure:
-    """What each further 1,000 cells add, against what as many targets add."""
+    """Return the cost of each further 1,000 cells, relative to as many targets."""
     few, many = sizes
     mine, other = (
         (median(each.wall for each in side[many]) - median(each.wall for each in side[few]))

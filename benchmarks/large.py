@@ -1,11 +1,10 @@
-"""A model beyond protobuf's 2 GB, from the first export to the gate, and the memory that it takes.
+"""Measure the memory of a model of more than 2 GB, from the first export to the gate.
 
     python -m benchmarks.large [--layers 8] [--opsets 17,18] [--limit 3]
 
-In: how large. Out: for each command its seconds and the largest memory of all its processes
-together; exit code 1 where a cell is not green, or where the memory is beyond `limit` times the
-weights. Linux alone: memory is counted as the kernel shares it out (Pss), so that what processes
-share counts once.
+Output: for each command its seconds and the peak memory of all its processes. The exit code is 1 if
+a cell is not green, or if the memory exceeds `limit` times the weights. Linux only: memory is the
+proportional set size (PSS), which counts shared pages once.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ timeout = "30m"
 
 
 def main() -> int:
-    """Runs the commands and prints what they took."""
+    """Run the commands and print their cost."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--opsets", default="17,18")
@@ -73,7 +72,7 @@ def main() -> int:
 
 
 def run(root: Path, weights: int, limit: float) -> int:
-    """The commands that a person would give, in order."""
+    """Run the commands of a user, in order."""
     is_fine = True
     for command in ("export", "baseline", "gate"):
         measured = spend([sys.executable, "-m", "exporter", command], root, every=0.05)
@@ -93,7 +92,7 @@ def run(root: Path, weights: int, limit: float) -> int:
 
 
 def project(root: Path, layers: int, opsets: str) -> Path:
-    """A project of this one model."""
+    """Create a project with this model only."""
     (root / "manifests").mkdir()
     (root / "pyproject.toml").write_text("[tool.exporter]\n", encoding="utf-8")
     (root / "manifests/models.py").write_text(MODEL, encoding="utf-8")

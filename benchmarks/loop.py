@@ -1,11 +1,11 @@
-"""The loop that people write today: one export, check, session and comparison for each opset.
+"""The usual loop: one export, check, session and comparison for each opset.
 
-    python benchmarks/loop.py MANIFEST FOLDER
+    python benchmarks/loop.py MANIFEST DIRECTORY
 
-In: a manifest of models with `source`, `inputs`, `outputs`, `axes` and `opsets`, read as the list
-that such a script holds. Out: `FOLDER/<model>-<opset>.onnx`, and a line for each on stdout. It
-knows nothing of `exporter`: this is the rival, in one process, written as well as such loops are:
-a model is built and run in PyTorch once for all its opsets.
+Input: a manifest of models with `source`, `inputs`, `outputs`, `axes` and `opsets`, read as the
+list that such a script contains. Output: `DIRECTORY/<model>-<opset>.onnx`, and a line for each on
+stdout. The loop does not use `exporter`. It runs in one process and is written as well as such
+loops are: it builds a model and runs PyTorch once for all its opsets.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from onnxruntime.capi.onnxruntime_pybind11_state import (
 )
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NotImplemented_
 
-#: How the exporter (RuntimeError), the checker, ONNX Runtime and the comparison say no to a file,
-#: which the loop counts and goes on. Anything else ends it, and with it the benchmark.
+#: Failures of the exporter (RuntimeError), the checker, ONNX Runtime and the comparison. The loop
+#: counts them and continues. Any other exception ends the benchmark.
 REFUSALS = (
     RuntimeError,
     onnx.checker.ValidationError,
@@ -42,12 +42,12 @@ REFUSALS = (
     RuntimeException,
     AssertionError,
 )
-#: Sizes of dynamic axes, in the order in which they are met.
+#: Sizes of dynamic axes, in order of appearance.
 SIZES = (3, 5, 7, 11)
 
 
 def load(path: Path) -> ModuleType:
-    """A model's file as a module."""
+    """Import a model's file as a module."""
     sys.path.insert(0, str(path.parent.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
@@ -59,7 +59,7 @@ def load(path: Path) -> ModuleType:
 
 
 def draw(entry: dict[str, Any], sizes: dict[str, int]) -> torch.Tensor:
-    """One input."""
+    """Return one input."""
     shape = [sizes.setdefault(n, SIZES[len(sizes)]) if isinstance(n, str) else n
              for n in entry["shape"]]  # fmt: skip
     match entry.get("fill"):
@@ -72,7 +72,7 @@ def draw(entry: dict[str, Any], sizes: dict[str, int]) -> torch.Tensor:
 
 
 def prepare(folder: Path, entry: dict[str, Any]) -> tuple[Any, ...]:
-    """The model, its call, its dynamic shapes and what PyTorch says."""
+    """Return the model, its call, its dynamic shapes and PyTorch's outputs."""
     place, _, attribute = entry["source"].partition(":")
     torch.manual_seed(0)
     model = getattr(load(folder / place), attribute)(**entry.get("init", {})).eval()
@@ -94,7 +94,7 @@ def prepare(folder: Path, entry: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def main() -> None:
-    """Every model at every opset."""
+    """Export every model at every opset."""
     manifest, out = Path(sys.argv[1]), Path(sys.argv[2])
     out.mkdir(parents=True, exist_ok=True)
     for name, entry in tomllib.loads(manifest.read_text(encoding="utf-8"))["models"].items():

@@ -1,7 +1,7 @@
-"""What a command takes: seconds of the clock, seconds of all cores, memory of all its processes.
+"""Cost of a command: wall time, CPU time, and memory of all its processes.
 
-In: a command and its folder. Out: `Spent`. Memory is counted as the kernel shares it out (Pss), so
-that what processes share counts once; Linux alone.
+Input: a command and its directory. Output: `Spent`. Memory is the proportional set size (PSS),
+which counts shared pages once; Linux only.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What one command took."""
+    """The cost of one command."""
 
     code: int
     wall: float
-    """Seconds by the clock."""
+    """Wall time in seconds."""
     cpu: float
-    """Seconds of all cores, its children's too."""
+    """CPU seconds with those of its children."""
     peak: int
-    """Bytes at the most; 0 where nobody looked."""
+    """Peak bytes; 0 if not measured."""
     output: str
     """Both streams."""
 
 
 class Failed(Exception):
-    """A command that a benchmark needs did something else than it should."""
+    """A command of a benchmark did not do its task."""
 
 
 def spend(
@@ -44,13 +44,13 @@ def spend(
     *,
     every: float = 0.0,
 ) -> Spent:
-    """Runs a command to its end.
+    """Run a command to its end.
 
     Args:
         command: Program and arguments.
         folder: Its current directory.
         more: Added to the environment.
-        every: Seconds between two looks at its memory; 0: nobody looks.
+        every: Seconds between two measurements of memory, or 0 for none.
     """
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **(more or {})}
     with tempfile.TemporaryFile() as output:
@@ -75,10 +75,10 @@ def spend(
 
 
 def must(spent: Spent, expected: str = "", code: int = 0) -> Spent:
-    """The same, where the command did what it should.
+    """Run a command that must succeed.
 
     Raises:
-        Failed: its exit code is another one, or it did not say what it should.
+        Failed: The exit code or the output is not as expected.
     """
     if spent.code != code or expected not in spent.output:
         raise Failed(f"exit code {spent.code}, '{expected}' is expected:\n{spent.output[-4000:]}")
@@ -109,7 +109,7 @@ class _Watcher:
 
 
 def tree(root: int) -> list[int]:
-    """The process and its descendants."""
+    """Return the process and its descendants."""
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -125,7 +125,7 @@ def tree(root: int) -> list[int]:
 
 
 def proportional(pid: int) -> int:
-    """Bytes of memory, shared pages by their share."""
+    """Return bytes of memory, shared pages by their share."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:

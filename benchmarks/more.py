@@ -1,10 +1,10 @@
-"""What does one more opset cost, against the first of its model?
+"""Measure one more opset of a model next to its first one.
 
-In: a folder. Out: a `Section`. Both are counted in the seconds of the worker's stages, in one
-export: of the first opset what is done once for all, its conversion and its checks; of the others
-their conversion and their checks. Each file runs on every sample of its contract: that inference
-is told by itself, since no other opset's can stand for it. Beside it stands what one more opset
-takes in the loop that people write today.
+Input: a directory. Output: a `Section`. Both are seconds of the worker's stages in one export. The
+first opset has the shared work, its conversion and its checks. The others have their conversion and
+their checks. Each file runs on every sample of its contract. That inference is a figure of its own,
+because the outputs of another opset prove nothing. The table also has the cost of one more opset in
+the usual loop.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def measured(place: Path, *, quick: bool) -> Section:
         )
         rows.append(Figure(what=f"one more opset of {model}", measured=said))
     share = others / firsts
-    loop = _in_the_loop(place / "rival", models)
+    loop = _in_the_loop(place / "loop", models)
     whole = (
         f"{share:.1%} ({others:.2f} s, {ran:.2f} s of it inference, and {firsts:.2f} s); "
         f"without inference {(others - ran) / (firsts - ran):.1%}"
@@ -62,10 +62,10 @@ def measured(place: Path, *, quick: bool) -> Section:
 
 
 def _in_the_loop(place: Path, models: Sequence[str]) -> float:
-    """Seconds that the last of two opsets takes there, of all models.
+    """Return the seconds of the last of two opsets in the loop, for all models.
 
     Raises:
-        Failed: the loop did not make one of them.
+        Failed: The loop did not export one of them.
     """
     place.mkdir()
     matrix_project(place, models, "24..25")

@@ -15,7 +15,7 @@ import tomlkit
 
 from benchmarks.measure import ROOT
 from exporter.build import BuildFolder, RecordValidator
-from exporter.cache.fingerprint import file_digest, read_package_state
+from exporter.cache.fingerprint import hash_source, read_package_state
 from exporter.jobs.job_folder import write_json
 from exporter.manifest import load_project
 from exporter.planning.plan import PlannedCell, make_plan
@@ -71,7 +71,7 @@ def made_project(root: Path, models: int, opsets: str = "9..18") -> int:
     judge = RecordValidator(manifest_of, datetime.now(UTC).date())
     build = BuildFolder.from_project(manifest_of.project)
     plan = make_plan(manifest_of)
-    listing = file_digest(root / "manifests/*.py")
+    listing = hash_source(root / "manifests/*.py")
     packages = {name: read_package_state(name) for name in _PACKAGES}
     for planned in plan.cells:
         record = _record(planned, root, listing).model_copy(
@@ -88,10 +88,10 @@ def _content(planned: PlannedCell) -> bytes:
 
 
 def _record(planned: PlannedCell, root: Path, listing: str) -> Record:
-    """Green, with what a real one of this model holds."""
+    """Return a green record with the fields of a real one of this model."""
     cell, content = planned.cell, _content(planned)
     source = f"manifests/{cell.model}.py"
-    sources = {source: file_digest(root / source), "manifests/*.py": listing}
+    sources = {source: hash_source(root / source), "manifests/*.py": listing}
     return Record(
         cell=cell,
         status=Status.PASS,

@@ -1,8 +1,9 @@
 """Run sound models with many seeds of weights and inputs; none may be red.
 
-Input: `python -m benchmarks.soundness [--seeds N] [--models GLOB ...] [--opsets N ...] [--thorough]`.
-Without `--models` it runs the sound twins of `tests/traps`, otherwise the project's own manifests
-with their expected failures. Output: counts and every false red. The exit code is 1 if there is one.
+Input: `python -m benchmarks.soundness [--seeds N] [--models GLOB ...] [--opsets N ...]
+[--thorough]`. Without `--models` it runs the sound twins of `tests/traps`, otherwise the project's
+own manifests with their expected failures. Output: counts and every false red. The exit code is 1
+if there is one.
 """
 
 from __future__ import annotations

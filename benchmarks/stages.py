@@ -1,6 +1,6 @@
-"""What the worker's stages took, from the records of a run.
+"""Seconds of the worker's stages, from the records of an export.
 
-In: a project that was exported. Out: seconds, what cells share counted once.
+Input: an exported project. Output: seconds; shared work of cells counts once.
 """
 
 from __future__ import annotations
@@ -10,23 +10,22 @@ from pathlib import Path
 
 from exporter.records.record import Record, read_run
 
-#: Done once for all opsets of a model.
+#: Stages that run once for all opsets of a model.
 SHARED = ("source", "reference", "capture")
-#: What no tool can do without, besides running the file: the model built and run in PyTorch,
-#: captured, decomposed and translated, written and loaded.
+#: Work that no tool can avoid, except inference: build the model, run it in PyTorch, capture,
+#: decompose and translate it, write and load the file.
 IRREDUCIBLE = (*SHARED, "convert", "load")
-#: The checks that run the file on the samples of its contract. Some 2 % of their time goes into
-#: comparing outputs.
+#: Checks that run the file on the samples of its contract. About 2 % of their time is comparison.
 INFERENCE = ("parity", "axes", "cases", "values")
 
 
 def records_of(root: Path) -> tuple[Record, ...]:
-    """Every record of the last export."""
+    """Return every record of the last export."""
     return read_run(root / "build/results.json").records
 
 
 def by_model(records: Iterable[Record]) -> dict[str, list[Record]]:
-    """The records of each model, the highest opset first: in this order they are made."""
+    """Return the records of each model, the highest opset first, as they are exported."""
     found: dict[str, list[Record]] = {}
     for record in sorted(records, key=lambda record: -record.cell.opset):
         found.setdefault(record.cell.model, []).append(record)
@@ -34,7 +33,7 @@ def by_model(records: Iterable[Record]) -> dict[str, list[Record]]:
 
 
 def total(records: Sequence[Record], stages: Sequence[str] = ()) -> float:
-    """Seconds of these stages, or of all."""
+    """Return the seconds of these stages, or of all."""
     return sum(
         shared_seconds(of_model, stages) + sum(own_seconds(record, stages) for record in of_model)
         for of_model in by_model(records).values()
@@ -42,19 +41,19 @@ def total(records: Sequence[Record], stages: Sequence[str] = ()) -> float:
 
 
 def inference(records: Iterable[Record]) -> float:
-    """Seconds in which the files ran."""
+    """Return the seconds in which the files ran."""
     checks = (result for record in records for result in record.checks)
     return sum(result.seconds for result in checks if result.check in INFERENCE)
 
 
 def shared_seconds(of_model: Sequence[Record], stages: Sequence[str] = ()) -> float:
-    """What a model's cells share; a cell that needed more samples has more of the reference."""
+    """Return the shared seconds of a model's cells, the largest if they differ."""
     names = [name for name in SHARED if not stages or name in stages]
     return sum(max(record.seconds.get(name, 0.0) for record in of_model) for name in names)
 
 
 def own_seconds(record: Record, stages: Sequence[str] = ()) -> float:
-    """What one cell took by itself."""
+    """Return the seconds of one cell."""
     return sum(
         seconds
         for name, seconds in record.seconds.items()

@@ -1,6 +1,7 @@
-"""What do plan, report and gate cost, and does it grow with the cells and no faster?
+"""Measure plan, report and gate, and check that their time grows linearly with the cells.
 
-In: how many cells. Out: a `Section`. Their rival is themselves with a tenth of the cells.
+Input: the number of cells. Output: a `Section`. Each is compared with itself at a tenth of the
+cells.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from benchmarks.project import made_project
 
 EXPORTER = (sys.executable, "-m", "exporter")
 SIZES = (100, 1_000, 10_000)
-#: Seconds that each may take at the largest size.
+#: Limit in seconds at the largest size.
 LIMIT = 5.0
-#: How much more a cell may cost among many than among few.
+#: Limit for the cost of a cell among many, relative to one among few.
 GROWTH = 1.5
-#: Below it the difference between two runs is noise, and tells of no growth.
+#: A smaller difference between two runs is noise.
 _NOISE = 0.05
 _OPSETS = 10
 COMMANDS = {
@@ -46,15 +47,15 @@ def measured(place: Path, *, quick: bool) -> Section:
                 spent[name].setdefault(cells, []).append(_run(root, name, command))
     about = (
         f"Each command over {', '.join(f'{cells:,}' for cells in sizes)} cells; medians of "
-        f"{rounds}, by turns. Growth is what a cell costs from the second size to the third, "
-        "against what it costs from the first to the second, by the least seconds of a core."
+        f"{rounds}, alternating. Growth is the cost of a cell from the second size to the third, "
+        "divided by its cost from the first to the second, by the least CPU seconds."
     )
     figures = [_figure(name, spent[name], aimed=not quick) for name in COMMANDS]
     return Section(name="steps", about=about, figures=figures)
 
 
 def prepare(root: Path, cells: int) -> None:
-    """A project with results, tables and a baseline, all committed."""
+    """Create a project with results, tables and a baseline, all committed."""
     made_project(root, cells // _OPSETS, f"9..{8 + _OPSETS}")
     must(spend([*EXPORTER, "export"], root), f"{cells} cells: {cells} pass")
     must(spend([*EXPORTER, "baseline"], root))
@@ -78,8 +79,8 @@ def _figure(name: str, spent: dict[int, list[Spent]], *, aimed: bool) -> Figure:
     if not aimed:
         return Figure(what=name, measured=said)
     few, some, many = SIZES
-    # By the least seconds of the cores: what else the machine does is no growth, and it is as much
-    # as the first nine hundred cells are.
+    # The least CPU seconds: other load of the machine is no growth, and it is as large as the cost
+    # of the first nine hundred cells.
     least = {cells: min(each.cpu for each in runs) for cells, runs in spent.items()}
     first = max(least[some] - least[few], _NOISE) / (some - few)
     growth = (least[many] - least[some]) / (many - some) / first

@@ -1,7 +1,7 @@
-"""One model's source is touched among 100: only its cells run, and what do the others cost?
+"""Measure an export after an edit of one source among 100 models.
 
-In: how many models. Out: a `Section`. The rival is a project of that one model alone: what the
-same edit takes there is what the cells themselves take.
+Input: the number of models. Output: a `Section`. It is compared with a project of that one model,
+so the difference is the cost of the other models.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from benchmarks.project import made_project
 
 EXPORT = (sys.executable, "-m", "exporter", "export", "--explain")
 MODELS = 100
-#: Seconds that the other models may take.
+#: Limit in seconds for the other models.
 LIMIT = 0.5
-#: By TorchScript, whose exports of so small a model take little.
+#: For TorchScript, because it exports small models quickly.
 OPSETS = range(9, 17)
 
 
@@ -32,14 +32,14 @@ def measured(place: Path, *, quick: bool) -> Section:
     alone: list[Spent] = []
     for number in range(rounds + 1):
         spent = [_touched(place / name, number) for name in ("all", "alone")]
-        if number:  # the first makes the pages of all models, in the place of none
+        if number:  # the first writes the pages of all models
             ours.append(spent[0])
             alone.append(spent[1])
     more = median(one.wall - other.wall for one, other in zip(ours, alone, strict=True))
     core = median(one.cpu - other.cpu for one, other in zip(ours, alone, strict=True))
     whole, least = (median(each.wall for each in side) for side in (ours, alone))
     said = f"{more:.2f} s ({core:.2f} s of a core): {whole:.2f} s against {least:.2f} s"
-    what = f"what {models - 1} models add that did not change"
+    what = f"cost of {models - 1} models that did not change"
     figure = Figure(what=what, measured=said) if quick else at_most(what, more, LIMIT, said, " s")
     about = (
         f"A comment is added to the source of one model among {models} of {len(OPSETS)} cells "
@@ -50,10 +50,10 @@ def measured(place: Path, *, quick: bool) -> Section:
 
 
 def _touched(root: Path, number: int) -> Spent:
-    """Edits the source of the first model; its cells run, and no others.
+    """Edit the source of the first model and export.
 
     Raises:
-        Failed: other cells ran, or one of its own did not.
+        Failed: Other cells ran, or one of its own did not.
     """
     with (root / "manifests/net0.py").open("a", encoding="utf-8") as source:
         source.write(f"# edit {number}\n")
