@@ -1,16 +1,16 @@
 """A plan in, records and files in the build folder out."""
 
-from exporter.build.decisions.decide import BuildOptions, Decisions, decide
-from exporter.build.decisions.results import (
+from exporter.build.decisions.build_results import (
     RecordValidator,
     Results,
-    collect,
-    still_valid,
+    collect_results,
+    filter_valid_results,
 )
+from exporter.build.decisions.cell_decisions import BuildOptions, Decisions, decide
 from exporter.build.execute.supervisor import BuildObserver
 from exporter.build.folder.build_folder import BuildFolder
-from exporter.build.folder.garbage import Garbage, find_garbage, remove
-from exporter.build.folder.stored_records import Stored
+from exporter.build.folder.garbage import Garbage, find_garbage, remove_garbage
+from exporter.build.folder.stored_records import StoredRecords
 from exporter.build.pipeline import run_plan
 from exporter.build.requirements import require_packages
 
@@ -22,12 +22,12 @@ __all__ = [
     "Garbage",
     "RecordValidator",
     "Results",
-    "Stored",
-    "collect",
+    "StoredRecords",
+    "collect_results",
     "decide",
+    "filter_valid_results",
     "find_garbage",
-    "remove",
+    "remove_garbage",
     "require_packages",
     "run_plan",
-    "still_valid",
 ]

@@ -21,7 +21,9 @@ from exporter.records.record import Record, Status
 _PYPROJECT = "pyproject.toml"
 
 
-def collect_noop_inputs(loaded: LoadedProject, results: Results, pages: Iterable[Path], today: date) -> NoopInputs:
+def collect_noop_inputs(
+    loaded: LoadedProject, results: Results, pages: Iterable[Path], today: date
+) -> NoopInputs:
     """What has to stay as it is for the next export to end as this one.
 
     Args:

@@ -11,15 +11,15 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
+from exporter.build.decisions.build_results import RecordValidator, Results, collect_results
 from exporter.build.decisions.cell_decisions import (
     DEFAULT_OPTIONS,
     BuildOptions,
     Decisions,
-    decide,
     add_failed_restores,
+    decide,
 )
 from exporter.build.decisions.store_reader import RetentionRules, restore
-from exporter.build.decisions.build_results import RecordValidator, Results, collect_results
 from exporter.build.decisions.store_writer import StoreWriter
 from exporter.build.engine import Engine
 from exporter.build.execute.supervisor import BuildObserver, Supervisor

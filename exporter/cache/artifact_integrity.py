@@ -1,10 +1,10 @@
-"""Whether the files of the build folder are still those that were proved.
+"""Check that the files of the build folder have their recorded hashes.
 
-In: a record with its artifact. Out: an empty text, or what is wrong with its files.
+Input: an artifact of a record. Output: the problem with its files, or "" if there is none.
 
-Every file is hashed, unless the file system says that nothing has touched it since it was hashed
-last: same size, inode, and time of its last change by the kernel's clock, which no program sets.
-A file that changed within the last moments is hashed in any case, since that clock has its ticks.
+A file is hashed unless its size, inode and change time equal those at its last hash. No program can
+set the change time (`st_ctime`). A file that changed less than two seconds ago is always hashed,
+because two changes can have the same timestamp.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError
 
-from exporter.cache.fingerprint import file_digest
+from exporter.cache.fingerprint import hash_source
 from exporter.core.errors import ExporterError
 from exporter.core.frozen_model import FrozenModel
-from exporter.jobs.job_folder import weights_name, write_value
+from exporter.jobs.job_folder import format_weights_name, write_json
 from exporter.records.record import Artifact
 
-#: Nanoseconds within which two changes may bear one time.
-_TICK = 2_000_000_000
+#: Nanoseconds within which two changes can have the same timestamp.
+_CLOCK_RESOLUTION = 2_000_000_000
 
 
-class _Stamp(FrozenModel):
-    """A file as it was when it was hashed."""
+class _FileStamp(FrozenModel):
+    """The state of a file when it was hashed."""
 
     size: int
     inode: int
@@ -36,14 +36,14 @@ class _Stamp(FrozenModel):
     sha256: str
 
 
-class _Stamps(FrozenModel):
-    """What was hashed, by path relative to the build folder."""
+class _FileStamps(FrozenModel):
+    """The content of `stamps.json`: stamps by path relative to the build folder."""
 
-    files: dict[str, _Stamp] = Field(default_factory=dict)
+    files: dict[str, _FileStamp] = Field(default_factory=dict)
 
 
 class ArtifactVerifier:
-    """The files of a build folder, each looked at once.
+    """Compares the files of a build folder with records. Each file is read once.
 
     Args:
         build: The build folder.
@@ -52,69 +52,66 @@ class ArtifactVerifier:
     def __init__(self, build: Path) -> None:
         self._build = build
         self._path = build / "stamps.json"
-        self._known = _read(self._path).files
-        self._seen: dict[str, _Stamp | None] = {}
-        self._fresh: dict[str, _Stamp] = {}
+        try:
+            stamps = _FileStamps.model_validate_json(self._path.read_bytes())
+        except (OSError, ValidationError):
+            stamps = _FileStamps()  # every file is hashed again
+        self._stored = stamps.files
+        self._current: dict[str, _FileStamp | None] = {}
+        self._changed: dict[str, _FileStamp] = {}
 
-    def problem(self, artifact: Artifact) -> str:
-        """What is wrong with the files; empty where they are whole and the same."""
-        stamp = self._stamp(artifact.file)
+    def find_problem(self, artifact: Artifact) -> str:
+        """Return why the files differ from the artifact, or "" if they are equal."""
+        stamp = self._get_stamp(artifact.file)
         if stamp is None:
-            return f"{artifact.file} is gone"
+            return f"{artifact.file} is missing"
         if stamp.sha256 != artifact.sha256:
             return f"{artifact.file} is not the file that was proved"
         folder = artifact.file.rpartition("/")[0]
         for name in artifact.external_data:
-            beside = self._stamp(f"{folder}/{name}")
-            if beside is None:
-                return f"{folder}/{name} is gone"
-            if name != weights_name(beside.sha256):
+            weights = self._get_stamp(f"{folder}/{name}")
+            if weights is None:
+                return f"{folder}/{name} is missing"
+            if name != format_weights_name(weights.sha256):
                 return f"{folder}/{name} is not the file that was proved"
         return ""
 
     def save(self) -> None:
-        """Keeps what was hashed for the next time; that it cannot be kept is no error."""
-        if self._fresh:
+        """Write the hashes for the next run. An error is ignored: it only costs time."""
+        if self._changed:
+            remaining = {
+                n: stamp for n, stamp in self._stored.items() if self._current.get(n, stamp)
+            }
             with suppress(ExporterError):
-                write_value(self._path, _Stamps(files={**self._still_there(), **self._fresh}))
+                write_json(self._path, _FileStamps(files={**remaining, **self._changed}))
 
-    def _still_there(self) -> dict[str, _Stamp]:
-        return {name: stamp for name, stamp in self._known.items() if self._seen.get(name, stamp)}
+    def _get_stamp(self, name: str) -> _FileStamp | None:
+        if name not in self._current:
+            self._current[name] = self._read_stamp(name)
+        return self._current[name]
 
-    def _stamp(self, name: str) -> _Stamp | None:
-        """The file as it is now; None where there is none, or a link stands in its place."""
-        if name not in self._seen:
-            self._seen[name] = self._look(name)
-        return self._seen[name]
-
-    def _look(self, name: str) -> _Stamp | None:
+    def _read_stamp(self, name: str) -> _FileStamp | None:
+        """Return the current state of a file, or None if it is missing or a symlink."""
         path = self._build / name
         try:
-            now = path.lstat()
+            state = path.lstat()
         except OSError:
             return None
-        if not stat.S_ISREG(now.st_mode):
+        if not stat.S_ISREG(state.st_mode):
             return None
-        known = self._known.get(name)
-        if known and (known.size, known.inode, known.changed) == (
-            now.st_size,
-            now.st_ino,
-            now.st_ctime_ns,
+        stored = self._stored.get(name)
+        if stored and (stored.size, stored.inode, stored.changed) == (
+            state.st_size,
+            state.st_ino,
+            state.st_ctime_ns,
         ):
-            return known
-        stamp = _Stamp(
-            size=now.st_size,
-            inode=now.st_ino,
-            changed=now.st_ctime_ns,
-            sha256=file_digest(path),
+            return stored
+        stamp = _FileStamp(
+            size=state.st_size,
+            inode=state.st_ino,
+            changed=state.st_ctime_ns,
+            sha256=hash_source(path),
         )
-        if time.time_ns() - now.st_ctime_ns > _TICK:
-            self._fresh[name] = stamp
+        if time.time_ns() - state.st_ctime_ns > _CLOCK_RESOLUTION:
+            self._changed[name] = stamp
         return stamp
-
-
-def _read(path: Path) -> _Stamps:
-    try:
-        return _Stamps.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError):
-        return _Stamps()  # all is hashed again

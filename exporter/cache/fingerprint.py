@@ -1,11 +1,10 @@
-"""What a record is valid for, as named parts.
+"""Compute the fingerprint of a record: the hashes of everything that it depends on.
 
-In: a `ModelSpec`, a device and the installed tools. Out: a table part -> digest or version,
-which goes into each record; where one differs later, the record is of another time, and `cache.py`
-says so.
+Input: a `ModelSpec`, a device, the installed tools. Output: a table from part to hash or version.
 
-The files and packages that the model was made from are not known before it ran: the worker lists
-them, with their hashes, in the record itself.
+Each record contains its fingerprint. If a part changes, the record is stale (see `staleness`). The
+fingerprint is known before a model runs. The files and packages that a model loads are known only
+afterwards: the worker adds them to the record with their hashes.
 """
 
 from __future__ import annotations
@@ -20,45 +19,47 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # what is installed is looked at before any manifest is read
+from exporter.core.file_hash import hash_file
+
+if TYPE_CHECKING:  # the no-op check reads packages before it imports a manifest
     from exporter.manifest import Device, ModelSpec, Override
 
-#: Distributions whose version can change a file or a verdict.
+#: Distributions that can change a file or a verdict.
 DISTRIBUTIONS = ("torch", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "numpy")
-#: The part that the checks alone read.
+#: The part that only the checks depend on.
 CHECKS = "checks"
-#: Before the name of a tool among the parts of a fingerprint.
+#: The part of a record that was proved thoroughly. Other records do not have it.
+THOROUGH = "thorough"
+#: The prefix of a tool among the parts.
 TOOL_PREFIX = "tool."
-#: The last part of a source's name that stands for the listing of a folder.
+#: The last component of a source that represents the list of modules in a folder.
 LISTING = "*.py"
 
-_OWN = "onnx-exporter-matrix"
-#: What an installer says of itself.
-_ADDED = tuple(f".dist-info/{name}" for name in ("INSTALLER", "REQUESTED", "RECORD"))
-#: What describes or judges a cell and does not change what was found.
-_NOT_PROVED = frozenset(
+_OWN_DISTRIBUTION = "onnx-exporter-matrix"
+#: Files that an installer adds to those of the wheel.
+_INSTALLER_FILES = tuple(f".dist-info/{name}" for name in ("INSTALLER", "REQUESTED", "RECORD"))
+#: Keys that describe or judge a cell and do not change its result.
+_DESCRIPTIVE_KEYS = frozenset(
     {"line", "manifest", "description", "owner", "tags", "expect", "skip", "timeout", "memory"}
-    # Each cell is one opset on one device: that there are others changes nothing for it.
+    # A cell has one opset and one device. Other opsets and devices do not change it.
     | {"opsets", "devices"}
 )
-#: The folder of manifests where no project says another.
-_USUAL_HOME = "manifests"
-#: What the checks alone read: the file and PyTorch's outputs are the same whatever it says.
-_CHECKED = frozenset({"tolerance", "thorough", "latency"})
-#: The part of a record that was made thoroughly; of the others it is missing.
-THOROUGH = "thorough"
+#: The default folder of manifests.
+_DEFAULT_MANIFESTS = "manifests"
+#: Keys of the checks. They change neither the file nor PyTorch's outputs.
+_CHECK_KEYS = frozenset({"tolerance", "thorough", "latency"})
 
 
 def compute_fingerprint(spec: ModelSpec) -> dict[str, str]:
-    """The parts that all cells of a model share: the entry, what its checks read, the tools."""
-    made, held = _split(spec.overrides)
-    # One by one, since a table says which fields of the outputs' items to leave out.
-    left_out = dict.fromkeys(_NOT_PROVED | _CHECKED, True)
-    # Without defaults: a key that a new version adds changes nothing for those who do not use it.
-    entry = spec.model_copy(update={"overrides": made}).model_dump_json(
-        exclude={**left_out, "outputs": {"__all__": set(_CHECKED)}}, exclude_defaults=True
+    """Return the parts that all cells of a model share: entry, checks and tools."""
+    export_overrides, check_overrides = _split_overrides(spec.overrides)
+    # Key by key, because a table selects the excluded fields of the outputs' items.
+    excluded = dict.fromkeys(_DESCRIPTIVE_KEYS | _CHECK_KEYS, True)
+    # Without defaults: a new key in a later version changes only the entries that use it.
+    entry = spec.model_copy(update={"overrides": export_overrides}).model_dump_json(
+        exclude={**excluded, "outputs": {"__all__": set(_CHECK_KEYS)}}, exclude_defaults=True
     )
-    checks = spec.model_copy(update={"overrides": held}).model_dump_json(
+    checks = spec.model_copy(update={"overrides": check_overrides}).model_dump_json(
         include={
             "tolerance": True,
             "latency": True,
@@ -67,177 +68,179 @@ def compute_fingerprint(spec: ModelSpec) -> dict[str, str]:
         },
         exclude_defaults=True,
     )
-    parts = {"entry": _digest(entry + _home(spec)), CHECKS: _digest(checks), **read_tool_parts()}
+    # Paths in the entry are relative to its folder. The default folder adds nothing.
+    folder = posixpath.dirname(spec.manifest)
+    location = "" if folder == _DEFAULT_MANIFESTS else folder or "."
+    parts = {"entry": _hash_text(entry + location), CHECKS: _hash_text(checks), **read_tool_parts()}
     return parts | ({THOROUGH: "yes"} if spec.thorough else {})
 
 
-def _home(spec: ModelSpec) -> str:
-    """Where the entry's files are looked for: in another folder, the same words mean others.
-
-    Empty for the usual folder, like any other default.
-    """
-    folder = posixpath.dirname(spec.manifest)
-    return "" if folder == _USUAL_HOME else folder or "."
-
-
-def _split(overrides: tuple[Override, ...]) -> tuple[tuple[Override, ...], tuple[Override, ...]]:
-    """What overrides say of the file, and what they say of its checks."""
+def _split_overrides(
+    overrides: tuple[Override, ...],
+) -> tuple[tuple[Override, ...], tuple[Override, ...]]:
+    """Return the overrides that concern the export, and those that concern the checks."""
     if not overrides:
         return (), ()
     from exporter.manifest import Override
 
-    nothing: dict[str, object] = {"tolerance": None, "outputs": {}}
-    made = [override.model_copy(update=nothing) for override in overrides]
-    other = dict.fromkeys(("exporter", "capture", "ir_version"))
-    held = [override.model_copy(update={**other, "options": {}}) for override in overrides]
+    no_checks: dict[str, object] = {"tolerance": None, "outputs": {}}
+    no_export = {**dict.fromkeys(("exporter", "capture", "ir_version")), "options": {}}
+    export = [override.model_copy(update=no_checks) for override in overrides]
+    checks = [override.model_copy(update=no_export) for override in overrides]
     conditions = [Override(opsets=each.opsets, device=each.device) for each in overrides]
     return (
-        tuple(each for each, bare in zip(made, conditions, strict=True) if each != bare),
-        tuple(each for each, bare in zip(held, conditions, strict=True) if each != bare),
+        tuple(each for each, empty in zip(export, conditions, strict=True) if each != empty),
+        tuple(each for each, empty in zip(checks, conditions, strict=True) if each != empty),
     )
 
 
 def hash_device(device: Device) -> str:
-    """The part `device` of the cells that are checked there."""
-    return _digest(device.to_json())
+    """Return the part `device` of the cells on this device."""
+    return _hash_text(device.to_json())
 
 
 def drop_tool_parts(parts: Mapping[str, str]) -> dict[str, str]:
-    """What the project itself says, whatever is installed."""
+    """Return the parts that depend on the project and not on the installed tools."""
     return {part: value for part, value in parts.items() if not part.startswith(TOOL_PREFIX)}
 
 
 @cache
 def read_tool_versions() -> dict[str, str]:
-    """Version of every tool that has a say, without importing one; `missing` where it is."""
-    tools = {"python": platform.python_version(), "platform": _platform()}
+    """Return the version of each tool without an import, or `missing`."""
+    tools = {"python": platform.python_version(), "platform": _read_platform()}
     for name in ("exporter", *DISTRIBUTIONS):
-        tools[name] = _version(_OWN if name == "exporter" else name)
+        tools[name] = _read_version(_OWN_DISTRIBUTION if name == "exporter" else name)
     return tools
 
 
 @cache
 def read_package_state(name: str) -> str:
-    """Version and a digest of the list of files of an installed distribution; empty where none is.
+    """Return the version of an installed distribution and a hash of its list of files.
 
-    The digest tells two builds of one version apart, such as torch for the CPU and for CUDA. It is
-    the same in every environment that the same wheel is installed in.
+    The hash distinguishes two builds of one version, such as torch for the CPU and for CUDA. It is
+    the same in every environment with the same wheel.
+
+    Returns:
+        The state, or "" if the distribution is not installed.
     """
     try:
         found = distribution(name)
     except PackageNotFoundError:
         return ""
-    return f"{found.version} {_digest(_record_of(found))[:12]}"
+    return f"{found.version} {_hash_text(_list_wheel_files(found))[:12]}"
+
+
+def _list_wheel_files(found: Distribution) -> str:
+    """Return the lines of RECORD without the files that an installer adds."""
+    lines = []
+    for line in (found.read_text("RECORD") or "").splitlines():
+        name = line.partition(",")[0]
+        # Scripts contain the path of the environment's Python. Compiled files are optional.
+        is_added = name.startswith("..") or "__pycache__/" in name
+        if not (is_added or name.endswith(_INSTALLER_FILES)):
+            lines.append(line)
+    return "\n".join(sorted(lines))
 
 
 def read_loaded_state(name: str, root: Path) -> str:
-    """The state of what a record lists among its packages.
+    """Return the current state of an item of `Record.packages`.
 
-    That is a distribution by its name, or a library outside the project by its path from there.
+    Args:
+        name: A distribution, or the path of a library outside the project, relative to `root`.
+        root: The project's root.
     """
-    return f"file {file_digest(root / name)}" if "/" in name else read_package_state(name)
+    return f"file {hash_source(root / name)}" if "/" in name else read_package_state(name)
 
 
-def file_digest(path: Path) -> str:
-    """The sha256 of a file, in hex; empty where it cannot be read.
+def hash_source(path: Path) -> str:
+    """Return the SHA-256 of a file in hex.
 
-    Of `folder/*.py`, the digest of the names of what Python can import from the folder: a new
-    module or package may be imported in the place of another.
+    The path `folder/*.py` represents the names of all modules and packages in the folder: a new
+    module can replace another one in an import.
+
+    Returns:
+        The hash, or "" if the file or folder cannot be read.
     """
-    if path.name == LISTING:
-        return _listing(path.parent)
     try:
-        found = path.stat()
-        return _digest_of(path, found.st_size, found.st_ctime_ns, found.st_ino)
+        if path.name == LISTING:
+            return _hash_text("\n".join(_list_importable(path.parent)))
+        state = path.stat()
+        return _hash_once(path, state.st_size, state.st_ctime_ns, state.st_ino)
     except OSError:
         return ""
 
 
 @cache
-def _digest_of(path: Path, _size: int, _changed: int, _inode: int) -> str:
-    """Read once while it stays as it is: every record of a model asks for its weights."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _hash_once(path: Path, _size: int, _changed: int, _inode: int) -> str:
+    """Return the hash of a file; all records of a model refer to the same weights."""
+    return hash_file(path)
 
 
-def _listing(folder: Path) -> str:
-    try:
-        names = sorted(path.name for path in folder.iterdir() if _is_importable(path))
-    except OSError:
-        return ""
-    return _digest("\n".join(names))
-
-
-def _is_importable(path: Path) -> bool:
-    """Python takes a package before an extension, and an extension before a module."""
-    return path.suffix in (".py", ".so", ".pyd") or (path / "__init__.py").is_file()
+def _list_importable(folder: Path) -> list[str]:
+    # Python prefers a package to an extension, and an extension to a module.
+    return sorted(
+        path.name
+        for path in folder.iterdir()
+        if path.suffix in (".py", ".so", ".pyd") or (path / "__init__.py").is_file()
+    )
 
 
 def have_tools_changed() -> bool:
-    """Whether a tool is another one now than when this process first looked at it."""
+    """Return True if a tool changed since this process read its state first."""
     if read_exporter_state() != read_exporter_state.__wrapped__():
         return True
-    # Whoever installs renames folders in the one that holds them all.
-    if _site_stamps() == _first_site_stamps():
+    # An installation renames folders in `site-packages` and so changes its timestamp.
+    if _read_site_stamps() == _read_first_site_stamps():
         return False
     return any(read_package_state(n) != read_package_state.__wrapped__(n) for n in DISTRIBUTIONS)
 
 
 @cache
-def _first_site_stamps() -> tuple[int, ...]:
-    return _site_stamps()
+def _read_first_site_stamps() -> tuple[int, ...]:
+    return _read_site_stamps()
 
 
-def _site_stamps() -> tuple[int, ...]:
-    """When the folders that packages are installed in changed last; of those not there, 0."""
+def _read_site_stamps() -> tuple[int, ...]:
+    """Return the last change of each folder of `sys.path`, or 0 if it does not exist."""
     folders = [Path(name) for name in sys.path]
     return tuple(path.stat().st_ctime_ns if path.is_dir() else 0 for path in folders)
 
 
 @cache
 def read_tool_parts() -> dict[str, str]:
-    """The parts that all cells share: Python, the platform, our own modules, the tools."""
-    _first_site_stamps()  # before anything is looked at
-    own = {
+    """Return the parts of all cells: Python, the platform, this package, the other tools."""
+    _read_first_site_stamps()  # before the states are read
+    parts = {
         "python": platform.python_version(),
-        "platform": _platform(),
+        "platform": _read_platform(),
         "exporter": read_exporter_state(),
+        **{name: read_package_state(name) for name in DISTRIBUTIONS},
     }
-    states = {name: read_package_state(name) for name in DISTRIBUTIONS}
-    return {f"{TOOL_PREFIX}{name}": state for name, state in (own | states).items()}
+    return {f"{TOOL_PREFIX}{name}": state for name, state in parts.items()}
 
 
-def _record_of(found: Distribution) -> str:
-    """The list of files with their hashes, but for what an installer adds to those of the wheel."""
-    lines = (found.read_text("RECORD") or "").splitlines()
-    return "\n".join(sorted(line for line in lines if not _is_added(line)))
-
-
-def _is_added(line: str) -> bool:
-    """Scripts name the environment's own Python, and compiled files come with or without."""
-    name = line.partition(",")[0]
-    return name.startswith("..") or "__pycache__/" in name or name.endswith(_ADDED)
-
-
-def _version(name: str) -> str:
+def _read_version(name: str) -> str:
     try:
         return distribution(name).version
     except PackageNotFoundError:
         return "missing"
 
 
-def _platform() -> str:
+def _read_platform() -> str:
     return f"{platform.system()} {platform.machine()}".lower()
 
 
 @cache
 def read_exporter_state() -> str:
-    """Our own version and a digest of our modules, whose version no edit in a checkout changes."""
+    """Return the version of this package and a hash of its modules.
+
+    The hash is necessary because an edit in a checkout does not change the version.
+    """
     package = Path(__file__).parents[1]
     files = sorted(package.rglob("*.py"))
-    listed = "".join(f"{path.relative_to(package)}:{file_digest(path)};" for path in files)
-    return f"{_version(_OWN)} {_digest(listed)[:12]}"
+    hashes = "".join(f"{path.relative_to(package)}:{hash_source(path)};" for path in files)
+    return f"{_read_version(_OWN_DISTRIBUTION)} {_hash_text(hashes)[:12]}"
 
 
-def _digest(text: str) -> str:
+def _hash_text(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()

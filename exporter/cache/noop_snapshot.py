@@ -1,12 +1,11 @@
-"""Whether everything that the last export read is as it was: then this one ends as that one did.
+"""Store the state of all inputs of an export, to recognize an export without changes.
 
-In: what an export without anything to do has read and said. Out: a note in the build folder, and
-later what was said, where none of it was touched since; else None, and the export looks closely.
+Input: the paths that an export without work read, and its summary. Output: `untouched.json` in the
+build folder. The next export prints its summary if no input changed, and exits.
 
-A file counts as untouched by what the kernel says of it: kind, size, inode, and the time of its
-last change by the kernel's clock, which no program sets. What changed while the export was reading,
-or shortly before, is not noted. Neither pydantic nor a manifest is loaded here: this is what a run
-with nothing to do costs.
+A file is unchanged if its kind, size, inode and change time (`st_ctime`) are. If a file changed
+during the export or shortly before, no snapshot is written. This module imports neither pydantic
+nor the manifest: its imports are the cost of an export without changes.
 """
 
 from __future__ import annotations
@@ -20,163 +19,165 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from exporter.cache.fingerprint import file_digest, loaded_state, tool_parts
+from exporter.cache.fingerprint import hash_source, read_loaded_state, read_tool_parts
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExporterError
 
-#: In the build folder.
-_NOTE = "untouched.json"
+#: The file name in the build folder.
+_SNAPSHOT = "untouched.json"
 #: Raised with every change that an older reader would misunderstand.
-_FORMAT = 1
-#: Nanoseconds within which two changes may bear one time.
-_TICK = 2_000_000_000
-#: Folders that Python fills by itself.
-_NOT_SOURCES = "__pycache__"
+_FORMAT = 2
+#: Nanoseconds within which two changes can have the same timestamp.
+_CLOCK_RESOLUTION = 2_000_000_000
+#: A folder that Python fills.
+_PYCACHE = "__pycache__"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoopInputs:
-    """Everything that an outcome was made from; paths are relative to the project, or absolute."""
+    """All inputs of an export. Paths are absolute or relative to the project."""
 
     day: str
-    """By which expectations end."""
+    """The date of the export. Expectations expire by date."""
     files: Mapping[str, Iterable[str]]
-    """Names by folder, which may be names with folders again."""
+    """Names by folder. A name may contain folders."""
     absent: Iterable[str]
-    """Where there was nothing."""
+    """Paths that did not exist."""
     trees: Iterable[str]
-    """Folders with everything in them, also what comes to it."""
+    """Folders with all files in them. A new file is a change."""
     listings: Mapping[str, str]
-    """Digest of what Python can import from a folder, by `folder/*.py`."""
+    """The hash of the importable names of a folder, by `folder/*.py`."""
     packages: Mapping[str, str]
-    """States of installed distributions, by name."""
+    """The states of installed distributions, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportSummary:
-    """How an export ended."""
+    """The output and the exit code of an export."""
 
     lines: tuple[tuple[str, str | None], ...]
-    """Each with its colour."""
+    """Each line with its color."""
     code: int
 
 
-def filesystem_now(build: Path) -> int:
-    """The time by the clock of the build folder's file system, in nanoseconds.
+def read_filesystem_clock(build: Path) -> int:
+    """Return the time of the build folder's file system in nanoseconds.
 
-    0 where there is no such folder or nothing can be made in it.
+    Returns:
+        The time, or 0 if the folder does not exist or cannot be written.
     """
     path = build / ".now"
     with suppress(OSError):
         path.unlink(missing_ok=True)
         with path.open("x"):
-            found = path.lstat().st_ctime_ns
+            now = path.lstat().st_ctime_ns
         path.unlink()
-        return found
+        return now
     return 0
 
 
 def save_snapshot(
-    root: Path, build: Path, basis: NoopInputs, said: ExportSummary, since: int
+    root: Path, build: Path, inputs: NoopInputs, summary: ExportSummary, since: int
 ) -> None:
-    """Notes how the export ended, unless something may have changed while it was at work.
+    """Write the snapshot, unless an input may have changed during the export.
 
     Args:
         root: The project's folder.
         build: Its build folder.
-        basis: Everything that was read.
-        said: What the same again would say.
-        since: `filesystem_now` the build folder before anything was read.
+        inputs: All inputs of the export.
+        summary: The summary to print if no input changes.
+        since: `read_filesystem_clock` before the first input was read.
     """
     try:
-        state, newest = _state(root, basis)
+        state, newest = _read_state(root, inputs)
     except OSError:
         return
-    if newest < since - _TICK and _holds(root, basis):
-        note = {
+    if newest < since - _CLOCK_RESOLUTION and _is_unchanged(root, inputs):
+        snapshot = {
             "format": _FORMAT,
-            "tools": tool_parts(),
+            "tools": read_tool_parts(),
             "state": state,
-            "basis": asdict(basis),
-            "said": asdict(said),
+            "inputs": asdict(inputs),
+            "summary": asdict(summary),
         }
-        with suppress(ExporterError):  # the next export looks closely again
-            write_text(build / _NOTE, json.dumps(note, separators=(",", ":")) + "\n")
+        with suppress(ExporterError):  # the next export runs all comparisons
+            write_text(build / _SNAPSHOT, json.dumps(snapshot, separators=(",", ":")) + "\n")
 
 
 def load_snapshot(root: Path, build: Path, day: str) -> ExportSummary | None:
-    """What the last export said, where nothing that it read was touched; else None.
+    """Return the summary of the last export if no input changed.
 
     Args:
         root: The project's folder.
         build: Its build folder.
-        day: Today.
+        day: The current date.
+
+    Returns:
+        The summary, or None if an input changed or there is no snapshot.
     """
     try:
-        note = json.loads((build / _NOTE).read_bytes())
-        if note["format"] != _FORMAT or note["tools"] != tool_parts():
+        snapshot = json.loads((build / _SNAPSHOT).read_bytes())
+        if snapshot["format"] != _FORMAT or snapshot["tools"] != read_tool_parts():
             return None
-        basis = NoopInputs(**note["basis"])
+        inputs = NoopInputs(**snapshot["inputs"])
         is_same = (
-            basis.day == day and _state(root, basis)[0] == note["state"] and _holds(root, basis)
+            inputs.day == day
+            and _read_state(root, inputs)[0] == snapshot["state"]
+            and _is_unchanged(root, inputs)
         )
-        lines = tuple((text, colour) for text, colour in note["said"]["lines"])
-        return ExportSummary(lines=lines, code=note["said"]["code"]) if is_same else None
+        lines = tuple((text, color) for text, color in snapshot["summary"]["lines"])
+        return ExportSummary(lines=lines, code=snapshot["summary"]["code"]) if is_same else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None  # no note, or none of this version
+        return None  # no snapshot, or one of another format
 
 
-def _holds(root: Path, basis: NoopInputs) -> bool:
-    """Whether all is so that no stamp can tell."""
+def _is_unchanged(root: Path, inputs: NoopInputs) -> bool:
+    """Return True if the inputs without a timestamp are unchanged."""
     return (
-        not any(os.path.lexists(root / name) for name in basis.absent)
-        and all(file_digest(root / name) == known for name, known in basis.listings.items())
-        and all(loaded_state(name, root) == known for name, known in basis.packages.items())
+        not any(os.path.lexists(root / name) for name in inputs.absent)
+        and all(hash_source(root / name) == before for name, before in inputs.listings.items())
+        and all(read_loaded_state(name, root) == old for name, old in inputs.packages.items())
     )
 
 
-def _state(root: Path, basis: NoopInputs) -> tuple[str, int]:
-    """A digest of the stamps of all files, and the time of the latest change.
+def _read_state(root: Path, inputs: NoopInputs) -> tuple[str, int]:
+    """Return a hash of the stamps of all files, and the time of the latest change.
 
     Raises:
-        OSError: where a file is gone or cannot be looked at.
+        OSError: if a file does not exist or cannot be read.
     """
     digest = hashlib.sha256()
     newest = 0
-    for look in (_files(root, basis), _trees(root, basis)):
-        for said, changed in look:
-            digest.update(said.encode())
-            newest = max(newest, changed)
+    for stamp, changed in _read_stamps(root, inputs):
+        digest.update(stamp.encode())
+        newest = max(newest, changed)
     return digest.hexdigest(), newest
 
 
-def _files(root: Path, basis: NoopInputs) -> Iterator[tuple[str, int]]:
-    for folder, names in basis.files.items():
-        place = os.path.join(root, folder)  # noqa: PTH118 - a Path for each of 20,000 takes longer than all the rest
+def _read_stamps(root: Path, inputs: NoopInputs) -> Iterator[tuple[str, int]]:
+    for folder, names in inputs.files.items():
+        path = os.path.join(root, folder)  # noqa: PTH118 - 20,000 Path objects would double the time
         for name in names:
-            yield _stamp(f"{place}/{name}")
-
-
-def _trees(root: Path, basis: NoopInputs) -> Iterator[tuple[str, int]]:
-    for tree in basis.trees:
-        for place, folders, names in os.walk(root / tree):
-            folders[:] = sorted(name for name in folders if name != _NOT_SOURCES)
+            yield _stamp_file(f"{path}/{name}")
+    for tree in inputs.trees:
+        for parent, folders, names in os.walk(root / tree):
+            folders[:] = sorted(name for name in folders if name != _PYCACHE)
             for name in (*folders, *sorted(names)):
-                said, changed = _stamp(f"{place}/{name}", named=name)
-                yield said, changed
+                yield _stamp_file(f"{parent}/{name}", label=name)
 
 
-def _stamp(path: str, named: str = "") -> tuple[str, int]:
-    """What tells that a file was touched, and when it was the last time; a link with its target.
+def _stamp_file(path: str, label: str = "") -> tuple[str, int]:
+    """Return the stamp of a file and the time of its last change.
 
-    Of a folder that it is there: what is in it speaks for itself.
+    The stamp of a symlink includes its target. The stamp of a folder contains no time, because its
+    files have their own stamps.
     """
-    found = os.lstat(path)
-    if stat.S_ISDIR(found.st_mode):
-        return f"{named} folder;", 0
-    said = f"{named} {found.st_mode} {found.st_size} {found.st_ino} {found.st_ctime_ns};"
-    if stat.S_ISLNK(found.st_mode):
-        behind = Path(path).stat()
-        said += f"{behind.st_mode} {behind.st_size} {behind.st_ino} {behind.st_ctime_ns};"
-        return said, max(found.st_ctime_ns, behind.st_ctime_ns)
-    return said, found.st_ctime_ns
+    state = os.lstat(path)
+    if stat.S_ISDIR(state.st_mode):
+        return f"{label} folder;", 0
+    stamp = f"{label} {state.st_mode} {state.st_size} {state.st_ino} {state.st_ctime_ns};"
+    if stat.S_ISLNK(state.st_mode):
+        target = Path(path).stat()
+        stamp += f"{target.st_mode} {target.st_size} {target.st_ino} {target.st_ctime_ns};"
+        return stamp, max(state.st_ctime_ns, target.st_ctime_ns)
+    return stamp, state.st_ctime_ns

@@ -1,10 +1,9 @@
-"""Whether a stored record still holds, or why its cell must run.
+"""Decide whether a stored record is stale, and explain why.
 
-In: a stored `Record`, today's fingerprint of its cell, and the files of today. Out: an empty text,
-or the reason in a line.
+Input: a stored `Record`, the current fingerprint of its cell, the current files and packages.
+Output: the reason in one line, or "" if the record is up to date.
 
-This decides which cells an export leaves alone, and which earlier records a report and a gate may
-still show. In doubt, a cell runs again.
+If the state of a dependency is unknown, the record is stale.
 """
 
 from __future__ import annotations
@@ -15,17 +14,17 @@ from pathlib import Path
 from exporter.cache.fingerprint import (
     LISTING,
     THOROUGH,
-    TOOL,
-    file_digest,
-    loaded_state,
+    TOOL_PREFIX,
+    hash_source,
+    read_loaded_state,
 )
 from exporter.records.record import Record, Status
 
-#: What another try may settle otherwise: it says nothing of the model that must be so.
-PASSING = frozenset({Status.CRASH, Status.TIMEOUT, Status.KILLED, Status.UNAVAILABLE})
+#: Statuses that a retry may change. They are never final.
+TRANSIENT_STATUSES = frozenset({Status.CRASH, Status.TIMEOUT, Status.KILLED, Status.UNAVAILABLE})
 
-#: What was loaded then may not be what is there now.
-WHILE = "while it was exported"
+#: The end of a reason if a file changed during the export: its loaded version is unknown.
+DURING_EXPORT = "while it was exported"
 _REASONS = {
     "entry": "its manifest entry changed",
     "checks": "its tolerances changed",
@@ -35,62 +34,57 @@ _REASONS = {
 
 
 class CurrentState:
-    """The project's files and the installed packages as they are now, each looked at once.
+    """The current project files and installed packages. Each file is hashed once.
 
     Args:
-        root: The project's root, which the sources of records are relative to.
+        root: The project's root. The sources of records are relative to it.
     """
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._digests: dict[str, str] = {}
+        self._hashes: dict[str, str] = {}
 
-    def digest(self, file: str) -> str:
-        """The sha256 of a file of the project; empty where there is none."""
-        if file not in self._digests:
-            self._digests[file] = file_digest(self._root / file)
-        return self._digests[file]
-
-    def why_stale(self, record: Record, parts: Mapping[str, str]) -> str:
-        """Why the record no longer speaks for its cell; empty where it does.
+    def find_staleness_reason(self, record: Record, parts: Mapping[str, str]) -> str:
+        """Return why a record is stale by its fingerprint and sources.
 
         Args:
-            record: As it was stored.
-            parts: The fingerprint of its cell today, or those parts of it that count.
+            record: The stored record.
+            parts: The current fingerprint of its cell, or the parts to compare.
+
+        Returns:
+            The reason, or "" if nothing changed.
         """
-        for part, now in parts.items():
+        for part, after in parts.items():
             before = record.fingerprint.get(part)
-            if before != now:
-                return _changed(part, before, now)
+            if before == after:
+                continue
+            if part.startswith(TOOL_PREFIX):
+                return _describe_change(part.removeprefix(TOOL_PREFIX), before or "", after)
+            return _REASONS[part]
         for source in record.sources:
             if not source.sha256:
-                return f"{source.file} changed {WHILE}"
-            if self.digest(source.file) != source.sha256:
-                return _source_changed(source.file)
+                return f"{source.file} changed {DURING_EXPORT}"
+            if source.file not in self._hashes:
+                self._hashes[source.file] = hash_source(self._root / source.file)
+            if self._hashes[source.file] != source.sha256:
+                folder, _, name = source.file.rpartition("/")
+                is_listing = name == LISTING
+                return (
+                    f"{folder or '.'} has other modules" if is_listing else f"{source.file} changed"
+                )
         return ""
 
-    def why_other_packages(self, record: Record) -> str:
-        """Which package the model was made with is another one today; empty where none is."""
+    def find_changed_package_reason(self, record: Record) -> str:
+        """Return which package of the record changed, or "" if none did."""
         for name, before in record.packages.items():
-            if (now := loaded_state(name, self._root)) != before:
-                return _moved(name, before, now)
+            if (after := read_loaded_state(name, self._root)) != before:
+                return _describe_change(name, before, after)
         return ""
 
 
-def _changed(part: str, before: str | None, now: str) -> str:
-    if not part.startswith(TOOL):
-        return _REASONS[part]
-    return _moved(part.removeprefix(TOOL), before or "", now)
-
-
-def _moved(name: str, before: str, now: str) -> str:
-    """`torch 2.12.1 -> 2.13.0`; of one version in two builds, that it is another one."""
+def _describe_change(name: str, before: str, after: str) -> str:
+    """Return `torch 2.12.1 -> 2.13.0`, or that the same version is another build."""
     if "/" in name:
         return f"{name} changed"
-    old, new = (state.split(" ")[0] or "missing" for state in (before, now))
+    old, new = (state.split(" ")[0] or "missing" for state in (before, after))
     return f"{name} {old} -> {new}" if old != new else f"{name} {new} is another build"
-
-
-def _source_changed(file: str) -> str:
-    folder, _, name = file.rpartition("/")
-    return f"{folder or '.'} has other modules" if name == LISTING else f"{file} changed"

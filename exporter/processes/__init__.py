@@ -1,10 +1,10 @@
-"""Processes of their own for what may fail: what they may see, and how they are started.
+"""Start child processes for work that can fail, with a restricted environment.
 
-Nothing of the project is loaded here: a worker can be on its way before its job is known.
+The package does not import the manifest, so that the fork server can start before the job is known.
 """
 
-from exporter.processes.environment import worker_environment
+from exporter.processes.environment import make_worker_environment
 from exporter.processes.fork_server_client import ForkServerStarter
-from exporter.processes.spawn import ProcessStarter, Spawner
+from exporter.processes.spawner import ProcessStarter, Spawner
 
-__all__ = ["ForkServerStarter", "ProcessStarter", "Spawner", "worker_environment"]
+__all__ = ["ForkServerStarter", "ProcessStarter", "Spawner", "make_worker_environment"]

@@ -1,6 +1,6 @@
-"""The environment that workers get: a list of what is allowed, so that no secret is passed on.
+"""Build the environment of a worker from an allow-list, to keep secrets of the parent out.
 
-In: the environment of the parent. Out: the environment of a worker.
+Input: the environment of the parent. Output: the environment of a worker.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
-#: Where things are, how text is written, and what the packages of the worker read.
+#: Paths, locale, and the variables that the worker's packages read.
 _ALLOWED = (
     "PATH",
     "HOME",
@@ -32,9 +32,9 @@ _ALLOWED = (
     "ORT_*",
 )
 
-#: One thread per worker: workers share the cores, and sums come out the same on every machine.
-#: No TF32 on NVIDIA's GPUs, in PyTorch and in every runtime: an error of 1e-3 that no file has.
-#: Fixed hashes, because exporters iterate over sets. Unbuffered, so that a crash loses no line.
+#: One thread per worker: workers share the cores, and sums are the same on every machine.
+#: No TF32 on NVIDIA GPUs in PyTorch and all runtimes: it adds an error of 1e-3.
+#: Fixed hashes, because exporters iterate over sets. No buffer, to keep all output of a crash.
 _FIXED = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -46,8 +46,8 @@ _FIXED = {
 }
 
 
-def worker_environment(parent: Mapping[str, str]) -> dict[str, str]:
-    """What a worker may see of `parent`, and what is fixed for every worker."""
+def make_worker_environment(parent: Mapping[str, str]) -> dict[str, str]:
+    """Return the allowed variables of `parent` and the fixed variables of all workers."""
     allowed = {
         name: value
         for name, value in parent.items()

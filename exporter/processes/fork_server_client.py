@@ -1,11 +1,12 @@
-"""Workers that start warm: forked from a process that has torch loaded. For Linux.
+"""Start workers as forks of a process that has imported torch (Linux).
 
-In: the path of a job. Out: a `WorkerProcess` process. The nursery (`exporter.worker.fork_server`) imports
-once what every worker needs, and forks for each job; a start costs milliseconds then. Orders go to
-it as lines of JSON, and the ends of its children come back the same way.
+Input: the path of a job. Output: a `WorkerProcess`.
 
-When the nursery itself dies, the kernel ends its children: each counts as killed, and the next job
-gets another nursery. Where no nursery comes up, each job gets a Python of its own.
+The fork server (`exporter.worker.fork_server`) imports the packages of all workers once and forks
+for each job. A start then costs milliseconds. Commands and events are lines of JSON.
+
+If the fork server dies, the kernel kills its children. Each child counts as killed, and the next
+job gets a new fork server. If no fork server can start, each job gets a new Python.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from exporter.processes.spawn import (
+from exporter.processes.spawner import (
     ProcessStarter,
     Spawner,
     WorkerCommand,
@@ -27,173 +28,173 @@ from exporter.processes.spawn import (
     signal_group,
 )
 
-NURSERY = (sys.executable, "-P", "-m", "exporter.worker.fork_server")
+FORK_SERVER_COMMAND = (sys.executable, "-P", "-m", "exporter.worker.fork_server")
 
-_PATIENCE = 60.0  # seconds between two looks at a nursery that says nothing
+_POLL_INTERVAL = 60.0  # seconds between two checks of a fork server that sends no events
 
 
 class ForkServerStarter:
-    """Starts workers from a nursery, which it starts when the first is wanted.
+    """Starts workers by a fork server, which the first start creates.
 
     Args:
-        environment: The environment of the nursery and every worker, complete.
-        command: What to start as the nursery.
-        instead: Starts the workers where no nursery comes up.
+        environment: The complete environment of the fork server and the workers.
+        command: The command line of the fork server.
+        fallback: Starts the workers if no fork server can start.
     """
 
     def __init__(
         self,
         environment: Mapping[str, str],
-        command: Sequence[str] = NURSERY,
-        instead: ProcessStarter | None = None,
+        command: Sequence[str] = FORK_SERVER_COMMAND,
+        fallback: ProcessStarter | None = None,
     ) -> None:
         self._environment = dict(environment)
         self._command = command
-        self._instead = instead or Spawner(environment)
-        self._nursery: ForkServerClient | None = None
+        self._fallback = fallback or Spawner(environment)
+        self._server: ForkServerClient | None = None
 
     def prepare(self) -> None:
-        """Starts the nursery, which imports while others decide what there is to do."""
-        self._living()
+        """Start the fork server, which imports while the caller does other work."""
+        self._get_server()
 
-    def start(self, start: WorkerCommand) -> WorkerProcess:
-        """Starts one; waits for the nursery to be ready, the first time."""
-        nursery = self._living()
-        nursery.wait_until_ready()
-        child = nursery.start(start)
-        return child if child is not None else self._instead.start(start)
+    def start(self, command: WorkerCommand) -> WorkerProcess:
+        """Start a worker. The first call waits until the fork server is ready."""
+        server = self._get_server()
+        server.wait_until_ready()
+        worker = server.start(command)
+        return worker if worker is not None else self._fallback.start(command)
 
-    def rest(self, seconds: float) -> None:
-        """Waits so long, or less where a worker ends."""
-        if self.is_alive() and self._nursery is not None:
-            self._nursery.listen(seconds)
+    def sleep(self, seconds: float) -> None:
+        """Wait, but not longer than until a worker exits."""
+        if self._server is not None and self._server.is_alive():
+            self._server.handle_events(seconds)
         else:
             time.sleep(seconds)
 
-    def is_warm(self) -> bool:
-        """Whether a nursery comes up here; it is left running until `close`."""
-        if self._nursery is None:
-            self._living().wait_until_ready()
-        return self.is_alive()
+    def is_available(self) -> bool:
+        """Return True if a fork server can start. It runs until `close`."""
+        if self._server is None:
+            self._get_server().wait_until_ready()
+        return self._server is not None and self._server.is_alive()
 
-    def is_alive(self) -> bool:
-        """Whether a nursery runs."""
-        return self._nursery is not None and self._nursery.is_alive()
-
-    def _living(self) -> ForkServerClient:
-        """The nursery, or another one where it died."""
-        if self._nursery is None or not self._nursery.is_alive():
+    def _get_server(self) -> ForkServerClient:
+        """Return the fork server, or a new one if it is dead."""
+        if self._server is None or not self._server.is_alive():
             self.close()
-            self._nursery = ForkServerClient(self._command, self._environment)
-        return self._nursery
+            self._server = ForkServerClient(self._command, self._environment)
+        return self._server
 
     def close(self) -> None:
-        """Ends the nursery, and with it whatever still runs."""
-        if self._nursery is not None:
-            self._nursery.close()
-            self._nursery = None
+        """End the fork server and its workers."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
 
 
 class ForkServerClient:
+    """One fork server process with its pipes and workers."""
+
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        orders, self._orders = os.pipe()
-        self._words, words = os.pipe()
+        server_input, self._commands = os.pipe()
+        self._events, server_output = os.pipe()
         self._process = subprocess.Popen(
             list(command),
             env=dict(environment),
-            stdin=orders,
-            stdout=words,
-            # What it says while it imports, a worker says again in its own log.
+            stdin=server_input,
+            stdout=server_output,
+            # A message of an import appears again in the log of a worker.
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        os.close(orders)
-        os.close(words)
-        self._rest = b""
+        os.close(server_input)
+        os.close(server_output)
+        self._partial_line = b""
         self._is_ready = False
         self._is_lost = False
-        self._children: dict[int, _Child] = {}
+        self._workers: dict[int, _ForkedWorker] = {}
         self._count = 0
 
     def is_alive(self) -> bool:
-        """Whether more can be started."""
+        """Return True if the fork server can start workers."""
         return not self._is_lost and self._process.poll() is None
 
     def wait_until_ready(self) -> None:
-        """Waits for its first word, or for its end."""
+        """Wait until the fork server is ready or exits."""
         while not self._is_ready and not self._is_lost:
-            self.listen(_PATIENCE)
+            self.handle_events(_POLL_INTERVAL)
 
-    def start(self, start: WorkerCommand) -> _Child | None:
-        """Forks one child; None where nobody is there to fork it."""
+    def start(self, command: WorkerCommand) -> _ForkedWorker | None:
+        """Fork one worker, or return None if the fork server is dead."""
         self._count += 1
-        child = self._children[self._count] = _Child(self)
-        order = {
+        worker = self._workers[self._count] = _ForkedWorker(self)
+        message = {
             "start": self._count,
-            "job": str(start.job),
-            "log": str(start.log),
-            "folder": str(start.folder),
+            "job": str(command.job),
+            "log": str(command.log),
+            "folder": str(command.folder),
         }
         try:
-            os.write(self._orders, json.dumps(order).encode() + b"\n")
+            os.write(self._commands, json.dumps(message).encode() + b"\n")
         except BrokenPipeError:
-            self._lose_all()
-        while not child.pid and not self._is_lost:
-            self.listen(_PATIENCE)
-        return child if child.pid else None
+            self._mark_lost()
+        while not worker.pid and not self._is_lost:
+            self.handle_events(_POLL_INTERVAL)
+        return worker if worker.pid else None
 
-    def listen(self, seconds: float) -> None:
-        """Takes in what the nursery says, waiting up to so long for the first word."""
-        while not self._is_lost and select.select([self._words], [], [], seconds)[0]:
+    def handle_events(self, seconds: float) -> None:
+        """Handle all events of the fork server.
+
+        Args:
+            seconds: The longest wait for the first event.
+        """
+        while not self._is_lost and select.select([self._events], [], [], seconds)[0]:
             seconds = 0.0
-            data = os.read(self._words, 1 << 16)
+            data = os.read(self._events, 1 << 16)
             if not data:
-                self._lose_all()
-            *lines, self._rest = (self._rest + data).split(b"\n")
+                self._mark_lost()
+            *lines, self._partial_line = (self._partial_line + data).split(b"\n")
             for line in lines:
-                self._hear(json.loads(line))
+                event: Mapping[str, int] = json.loads(line)
+                if "pid" in event:
+                    self._workers[event["started"]].pid = event["pid"]
+                elif "ended" in event:
+                    self._workers.pop(event["ended"]).code = event["code"]
+                else:
+                    self._is_ready = True
 
     def close(self) -> None:
-        """Ends it; children die with it."""
+        """Kill the fork server. The kernel kills its children."""
         self._process.kill()
         self._process.wait()
-        self._lose_all()
-        os.close(self._orders)
-        os.close(self._words)
+        self._mark_lost()
+        os.close(self._commands)
+        os.close(self._events)
 
-    def _lose_all(self) -> None:
-        """Nobody is left to tell of the children: the kernel ended them with the nursery."""
+    def _mark_lost(self) -> None:
+        """Mark all workers as killed: the fork server is dead, and the kernel killed them."""
         self._is_lost = True
-        for child in self._children.values():
-            child.signal_group(signal.SIGKILL)
-            child.code = -signal.SIGKILL
-        self._children.clear()
-
-    def _hear(self, said: Mapping[str, int]) -> None:
-        if "pid" in said:
-            self._children[said["started"]].pid = said["pid"]
-        elif "ended" in said:
-            self._children.pop(said["ended"]).code = said["code"]
-        else:
-            self._is_ready = True
+        for worker in self._workers.values():
+            worker.signal_group(signal.SIGKILL)
+            worker.code = -signal.SIGKILL
+        self._workers.clear()
 
 
-class _Child:
-    """A worker; the nursery has ended its group by the time that its own end is told."""
+class _ForkedWorker:
+    """A worker. The fork server kills its process group before it reports the exit."""
 
-    def __init__(self, nursery: ForkServerClient) -> None:
-        self._nursery = nursery
+    def __init__(self, server: ForkServerClient) -> None:
+        self._server = server
         self.pid = 0
         self.code: int | None = None
 
     def poll(self) -> int | None:
-        self._nursery.listen(0.0)
+        self._server.handle_events(0.0)
         return self.code
 
     def wait(self, seconds: float) -> bool:
         until = time.monotonic() + seconds
-        while self.poll() is None and (left := until - time.monotonic()) > 0:
-            self._nursery.listen(min(left, _PATIENCE))
+        while self.poll() is None and (remaining := until - time.monotonic()) > 0:
+            self._server.handle_events(min(remaining, _POLL_INTERVAL))
         return self.code is not None
 
     def signal_group(self, number: signal.Signals) -> None:

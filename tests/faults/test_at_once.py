@@ -142,7 +142,7 @@ def assert_promised(root: Path, promised: set[str]) -> None:
     intact = ArtifactVerifier(root / "build")
     for cell, (record, *_) in campaign.contents_of(root, promised).items():
         assert record.artifact is not None
-        assert intact.problem(record.artifact) == "", cell
+        assert intact.find_problem(record.artifact) == "", cell
 
 
 def test_a_report_that_is_killed_leaves_whole_files_and_no_others(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.processes import ForkServerStarter, Spawner, worker_environment
-from exporter.processes.spawn import WorkerCommand, WorkerProcess
+from exporter.processes import ForkServerStarter, Spawner, make_worker_environment
+from exporter.processes.spawner import WorkerCommand, WorkerProcess
 from tests.integration.project import ROOT
 from tests.integration.test_local_engine import is_alive
 
@@ -26,12 +26,12 @@ SLEEPS += "time.sleep(60)\n"
 PARENT = """
 import os, sys, time
 from pathlib import Path
-from exporter.processes import Warm, worker_environment
-from exporter.processes.spawn import Start
+from exporter.processes import ForkServerStarter, make_worker_environment
+from exporter.processes.spawner import WorkerCommand
 folder = Path(sys.argv[1])
 command = [sys.executable, "-m", "exporter.worker.fork_server", str(folder / "worker.py")]
-starter = Warm(worker_environment(os.environ), command)
-starter.start(Start(job=folder / "job", log=folder / "log", folder=folder))
+starter = ForkServerStarter(make_worker_environment(os.environ), command)
+starter.start(WorkerCommand(job=folder / "job", log=folder / "log", folder=folder))
 time.sleep(60)
 """
 
@@ -53,7 +53,7 @@ def warm(folder: Path, body: str, **changes: object) -> ForkServerStarter:
     script = folder / "worker.py"
     script.write_text(body)
     command = [sys.executable, "-m", "exporter.worker.fork_server", str(script)]
-    return ForkServerStarter(worker_environment(os.environ), command, **changes)
+    return ForkServerStarter(make_worker_environment(os.environ), command, **changes)
 
 
 def ended(process: WorkerProcess) -> int | None:
@@ -104,7 +104,7 @@ def test_where_no_nursery_comes_up_each_job_has_a_python_of_its_own(
 ) -> None:
     script = tmp_path / "plain.py"
     script.write_text("raise SystemExit(5)")
-    environment = worker_environment(os.environ)
+    environment = make_worker_environment(os.environ)
     instead = Spawner(environment, [sys.executable, str(script)])
     starter = ForkServerStarter(environment, [sys.executable, "-c", broken], instead)
     try:
@@ -133,11 +133,11 @@ def test_where_memory_runs_out_the_kernel_takes_a_worker_and_not_its_nursery(
 
 
 def test_a_worker_with_a_python_of_its_own_goes_first_too(tmp_path: Path) -> None:
-    script = "from exporter.worker.__main__ import go_first; go_first()\n"
+    script = "from exporter.worker.__main__ import prefer_for_oom_kill; prefer_for_oom_kill()\n"
     script += "print(open('/proc/self/oom_score_adj').read())"
     found = subprocess.run(
         [sys.executable, "-c", script],
-        env={**worker_environment(os.environ), "PYTHONPATH": str(ROOT)},
+        env={**make_worker_environment(os.environ), "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=True,
@@ -202,7 +202,7 @@ print(len(os.listdir("/proc/self/task")))
 """
     found = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", script],
-        env={**worker_environment(os.environ), "PYTHONPATH": str(ROOT)},
+        env={**make_worker_environment(os.environ), "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=True,
@@ -250,10 +250,10 @@ def test_a_rest_ends_with_a_worker(tmp_path: Path) -> None:
     starter = warm(tmp_path, "import time; time.sleep(0.3)")
     try:
         process = starter.start(start_of(tmp_path))
-        starter.rest(60.0)
+        starter.sleep(60.0)
         assert process.poll() == 0
         start = time.monotonic()
-        starter.rest(0.2)
+        starter.sleep(0.2)
         assert time.monotonic() - start >= 0.2
     finally:
         starter.close()

@@ -1,6 +1,6 @@
 """Jobs in, outcomes out: local processes today, other places behind the same protocol."""
 
-from exporter.build.engine.local import LocalEngine
+from exporter.build.engine.local_engine import LocalEngine
 from exporter.build.engine.protocol import (
     Engine,
     ExitKind,

@@ -42,10 +42,10 @@ class JobResult:
     """How one job ended."""
 
     job: Job
-    ended: ExitKind
+    exit_kind: ExitKind
     code: int
     """The exit code; of a signal, its number."""
-    at_work: Announcement | None
+    last_announcement: Announcement | None
     """The worker's last announcement; None where it made none."""
     seconds: float
     """Wall time from start to end."""
@@ -54,13 +54,13 @@ class JobResult:
 class JobEvents(Protocol):
     """Hears what happens while jobs run; called from the thread that called `Engine.run`."""
 
-    def at_work(self, announcement: Announcement) -> None:
+    def on_announcement(self, announcement: Announcement) -> None:
         """The worker is about to do this."""
 
-    def recorded(self, record: Record) -> None:
+    def on_record(self, record: Record) -> None:
         """The worker has finished a cell and gone on to another."""
 
-    def ended(self, outcome: JobResult) -> Task | None:
+    def on_job_end(self, outcome: JobResult) -> Task | None:
         """The job is over; the answer runs in its place, at once."""
 
 

@@ -135,7 +135,11 @@ def _how(outcome: JobResult) -> str:
 
 
 def _when(outcome: JobResult) -> str:
-    return f"while at {outcome.last_announcement.stage}" if outcome.last_announcement else "before it began"
+    return (
+        f"while at {outcome.last_announcement.stage}"
+        if outcome.last_announcement
+        else "before it began"
+    )
 
 
 def _record(

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from exporter.build.engine import Task
-from exporter.build.folder.carry_over import carry_over, drop_unproved, mend
+from exporter.build.folder.carry_over import carry_over, remove_unrecorded_files, repair_folder
 from exporter.jobs.job import Announcement, Job
-from exporter.jobs.job_folder import JobFolder, write_value
+from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.jobs.reference import Reference
 from exporter.records.record import Record, Stage
 
@@ -57,10 +57,10 @@ class SplitJobs:
 def _rest(job: Job) -> None:
     """Says that no cell is at work in the folder: should the run be killed, all of them count."""
     announcement = Announcement(stage=Stage.PARITY, cells=(), log="")
-    write_value(JobFolder(Path(job.folder)).announcement, announcement)
+    write_json(JobFolder(Path(job.folder)).announcement, announcement)
 
 
-def join(folders: Sequence[JobFolder]) -> tuple[JobFolder, list[Record]]:
+def join_folders(folders: Sequence[JobFolder]) -> tuple[JobFolder, list[Record]]:
     """Brings all parts into one of the folders.
 
     Returns:
@@ -68,8 +68,8 @@ def join(folders: Sequence[JobFolder]) -> tuple[JobFolder, list[Record]]:
         another way.
     """
     for folder in folders:
-        mend(folder)  # the worker of another part ran the same model
-        drop_unproved(folder)
+        repair_folder(folder)  # the worker of another part ran the same model
+        remove_unrecorded_files(folder)
     whole, *others = sorted(folders, key=_says, reverse=True) if len(folders) > 1 else folders
     lost = [
         record

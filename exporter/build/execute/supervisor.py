@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from exporter.build.decisions.cell_decisions import Decisions
 from exporter.build.decisions.build_results import RecordValidator
+from exporter.build.decisions.cell_decisions import Decisions
 from exporter.build.decisions.store_writer import StoreWriter
 from exporter.build.engine import (
     Engine,
@@ -21,7 +21,7 @@ from exporter.build.engine import (
     JobResult,
     Task,
 )
-from exporter.build.execute.job_outcome import restrict_job, read_log_tail, evaluate_job
+from exporter.build.execute.job_outcome import evaluate_job, read_log_tail, restrict_job
 from exporter.build.execute.split_jobs import SplitJobs, join_folders
 from exporter.build.folder.build_folder import BuildFolder
 from exporter.build.folder.carry_over import carry_over, repair_folder

@@ -128,7 +128,7 @@ class BuildFolder:
         Raises:
             ExporterError: ENVIRONMENT, where a link stands where it is to go once it is done.
         """
-        _refuse_link(self.model(model).path)
+        _refuse_link(self.model_folder(model).path)
         return JobFolder(Path(tempfile.mkdtemp(prefix=f"{model}-", dir=self._private)))
 
     def replace_model(
@@ -144,7 +144,7 @@ class BuildFolder:
         Raises:
             ExporterError: ENVIRONMENT, where a link stands in its place.
         """
-        final = self.model(model).path
+        final = self.model_folder(model).path
         _refuse_link(final)
         # mkdtemp makes it private; what is done may be read like any other file.
         fresh.path.chmod(0o755)

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.jobs.job_folder import WEIGHTS, JobFolder
+from exporter.jobs.job_folder import WEIGHTS_PATTERN, JobFolder
 from exporter.records.record import CellId, Record
 
-_WEIGHTS = re.compile(WEIGHTS)
+_WEIGHTS = re.compile(WEIGHTS_PATTERN)
 #: A file that was being written when its process died; see `files.py`.
 _UNFINISHED = re.compile(r"\..+\.\d+\.fresh")
 _OPSET = re.compile(r"([1-9][0-9]*)(\.onnx|\.log|)")
@@ -56,7 +56,7 @@ def find_garbage(build: Path, promised: Iterable[CellId]) -> tuple[Garbage, ...]
     return tuple(found)
 
 
-def remove(garbage: Garbage) -> None:
+def remove_garbage(garbage: Garbage) -> None:
     """Removes it; of a folder what lies in it, and never what a link there leads to."""
     if _is_folder(garbage.path):
         shutil.rmtree(garbage.path)

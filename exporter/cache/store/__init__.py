@@ -1,11 +1,11 @@
-"""Finished cells by what they were made from: across branches, undone edits, checkouts and CI.
+"""Store finished cells by their inputs, for other branches, undone edits, checkouts and CI.
 
-In: records and the files of a model's folder. Out: the same records and files, for whoever asks
-with the same inputs.
+Input: records and the files of a model's folder. Output: the same records and files, if the
+inputs of a cell are the same again.
 """
 
-from exporter.cache.store.entry import StoreEntry
-from exporter.cache.store.eviction import Freed, StoreLimits
-from exporter.cache.store.store import Store
+from exporter.cache.store.cell_store import Store
+from exporter.cache.store.eviction import EvictionResult, StoreLimits
+from exporter.cache.store.store_entry import StoreEntry
 
-__all__ = ["Freed", "Store", "StoreEntry", "StoreLimits"]
+__all__ = ["EvictionResult", "Store", "StoreEntry", "StoreLimits"]

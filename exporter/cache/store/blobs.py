@@ -1,11 +1,11 @@
-"""Files by the hash of what is in them, each once.
+"""Store files by the hash of their content.
 
-In: files of a model's folder. Out: the same bytes in another folder, or what is wrong with them.
+Input: files of a model's folder. Output: the same bytes in another folder, or the problem.
 
-A file goes in and out under a second name where the file system allows it, so that it takes no room
-twice. External data does not: onnx refuses a file with two names. A store that serves one build
-folder leaves it there and takes it over when it would be thrown away. Where others share the store
-it is copied by the kernel, which shares the blocks where the file system can (btrfs, XFS).
+Files are hard links if the file system supports them, to save disk space. External data is an
+exception: onnx rejects a file with two names. If one build folder owns the store, its external data
+stays there, and moves to the store before it would be deleted. If the store is shared, the kernel
+copies external data and shares the blocks if the file system can (btrfs, XFS).
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from exporter.cache.fingerprint import file_digest
-from exporter.cache.store.entry import StoredFile, is_weights
+from exporter.cache.fingerprint import hash_source
+from exporter.cache.store.store_entry import StoredFile, is_weights
 
-#: Bytes that the kernel copies at once; between two of them, Ctrl-C is heard.
-_CHUNK = 1 << 28
-#: How often a folder may be removed under our hands.
-_PATIENCE = 20
+#: Bytes for one call of the kernel. Ctrl-C is handled between two calls.
+_COPY_CHUNK = 1 << 28
+#: How often a write is retried if another process removes the folder.
+_MAX_ATTEMPTS = 20
 
 
 class Blobs:
     """The files of a store.
 
     Args:
-        path: Their folder.
-        scratch: A folder of the same file system, for what is not yet whole.
-        build: The one build folder that this serves; None where others may share it.
-        is_read_only: Whether nothing is ever moved out.
+        path: The folder of the files.
+        scratch: A folder on the same file system, for incomplete files.
+        build: The build folder that owns the store, or None if the store is shared.
+        is_read_only: True if no file may be moved out of the store.
     """
 
     def __init__(
@@ -45,96 +45,104 @@ class Blobs:
         self._build = build
         self._is_read_only = is_read_only
 
-    def has(self, file: StoredFile, model: str) -> bool:
-        """Whether it seems to be there, or in the model's folder: it is hashed when it is taken."""
-        return any(_is(place, file) for place in self._places(file, model))
+    def has_file(self, file: StoredFile, model: str) -> bool:
+        """Return True if a file of this size exists. Its hash is compared by `restore`."""
+        return any(_has_size(path, file) for path in self._list_candidates(file, model))
 
     def put(self, source: Path, file: StoredFile) -> None:
-        """Keeps the file, unless it is there, or stays where it is until it would go.
+        """Store the file, unless it exists or belongs in the build folder.
 
         Raises:
-            OSError: where nothing can be written.
+            OSError: if the store cannot be written.
         """
-        if _is(self.place(file.sha256), file) or self._stays(file):
+        if _has_size(self.locate(file.sha256), file) or self._belongs_in_build(file):
             return
-        with scratch_file(self._scratch) as fresh:
-            bring(source, fresh, may_link=not file.is_weights)
-            put_in_place(fresh, self.place(file.sha256))
+        with create_scratch_file(self._scratch) as path:
+            link_or_copy(source, path, may_link=not file.is_weights)
+            move_into_place(path, self.locate(file.sha256))
 
-    def take(self, file: StoredFile, model: str, target: Path) -> str:
-        """Puts the file at `target`; the answer is what is wrong with it, empty if it is whole."""
-        places = [place for place in self._places(file, model) if _is(place, file)]
-        if not places:
-            return "gone"
-        is_own = places[0] == self.place(file.sha256)
+    def restore(self, file: StoredFile, model: str, target: Path) -> str:
+        """Create the file at `target`.
+
+        Returns:
+            Why that is impossible, or "" if the file was restored and its hash is right.
+        """
+        candidates = [p for p in self._list_candidates(file, model) if _has_size(p, file)]
+        if not candidates:
+            return "missing"
+        source = candidates[0]
+        is_in_store = source == self.locate(file.sha256)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            if is_own and self._stays(file) and not self._is_read_only:
-                places[0].replace(target)
+            if is_in_store and self._belongs_in_build(file) and not self._is_read_only:
+                source.replace(target)
             else:
-                bring(places[0], target, may_link=not file.is_weights)
+                link_or_copy(source, target, may_link=not file.is_weights)
         except OSError as error:
             target.unlink(missing_ok=True)
-            return f"not to be had ({error.strerror})"
-        # What was hashed is what is used: nobody else knows the new name.
-        if file_digest(target) == file.sha256:
+            return f"unreadable ({error.strerror})"
+        # Only this process knows the new name, so that the file cannot change after the hash.
+        if hash_source(target) == file.sha256:
             return ""
         target.unlink(missing_ok=True)
         return "damaged"
 
-    def take_over(self, folder: Path) -> None:
-        """Moves the external data of a model's folder in, which would be thrown away otherwise.
+    def adopt(self, folder: Path) -> None:
+        """Move the external data of a model's folder into the store before it is deleted.
 
         Raises:
-            OSError: where nothing can be written.
+            OSError: if the store cannot be written.
         """
-        for path in listed(folder) if self._build else ():
-            # One with two names is in use elsewhere, and stays there.
+        for path in list_folder(folder) if self._build else ():
+            # A file with two names is in use elsewhere.
             if is_weights(path.name) and path.is_file() and path.stat().st_nlink == 1:
-                put_in_place(path, self.place(file_digest(path)))
+                move_into_place(path, self.locate(hash_source(path)))
 
-    def _places(self, file: StoredFile, model: str) -> tuple[Path, ...]:
-        own = self.place(file.sha256)
+    def _list_candidates(self, file: StoredFile, model: str) -> tuple[Path, ...]:
+        stored = self.locate(file.sha256)
         if self._build is None or not file.is_weights:
-            return (own,)
-        return (own, self._build / model / file.path)
+            return (stored,)
+        return (stored, self._build / model / file.path)
 
-    def _stays(self, file: StoredFile) -> bool:
+    def _belongs_in_build(self, file: StoredFile) -> bool:
         return self._build is not None and file.is_weights
 
-    def place(self, sha256: str) -> Path:
-        """Where the file of that hash lies."""
+    def locate(self, sha256: str) -> Path:
+        """Return the path of the file with this hash."""
         return self._path / sha256[:2] / sha256
 
-    def all(self) -> Iterator[Path]:
-        """Every file that is there."""
-        for folder in listed(self._path):
-            yield from listed(folder)
+    def list_files(self) -> Iterator[Path]:
+        """Yield the path of each stored file."""
+        for folder in list_folder(self._path):
+            yield from list_folder(folder)
 
 
-def _is(path: Path, file: StoredFile) -> bool:
-    """Whether a file of its size lies there."""
+def _has_size(path: Path, file: StoredFile) -> bool:
     try:
-        found = path.lstat()
+        state = path.lstat()
     except OSError:
         return False
-    return stat.S_ISREG(found.st_mode) and found.st_size == file.size
+    return stat.S_ISREG(state.st_mode) and state.st_size == file.size
 
 
-def listed(folder: Path) -> list[Path]:
-    """What lies in a folder, sorted; nothing where there is none (any more), or behind a link."""
+def list_folder(folder: Path) -> list[Path]:
+    """Return the sorted paths in a folder without symlinks.
+
+    Returns:
+        The paths. The list is empty if the folder does not exist or is a symlink.
+    """
     if folder.is_symlink():
         return []
     try:
-        with os.scandir(folder) as found:
-            return sorted(Path(each.path) for each in found if not each.is_symlink())
+        with os.scandir(folder) as entries:
+            return sorted(Path(each.path) for each in entries if not each.is_symlink())
     except OSError:
         return []
 
 
 @contextmanager
-def scratch_file(folder: Path) -> Iterator[Path]:
-    """A name that nobody else has; what is still there at the end goes."""
+def create_scratch_file(folder: Path) -> Iterator[Path]:
+    """Yield a unique path, and remove its file at the end if it still exists."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / uuid.uuid4().hex
     try:
@@ -143,48 +151,52 @@ def scratch_file(folder: Path) -> Iterator[Path]:
         path.unlink(missing_ok=True)
 
 
-def put_in_place(fresh: Path, place: Path) -> None:
-    """Renames a whole file into its place.
+def move_into_place(source: Path, target: Path) -> None:
+    """Rename a complete file.
 
     Raises:
-        OSError: where nothing can be written there.
+        OSError: if `target` cannot be written.
     """
-    for _ in range(_PATIENCE):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileNotFoundError):  # somebody has just removed the empty folder
-            fresh.replace(place)
+    for _ in range(_MAX_ATTEMPTS):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):  # another process removed the empty folder
+            source.replace(target)
             return
-    fresh.replace(place)
+    source.replace(target)
 
 
-def bring(source: Path, target: Path, *, may_link: bool) -> None:
-    """The same bytes under a new name.
+def link_or_copy(source: Path, target: Path, *, may_link: bool) -> None:
+    """Create `target` with the content of `source`.
 
     Raises:
-        OSError: where `source` cannot be read, or `target` is there or cannot be written.
+        OSError: if `source` cannot be read, or `target` exists or cannot be written.
     """
     if may_link:
         with suppress(OSError):  # another file system, or one without hard links
             target.hardlink_to(source)
             return
     with source.open("rb") as reader, target.open("xb") as writer:
-        if not _copied_by_kernel(reader.fileno(), writer.fileno()):
+        if not _copy_in_kernel(reader.fileno(), writer.fileno()):
             reader.seek(0)
             writer.truncate(0)
             shutil.copyfileobj(reader, writer, 1 << 20)
 
 
-def _copied_by_kernel(reader: int, writer: int) -> bool:
-    """Whether the kernel copied all of it; some file systems cannot."""
+def _copy_in_kernel(reader: int, writer: int) -> bool:
+    """Copy a file by `copy_file_range`.
+
+    Returns:
+        True if the copy is complete. Some file systems do not support the call.
+    """
     if not hasattr(os, "copy_file_range"):
         return False
-    left = os.fstat(reader).st_size
+    remaining = os.fstat(reader).st_size
     try:
-        while left > 0:
-            count = os.copy_file_range(reader, writer, min(left, _CHUNK))
+        while remaining > 0:
+            count = os.copy_file_range(reader, writer, min(remaining, _COPY_CHUNK))
             if count == 0:
                 return False
-            left -= count
+            remaining -= count
     except OSError:
         return False
     return True

@@ -1,9 +1,9 @@
-"""How a store stays within its limits.
+"""Evict entries from a store to keep its limits.
 
-In: the store's folder and its `StoreLimits`. Out: what was removed, as `Freed`.
+Input: the store's folder and its `StoreLimits`. Output: an `EvictionResult`.
 
-What was not used for longest goes first. A file goes with the last entry that needs it; one that no
-entry needs goes unless it is new, since its entry may be about to be written.
+The least recently used entry is evicted first. A file is removed with its last entry. A file
+without an entry is removed after a day, because a run may be about to write the entry.
 """
 
 from __future__ import annotations
@@ -17,127 +17,122 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.cache.store.blobs import Blobs, listed
-from exporter.cache.store.entry import (
-    Damaged,
+from exporter.cache.store.blobs import Blobs, list_folder
+from exporter.cache.store.store_entry import (
+    DamagedEntry,
     StoredFile,
-    read_file,
-    read_head,
+    parse_header,
+    read_entry_file,
 )
 
-#: Seconds within which a run may still be putting something together.
-_GRACE = 24 * 3600.0
+#: Seconds after which a file without an entry does not belong to a running export.
+_GRACE_PERIOD = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreLimits:
-    """What a store may hold."""
+    """The limits of a store."""
 
     size: int
     """Bytes."""
     age: float
-    """Seconds since a cell was used last."""
+    """Seconds since the last use of a cell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Freed:
-    """What was removed."""
+class EvictionResult:
+    """The removed entries and the freed space."""
 
     cells: int
-    """How many results, damaged ones too."""
+    """The number of removed entries, including damaged ones."""
     bytes: int
-    """What that frees; a file that has another name elsewhere frees none."""
-    left: int
-    """Bytes that stay."""
+    """The freed space. A file with a second name elsewhere does not count."""
+    remaining: int
+    """The bytes of the remaining files."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """An entry as far as its limits go."""
+class _EntryUse:
+    """An entry with its last use and its files."""
 
     path: Path
     used: float
-    """When it was used last, in seconds since the epoch."""
+    """Seconds since the epoch."""
     files: tuple[StoredFile, ...] | None
-    """None where it is damaged."""
+    """None if the entry is damaged."""
+
+    @property
+    def hashes(self) -> set[str]:
+        return {file.sha256 for file in self.files or ()}
 
 
-def bound(path: Path, blobs: Blobs, limits: StoreLimits, *, dry_run: bool) -> Freed:
-    """Removes what goes beyond the limits.
+def evict(path: Path, blobs: Blobs, limits: StoreLimits, *, dry_run: bool) -> EvictionResult:
+    """Remove entries and files beyond the limits.
 
     Raises:
-        OSError: where something cannot be removed.
+        OSError: if a file cannot be removed.
     """
-    entries = sorted(_entries(path), key=lambda entry: entry.used)
-    users = Counter(digest for entry in entries for digest in _digests(entry))
+    entries = sorted(_read_entries(path), key=lambda entry: entry.used)
+    users = Counter(sha256 for entry in entries for sha256 in entry.hashes)
     sizes = {file.sha256: file.size for entry in entries for file in entry.files or ()}
-    now, left = time.time(), sum(sizes.values())
-    goes: list[Path] = []
+    now, remaining = time.time(), sum(sizes.values())
+    paths: list[Path] = []
     for entry in entries:
-        if entry.files is not None and now - entry.used <= limits.age and left <= limits.size:
+        is_recent = now - entry.used <= limits.age
+        if entry.files is not None and is_recent and remaining <= limits.size:
             continue
-        goes.append(entry.path)
-        for digest in _digests(entry):
-            users[digest] -= 1
-            left -= 0 if users[digest] else sizes[digest]
-    count = len(goes)
-    goes += _unused(blobs, users, now)
-    goes += [each for each in listed(path / "tmp") if _is_old(each, now)]
-    freed = sum(_frees(each) for each in goes)
-    for each in () if dry_run else goes:
+        paths.append(entry.path)
+        for sha256 in entry.hashes:
+            users[sha256] -= 1
+            remaining -= 0 if users[sha256] else sizes[sha256]
+    count = len(paths)
+    for blob in blobs.list_files():
+        if not users[blob.name] and (blob.name in users or _is_old(blob, now)):
+            paths.append(blob)
+    paths += [each for each in list_folder(path / "tmp") if _is_old(each, now)]
+    freed = sum(_measure_freed(each) for each in paths)
+    for each in () if dry_run else paths:
         _remove(each)
-    return Freed(cells=count, bytes=freed, left=left)
+    return EvictionResult(cells=count, bytes=freed, remaining=remaining)
 
 
-def size_of(path: Path) -> int:
-    """Bytes of every file below a folder."""
+def measure_folder(path: Path) -> int:
+    """Return the bytes of all files below a folder."""
     total = 0
     for each in path.rglob("*"):
-        with suppress(OSError):  # removed by somebody else meanwhile
+        with suppress(OSError):  # removed by another process
             state = each.lstat()
             total += state.st_size if stat.S_ISREG(state.st_mode) else 0
     return total
 
 
-def _entries(path: Path) -> Iterator[_Known]:
-    for each in of_every_key(path / "entries"):
-        with suppress(OSError):  # removed by somebody else meanwhile
+def list_entries(entries: Path) -> Iterator[Path]:
+    """Yield the path of each entry in the folder `entries` of a store."""
+    for group in list_folder(entries):
+        for folder in list_folder(group):
+            yield from list_folder(folder)
+
+
+def _read_entries(path: Path) -> Iterator[_EntryUse]:
+    for each in list_entries(path / "entries"):
+        with suppress(OSError):  # removed by another process
             used = each.lstat().st_mtime
             try:
-                files = read_head(read_file(each)).files
-            except Damaged:
+                files = parse_header(read_entry_file(each)).files
+            except DamagedEntry:
                 files = None
-            yield _Known(each, used, files)
-
-
-def of_every_key(entries: Path) -> Iterator[Path]:
-    """Every entry in the folder of a store's entries."""
-    for some in listed(entries):
-        for folder in listed(some):
-            yield from listed(folder)
-
-
-def _digests(entry: _Known) -> set[str]:
-    return {file.sha256 for file in entry.files or ()}
-
-
-def _unused(blobs: Blobs, users: Counter[str], now: float) -> Iterator[Path]:
-    """Files that no entry needs: those that lost their last one, and old ones."""
-    for path in blobs.all():
-        if not users[path.name] and (path.name in users or _is_old(path, now)):
-            yield path
+            yield _EntryUse(each, used, files)
 
 
 def _is_old(path: Path, now: float) -> bool:
-    """Whether it is too old to be part of a run that goes on."""
     try:
-        return now - path.lstat().st_ctime > _GRACE
+        return now - path.lstat().st_ctime > _GRACE_PERIOD
     except OSError:
-        return False  # removed by somebody else meanwhile
+        return False  # removed by another process
 
 
-def _frees(path: Path) -> int:
-    """Bytes; a file that has another name elsewhere frees none."""
+def _measure_freed(path: Path) -> int:
+    """Return the bytes that a removal frees."""
     freed = 0
     for each in path.rglob("*") if path.is_dir() else [path]:
         with suppress(OSError):

@@ -70,8 +70,8 @@ def _bound(store: Store, *, dry_run: bool) -> None:
     if store.is_read_only:
         print_line("store: is only read, and stays as it is")
         return
-    freed = store.bound(dry_run=dry_run)
+    freed = store.evict(dry_run=dry_run)
     verb = "would go and free" if dry_run else "removed, which freed"
     gone = f"{pluralize(freed.cells, 'result')} {verb} {size(freed.bytes)}"
     found = gone if freed.cells or freed.bytes else "nothing to remove"
-    print_line(f"store: {found}; {size(freed.left)} stay")
+    print_line(f"store: {found}; {size(freed.remaining)} stay")

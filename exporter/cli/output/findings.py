@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from exporter.cli.output.terminal import print_line
 from exporter.gate import GateFinding
-from exporter.report import fold_findings
-from exporter.report.rows.finding_context import FindingContext, GateContext, lead_of
+from exporter.report import group_findings
+from exporter.report.rows.finding_context import FindingContext, GateContext, find_context
 
 
 def show_findings(findings: Sequence[GateFinding], known: GateContext | None = None) -> None:
@@ -21,16 +21,16 @@ def show_findings(findings: Sequence[GateFinding], known: GateContext | None = N
         findings: The worst first.
         known: Where models are promised, what was found, and since when; None: not told.
     """
-    for alike in fold_findings(findings):
+    for alike in group_findings(findings):
         finding = alike.first
-        colour = "green" if finding.is_good_news else "red" if finding.blocks else "yellow"
-        warning = "" if finding.blocks else "warning: "
+        colour = "green" if finding.is_improvement else "red" if finding.is_blocking else "yellow"
+        warning = "" if finding.is_blocking else "warning: "
         change = f"{finding.before} -> {finding.after}"
         print_line(f"{alike.label}: {warning}{finding.kind}: {change}", color=colour)
         if finding.message:
             print_line(f"    {finding.message}")
-        if known and finding.blocks and not finding.is_good_news:
-            for hint in format_hints(lead_of(alike.members, known)):
+        if known and finding.is_blocking and not finding.is_improvement:
+            for hint in format_hints(find_context(alike.members, known)):
                 print_line(f"    {hint}")
 
 

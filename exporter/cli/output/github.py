@@ -46,7 +46,9 @@ def annotate(annotations: Iterable[Annotation], root: Path) -> None:
         click.echo(line)
 
 
-def format_commands(annotations: Sequence[Annotation], root: Path, workspace: Path) -> Iterator[str]:
+def format_commands(
+    annotations: Sequence[Annotation], root: Path, workspace: Path
+) -> Iterator[str]:
     """One line for each annotation that GitHub would show.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from exporter.build import (
     Decisions,
 )
-from exporter.cli.output.terminal import (align_columns, print_line)
+from exporter.cli.output.terminal import align_columns, print_line
 from exporter.core.text_format import pluralize
 from exporter.planning.plan import Plan
 

@@ -18,7 +18,7 @@ from exporter.planning.plan import Plan, PlannedCell
 from exporter.records.baseline import extract_outcome
 from exporter.records.record import Record, RunRecord, Status
 from exporter.report import Mark, choose_mark
-from exporter.report.rows.failure_reasons import summarize_failure, explain_failure
+from exporter.report.rows.failure_reasons import explain_failure, summarize_failure
 from exporter.report.rows.opset_groups import group_by_opset, mask_numbers
 
 
@@ -107,7 +107,9 @@ def _hints(manifest: Manifest, record: Record) -> Iterator[str]:
     """Where it is promised, and how to see it again."""
     yield f"promised at {manifest.find_model(record.cell.model).location}"
     reasons = explain_failure(record, manifest.project.command)
-    if reasons.lines and not record.blame and not record.missing:  # else `summarize_failure` names them
+    if (
+        reasons.lines and not record.blame and not record.missing
+    ):  # else `summarize_failure` names them
         yield f"in the model at {', '.join(reasons.lines)}"
     if reasons.reproduce:
         yield f"show it without this tool: {reasons.reproduce}"

@@ -76,5 +76,3 @@ def align_columns(rows: Iterable[Sequence[str]]) -> list[str]:
         "  ".join(entry.ljust(width) for entry, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
-
-

@@ -60,7 +60,9 @@ def record(of: Job, cell: CellId, status: Status = Status.PASS, content: str = "
     folder.model(cell.opset).write_text(content)
     digest = hashlib.sha256(content.encode()).hexdigest()
     artifact = make_artifact(cell.model, cell.opset, sha256=digest)
-    return Record(cell=cell, status=status, artifact=artifact, fingerprint=of.make_fingerprint(cell))
+    return Record(
+        cell=cell, status=status, artifact=artifact, fingerprint=of.make_fingerprint(cell)
+    )
 
 
 def announcement(cells: Sequence[CellId], stage: Stage = Stage.CONVERT) -> Announcement:

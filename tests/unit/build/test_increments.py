@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from exporter.build import BuildFolder, BuildOptions, run_plan
 from exporter.build.engine import ExitKind, JobResult
-from exporter.cache.fingerprint import file_digest, compute_fingerprint
+from exporter.cache.fingerprint import hash_source, compute_fingerprint
 from exporter.cache.store import Store
 from exporter.jobs.job import Job
 from exporter.jobs.job_folder import JobFolder, write_json
@@ -132,7 +132,7 @@ class Project:
             self.rechecks += len(there)
         if len(there) < len(of.opsets):
             write_reference(of, hashlib.sha256("".join(made).encode()).hexdigest())
-        sources = tuple(Source(file=n, sha256=file_digest(self.root / n)) for n in loaded)
+        sources = tuple(Source(file=n, sha256=hash_source(self.root / n)) for n in loaded)
         for cell in of.cells():
             new = f"{cell.model} at {cell.opset}: {made}"
             kept = old.model(cell.opset).read_text() if cell.opset in there else new

@@ -236,7 +236,7 @@ def test_a_file_that_is_not_the_one_that_was_proved_is_made_again(tmp_path: Path
     assert set(found.values()) == {"pass"}
     assert noted.reasons == {
         "tiny/17/cpu": "tiny/17.onnx is not the file that was proved",
-        "tiny/18/cpu": "tiny/18.onnx is gone",
+        "tiny/18/cpu": "tiny/18.onnx is missing",
     }
     assert {p.read_text() for p in (tmp_path / "build/tiny").glob("*.onnx")} == {"proved"}
 
@@ -303,7 +303,9 @@ def test_expectations_are_applied_when_results_are_collected(tmp_path: Path) -> 
     # On disk the record is as it was found, so that another expectation needs no export.
     plan = make_plan(manifest(tmp_path))
     without = collect_results(
-        plan, StoredRecords(BuildFolder.from_project(project.project)), RecordValidator(manifest(tmp_path), TODAY)
+        plan,
+        StoredRecords(BuildFolder.from_project(project.project)),
+        RecordValidator(manifest(tmp_path), TODAY),
     ).run.by_cell()
     assert without["tiny/18/cpu"].status is Status.ERROR
 

@@ -212,7 +212,9 @@ def test_results_with_any_bit_flipped_are_none(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for data in flipped(whole, 7 if IS_LONG else 97):
         path.write_bytes(data)
-        with pytest.raises(ExporterError, match=r"is not a results file.*run `exporter export` to write it again"):
+        with pytest.raises(
+            ExporterError, match=r"is not a results file.*run `exporter export` to write it again"
+        ):
             read_run(path)
     export(of)
     assert path.read_bytes() == whole

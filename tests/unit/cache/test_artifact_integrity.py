@@ -29,7 +29,7 @@ def artifact(tmp_path: Path) -> Artifact:
 
 
 def test_whole_files_are_fine(tmp_path: Path, artifact: Artifact) -> None:
-    assert ArtifactVerifier(tmp_path).problem(artifact) == ""
+    assert ArtifactVerifier(tmp_path).find_problem(artifact) == ""
 
 
 @pytest.mark.parametrize("name", ["18.onnx", DATA])
@@ -38,28 +38,32 @@ def test_each_way_to_be_another_file_is_seen(tmp_path: Path, artifact: Artifact,
     whole = path.read_bytes()
     for size in range(len(whole)):
         path.write_bytes(whole[:size])
-        assert "is not the file that was proved" in ArtifactVerifier(tmp_path).problem(artifact)
+        assert "is not the file that was proved" in ArtifactVerifier(tmp_path).find_problem(
+            artifact
+        )
     for place in range(len(whole)):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        assert "is not the file that was proved" in ArtifactVerifier(tmp_path).problem(artifact)
+        assert "is not the file that was proved" in ArtifactVerifier(tmp_path).find_problem(
+            artifact
+        )
     path.unlink()
-    assert ArtifactVerifier(tmp_path).problem(artifact) == f"net/{name} is gone"
+    assert ArtifactVerifier(tmp_path).find_problem(artifact) == f"net/{name} is missing"
     path.mkdir()
-    assert ArtifactVerifier(tmp_path).problem(artifact) == f"net/{name} is gone"
+    assert ArtifactVerifier(tmp_path).find_problem(artifact) == f"net/{name} is missing"
     path.rmdir()
     (tmp_path / "elsewhere").write_bytes(whole)
     path.symlink_to(tmp_path / "elsewhere")
-    assert ArtifactVerifier(tmp_path).problem(artifact) == f"net/{name} is gone"
+    assert ArtifactVerifier(tmp_path).find_problem(artifact) == f"net/{name} is missing"
 
 
 def test_a_change_after_the_stamp_is_seen_even_with_the_old_time_of_writing(
     tmp_path: Path, artifact: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "exporter.cache.artifact_integrity._TICK", -1
+        "exporter.cache.artifact_integrity._CLOCK_RESOLUTION", -1
     )  # what is new is stamped at once
     first = ArtifactVerifier(tmp_path)
-    assert first.problem(artifact) == ""
+    assert first.find_problem(artifact) == ""
     first.save()
     path = tmp_path / "net/18.onnx"
     before = path.stat()
@@ -68,7 +72,7 @@ def test_a_change_after_the_stamp_is_seen_even_with_the_old_time_of_writing(
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert path.stat().st_mtime_ns == before.st_mtime_ns
     assert (
-        ArtifactVerifier(tmp_path).problem(artifact)
+        ArtifactVerifier(tmp_path).find_problem(artifact)
         == "net/18.onnx is not the file that was proved"
     )
 
@@ -76,26 +80,26 @@ def test_a_change_after_the_stamp_is_seen_even_with_the_old_time_of_writing(
 def test_an_untouched_file_is_not_read_again(
     tmp_path: Path, artifact: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.cache.artifact_integrity._TICK", -1)
+    monkeypatch.setattr("exporter.cache.artifact_integrity._CLOCK_RESOLUTION", -1)
     first = ArtifactVerifier(tmp_path)
-    assert first.problem(artifact) == ""
+    assert first.find_problem(artifact) == ""
     first.save()
 
     def reads(path: Path) -> str:
         raise AssertionError(f"{path} is read")
 
-    monkeypatch.setattr("exporter.cache.artifact_integrity.file_digest", reads)
-    assert ArtifactVerifier(tmp_path).problem(artifact) == ""
+    monkeypatch.setattr("exporter.cache.artifact_integrity.hash_source", reads)
+    assert ArtifactVerifier(tmp_path).find_problem(artifact) == ""
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"files": {"net/18.onnx": {}}}', b"\xff"])
 def test_damaged_stamps_only_cost_time(tmp_path: Path, artifact: Artifact, text: bytes) -> None:
     (tmp_path / "stamps.json").write_bytes(text)
-    assert ArtifactVerifier(tmp_path).problem(artifact) == ""
+    assert ArtifactVerifier(tmp_path).find_problem(artifact) == ""
 
 
 def test_a_fresh_file_is_not_trusted_by_its_time(tmp_path: Path, artifact: Artifact) -> None:
     intact = ArtifactVerifier(tmp_path)
-    assert intact.problem(artifact) == ""
+    assert intact.find_problem(artifact) == ""
     intact.save()
     assert not (tmp_path / "stamps.json").exists()

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cache.fingerprint import file_digest, package_state
+from exporter.cache.fingerprint import hash_source, read_package_state
 from exporter.cache.noop_snapshot import (
     ExportSummary,
     NoopInputs,
-    filesystem_now,
+    read_filesystem_clock,
     load_snapshot,
     save_snapshot,
 )
@@ -37,14 +37,14 @@ def basis(project: Path) -> NoopInputs:
         files={"": ["pyproject.toml"], "build/net": ["18.onnx"], str(project): ["pyproject.toml"]},
         absent=["build/.work"],
         trees=["manifests", "templates"],
-        listings={"manifests/*.py": file_digest(project / "manifests/*.py")},
-        packages={"pydantic": package_state("pydantic")},
+        listings={"manifests/*.py": hash_source(project / "manifests/*.py")},
+        packages={"pydantic": read_package_state("pydantic")},
     )
 
 
 def noted(project: Path, read: NoopInputs | None = None, since: int | None = None) -> None:
     build = project / "build"
-    began = filesystem_now(build) + LATER if since is None else since
+    began = read_filesystem_clock(build) + LATER if since is None else since
     save_snapshot(project, build, read or basis(project), SAID, began)
 
 
@@ -114,7 +114,7 @@ def other_tools(project: Path) -> None:
 def other_package(project: Path) -> None:
     path = project / "build/untouched.json"
     note = json.loads(path.read_text())
-    note["basis"]["packages"]["pydantic"] = "1.0 0"
+    note["inputs"]["packages"]["pydantic"] = "1.0 0"
     path.write_text(json.dumps(note))
 
 
@@ -177,7 +177,7 @@ def test_a_module_that_python_caches_is_not_touched_by_that(project: Path) -> No
 
 
 def test_what_changed_while_the_export_was_at_work_is_not_noted(project: Path) -> None:
-    began = filesystem_now(project / "build")
+    began = read_filesystem_clock(project / "build")
     time.sleep(0.02)
     edited(project)
     noted(project, since=began)
@@ -185,12 +185,12 @@ def test_what_changed_while_the_export_was_at_work_is_not_noted(project: Path) -
 
 
 def test_what_changed_just_before_is_not_noted(project: Path) -> None:
-    noted(project, since=filesystem_now(project / "build"))
+    noted(project, since=read_filesystem_clock(project / "build"))
     assert not (project / "build/untouched.json").exists()
 
 
 def test_where_the_clock_of_the_files_is_not_known_nothing_is_noted(project: Path) -> None:
-    assert filesystem_now(project / "none") == 0
+    assert read_filesystem_clock(project / "none") == 0
     noted(project, since=0)
     assert not (project / "build/untouched.json").exists()
 

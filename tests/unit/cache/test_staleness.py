@@ -9,10 +9,10 @@ from unittest.mock import patch
 import pytest
 
 from exporter.cache.fingerprint import (
-    _first_site_stamps,
-    _site_stamps,
+    _read_first_site_stamps,
+    _read_site_stamps,
     hash_device,
-    file_digest,
+    hash_source,
     compute_fingerprint,
     read_package_state,
     read_tool_versions,
@@ -46,7 +46,7 @@ def stored(*sources: Source, **packages: str) -> Record:
 
 def test_an_unchanged_record_holds(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text("x = 1\n")
-    source = Source(file="net.py", sha256=file_digest(tmp_path / "net.py"))
+    source = Source(file="net.py", sha256=hash_source(tmp_path / "net.py"))
     assert CurrentState(tmp_path).find_staleness_reason(stored(source), PARTS) == ""
 
 
@@ -69,7 +69,7 @@ def test_each_changed_part_is_named(tmp_path: Path, part: str, now: str, why: st
 def test_a_changed_or_vanished_source_is_named(tmp_path: Path) -> None:
     file = tmp_path / "net.py"
     file.write_text("x = 1\n")
-    record = stored(Source(file="net.py", sha256=file_digest(file)))
+    record = stored(Source(file="net.py", sha256=hash_source(file)))
     file.write_text("x = 2\n")
     assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == "net.py changed"
     file.unlink()
@@ -79,7 +79,7 @@ def test_a_changed_or_vanished_source_is_named(tmp_path: Path) -> None:
 def test_a_new_module_beside_the_sources_is_a_change(tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     (tmp_path / "models/net.py").write_text("")
-    record = stored(Source(file="models/*.py", sha256=file_digest(tmp_path / "models/*.py")))
+    record = stored(Source(file="models/*.py", sha256=hash_source(tmp_path / "models/*.py")))
     assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == ""
     (tmp_path / "models/notes.txt").write_text("")
     assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == ""
@@ -89,13 +89,13 @@ def test_a_new_module_beside_the_sources_is_a_change(tmp_path: Path) -> None:
 
 def test_a_package_in_the_place_of_a_module_is_a_change(tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text("K = 1\n")
-    before = file_digest(tmp_path / "*.py")
+    before = hash_source(tmp_path / "*.py")
     (tmp_path / "helper").mkdir()
-    assert file_digest(tmp_path / "*.py") == before  # a folder gives way to a module
+    assert hash_source(tmp_path / "*.py") == before  # a folder gives way to a module
     (tmp_path / "helper/__init__.py").write_text("K = 2\n")
-    with_package = file_digest(tmp_path / "*.py")
+    with_package = hash_source(tmp_path / "*.py")
     (tmp_path / "helper.cpython-311-x86_64-linux-gnu.so").touch()
-    assert len({before, with_package, file_digest(tmp_path / "*.py")}) == 3
+    assert len({before, with_package, hash_source(tmp_path / "*.py")}) == 3
 
 
 def test_an_entry_that_moves_to_another_folder_means_other_files() -> None:
@@ -108,7 +108,10 @@ def test_an_entry_that_moves_to_another_folder_means_other_files() -> None:
 def test_what_changed_during_the_export_never_holds(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text("")
     moving = stored(Source(file="net.py", sha256=""))
-    assert CurrentState(tmp_path).find_staleness_reason(moving, PARTS) == "net.py changed while it was exported"
+    assert (
+        CurrentState(tmp_path).find_staleness_reason(moving, PARTS)
+        == "net.py changed while it was exported"
+    )
 
 
 def test_another_package_that_the_model_was_made_with_is_named(tmp_path: Path) -> None:
@@ -143,7 +146,10 @@ def test_a_tolerance_changes_what_is_checked_and_not_what_is_made() -> None:
     plain = (Output(name="y", shape=("batch", 4)),)
     assert compute_fingerprint(spec(tolerance=strict))["entry"] == before["entry"]
     assert compute_fingerprint(spec(tolerance=strict))["checks"] != before["checks"]
-    one, other = compute_fingerprint(spec(outputs=outputs)), compute_fingerprint(spec(outputs=plain))
+    one, other = (
+        compute_fingerprint(spec(outputs=outputs)),
+        compute_fingerprint(spec(outputs=plain)),
+    )
     assert one["entry"] == other["entry"]
     assert one["checks"] != other["checks"]
 
@@ -191,11 +197,13 @@ def test_a_wheel_is_the_same_in_every_environment_and_another_build_is_not(tmp_p
 def test_a_tool_that_was_installed_anew_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not have_tools_changed()
     # Other tests write into folders that this process imports from.
-    stamps = _first_site_stamps()
-    monkeypatch.setattr("exporter.cache.fingerprint._site_stamps", lambda: stamps)
-    monkeypatch.setattr("exporter.cache.fingerprint._record_of", lambda found: "another build")
+    stamps = _read_first_site_stamps()
+    monkeypatch.setattr("exporter.cache.fingerprint._read_site_stamps", lambda: stamps)
+    monkeypatch.setattr(
+        "exporter.cache.fingerprint._list_wheel_files", lambda found: "another build"
+    )
     assert not have_tools_changed(), "nobody has touched the folder of the packages"
-    monkeypatch.setattr("exporter.cache.fingerprint._site_stamps", lambda: (1, 2))
+    monkeypatch.setattr("exporter.cache.fingerprint._read_site_stamps", lambda: (1, 2))
     assert have_tools_changed()
 
 
@@ -203,6 +211,6 @@ def test_what_is_installed_shows_in_the_folder_of_the_packages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", [str(tmp_path), str(tmp_path / "none")])
-    before = _site_stamps()
+    before = _read_site_stamps()
     (tmp_path / "made_up-1.0.dist-info").mkdir()
-    assert _site_stamps() != before
+    assert _read_site_stamps() != before

@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.processes import worker_environment
+from exporter.processes import make_worker_environment
 
 
 @pytest.mark.parametrize(
     "name", ["PATH", "HOME", "LC_ALL", "CUDA_VISIBLE_DEVICES", "PYTHONPATH", "TORCH_LOGS"]
 )
 def test_what_a_worker_needs_is_passed_on(name: str) -> None:
-    assert worker_environment({name: "x"})[name] == "x"
+    assert make_worker_environment({name: "x"})[name] == "x"
 
 
 @pytest.mark.parametrize(
@@ -27,10 +27,10 @@ def test_what_a_worker_needs_is_passed_on(name: str) -> None:
     ],
 )
 def test_nothing_else_is(name: str) -> None:
-    assert name not in worker_environment({name: "secret"})
+    assert name not in make_worker_environment({name: "secret"})
 
 
 def test_every_worker_has_one_thread_whatever_the_parent_has() -> None:
-    threads = worker_environment({"OMP_NUM_THREADS": "8"})
+    threads = make_worker_environment({"OMP_NUM_THREADS": "8"})
     assert threads["OMP_NUM_THREADS"] == "1"
     assert threads["PYTHONHASHSEED"] == "0"

@@ -273,7 +273,9 @@ def test_a_cell_that_died_is_not_kept(tmp_path: Path, ended: ExitKind, code: int
 def ends_as(status: Status, **fields: Any) -> Callable[[Job], JobResult]:
     def worker(of: Job) -> JobResult:
         for cell in of.cells():
-            value = Record(cell=cell, status=status, fingerprint=of.make_fingerprint(cell), **fields)
+            value = Record(
+                cell=cell, status=status, fingerprint=of.make_fingerprint(cell), **fields
+            )
             write(of, value)
         return outcome(of, ExitKind.EXITED, 0)
 

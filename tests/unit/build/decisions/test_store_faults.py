@@ -87,7 +87,7 @@ def test_what_is_wrong_is_the_reason(tmp_path: Path, what: str) -> None:
     project.put("net.py", "1")
     project.export()
     assert len(made(project)) == 2
-    for reason in project.noted.reasons.values():
+    for reason in project.on_note.reasons.values():
         assert reason.startswith("net.py changed, and ")
         assert reason.endswith("damaged" if what == "entries" else " in the store")
 
@@ -100,7 +100,7 @@ def test_no_store_where_it_belongs(tmp_path: Path, place: str) -> None:
         (tmp_path / "store").symlink_to(tmp_path / "nowhere/at/all")
     project = start(tmp_path)
     assert len(made(project)) == 4
-    notes = [note for note in project.noted.notes if "cannot be written" in note]
+    notes = [note for note in project.on_note.notes if "cannot be written" in note]
     assert len(notes) <= 1
     project.put("net.py", "2")
     assert project.export() == project.export(name="nothing")

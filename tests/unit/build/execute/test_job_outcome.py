@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.build.engine import ExitKind
-from exporter.build.execute.job_outcome import job_for, log_tail, settle
+from exporter.build.execute.job_outcome import restrict_job, read_log_tail, evaluate_job
 from exporter.jobs.job import Announcement
 from exporter.jobs.job_folder import JobFolder
 from exporter.records.record import (
@@ -30,7 +30,9 @@ def passing(*cells: CellId) -> dict[str, Record]:
 
 
 def test_everything_counts_when_the_worker_finished() -> None:
-    verdict = settle(outcome(JOB, ExitKind.EXITED, 0, announcement(CELLS[-1:])), passing(*CELLS))
+    verdict = evaluate_job(
+        outcome(JOB, ExitKind.EXITED, 0, announcement(CELLS[-1:])), passing(*CELLS)
+    )
     assert verdict.settled == passing(*CELLS)
     assert verdict.retry == ()
 
@@ -38,7 +40,7 @@ def test_everything_counts_when_the_worker_finished() -> None:
 @pytest.mark.parametrize("ended", [ExitKind.TIMEOUT, ExitKind.SIGNAL])
 def test_a_worker_that_was_ended_finished_nothing_that_it_was_at(ended: ExitKind) -> None:
     at_work = announcement([CELL["tiny/19/reference"]])
-    verdict = settle(outcome(JOB, ended, 0, at_work), passing(*CELLS))
+    verdict = evaluate_job(outcome(JOB, ended, 0, at_work), passing(*CELLS))
     red = [name for name, found in verdict.settled.items() if found.status is not Status.PASS]
     assert red == ["tiny/19/reference"]
     assert set(verdict.settled) == set(CELL)
@@ -47,7 +49,7 @@ def test_a_worker_that_was_ended_finished_nothing_that_it_was_at(ended: ExitKind
 def test_code_0_with_cells_missing_is_a_crash() -> None:
     at_work = announcement([CELL["tiny/18/cpu"], CELL["tiny/18/reference"]])
     written = passing(CELLS[0], CELLS[1], CELL["tiny/18/cpu"])
-    verdict = settle(outcome(JOB, ExitKind.EXITED, 0, at_work), written)
+    verdict = evaluate_job(outcome(JOB, ExitKind.EXITED, 0, at_work), written)
     for name in ("tiny/18/cpu", "tiny/18/reference"):
         crash = verdict.settled[name]
         assert (crash.status, crash.stage) == (Status.CRASH, Stage.CONVERT)
@@ -58,7 +60,7 @@ def test_code_0_with_cells_missing_is_a_crash() -> None:
 
 
 def test_a_record_of_the_cell_at_work_does_not_count_when_the_worker_dies() -> None:
-    verdict = settle(
+    verdict = evaluate_job(
         outcome(JOB, ExitKind.SIGNAL, signal.SIGSEGV, announcement(CELLS[-1:])), passing(*CELLS)
     )
     assert verdict.settled[str(CELLS[-1])].status is Status.CRASH
@@ -67,19 +69,23 @@ def test_a_record_of_the_cell_at_work_does_not_count_when_the_worker_dies() -> N
 
 
 def test_a_code_other_than_0_does_not_count_even_with_every_record() -> None:
-    verdict = settle(outcome(JOB, ExitKind.EXITED, 1, announcement(CELLS[-1:])), passing(*CELLS))
+    verdict = evaluate_job(
+        outcome(JOB, ExitKind.EXITED, 1, announcement(CELLS[-1:])), passing(*CELLS)
+    )
     assert verdict.settled[str(CELLS[-1])].status is Status.CRASH
 
 
 def test_sigkill_from_elsewhere_is_told_apart() -> None:
-    verdict = settle(outcome(JOB, ExitKind.SIGNAL, signal.SIGKILL, announcement(CELLS[:1])), {})
+    verdict = evaluate_job(
+        outcome(JOB, ExitKind.SIGNAL, signal.SIGKILL, announcement(CELLS[:1])), {}
+    )
     assert verdict.settled[str(CELLS[0])].status is Status.KILLED
     assert "memory" in verdict.settled[str(CELLS[0])].message
     assert verdict.retry == CELLS[1:]
 
 
 def test_a_worker_that_dies_before_it_began_takes_every_cell() -> None:
-    verdict = settle(outcome(JOB, ExitKind.EXITED, 1), {})
+    verdict = evaluate_job(outcome(JOB, ExitKind.EXITED, 1), {})
     assert {r.status for r in verdict.settled.values()} == {Status.CRASH}
     assert verdict.retry == ()
     assert verdict.settled[str(CELLS[0])].stage is None
@@ -87,7 +93,7 @@ def test_a_worker_that_dies_before_it_began_takes_every_cell() -> None:
 
 def test_a_timeout_names_the_cell_that_was_at_work() -> None:
     at_work = announcement([CELL["tiny/18/cpu"]], Stage.PARITY)
-    verdict = settle(outcome(JOB, ExitKind.TIMEOUT, 0, at_work), passing(*CELLS[:2]))
+    verdict = evaluate_job(outcome(JOB, ExitKind.TIMEOUT, 0, at_work), passing(*CELLS[:2]))
     assert verdict.retry == ()
     assert [r.status for r in verdict.settled.values()].count(Status.TIMEOUT) == 4
     late, waiting = verdict.settled["tiny/18/cpu"], verdict.settled["tiny/19/cpu"]
@@ -99,7 +105,7 @@ def test_a_timeout_names_the_cell_that_was_at_work() -> None:
 
 
 def test_an_interruption_settles_only_what_was_done() -> None:
-    verdict = settle(
+    verdict = evaluate_job(
         outcome(JOB, ExitKind.INTERRUPTED, 0, announcement(CELLS[1:2])), passing(*CELLS[:2])
     )
     assert verdict.settled == passing(CELLS[0])
@@ -108,7 +114,7 @@ def test_an_interruption_settles_only_what_was_done() -> None:
 
 def test_records_of_other_cells_are_left_alone() -> None:
     stranger = CellId(model="tiny", opset=9, device="cpu")
-    verdict = settle(outcome(JOB, ExitKind.EXITED, 0), passing(*CELLS, stranger))
+    verdict = evaluate_job(outcome(JOB, ExitKind.EXITED, 0), passing(*CELLS, stranger))
     assert str(stranger) not in verdict.settled
 
 
@@ -126,7 +132,7 @@ announcements = st.none() | st.builds(
 def test_each_cell_is_settled_or_run_again_and_nothing_is_green_by_itself(
     written: set[CellId], at_work: Announcement | None, ended: ExitKind, code: int
 ) -> None:
-    verdict = settle(outcome(JOB, ended, code, at_work), passing(*written))
+    verdict = evaluate_job(outcome(JOB, ended, code, at_work), passing(*written))
     again = {str(cell) for cell in verdict.retry}
     assert not again & verdict.settled.keys()
     if ended is not ExitKind.INTERRUPTED:
@@ -140,8 +146,8 @@ def test_each_cell_is_settled_or_run_again_and_nothing_is_green_by_itself(
 
 def test_the_job_for_some_cells_has_those_and_no_empty_opset() -> None:
     some = [CELL["tiny/17/reference"], CELL["tiny/19/cpu"]]
-    assert job_for(JOB, some).cells() == tuple(some)
-    assert [opset.opset for opset in job_for(JOB, some).opsets] == [17, 19]
+    assert restrict_job(JOB, some).cells() == tuple(some)
+    assert [opset.opset for opset in restrict_job(JOB, some).opsets] == [17, 19]
 
 
 @pytest.mark.parametrize(
@@ -163,11 +169,11 @@ def test_the_tail_of_the_log_is_short_and_fit_to_be_shown(
     path.parent.mkdir()
     path.write_bytes(log)
     expected = "Fatal Python error: Segmentation fault\nb" + "\nc" * 5 if tail is None else tail
-    assert log_tail(here, announcement(here.cells())) == expected
+    assert read_log_tail(here, announcement(here.cells())) == expected
 
 
 def test_a_missing_log_says_nothing(tmp_path: Path) -> None:
-    assert log_tail(job(tmp_path, SPEC), None) == ""
+    assert read_log_tail(job(tmp_path, SPEC), None) == ""
 
 
 @pytest.mark.parametrize(
@@ -186,7 +192,7 @@ def test_an_abort_for_want_of_memory_counts_as_killed_under_a_limit(
     log.parent.mkdir()
     log.write_text(line)
     ended = outcome(limited, ExitKind.SIGNAL, signal.SIGABRT, announcement(limited.cells()[:1]))
-    record = settle(ended, {}).settled["tiny/17/cpu"]
+    record = evaluate_job(ended, {}).settled["tiny/17/cpu"]
     assert record.status == status
     if status == "killed":
         assert record.message == (
@@ -200,7 +206,7 @@ def test_a_worker_that_died_of_a_full_disk_says_so(tmp_path: Path) -> None:
     log = JobFolder(tmp_path).log(None)
     log.parent.mkdir()
     log.write_text("Traceback\nOSError: [Errno 28] No space left on device\n\nthe end\n")
-    dead = settle(outcome(here, ExitKind.EXITED, 1, announcement(here.cells())), {})
+    dead = evaluate_job(outcome(here, ExitKind.EXITED, 1, announcement(here.cells())), {})
     why = "OSError: [Errno 28] No space left on device"
     said = f"the worker exited with code 1 while at convert: {why}"
     assert {record.message for record in dead.settled.values()} == {said}

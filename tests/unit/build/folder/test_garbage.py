@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from exporter.build import BuildFolder, find_garbage, remove
+from exporter.build import BuildFolder, find_garbage, remove_garbage
 from exporter.cache.store import Store, StoreLimits
 from exporter.cli.entry_point import run
-from exporter.jobs.job_folder import JobFolder, write_value
+from exporter.jobs.job_folder import JobFolder, write_json
 from tests.unit.build.builders import job, record, spec, write, write_reference
 from tests.unit.cache.store.cells import make_cell
 
@@ -23,7 +23,7 @@ def made(build: Path, name: str = "tiny", opsets: tuple[int, ...] = (17, 18)) ->
     of = job(build / name, spec(name, opsets=opsets))
     folder = JobFolder(build / name)
     write_reference(of, "same")
-    write_value(folder.job, of)
+    write_json(folder.job, of)
     for cell in of.cells():
         value = record(of, cell, content="x" * 100)
         data = f"weights-{cell.opset:016}.data"
@@ -61,7 +61,7 @@ def test_a_model_that_left_goes_as_a_whole_and_counts_its_bytes(tmp_path: Path) 
     assert (found.path.name, found.why) == ("old", "no manifest has this model")
     files = [path for path in (tmp_path / "old").rglob("*") if path.is_file()]
     assert found.size == sum(path.stat().st_size for path in files) > 2200
-    remove(found)
+    remove_garbage(found)
     assert listing(tmp_path) == [name for name in before if not name.startswith("old")]
 
 
@@ -77,7 +77,7 @@ def test_an_opset_that_left_goes_with_all_that_is_its_own(tmp_path: Path) -> Non
         "tiny/weights-0000000000000019.data",
     }
     for found in find_garbage(tmp_path, job(tmp_path / "tiny", TINY).cells()):
-        remove(found)
+        remove_garbage(found)
     assert gone(tmp_path) == set()
     assert set(folder.read_records()) == {"tiny/17/cpu", "tiny/18/cpu"}
 
@@ -128,7 +128,7 @@ def test_nothing_behind_a_link_is_touched(tmp_path: Path) -> None:
     assert [each.path.name for each in found] == ["gone"]
     size = sum(path.lstat().st_size for path in inside.path.rglob("*.*") if not path.is_symlink())
     assert found[0].size <= size
-    remove(found[0])
+    remove_garbage(found[0])
     assert listing(elsewhere) == before
 
 
@@ -187,7 +187,7 @@ def test_the_command_waits_for_no_run_and_disturbs_none(
 ) -> None:
     root = project(tmp_path)
     made(root / "build", "old")
-    with BuildFolder(root / "build").locked():
+    with BuildFolder(root / "build").lock():
         assert run(["gc", "--root", str(root)]) == 4
     assert "another run is at work" in capsys.readouterr().err
     assert (root / "build/old").is_dir()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from exporter.cache.store import Store, StoreLimits
-from exporter.jobs.job_folder import JobFolder, write_value
+from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.records.record import Record, Source
 from tests.unit.factory import make_artifact, make_record
 
@@ -54,7 +54,7 @@ def make_cell(
         "log": f"tiny/logs/{opset}.log",
     }
     record = make_record(cell, **{**defaults, **fields})
-    write_value(JobFolder(folder).record(record.cell), record)
+    write_json(JobFolder(folder).record(record.cell), record)
     return record
 
 

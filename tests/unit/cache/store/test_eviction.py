@@ -23,7 +23,7 @@ def put(root: Path, opset: int, hours_ago: float, content: str = "x" * 1000) -> 
     store = make_store(root)
     store.put([record], JobFolder(folder))
     then = time.time() - hours_ago * HOUR
-    os.utime(store._place(record), (then, then))
+    os.utime(store.locate_entry(record), (then, then))
     return record
 
 
@@ -38,9 +38,9 @@ def limited(root: Path, *, size: int = 1 << 30, hours: float = 1000) -> Store:
 def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
     records = [put(tmp_path, opset, hours) for opset, hours in ((17, 2), (18, 9), (19, 5))]
     store = limited(tmp_path, size=2002 * 1 + SHARED + 10)
-    freed = store.bound()
+    freed = store.evict()
     assert kept(store, *records) == [17, 19]
-    assert (freed.cells, freed.left) == (1, 2004 + SHARED)
+    assert (freed.cells, freed.remaining) == (1, 2004 + SHARED)
 
 
 def test_a_use_counts(tmp_path: Path) -> None:
@@ -48,16 +48,16 @@ def test_a_use_counts(tmp_path: Path) -> None:
     entry = make_store(tmp_path).find(records[1].cell, PARTS, lambda _: True).entry
     assert entry is not None
     (tmp_path / "out").mkdir()
-    assert make_store(tmp_path).take(entry, tmp_path / "out") == ""
+    assert make_store(tmp_path).restore(entry, tmp_path / "out") == ""
     store = limited(tmp_path, size=2004 + SHARED)
-    store.bound()
+    store.evict()
     assert kept(store, *records) == [17, 18]
 
 
 def test_old_ones_go_whatever_room_there_is(tmp_path: Path) -> None:
     records = [put(tmp_path, opset, hours) for opset, hours in ((17, 2), (18, 9), (19, 5))]
     store = limited(tmp_path, hours=4)
-    assert store.bound().cells == 2
+    assert store.evict().cells == 2
     assert kept(store, *records) == [17]
 
 
@@ -66,29 +66,29 @@ def test_files_that_others_need_stay_and_the_others_are_gone(tmp_path: Path) -> 
     blobs = tmp_path / "store/blobs"
     before = {p.name for p in blobs.rglob("*") if p.is_file()}
     store = limited(tmp_path, hours=4)
-    store.bound()
+    store.evict()
     after = {p.name for p in blobs.rglob("*") if p.is_file()}
     assert len(before - after) == 1
     entry = store.find(records[0].cell, PARTS, lambda _: True).entry
     assert entry is not None
     (tmp_path / "out").mkdir()
-    assert store.take(entry, tmp_path / "out") == ""
+    assert store.restore(entry, tmp_path / "out") == ""
     assert everything(tmp_path / "out") == everything(tmp_path / "made-17")
 
 
 def test_only_what_has_no_other_name_frees_something(tmp_path: Path) -> None:
     put(tmp_path, 17, 9)
-    assert limited(tmp_path, hours=1).bound(dry_run=True).bytes < 2500
+    assert limited(tmp_path, hours=1).evict(dry_run=True).bytes < 2500
     for path in (tmp_path / "made-17").rglob("*.onnx"):
         path.unlink()
-    assert limited(tmp_path, hours=1).bound(dry_run=True).bytes > 1000
+    assert limited(tmp_path, hours=1).evict(dry_run=True).bytes > 1000
 
 
 def test_a_dry_run_removes_nothing(tmp_path: Path) -> None:
     record = put(tmp_path, 17, 9)
     before = sorted((tmp_path / "store").rglob("*"))
     store = limited(tmp_path, hours=1)
-    assert store.bound(dry_run=True).cells == 1
+    assert store.evict(dry_run=True).cells == 1
     assert sorted((tmp_path / "store").rglob("*")) == before
     assert kept(store, record) == [17]
 
@@ -97,35 +97,35 @@ def test_damaged_entries_and_what_nobody_needs_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = put(tmp_path, 17, 0)
-    place = make_store(tmp_path)._place(record)
+    place = make_store(tmp_path).locate_entry(record)
     place.with_name("damaged.json").write_text("{")
     (tmp_path / "store/blobs/00").mkdir()
     (tmp_path / "store/blobs/00" / ("0" * 64)).write_text("of a run that was killed")
     (tmp_path / "store/tmp/left").mkdir()
     store = limited(tmp_path)
-    assert store.bound().cells == 1
+    assert store.evict().cells == 1
     assert (tmp_path / "store/blobs/00" / ("0" * 64)).exists(), "a run may be about to need it"
-    monkeypatch.setattr("exporter.cache.store.eviction._GRACE", -1.0)
-    store.bound()
+    monkeypatch.setattr("exporter.cache.store.eviction._GRACE_PERIOD", -1.0)
+    store.evict()
     assert not (tmp_path / "store/blobs/00").exists()
     assert not (tmp_path / "store/tmp/left").exists()
     assert kept(store, record) == [17]
 
 
 def test_without_a_store_there_is_nothing_to_do(tmp_path: Path) -> None:
-    freed = limited(tmp_path).bound()
-    assert (freed.cells, freed.bytes, freed.left) == (0, 0, 0)
+    freed = limited(tmp_path).evict()
+    assert (freed.cells, freed.bytes, freed.remaining) == (0, 0, 0)
     assert not (tmp_path / "store").exists()
 
 
 def test_it_is_tidied_where_something_was_put_there_and_only_there(tmp_path: Path) -> None:
     old = put(tmp_path, 17, 9)
     store = limited(tmp_path, hours=4)
-    assert store.tidy() is None
+    assert store.evict_if_needed() is None
     assert kept(store, old) == [17]
     record = make_cell(tmp_path / "made-18")
     store.put([record], JobFolder(tmp_path / "made-18"))
-    freed = store.tidy()
+    freed = store.evict_if_needed()
     assert freed is not None
     assert freed.cells == 1
     assert kept(store, old, record) == [18]
@@ -138,21 +138,21 @@ def test_after_little_it_is_not_looked_at_again_within_the_hour(tmp_path: Path) 
         store.put([record], JobFolder(tmp_path / f"made-{opset}"))
         return store
 
-    assert edited(17).tidy() is not None, "for the first time"
-    assert edited(18).tidy() is None
+    assert edited(17).evict_if_needed() is not None, "for the first time"
+    assert edited(18).evict_if_needed() is None
     bounded = tmp_path / "store/bounded"
     for opset, (seconds, again) in enumerate([(3500, False), (3700, True), (-3700, True)], 19):
         then = time.time() - seconds
         os.utime(bounded, (then, then))
-        assert (edited(opset).tidy() is not None) is again, seconds
+        assert (edited(opset).evict_if_needed() is not None) is again, seconds
 
 
 def test_after_much_it_is_looked_at_at_once(tmp_path: Path) -> None:
     old = put(tmp_path, 17, 9)
     store = limited(tmp_path, size=10_000, hours=4)
-    limited(tmp_path).bound()
+    limited(tmp_path).evict()
     assert (tmp_path / "store/bounded").exists()
     record = make_cell(tmp_path / "made-18", "tiny/18/cpu", content="x" * 1000)
     store.put([record], JobFolder(tmp_path / "made-18"))
-    assert store.tidy() is not None
+    assert store.evict_if_needed() is not None
     assert kept(store, old, record) == [18]

@@ -77,7 +77,9 @@ def test_plain_lines_name_red_cells_at_once_and_models_when_done(
     lines = LineProgress()
     reasons = dict.fromkeys(ALL, "it has not been exported yet")
     lines.on_decisions(Decisions(to_run=PLAN.to_run, reasons=reasons))
-    lines.on_cell_done(make_record("a/9/cpu", "error", message="no such operator", log="a/logs/9.log"))
+    lines.on_cell_done(
+        make_record("a/9/cpu", "error", message="no such operator", log="a/logs/9.log")
+    )
     lines.on_cell_done(make_record("a/18/cpu"))
     lines.on_model_done("a")
     lines.on_note("something else")

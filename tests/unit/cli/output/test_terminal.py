@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.cli.output.terminal import (align_columns, choose_color, has_color, print_line)
+from exporter.cli.output.terminal import align_columns, choose_color, has_color, print_line
 from exporter.records.record import Status
 
 

@@ -9,12 +9,12 @@ import math
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 
-from exporter.build.decisions.decide import Decisions
-from exporter.build.decisions.results import RecordValidator
+from exporter.build.decisions.build_results import RecordValidator
+from exporter.build.decisions.cell_decisions import Decisions
 from exporter.build.engine import Task
 from exporter.build.folder.build_folder import BuildFolder
 from exporter.build.schedule.cost import Cost
-from exporter.build.schedule.split import divided, parts_of
+from exporter.build.schedule.job_division import count_parts, divide_opsets
 from exporter.cache.fingerprint import THOROUGH
 from exporter.jobs.job import Job, OpsetJob
 from exporter.manifest import Device, Manifest, Project
@@ -25,28 +25,28 @@ _CPU = "CPUExecutionProvider"
 _LARGEST = 512 * 1024**2
 
 
-def jobs_of(
+def make_jobs(
     manifest: Manifest, decisions: Decisions, build: BuildFolder, judge: RecordValidator
 ) -> list[Job]:
     """One job for each model with cells to run, in a fresh folder, in the manifests' order."""
     jobs = []
     for model, cells in groupby(decisions.to_run, key=lambda planned: planned.cell.model):
-        spec = manifest.model(model)
+        spec = manifest.find_model(model)
         thorough = {THOROUGH: "yes"} if spec.thorough else {}
         job = Job(
             spec=spec,
             root=manifest.project.root,
             build=str(build.path),
-            folder=str(build.fresh(model).path),
-            opsets=opset_jobs(manifest.project, cells, decisions.rechecked),
-            fingerprint=judge.parts.model(model) | thorough,
-            device_digests={name: judge.parts.device(name) for name in spec.devices},
+            folder=str(build.create_folder(model).path),
+            opsets=make_opset_jobs(manifest.project, cells, decisions.rechecks),
+            fingerprint=judge.fingerprints.model(model) | thorough,
+            device_digests={name: judge.fingerprints.device(name) for name in spec.devices},
         )
         jobs.append(job)
     return jobs
 
 
-def tasks_of(
+def make_tasks(
     jobs: Iterable[Job], costs: Mapping[str, Cost], build: BuildFolder, workers: int
 ) -> list[Task]:
     """The jobs as they are run: divided where one would hold up the others, the longest first.
@@ -63,7 +63,7 @@ def tasks_of(
     jobs = list(jobs)
     opsets = {job.spec.id: job.opsets for job in jobs}
     whole = {job.spec.id for job in jobs if _is_for_one_worker(job, costs)}
-    parts = parts_of(opsets, costs, workers, whole)
+    parts = count_parts(opsets, costs, workers, whole)
     pieces = [piece for job in jobs for piece in _divide(job, parts[job.spec.id], build)]
     return [
         Task(job=piece, seconds=piece.spec.timeout)
@@ -71,7 +71,7 @@ def tasks_of(
     ]
 
 
-def opset_jobs(
+def make_opset_jobs(
     project: Project, cells: Iterable[PlannedCell], rechecked: frozenset[str] = frozenset()
 ) -> tuple[OpsetJob, ...]:
     """The cells by the file that they share."""
@@ -81,8 +81,8 @@ def opset_jobs(
         job = OpsetJob(
             opset=opset,
             route=route,
-            devices=tuple(project.device(cell.device) for cell in ids),
-            is_there=all(str(cell) in rechecked for cell in ids),
+            devices=tuple(project.find_device(cell.device) for cell in ids),
+            reuse_file=all(str(cell) in rechecked for cell in ids),
         )
         jobs.append(job)
     return tuple(jobs)
@@ -92,11 +92,11 @@ def _divide(job: Job, parts: int, build: BuildFolder) -> list[Job]:
     """The job in so many parts; the first keeps its folder."""
     if parts == 1:
         return [job]
-    folders = [job.folder, *(str(build.fresh(job.spec.id).path) for _ in range(1, parts))]
+    folders = [job.folder, *(str(build.create_folder(job.spec.id).path) for _ in range(1, parts))]
     return [
         job.model_copy(update={"folder": folder, "opsets": opsets, "part": number})
         for number, (folder, opsets) in enumerate(
-            zip(folders, divided(job.opsets, parts), strict=True)
+            zip(folders, divide_opsets(job.opsets, parts), strict=True)
         )
     ]
 

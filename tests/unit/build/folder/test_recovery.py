@@ -9,7 +9,7 @@ import pytest
 from exporter.build import BuildFolder, BuildOptions, run_plan
 from exporter.build.engine import JobResult
 from exporter.jobs.job import Job
-from exporter.jobs.job_folder import JobFolder, write_value
+from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.manifest import Manifest
 from exporter.planning.plan import make_plan
 from exporter.records.record import Status, read_run
@@ -38,10 +38,10 @@ def killed_at(opset: int, reference: str = "same", content: str = "new") -> Work
 
     def worker(of: Job) -> JobResult:
         folder = JobFolder(Path(of.folder))
-        write_value(folder.job, of)
+        write_json(folder.job, of)
         write_reference(of, reference)
         for cell in of.cells():
-            write_value(folder.announcement, announcement([cell]))
+            write_json(folder.announcement, announcement([cell]))
             write(of, record(of, cell, content=content))
             if cell.opset == opset:
                 raise Killed
@@ -58,7 +58,7 @@ def kill(of: Manifest, worker: Worker, *, force: bool = True) -> None:
 def again(of: Manifest, worker: Worker = finish) -> tuple[Noted, dict[str, str]]:
     noted = Noted()
     run_plan(of, make_plan(of), FakeEngine(worker), noted, TODAY)
-    build = BuildFolder.of(of.project)
+    build = BuildFolder.from_project(of.project)
     assert not (build.path / ".work").exists()
     assert not (build.path / ".killed").exists()
     return noted, {str(r.cell): r.status.value for r in read_run(build.results).records}

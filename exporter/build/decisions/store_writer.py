@@ -14,8 +14,8 @@ from contextlib import suppress
 from datetime import date
 from pathlib import Path
 
-from exporter.build.decisions.results import RecordValidator
-from exporter.cache.fingerprint import tools_moved
+from exporter.build.decisions.build_results import RecordValidator
+from exporter.cache.fingerprint import have_tools_changed
 from exporter.cache.store import Store
 from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import Manifest
@@ -46,18 +46,18 @@ class StoreWriter:
         Returns:
             Why nothing is kept from now on, said once; empty where there is nothing to say.
         """
-        if self._store is None or tools_moved():
+        if self._store is None or have_tools_changed():
             return ""
         judge = RecordValidator(self._manifest, self._today)
         return self._store.put([record for record in made if judge.holds(record)], folder)
 
-    def take_over(self, folder: Path) -> None:
+    def adopt(self, folder: Path) -> None:
         """Keeps what only a model's folder has that is about to go."""
         if self._store is not None:
-            self._store.take_over(folder)
+            self._store.adopt(folder)
 
-    def tidy(self) -> None:
+    def evict_if_needed(self) -> None:
         """Keeps the store within its limits."""
         if self._store is not None:
             with suppress(OSError):  # another run tidies at the same time, or the next one will
-                self._store.tidy()
+                self._store.evict_if_needed()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from exporter.build.folder.flaky import flakiness, mark_flaky
-from exporter.jobs.job_folder import JobFolder, write_value
+from exporter.build.folder.flakiness import describe_flakiness, mark_flaky
+from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.records.record import Record, Source, Stage
 from tests.unit.factory import make_record
 
@@ -35,7 +35,7 @@ def record(status: str, **fields: Any) -> Record:
     ],
 )
 def test_another_verdict_for_the_same_inputs(before: Record, after: Record, said: str) -> None:
-    assert flakiness(before, after) == f"{said} in an earlier run of the very same inputs"
+    assert describe_flakiness(before, after) == f"{said} in an earlier run of the very same inputs"
 
 
 @pytest.mark.parametrize(
@@ -52,18 +52,18 @@ def test_another_verdict_for_the_same_inputs(before: Record, after: Record, said
     ],
 )
 def test_other_inputs_or_no_verdict(before: Record, after: Record) -> None:
-    assert flakiness(before, after) == ""
+    assert describe_flakiness(before, after) == ""
 
 
 def test_a_file_that_changed_meanwhile_says_nothing() -> None:
     moved = (Source(file="net.py", sha256=""),)
-    assert flakiness(record("fail", sources=moved), record("pass", sources=moved)) == ""
+    assert describe_flakiness(record("fail", sources=moved), record("pass", sources=moved)) == ""
 
 
 def test_it_stays_until_an_input_changes(tmp_path: Path) -> None:
     def folder(name: str, found: Record) -> JobFolder:
         made = JobFolder(tmp_path / name)
-        write_value(made.record(found.cell), found)
+        write_json(made.record(found.cell), found)
         return made
 
     first, second = folder("1", record("fail")), folder("2", record("pass"))

@@ -15,15 +15,15 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from exporter.build.folder.build_folder import BuildFolder
-from exporter.build.folder.carry_over import carry_over, drop_unproved
-from exporter.build.folder.flaky import mark_flaky
-from exporter.cache.staleness import PASSING
+from exporter.build.folder.carry_over import carry_over, remove_unrecorded_files
+from exporter.build.folder.flakiness import mark_flaky
+from exporter.cache.staleness import TRANSIENT_STATUSES
 from exporter.jobs.job import Announcement, Job
 from exporter.jobs.job_folder import JobFolder
 from exporter.records.record import Record
 
 
-def recover(build: BuildFolder, holds: Callable[[Record], bool]) -> tuple[str, ...]:
+def recover_killed_runs(build: BuildFolder, holds: Callable[[Record], bool]) -> tuple[str, ...]:
     """Puts what killed runs had finished into place; whatever else they left is cleared away.
 
     Args:
@@ -33,10 +33,10 @@ def recover(build: BuildFolder, holds: Callable[[Record], bool]) -> tuple[str, .
     Returns:
         A line for each model of which something was kept.
     """
-    for path in build.left():
+    for path in build.list_abandoned():
         _put_back(build, path)
-    notes = [note for path in build.left() if (note := _keep(build, path, holds))]
-    build.forget_left()
+    notes = [note for path in build.list_abandoned() if (note := _keep(build, path, holds))]
+    build.remove_abandoned()
     return tuple(notes)
 
 
@@ -44,7 +44,7 @@ def _put_back(build: BuildFolder, path: Path) -> None:
     """A model's folder that was moved out of the way when the run died before the next came in."""
     for child in path.glob("*"):
         # It is named for its model, and of a job's own folders none holds records.
-        final = build.model(child.name).path
+        final = build.model_folder(child.name).path
         is_moved = path.name.startswith(f"{child.name}-old-") and not child.is_symlink()
         if is_moved and not final.exists() and not final.is_symlink():
             child.rename(final)
@@ -61,17 +61,17 @@ def _keep(build: BuildFolder, path: Path, holds: Callable[[Record], bool]) -> st
     at_work = _at_work(folder, job)
     for name, record in folder.read_records().items():
         counts = record.cell.model == model and name not in at_work
-        if not counts or record.status in PASSING or not holds(record):
+        if not counts or record.status in TRANSIENT_STATUSES or not holds(record):
             folder.record(record.cell).unlink(missing_ok=True)
     kept = folder.read_records()
     if not kept:
         return ""
-    drop_unproved(folder)
-    mark_flaky(build.model(model), folder)
+    remove_unrecorded_files(folder)
+    mark_flaky(build.model_folder(model), folder)
     # Results in place that hold and do not go with these are not given up for them.
-    if any(holds(record) for record in carry_over(build.model(model), folder, holds)):
+    if any(holds(record) for record in carry_over(build.model_folder(model), folder, holds)):
         return ""
-    build.place(model, folder)
+    build.replace_model(model, folder)
     count = f"{len(kept)} result{'s' if len(kept) > 1 else ''}"
     return f"{model}: {count} of a run that was killed {'are' if len(kept) > 1 else 'is'} kept"
 

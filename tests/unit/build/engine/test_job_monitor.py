@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from exporter.build.engine.monitor import JobMonitor
+from exporter.build.engine.job_monitor import JobMonitor
 from exporter.build.engine.protocol import JobResult, Task
 from exporter.jobs.job import Announcement
-from exporter.jobs.job_folder import JobFolder, write_value
+from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.records.record import CellId, Record
 from tests.unit.build.builders import announcement, job, record, spec, write
 
@@ -16,13 +16,13 @@ class Heard:
     def __init__(self) -> None:
         self.said: list[str] = []
 
-    def at_work(self, announcement: Announcement) -> None:
+    def on_announcement(self, announcement: Announcement) -> None:
         self.said.append("at work: " + " ".join(str(cell) for cell in announcement.cells))
 
-    def recorded(self, record: Record) -> None:
+    def on_record(self, record: Record) -> None:
         self.said.append(f"recorded: {record.cell}")
 
-    def ended(self, outcome: JobResult) -> Task | None:
+    def on_job_end(self, outcome: JobResult) -> Task | None:
         raise AssertionError(outcome)
 
 
@@ -34,22 +34,22 @@ def folder(tmp_path: Path) -> JobFolder:
 
 
 def announce(folder: JobFolder, *cells: CellId) -> None:
-    write_value(folder.announcement, announcement(cells))
+    write_json(folder.announcement, announcement(cells))
 
 
 def test_a_record_is_told_once_its_worker_has_gone_on(folder: JobFolder) -> None:
     of = job(folder.path, spec())
     one, two, three = of.cells()
     watch, heard = JobMonitor(of, folder), Heard()
-    watch.look(heard)
+    watch.report_news(heard)
     announce(folder, one)
-    watch.look(heard)
+    watch.report_news(heard)
     write(of, record(of, one))
-    watch.look(heard)
+    watch.report_news(heard)
     assert heard.said == ["at work: tiny/17/cpu"]
     announce(folder, two, three)
-    watch.look(heard)
-    watch.look(heard)
+    watch.report_news(heard)
+    watch.report_news(heard)
     assert heard.said[1:] == ["recorded: tiny/17/cpu", "at work: tiny/18/cpu tiny/19/cpu"]
 
 
@@ -59,7 +59,7 @@ def test_records_of_another_job_are_not_told(folder: JobFolder) -> None:
     write(earlier, record(earlier, earlier.cells()[0]))
     announce(folder, of.cells()[0])
     heard = Heard()
-    JobMonitor(of, folder).look(heard)
+    JobMonitor(of, folder).report_news(heard)
     assert heard.said == ["at work: tiny/17/cpu"]
 
 
@@ -69,7 +69,7 @@ def test_a_damaged_announcement_is_none(folder: JobFolder) -> None:
     folder.announcement.write_text("{")
     assert watch.announcement() is None
     heard = Heard()
-    watch.look(heard)
+    watch.report_news(heard)
     assert heard.said == []
 
 
@@ -81,12 +81,12 @@ def test_a_record_that_was_told_is_not_read_again(
     watch, heard = JobMonitor(of, folder), Heard()
     write(of, record(of, one))
     announce(folder, two)
-    watch.look(heard)
+    watch.report_news(heard)
     write(of, record(of, two))
     read: list[bytes] = []
     real = Record.read
     monkeypatch.setattr(Record, "read", lambda data: (read.append(data), real(data))[1])
-    watch.look(heard)
-    watch.look(heard)
+    watch.report_news(heard)
+    watch.report_news(heard)
     # The one at work may be written again, and is read until the worker has gone on.
     assert read == [folder.record(two).read_bytes()] * 2

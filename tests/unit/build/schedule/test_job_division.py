@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.build.folder.build_folder import BuildFolder
-from exporter.build.schedule.cost import Cost, costs_of
-from exporter.build.schedule.jobs import tasks_of
-from exporter.build.schedule.split import divided, parts_of
+from exporter.build.schedule.cost import Cost, estimate_costs
+from exporter.build.schedule.tasks import make_tasks
+from exporter.build.schedule.job_division import divide_opsets, count_parts
 from exporter.jobs.job import OpsetJob
 from exporter.manifest import Device
 from exporter.records.record import Record
@@ -25,7 +25,7 @@ CPU = (Device(name="cpu", runtime="onnxruntime"),)
 def opsets(count: int, *, there: int = 0) -> tuple[OpsetJob, ...]:
     """So many, the first of which only need their checks."""
     return tuple(
-        OpsetJob(opset=18 + index, route=DYNAMO, devices=CPU, is_there=index < there)
+        OpsetJob(opset=18 + index, route=DYNAMO, devices=CPU, reuse_file=index < there)
         for index in range(count)
     )
 
@@ -41,7 +41,7 @@ def parts_of_job(tmp_path: Path, known: Cost, device: Device, **fields: Any) -> 
     build = BuildFolder(tmp_path / "build")
     (build.path / ".work").mkdir(parents=True)
     of = of.model_copy(update={"opsets": opsets})
-    return len(tasks_of([of], {of.spec.id: known}, build, workers=2))
+    return len(make_tasks([of], {of.spec.id: known}, build, workers=2))
 
 
 OPENVINO = Device(name="ov", runtime="openvino")
@@ -70,32 +70,32 @@ def test_workers_that_would_get_into_each_others_way_do_not_share_a_model(
 def test_the_next_in_length_is_divided_where_the_longest_must_not_be() -> None:
     jobs = dict.fromkeys("ab", opsets(8))
     costs = {"a": cost(7, 1), "b": cost(60, 10)}
-    assert parts_of(jobs, costs, 2) == {"a": 1, "b": 2}
-    assert parts_of(jobs, costs, 2, {"b"}) == {"a": 1, "b": 1}
-    assert parts_of(jobs, costs | {"a": cost(61, 10)}, 3, {"a"}) == {"a": 1, "b": 1}
-    assert parts_of(jobs, dict.fromkeys("ab", cost(60, 10)), 4, {"a"}) == {"a": 1, "b": 1}
+    assert count_parts(jobs, costs, 2) == {"a": 1, "b": 2}
+    assert count_parts(jobs, costs, 2, {"b"}) == {"a": 1, "b": 1}
+    assert count_parts(jobs, costs | {"a": cost(61, 10)}, 3, {"a"}) == {"a": 1, "b": 1}
+    assert count_parts(jobs, dict.fromkeys("ab", cost(60, 10)), 4, {"a"}) == {"a": 1, "b": 1}
 
 
 def test_a_model_alone_is_divided_where_cores_have_nothing_to_do() -> None:
-    assert parts_of({"a": opsets(8)}, {"a": cost(6, 1)}, 2) == {"a": 2}
-    assert parts_of({"a": opsets(8)}, {"a": cost(6, 1)}, 1) == {"a": 1}
+    assert count_parts({"a": opsets(8)}, {"a": cost(6, 1)}, 2) == {"a": 2}
+    assert count_parts({"a": opsets(8)}, {"a": cost(6, 1)}, 1) == {"a": 1}
 
 
 def test_of_many_like_it_none_is_divided() -> None:
     models = "abcdefgh"
     costs = dict.fromkeys(models, cost(6, 1))
-    assert set(parts_of(dict.fromkeys(models, opsets(8)), costs, 2).values()) == {1}
+    assert set(count_parts(dict.fromkeys(models, opsets(8)), costs, 2).values()) == {1}
 
 
 def test_the_one_that_would_hold_up_the_run_is_divided() -> None:
     jobs = {"long": opsets(8), "short": opsets(8), "other": opsets(8)}
     costs = {"long": cost(60, 10), "short": cost(6, 1), "other": cost(6, 1)}
-    assert parts_of(jobs, costs, 2) == {"long": 2, "short": 1, "other": 1}
+    assert count_parts(jobs, costs, 2) == {"long": 2, "short": 1, "other": 1}
 
 
 def test_several_of_one_length_are_divided_together() -> None:
     jobs = dict.fromkeys("ab", opsets(9))
-    assert parts_of(jobs, dict.fromkeys("ab", cost(3, 1)), 8) == {"a": 3, "b": 3}
+    assert count_parts(jobs, dict.fromkeys("ab", cost(3, 1)), 8) == {"a": 3, "b": 3}
 
 
 @pytest.mark.parametrize(
@@ -109,20 +109,20 @@ def test_several_of_one_length_are_divided_together() -> None:
     ids=["never made", "few opsets", "mostly shared", "soon done"],
 )
 def test_what_stays_whole(count: int, known: Cost | None) -> None:
-    assert parts_of({"a": opsets(count)}, {"a": known} if known else {}, 4) == {"a": 1}
+    assert count_parts({"a": opsets(count)}, {"a": known} if known else {}, 4) == {"a": 1}
 
 
 def test_what_was_never_made_may_take_as_long_as_the_longest() -> None:
     jobs = {"a": opsets(8), "new": opsets(8)}
-    assert parts_of(jobs, {"a": cost(6, 1)}, 2) == {"a": 1, "new": 1}
-    assert parts_of(jobs, {"a": cost(6, 1)}, 8) == {"a": 1, "new": 1}  # it takes 14 all the same
+    assert count_parts(jobs, {"a": cost(6, 1)}, 2) == {"a": 1, "new": 1}
+    assert count_parts(jobs, {"a": cost(6, 1)}, 8) == {"a": 1, "new": 1}  # it takes 14 all the same
 
 
 def test_checks_alone_share_nothing() -> None:
     whole = cost(60, 2)
     assert whole.seconds(opsets(8, there=8)) == 8
     assert whole.seconds(opsets(8, there=7)) == 69
-    assert parts_of({"a": opsets(8, there=8)}, {"a": whole}, 2) == {"a": 2}
+    assert count_parts({"a": opsets(8, there=8)}, {"a": whole}, 2) == {"a": 2}
 
 
 WORK = st.dictionaries(
@@ -141,10 +141,10 @@ def test_parts_are_few_and_the_longest_job_never_gets_longer(
 ) -> None:
     jobs = {model: opsets(count) for model, (count, _) in work.items()}
     costs = {model: cost(*known) for model, (_, known) in work.items() if known}
-    parts = parts_of(jobs, costs, workers)
+    parts = count_parts(jobs, costs, workers)
     assert parts.keys() == jobs.keys()
     for model, count in parts.items():
-        pieces = divided(jobs[model], count)
+        pieces = divide_opsets(jobs[model], count)
         assert sorted(o.opset for piece in pieces for o in piece) == [o.opset for o in jobs[model]]
         if count > 1:
             assert model in costs
@@ -167,7 +167,7 @@ def ends(
         costs[model].seconds(piece)
         for model, whole in jobs.items()
         if model in costs
-        for piece in divided(whole, parts.get(model, 1))
+        for piece in divide_opsets(whole, parts.get(model, 1))
     ]
     longest = max((cost.seconds(jobs[model]) for model, cost in costs.items()), default=0.0)
     pieces += [longest] * (len(jobs) - len(costs))
@@ -180,7 +180,7 @@ def ends(
 def test_one_long_job_among_thousands_is_found() -> None:
     jobs = {f"m{index}": opsets(8) for index in range(1250)}
     costs = {model: cost(6, 1) for model in jobs} | {"m0": cost(6000, 1000)}
-    assert {model for model, count in parts_of(jobs, costs, 64).items() if count > 1} == {"m0"}
+    assert {model for model, count in count_parts(jobs, costs, 64).items() if count > 1} == {"m0"}
 
 
 def took(cell: str, **seconds: float) -> Record:
@@ -198,7 +198,7 @@ def test_a_cost_tells_what_opsets_share_from_what_is_their_own() -> None:
         took("a/20/cpu", **shared, convert=2.5, structure=0.1, parity=0.4),
         took("a/20/gpu", **shared, convert=2.5, structure=0.1, parity=0.9),
     ]
-    found = costs_of({"a": {str(record.cell): record for record in records}})["a"]
+    found = estimate_costs({"a": {str(record.cell): record for record in records}})["a"]
     assert found.shared == pytest.approx(6 + 2)  # what the first file decomposes for all
     assert found.making == pytest.approx(0.5)
     assert found.checking == pytest.approx(1.5)
@@ -207,6 +207,6 @@ def test_a_cost_tells_what_opsets_share_from_what_is_their_own() -> None:
 
 def test_records_that_do_not_say_what_they_took_tell_nothing() -> None:
     silent = make_record("a/18/cpu", "crash")
-    assert costs_of({"a": {"a/18/cpu": silent}, "b": {}}) == {}
+    assert estimate_costs({"a": {"a/18/cpu": silent}, "b": {}}) == {}
     told = took("a/19/cpu", convert=1.0)
-    assert costs_of({"a": {"a/18/cpu": silent, "a/19/cpu": told}})["a"].making == 1.0
+    assert estimate_costs({"a": {"a/18/cpu": silent, "a/19/cpu": told}})["a"].making == 1.0

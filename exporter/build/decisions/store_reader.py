@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.build.folder.build_folder import BuildFolder
-from exporter.build.folder.carry_over import carry_over, drop_unproved
-from exporter.build.folder.flaky import mark_flaky
+from exporter.build.folder.carry_over import carry_over, remove_unrecorded_files
+from exporter.build.folder.flakiness import mark_flaky
 from exporter.cache.store import Store, StoreEntry
 from exporter.jobs.job import Job
-from exporter.jobs.job_folder import JobFolder, write_value
+from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.records.record import CellId, Record
 
 
@@ -96,22 +96,22 @@ def restore(
     mine = {str(cell): hits[str(cell)] for cell in job.cells()}
     problems: dict[str, str] = {}
     for index, group in enumerate(_by_reference(mine)):
-        into = folder if index == 0 else build.fresh(model)
+        into = folder if index == 0 else build.create_folder(model)
         problems |= _fill(into, group, store)
         if index > 0:
             lost = carry_over(into, folder, lambda _: True)
             problems |= dict.fromkeys(_names(lost), "the store has it from another run")
     if not folder.read_records():
-        store.take_over(folder.path)
+        store.adopt(folder.path)
         return problems
-    write_value(folder.job, job)
-    old = build.model(model)
+    write_json(folder.job, job)
+    old = build.model_folder(model)
     mark_flaky(old, folder)
     lost = carry_over(old, folder, lambda r: holding.fully(r) or holding.for_its_file(r))
     if any(holding.fully(record) for record in lost):
-        store.take_over(folder.path)
+        store.adopt(folder.path)
         return dict.fromkeys(mine, "what the store has does not go with what is here")
-    build.place(model, folder, store.take_over)
+    build.replace_model(model, folder, store.adopt)
     return problems
 
 
@@ -130,8 +130,8 @@ def _fill(folder: JobFolder, hits: Mapping[str, StoreHit], store: Store) -> dict
         if wrong := store.take(hit.entry, folder.path):
             problems[name] = wrong
         else:
-            write_value(folder.record(hit.entry.record.cell), hit.entry.record)
-    drop_unproved(folder)
+            write_json(folder.record(hit.entry.record.cell), hit.entry.record)
+    remove_unrecorded_files(folder)
     return problems
 
 

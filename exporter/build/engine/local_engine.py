@@ -14,15 +14,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from exporter.build.engine.monitor import JobMonitor
+from exporter.build.engine.job_monitor import JobMonitor
 from exporter.build.engine.protocol import (
     ExitKind,
     JobEvents,
     JobResult,
     Task,
 )
-from exporter.jobs.job_folder import JobFolder, write_value
-from exporter.processes.spawn import ProcessStarter, WorkerCommand
+from exporter.jobs.job_folder import JobFolder, write_json
+from exporter.processes.spawner import ProcessStarter, WorkerCommand
 
 _POLL = 0.1  # seconds between two looks
 _GRACE = 1.0  # seconds between asking a worker to end and making it
@@ -56,19 +56,19 @@ class LocalEngine:
         try:
             while waiting or running:
                 self._fill(running, waiting)
-                self._starter.rest(_POLL)
+                self._starter.sleep(_POLL)
                 for worker in tuple(running):
-                    worker.watch.look(listener)
+                    worker.watch.report_news(listener)
                     if outcome := worker.outcome():
                         running.remove(worker)
                         # First of all: what the end means is worked out while the next one works.
                         self._fill(running, waiting)
-                        if task := listener.ended(outcome):
+                        if task := listener.on_job_end(outcome):
                             waiting.appendleft(task)
         except KeyboardInterrupt:
             _end_all(running)
             for worker in running:
-                listener.ended(worker.interrupted())
+                listener.on_job_end(worker.interrupted())
             raise
         finally:
             for worker in running:
@@ -86,7 +86,7 @@ class _Worker:
     def __init__(self, task: Task, starter: ProcessStarter) -> None:
         folder = JobFolder(Path(task.job.folder))
         # In this order: whenever this process is killed, what lies there tells what was at work.
-        write_value(folder.job, task.job)
+        write_json(folder.job, task.job)
         # What an earlier worker announced in this folder is not what this one does.
         folder.announcement.unlink(missing_ok=True)
         log = folder.log(None)
@@ -106,7 +106,7 @@ class _Worker:
         if self._seconds() > self._task.seconds:
             _end_all([self])
             return self._as(ExitKind.TIMEOUT, 0)
-        self.watch.cut_logs()
+        self.watch.truncate_logs()
         return None
 
     def interrupted(self) -> JobResult:
@@ -132,9 +132,9 @@ class _Worker:
     def _as(self, ended: ExitKind, code: int) -> JobResult:
         return JobResult(
             job=self._task.job,
-            ended=ended,
+            exit_kind=ended,
             code=code,
-            at_work=self.watch.announcement(),
+            last_announcement=self.watch.announcement(),
             seconds=self._seconds(),
         )
 

@@ -10,8 +10,8 @@ its inputs changes; another run that happens to agree proves nothing.
 
 from __future__ import annotations
 
-from exporter.jobs.job_folder import JobFolder, write_value
-from exporter.records.baseline import outcome_of
+from exporter.jobs.job_folder import JobFolder, write_json
+from exporter.records.baseline import extract_outcome
 from exporter.records.record import Record, Status
 
 #: What the model and its file alone decide.
@@ -19,20 +19,20 @@ _SETTLED = frozenset({Status.PASS, Status.FAIL, Status.ERROR, Status.INCONCLUSIV
 
 
 def mark_flaky(old: JobFolder, fresh: JobFolder) -> None:
-    """Marks each record of `fresh` whose verdict the very same inputs did not have in `old`."""
+    """Marks each record of `create_folder` whose verdict the very same inputs did not have in `old`."""
     if old.path.is_symlink() or not old.path.is_dir():
         return
     before = old.read_records()
     for name, record in fresh.read_records().items():
-        if name in before and (said := flakiness(before[name], record)):
-            write_value(fresh.record(record.cell), record.model_copy(update={"flaky": said}))
+        if name in before and (said := describe_flakiness(before[name], record)):
+            write_json(fresh.record(record.cell), record.model_copy(update={"flaky": said}))
 
 
-def flakiness(before: Record, after: Record) -> str:
+def describe_flakiness(before: Record, after: Record) -> str:
     """What `Record.flaky` says of `after`; empty where nothing is known against it."""
     if not _has_same_inputs(before, after):
         return ""
-    old, new = outcome_of(before), outcome_of(after)
+    old, new = extract_outcome(before), extract_outcome(after)
     if (old.status, old.stage, old.check) == (new.status, new.stage, new.check):
         return before.flaky
     return f"was {old} in an earlier run of the very same inputs"

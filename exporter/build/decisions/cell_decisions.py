@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from exporter.build.decisions.restore_results import StoreHit, StoreLookup, look_up
-from exporter.build.decisions.results import RecordValidator
-from exporter.build.folder.stored_records import Stored
+from exporter.build.decisions.build_results import RecordValidator
+from exporter.build.decisions.store_reader import StoreHit, StoreLookup, look_up
+from exporter.build.folder.stored_records import StoredRecords
 from exporter.cache.artifact_integrity import ArtifactVerifier
-from exporter.cache.staleness import PASSING
+from exporter.cache.staleness import TRANSIENT_STATUSES
 from exporter.cache.store import Store
 from exporter.planning.plan import Plan, PlannedCell
 from exporter.records.record import Record, Status
@@ -29,12 +29,12 @@ class Decisions:
     """In the order of the plan."""
     reasons: Mapping[str, str]
     """Why a cell runs, by its text."""
-    rechecked: frozenset[str] = frozenset()
+    rechecks: frozenset[str] = frozenset()
     """Those of which only the checks run: their files are the ones that would be made."""
     hits: Mapping[str, StoreHit] = field(default_factory=dict)
     """The cells that are taken from the store instead of being run, by their text."""
 
-    def runs(self, planned: PlannedCell) -> bool:
+    def is_to_run(self, planned: PlannedCell) -> bool:
         """Whether the cell is run."""
         return str(planned.cell) in self.reasons
 
@@ -55,7 +55,7 @@ DEFAULT_OPTIONS = BuildOptions()
 
 
 def decide(
-    plan: Plan, stored: Stored, judge: RecordValidator, wish: BuildOptions = DEFAULT_OPTIONS
+    plan: Plan, stored: StoredRecords, judge: RecordValidator, wish: BuildOptions = DEFAULT_OPTIONS
 ) -> Decisions:
     """Looks at every selected cell.
 
@@ -73,8 +73,8 @@ def decide(
         if wish.force:
             reasons[str(planned.cell)] = "every selected cell was asked for"
         elif record is None:
-            reasons[str(planned.cell)] = stored.why_none(planned.cell)
-        elif why := _why(record, judge.why_stale, intact):
+            reasons[str(planned.cell)] = stored.find_missing_reason(planned.cell)
+        elif why := _why(record, judge.find_staleness_reason, intact):
             reasons[str(planned.cell)] = why
             if _only_checks(record, judge, intact):
                 rechecked.add(str(planned.cell))
@@ -84,12 +84,12 @@ def decide(
     whole = Decisions(
         to_run=tuple(planned for planned in plan.to_run if str(planned.cell) in reasons),
         reasons=reasons,
-        rechecked=frozenset(rechecked),
+        rechecks=frozenset(rechecked),
     )
     return _with_hits(whole, _ask_store(whole, judge, wish))
 
 
-def made_after_all(decisions: Decisions, plan: Plan, problems: Mapping[str, str]) -> Decisions:
+def add_failed_restores(decisions: Decisions, plan: Plan, problems: Mapping[str, str]) -> Decisions:
     """The same decisions, but that some cells could not be taken from the store."""
     missed = {name: f"{decisions.hits[name].why}, and {why}" for name, why in problems.items()}
     reasons = {**decisions.reasons, **missed}
@@ -108,7 +108,7 @@ def _ask_store(decisions: Decisions, judge: RecordValidator, wish: BuildOptions)
     return look_up(
         wish.store,
         reasons,
-        judge.parts.of,
+        judge.fingerprints.of,
         lambda record: judge.holds(record) and (record.thorough or not wish.thorough),
     )
 
@@ -124,22 +124,22 @@ def _with_hits(whole: Decisions, found: StoreLookup) -> Decisions:
         whole,
         to_run=tuple(planned for planned in whole.to_run if str(planned.cell) in reasons),
         reasons=reasons,
-        rechecked=whole.rechecked - found.hits.keys(),
+        rechecks=whole.rechecks - found.hits.keys(),
         hits=found.hits,
     )
 
 
 def _why(record: Record, stale: Callable[[Record], str], intact: ArtifactVerifier) -> str:
-    if record.status in PASSING:
+    if record.status in TRANSIENT_STATUSES:
         return f"it was {record.status} the last time"
     if reason := stale(record):
         return reason
-    return intact.problem(record.artifact) if record.artifact else ""
+    return intact.find_problem(record.artifact) if record.artifact else ""
 
 
 def _only_checks(record: Record, judge: RecordValidator, intact: ArtifactVerifier) -> bool:
     """Whether what the checks read is all that changed of a cell that has its file."""
     has_outcome = record.status in (Status.PASS, Status.FAIL, Status.INCONCLUSIVE)
-    if not has_outcome or record.artifact is None or intact.problem(record.artifact):
+    if not has_outcome or record.artifact is None or intact.find_problem(record.artifact):
         return False
-    return judge.only_checks_changed(record)
+    return judge.has_only_check_changes(record)

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from exporter.build.folder.stored_records import Stored
+from exporter.build.folder.stored_records import StoredRecords
 from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.cache.fingerprint import (
     CHECKS,
-    device_digest,
-    fingerprint,
-    tool_versions,
-    without_tools,
+    compute_fingerprint,
+    drop_tool_parts,
+    hash_device,
+    read_tool_versions,
 )
-from exporter.cache.staleness import WHILE, CurrentState
+from exporter.cache.staleness import DURING_EXPORT, CurrentState
 from exporter.manifest import Manifest
 from exporter.planning.expectations import apply_expectations
 from exporter.planning.plan import Plan
@@ -38,13 +38,13 @@ class Results:
     run: RunRecord
     missing: dict[str, str]
     """Why there is no record, by the text of the cell."""
-    stood: bool = False
+    unchanged: bool = False
     """Whether every selected cell was left as it was."""
-    taken: frozenset[str] = frozenset()
+    restored: frozenset[str] = frozenset()
     """The cells that came from the store, by their text."""
 
 
-def collect(plan: Plan, stored: Stored, judge: RecordValidator) -> Results:
+def collect_results(plan: Plan, stored: StoredRecords, judge: RecordValidator) -> Results:
     """Judges the records of every planned cell, selected or not, with the files they speak of."""
     intact = ArtifactVerifier(stored.path)
     records: list[Record] = []
@@ -62,19 +62,21 @@ def collect(plan: Plan, stored: Stored, judge: RecordValidator) -> Results:
                 )
             )
         elif record is None:
-            missing[name] = stored.why_none(planned.cell)
-        elif reason := judge.why_stale(record):
+            missing[name] = stored.find_missing_reason(planned.cell)
+        elif reason := judge.find_staleness_reason(record):
             missing[name] = _since(reason)
-        elif record.artifact and (problem := intact.problem(record.artifact)):
+        elif record.artifact and (problem := intact.find_problem(record.artifact)):
             missing[name] = problem
         else:
-            records.append(judge.judged(record))
+            records.append(judge.apply_expectations(record))
     intact.save()
     records.sort(key=lambda record: record.cell.sort_key)
-    return Results(run=RunRecord(tools=tool_versions(), records=tuple(records)), missing=missing)
+    return Results(
+        run=RunRecord(tools=read_tool_versions(), records=tuple(records)), missing=missing
+    )
 
 
-def still_valid(run: RunRecord, manifest: Manifest, plan: Plan) -> Results:
+def filter_valid_results(run: RunRecord, manifest: Manifest, plan: Plan) -> Results:
     """The records of an earlier run that a change of the entry or the model has not made void.
 
     Tools may differ: results are also read where no torch is installed.
@@ -88,14 +90,16 @@ def still_valid(run: RunRecord, manifest: Manifest, plan: Plan) -> Results:
         if name not in known:
             missing[name] = "the last export left no current result of it"
         elif known[name].status is not Status.SKIP:
-            reason = today.why_stale(known[name], without_tools(parts.of(planned.cell)))
+            reason = today.find_staleness_reason(
+                known[name], drop_tool_parts(parts.of(planned.cell))
+            )
             missing |= {name: _since(reason)} if reason else {}
     records = tuple(record for record in run.records if str(record.cell) not in missing)
     return Results(run=run.model_copy(update={"records": records}), missing=missing)
 
 
 def _since(reason: str) -> str:
-    return reason if reason.endswith(WHILE) else f"{reason} since it was exported"
+    return reason if reason.endswith(DURING_EXPORT) else f"{reason} since it was exported"
 
 
 class FingerprintCache:
@@ -113,13 +117,13 @@ class FingerprintCache:
     def model(self, model: str) -> dict[str, str]:
         """The parts that the cells of a model share."""
         if model not in self._models:
-            self._models[model] = fingerprint(self._manifest.model(model))
+            self._models[model] = compute_fingerprint(self._manifest.find_model(model))
         return self._models[model]
 
     def device(self, device: str) -> str:
         """The part of the cells on a device."""
         if device not in self._devices:
-            self._devices[device] = device_digest(self._manifest.project.device(device))
+            self._devices[device] = hash_device(self._manifest.project.find_device(device))
         return self._devices[device]
 
 
@@ -130,22 +134,25 @@ class RecordValidator:
         self._manifest = manifest
         self._date = today
         self._today = CurrentState(Path(manifest.project.root))
-        self.parts = FingerprintCache(manifest)
+        self.fingerprints = FingerprintCache(manifest)
 
-    def why_stale(self, record: Record) -> str:
+    def find_staleness_reason(self, record: Record) -> str:
         """Why the record no longer speaks for its cell; empty where it does."""
-        stale = self._today.why_stale(record, self.parts.of(record.cell))
-        return stale or self._today.why_other_packages(record)
+        stale = self._today.find_staleness_reason(record, self.fingerprints.of(record.cell))
+        return stale or self._today.find_changed_package_reason(record)
 
-    def only_checks_changed(self, record: Record) -> bool:
+    def has_only_check_changes(self, record: Record) -> bool:
         """Whether the record would still speak for its cell if the checks read what they did."""
-        parts = {p: v for p, v in self.parts.of(record.cell).items() if p != CHECKS}
-        return not (self._today.why_stale(record, parts) or self._today.why_other_packages(record))
+        parts = {p: v for p, v in self.fingerprints.of(record.cell).items() if p != CHECKS}
+        return not (
+            self._today.find_staleness_reason(record, parts)
+            or self._today.find_changed_package_reason(record)
+        )
 
     def holds(self, record: Record) -> bool:
         """Whether the record still speaks for its cell."""
-        return not self.why_stale(record)
+        return not self.find_staleness_reason(record)
 
-    def judged(self, record: Record) -> Record:
+    def apply_expectations(self, record: Record) -> Record:
         """The record as it counts: a foreseen failure is one, and an unforeseen pass too."""
-        return apply_expectations(self._manifest.model(record.cell.model), record, self._date)
+        return apply_expectations(self._manifest.find_model(record.cell.model), record, self._date)

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.cache.store.entry import (
-    Damaged,
+from exporter.cache.store.store_entry import (
+    DamagedEntry,
     StoredFile,
     StoreEntry,
-    is_of,
+    belongs_to,
     is_storable,
-    lookup_key,
-    read_entry,
-    read_head,
-    variant_key,
-    write_entry,
+    make_lookup_key,
+    parse_entry,
+    parse_header,
+    make_variant_key,
+    serialize_entry,
 )
 from exporter.records.record import Source, Stage, Status
 from tests.unit.cache.store.cells import PARTS
@@ -38,28 +38,28 @@ ENTRY = StoreEntry(record=RECORD, files=FILES)
 
 
 def test_what_was_written_is_read() -> None:
-    assert read_entry(write_entry(ENTRY)) == ENTRY
-    assert read_head(write_entry(ENTRY)).files == FILES
+    assert parse_entry(serialize_entry(ENTRY)) == ENTRY
+    assert parse_header(serialize_entry(ENTRY)).files == FILES
     assert ENTRY.reference == "c" * 64
 
 
 def test_bytes_that_were_cut_or_changed_anywhere_are_no_entry() -> None:
-    data = write_entry(ENTRY)
+    data = serialize_entry(ENTRY)
     for size in range(len(data)):
-        with pytest.raises(Damaged):
-            read_entry(data[:size])
+        with pytest.raises(DamagedEntry):
+            parse_entry(data[:size])
     for place in range(0, len(data), 3):
         for bit in (0, 5, 7):
             broken = bytearray(data)
             broken[place] ^= 1 << bit
-            with pytest.raises(Damaged):
-                read_entry(bytes(broken))
+            with pytest.raises(DamagedEntry):
+                parse_entry(bytes(broken))
 
 
 @given(st.binary(max_size=200))
 def test_bytes_of_something_else_are_no_entry(data: bytes) -> None:
-    with pytest.raises(Damaged):
-        read_entry(data)
+    with pytest.raises(DamagedEntry):
+        parse_entry(data)
 
 
 def forged(entry: StoreEntry, **changes: Any) -> bytes:
@@ -90,12 +90,12 @@ def forged(entry: StoreEntry, **changes: Any) -> bytes:
 )
 def test_an_entry_that_names_what_no_export_leaves_there_is_none(path: str) -> None:
     more = {"path": path, "sha256": "d" * 64, "size": 1}
-    with pytest.raises(Damaged):
-        read_entry(forged(ENTRY, files=[*(f.model_dump() for f in FILES), more]))
+    with pytest.raises(DamagedEntry):
+        parse_entry(forged(ENTRY, files=[*(f.model_dump() for f in FILES), more]))
 
 
 def test_the_forged_entry_is_read_where_nothing_is_wrong() -> None:
-    assert read_entry(forged(ENTRY)) == ENTRY
+    assert parse_entry(forged(ENTRY)) == ENTRY
 
 
 @pytest.mark.parametrize(
@@ -116,22 +116,22 @@ def test_the_forged_entry_is_read_where_nothing_is_wrong() -> None:
     ],
 )
 def test_an_entry_whose_files_are_not_the_records_is_none(changes: dict[str, Any]) -> None:
-    with pytest.raises(Damaged):
-        read_entry(forged(ENTRY, **changes))
+    with pytest.raises(DamagedEntry):
+        parse_entry(forged(ENTRY, **changes))
 
 
 def test_a_pass_without_a_file_is_none() -> None:
     record = RECORD.model_copy(update={"artifact": None})
-    with pytest.raises(Damaged):
-        read_entry(write_entry(StoreEntry(record=record, files=FILES[2:])))
+    with pytest.raises(DamagedEntry):
+        parse_entry(serialize_entry(StoreEntry(record=record, files=FILES[2:])))
 
 
 def test_the_first_key_is_the_cell_with_its_parts_however_closely_it_is_looked_at() -> None:
-    key = lookup_key(RECORD.cell, PARTS)
-    assert lookup_key(RECORD.cell, dict(reversed(PARTS.items()))) == key
-    assert lookup_key(RECORD.cell, {**PARTS, "thorough": "yes"}) == key
-    assert lookup_key(RECORD.cell, {**PARTS, "checks": "other"}) != key
-    assert lookup_key(RECORD.cell.model_copy(update={"opset": 17}), PARTS) != key
+    key = make_lookup_key(RECORD.cell, PARTS)
+    assert make_lookup_key(RECORD.cell, dict(reversed(PARTS.items()))) == key
+    assert make_lookup_key(RECORD.cell, {**PARTS, "thorough": "yes"}) == key
+    assert make_lookup_key(RECORD.cell, {**PARTS, "checks": "other"}) != key
+    assert make_lookup_key(RECORD.cell.model_copy(update={"opset": 17}), PARTS) != key
 
 
 def test_the_second_key_is_what_was_loaded_and_how_closely_it_was_looked_at() -> None:
@@ -143,8 +143,8 @@ def test_the_second_key_is_what_was_loaded_and_how_closely_it_was_looked_at() ->
         RECORD.model_copy(update={"packages": {"timm": "1.0 ab"}}),
         RECORD.model_copy(update={"thorough": True}),
     ]
-    assert len({variant_key(record) for record in others}) == len(others)
-    assert variant_key(RECORD.model_copy(update={"message": "x"})) == variant_key(RECORD)
+    assert len({make_variant_key(record) for record in others}) == len(others)
+    assert make_variant_key(RECORD.model_copy(update={"message": "x"})) == make_variant_key(RECORD)
 
 
 @pytest.mark.parametrize(
@@ -177,13 +177,13 @@ def test_only_what_would_come_out_the_same_again_is_kept(
     record = make_record("tiny/18/cpu", status, **{"fingerprint": PARTS, **fields})
     assert is_storable(record) is stored
     if not stored:
-        with pytest.raises(Damaged):
-            read_entry(write_entry(StoreEntry(record=record, files=FILES)))
+        with pytest.raises(DamagedEntry):
+            parse_entry(serialize_entry(StoreEntry(record=record, files=FILES)))
 
 
 def test_what_belongs_to_a_cell() -> None:
     names = ("18.onnx", "17.onnx", "logs/18.log", "logs/17.log", "logs/18/a b.md", "logs/17/a.md")
-    assert [name for name in names if is_of(name, RECORD)] == [
+    assert [name for name in names if belongs_to(name, RECORD)] == [
         "18.onnx",
         "logs/18.log",
         "logs/18/a b.md",
@@ -196,7 +196,7 @@ def test_what_belongs_to_a_cell() -> None:
         "weights/weight_2.pb",
         f"weights-{'b' * 16}.data",
     )
-    assert all(is_of(name, RECORD) for name in shared)
+    assert all(belongs_to(name, RECORD) for name in shared)
     others = (
         "at_work.json",
         "job.json",
@@ -204,9 +204,9 @@ def test_what_belongs_to_a_cell() -> None:
         f"weights-{'c' * 16}.data",
         ".scratch/18.onnx",
     )
-    assert not any(is_of(name, RECORD) for name in others)
+    assert not any(belongs_to(name, RECORD) for name in others)
 
 
 def test_an_entry_lies_in_no_folder_of_another(tmp_path: Path) -> None:
-    assert len(lookup_key(RECORD.cell, PARTS)) == 64
-    assert len(variant_key(RECORD)) == 32
+    assert len(make_lookup_key(RECORD.cell, PARTS)) == 64
+    assert len(make_variant_key(RECORD)) == 32

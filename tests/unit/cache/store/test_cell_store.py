@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from exporter.cache.store import Store, StoreLimits
-from exporter.cache.store.store import MOST_ENTRIES
+from exporter.cache.store.cell_store import MAX_VARIANTS
 from exporter.jobs.job_folder import JobFolder
 from exporter.records.record import Record, Source, Status
 from tests.unit.cache.store.cells import PARTS, everything, make_cell, make_store
@@ -29,7 +29,7 @@ def fetch(store: Store, record: Record, folder: Path) -> str:
     entry = store.find(record.cell, record.fingerprint, lambda _: True).entry
     assert entry is not None
     folder.mkdir(exist_ok=True)
-    return store.take(entry, folder)
+    return store.restore(entry, folder)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_record_and_files_come_out_as_they_went_in(
     assert entry is not None
     assert entry.record == record
     (tmp_path / "out").mkdir()
-    assert store.take(entry, tmp_path / "out") == ""
+    assert store.restore(entry, tmp_path / "out") == ""
     assert everything(tmp_path / "out") == everything(tmp_path / "tiny")
 
 
@@ -105,16 +105,16 @@ def test_of_several_the_one_that_fits_is_found(tmp_path: Path) -> None:
         found = store.find(made.cell, PARTS, lambda r: r.sources[0].sha256 == edit * 64).entry  # noqa: B023 - called at once
         assert found is not None
         (tmp_path / edit).mkdir()
-        assert store.take(found, tmp_path / edit) == ""
+        assert store.restore(found, tmp_path / edit) == ""
         assert (tmp_path / edit / "18.onnx").read_text() == f"graph {edit}"
 
 
 def test_only_the_newest_of_many_are_kept(tmp_path: Path) -> None:
     store, folder = make_store(tmp_path), tmp_path / "tiny"
-    for number in range(MOST_ENTRIES + 3):
+    for number in range(MAX_VARIANTS + 3):
         made = make_cell(folder, sources=(Source(file="net.py", sha256=f"{number:064}"),))
         store.put([made], JobFolder(folder))
-    assert len(list((tmp_path / "store").rglob("*.json"))) == MOST_ENTRIES
+    assert len(list((tmp_path / "store").rglob("*.json"))) == MAX_VARIANTS
     assert find(store, made, lambda r: r.sources == made.sources) == "found"
 
 
@@ -181,14 +181,14 @@ def test_a_damaged_entry_is_none_and_says_so(
     tmp_path: Path, store: Store, record: Record, how: Callable[[Path], None]
 ) -> None:
     how(entry_of(tmp_path))
-    assert find(store, record) == "what the store has of it is damaged"
+    assert find(store, record) == "its store entry is damaged"
 
 
 def test_an_entry_of_another_cell_is_none(tmp_path: Path, store: Store, record: Record) -> None:
     other = record.cell.model_copy(update={"opset": 17})
     place = entry_of(tmp_path)
     missing = record.model_copy(update={"cell": other})
-    key = store._place(missing)
+    key = store.locate_entry(missing)
     key.parent.mkdir(parents=True)
     shutil.copy(place, key)
     assert find(store, missing) == ""
@@ -201,10 +201,10 @@ def test_a_damaged_file_is_never_taken_and_the_next_one_takes_its_place(
     how(blob_of(tmp_path))
     found = store.find(record.cell, PARTS, lambda _: True)
     if found.entry is None:
-        assert found.problem == "a file of it is gone from the store"
+        assert found.problem == "the store has lost one of its files"
     else:
         (tmp_path / "out").mkdir()
-        assert store.take(found.entry, tmp_path / "out").startswith("18.onnx is ")
+        assert store.restore(found.entry, tmp_path / "out").startswith("18.onnx is ")
         assert not (tmp_path / "out/18.onnx").exists()
         assert find(store, record) == ""
     if how is folder:
@@ -225,7 +225,7 @@ def test_files_of_two_devices_go_together_only_where_they_are_the_same(tmp_path:
     assert fetch(store, one, tmp_path / "out") == ""
     assert fetch(store, same, tmp_path / "out") == ""
     assert fetch(store, other, tmp_path / "out") == (
-        "its 18.onnx in the store is not that of the other cells"
+        "its 18.onnx in the store differs from that of the other cells"
     )
     assert fetch(store, other, tmp_path / "alone") == ""
 
@@ -238,7 +238,7 @@ def test_a_store_that_is_only_read_is_used_and_not_written(
     assert fetch(reader, record, tmp_path / "out") == ""
     other = make_cell(tmp_path / "tiny", "tiny/17/cpu")
     assert reader.put([other], JobFolder(tmp_path / "tiny")) == (
-        f"{tmp_path / 'store'}: nothing is kept there, it is only read"
+        f"{tmp_path / 'store'}: results are not stored: the store is read-only"
     )
     assert reader.put([other], JobFolder(tmp_path / "tiny")) == "", "said once"
     flip(blob_of(tmp_path))
@@ -251,10 +251,10 @@ def test_where_nothing_can_be_written_that_is_said_once(tmp_path: Path, record: 
     (tmp_path / "store").write_text("a file in its place")
     store = make_store(tmp_path)
     said = store.put([record], JobFolder(tmp_path / "tiny"))
-    assert said.startswith(f"{tmp_path / 'store'}: nothing is kept there, it cannot be written: ")
+    assert said.startswith(f"{tmp_path / 'store'}: results are not stored: cannot be written: ")
     assert store.put([record], JobFolder(tmp_path / "tiny")) == ""
     assert find(store, record) == ""
-    assert store.tidy() is None
+    assert store.evict_if_needed() is None
 
 
 def test_a_model_that_is_larger_than_the_store_is_not_kept(tmp_path: Path, record: Record) -> None:
@@ -278,11 +278,11 @@ def test_many_write_and_read_at_once(tmp_path: Path) -> None:
             for turn in range(25):
                 store.put([record], JobFolder(own))
                 if turn % 5 == number:
-                    Store(store.path, StoreLimits(size=0, age=3600)).bound()
+                    Store(store.path, StoreLimits(size=0, age=3600)).evict()
                 entry = store.find(record.cell, PARTS, lambda _: True).entry
                 out = tmp_path / f"out-{number}-{turn}"
                 out.mkdir()
-                if entry and not (wrong := store.take(entry, out)):
+                if entry and not (wrong := store.restore(entry, out)):
                     assert everything(out) == expected
                     taken.append(wrong)
         except BaseException as error:  # noqa: BLE001 - shown by the thread that waits

@@ -15,14 +15,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.build.decisions.results import Results, still_valid
+from exporter.build.decisions.build_results import Results, filter_valid_results
 from exporter.build.folder.build_folder import BuildFolder
 from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.core.errors import ExitCode, ExporterError, Problem
-from exporter.jobs.job_folder import write_value
+from exporter.jobs.job_folder import write_json
 from exporter.manifest import Manifest
 from exporter.planning.plan import Plan
-from exporter.planning.shards import ShardNote, forget_shard, read_note
+from exporter.planning.shards import ShardNote, read_shard_note, remove_shard_note
 from exporter.records.record import Record, RunRecord, read_run
 
 
@@ -41,7 +41,7 @@ class ShardPart:
         return tuple(record for record in self.run.records if record.cell.model in mine)
 
 
-def read_parts(folders: Iterable[Path], build: Path) -> tuple[ShardPart, ...]:
+def read_shard_parts(folders: Iterable[Path], build: Path) -> tuple[ShardPart, ...]:
     """Reads every shard, and holds them against each other.
 
     Raises:
@@ -55,7 +55,7 @@ def read_parts(folders: Iterable[Path], build: Path) -> tuple[ShardPart, ...]:
             if folder.resolve() == build.resolve():
                 message = f"{folder}: is this project's own build folder, where the parts go"
                 raise ExporterError(ExitCode.UNREADABLE, message)
-            note, run = read_note(folder), read_run(folder / "results.json")
+            note, run = read_shard_note(folder), read_run(folder / "results.json")
             parts.append(ShardPart(folder=folder, note=note, run=run))
         except ExporterError as error:
             problems += error.problems
@@ -67,19 +67,19 @@ def read_parts(folders: Iterable[Path], build: Path) -> tuple[ShardPart, ...]:
     return tuple(parts)
 
 
-def merge(manifest: Manifest, plan: Plan, parts: Iterable[ShardPart]) -> Results:
+def merge_shards(manifest: Manifest, plan: Plan, parts: Iterable[ShardPart]) -> Results:
     """Puts the shards' models into the build folder and collects the records.
 
     Raises:
         ExporterError: UNREADABLE, where a folder holds links; ENVIRONMENT, where another run is at
             work here.
     """
-    build = BuildFolder.of(manifest.project)
+    build = BuildFolder.from_project(manifest.project)
     parts = tuple(parts)
     known = {spec.id for spec in manifest.models}
     records: list[Record] = []
-    with build.locked():
-        forget_shard(build.path)
+    with build.lock():
+        remove_shard_note(build.path)
         build.results.unlink(missing_ok=True)  # until all is in place there is no result
         for part in parts:
             records += part.records
@@ -88,8 +88,8 @@ def merge(manifest: Manifest, plan: Plan, parts: Iterable[ShardPart]) -> Results
                     _bring(part.folder / model, model, build)
         records.sort(key=lambda record: record.cell.sort_key)
         run = RunRecord(tools=parts[0].run.tools, records=tuple(records))
-        results = _with_files(still_valid(run, manifest, plan), build)
-        write_value(build.results, results.run)
+        results = _with_files(filter_valid_results(run, manifest, plan), build)
+        write_json(build.results, results.run)
     return Results(run=results.run, missing=_with_reasons(results.missing, parts))
 
 
@@ -99,7 +99,7 @@ def _with_files(results: Results, build: BuildFolder) -> Results:
     missing = {
         str(record.cell): problem
         for record in results.run.records
-        if record.artifact and (problem := intact.problem(record.artifact))
+        if record.artifact and (problem := intact.find_problem(record.artifact))
     }
     records = tuple(each for each in results.run.records if str(each.cell) not in missing)
     return Results(
@@ -139,9 +139,9 @@ def _misfits(parts: list[ShardPart]) -> Iterable[str]:
 def _bring(source: Path, model: str, build: BuildFolder) -> None:
     if source.is_symlink() or any(_links(source)):
         raise ExporterError(ExitCode.UNREADABLE, f"{source}: holds links; none is followed")
-    fresh = build.fresh(model)
+    fresh = build.create_folder(model)
     shutil.copytree(source, fresh.path, dirs_exist_ok=True)
-    build.place(model, fresh)
+    build.replace_model(model, fresh)
 
 
 def _links(folder: Path) -> Iterable[Path]:

@@ -19,7 +19,7 @@ from exporter.jobs.job import OpsetJob
 _LEAST_OPSETS = 3
 
 
-def parts_of(
+def count_parts(
     jobs: Mapping[str, Sequence[OpsetJob]],
     costs: Mapping[str, Cost],
     workers: int,
@@ -48,7 +48,7 @@ def parts_of(
         pieces = [
             costs[model].seconds(piece)
             for model, count in parts.items()
-            for piece in divided(jobs[model], count)
+            for piece in divide_opsets(jobs[model], count)
         ]
         others = [seconds for model, seconds in known.items() if model not in parts]
         if (length := _length([*pieces, *others, *unknown], workers)) < wanted:
@@ -56,7 +56,7 @@ def parts_of(
     return best
 
 
-def divided(opsets: Sequence[OpsetJob], parts: int) -> list[tuple[OpsetJob, ...]]:
+def divide_opsets(opsets: Sequence[OpsetJob], parts: int) -> list[tuple[OpsetJob, ...]]:
     """The opsets in so many parts, by turns: neighbours cost about the same."""
     return [tuple(opsets[first::parts]) for first in range(parts)]
 

@@ -1,0 +1,257 @@
+"""Put finished cells into the store, find them again and restore their files.
+
+Input: records with the model's folder that contains their files. Output: a `StoreEntry` for a cell
+with the same inputs, and its files in another folder.
+
+    entries/<lookup key>/<variant key>.json    the inputs, the record and the list of files
+    blobs/<sha256>                             the files
+    tmp/                                       incomplete files
+    bounded                                    its timestamp is the time of the last eviction
+
+There is no lock: each file is written under a temporary name and renamed, and each reader verifies
+hashes. Any inconsistency is a miss.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from exporter.cache.fingerprint import hash_source
+from exporter.cache.store.blobs import (
+    Blobs,
+    create_scratch_file,
+    list_folder,
+    move_into_place,
+)
+from exporter.cache.store.eviction import (
+    EvictionResult,
+    StoreLimits,
+    evict,
+    list_entries,
+    measure_folder,
+)
+from exporter.cache.store.store_entry import (
+    DamagedEntry,
+    StoredFile,
+    StoreEntry,
+    belongs_to,
+    is_storable,
+    make_lookup_key,
+    make_variant_key,
+    parse_entry,
+    read_entry_file,
+    serialize_entry,
+)
+from exporter.core.text_format import format_byte_limit
+from exporter.jobs.job_folder import JobFolder
+from exporter.records.record import CellId, Record
+
+#: Entries of one lookup key. Each edit of a source adds one, and a lookup reads all of them.
+MAX_VARIANTS = 32
+#: The share of the size limit after which an eviction always runs.
+_LARGE_GROWTH = 0.05
+#: Seconds between two evictions after less growth.
+_EVICTION_INTERVAL = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreResult:
+    """The result of a lookup."""
+
+    entry: StoreEntry | None = None
+    problem: str = ""
+    """Why an existing entry cannot be used, or ""."""
+
+
+class Store:
+    """Finished cells by their inputs.
+
+    Args:
+        path: The store's folder. The first write creates it.
+        limits: The limits for the eviction.
+        is_read_only: True if the store is never written.
+        build: The build folder that owns the store, or None if the store is shared. With an owner,
+            external data exists either in the build folder or in the store.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        limits: StoreLimits,
+        *,
+        is_read_only: bool = False,
+        build: Path | None = None,
+    ) -> None:
+        self.path = path
+        self.limits = limits
+        self.is_read_only = is_read_only
+        self._entries = path / "entries"
+        self._scratch = path / "tmp"
+        self._last_eviction = path / "bounded"
+        self._blobs = Blobs(path / "blobs", self._scratch, build, is_read_only=is_read_only)
+        self._is_writable = not is_read_only
+        self._warning = f"{path}: results are not stored: the store is read-only"
+        self._growth = 0
+
+    def find(
+        self, cell: CellId, parts: Mapping[str, str], is_valid: Callable[[Record], bool]
+    ) -> StoreResult:
+        """Find an entry of a cell with the current inputs.
+
+        Args:
+            cell: The cell.
+            parts: Its current fingerprint.
+            is_valid: Returns True if a record is up to date with the current files and packages.
+        """
+        problem = ""
+        for path in _list_newest_first(self._entries / _split_key(make_lookup_key(cell, parts))):
+            try:
+                entry = parse_entry(read_entry_file(path))
+            except DamagedEntry:
+                problem = "its store entry is damaged"
+                continue
+            if entry.record.cell != cell or not is_valid(entry.record):
+                continue
+            if all(self._blobs.has_file(file, cell.model) for file in entry.files):
+                return StoreResult(entry=entry)
+            problem = "the store has lost one of its files"
+        return StoreResult(problem=problem)
+
+    def restore(self, entry: StoreEntry, folder: Path) -> str:
+        """Copy the files of a cell to a folder that may contain other cells of the model.
+
+        Returns:
+            Why that is impossible, or "" if all files were restored.
+        """
+        for file in entry.files:
+            target = folder / file.path
+            if target.exists():
+                # Logs differ between runs and prove nothing.
+                if not file.path.startswith("logs/") and hash_source(target) != file.sha256:
+                    return f"its {file.path} in the store differs from that of the other cells"
+                continue
+            if problem := self._blobs.restore(file, entry.record.cell.model, target):
+                # The next run can store the cell again.
+                self._remove(self.locate_entry(entry.record))
+                self._remove(self._blobs.locate(file.sha256))
+                return f"{file.path} is {problem} in the store"
+        with suppress(OSError):
+            if self._is_writable:  # the timestamp is the time of the last use
+                os.utime(self.locate_entry(entry.record))
+        return ""
+
+    def put(self, records: Collection[Record], folder: JobFolder) -> str:
+        """Store the cells that are storable.
+
+        Args:
+            records: Records of one model.
+            folder: The model's folder with their files.
+
+        Returns:
+            Why the cells are not stored. The message is returned once, then "".
+        """
+        if not self._is_writable:
+            warning, self._warning = self._warning, ""
+            return warning
+        try:
+            for record in records:
+                if record.flaky:  # the stored result is one of two
+                    self.locate_entry(record).unlink(missing_ok=True)
+            return self._put_storable([each for each in records if is_storable(each)], folder)
+        except OSError as error:
+            self._is_writable, self._warning = False, ""
+            return f"{self.path}: results are not stored: cannot be written: {error.strerror}"
+
+    def adopt(self, folder: Path) -> None:
+        """Move the external data of a model's folder into the store before it is deleted."""
+        if self._is_writable:
+            with suppress(OSError):  # a later export creates the data again
+                self._blobs.adopt(folder)
+
+    def evict_if_needed(self) -> EvictionResult | None:
+        """Run an eviction if this run stored enough or the last eviction is old.
+
+        To read every entry of a large store takes seconds.
+
+        Returns:
+            None if no eviction was necessary.
+        """
+        if not self._is_writable or not self._growth:
+            return None
+        if self._growth < self.limits.size * _LARGE_GROWTH:
+            with suppress(OSError):
+                age = time.time() - self._last_eviction.lstat().st_mtime
+                if 0 <= age < _EVICTION_INTERVAL:
+                    return None
+        return self.evict()
+
+    def evict(self, *, dry_run: bool = False) -> EvictionResult:
+        """Remove entries and files beyond the limits."""
+        result = evict(self.path, self._blobs, self.limits, dry_run=dry_run)
+        if self._is_writable and not dry_run and self._entries.is_dir():
+            with suppress(OSError):  # the next run evicts again
+                self._last_eviction.touch()
+        return result
+
+    def count(self) -> int:
+        """Return the number of entries."""
+        return sum(1 for _ in list_entries(self._entries))
+
+    def measure_size(self) -> int:
+        """Return the bytes of all files in the store."""
+        return measure_folder(self.path)
+
+    def locate_entry(self, record: Record) -> Path:
+        """Return the path of the entry of a record."""
+        key = make_lookup_key(record.cell, record.fingerprint)
+        return self._entries / _split_key(key) / f"{make_variant_key(record)}.json"
+
+    def _put_storable(self, records: Iterable[Record], folder: JobFolder) -> str:
+        """Store cells, each with its files first. Return why a model is too large, or ""."""
+        files: dict[str, StoredFile] = {}
+        paths = [p for p in sorted(folder.path.rglob("*")) if p.is_file() and not p.is_symlink()]
+        names = [path.relative_to(folder.path).as_posix() for path in paths]
+        for record in records:
+            own_names = [name for name in names if belongs_to(name, record)]
+            for name in own_names:
+                if name not in files:
+                    path = folder.path / name
+                    size = path.stat().st_size
+                    files[name] = StoredFile(path=name, sha256=hash_source(path), size=size)
+                    self._growth += size
+            own = tuple(files[name] for name in own_names)
+            if sum(file.size for file in own) > self.limits.size:
+                limit = format_byte_limit(self.limits.size)
+                return f"{record.cell.model} is larger than the store's limit of {limit}"
+            for file in own:
+                self._blobs.put(folder.path / file.path, file)
+            target = self.locate_entry(record)
+            with create_scratch_file(self._scratch) as scratch:
+                scratch.write_bytes(serialize_entry(StoreEntry(record=record, files=own)))
+                move_into_place(scratch, target)
+            self._growth += 1
+            for path in _list_newest_first(target.parent)[MAX_VARIANTS:]:
+                path.unlink(missing_ok=True)
+        return ""
+
+    def _remove(self, path: Path) -> None:
+        if self._is_writable:
+            with suppress(OSError):
+                path.unlink()
+
+
+def _split_key(key: str) -> str:
+    return f"{key[:2]}/{key[2:]}"
+
+
+def _list_newest_first(folder: Path) -> list[Path]:
+    paths = []
+    for path in list_folder(folder):
+        with suppress(OSError):  # removed by another process
+            paths.append((path.lstat().st_mtime_ns, path))
+    return [path for _, path in sorted(paths, reverse=True)]

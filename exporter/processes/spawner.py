@@ -1,0 +1,125 @@
+"""Define how a worker process is started, and start a new Python for each job.
+
+Input: the path of a job. Output: a `WorkerProcess` that leads its own process group.
+
+`Spawner` works on every platform. `ForkServerStarter` is the faster one for Linux.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+WORKER_COMMAND = (sys.executable, "-P", "-m", "exporter.worker")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerCommand:
+    """The arguments of a worker."""
+
+    job: Path
+    log: Path
+    """The output is appended to this file."""
+    folder: Path
+    """The current directory."""
+
+
+class WorkerProcess(Protocol):
+    """A started worker."""
+
+    def poll(self) -> int | None:
+        """Return the exit code, less than 0 for a signal, or None while the worker runs."""
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the exit and return True if the worker exited in time."""
+
+    def signal_group(self, number: signal.Signals) -> None:
+        """Send a signal to the worker and its child processes."""
+
+
+class ProcessStarter(Protocol):
+    """Starts workers."""
+
+    def prepare(self) -> None:
+        """Begin the preparations of the first start. `close` is necessary in any case."""
+
+    def start(self, command: WorkerCommand) -> WorkerProcess:
+        """Start a worker."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, but not longer than until a worker exits."""
+
+    def close(self) -> None:
+        """End all processes that this object keeps."""
+
+
+class Spawner:
+    """Starts a new Python for each job.
+
+    Args:
+        environment: The complete environment of the workers.
+        command: The command line, to which the path of the job is added.
+    """
+
+    def __init__(
+        self, environment: Mapping[str, str], command: Sequence[str] = WORKER_COMMAND
+    ) -> None:
+        self._environment = dict(environment)
+        self._command = command
+
+    def prepare(self) -> None:
+        """Do nothing: there are no preparations."""
+
+    def start(self, command: WorkerCommand) -> WorkerProcess:
+        """Start a worker."""
+        with command.log.open("ab") as output:
+            process = subprocess.Popen(
+                [*self._command, str(command.job)],
+                cwd=command.folder,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return _SpawnedWorker(process)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+    def close(self) -> None:
+        """Do nothing: no process is kept."""
+
+
+class _SpawnedWorker:
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    def poll(self) -> int | None:
+        return self._process.poll()
+
+    def wait(self, seconds: float) -> bool:
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def signal_group(self, number: signal.Signals) -> None:
+        signal_group(self._process.pid, number)
+
+
+def signal_group(leader: int, number: signal.Signals) -> None:
+    """Send a signal to a process group, if any of its processes exists."""
+    # macOS refuses to signal a group of zombies: PermissionError.
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)
