@@ -85,7 +85,7 @@ _ROWS = (
         lines=f'weights = "net.pt"\nweights_sha256 = "{"0" * 64}"',
         prepare=_save("net.pt"),
         standing=Standing.CAUGHT,
-        verdicts={"*": refused(Stage.SOURCE, "the manifest says 0000")},
+        verdicts={"*": refused(Stage.SOURCE, "expected 0000")},
     ),
     Feature(
         name="weights as inputs of the file",

@@ -1,1 +1,1 @@
-"""To be described."""
+"""From the source of an entry to a model that is ready to run."""

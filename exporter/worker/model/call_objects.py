@@ -1,12 +1,12 @@
-"""Objects in the model's call and in what it returns.
+"""Objects of user code in the call of a model and among its outputs.
 
-In: a model and its contract. Out: a module that takes plain tuples, lists and dicts, and makes the
-objects of them that the model wants; and dataclasses among the outputs, taken apart.
+Input: a model and its contract. Output: a module that accepts plain tuples, lists and dicts, and
+builds the objects that the model expects. Dataclasses among the outputs are registered with
+PyTorch, which can flatten them then.
 
-Exporters flatten tuples, lists and dicts alone. So the objects are made inside the exported
-module, out of its inputs, and a class need not be known to them. The same goes for floats and
-truth values: as arguments dynamo would keep them as they are, taken out of a tensor they are values
-of the graph.
+Exporters flatten only tuples, lists and dicts. So the exported module builds the objects from its
+inputs, and the exporter does not need the classes. Floats and booleans are read from tensors
+there: as arguments, dynamo would convert them to constants.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
 
 import torch
 
@@ -29,73 +28,82 @@ from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.source_loader import Model
 from exporter.worker.torch_private import pytree
 
-#: The name of the model inside what is put around it: weights are called by it, until unwrapped.
+#: The name of the model inside a wrapper, and the prefix of its weight names until unwrapping.
 WRAPPED_NAME = "_exporter_wrapped"
+#: The attribute of a model with other outputs than tuples, lists and dicts of tensors.
+_OBJECT_OUTPUTS = "_exporter_object_outputs"
 
-#: Whether TorchScript traces; torch gives it neither a type nor a place in its list of names.
+#: True during a trace by TorchScript; torch has no type for it and does not list the name.
 _is_tracing: Callable[[], bool] = torch.jit.is_tracing  # type: ignore[attr-defined]
-#: Models that were seen to return objects, which a tracer cannot return.
-_RETURNING: WeakSet[torch.nn.Module] = WeakSet()
 
 
 @dataclass(slots=True)
-class _Plan:
-    """What to do with a value of the call: with itself, and with what stands in it."""
+class _Conversion:
+    """The conversion of one value of the call and of the values in it."""
 
-    make: Callable[..., Any] | None = None
+    build: Callable[..., Any] | None = None
     is_number: bool = False
-    inner: dict[Step, _Plan] = field(default_factory=dict)
+    items: dict[Step, _Conversion] = field(default_factory=dict)
+
+    def find(self, steps: tuple[Step, ...]) -> _Conversion:
+        """Return the conversion at a path below this one; create it if it is missing."""
+        conversion = self
+        for step in steps:
+            conversion = conversion.items.setdefault(step, _Conversion())
+        return conversion
 
 
 class CallObjectWrapper(torch.nn.Module):
-    """Calls the wrapped module with the objects of its contract."""
+    """A module that calls the wrapped module with the objects of its contract."""
 
-    def __init__(self, model: torch.nn.Module, plan: dict[str, Any]) -> None:
+    def __init__(self, model: torch.nn.Module, conversions: dict[str, _Conversion]) -> None:
         super().__init__()
         self.add_module(WRAPPED_NAME, model)
         self.train(model.training)
-        self._plan = plan
+        self._conversions = conversions
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The outputs of the wrapped module, as they are."""
-        made = _made(self._plan["args"], args)
-        named = _made(self._plan["kwargs"], kwargs)
-        return self.get_submodule(WRAPPED_NAME)(*made, **named)
+        """Return the unchanged outputs of the wrapped module."""
+        positional = _convert(self._conversions["args"], args)
+        named = _convert(self._conversions["kwargs"], kwargs)
+        return self.get_submodule(WRAPPED_NAME)(*positional, **named)
 
 
 def wrap_with_call_objects(model: Model, spec: ModelSpec, root: Path) -> Model:
-    """The model, or what makes the objects of its call and then calls it."""
+    """Return a wrapper that builds the objects of the call, or the model if it needs none."""
     numbers = [item.at for item in spec.inputs if item.scalar and item.dtype != "int64"]
-    objects = [each for each in spec.containers if each.is_object]
+    objects = [container for container in spec.containers if container.is_object]
     if not isinstance(model, torch.nn.Module) or spec.capture == "script":
         return model
-    if find_program(model) is not None:  # it takes what it was captured with
+    if find_program(model) is not None:  # its call was fixed by the capture
         return model
-    if not numbers and not objects and not _takes_any_keyword(model, spec):
+    if not numbers and not objects and not _has_input_in_any_keyword(model, spec):
         return model
-    plans = {"args": _Plan(), "kwargs": _Plan()}
+    conversions = {"args": _Conversion(), "kwargs": _Conversion()}
     for at in numbers:
-        _planned(plans, at).is_number = True
+        root_name, steps = parse_call_path(at)
+        conversions[root_name].find(steps).is_number = True
     folder = (root / spec.manifest).parent
-    for each in objects:
-        _planned(plans, each.at).make = load_attribute(each.type, folder)
-    return _with_signature(spec)(model, plans)
+    for container in objects:
+        root_name, steps = parse_call_path(container.at)
+        conversions[root_name].find(steps).build = load_attribute(container.type, folder)
+    return _create_wrapper_class(spec)(model, conversions)
 
 
-def _takes_any_keyword(model: torch.nn.Module, spec: ModelSpec) -> bool:
-    """Whether an input goes into `**kwargs`, of which torch.export loses the dynamic shapes."""
+def _has_input_in_any_keyword(model: torch.nn.Module, spec: ModelSpec) -> bool:
+    """Return True if `**kwargs` receives an input: torch.export loses its dynamic shapes."""
     try:
         parameters = inspect.signature(model.forward).parameters
-    except (TypeError, ValueError):  # no readable signature
+    except (TypeError, ValueError):  # the function has no readable signature
         return False
-    places = [parse_call_path(item.at) for item in spec.inputs]
-    named = {str(steps[0]) for root, steps in places if root == "kwargs"}
+    paths = [parse_call_path(item.at) for item in spec.inputs]
+    named = {str(steps[0]) for root, steps in paths if root == "kwargs"}
     any_keyword = any(item.kind is inspect.Parameter.VAR_KEYWORD for item in parameters.values())
     return any_keyword and not named <= parameters.keys()
 
 
-def _with_signature(spec: ModelSpec) -> type[CallObjectWrapper]:
-    """The class with a `forward` that has a parameter for each argument of the call."""
+def _create_wrapper_class(spec: ModelSpec) -> type[CallObjectWrapper]:
+    """Return a class with a `forward` that has one parameter for each argument of the call."""
 
     def forward(self: CallObjectWrapper, *args: Any, **kwargs: Any) -> Any:
         return self.call(args, kwargs)
@@ -105,61 +113,54 @@ def _with_signature(spec: ModelSpec) -> type[CallObjectWrapper]:
     kind = inspect.Parameter.POSITIONAL_ONLY
     parameters = [inspect.Parameter(name, kind) for name in names]
     parameters += [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in call.kwargs]
-    # What reads a signature, torch.export above all, reads this one.
+    # torch.export reads the parameters from this attribute.
     vars(forward).update(__signature__=inspect.Signature(parameters))
-    return type("Assembled", (CallObjectWrapper,), {"forward": forward})
+    return type("CallObjectWrapper", (CallObjectWrapper,), {"forward": forward})
 
 
-def register_output_classes(returned: Any) -> Any:
-    """What a model returned, with the classes of its dataclasses known to PyTorch from now on."""
+def register_output_classes(returned: Any) -> None:
+    """Register the dataclasses among the outputs with PyTorch, which can flatten them then."""
     for leaf in pytree.tree_leaves(returned):
         if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
             torch.export.register_dataclass(type(leaf))
-            return register_output_classes(returned)
-    return returned
+            register_output_classes(returned)  # a field may contain another dataclass
+            return
 
 
 def record_object_outputs(model: Model, returned: Any) -> None:
-    """Remembers a model that returns more than tuples, lists and dicts."""
+    """Mark a model if a tracer cannot return its outputs: objects, or dicts with other keys."""
     if isinstance(model, torch.nn.Module) and _has_objects(pytree.tree_structure(returned)):
-        _RETURNING.add(model)
+        # `__setattr__` is for parameters and submodules.
+        vars(model)[_OBJECT_OUTPUTS] = True
 
 
 def has_object_outputs(model: Model) -> bool:
-    """Whether the model was seen to."""
-    return isinstance(model, torch.nn.Module) and model in _RETURNING
+    """Return True if `record_object_outputs` marked the model."""
+    return isinstance(model, torch.nn.Module) and vars(model).get(_OBJECT_OUTPUTS, False)
 
 
 def _has_objects(structure: pytree.TreeSpec) -> bool:
     if structure.is_leaf():
         return False
     is_plain = structure.type in (tuple, list, dict)
-    if structure.type is dict:  # the tracer would make tensors of other keys than text
+    if structure.type is dict:  # the tracer converts other keys than text to tensors
         is_plain = all(isinstance(key, str) for key in structure.context)
     return not is_plain or any(_has_objects(child) for child in structure.children())
 
 
-def _planned(plans: dict[str, _Plan], at: str) -> _Plan:
-    root, steps = parse_call_path(at)
-    plan = plans[root]
-    for step in steps:
-        plan = plan.inner.setdefault(step, _Plan())
-    return plan
-
-
-def _made(plan: _Plan | None, value: Any) -> Any:
-    """The value as the model wants it; inner values first."""
-    if plan is None:
+def _convert(conversion: _Conversion | None, value: Any) -> Any:
+    """Return the value that the model expects; inner values are converted first."""
+    if conversion is None:
         return value
-    if plan.is_number:
-        # A tracer follows tensors; a number would be a constant to it.
+    if conversion.is_number:
+        # A tracer follows tensors; a number would become a constant.
         return value if _is_tracing() else value.item()
     if isinstance(value, dict):
-        named = {key: _made(plan.inner.get(key), item) for key, item in value.items()}
-        return named if plan.make is None else plan.make(**named)
+        named = {key: _convert(conversion.items.get(key), item) for key, item in value.items()}
+        return named if conversion.build is None else conversion.build(**named)
     if isinstance(value, tuple | list):
-        items = [_made(plan.inner.get(index), item) for index, item in enumerate(value)]
-        if plan.make is not None:
-            return plan.make(*items)
+        items = [_convert(conversion.items.get(index), item) for index, item in enumerate(value)]
+        if conversion.build is not None:
+            return conversion.build(*items)
         return items if isinstance(value, list) else tuple(items)
     return value

@@ -1,7 +1,7 @@
-"""The custom operators of a manifest, loaded: what the exporters and the runtimes get of them.
+"""The custom operators of a manifest, for the exporters and the runtimes.
 
-In: a `ModelSpec`, once its model is loaded (which may register operators with PyTorch). Out:
-`CustomOps`: symbolic functions that TorchScript knows for the time of one export, a translation
+Input: a `ModelSpec` after its model is loaded, because the model may register operators with
+PyTorch. Output: `CustomOps` with symbolic functions for one export by TorchScript, a translation
 table for dynamo, and kernels.
 """
 
@@ -31,80 +31,87 @@ from exporter.worker.process.failure import Failure, wrap_errors
 _Function: TypeAlias = "onnxscript.OnnxFunction[..., Any]"
 _Kind: TypeAlias = Literal["v", "i", "is", "f", "fs", "b", "s", "t", "none"]
 
-#: How `symbolic_helper.parse_args` calls the kinds of an ONNX attribute, and the exporter its name.
+#: The kinds of `symbolic_helper.parse_args`, by the type of an ONNX attribute.
 _KINDS: Mapping[str, _Kind] = {
     "FLOAT": "f", "INT": "i", "STRING": "s", "FLOATS": "fs", "INTS": "is", "TENSOR": "t",
 }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Loaded:
-    """One entry with what it names."""
+class _LoadedOperator:
+    """One entry with the objects that it names."""
 
     entry: CustomOp
     symbolic: Callable[..., Any] | None = None
-    """Of TorchScript."""
+    """The symbolic function for TorchScript."""
     function: _Function | None = None
-    """The function that `symbolic` puts into the file."""
+    """The function that `symbolic` writes into the file."""
     target: Any = None
-    """The operator that dynamo meets."""
+    """The operator in the program of dynamo."""
     translation: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomOps:
-    """All of a model's."""
+    """All custom operators of a model."""
 
-    operators: tuple[_Loaded, ...] = ()
+    operators: tuple[_LoadedOperator, ...] = ()
     kernels: Kernels = NO_KERNELS
 
     @contextmanager
     def register_symbolics(self, opset: int) -> Iterator[None]:
-        """TorchScript's exporter knows the symbolic functions for `opset` inside, not after."""
-        chosen = self._chosen(opset, lambda item: item.symbolic)
-        for name, item in chosen.items():
+        """Register the symbolic functions for `opset` with TorchScript's exporter inside."""
+        selected = self._select(opset, lambda item: item.symbolic)
+        for name, item in selected.items():
             if item.symbolic is not None:
                 register_custom_op_symbolic(name, item.symbolic, opset)
         try:
             yield
         finally:
-            for name in chosen:
+            for name, item in selected.items():
                 unregister_custom_op_symbolic(name, opset)
-            for item in chosen.values():
-                if item.function is not None:
-                    _forget(item.function)
+                if function := item.function:
+                    # If the exporter used the function, it has registered its own name too.
+                    domain = function.opset.domain
+                    with warnings.catch_warnings():
+                        warnings.simplefilter("ignore")
+                        unregister_custom_op_symbolic(
+                            f"{domain}::{function.name}", function.opset.version
+                        )
 
     def get_translations(self, opset: int) -> Mapping[Any, Callable[..., Any]]:
-        """The `custom_translation_table` for `opset`."""
-        chosen = self._chosen(opset, lambda item: item.translation).values()
-        return {item.target: item.translation for item in chosen if item.translation is not None}
+        """Return the `custom_translation_table` for `opset`."""
+        selected = self._select(opset, lambda item: item.translation).values()
+        return {item.target: item.translation for item in selected if item.translation is not None}
 
     def list_project_libraries(self, root: Path) -> tuple[str, ...]:
-        """The kernel libraries that are the project's own files, relative to its root."""
+        """Return the kernel libraries that are files of the project, relative to its root."""
         root = root.resolve()
         return tuple(
             path.relative_to(root).as_posix()
-            for path in self._not_installed()
+            for path in self._list_uninstalled()
             if path.is_relative_to(root)
         )
 
     def list_external_libraries(self, root: Path) -> tuple[Path, ...]:
-        """Those that lie elsewhere, and that no package was installed with."""
+        """Return the kernel libraries outside of the project and of all packages."""
         root = root.resolve()
-        return tuple(path for path in self._not_installed() if not path.is_relative_to(root))
+        return tuple(path for path in self._list_uninstalled() if not path.is_relative_to(root))
 
-    def _not_installed(self) -> tuple[Path, ...]:
-        """An environment may lie inside the project: what is there is no file of its own."""
+    def _list_uninstalled(self) -> tuple[Path, ...]:
+        """Return the libraries outside of packages: the environment may be in the project."""
         installed = [Path(sysconfig.get_path(key)).resolve() for key in ("purelib", "platlib")]
         return tuple(
             path
             for path in self.kernels.libraries
-            if not any(path.is_relative_to(at) for at in installed)
+            if not any(path.is_relative_to(folder) for folder in installed)
         )
 
-    def _chosen(self, opset: int, way: Callable[[_Loaded], object]) -> dict[str, _Loaded]:
-        """By operator, the entry of the highest opset that is not above `opset`."""
-        fitting = [item for item in self.operators if way(item) and item.entry.opset <= opset]
+    def _select(
+        self, opset: int, key: Callable[[_LoadedOperator], object]
+    ) -> dict[str, _LoadedOperator]:
+        """Return the entry of the highest opset up to `opset`, by operator."""
+        fitting = [item for item in self.operators if key(item) and item.entry.opset <= opset]
         fitting.sort(key=lambda item: item.entry.opset)
         return {item.entry.name: item for item in fitting}
 
@@ -113,101 +120,90 @@ NO_CUSTOM_OPS = CustomOps()
 
 
 def load_custom_ops(spec: ModelSpec, root: Path) -> CustomOps:
-    """Imports what the entries name; the model has to be loaded before.
+    """Import the objects that the entries name; requires that the model is loaded.
 
     Raises:
-        Failure: of stage `source`, naming the entry, where one is not what it has to be.
+        Failure: Stage `source` with the name of the entry, if an object has the wrong type.
     """
     folder = (root / spec.manifest).parent
     with wrap_errors(Stage.SOURCE):
         return CustomOps(
-            operators=tuple(_load(entry, folder) for entry in spec.custom_ops),
+            operators=tuple(_load_operator(entry, folder) for entry in spec.custom_ops),
             kernels=load_kernels(spec, root),
         )
 
 
-def _load(entry: CustomOp, folder: Path) -> _Loaded:
+def _load_operator(entry: CustomOp, folder: Path) -> _LoadedOperator:
     if entry.onnxscript:
         function = load_attribute(entry.onnxscript, folder)
         if not isinstance(function, onnxscript.OnnxFunction):
-            what = type(function).__name__
-            raise _refused(
-                entry, f"{entry.onnxscript} is a {what}, expected a function of onnxscript"
+            actual = type(function).__name__
+            raise _build_failure(
+                entry, f"{entry.onnxscript} is a {actual}, expected a function of onnxscript"
             )
-        symbolic = _as_symbolic(entry, function)
-        return _Loaded(entry=entry, symbolic=symbolic, function=function)
+        symbolic = _create_symbolic(entry, function)
+        return _LoadedOperator(entry=entry, symbolic=symbolic, function=function)
     if entry.symbolic:
-        return _Loaded(entry=entry, symbolic=_function(entry, entry.symbolic, folder))
+        return _LoadedOperator(entry=entry, symbolic=_load_function(entry, entry.symbolic, folder))
     if entry.translation:
-        translation = _function(entry, entry.translation, folder)
-        return _Loaded(entry=entry, target=_overload(entry), translation=translation)
-    return _Loaded(entry=entry)
+        translation = _load_function(entry, entry.translation, folder)
+        return _LoadedOperator(entry=entry, target=_find_overload(entry), translation=translation)
+    return _LoadedOperator(entry=entry)
 
 
-def _function(entry: CustomOp, source: str, folder: Path) -> Callable[..., Any]:
-    found = load_attribute(source, folder)
-    if not callable(found):
-        raise _refused(entry, f"{source} is a {type(found).__name__}, expected a function")
-    function: Callable[..., Any] = found
-    return function
+def _load_function(entry: CustomOp, source: str, folder: Path) -> Callable[..., Any]:
+    function = load_attribute(source, folder)
+    if not callable(function):
+        actual = type(function).__name__
+        raise _build_failure(entry, f"{source} is a {actual}, expected a function")
+    checked: Callable[..., Any] = function
+    return checked
 
 
-def _overload(entry: CustomOp) -> Any:
+def _find_overload(entry: CustomOp) -> Any:
     namespace, name, overload = entry.name.split(".")
     packet = getattr(getattr(torch.ops, namespace), name, None)
     if packet is None:
-        raise _refused(entry, f"PyTorch has no operator {namespace}::{name} once {_BUILT}")
+        raise _build_failure(
+            entry,
+            f"PyTorch has no operator {namespace}::{name} after the model is built; "
+            "import the module that registers it in the file of the model",
+        )
     if overload not in packet.overloads():
         known = ", ".join(packet.overloads())
         hint = suggest_nearest(overload, packet.overloads())
-        raise _refused(entry, f"{namespace}::{name} has the overloads {known}{hint}")
+        raise _build_failure(entry, f"{namespace}::{name} has the overloads {known}{hint}")
     return getattr(packet, overload)
 
 
-_BUILT = "the model is built; what registers it has to be imported by the model's file"
+def _build_failure(entry: CustomOp, reason: str) -> Failure:
+    return Failure(Stage.SOURCE, f"custom_ops '{entry.name}': {reason}")
 
 
-def _refused(entry: CustomOp, why: str) -> Failure:
-    return Failure(Stage.SOURCE, f"custom_ops '{entry.name}': {why}")
-
-
-def _as_symbolic(entry: CustomOp, function: _Function) -> Callable[..., Any]:
-    """A symbolic function that calls `function` with the operator's arguments in order."""
+def _create_symbolic(entry: CustomOp, function: _Function) -> Callable[..., Any]:
+    """Return a symbolic function that calls `function` with the operator's arguments."""
     signature = function.op_signature
-    parameters = [(item.name, _kind(item)) for item in (signature.params if signature else ())]
+    # The kind is `v` for an input, and else the kind of the attribute.
+    parameters: list[tuple[str, _Kind]] = [
+        (item.name, _KINDS[item.type.name] if isinstance(item, AttributeParameter) else "v")
+        for item in (signature.params if signature else ())
+    ]
     outputs = len(function.to_function_proto().output)
 
     def symbolic(g: Any, *arguments: Any) -> Any:
         if len(arguments) != len(parameters):
             raise TypeError(
                 f"{entry.name} has {len(arguments)} arguments, "
-                f"{entry.onnxscript} takes {len(parameters)}"
+                f"{entry.onnxscript} accepts {len(parameters)}"
             )
         tensors, attributes = [], {}
         for argument, (name, kind) in zip(arguments, parameters, strict=True):
             if kind == "v":
                 tensors.append(argument)
-            else:  # the name says the kind, of a list that of its items
-                attributes[f"{name}_{kind[0]}"] = _constant(argument, kind)
+            else:
+                # The suffix is the kind of the attribute, or of the items of a list.
+                parse = symbolic_helper.parse_args(kind)(lambda _graph, value: value)
+                attributes[f"{name}_{kind[0]}"] = parse(None, argument)
         return g.onnxscript_op(function, *tensors, outputs=outputs, **attributes)
 
     return symbolic
-
-
-def _kind(parameter: Any) -> _Kind:
-    """`v` for an input, else the kind of the attribute."""
-    return _KINDS[parameter.type.name] if isinstance(parameter, AttributeParameter) else "v"
-
-
-def _constant(argument: Any, kind: _Kind) -> Any:
-    """The Python value of an argument that is an attribute of the function."""
-    parse = symbolic_helper.parse_args(kind)(lambda _graph, value: value)
-    return parse(None, argument)
-
-
-def _forget(function: _Function) -> None:
-    """The exporter has registered the function itself under its own name, if it was used."""
-    name = f"{function.opset.domain}::{function.name}"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        unregister_custom_op_symbolic(name, function.opset.version)

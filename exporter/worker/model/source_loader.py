@@ -1,7 +1,7 @@
 """From the text of `source` to a model that is ready to run.
 
-In: a `ModelSpec` and the project's root. Out: a module, or a function compiled by TorchScript, with
-its weights, in its mode, on its device. A captured program is the module that it runs as.
+Input: a `ModelSpec` and the project's root. Output: a module, or a function that TorchScript
+compiled, with its weights, mode and device. A captured program is a module too.
 """
 
 from __future__ import annotations
@@ -16,32 +16,37 @@ from torch.nn.parameter import is_lazy
 
 from exporter.core.import_object import load_attribute, prepend_to_path
 from exporter.manifest import ModelSpec
-from exporter.records.record import Stage
-from exporter.worker.model.device import resolve_export_device
+from exporter.records.record import Stage, Status
 from exporter.worker.model.exported_program import convert_to_module
 from exporter.worker.model.weights_file import load_weights, require_hash
 from exporter.worker.process.failure import Failure, wrap_errors
 
-#: What the exporters take.
+#: The models that the exporters accept.
 Model: TypeAlias = "torch.nn.Module | torch.jit.ScriptFunction[Any, Any]"
 
 
 def load_model(spec: ModelSpec, root: Path) -> Model:
-    """Builds the model under its seed and puts it into its mode.
+    """Build the model under its seed and set its weights, precision, device and mode.
 
     Raises:
-        Failure: of stage `source`, where importing or building it fails or gives no model.
+        Failure: Stage `source`, if the import or the construction fails, or if the result is no
+            model. Status `unavailable`, if this machine lacks the export device.
     """
     folder = (root / spec.manifest).parent
     with wrap_errors(Stage.SOURCE):
         require_hash(spec, folder)
-        device = resolve_export_device(spec)
+        device = _resolve_device(spec)
         prepend_to_path(root)
-        model = _from_file(spec, folder)
-        if model is None:
-            model = _from_code(spec, folder)
+        if spec.is_saved_program:
+            model: Any = torch.export.load(folder / spec.source)
+        elif spec.is_saved_script:
+            load: Callable[..., Any] = torch.jit.load  # torch has no types for it
+            model = load(str(folder / spec.source), map_location="cpu")
+        else:
+            model = _build_model(spec, folder)
         if isinstance(model, ExportedProgram):
-            return _captured(model, spec)
+            _require_no_settings(spec)
+            return convert_to_module(model)
         if not isinstance(model, torch.nn.Module | torch.jit.ScriptFunction):
             raise Failure(
                 Stage.SOURCE,
@@ -49,92 +54,85 @@ def load_model(spec: ModelSpec, root: Path) -> Model:
             )
         if spec.weights:
             load_weights(model, spec, folder)
-        _require_sizes(model, spec)
-        model = _in_precision(model, spec)
-        if isinstance(model, torch.nn.Module) and device.type != "cpu":
-            model.to(device)
-        return _in_mode(model, spec)
+        return _prepare_module(model, spec, device) if isinstance(model, torch.nn.Module) else model
 
 
-def _from_file(spec: ModelSpec, folder: Path) -> Any:
-    """A saved model; None where the source is code."""
-    if spec.is_saved_program:
-        return torch.export.load(folder / spec.source)
-    if spec.is_saved_script:
-        load: Callable[..., Any] = torch.jit.load  # torch gives it no types
-        return load(str(folder / spec.source), map_location="cpu")
-    return None
-
-
-def _from_code(spec: ModelSpec, folder: Path) -> Any:
-    torch.manual_seed(spec.seed)  # a model object is built by the import
-    found = load_attribute(spec.source, folder)
-    torch.manual_seed(spec.seed)
-    return _build(found, spec)
-
-
-def _captured(program: ExportedProgram, spec: ModelSpec) -> Model:
-    """A program has its weights, its mode and its device since it was captured."""
-    said = {"weights": spec.weights, "mode": spec.mode == "train", "precision": spec.precision}
-    said["export_device"] = spec.export_device != "cpu"
-    for key in (key for key, is_said in said.items() if is_said):
-        message = f"{spec.source} is an ExportedProgram: its {key} is what it was captured with"
-        raise Failure(Stage.SOURCE, message)
-    return convert_to_module(program)
-
-
-def _build(found: Any, spec: ModelSpec) -> Any:
-    is_model = isinstance(found, torch.nn.Module | torch.jit.ScriptFunction | ExportedProgram)
-    if is_model and not isinstance(found, type):
-        if spec.init:
-            raise Failure(
-                Stage.SOURCE, f"{spec.source} is a model already: it takes no init arguments"
-            )
-        return found
-    if not callable(found):
+def _resolve_device(spec: ModelSpec) -> torch.device:
+    device = torch.device(spec.export_device)
+    if device.type == "cpu":
+        return device
+    module = getattr(torch, device.type, None)
+    count = module.device_count() if module is not None and module.is_available() else 0
+    if (device.index or 0) >= count:
         raise Failure(
             Stage.SOURCE,
-            f"{spec.source} is a {type(found).__name__}, expected a class, a function or a module",
+            f"export_device = '{spec.export_device}': PyTorch finds {count or 'no'} {device.type} "
+            "device(s) on this machine",
+            status=Status.UNAVAILABLE,
         )
-    return found(**spec.init)
+    return device
 
 
-def _require_sizes(model: Model, spec: ModelSpec) -> None:
-    """Weights of lazy modules get their sizes from the first call, which is the model's affair."""
-    if not isinstance(model, torch.nn.Module):
-        return
-    weights = (*model.named_parameters(), *model.named_buffers())
-    if lazy := [name for name, weight in weights if is_lazy(weight)]:
+def _build_model(spec: ModelSpec, folder: Path) -> Any:
+    torch.manual_seed(spec.seed)  # the import builds a model that is an object of the module
+    source = load_attribute(spec.source, folder)
+    torch.manual_seed(spec.seed)
+    if isinstance(source, torch.nn.Module | torch.jit.ScriptFunction | ExportedProgram):
+        if spec.init:
+            raise Failure(
+                Stage.SOURCE,
+                f"{spec.source} is a model, which accepts no init arguments; remove `init`",
+            )
+        return source
+    if not callable(source):
+        raise Failure(
+            Stage.SOURCE,
+            f"{spec.source} is a {type(source).__name__}, expected a class, a function or a module",
+        )
+    return source(**spec.init)
+
+
+def _require_no_settings(spec: ModelSpec) -> None:
+    """Raise if the manifest sets a property that the capture of a program has fixed."""
+    settings = {
+        "weights": bool(spec.weights),
+        "mode": spec.mode == "train",
+        "precision": spec.precision is not None,
+        "export_device": spec.export_device != "cpu",
+    }
+    for key in (key for key, is_set in settings.items() if is_set):
         message = (
-            f"{spec.source} has lazy modules whose weights have no sizes yet ({', '.join(lazy)}): "
-            "let source name a function that builds the model, calls it once and returns it"
+            f"{spec.source} is an ExportedProgram: its capture fixed the {key}; remove `{key}`"
         )
         raise Failure(Stage.SOURCE, message)
 
 
-def _in_precision(model: Model, spec: ModelSpec) -> Model:
-    """Casts floating weights; `Module.to` would take the imaginary part of complex ones."""
-    if not isinstance(model, torch.nn.Module):
-        return model
-    match spec.precision:
-        case "float32":
-            return model.float()
-        case "float16":
-            return model.half()
-        case "bfloat16":
-            return model.bfloat16()
-        case "float64":
-            return model.double()
-        case None:
-            return model
-
-
-def _in_mode(model: Model, spec: ModelSpec) -> Model:
-    if isinstance(model, torch.nn.Module):
-        if spec.mode == "eval":
-            model.eval()
-        elif spec.mode == "train":
-            model.train()
-        if spec.capture == "script" and not isinstance(model, torch.jit.ScriptModule):
-            return torch.jit.script(model)
+def _prepare_module(model: torch.nn.Module, spec: ModelSpec, device: torch.device) -> Model:
+    """Set the precision, the device and the mode; compile it if `capture` is `script`."""
+    weights = (*model.named_parameters(), *model.named_buffers())
+    if lazy := [name for name, weight in weights if is_lazy(weight)]:
+        # The first call of the model defines these sizes.
+        raise Failure(
+            Stage.SOURCE,
+            f"{spec.source} has lazy weights, which have no sizes yet ({', '.join(lazy)}); "
+            "set `source` to a function that builds the model, calls it once and returns it",
+        )
+    # `Module.to` would discard the imaginary part of complex weights.
+    casts = {
+        "float32": model.float,
+        "float16": model.half,
+        "bfloat16": model.bfloat16,
+        "float64": model.double,
+    }
+    if spec.precision:
+        casts[spec.precision]()
+    if device.type != "cpu":
+        model.to(device)
+    if spec.mode == "eval":
+        model.eval()
+    elif spec.mode == "train":
+        model.train()
+    if spec.capture == "script" and not isinstance(model, torch.jit.ScriptModule):
+        compiled: torch.nn.Module = torch.jit.script(model)
+        return compiled
     return model

@@ -1,7 +1,7 @@
-"""The file of `weights` loaded into the model, strictly.
+"""Strict loading of the file of `weights`.
 
-In: a model and the path of a file. Out: the model with these weights. Nothing of the file is run:
-safetensors has no code, and of a pickle only tensors are read.
+Input: a model and the path of a file. Output: the model with these weights. No code of the file
+runs: safetensors has no code, and only tensors are read from a pickle.
 """
 
 from __future__ import annotations
@@ -13,49 +13,52 @@ from typing import Any
 
 import torch
 
-from exporter.cache.fingerprint import file_digest
+from exporter.cache.fingerprint import hash_source
 from exporter.core.text_format import join_names
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage
 from exporter.worker.process.failure import Failure, format_message, wrap_errors
 
-#: What torch says of a pickle that wants to call something.
-_REFUSED = re.compile(r"(?:Unsupported (?:global: GLOBAL|class)|GLOBAL) (\S+)")
+#: torch's message for a pickle that calls another function than those for tensors.
+_UNSAFE = re.compile(r"(?:Unsupported (?:global: GLOBAL|class)|GLOBAL) (\S+)")
 
 
 def require_hash(spec: ModelSpec, folder: Path) -> None:
-    """Holds the file against the hash of the manifest, before anything of the model runs.
+    """Compare the file with the hash in the manifest, before any code of the model runs.
 
     Raises:
-        Failure: of stage `source`.
+        Failure: Stage `source`.
     """
     if not spec.weights_sha256:
         return
-    found = file_digest(folder / spec.weights)
-    if found != spec.weights_sha256:
+    actual = hash_source(folder / spec.weights)
+    if actual != spec.weights_sha256:
         raise Failure(
             Stage.SOURCE,
-            f"{spec.weights} has the sha256 {found or '(it cannot be read)'}, "
-            f"the manifest says {spec.weights_sha256}",
+            f"{spec.weights}: the sha256 is {actual or 'unknown (the file cannot be read)'}, "
+            f"expected {spec.weights_sha256}; restore the file or correct `weights_sha256`",
         )
 
 
 def load_weights(model: object, spec: ModelSpec, folder: Path) -> None:
-    """Loads the file of `spec.weights` into the model.
+    """Load the file of `spec.weights` into the model.
 
     Args:
-        model: Changed in place.
+        model: The model to change.
         spec: The contract.
-        folder: That the path is relative to.
+        folder: The folder of the relative path.
 
     Raises:
-        Failure: of stage `source`, where the file cannot be read, holds anything but tensors by
-            name, or does not fit the model; missing and unexpected names are named.
+        Failure: Stage `source`, if the file is not readable, if it contains other values than
+            tensors by name, or if it does not fit the model. The message has the missing and
+            unexpected names.
     """
     if not isinstance(model, torch.nn.Module):
-        kind = type(model).__name__
-        raise Failure(Stage.SOURCE, f"{spec.source} is a {kind}, which takes no weights")
-    state = _read(folder / spec.weights, spec.weights)
+        raise Failure(
+            Stage.SOURCE,
+            f"{spec.source} is a {type(model).__name__}, which has no weights; remove `weights`",
+        )
+    state = _read_state(folder / spec.weights, spec.weights)
     with wrap_errors(Stage.SOURCE):
         try:
             model.load_state_dict(state, strict=True)
@@ -65,49 +68,46 @@ def load_weights(model: object, spec: ModelSpec, folder: Path) -> None:
             raise Failure(Stage.SOURCE, format_message(text)) from error
 
 
-def _read(path: Path, name: str) -> Mapping[str, Any]:
+def _read_state(path: Path, name: str) -> Mapping[str, Any]:
     try:
-        found = _read_safetensors(path) if path.suffix == ".safetensors" else _read_pickle(path)
+        content = _read_content(path)
     except Exception as error:
-        raise Failure(Stage.SOURCE, f"{name} {_why(error)}") from error
-    if isinstance(found, Mapping) and all(isinstance(key, str) for key in found):
-        others = [key for key, value in found.items() if not _is_state(key, value)]
-        if found and not others:
-            return found
-        inner = [key for key, value in found.items() if isinstance(value, Mapping)]
-        hint = f"; its '{inner[0]}' may be what you want: save that alone" if inner else ""
-        listed = join_names(others)
-        what = f"holds more than tensors: {listed}{hint}" if others else "holds no tensors"
+        raise Failure(Stage.SOURCE, f"{name} {_describe_error(error)}") from error
+    if isinstance(content, Mapping) and all(isinstance(key, str) for key in content):
+        # A module may return any value for the key `_extra_state`.
+        others = [
+            key
+            for key, value in content.items()
+            if not isinstance(value, torch.Tensor) and not key.endswith("_extra_state")
+        ]
+        if content and not others:
+            return content
+        nested = [key for key, value in content.items() if isinstance(value, Mapping)]
+        hint = f"; save its '{nested[0]}' only, if that has the weights" if nested else ""
+        problem = f"more than tensors: {join_names(others)}{hint}" if others else "no tensors"
     else:
-        what = f"holds a {type(found).__name__}, expected tensors by name"
-    raise Failure(Stage.SOURCE, format_message(f"{name} {what}"))
+        problem = f"a {type(content).__name__}, expected tensors by name"
+    raise Failure(Stage.SOURCE, format_message(f"{name} contains {problem}"))
 
 
-def _is_state(key: str, value: object) -> bool:
-    # Modules may keep what they like under this name, and get it back.
-    return isinstance(value, torch.Tensor) or key.endswith("_extra_state")
+def _read_content(path: Path) -> Any:
+    if path.suffix == ".safetensors":
+        from safetensors import safe_open
 
-
-def _read_safetensors(path: Path) -> Mapping[str, Any]:
-    from safetensors import safe_open
-
-    # Mapped, not read: what the model copies needs no second place in memory.
-    with safe_open(path, framework="pt", device="cpu") as file:
-        return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - it is no dict
-
-
-def _read_pickle(path: Path) -> Any:
+        # The tensors are mapped, so the copy in the model is the only one in memory.
+        with safe_open(path, framework="pt", device="cpu") as tensors:
+            return {key: tensors.get_tensor(key) for key in list(tensors.keys())}
     with path.open("rb") as file:
-        # Files of torch before 1.6 are no archives, and cannot be mapped.
+        # Files of torch before 1.6 are no archives and cannot be mapped.
         is_archive = file.read(2) == b"PK"
     return torch.load(path, map_location="cpu", weights_only=True, mmap=is_archive)
 
 
-def _why(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     text = str(error)
-    if found := _REFUSED.search(text):
-        return f"is refused: it would run {format_message(found[1].rstrip('.'))} when it is read"
+    if match := _UNSAFE.search(text):
+        return f"is refused: it would run {format_message(match[1].rstrip('.'))} when it is read"
     if "TorchScript archive" in text:
-        return "is a TorchScript module, no weights: say it with `source`"
+        return "is a TorchScript module, not a file of weights; name it in `source`"
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     return f"cannot be read: {format_message(first)}"

@@ -55,7 +55,8 @@ def run_declared_inputs(model: Model, spec: ModelSpec, inputs: Tensors) -> Outpu
             one tensor per declared output.
     """
     with wrap_errors(Stage.SOURCE):
-        returned = register_output_classes(_call(model, spec, inputs))
+        returned = _call(model, spec, inputs)
+        register_output_classes(returned)
         record_object_outputs(model, returned)
         return require_declared_outputs(returned, spec)
 

@@ -15,6 +15,7 @@ from exporter.worker.inputs.call import build_call, build_tensor_call
 from exporter.worker.model.call_objects import (
     CallObjectWrapper,
     has_object_outputs,
+    record_object_outputs,
     register_output_classes,
     wrap_with_call_objects,
 )
@@ -33,20 +34,20 @@ class Affine(nn.Module):
         return self.linear(x)
 
 
-class Seen(nn.Module):
-    """Keeps what it was called with."""
+class Recorder(nn.Module):
+    """Records the arguments of its last call."""
 
     def forward(self, *args: object, **kwargs: object) -> Tensor:
-        self.seen = (args, kwargs)
+        self.call = (args, kwargs)
         return torch.ones(1)
 
 
-def spec_of(*, containers: tuple[Container, ...] = (), **changes: object) -> ModelSpec:
+def build_spec(*, containers: tuple[Container, ...] = (), **changes: object) -> ModelSpec:
     return contract("Affine", containers=containers, **changes)
 
 
-def test_objects_are_made_of_what_has_its_place_in_them() -> None:
-    spec = spec_of(
+def test_objects_are_built_from_the_values_at_their_paths() -> None:
+    spec = build_spec(
         inputs=(given("x"), given("inner", at="kwargs.boxes[0].inner")),
         constants=(Constant(at="kwargs.boxes[0].size", value=7),),
         containers=(
@@ -55,11 +56,11 @@ def test_objects_are_made_of_what_has_its_place_in_them() -> None:
             Container(at="args[1]", type="calls.py:Odd"),
         ),
     )
-    model = wrap_with_call_objects(seen := Seen(), spec, ROOT)
+    model = wrap_with_call_objects(recorder := Recorder(), spec, ROOT)
     assert isinstance(model, CallObjectWrapper)
     call = build_tensor_call(spec, {"x": torch.ones(3, 4), "inner": torch.zeros(3, 4)})
     model(*call.args, **call.kwargs)
-    args, kwargs = seen.seen
+    args, kwargs = recorder.call
     assert torch.equal(args[0], torch.ones(3, 4))
     assert type(args[1]).__name__ == "Odd"
     (box,) = kwargs["boxes"]
@@ -68,81 +69,82 @@ def test_objects_are_made_of_what_has_its_place_in_them() -> None:
     assert torch.equal(box.inner, torch.zeros(3, 4))
 
 
-def test_numbers_are_numbers_to_the_model() -> None:
+def test_the_model_receives_python_numbers() -> None:
     inputs = (
         given("x"),
         given("n", at="args[1]", shape=(), dtype="int64", scalar=True),
         given("f", at="args[2]", shape=(), scalar=True),
         given("b", at="kwargs.b", shape=(), dtype="bool", scalar=True),
     )
-    spec = spec_of(inputs=inputs)
+    spec = build_spec(inputs=inputs)
     tensors = {
         "x": torch.ones(3, 4),
         "n": torch.tensor(3),
         "f": torch.tensor(0.5),
         "b": torch.tensor(False),
     }
-    model = wrap_with_call_objects(seen := Seen(), spec, ROOT)
+    model = wrap_with_call_objects(recorder := Recorder(), spec, ROOT)
     call = build_tensor_call(spec, tensors)
     model(*call.args, **call.kwargs)
-    args, kwargs = seen.seen
+    args, kwargs = recorder.call
     assert (args[1:], kwargs) == ((3, 0.5), {"b": False})
     assert [type(value) for value in (*args[1:], kwargs["b"])] == [int, float, bool]
     script = build_tensor_call(spec.model_copy(update={"capture": "script"}), tensors)
     assert (script.args[1:], script.kwargs) == ((3, 0.5), {"b": False})
 
 
-def test_a_model_of_plain_values_is_left_alone() -> None:
-    spec = spec_of(containers=(Container(at="args[1]", type="list"),))
+def test_a_model_of_plain_values_is_not_wrapped() -> None:
+    spec = build_spec(containers=(Container(at="args[1]", type="list"),))
     model = Affine()
     assert wrap_with_call_objects(model, spec, ROOT) is model
 
 
-def test_a_copy_in_float64_has_the_weights_of_its_own() -> None:
-    spec = spec_of(containers=(Container(at="args[1]", type="calls.py:Odd"),))
+def test_a_float64_copy_of_a_wrapped_model_runs() -> None:
+    spec = build_spec(containers=(Container(at="args[1]", type="calls.py:Odd"),))
 
     class Both(Affine):
         def forward(self, x: Tensor, odd: object) -> Tensor:
             return super().forward(x)
 
     model = wrap_with_call_objects(Both(), spec, ROOT)
-    twin, why = build_float64_model(model)
-    assert not why
-    assert twin is not None
+    copied, reason = build_float64_model(model)
+    assert not reason
+    assert copied is not None
     call = build_call(spec, {"x": torch.ones(3, 4, dtype=torch.float64)}, lambda value: value)
-    assert twin(*call.args, **call.kwargs).dtype is torch.float64
+    assert copied(*call.args, **call.kwargs).dtype is torch.float64
 
 
-def test_optional_inputs_that_are_left_out_are_none() -> None:
-    spec = spec_of(inputs=(given("x"), given("m", at="kwargs.m", optional=True)))
+def test_omitted_optional_inputs_are_none() -> None:
+    spec = build_spec(inputs=(given("x"), given("m", at="kwargs.m", optional=True)))
     call = build_tensor_call(spec, {"x": torch.ones(3, 4)})
     assert call.kwargs == {"m": None}
     with pytest.raises(KeyError):
         build_tensor_call(
-            spec_of(inputs=(given("x"), given("m", at="kwargs.m"))), {"x": torch.ones(1)}
+            build_spec(inputs=(given("x"), given("m", at="kwargs.m"))), {"x": torch.ones(1)}
         )
 
 
 @dataclass
 class Result:
-    """What a model returns."""
+    """The output of a model."""
 
     logits: Tensor
     extra: Tensor | None = None
 
 
-def test_dataclasses_are_taken_apart_by_field(tmp_path: Path) -> None:
-    returned = register_output_classes((torch.ones(1), Result(logits=torch.zeros(2))))
+def test_dataclasses_are_flattened_by_field(tmp_path: Path) -> None:
+    returned = (torch.ones(1), Result(logits=torch.zeros(2)))
+    register_output_classes(returned)
     pairs, _ = pytree.tree_flatten_with_path(returned)
     leaves = [(pytree.keystr(path), tuple(leaf.shape)) for path, leaf in pairs if leaf is not None]
     assert leaves == [("[0]", (1,)), ("[1].logits", (2,))]
 
 
-def test_a_model_is_known_by_what_it_returned() -> None:
-    from exporter.worker.model.call_objects import record_object_outputs
-
+def test_a_model_with_object_outputs_is_marked() -> None:
     plain, other = Affine(), Affine()
     record_object_outputs(plain, (torch.ones(1), {"a": [torch.ones(1)]}))
-    record_object_outputs(other, register_output_classes([Result(logits=torch.ones(1))]))
+    returned = [Result(logits=torch.ones(1))]
+    register_output_classes(returned)
+    record_object_outputs(other, returned)
     assert not has_object_outputs(plain)
     assert has_object_outputs(other)

@@ -1,4 +1,4 @@
-"""Custom operators: what is registered when, and what the manifest may not name."""
+"""Custom operators: the time of their registration, and invalid entries."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FILE = "../features/models/custom_operators.py"
 FOO = "custom_ops::foo"
 
 
-def made(net: str, *entries: CustomOp, **changes: object) -> ModelSpec:
+def build_spec(net: str, *entries: CustomOp, **changes: object) -> ModelSpec:
     ends = {"inputs": (given(),), "outputs": (put_out("y", "batch", 4),)}
     return contract(net, source=f"{FILE}:{net}", custom_ops=entries, **{**ends, **changes})
 
@@ -40,25 +40,27 @@ def operators(spec: ModelSpec, opset: int, folder: Path) -> list[str]:
     return [node.op_type for node in graph.graph if node.op_type != "Constant"]
 
 
-def test_a_symbolic_function_is_gone_after_the_export(tmp_path: Path) -> None:
-    spec = made("Foo", symbolic("symbolic_foo"))
+def test_a_symbolic_function_is_unregistered_after_the_export(tmp_path: Path) -> None:
+    spec = build_spec("Foo", symbolic("symbolic_foo"))
     assert operators(spec, 17, tmp_path) == ["Gemm", "Foo", "Tanh"]
     with pytest.raises(Failure) as raised:
-        operators(made("Foo"), 17, tmp_path)
+        operators(build_spec("Foo"), 17, tmp_path)
     assert raised.value.stage is Stage.CONVERT
 
 
-def test_it_is_gone_too_where_the_export_fails(tmp_path: Path) -> None:
-    spec = made("Foo", CustomOp(name="aten::tanh", symbolic=f"{FILE}:broken"), symbolic("broken"))
+def test_a_symbolic_function_is_unregistered_after_a_failure(tmp_path: Path) -> None:
+    spec = build_spec(
+        "Foo", CustomOp(name="aten::tanh", symbolic=f"{FILE}:broken"), symbolic("broken")
+    )
     with pytest.raises(Failure, match="broken"):
         operators(spec, 17, tmp_path)
-    sound = made("Foo", symbolic("symbolic_of_onnx"))
+    sound = build_spec("Foo", symbolic("symbolic_of_onnx"))
     assert operators(sound, 17, tmp_path) == ["Gemm", "Mul", "Add", "Tanh"]
 
 
-def test_the_entry_of_the_highest_opset_that_is_not_above_counts(tmp_path: Path) -> None:
-    # Later entries stand first: the order in the manifest says nothing.
-    spec = made("Foo", symbolic("symbolic_foo", 15), symbolic("symbolic_wrong", 11))
+def test_the_entry_of_the_highest_opset_up_to_the_cell_is_used(tmp_path: Path) -> None:
+    # The order in the manifest has no effect.
+    spec = build_spec("Foo", symbolic("symbolic_foo", 15), symbolic("symbolic_wrong", 11))
     assert "Foo" in operators(spec, 17, tmp_path)
     assert "Foo" in operators(spec, 15, tmp_path)
     assert "Mul" in operators(spec, 14, tmp_path)
@@ -66,13 +68,13 @@ def test_the_entry_of_the_highest_opset_that_is_not_above_counts(tmp_path: Path)
         operators(spec, 10, tmp_path)
 
 
-def test_an_exporter_lists_only_what_the_manifest_leaves_missing(tmp_path: Path) -> None:
-    case = case_of(made("Cumulative"), 18, dynamo=True)
-    complaint = "No ONNX function found for <OpOverload(op='prims.prod', overload='default')>"
-    assert [item.operator for item in find_missing_operators(complaint, case)] == [
+def test_operators_with_a_custom_entry_are_not_missing(tmp_path: Path) -> None:
+    case = case_of(build_spec("Cumulative"), 18, dynamo=True)
+    message = "No ONNX function found for <OpOverload(op='prims.prod', overload='default')>"
+    assert [item.operator for item in find_missing_operators(message, case)] == [
         "prims.prod.default"
     ]
-    spec = made(
+    spec = build_spec(
         "Cumulative",
         CustomOp(name="aten.cumprod.default", translation=f"{FILE}:onnx_cumprod"),
     )
@@ -82,11 +84,11 @@ def test_an_exporter_lists_only_what_the_manifest_leaves_missing(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("entry", "says"),
+    ("entry", "message"),
     [
         (
             {"name": "custom_ops.no_such.default", "translation": f"{FILE}:onnx_foo"},
-            "PyTorch has no operator custom_ops::no_such once the model is built",
+            "PyTorch has no operator custom_ops::no_such after the model is built",
         ),
         (
             {"name": "aten.add.Tensr", "translation": f"{FILE}:onnx_foo"},
@@ -104,24 +106,24 @@ def test_an_exporter_lists_only_what_the_manifest_leaves_missing(tmp_path: Path)
         ),
     ],
 )
-def test_what_the_manifest_may_not_name(entry: dict[str, str], says: str) -> None:
-    spec = made("Foo", CustomOp(**entry))
+def test_an_invalid_entry_fails_at_source(entry: dict[str, str], message: str) -> None:
+    spec = build_spec("Foo", CustomOp(**entry))
     load_model(spec, ROOT)
     with pytest.raises(Failure) as raised:
         load_custom_ops(spec, ROOT)
     assert raised.value.stage is Stage.SOURCE
-    assert says in raised.value.message
+    assert message in raised.value.message
     assert str(ROOT) not in raised.value.message
 
 
-def test_a_function_of_onnxscript_takes_all_arguments_of_the_operator(tmp_path: Path) -> None:
-    spec = made("Selu", CustomOp(name="aten::leaky_relu", onnxscript=f"{FILE}:selu"))
-    with pytest.raises(Failure, match=r"aten::leaky_relu has 2 arguments, .*selu takes 1"):
+def test_a_function_of_onnxscript_accepts_all_arguments_of_the_operator(tmp_path: Path) -> None:
+    spec = build_spec("Selu", CustomOp(name="aten::leaky_relu", onnxscript=f"{FILE}:selu"))
+    with pytest.raises(Failure, match=r"aten::leaky_relu has 2 arguments, .*selu accepts 1"):
         operators(spec, 15, tmp_path)
 
 
 def test_an_attribute_of_a_function_gets_the_constant_of_the_model(tmp_path: Path) -> None:
-    spec = made("Selu", CustomOp(name="aten::leaky_relu", onnxscript=f"{FILE}:leaky_relu"))
+    spec = build_spec("Selu", CustomOp(name="aten::leaky_relu", onnxscript=f"{FILE}:leaky_relu"))
     model = load_model(spec, ROOT)
     inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
     custom = load_custom_ops(spec, ROOT)

@@ -1,4 +1,4 @@
-"""Sources that are no module to begin with: captured programs and what TorchScript compiled."""
+"""Captured programs and models compiled by TorchScript as sources."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from torch import nn
 
 
 class Net(nn.Module):
-    """Casts, so that a captured program asserts its dtype."""
+    """A model with a cast: its captured program asserts the dtype."""
 
     def __init__(self):
         super().__init__()
@@ -73,7 +73,7 @@ class Branch(nn.Module):
 
 
 class Traced(nn.Module):
-    """A tracer keeps the branches of its scripted parts."""
+    """A model with scripted parts; a tracer keeps their branches."""
 
     def __init__(self):
         super().__init__()
@@ -96,7 +96,7 @@ def run_job(spec: ModelSpec, root: Path) -> dict[int, Record]:
     return {record.cell.opset: record for record in records}
 
 
-def spec_of(source: str, *opsets: int, **changes: object) -> ModelSpec:
+def build_spec(source: str, *opsets: int, **changes: object) -> ModelSpec:
     values: dict[str, object] = {"manifest": "m.toml", "source": source, "opsets": opsets}
     return contract("", **(values | changes))
 
@@ -119,9 +119,9 @@ def save_program(path: Path, *, dynamic: bool = True, batch: int = 5) -> None:
     torch.export.save(program, path)
 
 
-def test_a_saved_program_passes_whole(root: Path) -> None:
+def test_a_saved_program_passes(root: Path) -> None:
     save_program(root / "net.pt2")
-    spec = spec_of("net.pt2", 18, 20)
+    spec = build_spec("net.pt2", 18, 20)
     records = run_job(spec, root)
     assert [record.status for record in records.values()] == [Status.PASS] * 2, records[18].message
     assert [source.file for source in records[18].sources] == ["net.pt2"]
@@ -129,46 +129,46 @@ def test_a_saved_program_passes_whole(root: Path) -> None:
 
 @pytest.mark.parametrize("source", ["program", "captured"])
 def test_a_program_from_code_passes_with_a_measured_tolerance(root: Path, source: str) -> None:
-    records = run_job(spec_of(f"saved_code.py:{source}", 18), root)
+    records = run_job(build_spec(f"saved_code.py:{source}", 18), root)
     assert records[18].status is Status.PASS, records[18].message
     (parity,) = (check for check in records[18].checks if check.check == "parity")
-    # The twin in float64 ran, although the program asserts that it is float32.
+    # The float64 copy ran, although the program asserts that it is float32.
     assert "of_noise" in parity.metrics
 
 
 @pytest.mark.parametrize("source", ["scripted", "function", "Traced"])
-def test_what_torchscript_compiled_passes_by_torchscript(root: Path, source: str) -> None:
-    records = run_job(spec_of(f"saved_code.py:{source}", 13, 17), root)
+def test_a_compiled_model_passes_with_torchscript(root: Path, source: str) -> None:
+    records = run_job(build_spec(f"saved_code.py:{source}", 13, 17), root)
     assert [record.status for record in records.values()] == [Status.PASS] * 2, records[13].message
     assert "values" in [check.check for check in records[13].checks]
 
 
 def test_a_saved_script_passes(root: Path) -> None:
     torch.jit.script(Small().eval()).save(str(root / "net.pt"))
-    records = run_job(spec_of("net.pt", 13), root)
+    records = run_job(build_spec("net.pt", 13), root)
     assert records[13].status is Status.PASS, records[13].message
     assert [source.file for source in records[13].sources] == ["net.pt"]
 
 
-def test_each_exporter_says_what_it_cannot_take(root: Path) -> None:
-    record = run_job(spec_of("saved_code.py:program", 13), root)[13]
+def test_each_exporter_reports_unsupported_sources(root: Path) -> None:
+    record = run_job(build_spec("saved_code.py:program", 13), root)[13]
     assert (record.status, record.stage) == (Status.ERROR, Stage.CAPTURE)
     assert "is an ExportedProgram; set exporter = 'dynamo'" in record.message
-    record = run_job(spec_of("saved_code.py:function", 18), root)[18]
+    record = run_job(build_spec("saved_code.py:function", 18), root)[18]
     assert (record.status, record.stage) == (Status.ERROR, Stage.CAPTURE)
     assert "is a ScriptFunction; set exporter = 'torchscript'" in record.message
 
 
-def test_an_axis_that_the_program_has_fixed_is_no_axis_of_the_file(root: Path) -> None:
+def test_an_axis_that_the_capture_fixed_fails_the_signature(root: Path) -> None:
     save_program(root / "net.pt2", dynamic=False, batch=3)
-    (record,) = run_job(spec_of("net.pt2", 18), root).values()
+    (record,) = run_job(build_spec("net.pt2", 18), root).values()
     assert (record.status, record.check) == (Status.FAIL, "signature")
     assert "axis 'batch' of input 'x' is fixed at 3" in record.message
 
 
-def test_a_size_that_the_program_has_dynamic_is_no_fixed_size(root: Path) -> None:
+def test_a_fixed_size_that_is_dynamic_in_the_program_fails(root: Path) -> None:
     save_program(root / "net.pt2")
-    spec = spec_of(
+    spec = build_spec(
         "net.pt2", 18, inputs=(given("x", 3, 4),), outputs=(put_out("y", 3, 3),), axes=()
     )
     (record,) = run_job(spec, root).values()
@@ -186,16 +186,16 @@ def test_a_size_that_the_program_has_dynamic_is_no_fixed_size(root: Path) -> Non
         ),
         (
             {"inputs": (given(), given("z", at="args[1]"))},
-            "for a call of other arguments (1 inputs",
+            "captured for another call: it has 1 inputs (",
         ),
-        ({"inputs": (given(at="kwargs.input"),)}, "than the manifest makes (kwargs.input)"),
+        ({"inputs": (given(at="kwargs.input"),)}, "the manifest declares kwargs.input"),
     ],
 )
-def test_a_program_that_cannot_run_on_the_declared_inputs_says_why(
+def test_a_program_that_cannot_run_on_the_declared_inputs_fails(
     root: Path, changes: dict[str, object], message: str
 ) -> None:
     save_program(root / "net.pt2", dynamic=False, batch=2)
-    spec = spec_of("net.pt2", 18, **changes)
+    spec = build_spec("net.pt2", 18, **changes)
     with pytest.raises(Failure) as caught:
         require_matching_inputs(load_model(spec, root), spec)
     assert (caught.value.stage, caught.value.status) == (Stage.SOURCE, Status.FAIL)
@@ -216,7 +216,7 @@ def test_keywords_are_named_in_the_order_of_the_program(root: Path) -> None:
         dynamic_shapes={"x": {0: Dim.DYNAMIC}, "plus": None, "minus": None},
     )
     torch.export.save(program, root / "net.pt2")
-    spec = spec_of(
+    spec = build_spec(
         "net.pt2",
         18,
         inputs=(
@@ -233,17 +233,17 @@ def test_keywords_are_named_in_the_order_of_the_program(root: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"mode": "train"}, "its mode is what it was captured with"),
-        ({"init": {"a": 1}}, "takes no init arguments"),
+        ({"mode": "train"}, "its capture fixed the mode; remove `mode`"),
+        ({"init": {"a": 1}}, "accepts no init arguments"),
     ],
 )
-def test_a_program_takes_no_settings_of_a_module(
+def test_a_program_accepts_no_settings_of_a_module(
     root: Path, changes: dict[str, object], message: str
 ) -> None:
     with pytest.raises(Failure, match=message):
-        load_model(spec_of("saved_code.py:captured", 18, **changes), root)
+        load_model(build_spec("saved_code.py:captured", 18, **changes), root)
 
 
 def test_a_module_has_no_program(root: Path) -> None:
     assert find_program(Small()) is None
-    assert find_program(load_model(spec_of("saved_code.py:program", 18), root)) is not None
+    assert find_program(load_model(build_spec("saved_code.py:program", 18), root)) is not None

@@ -14,12 +14,12 @@ from exporter.worker.process.failure import Failure
 from tests.worker.contracts import ROOT, contract
 
 
-def test_an_object_is_built_under_the_seed_too(tmp_path: Path) -> None:
+def test_an_object_of_a_module_is_built_under_the_seed(tmp_path: Path) -> None:
     weights = []
     for index, name in enumerate(("one", "other")):
         code = "from torch import nn\nnet = nn.Linear(4, 3)\n"
         (tmp_path / f"{name}_object.py").write_text(code)
-        torch.manual_seed(index)  # whatever was drawn before
+        torch.manual_seed(index)  # the state of the generator before the import
         spec = contract("", manifest="m.toml", source=f"{name}_object.py:net", seed=7)
         model = load_model(spec, tmp_path)
         assert isinstance(model, torch.nn.Linear)
@@ -71,7 +71,7 @@ def test_the_precision_is_that_of_every_weight(precision: str, capture: str | No
     assert {weight.dtype for weight in model.parameters()} == {getattr(torch, precision)}
 
 
-def test_no_precision_casts_what_is_no_float() -> None:
+def test_a_precision_casts_floats_only() -> None:
     model = load_model(contract("Kinds", precision="float16"), ROOT)
     assert isinstance(model, torch.nn.Module)
     kinds = {name: buffer.dtype for name, buffer in model.named_buffers()}
@@ -97,10 +97,13 @@ def test_a_compiled_function_is_a_model() -> None:
         ({"source": "nets.py:Missing"}, "has no attribute 'Missing'"),
         ({"source": "torch.nope:Net"}, "No module named 'torch.nope'"),
         ({"source": "nets.py:Affine", "init": {"wdth": 1}}, "unexpected keyword argument 'wdth'"),
-        ({"source": "nets.py:shared", "init": {"width": 1}}, "takes no init arguments"),
+        (
+            {"source": "nets.py:shared", "init": {"width": 1}},
+            "accepts no init arguments; remove `init`",
+        ),
     ],
 )
-def test_what_is_no_model_fails_at_source(changes: dict[str, object], message: str) -> None:
+def test_a_source_without_a_model_fails_at_source(changes: dict[str, object], message: str) -> None:
     with pytest.raises(Failure) as caught:
         load_model(contract("", **changes), ROOT)
     assert caught.value.stage is Stage.SOURCE
@@ -108,14 +111,14 @@ def test_what_is_no_model_fails_at_source(changes: dict[str, object], message: s
 
 
 def test_a_file_is_loaded_from_its_folder_even_if_its_name_is_taken(tmp_path: object) -> None:
-    # `json` is a package of Python: the file of that name beside the manifest must win.
+    # `json` is a package of Python: the file next to the manifest has priority.
     folder = ROOT.__class__(str(tmp_path))
     (folder / "json").mkdir()
     (folder / "json" / "decoder.py").write_text("value = 'ours'\n")
     assert load_attribute("json/decoder.py:value", folder) == "ours"
 
 
-def test_a_file_is_run_once_however_many_attributes_are_taken(tmp_path: Path) -> None:
+def test_a_file_runs_once_for_several_attributes(tmp_path: Path) -> None:
     (tmp_path / "two-nets.py").write_text("one, two = object(), object()\npair = [one, two]\n")
     one = load_attribute("two-nets.py:one", tmp_path)
     assert load_attribute("two-nets.py:pair", tmp_path)[0] is one

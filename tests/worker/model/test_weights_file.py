@@ -1,4 +1,4 @@
-"""The file of `weights`: loaded strictly, and nothing of it run."""
+"""The file of `weights` is loaded strictly, and no code of it runs."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def state() -> dict[str, torch.Tensor]:
     return {"linear.weight": torch.full((3, 4), 0.25), "linear.bias": torch.arange(3.0)}
 
 
-def spec_of(weights: str, **changes: object) -> ModelSpec:
+def build_spec(weights: str, **changes: object) -> ModelSpec:
     values: dict[str, object] = {"manifest": "m.toml", "source": "weighted_code.py:Linear"}
     return contract("", **(values | {"weights": weights} | changes))
 
 
-def loaded(root: Path, spec: ModelSpec) -> dict[str, torch.Tensor]:
+def load_state(root: Path, spec: ModelSpec) -> dict[str, torch.Tensor]:
     model = load_model(spec, root)
     assert isinstance(model, torch.nn.Module)
     return dict(model.state_dict())
@@ -68,32 +68,32 @@ def save(path: Path, content: object) -> None:
 
 
 @pytest.mark.parametrize("name", ["w.safetensors", "w.pt", "w.pth", "w.bin"])
-def test_every_kind_of_file_reaches_the_model(root: Path, name: str) -> None:
+def test_every_file_format_is_loaded(root: Path, name: str) -> None:
     save(root / name, state())
-    found = loaded(root, spec_of(name))
-    assert all(torch.equal(found[key], value) for key, value in state().items())
+    actual = load_state(root, build_spec(name))
+    assert all(torch.equal(actual[key], value) for key, value in state().items())
 
 
-def test_they_are_in_the_file_that_ships_and_among_the_sources(root: Path) -> None:
+def test_weights_are_in_the_artifact_and_among_the_sources(root: Path) -> None:
     save(root / "w.safetensors", state())
     digest = hashlib.sha256((root / "w.safetensors").read_bytes()).hexdigest()
-    spec = spec_of("w.safetensors", weights_sha256=digest)
+    spec = build_spec("w.safetensors", weights_sha256=digest)
     records = export(spec, root / "build" / "net", root=root)
     assert [record.status for record in records] == [Status.PASS, Status.PASS], records[0].message
     sources = {source.file: source.sha256 for source in records[0].sources}
     assert sources["w.safetensors"] == digest
 
 
-def test_another_hash_is_an_error_before_anything_runs(root: Path) -> None:
+def test_another_hash_fails_before_any_code_runs(root: Path) -> None:
     save(root / "w.pt", state())
-    with pytest.raises(Failure, match=r"w\.pt has the sha256 .*, the manifest says 0000") as caught:
-        load_model(spec_of("w.pt", weights_sha256="0" * 64), root)
+    with pytest.raises(Failure, match=r"w\.pt: the sha256 is .*, expected 0000") as caught:
+        load_model(build_spec("w.pt", weights_sha256="0" * 64), root)
     assert caught.value.stage is Stage.SOURCE
     assert not (root / "built").exists()
 
 
 class Evil:
-    """A pickle that would leave a file behind."""
+    """An object with a pickle that creates a file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -110,7 +110,7 @@ def test_a_pickle_that_would_run_something_is_refused(root: Path, kind: str) -> 
     else:
         (root / "w.pt").write_bytes(pickle.dumps({"evil": evil["evil"]}, protocol=2))
     with pytest.raises(Failure, match=r"w\.pt is refused: it would run \S*open") as caught:
-        load_model(spec_of("w.pt"), root)
+        load_model(build_spec("w.pt"), root)
     assert caught.value.stage is Stage.SOURCE
     assert not (root / "ran").exists()
 
@@ -125,38 +125,46 @@ def test_a_pickle_that_would_run_something_is_refused(root: Path, kind: str) -> 
             'does not fit weighted_code.py:Linear: Unexpected key.* "liner.bias"',
         ),
         ("w.pt", {**state(), "linear.bias": torch.zeros(4)}, "size mismatch for linear.bias"),
-        ("w.pt", {"epoch": 3, "model": state()}, "more than tensors: epoch, model; its 'model'"),
-        ("w.pt", [torch.zeros(3)], "holds a list, expected tensors by name"),
-        ("w.pt", {}, "holds no tensors"),
-        ("w.pt", {1: torch.zeros(3)}, "holds a dict, expected tensors by name"),
+        (
+            "w.pt",
+            {"epoch": 3, "model": state()},
+            "more than tensors: epoch, model; save its 'model'",
+        ),
+        ("w.pt", [torch.zeros(3)], "contains a list, expected tensors by name"),
+        ("w.pt", {}, "contains no tensors"),
+        ("w.pt", {1: torch.zeros(3)}, "contains a dict, expected tensors by name"),
     ],
 )
-def test_what_does_not_fit_is_named(root: Path, name: str, content: object, message: str) -> None:
+def test_content_that_does_not_fit_is_reported(
+    root: Path, name: str, content: object, message: str
+) -> None:
     save(root / name, content)
     with pytest.raises(Failure, match=message) as caught:
-        load_model(spec_of(name), root)
+        load_model(build_spec(name), root)
     assert caught.value.stage is Stage.SOURCE
 
 
 @pytest.mark.parametrize("name", ["w.safetensors", "w.pt"])
 @pytest.mark.parametrize("content", [b"", b"PK no archive", b"\x00" * 64])
-def test_a_damaged_file_is_told(root: Path, name: str, content: bytes) -> None:
+def test_a_damaged_file_is_reported(root: Path, name: str, content: bytes) -> None:
     (root / name).write_bytes(content)
-    with pytest.raises(Failure, match=r"cannot be read: |holds ") as caught:
-        load_model(spec_of(name), root)
+    with pytest.raises(Failure, match=r"cannot be read: |contains ") as caught:
+        load_model(build_spec(name), root)
     assert str(root) not in caught.value.message
 
 
-def test_a_script_is_no_file_of_weights(root: Path) -> None:
+def test_a_script_is_not_a_file_of_weights(root: Path) -> None:
     torch.jit.script(torch.nn.Linear(4, 3)).save(str(root / "w.pt"))
-    with pytest.raises(Failure, match="is a TorchScript module, no weights"):
-        load_model(spec_of("w.pt"), root)
+    with pytest.raises(Failure, match="is a TorchScript module, not a file of weights"):
+        load_model(build_spec("w.pt"), root)
 
 
-def test_a_function_takes_no_weights(root: Path) -> None:
+def test_a_function_has_no_weights(root: Path) -> None:
     (root / "w_functions.py").write_text(
         "import torch\n\n\n@torch.jit.script\ndef net(x: torch.Tensor):\n    return x\n"
     )
     save(root / "w.pt", state())
-    with pytest.raises(Failure, match="is a ScriptFunction, which takes no weights"):
-        load_model(spec_of("w.pt", source="w_functions.py:net"), root)
+    with pytest.raises(
+        Failure, match="is a ScriptFunction, which has no weights; remove `weights`"
+    ):
+        load_model(build_spec("w.pt", source="w_functions.py:net"), root)
