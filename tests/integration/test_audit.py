@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import signal
-import time
 from pathlib import Path
 
 import pytest
 
 from exporter.records.audit import Audit
-from exporter.tools.audit.child.forked_call import ChildEnd, Returned, in_process
 from tests.integration.project import exporter, make_project
 
-_MEMORY = 4 << 30
 TABLE = """
 import torch
 from torch import nn
@@ -120,33 +115,3 @@ def test_only_a_cell_that_passes_is_audited(
     assert command.returncode == code
     assert message in command.stderr
     assert "Traceback" not in command.stderr
-
-
-def crash() -> int:
-    os.kill(os.getpid(), signal.SIGKILL)
-    return 0
-
-
-def hang() -> int:
-    time.sleep(60)
-    return 0
-
-
-def fail() -> int:
-    raise ValueError("no such thing")
-
-
-def fill_memory() -> int:
-    return len(bytearray(64 << 30))
-
-
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_mutant_that_ends_its_process_ends_nothing_else() -> None:
-    assert in_process(lambda: 7, 30, _MEMORY) == Returned(7)
-    ended = [in_process(function, 1.0, _MEMORY) for function in (crash, hang, fail, fill_memory)]
-    assert [item.how for item in ended if isinstance(item, ChildEnd)] == [
-        "crash",
-        "timeout",
-        "raised",
-        "memory",
-    ]

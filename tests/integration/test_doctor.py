@@ -30,21 +30,25 @@ def test_one_screen_and_no_problem(project: Path) -> None:
     assert len(lines) < 25
     assert lines[-1].startswith("0 problems, ")
     text = " ".join(shown.stdout.split())
-    assert "ok device cpu CPUExecutionProvider computes" in text
-    assert "ok device reference onnx.reference computes" in text
-    assert "ok workers start warm" in text
+    assert "ok device cpu CPUExecutionProvider works" in text
+    assert "ok device reference onnx.reference works" in text
+    assert "ok workers the fork server has torch imported" in text
     assert "one capture serves all opsets" in text
 
 
 def test_the_same_as_json(project: Path) -> None:
     shown = exporter(project, "doctor", "--json")
-    found = {each["about"]: each for each in json.loads(shown.stdout)["findings"]}
+    found = {each["subject"]: each for each in json.loads(shown.stdout)["findings"]}
     assert found["torch"]["level"] == "ok"
-    assert found["manifests"] == {"level": "ok", "about": "manifests", "said": "1 model, 6 cells"}
+    assert found["manifests"] == {
+        "level": "ok",
+        "subject": "manifests",
+        "message": "1 model, 6 cells",
+    }
     if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
         assert found["device cuda"]["level"] == "note"
-        assert found["device cuda"]["said"].startswith(
-            "2 cells are unavailable here: this ONNX Runtime has no CUDAExecutionProvider"
+        assert found["device cuda"]["message"].startswith(
+            "2 cells unavailable: this ONNX Runtime has no CUDAExecutionProvider"
         )
 
 
@@ -55,7 +59,7 @@ def test_a_torch_that_cannot_be_imported(project: Path, tmp_path: Path) -> None:
     shown = exporter(project, "doctor", PYTHONPATH=f"{tmp_path}:{ROOT}")
     assert shown.returncode == 1
     assert "cannot be imported: ImportError: libcudart.so.12 is missing" in shown.stdout
-    assert "start warm" not in shown.stdout
+    assert "fork server" not in shown.stdout
     assert "ok       device cpu" in shown.stdout, "a file can be checked without torch"
     assert "Traceback" not in shown.stdout + shown.stderr
 

@@ -65,7 +65,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_every_record_says_what_the_model_is_made_of(project: Path) -> None:
+def test_every_record_lists_the_operators_of_its_model(project: Path) -> None:
     records = read_run(project / "build" / "results.json").by_cell()
     assert records["good/17/cpu"].torch_operators == {"aten::linear": 1, "aten::relu_": 1}
     captured = records["good/18/cpu"].torch_operators
@@ -90,7 +90,7 @@ def test_the_table_names_the_models(project: Path) -> None:
     both = "[good](models/good.md), [lacking](models/lacking.md)"
     assert f"| `relu` |  | 17 | 18 | {both} |" in text
     assert "| `special_airy_ai` |  | [lacking](models/lacking.md) |" in text
-    assert "Not told by any export yet: never." in text
+    assert "Models without an export: never." in text
     (project / "reports" / "OPERATORS.md").unlink()
     exporter(project, "ops")
     assert (project / "reports" / "OPERATORS.md").read_text(encoding="utf-8") == text

@@ -168,7 +168,7 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
-def test_what_is_right_is_published_and_nothing_else(dist: Path) -> None:
+def test_only_files_that_pass_are_published(dist: Path) -> None:
     names = {path.parent.relative_to(dist).as_posix() for path in dist.rglob("model.onnx")}
     files = {"fed/17", "parts/17"} | {f"{m}/{o}" for m in ("sound", "large") for o in (17, 18)}
     assert names == files
@@ -200,7 +200,7 @@ def test_the_hashes_are_those_of_every_file(dist: Path) -> None:
         assert checked.stdout.count(": OK") == len(bytes_of(folder)) - 1
 
 
-def test_the_folder_says_what_was_proved(dist: Path, project: Path) -> None:
+def test_the_folder_describes_the_proof(dist: Path, project: Path) -> None:
     said = json.loads((dist / "sound/18/exporter.json").read_text())
     assert said["is_green"]
     assert [record["cell"]["device"] for record in said["records"]] == ["cpu", "reference"]
@@ -230,7 +230,7 @@ def test_the_same_results_give_the_same_bytes(project: Path, dist: Path) -> None
 
 
 @pytest.mark.parametrize("spoil", ["foreign", "marker", "extra", "link", "model link"])
-def test_what_somebody_else_put_there_stays(project: Path, tmp_path: Path, spoil: str) -> None:
+def test_files_of_others_are_not_replaced(project: Path, tmp_path: Path, spoil: str) -> None:
     dest = tmp_path / "dest"
     place = dest / "sound" / "18"
     if spoil == "foreign":
@@ -270,9 +270,7 @@ def test_what_somebody_else_put_there_stays(project: Path, tmp_path: Path, spoil
         ("data", "test_data_set_1: is not what was proved; export the model again"),
     ],
 )
-def test_what_was_not_proved_is_refused(
-    project: Path, tmp_path: Path, spoil: str, said: str
-) -> None:
+def test_changed_files_are_refused(project: Path, tmp_path: Path, spoil: str, said: str) -> None:
     root = copy_of(project, tmp_path / "project")
     manifest, build = root / "manifests/nets.toml", root / "build/large"
     if spoil == "manifest":
@@ -294,7 +292,7 @@ def test_what_was_not_proved_is_refused(
     assert not list(root.glob("dist/*/*"))
 
 
-def test_red_files_say_so_loudly(project: Path, tmp_path: Path) -> None:
+def test_failing_files_have_a_warning(project: Path, tmp_path: Path) -> None:
     dest = tmp_path / "dest"
     command = exporter(project, "publish", "baked", "foreseen", str(dest), "--include-red")
     assert command.returncode == 0, command.stderr
@@ -306,13 +304,13 @@ def test_red_files_say_so_loudly(project: Path, tmp_path: Path) -> None:
         assert "at parity (axes) on cpu" in said["warning"]
 
 
-def test_an_expected_failure_alone_is_nothing_to_publish(project: Path, tmp_path: Path) -> None:
+def test_an_expected_failure_is_not_published(project: Path, tmp_path: Path) -> None:
     command = exporter(project, "publish", "foreseen", str(tmp_path / "dest"))
     assert command.returncode == 3
     assert not (tmp_path / "dest").exists()
 
 
-def test_a_forgotten_folder_is_noticed(project: Path) -> None:
+def test_a_missing_destination_is_an_error(project: Path) -> None:
     command = exporter(project, "publish", "sound")
     assert command.returncode == 2
     assert "'sound' selects cells: say where to publish after it" in command.stderr
@@ -320,7 +318,7 @@ def test_a_forgotten_folder_is_noticed(project: Path) -> None:
 
 
 @pytest.mark.parametrize("dest", ["build", "build/sound", "link", "pyproject.toml"])
-def test_some_places_are_not_for_it(project: Path, tmp_path: Path, dest: str) -> None:
+def test_some_destinations_are_refused(project: Path, tmp_path: Path, dest: str) -> None:
     root = copy_of(project, tmp_path / "project")
     (root / "link").symlink_to(tmp_path)
     before = bytes_of(root / "build")

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import click
 
-from exporter.cli.options.selection import root_option, get_today
+from exporter.cli.options.selection import get_today, root_option
 from exporter.cli.options.store import open_store
-from exporter.cli.output.terminal import (print_line)
-from exporter.core.text_format import pluralize
+from exporter.cli.output.terminal import print_line
 from exporter.cli.workflows.export import default_jobs
 from exporter.core.errors import ExitCode
 from exporter.core.sanitize import join_lines
+from exporter.core.text_format import pluralize
 from exporter.processes import make_worker_environment
 from exporter.tools.doctor import (
     Diagnosis,
@@ -22,11 +22,11 @@ from exporter.tools.doctor import (
     Level,
     examine_build,
     examine_devices,
-    examine_packages,
+    examine_fork_server,
     examine_machine,
+    examine_packages,
     examine_project,
     examine_store,
-    examine_fork_server,
 )
 
 _COLOURS = {Level.OK: "green", Level.NOTE: "yellow", Level.PROBLEM: "red"}
@@ -77,5 +77,6 @@ def _examine(root: Path) -> Iterator[Diagnosis]:
 def _show(finding: Diagnosis) -> None:
     level = f"{finding.level:7}"
     print_line(
-        f"{level}  {finding.subject:12}  {join_lines(finding.message)}", color=_COLOURS[finding.level]
+        f"{level}  {finding.subject:12}  {join_lines(finding.message)}",
+        color=_COLOURS[finding.level],
     )

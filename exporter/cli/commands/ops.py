@@ -110,7 +110,7 @@ def show_lacking(model: str, routes: dict[int, Route], answer: SurveyResponse) -
         return True
     is_red = False
     for exporter, name in _NAMES.items():
-        found = [item for item in answer.found if item.exporter == exporter]
+        found = [item for item in answer.gaps if item.exporter == exporter]
         promised = [item for item in found if routes[item.opset].exporter == exporter]
         for items, word in ((promised, ""), ([i for i in found if i not in promised], _ELSE)):
             if items:

@@ -24,7 +24,7 @@ from exporter.tools.publish import (
     PublishResult,
     choose_files,
     prepare_destination,
-    publisher,
+    publish,
 )
 
 
@@ -50,20 +50,22 @@ def command(selection: Selection, root: Path, dest: str, include_red: bool) -> i
     chosen, left_out = choose_files(
         plan.selected, results.run.by_cell(), results.missing, include_red=include_red
     )
-    folds = group_by_opset(left_out, lambda item: item.cell, lambda item: (item.why, item.is_refused))
+    folds = group_by_opset(
+        left_out, lambda item: item.cell, lambda item: (item.reason, item.is_refused)
+    )
     for alike in folds:
         tell = print_error if alike.first.is_refused else print_line
-        tell(f"{alike.model}/{alike.opset_ranges}: not published: {alike.first.why}")
+        tell(f"{alike.model}/{alike.opset_ranges}: not published: {alike.first.reason}")
     done: Sequence[PublishResult] = ()
     if chosen:
         require_packages()
         shipment = PublishOptions(
             manifest=manifest,
-            dest=prepare_destination(Path(dest), build.path),
+            destination=prepare_destination(Path(dest), build.path),
             tools=run.tools,
             environment=make_worker_environment(os.environ),
         )
-        done = publisher(shipment, chosen, lambda shipped: _tell(shipped, Path(dest)))
+        done = publish(shipment, chosen, lambda shipped: _tell(shipped, Path(dest)))
     published = [shipped for shipped in done if not shipped.problem]
     print_line(f"{pluralize(len(published), 'file')} published in {dest}")
     if len(published) < len(done) or any(item.is_refused for item in left_out):

@@ -6,30 +6,25 @@ read: the mutants lie in a private copy of what the checks need, which goes when
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.build.folder.build_folder import BuildFolder
-from exporter.cache.fingerprint import hash_device, compute_fingerprint, drop_tool_parts
+from exporter.cache.fingerprint import compute_fingerprint, drop_tool_parts, hash_device
 from exporter.cache.staleness import CurrentState
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.sanitize import redact
-from exporter.jobs.job_folder import JobFolder, write_json
+from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import Manifest
+from exporter.processes.request import send_request
 from exporter.records.audit import Audit
 from exporter.records.record import CellId, Record, Status
 from exporter.tools.audit.protocol import AuditRequest
 
-_COMMAND = (sys.executable, "-P", "-m", "exporter.tools.audit.child")
-#: Of a failed audit's output, its end says most.
-_TAIL = 2000
+_MODULE = "exporter.tools.audit.child"
+_MESSAGE_LENGTH = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +71,20 @@ def run_audit(
             seed=mutation.seed,
             entry=record.fingerprint.get("entry", ""),
         )
-        return _conduct(request, private, environment, heard)
+        result = send_request(
+            _MODULE,
+            request.to_json(),
+            environment,
+            on_line=lambda line: heard(int(line)) if line.strip().isdigit() else None,
+        )
+    if result.code == 0 and result.response:
+        return Audit.model_validate_json(result.response)
+    log = redact(result.log, limit=_MESSAGE_LENGTH)
+    if result.code == ExitCode.RED:
+        message = f"{cell}: cannot be audited: the file itself does not pass: {log}"
+        raise ExporterError(ExitCode.RED, message)
+    reason = redact(result.describe_end(), limit=_MESSAGE_LENGTH)
+    raise ExporterError(ExitCode.BUG, f"{cell}: the audit {reason}")
 
 
 def _sound(manifest: Manifest, cell: CellId, folder: JobFolder) -> Record:
@@ -110,44 +118,3 @@ def _copy(record: Record, original: JobFolder, private: JobFolder) -> None:
     weights = original.weight(0).parent
     if weights.is_dir() and not weights.is_symlink():
         shutil.copytree(weights, private.path / weights.name)
-
-
-def _conduct(
-    request: AuditRequest,
-    private: JobFolder,
-    environment: Mapping[str, str],
-    heard: Callable[[int], None],
-) -> Audit:
-    path, log = private.path / "request.json", private.path / "audit.log"
-    write_json(path, request)
-    with log.open("wb") as errors:
-        process = subprocess.Popen(
-            [*_COMMAND, str(path)],
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            for line in process.stdout or ():
-                if line.strip().isdigit():
-                    heard(int(line))
-            code = process.wait()
-        finally:
-            _end(process)
-    if code == 0:
-        return Audit.model_validate_json((private.path / "audit.json").read_bytes())
-    said = redact(log.read_text(encoding="utf-8", errors="replace")[-_TAIL:], limit=_TAIL).strip()
-    if code == ExitCode.RED:
-        message = f"{request.cell}: cannot be audited: the file itself does not pass: {said}"
-        raise ExporterError(ExitCode.RED, message)
-    raise ExporterError(ExitCode.BUG, f"{request.cell}: the audit ended with {code}: {said}")
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    """Ends the audit and the mutant at work with it."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()

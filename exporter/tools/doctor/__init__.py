@@ -1,13 +1,13 @@
-"""What is installed and whether it fits, what the machine offers, and how the project stands.
+"""The command `doctor`: installed packages, devices, machine, project and stored results.
 
-In: the project's folder, the environment. Out: findings, each a line.
+Input: the project's folder and the environment of workers. Output: `Diagnosis`, one for each line.
 """
 
-from exporter.tools.doctor.diagnosis import Diagnosis, Examination, Level
-from exporter.tools.doctor.installed import examine_installed, examine_warm_workers
+from exporter.tools.doctor.installed_packages import examine_fork_server, examine_packages
 from exporter.tools.doctor.machine import examine_machine
 from exporter.tools.doctor.project_state import examine_devices, examine_project
-from exporter.tools.doctor.stored import examine_build, examine_store
+from exporter.tools.doctor.protocol import Diagnosis, Examination, Level
+from exporter.tools.doctor.stored_results import examine_build, examine_store
 
 __all__ = [
     "Diagnosis",
@@ -15,9 +15,9 @@ __all__ = [
     "Level",
     "examine_build",
     "examine_devices",
-    "examine_installed",
+    "examine_fork_server",
     "examine_machine",
+    "examine_packages",
     "examine_project",
     "examine_store",
-    "examine_warm_workers",
 ]

@@ -1,6 +1,6 @@
-"""Cores, memory and git.
+"""The cores, the memory, the disk and git.
 
-In: how many models an export runs at once. Out: findings.
+Input: the number of models that an export runs at the same time. Output: diagnoses.
 """
 
 from __future__ import annotations
@@ -11,54 +11,54 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from exporter.tools.doctor.diagnosis import Diagnosis, note, ok
+from exporter.tools.doctor.protocol import Diagnosis
 
 _GIB = 1 << 30
-#: What one model of moderate size takes with its float64 twin.
+#: Bytes that one model of moderate size needs with its float64 model.
 _LITTLE_MEMORY = 3 * _GIB
-#: Built files of a few models.
+#: Bytes that the files of a few models need.
 _LITTLE_DISK = _GIB
-_SECONDS = 20
+_GIT_TIMEOUT = 20  # seconds
 
 
 def examine_machine(root: Path, jobs: int, environment: Mapping[str, str]) -> Iterator[Diagnosis]:
-    """Looks at what the machine has.
+    """Return diagnoses of the machine.
 
     Args:
         root: The project's folder.
-        jobs: Models at work at once.
-        environment: Of the git that is started.
+        jobs: The number of workers that run at the same time.
+        environment: The environment of git.
     """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    here = f"{cores} cores, {memory / _GIB:.1f} GiB of memory: {jobs} at work at once"
+    machine = f"{cores} cores, {memory / _GIB:.1f} GiB of memory, {jobs} parallel jobs"
     if memory < _LITTLE_MEMORY:
-        yield note("machine", f"{here}; large models may run out of memory")
+        yield Diagnosis.note("machine", f"{machine}; large models may run out of memory")
     else:
-        yield ok("machine", here)
+        yield Diagnosis.ok("machine", machine)
     free = shutil.disk_usage(root).free
     disk = f"{free / _GIB:.1f} GiB are free"
-    yield note("disk", disk) if free < _LITTLE_DISK else ok("disk", disk)
-    yield _git(root, environment)
+    yield (Diagnosis.note if free < _LITTLE_DISK else Diagnosis.ok)("disk", disk)
+    yield _examine_git(root, environment)
 
 
-def _git(root: Path, environment: Mapping[str, str]) -> Diagnosis:
-    needs = "`gate --against`, and since when a cell is red, need it"
+def _examine_git(root: Path, environment: Mapping[str, str]) -> Diagnosis:
+    need = "`gate --against` and the dates of failures need it"
     git = shutil.which("git")
     if git is None:
-        return note("git", f"not installed: {needs}")
+        return Diagnosis.note("git", f"not installed: {need}")
     try:
-        found = subprocess.run(
+        process = subprocess.run(
             [git, "-C", str(root), "rev-parse", "--is-inside-work-tree"],
             env=dict(environment),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=_SECONDS,
+            timeout=_GIT_TIMEOUT,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return note("git", f"cannot be run: {error}")
-    if found.returncode:
-        return note("git", f"the project is in no repository: {needs}")
-    return ok("git", "the project is in a repository")
+        return Diagnosis.note("git", f"cannot be run: {error}")
+    if process.returncode:
+        return Diagnosis.note("git", f"the project is not in a repository: {need}")
+    return Diagnosis.ok("git", "the project is in a repository")

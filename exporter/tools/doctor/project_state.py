@@ -44,7 +44,7 @@ def examine_devices(manifest: Manifest, environment: Mapping[str, str]) -> Itera
         return
     cells = Counter(p.cell.device for p in make_plan(manifest).cells if not p.skip)
     for name, count in cells.items():
-        response = run_probe(ProbeRequest(device=manifest.project.device(name)), environment)
+        response = run_probe(ProbeRequest(device=manifest.project.find_device(name)), environment)
         if response.provider:
             yield Diagnosis.ok(f"device {name}", f"{response.provider} works")
         else:

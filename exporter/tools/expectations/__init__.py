@@ -4,7 +4,7 @@ In: the manifest, the records, a date. Out: for each model whose list would chan
 the new one; and the text of a manifest file with these lists in it.
 """
 
-from exporter.tools.expectations.by_model import Lists, proposed_lists
-from exporter.tools.expectations.edit_manifest import edited
+from exporter.tools.expectations.expectation_lists import ExpectationLists, propose_lists
+from exporter.tools.expectations.manifest_editor import replace_expectations
 
-__all__ = ["Lists", "edited", "proposed_lists"]
+__all__ = ["ExpectationLists", "propose_lists", "replace_expectations"]

@@ -1,1 +1,4 @@
-"""To be described."""
+"""The command `ops`: the operators that the exporters support, and those that a model lacks.
+
+Input: a project. Output: the page OPERATORS.md, or a `SurveyResponse`.
+"""

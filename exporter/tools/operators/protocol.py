@@ -1,8 +1,7 @@
-"""What the exporters can convert: of torch as a whole, and of one model.
+"""The operators that exporters support: of torch as a whole, and of one model.
 
-In: nothing. Out: `OperatorCounts`, a row for each ATen operator; `SurveyRequest`, the question what a model
-uses that its exporters lack, and `SurveyResponse`, the answer. JSON between the parent and a process that
-imports torch.
+Output: `OperatorTable`, with a row for each ATen operator; `SurveyRequest` and `SurveyResponse`
+about one model. The parent and the process that imports torch exchange them as JSON.
 """
 
 from __future__ import annotations
@@ -15,67 +14,67 @@ from exporter.records.record import MissingOperator, Route
 
 
 class OperatorRow(FrozenModel):
-    """An operator, or those of its overloads that the exporters treat alike."""
+    """An operator, or a group of its overloads with the same support."""
 
     operator: str
     """`aten::add`."""
     overloads: Items[str]
-    """All of them: `Tensor`, `Scalar`; the one without a name is `default`."""
+    """All overloads of the row: `Tensor`, `Scalar`, and `default` for the one without a name."""
     torchscript: Items[int] = ()
-    """Opsets with a symbolic function that does not merely refuse; it sees no overloads."""
+    """Opsets with a symbolic function that does more than refuse; it ignores overloads."""
     translated: Items[int] = ()
-    """Opsets at which dynamo has a translation."""
+    """Opsets with a translation of dynamo."""
     decomposed: Items[int] = ()
-    """Opsets at which dynamo has none, and a call of the operator was seen to be taken apart into
-    operators with one."""
-    apart: Items[int] = ()
-    """Opsets at which torch takes it apart, and no call was seen to end in translated ones."""
+    """Opsets without a translation, at which a call was decomposed into translated operators."""
+    unproved: Items[int] = ()
+    """Opsets at which torch decomposes it, but no tested call had only translated operators."""
 
     @property
     def is_convertible(self) -> bool:
-        """Whether some exporter has a way at some opset."""
+        """True if an exporter can convert it at one opset or more."""
         return bool(self.torchscript or self.translated or self.decomposed)
 
 
 class OperatorTable(FrozenModel):
     """Every ATen operator of one torch."""
 
-    format: Literal[1] = 1
+    format: Literal[2] = 2
     tools: dict[str, str]
-    """Versions of what it was read from: torch and onnxscript."""
+    """The versions of torch and onnxscript."""
     torchscript: Items[int]
-    """The opsets that TorchScript was asked for."""
+    """The opsets of TorchScript's exporter."""
     dynamo: Items[int]
     rows: Items[OperatorRow]
     """Sorted by operator."""
     folded: int
-    """Overloads that have no row: in place or with `out`, exporters make them the plain one."""
+    """The number of overloads without a row, because exporters replace them by the plain one:
+    in-place overloads and those with `out`."""
 
 
 class SurveyRequest(FrozenModel):
-    """Which operators of a model each exporter lacks: the question."""
+    """A request for the operators of a model that each exporter lacks."""
 
     spec: ModelSpec
     root: str
     """The project's root, absolute."""
     routes: dict[int, Route]
-    """By opset: the exporter that makes its file."""
+    """The route of each opset."""
 
 
 class OperatorGaps(FrozenModel):
-    """What one exporter lacks at one opset."""
+    """The operators that one exporter lacks at one opset."""
 
     exporter: Literal["dynamo", "torchscript"]
     opset: int
     missing: Items[MissingOperator] = ()
     problem: str = ""
-    """Why it could not be found out: the model cannot be captured, or converting it fails for
+    """The reason if the operators are unknown: the capture failed, or the conversion failed for
     another reason."""
 
 
 class SurveyResponse(FrozenModel):
-    """The answer to a `SurveyRequest`."""
+    """The result of a `SurveyRequest`."""
 
-    found: Items[OperatorGaps]
+    gaps: Items[OperatorGaps]
     problem: str = ""
-    """Why nothing could be found out: the model cannot be built."""
+    """The reason if the model cannot be built."""

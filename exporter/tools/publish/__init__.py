@@ -1,21 +1,21 @@
-"""Proved files as folders that need nothing else: copied, described, hashed, and held elsewhere.
+"""The command `publish`: proved files as self-contained folders for other tools.
 
-In: a manifest, a selection and the build folder. Out: `DEST/<model>/<opset>/`, each put into place
-by one rename once it was checked at another place than where it was made.
+Input: a manifest, selected cells and the build folder. Output: `DEST/<model>/<opset>/`, created by
+one rename after the file was loaded and run from another path.
 """
 
-from exporter.tools.publish.candidates import Candidate, LeftOut, choose
-from exporter.tools.publish.destination import checked_destination
-from exporter.tools.publish.publish import PublishOptions, PublishResult, publish
-from exporter.tools.publish.published_folder import Published
+from exporter.tools.publish.candidates import Candidate, Omission, choose_files
+from exporter.tools.publish.destination import prepare_destination
+from exporter.tools.publish.published_folder import Publication
+from exporter.tools.publish.publisher import PublishOptions, PublishResult, publish
 
 __all__ = [
     "Candidate",
-    "LeftOut",
+    "Omission",
+    "Publication",
     "PublishOptions",
     "PublishResult",
-    "Published",
-    "checked_destination",
-    "choose",
+    "choose_files",
+    "prepare_destination",
     "publish",
 ]

@@ -1,9 +1,9 @@
-"""Which files are published, and why others are not.
+"""The choice of the files to publish, and the reasons against the others.
 
-In: the selected cells, the records that still hold, and why others do not. Out: `Candidate`s and
-`LeftOut`s. Pure.
+Input: the selected cells and their valid records. Output: `Candidate`s and `Omission`s. Nothing is
+read or written.
 
-One file serves all devices of its opset: it is published where every selected one of them passed.
+One file serves all devices of its opset. It is published if every selected device passed.
 """
 
 from __future__ import annotations
@@ -12,15 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
-from exporter.core.sanitize import one_line
+from exporter.core.sanitize import join_lines
 from exporter.planning.plan import PlannedCell
-from exporter.records.baseline import outcome_of
-from exporter.records.record import (
-    Artifact,
-    CellId,
-    Record,
-    Status,
-)
+from exporter.records.baseline import extract_outcome
+from exporter.records.record import Artifact, CellId, Record, Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,89 +26,93 @@ class Candidate:
     opset: int
     artifact: Artifact
     records: tuple[Record, ...]
-    """Of the selected devices; all pass, unless the file is published although it is red."""
+    """Of the selected devices; all pass, unless failing files are included."""
 
     @property
     def warning(self) -> str:
-        """What is wrong with it, device by device; empty where nothing is."""
-        wrong = [item for item in self.records if item.status is not Status.PASS]
-        return "; ".join(_said(item) for item in wrong)
+        """The failures of its devices, "" if all pass."""
+        return _format_failures(self.records)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
+class Omission:
     """A file that is not published."""
 
     model: str
     opset: int
-    why: str
+    reason: str
     is_refused: bool = True
-    """False where the manifest itself promises no file that is right."""
+    """False if the manifest does not promise a correct file."""
 
     @property
     def cell(self) -> CellId:
-        """By which alike ones are told together; the file serves every device."""
+        """The cell without a device, because the file serves all of them."""
         return CellId(model=self.model, opset=self.opset, device="")
 
 
-def choose(
+def choose_files(
     selected: Iterable[PlannedCell],
-    known: Mapping[str, Record],
+    records: Mapping[str, Record],
     missing: Mapping[str, str],
     *,
     include_red: bool = False,
-) -> tuple[tuple[Candidate, ...], tuple[LeftOut, ...]]:
-    """Decides on each opset of each model.
+) -> tuple[tuple[Candidate, ...], tuple[Omission, ...]]:
+    """Decide about each opset of each model.
 
     Args:
         selected: Cells in the order of the plan.
-        known: Records that still hold, by the text of their cell.
-        missing: Why there is none, by the text of the cell.
-        include_red: Publish what is wrong too, as far as there is a file.
+        records: Valid records by cell.
+        missing: The reason for each cell without a valid record.
+        include_red: Also publish failing files if they exist.
     """
-    chosen, left_out = [], []
+    candidates: list[Candidate] = []
+    omissions: list[Omission] = []
     for (model, opset), group in groupby(selected, key=lambda p: (p.cell.model, p.cell.opset)):
-        cells = list(group)
-        run = [planned for planned in cells if not planned.skip]
-        if not run:
-            why = f"the manifest skips it: {cells[0].skip}"
-            left_out.append(LeftOut(model=model, opset=opset, why=why, is_refused=False))
-            continue
-        absent = [planned.cell for planned in run if str(planned.cell) not in known]
-        if absent:
+        planned = list(group)
+        cells = [item.cell for item in planned if not item.skip]
+        absent = [cell for cell in cells if str(cell) not in records]
+        if not cells:
+            reason = f"the manifest skips it: {planned[0].skip}"
+            choice: Candidate | Omission = Omission(
+                model=model, opset=opset, reason=reason, is_refused=False
+            )
+        elif absent:
             reason = missing.get(str(absent[0]), "it has not been exported yet")
-            why = f"no result on {absent[0].device}: {reason}; run `exporter export {model}`"
-            left_out.append(LeftOut(model=model, opset=opset, why=why))
-            continue
-        records = tuple(known[str(planned.cell)] for planned in run)
-        found = _judge(model, opset, records, include_red=include_red)
-        if isinstance(found, Candidate):
-            chosen.append(found)
+            reason = f"no result on {absent[0].device}: {reason}; run `exporter export {model}`"
+            choice = Omission(model=model, opset=opset, reason=reason)
         else:
-            left_out.append(found)
-    return tuple(chosen), tuple(left_out)
+            proofs = tuple(records[str(cell)] for cell in cells)
+            choice = _choose_file(model, opset, proofs, include_red=include_red)
+        if isinstance(choice, Candidate):
+            candidates.append(choice)
+        else:
+            omissions.append(choice)
+    return tuple(candidates), tuple(omissions)
 
 
-def _judge(
+def _choose_file(
     model: str, opset: int, records: tuple[Record, ...], *, include_red: bool
-) -> Candidate | LeftOut:
-    wrong = [item for item in records if item.status is not Status.PASS]
-    if wrong and not include_red:
-        why = "; ".join(_said(item) for item in wrong)
-        foreseen = all(item.status is Status.XFAIL for item in wrong)
-        return LeftOut(model=model, opset=opset, why=why, is_refused=not foreseen)
+) -> Candidate | Omission:
+    failures = _format_failures(records)
+    if failures and not include_red:
+        is_expected = all(item.status in (Status.PASS, Status.XFAIL) for item in records)
+        return Omission(model=model, opset=opset, reason=failures, is_refused=not is_expected)
     artifacts = {item.artifact.sha256: item.artifact for item in records if item.artifact}
-    if not artifacts:
-        why = "; ".join(["there is no file", *(_said(item) for item in wrong)])
-        return LeftOut(model=model, opset=opset, why=why)
-    if len(artifacts) > 1:
-        why = f"its devices were proved on different files; run `exporter export {model}`"
-        return LeftOut(model=model, opset=opset, why=why)
-    (artifact,) = artifacts.values()
-    return Candidate(model=model, opset=opset, artifact=artifact, records=records)
+    if len(artifacts) == 1:
+        (artifact,) = artifacts.values()
+        return Candidate(model=model, opset=opset, artifact=artifact, records=records)
+    if artifacts:
+        reason = f"its devices were proved on different files; run `exporter export {model}`"
+    else:
+        reason = "; ".join(text for text in ("there is no file", failures) if text)
+    return Omission(model=model, opset=opset, reason=reason)
 
 
-def _said(record: Record) -> str:
-    message = one_line(record.message)
-    outcome = f"{outcome_of(record)} on {record.cell.device}"
-    return f"{outcome}: {message}" if message else outcome
+def _format_failures(records: Iterable[Record]) -> str:
+    failures = []
+    for record in records:
+        if record.status is not Status.PASS:
+            outcome = f"{extract_outcome(record)} on {record.cell.device}"
+            message = join_lines(record.message)
+            failures.append(f"{outcome}: {message}" if message else outcome)
+    return "; ".join(failures)

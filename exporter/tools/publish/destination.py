@@ -1,6 +1,6 @@
-"""Where published folders go: never through a link, never over what somebody else put there.
+"""The folders of a publication: never behind a symlink and never over files of others.
 
-In: paths. Out: nothing, or an `ExporterError`; folders put into place by one rename.
+Input: paths. Output: folders, each created by one rename.
 """
 
 from __future__ import annotations
@@ -9,63 +9,66 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.tools.publish.published_folder import (
     MARKER,
     SUMS,
-    Published,
-    listed,
+    Publication,
+    list_files,
+    read_listed_files,
 )
 
 
-def checked_destination(dest: Path, build: Path) -> Path:
-    """The folder, made where it is missing.
+def prepare_destination(destination: Path, build: Path) -> Path:
+    """Return the absolute path of the folder, and create it if it is missing.
 
     Raises:
-        ExporterError: ENVIRONMENT, where it is a link, a file, or the build folder or inside it.
+        ExporterError: ENVIRONMENT if it is a symlink, a file, or inside the build folder.
     """
-    if dest.is_symlink():
-        raise ExporterError(ExitCode.ENVIRONMENT, f"{dest}: is a link; nothing goes through one")
-    if dest.exists() and not dest.is_dir():
-        raise ExporterError(ExitCode.ENVIRONMENT, f"{dest}: is no folder")
-    if dest.resolve().is_relative_to(build.resolve()):
-        message = f"{dest}: lies in the build folder, which is not for keeping; name another one"
-        raise ExporterError(ExitCode.ENVIRONMENT, message)
-    dest.mkdir(parents=True, exist_ok=True)
-    return dest.resolve()
+    problem = ""
+    if destination.is_symlink():
+        problem = "is a symlink; name another folder"
+    elif destination.exists() and not destination.is_dir():
+        problem = "is not a folder; name another one"
+    elif destination.resolve().is_relative_to(build.resolve()):
+        problem = "is in the build folder, which is temporary; name another folder"
+    if problem:
+        raise ExporterError(ExitCode.ENVIRONMENT, f"{destination}: {problem}")
+    destination.mkdir(parents=True, exist_ok=True)
+    return destination.resolve()
 
 
-def why_occupied(final: Path) -> str:
-    """Why nothing may be put at `final`; empty where nothing is there, or what we wrote."""
+def find_obstacle(final: Path) -> str:
+    """Return the reason against writing the folder `final`.
+
+    Returns:
+        "" if nothing exists there, or only a folder that `publish` wrote.
+    """
     for path in (final.parent, final):
         if path.is_symlink():
-            return f"{path.name} is a link in {path.parent.name}; nothing goes through one"
+            return f"{path.name} is a symlink in {path.parent.name}; remove it"
         if path.exists() and not path.is_dir():
-            return f"{path.name} is no folder in {path.parent.name}"
+            return f"{path.name} is not a folder in {path.parent.name}; remove it"
     if not final.exists():
         return ""
     try:
-        Published.model_validate_json((final / MARKER).read_bytes())
-        ours = listed(final) | {SUMS}
-    except (OSError, ValidationError, ValueError):
-        return "the folder there was not written by `exporter publish`; move it away"
-    found = (path for path in final.rglob("*") if path.is_symlink() or not path.is_dir())
-    names = {path.relative_to(final).as_posix() for path in found}
-    if names - ours:
-        return f"the folder there holds other files too: {min(names - ours)}; move them away"
+        Publication.model_validate_json((final / MARKER).read_bytes())
+        expected = read_listed_files(final) | {SUMS}
+    except (OSError, ValueError):
+        return "the existing folder was not written by `exporter publish`; move it away"
+    if others := set(list_files(final)) - expected:
+        return f"the existing folder contains other files: {min(others)}; move them away"
     return ""
 
 
-def place(staged: Path, final: Path) -> None:
-    """Puts `staged` at `final`, in place of what is there.
+def move_into_place(staged: Path, final: Path) -> None:
+    """Rename `staged` to `final` and remove an older publication.
 
     Raises:
-        ExporterError: ENVIRONMENT, where something came there meanwhile that is not ours.
+        ExporterError: ENVIRONMENT if the path is occupied in the meantime.
     """
-    if why := why_occupied(final):
-        raise ExporterError(ExitCode.ENVIRONMENT, f"{final.parent.name}/{final.name}: {why}")
+    if reason := find_obstacle(final):
+        raise ExporterError(ExitCode.ENVIRONMENT, f"{final.parent.name}/{final.name}: {reason}")
     final.parent.mkdir(exist_ok=True)
     if not final.exists():
         staged.rename(final)

@@ -1,6 +1,6 @@
-"""What a publication asks of the process that knows onnx, and what that answers.
+"""The requests of a publication to the process that imports onnx, and its responses.
 
-In: nothing. Out: `PublishRequest` and `ProbeResponse`, JSON in both directions.
+Output: `PublishRequest` and `PublishResponse`, exchanged as JSON.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from exporter.manifest import Device, ModelSpec
 
 
 class Allowance(FrozenModel):
-    """How far an output may be off PyTorch's own: `atol + rtol * |expected|`."""
+    """The tolerance of one output: `atol + rtol * |expected|` from PyTorch's output."""
 
     output: str
     atol: float
     rtol: float
     outside: float = 0.0
-    """The share of elements that may lie beyond."""
+    """The share of elements that may exceed the tolerance."""
 
 
 class DataSet(FrozenModel):
@@ -32,22 +32,22 @@ class DataSet(FrozenModel):
 
 
 class PublishTarget(FrozenModel):
-    """One file that is published."""
+    """One file to publish."""
 
     opset: int
     devices: Items[Device]
-    """Those on which it was proved."""
+    """The devices on which it was proved."""
     folder: str
     """The folder with its `model.onnx`, absolute."""
     allowed: Items[Allowance] = ()
-    """For each output; known once the test data is there."""
+    """For each output; empty before the test data exist."""
 
 
 class PublishRequest(FrozenModel):
-    """Files of one model."""
+    """A request for the files of one model."""
 
-    step: Literal["arrange", "hold"]
-    """`arrange` writes the test data beside each file; `hold` loads and runs each where it is."""
+    step: Literal["arrange", "verify"]
+    """`arrange` writes the test data of each file; `verify` loads and runs each file."""
     spec: ModelSpec
     root: str
     """The project's root, absolute."""
@@ -57,17 +57,17 @@ class PublishRequest(FrozenModel):
 
 
 class TargetResult(FrozenModel):
-    """What became of one target."""
+    """The result for one target."""
 
     opset: int
     problems: Items[str] = ()
-    """Why it cannot be published; empty where it can."""
+    """The reasons against its publication."""
     notes: Items[str] = ()
     sets: Items[DataSet] = ()
     allowed: Items[Allowance] = ()
 
 
 class PublishResponse(FrozenModel):
-    """One finding for each target, in their order."""
+    """The results in the order of the targets."""
 
-    findings: Items[TargetResult]
+    results: Items[TargetResult]

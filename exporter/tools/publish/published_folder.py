@@ -1,13 +1,12 @@
 """The content of one published folder: copies, descriptions and hashes.
 
-In: a `Candidate`, the build folder and an empty folder. Out: `model.onnx`, its external data,
-`exporter.json` (what was proved, with what), `contract.json`, `README.md`, and for test runners
-`data.json` (onnx.backend.test) and `config.txt` (onnx_test_runner); `SHA256SUMS` over all of them.
+Input: a `Candidate`, the build folder and an empty folder. Output: `model.onnx`, its external data,
+`exporter.json` with the proof, `contract.json`, the card `README.md`, `data.json` for
+onnx.backend.test, `config.txt` for onnx_test_runner, and `SHA256SUMS` of all of them.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Iterator
@@ -17,45 +16,50 @@ from typing import Literal
 
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.file_hash import hash_file
 from exporter.core.frozen_model import FrozenModel, Items
+from exporter.core.text_format import format_bytes
 from exporter.jobs.job_folder import format_weights_name
 from exporter.manifest import ModelSpec
 from exporter.records.record import Record
+from exporter.report.pages.templates import render
+from exporter.report.rows.contract import describe_contract
 from exporter.tools.publish.candidates import Candidate
 from exporter.tools.publish.protocol import Allowance, DataSet
 
 MODEL = "model.onnx"
-#: Says that we wrote the folder.
+#: The file that identifies a folder written by `publish`.
 MARKER = "exporter.json"
 SUMS = "SHA256SUMS"
+_DIGEST_LENGTH = 64  # hex digits of SHA-256
 
 
 class Publication(FrozenModel):
-    """`exporter.json`: what was published, and how it was proved."""
+    """`exporter.json`: the published file and its proof."""
 
     format: Literal[1] = 1
     tool: Literal["onnx-exporter-matrix"] = "onnx-exporter-matrix"
     model: str
     opset: int
     is_green: bool
-    """Whether every promise was proved on every device listed in `records`."""
+    """True if every promise was proved on every device in `records`."""
     warning: str = ""
-    """What is wrong with the file; empty where nothing is."""
+    """The failures, "" if there are none."""
     sha256: str
     """Of `model.onnx`."""
     external_data: Items[str] = ()
     tools: dict[str, str]
-    """What it was made and proved with."""
+    """The versions of the tools that built and proved it."""
     data_sets: Items[DataSet]
     allowed: Items[Allowance]
-    """How far each output may be off the test data."""
+    """The tolerance of each output on the test data."""
     records: Items[Record]
-    """Of each device: checks with their figures, route, sources with their hashes."""
+    """For each device: checks with figures, route, sources with hashes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderContent:
-    """All that a folder is made from."""
+    """The values that describe one folder."""
 
     spec: ModelSpec
     """The contract at this opset."""
@@ -66,10 +70,10 @@ class FolderContent:
 
 
 def copy_model(candidate: Candidate, built: Path, folder: Path) -> None:
-    """Copies the file and its external data; what was copied is what was proved.
+    """Copy the file and its external data and compare the hashes of the copies.
 
     Raises:
-        ExporterError: UNREADABLE, where it is not.
+        ExporterError: UNREADABLE if a copy is not the proved file.
     """
     names = {f"{candidate.opset}.onnx": MODEL}
     names |= {name: name for name in candidate.artifact.external_data}
@@ -79,10 +83,11 @@ def copy_model(candidate: Candidate, built: Path, folder: Path) -> None:
             message = f"{source}: is not inside the model's folder; export the model again"
             raise ExporterError(ExitCode.UNREADABLE, message)
         shutil.copyfile(path, folder / target)
-        digest = sha256(folder / target)
-        is_model = target == MODEL
+        digest = hash_file(folder / target)
         is_proved = (
-            digest == candidate.artifact.sha256 if is_model else target == format_weights_name(digest)
+            digest == candidate.artifact.sha256
+            if target == MODEL
+            else target == format_weights_name(digest)
         )
         if not is_proved:
             message = f"{candidate.model}/{source}: is not the file that was proved"
@@ -90,8 +95,18 @@ def copy_model(candidate: Candidate, built: Path, folder: Path) -> None:
 
 
 def summarize_content(content: FolderContent) -> Publication:
-    """What `exporter.json` says; nothing in it differs between two runs of the same."""
+    """Return `exporter.json`, without times, so that the same results give the same bytes."""
     candidate = content.candidate
+    records = tuple(
+        record.model_copy(
+            update={
+                "checks": tuple(each.model_copy(update={"seconds": 0.0}) for each in record.checks),
+                "seconds": {},
+                "log": "",
+            }
+        )
+        for record in candidate.records
+    )
     return Publication(
         model=candidate.model,
         opset=candidate.opset,
@@ -102,69 +117,104 @@ def summarize_content(content: FolderContent) -> Publication:
         tools=content.tools,
         data_sets=content.sets,
         allowed=content.allowed,
-        records=tuple(_timeless(record) for record in candidate.records),
+        records=records,
     )
 
 
-def write_descriptions(content: FolderContent, card: str, folder: Path) -> None:
-    """Writes what says what the files are, and at last the hashes of all."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceProof:
+    """One device and the checks that passed on it."""
+
+    device: str
+    outcome: str
+    checks: tuple[str, ...]
+
+
+def render_card(content: FolderContent, templates: Path) -> str:
+    """Return the card of a published file as markdown.
+
+    Raises:
+        ExporterError: MANIFEST if the project's template `card.md` is invalid.
+    """
+    candidate = content.candidate
+    proofs = tuple(
+        DeviceProof(
+            device=record.cell.device,
+            outcome=record.status.value,
+            checks=tuple(check.check for check in record.checks if check.status.is_green),
+        )
+        for record in candidate.records
+    )
+    route = candidate.records[0].route
+    return render(
+        "card.md",
+        templates,
+        spec=content.spec,
+        contract=describe_contract(content.spec),
+        opset=candidate.opset,
+        warning=candidate.warning,
+        artifact=candidate.artifact,
+        size=format_bytes(candidate.artifact.bytes),
+        exporter=f"{route.exporter}, {route.capture}" if route else "",
+        allowed=content.allowed,
+        sets=content.sets,
+        proofs=proofs,
+        tools=content.tools,
+    )
+
+
+def write_descriptions(content: FolderContent, templates: Path, folder: Path) -> None:
+    """Write the descriptions of the files, and then the hashes of all files."""
     atol = max((item.atol for item in content.allowed), default=0.0)
     rtol = max((item.rtol for item in content.allowed), default=0.0)
     write_text(folder / MARKER, summarize_content(content).to_json())
     write_text(folder / "contract.json", content.spec.to_json())
-    write_text(folder / "README.md", card)
+    write_text(folder / "README.md", render_card(content, templates))
     write_text(folder / "data.json", json.dumps({"rtol": rtol, "atol": atol}) + "\n")
     config = f"per_sample_tolerance:{atol}\nrelative_per_sample_tolerance:{rtol}\n"
     write_text(folder / "config.txt", config)
-    lines = (f"{sha256(folder / name)}  {name}\n" for name in sorted(list_files(folder)))
+    lines = (f"{hash_file(folder / name)}  {name}\n" for name in sorted(list_files(folder)))
     write_text(folder / SUMS, "".join(lines))
 
 
 def list_files(folder: Path) -> Iterator[str]:
-    """Every file in the folder, relative to it."""
+    """Yield the path of each file and symlink in the folder, relative to it."""
     for path in folder.rglob("*"):
-        if not path.is_dir():
+        if path.is_symlink() or not path.is_dir():
             yield path.relative_to(folder).as_posix()
 
 
 def read_listed_files(folder: Path) -> frozenset[str]:
-    """The files that the folder's list of hashes names.
+    """Return the files in the folder's list of hashes.
 
     Raises:
-        OSError: where there is no such list.
-        ValueError: where it is none.
+        OSError: If there is no list.
+        ValueError: If the list is invalid.
     """
-    return frozenset(name for _, name in _sums(folder))
+    return frozenset(_read_sums(folder))
 
 
 def find_hash_problems(folder: Path) -> tuple[str, ...]:
-    """Files that are not what the list of hashes says, or that it does not name."""
-    sums = {name: digest for digest, name in _sums(folder)}
-    found = set(list_files(folder)) - {SUMS}
-    absent = [f"{name} is missing" for name in sorted(set(sums) - found)]
-    further = [f"{name} is in no list" for name in sorted(found - set(sums))]
-    other = [
-        f"{name} has another hash"
-        for name in sorted(found & set(sums))
-        if sha256(folder / name) != sums[name]
-    ]
-    return (*absent, *further, *other)
+    """Return each difference between the files and the list of hashes."""
+    sums = _read_sums(folder)
+    files = set(list_files(folder)) - {SUMS}
+    return (
+        *(f"{name} is missing" for name in sorted(set(sums) - files)),
+        *(f"{name} is not in {SUMS}" for name in sorted(files - set(sums))),
+        *(
+            f"{name} has another hash"
+            for name in sorted(files & set(sums))
+            if hash_file(folder / name) != sums[name]
+        ),
+    )
 
 
-def sha256(path: Path) -> str:
-    """The hash of a file, in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sums(folder: Path) -> Iterator[tuple[str, str]]:
+def _read_sums(folder: Path) -> dict[str, str]:
+    """Return the hash of each listed file."""
+    sums = {}
     for line in (folder / SUMS).read_text(encoding="utf-8").splitlines():
-        digest, mark, name = line.partition("  ")
-        if not mark or len(digest) != hashlib.sha256().digest_size * 2:
-            raise ValueError(f"{SUMS} is no list of hashes")
-        yield digest, name
-
-
-def _timeless(record: Record) -> Record:
-    checks = tuple(check.model_copy(update={"seconds": 0.0}) for check in record.checks)
-    return record.model_copy(update={"checks": checks, "seconds": {}, "log": ""})
+        digest, separator, name = line.partition("  ")
+        if not separator or len(digest) != _DIGEST_LENGTH:
+            raise ValueError(f"{SUMS} is not a list of hashes")
+        sums[name] = digest
+    return sums

@@ -5,6 +5,6 @@ that needs torch, onnx and onnxruntime alone, the model's files, frozen inputs, 
 and copies: nothing is imported or run here.
 """
 
-from exporter.tools.repro.repro_folder import Reproduced, write_reproducer
+from exporter.tools.repro.repro_folder import ReproducedCell, write_reproducer
 
-__all__ = ["Reproduced", "write_reproducer"]
+__all__ = ["ReproducedCell", "write_reproducer"]

@@ -1,39 +1,33 @@
-"""Entry of an audit's process: `python -m exporter.tools.audit.child REQUEST.json`.
+"""The entry point of an audit: `python -m exporter.tools.audit.child REQUEST RESPONSE`.
 
-In: the path of a request. Out: `audit.json` beside it and exit code 0, and meanwhile the count of
-mutants that are done, line by line; 1 and a line on stderr where the file does not pass its checks.
+Input: an `AuditRequest`. Output: an `Audit`; during the audit, the number of finished mutants on
+stdout, one for each line. The exit code is 1, with a line on stderr, if the file fails its checks.
 """
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 from exporter.core.errors import ExitCode
-from exporter.jobs.job_folder import write_value
+from exporter.processes.request import serve_request
 from exporter.tools.audit.protocol import AuditRequest
 
 
-def main() -> int:
-    """Audits the cell of the request that the command line names."""
-    path = Path(sys.argv[1])
-    request = AuditRequest.model_validate_json(path.read_bytes())
-    from exporter.tools.audit.child.audit_run import InvalidBaselineFile, conduct
+def _handle(content: bytes) -> str:
+    request = AuditRequest.model_validate_json(content)
+    from exporter.tools.audit.child.audit_run import InvalidBaselineFile, audit_cell
 
     try:
-        audit = conduct(request, _say)
-    except InvalidBaselineFile as unsound:
-        sys.stderr.write(f"{unsound}\n")
-        return int(ExitCode.RED)
-    write_value(path.with_name("audit.json"), audit)
-    return int(ExitCode.OK)
+        return audit_cell(request, _report_progress).to_json()
+    except InvalidBaselineFile as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(int(ExitCode.RED))
 
 
-def _say(done: int) -> None:
-    """The parent counts along."""
+def _report_progress(done: int) -> None:
     sys.stdout.write(f"{done}\n")
     sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    serve_request(_handle)

@@ -14,20 +14,20 @@ from pathlib import Path
 from google.protobuf.message import Message
 from onnx import ModelProto
 
-from exporter.cache.fingerprint import tool_versions
-from exporter.checks.files.graph_walk import functions_of, needed_names
-from exporter.checks.files.read import read_model
+from exporter.cache.fingerprint import read_tool_versions
+from exporter.checks.files.model_file import read_model
 from exporter.checks.protocol import CheckContext
-from exporter.core.sanitize import one_line
+from exporter.core.sanitize import join_lines
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference
-from exporter.records.audit import Audit, Fate
+from exporter.processes.forked_calls import CallFailure, CallLimits, call_in_fork
+from exporter.records.audit import Audit, MutantOutcome
 from exporter.runtimes import Kernels, load_kernels
-from exporter.tools.audit.child.forked_call import ChildEnd, in_process
-from exporter.tools.audit.child.mutators.draft import applied
-from exporter.tools.audit.child.mutators.mutants import Mutant, mutants
-from exporter.tools.audit.child.verdict import first_failure, search
-from exporter.tools.audit.protocol import AuditRequest, Tried, audit_of
+from exporter.runtimes.graph_walk import find_needed_names, index_functions
+from exporter.tools.audit.child.mutators.draft import apply_patches
+from exporter.tools.audit.child.mutators.mutants import Mutant, draw_mutants
+from exporter.tools.audit.child.verdict import first_failure, search_difference
+from exporter.tools.audit.protocol import AuditRequest, MutantResult, summarize_audit
 
 #: A mutant may take so many times as long as the sound file, and these seconds more.
 _SLOWER, _MORE = 10.0, 20.0
@@ -40,7 +40,7 @@ class InvalidBaselineFile(Exception):
     """The file does not pass its own checks: nothing can be said of mutants of it."""
 
 
-def conduct(request: AuditRequest, heard: Callable[[int], None]) -> Audit:
+def audit_cell(request: AuditRequest, heard: Callable[[int], None]) -> Audit:
     """Audits one cell.
 
     Args:
@@ -50,11 +50,11 @@ def conduct(request: AuditRequest, heard: Callable[[int], None]) -> Audit:
     Raises:
         Unsound: where the file itself does not pass, or what it is checked with is not to be had.
     """
-    tried: list[Tried] = []
+    tried: list[MutantResult] = []
     for one in _Auditor(request).tried():
         tried.append(one)
         heard(len(tried))
-    return audit_of(request, tried, tool_versions())
+    return summarize_audit(request, tried, read_tool_versions())
 
 
 class _Auditor:
@@ -67,52 +67,61 @@ class _Auditor:
         self._model = read_model(self._original.path)
         self._seconds = self._measure()
 
-    def tried(self) -> Iterator[Tried]:
+    def tried(self) -> Iterator[MutantResult]:
         """Every mutant and its fate."""
         request = self._request
-        for mutant in mutants(self._model, self._folder.path, request.mutants, request.seed):
+        for mutant in draw_mutants(self._model, self._folder.path, request.mutants, request.seed):
             self._subject.path.write_bytes(mutant.model.SerializeToString())
             yield self._try(mutant)
 
     def _measure(self) -> float:
         """How long a mutant may take; the sound file must pass."""
         start = time.monotonic()
-        done = in_process(
+        done = call_in_fork(
             lambda: first_failure(self._subject, self._request.device),
-            self._request.spec.timeout,
-            _MEMORY,
+            CallLimits(seconds=self._request.spec.timeout, memory=_MEMORY),
         )
-        if isinstance(done, ChildEnd):
-            raise InvalidBaselineFile(f"{done.how}: {done.message}")
+        if isinstance(done, CallFailure):
+            raise InvalidBaselineFile(join_lines(f"{done.kind}: {done.message}"))
         if done.value is not None:
             raise InvalidBaselineFile(f"{done.value.by}: {done.value.message}")
         return (time.monotonic() - start) * _SLOWER + _MORE
 
-    def _try(self, mutant: Mutant) -> Tried:
-        with applied(list(mutant.patches), self._folder.path):
+    def _try(self, mutant: Mutant) -> MutantResult:
+        with apply_patches(list(mutant.patches), self._folder.path):
             fate, by, why = self._judge(mutant)
-        return Tried(kind=mutant.kind, change=mutant.change, fate=fate, by=by, why=why)
+        return MutantResult(kind=mutant.kind, change=mutant.change, fate=fate, by=by, why=why)
 
-    def _judge(self, mutant: Mutant) -> tuple[Fate, str, str]:
+    def _judge(self, mutant: Mutant) -> tuple[MutantOutcome, str, str]:
         device = self._request.device
-        checked = in_process(lambda: first_failure(self._subject, device), self._seconds, _MEMORY)
-        if isinstance(checked, ChildEnd):
-            # An export has more time and memory than a mutant gets: these limits are no verdict.
-            is_caught = checked.how in ("crash", "raised")
-            fate = Fate.CAUGHT if is_caught else Fate.SURVIVED
-            return fate, checked.how if is_caught else "", f"{checked.how}: {checked.message}"
-        if checked.value is not None:
-            return Fate.CAUGHT, checked.value.by, checked.value.message
-        if _is_equivalent(mutant, self._model):
-            return Fate.EQUIVALENT, "", "no output depends on it"
-        seed = self._request.seed
-        searched = in_process(
-            lambda: search(self._subject, self._original, device, mutant.rows, seed),
-            _SEARCH * self._seconds,
-            2 * _MEMORY,
+        checked = call_in_fork(
+            lambda: first_failure(self._subject, device),
+            CallLimits(seconds=self._seconds, memory=_MEMORY),
         )
-        if isinstance(searched, ChildEnd):
-            return Fate.SURVIVED, "", f"on further inputs: {searched.how}: {searched.message}"
+        if isinstance(checked, CallFailure):
+            # An export has more time and memory than a mutant gets: these limits are no verdict.
+            is_caught = checked.kind in ("crash", "raised")
+            fate = MutantOutcome.CAUGHT if is_caught else MutantOutcome.SURVIVED
+            return (
+                fate,
+                checked.kind if is_caught else "",
+                join_lines(f"{checked.kind}: {checked.message}"),
+            )
+        if checked.value is not None:
+            return MutantOutcome.CAUGHT, checked.value.by, checked.value.message
+        if _is_equivalent(mutant, self._model):
+            return MutantOutcome.EQUIVALENT, "", "no output depends on it"
+        seed = self._request.seed
+        searched = call_in_fork(
+            lambda: search_difference(self._subject, self._original, device, mutant.rows, seed),
+            CallLimits(seconds=_SEARCH * self._seconds, memory=2 * _MEMORY),
+        )
+        if isinstance(searched, CallFailure):
+            return (
+                MutantOutcome.SURVIVED,
+                "",
+                join_lines(f"on further inputs: {searched.kind}: {searched.message}"),
+            )
         return searched.value.fate, "", searched.value.why
 
 
@@ -122,7 +131,7 @@ def _kernels(request: AuditRequest) -> Kernels:
         return load_kernels(request.spec, Path(request.root))
     except Exception as error:
         raise InvalidBaselineFile(
-            one_line(f"custom_ops: {type(error).__name__}: {error}")
+            join_lines(f"custom_ops: {type(error).__name__}: {error}")
         ) from error
 
 
@@ -154,7 +163,9 @@ def _is_equivalent(mutant: Mutant, model: ModelProto) -> bool:
 def _live(model: ModelProto) -> dict[str, bytes]:
     """What the outputs of the main graph depend on, by name."""
     graph = model.graph
-    needed = needed_names(graph.node, (item.name for item in graph.output), functions_of(model))
+    needed = find_needed_names(
+        graph.node, (item.name for item in graph.output), index_functions(model)
+    )
     nodes = [n for n in graph.node if not needed.isdisjoint(n.output)]
     live: dict[str, Message] = {f"node {i}": node for i, node in enumerate(nodes)}
     live |= {tensor.name: tensor for tensor in graph.initializer if tensor.name in needed}

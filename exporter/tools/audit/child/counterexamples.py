@@ -103,7 +103,9 @@ def _words(sizes: Mapping[str, int]) -> str:
     return " ".join(f"{name}={size}" for name, size in sizes.items())
 
 
-def draw_inputs(spec: ModelSpec, trial: Trial, stored: Sequence[Inputs], seed: int) -> dict[str, Array]:
+def draw_inputs(
+    spec: ModelSpec, trial: Trial, stored: Sequence[Inputs], seed: int
+) -> dict[str, Array]:
     """The inputs of a trial.
 
     Args:

@@ -22,7 +22,7 @@ from exporter.runtimes import (
     LoadFailure,
     RunFailure,
     Session,
-    open_session,
+    runtime_registry,
 )
 from exporter.runtimes.values import Array, OnnxValue
 from exporter.tools.audit.child.counterexamples import (
@@ -59,7 +59,7 @@ def first_failure(subject: CheckContext, device: Device) -> Rejection | None:
         if result.status is not Status.PASS:
             return Rejection(result.check, result.message)
     try:
-        session = open_session(subject.path, device, subject.kernels)
+        session = runtime_registry(subject.path, device, subject.kernels)
     except LoadFailure as refused:
         return Rejection("load", str(refused))
     for parity in RUNTIME_CHECKS:
@@ -82,8 +82,8 @@ def search_difference(
         rows: Indices that the change is about.
         seed: Of the inputs.
     """
-    before = open_session(original.path, device, original.kernels)
-    after = open_session(subject.path, device, subject.kernels)
+    before = runtime_registry(original.path, device, original.kernels)
+    after = runtime_registry(subject.path, device, subject.kernels)
     moved, tried = 0.0, 0
     for name, inputs in _inputs(subject, rows, seed):
         try:
@@ -100,7 +100,9 @@ def search_difference(
             MutantOutcome.SURVIVED, "nothing shows that it changes nothing: no further input runs"
         )
     if moved:
-        return FoundDifference(MutantOutcome.WITHIN, f"moves outputs by {moved:.1e} of what is allowed")
+        return FoundDifference(
+            MutantOutcome.WITHIN, f"moves outputs by {moved:.1e} of what is allowed"
+        )
     return FoundDifference(MutantOutcome.SAME, f"the same outputs on {tried} further inputs")
 
 

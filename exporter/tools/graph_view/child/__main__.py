@@ -1,7 +1,7 @@
-"""Entry of the process: `python -m exporter.tools.graph_view.child FILE.onnx text|html`.
+"""The entry point: `python -m exporter.tools.graph_view.child REQUEST RESPONSE`.
 
-In: a file and a format. Out: the text on stdout and exit code 0; 5 and a line on stderr where the
-file cannot be read.
+Input: a `GraphRequest`. Output: text. The exit code is 5, with a line on stderr, if the file is
+unreadable.
 """
 
 from __future__ import annotations
@@ -10,26 +10,25 @@ import sys
 from pathlib import Path
 
 from exporter.core.errors import ExitCode
+from exporter.processes.request import serve_request
+from exporter.tools.graph_view.protocol import GraphRequest
 
 
-def main() -> int:
-    """Writes the file that the command line names to stdout."""
-    path, form = Path(sys.argv[1]), sys.argv[2]
-    from exporter.checks.files.read import Unreadable, read_model
-    from exporter.tools.graph_view.child.elide_weights import shorten
-    from exporter.tools.graph_view.child.html_page import page
-    from exporter.tools.graph_view.child.text_form import text
+def _handle(content: bytes) -> str:
+    request = GraphRequest.model_validate_json(content)
+    path = Path(request.path)
+    from exporter.checks.files.model_file import UnreadableModel, read_model
+    from exporter.tools.graph_view.child.html_page import render_page
+    from exporter.tools.graph_view.child.text_form import elide_weights, format_model
 
     try:
         model = read_model(path)
-    except Unreadable as problem:
-        sys.stderr.write(f"{problem}\n")
-        return int(ExitCode.UNREADABLE)
-    shorten(model)
-    shown = page(model, path.name) if form == "html" else text(model)
-    sys.stdout.buffer.write(shown.encode(errors="replace"))
-    return int(ExitCode.OK)
+    except UnreadableModel as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(int(ExitCode.UNREADABLE))
+    elide_weights(model)
+    return render_page(model, path.name) if request.form == "html" else format_model(model)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    serve_request(_handle)

@@ -1,8 +1,7 @@
-"""A model in, a page of HTML out that needs nothing besides itself.
+"""A page of HTML that shows the graph of a model and needs no other file.
 
-Every value leads to the node that makes it. What is well kept and draws graphs needs a binary of
-its own (Graphviz) or a server (Netron); a list of nodes with links needs neither, and is readable
-for a thousand nodes.
+Each value is a link to the node that computes it. Well-kept programs that draw graphs need a binary
+(Graphviz) or a server (Netron). A list of nodes is readable for a thousand nodes.
 """
 
 from __future__ import annotations
@@ -18,26 +17,25 @@ from onnx import (
     NodeProto,
     TensorProto,
     TypeProto,
-    ValueInfoProto,
     helper,
 )
 
-from exporter.checks.files.graph_walk import domain_of, subgraphs
-from exporter.core.sanitize import one_line, truncate
-from exporter.report.pages.template_folder import packaged_templates
-from exporter.runtimes.dtypes import dtype_name
+from exporter.core.sanitize import join_lines, truncate
+from exporter.report.pages.template_folder import find_packaged_templates
+from exporter.runtimes.dtypes import format_dtype
+from exporter.runtimes.graph_walk import iter_subgraphs, normalize_domain
 
 _TEMPLATE = "graph.html.jinja"
-_LONGEST = 200
+_TEXT_LENGTH = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueRow:
-    """A value by its name, and where it comes from."""
+    """A value with a link to its producer."""
 
     name: str
     target: str
-    """The anchor of what makes it; empty where nothing in the file does."""
+    """The anchor of the node, input or weight; "" if the file has none."""
     type: str = ""
 
 
@@ -64,28 +62,30 @@ class GraphRow:
     outputs: tuple[ValueRow, ...]
 
 
-def page(model: ModelProto, file: str) -> str:
-    """The page of one file."""
+def render_page(model: ModelProto, file: str) -> str:
+    """Return the page of one file."""
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(packaged_templates()),
+        loader=jinja2.FileSystemLoader(find_packaged_templates()),
         undefined=jinja2.StrictUndefined,
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    imports = [(domain_of(each.domain) or "ai.onnx", each.version) for each in model.opset_import]
+    imports = [
+        (normalize_domain(each.domain) or "ai.onnx", each.version) for each in model.opset_import
+    ]
     anchors = _Anchors()
     return environment.get_template(_TEMPLATE).render(
-        file=one_line(file),
-        imports=[_shown(f"{domain} {version}") for domain, version in imports],
+        file=join_lines(file),
+        imports=[_shorten(f"{domain} {version}") for domain, version in imports],
         ir_version=model.ir_version,
-        graph=_graph(model.graph, anchors),
+        graph=_build_graph(model.graph, anchors),
         functions=[
             GraphRow(
-                name=_shown(f"{function.domain}::{function.name}"),
-                inputs=tuple(anchors.make(name) for name in function.input),
+                name=_shorten(f"{function.domain}::{function.name}"),
+                inputs=tuple(anchors.add(name) for name in function.input),
                 weights=(),
-                nodes=tuple(_nodes(function.node, anchors)),
+                nodes=tuple(_build_nodes(function.node, anchors)),
                 outputs=tuple(anchors.find(name) for name in function.output),
             )
             for function in model.functions
@@ -95,73 +95,73 @@ def page(model: ModelProto, file: str) -> str:
 
 @dataclass(slots=True)
 class _Anchors:
-    """Numbers for the values that were made so far: names may hold anything."""
+    """The anchors of the values: numbers, because a name may contain any character."""
 
-    known: dict[str, str] = field(default_factory=dict)
+    targets: dict[str, str] = field(default_factory=dict)
     count: int = 0
 
-    def make(self, name: str, type: str = "") -> ValueRow:
-        """A value that comes into being here."""
+    def add(self, name: str, type: str = "") -> ValueRow:
+        """Return a new value with its own anchor."""
         self.count += 1
-        self.known[name] = f"v{self.count}"
-        return ValueRow(name=_shown(name), target=self.known[name], type=type)
+        self.targets[name] = f"v{self.count}"
+        return ValueRow(name=_shorten(name), target=self.targets[name], type=_shorten(type))
 
     def find(self, name: str, type: str = "") -> ValueRow:
-        """A value that is used here."""
-        return ValueRow(name=_shown(name), target=self.known.get(name, ""), type=type)
+        """Return a value with a link to its producer."""
+        return ValueRow(name=_shorten(name), target=self.targets.get(name, ""), type=_shorten(type))
 
 
-def _graph(graph: GraphProto, anchors: _Anchors) -> GraphRow:
-    # What is made in a body is not seen outside it.
-    inside = _Anchors(known=dict(anchors.known), count=anchors.count)
-    inputs = tuple(inside.make(item.name, _type(item)) for item in graph.input)
-    weights = tuple(inside.make(item.name, _tensor(item)) for item in graph.initializer)
-    nodes = tuple(_nodes(graph.node, inside))
-    outputs = tuple(inside.find(item.name, _type(item)) for item in graph.output)
-    anchors.count = inside.count
+def _build_graph(graph: GraphProto, anchors: _Anchors) -> GraphRow:
+    # The values of a body are not visible outside it.
+    inner = _Anchors(targets=dict(anchors.targets), count=anchors.count)
+    inputs = tuple(inner.add(item.name, _format_type(item.type)) for item in graph.input)
+    weights = tuple(inner.add(item.name, _format_tensor(item)) for item in graph.initializer)
+    nodes = tuple(_build_nodes(graph.node, inner))
+    outputs = tuple(inner.find(item.name, _format_type(item.type)) for item in graph.output)
+    anchors.count = inner.count
     return GraphRow(
-        name=_shown(graph.name), inputs=inputs, weights=weights, nodes=nodes, outputs=outputs
+        name=_shorten(graph.name), inputs=inputs, weights=weights, nodes=nodes, outputs=outputs
     )
 
 
-def _nodes(nodes: Sequence[NodeProto], anchors: _Anchors) -> Iterator[NodeRow]:
+def _build_nodes(nodes: Sequence[NodeProto], anchors: _Anchors) -> Iterator[NodeRow]:
     for node in nodes:
-        domain = domain_of(node.domain)
+        domain = normalize_domain(node.domain)
         inputs = tuple(anchors.find(name) for name in node.input)
-        bodies = tuple(_graph(body, anchors) for body in subgraphs(node))
+        bodies = tuple(_build_graph(body, anchors) for body in iter_subgraphs(node))
         yield NodeRow(
-            name=_shown(node.name),
-            operator=_shown(f"{domain}::{node.op_type}" if domain else node.op_type),
-            attributes=tuple(_attribute(each) for each in node.attribute),
+            name=_shorten(node.name),
+            operator=_shorten(f"{domain}::{node.op_type}" if domain else node.op_type),
+            attributes=tuple(_format_attribute(each) for each in node.attribute),
             inputs=inputs,
-            outputs=tuple(anchors.make(name) for name in node.output),
+            outputs=tuple(anchors.add(name) for name in node.output),
             bodies=bodies,
         )
 
 
-def _attribute(attribute: AttributeProto) -> str:
+def _format_attribute(attribute: AttributeProto) -> str:
     if attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
-        return _shown(f"{attribute.name} = (below)")
+        return _shorten(f"{attribute.name} = (below)")
     if attribute.type == AttributeProto.TENSOR:
-        return _shown(f"{attribute.name} = {_tensor(attribute.t)}")
+        return _shorten(f"{attribute.name} = {_format_tensor(attribute.t)}")
     if attribute.ref_attr_name:
-        return _shown(f"{attribute.name} = @{attribute.ref_attr_name}")
-    return _shown(f"{attribute.name} = {helper.get_attribute_value(attribute)}")
+        return _shorten(f"{attribute.name} = @{attribute.ref_attr_name}")
+    return _shorten(f"{attribute.name} = {helper.get_attribute_value(attribute)}")
 
 
-def _tensor(tensor: TensorProto) -> str:
-    left_out = [each.value for each in tensor.external_data if each.key == "left out"]
+def _format_tensor(tensor: TensorProto) -> str:
+    summary = [each.value for each in tensor.external_data if each.key == "left out"]
+    files = [each.value for each in tensor.external_data if each.key == "location"]
     shape = ", ".join(map(str, tensor.dims))
-    beside = [each.value for each in tensor.external_data if each.key == "location"]
-    said = left_out or [f"in {name}" for name in beside]
-    return " ".join([f"{dtype_name(tensor.data_type)}[{shape}]", *said])
+    return " ".join(
+        [
+            f"{format_dtype(tensor.data_type)}[{shape}]",
+            *(summary or [f"in {name}" for name in files]),
+        ]
+    )
 
 
-def _type(value: ValueInfoProto) -> str:
-    return _shown(_kind(value.type))
-
-
-def _kind(kind: TypeProto) -> str:
+def _format_type(kind: TypeProto) -> str:
     match kind.WhichOneof("value"):
         case "tensor_type":
             tensor = kind.tensor_type
@@ -170,14 +170,14 @@ def _kind(kind: TypeProto) -> str:
                 for dim in tensor.shape.dim
             )
             shape = f"[{', '.join(dims)}]" if tensor.HasField("shape") else ""
-            return f"{dtype_name(tensor.elem_type)}{shape}"
+            return f"{format_dtype(tensor.elem_type)}{shape}"
         case "sequence_type":
-            return f"sequence of {_kind(kind.sequence_type.elem_type)}"
+            return f"sequence of {_format_type(kind.sequence_type.elem_type)}"
         case "optional_type":
-            return f"optional {_kind(kind.optional_type.elem_type)}"
+            return f"optional {_format_type(kind.optional_type.elem_type)}"
         case other:
             return other or ""
 
 
-def _shown(text: str) -> str:
-    return truncate(one_line(text), _LONGEST)
+def _shorten(text: str) -> str:
+    return truncate(join_lines(text), _TEXT_LENGTH)

@@ -1,4 +1,1 @@
-"""What the exporters can convert, asked of torch itself; a process of its own, like a worker.
-
-In: a file name for the table, or a `SurveyRequest` of one model. Out: an `OperatorCounts`, or `SurveyResponse`.
-"""
+"""The child process that imports torch, like a worker, and lists supported operators."""

@@ -1,23 +1,21 @@
-"""Entry of the process that asks torch: `python -m exporter.tools.operators.child REQUEST OUT`.
+"""The entry point: `python -m exporter.tools.operators.child REQUEST RESPONSE`.
 
-In: `table`, or the path of a `SurveyRequest`. Out: an `OperatorCounts` or `SurveyResponse` in OUT.json and exit
-code 0; 4 and a line on stderr where this torch cannot be asked.
+Input: `table` or a `SurveyRequest`. Output: an `OperatorTable` or a `SurveyResponse`. The exit code
+is 4, with a line on stderr, if this torch does not support the request.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
+from typing import NoReturn
 
 from exporter.core.errors import ExitCode
-from exporter.jobs.job_folder import write_json
+from exporter.processes.request import serve_request
 from exporter.tools.operators.protocol import SurveyRequest
 
 
-def main() -> int:
-    """Answers the request that the command line names."""
-    request, out = sys.argv[1], Path(sys.argv[2])
+def _handle(content: bytes) -> str:
     try:
         import torch
 
@@ -25,28 +23,30 @@ def main() -> int:
             UnknownTorchVersion,
             require_known_torch,
         )
-    except ImportError as missing:
-        sys.stderr.write(f"torch cannot be asked: {missing}\n")
-        return int(ExitCode.ENVIRONMENT)
+    except ImportError as error:
+        _exit(f"torch cannot be imported: {error}")
     torch.set_num_threads(1)
-    if request == "table":
-        from exporter.tools.operators.child.table import build_operator_table
-
-        try:
-            require_known_torch()
-        except UnknownTorchVersion as unknown:
-            sys.stderr.write(f"{unknown}\n")
-            return int(ExitCode.ENVIRONMENT)
-        write_json(out, build_operator_table())
-    else:
+    if content != b"table":
         from exporter.tools.operators.child.model_operators import find_operator_gaps
 
-        write_json(out, find_operator_gaps(SurveyRequest.model_validate_json(Path(request).read_bytes())))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # Everything is written; what a model's library does at the end of Python is no failure.
-    os._exit(int(ExitCode.OK))
+        return find_operator_gaps(SurveyRequest.model_validate_json(content)).to_json()
+    from exporter.tools.operators.child.table import build_operator_table
+
+    try:
+        require_known_torch()
+    except UnknownTorchVersion as error:
+        _exit(str(error))
+    return build_operator_table().to_json()
+
+
+def _exit(message: str) -> NoReturn:
+    sys.stderr.write(f"{message}\n")
+    sys.exit(int(ExitCode.ENVIRONMENT))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    serve_request(_handle)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # The response is written. An error of a model's library when Python ends is not a failure.
+    os._exit(int(ExitCode.OK))

@@ -1,11 +1,9 @@
-"""Whether an operator without a translation is taken apart into operators that have one.
+"""A test whether an operator without a translation is decomposed into translated operators.
 
-In: operators and what dynamo has at some opsets. Out: for each operator and opset yes, where a call
-of it was seen to end in translated operators alone; no where that was not seen, which is no proof
-of the contrary.
+Input: operators, and dynamo's registry at some opsets. Output: for each operator and opset True if
+the exported program of a call had only translated operators. False is no proof of the contrary.
 
-The call is exported as a model of its own. It gets what the operator's schema asks for, small and
-plain; what does not run with any of that is not proved.
+Each call is exported as a model of its own, with small arguments that match the operator's schema.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from typing import Any
 
 import torch
 
-from exporter.tools.operators.child.forked_calls import each_in_a_child
+from exporter.processes.forked_calls import CallLimits, Returned, call_each_in_forks
 from exporter.worker.torch_private.registries import (
     DynamoRegistry,
     Operator,
@@ -33,11 +31,11 @@ from exporter.worker.torch_private.tensor_internals import create_fake_mode
 
 _SHAPES = ((2, 3, 4, 4), (1, 1, 3), (2, 3, 4), (3, 3), (3,))
 _DTYPES = (torch.float32, torch.int64, torch.bool)
-#: So many different calls of an operator are exported, until one ends well.
+#: The number of calls of an operator that are exported, until one is proved.
 _MOST_CALLS = 2
-#: Arguments that are whole numbers whatever the others are.
-_WHOLE = ("index", "indices", "target", "offsets", "lengths", "repeats")
-#: A value for a required argument, by the type that its schema names.
+#: Arguments that need integers, independent of the dtype of the others.
+_INTEGERS = ("index", "indices", "target", "offsets", "lengths", "repeats")
+#: A value for a required argument, by its type in the schema.
 _VALUES: Mapping[str, object] = {
     "int": 1,
     "SymInt": 1,
@@ -48,70 +46,76 @@ _VALUES: Mapping[str, object] = {
     "str": "mean",
 }
 
+#: An operator needs less; a call that hangs without computing is rare.
+_LIMITS = CallLimits(cpu_seconds=20, seconds=600)
+
 Call = tuple[list[Any], dict[str, Any]]
 
 
 def prove_decompositions(
     operators: Sequence[Operator], registries: Sequence[DynamoRegistry]
 ) -> dict[str, tuple[bool, ...]]:
-    """For each operator, by name, whether it ends in translated ones with each registry.
+    """Return by operator name, for each registry, True if a decomposition is proved.
 
-    Some operators take the process down when they are called in a way they do not like: then
-    nothing is proved of them.
+    Some operators crash the process if an argument is invalid; these are not proved.
     """
-    tables = [_Table(registry) for registry in registries]
-    named = {str(operator): operator for operator in operators}
+    recorders = [_DecompositionRecorder(registry) for registry in registries]
 
-    def ask(name: str) -> list[bool]:
-        with _quietly(), torch.no_grad():
-            return _ends_translated(named[name], tables)
+    def prove(operator: Operator) -> list[bool]:
+        with _silence_logs(), torch.no_grad():
+            return _prove_operator(operator, recorders)
 
-    nothing = (False,) * len(tables)
-    answers = each_in_a_child(list(named), ask)
-    return {name: tuple(answers[name]) if name in answers else nothing for name in named}
+    results = call_each_in_forks(prove, operators, _LIMITS)
+    return {
+        str(operator): tuple(result.value)
+        if isinstance(result, Returned)
+        else (False,) * len(recorders)
+        for operator, result in zip(operators, results, strict=True)
+    }
 
 
 @dataclass(frozen=True, slots=True)
-class _Trace:
-    """What one call ended in."""
+class _DecomposedCall:
+    """The operators of one decomposed call."""
 
-    targets: frozenset[str]
-    """Every operator that is left."""
-    used: frozenset[str]
-    """Every operator that a decomposition took apart on the way."""
+    remaining: frozenset[str]
+    """The operators of the decomposed program."""
+    decomposed: frozenset[str]
+    """The operators that a decomposition replaced."""
 
 
-class _Table:
-    """A registry whose decompositions say when they are used."""
+class _DecompositionRecorder:
+    """A registry that records which of its decompositions are called."""
 
     def __init__(self, registry: DynamoRegistry) -> None:
         self.translated = registry.translated
-        self._used: set[str] = set()
+        self._called: set[str] = set()
         self._decompositions = {
-            operator: self._noting(str(operator), how)
-            for operator, how in registry.decompositions.items()
+            operator: self._record_calls(str(operator), function)
+            for operator, function in registry.decompositions.items()
         }
 
-    def trace(self, operator: Operator, call: Call) -> _Trace | None:
-        """What the call ends in; None where it does not run, or is not taken apart."""
-        self._used.clear()
-        with contextlib.suppress(Exception):  # whatever an operator says to a call it dislikes
-            program = torch.export.export(_Calling(operator), tuple(call[0]), call[1])
-            targets = list_program_operators(program.run_decompositions(dict(self._decompositions)))
-            # A number that torch.export computed itself leaves nothing that could be translated.
-            if str(operator) not in targets and (targets or has_tensor_results(operator)):
-                return _Trace(targets, frozenset(self._used))
+    def decompose(self, operator: Operator, call: Call) -> _DecomposedCall | None:
+        """Export and decompose the call; None if it fails or is not decomposed."""
+        self._called.clear()
+        with contextlib.suppress(Exception):  # an operator may refuse the arguments in any way
+            program = torch.export.export(_OperatorModule(operator), tuple(call[0]), call[1])
+            program = program.run_decompositions(dict(self._decompositions))
+            remaining = list_program_operators(program)
+            # If torch.export computed a number itself, no operator remains to be translated.
+            if str(operator) not in remaining and (remaining or has_tensor_results(operator)):
+                return _DecomposedCall(remaining, frozenset(self._called))
         return None
 
-    def _noting(self, name: str, how: Callable[..., Any]) -> Callable[..., Any]:
-        def noting(*args: Any, **kwargs: Any) -> Any:
-            self._used.add(name)
-            return how(*args, **kwargs)
+    def _record_calls(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def record(*args: Any, **kwargs: Any) -> Any:
+            self._called.add(name)
+            return function(*args, **kwargs)
 
-        return noting
+        return record
 
 
-class _Calling(torch.nn.Module):
+class _OperatorModule(torch.nn.Module):
     """A model of one operator."""
 
     def __init__(self, operator: Operator) -> None:
@@ -122,51 +126,48 @@ class _Calling(torch.nn.Module):
         return self._operator(*args, **kwargs)
 
 
-def _ends_translated(operator: Operator, tables: Sequence[_Table]) -> list[bool]:
-    calls = list(islice(_calls_that_run(operator), _MOST_CALLS))
+def _prove_operator(operator: Operator, recorders: Sequence[_DecompositionRecorder]) -> list[bool]:
+    calls = list(islice(_find_valid_calls(operator), _MOST_CALLS))
     verdicts: list[bool] = []
-    traces: list[_Trace] | None = None
-    for table in tables:
-        # Where nothing that was taken apart on the way has a translation now, calls end as before.
-        if traces is None or any(trace.used & table.translated for trace in traces):
-            traces = list(_traces(operator, calls, table))
-        verdicts.append(any(trace.targets <= table.translated for trace in traces))
+    results: list[_DecomposedCall] | None = None
+    for recorder in recorders:
+        # If no operator that was decomposed has a translation now, the results are the same.
+        if results is None or any(each.decomposed & recorder.translated for each in results):
+            results = []
+            for call in calls:
+                if result := recorder.decompose(operator, call):
+                    results.append(result)
+                    if result.remaining <= recorder.translated:
+                        break
+        verdicts.append(any(each.remaining <= recorder.translated for each in results))
     return verdicts
 
 
-def _traces(operator: Operator, calls: Sequence[Call], table: _Table) -> Iterator[_Trace]:
-    """What the calls end in, up to the first that ends well."""
-    for call in calls:
-        if trace := table.trace(operator, call):
-            yield trace
-            if trace.targets <= table.translated:
-                return
-
-
-def _calls_that_run(operator: Operator) -> Iterator[Call]:
-    """Arguments that the operator takes, as seen on fake tensors."""
+def _find_valid_calls(operator: Operator) -> Iterator[Call]:
+    """Yield arguments that the operator accepts on fake tensors."""
     for dtype in _DTYPES:
         for shape in _SHAPES:
-            call = _call(operator, shape, dtype)
+            call = _build_call(operator, shape, dtype)
             if call is None:
                 return
-            runs = False
-            fake = create_fake_mode()
-            with contextlib.suppress(Exception), fake:
+            is_valid = False
+            with contextlib.suppress(Exception), create_fake_mode():
                 operator(*call[0], **call[1])
-                runs = True
-            if runs:
+                is_valid = True
+            if is_valid:
                 yield call
 
 
-def _call(operator: Operator, shape: tuple[int, ...], dtype: torch.dtype) -> Call | None:
-    """Arguments for the required parameters; None where one is of a kind that has no sample."""
+def _build_call(operator: Operator, shape: tuple[int, ...], dtype: torch.dtype) -> Call | None:
+    """Return the required arguments, or None if a parameter has an unknown type."""
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     for parameter in list_parameters(operator):
         if parameter.has_default_value():
             continue
-        value = _value(parameter, shape, torch.int64 if parameter.name in _WHOLE else dtype)
+        value = _sample_value(
+            parameter, shape, torch.int64 if parameter.name in _INTEGERS else dtype
+        )
         if value is NotImplemented:
             return None
         if parameter.kwarg_only:
@@ -176,21 +177,21 @@ def _call(operator: Operator, shape: tuple[int, ...], dtype: torch.dtype) -> Cal
     return args, kwargs
 
 
-def _value(parameter: Any, shape: tuple[int, ...], dtype: torch.dtype) -> Any:
+def _sample_value(parameter: Any, shape: tuple[int, ...], dtype: torch.dtype) -> Any:
     kind = str(parameter.type)
     if kind == "Tensor":
         return torch.ones(shape, dtype=dtype)
     if kind == "List[Tensor]":
         return [torch.ones(shape, dtype=dtype) for _ in range(2)]
     if kind in ("List[int]", "List[SymInt]"):
-        return _whole_numbers(parameter, shape)
+        return _sample_integers(parameter, shape)
     if kind.startswith("Optional["):
         return None
     return _VALUES.get(kind, NotImplemented)
 
 
-def _whole_numbers(parameter: Any, shape: tuple[int, ...]) -> list[int]:
-    """A shape for what describes one, the first axis for axes; strides and pads get ones."""
+def _sample_integers(parameter: Any, shape: tuple[int, ...]) -> list[int]:
+    """Return a shape, the first axis, or ones for strides and pads."""
     if "shape" in parameter.name:
         return list(shape)
     if "dim" in parameter.name and not parameter.N:
@@ -199,8 +200,8 @@ def _whole_numbers(parameter: Any, shape: tuple[int, ...]) -> list[int]:
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
-    """Calls that an operator refuses are many, and torch logs a traceback for each."""
+def _silence_logs() -> Iterator[None]:
+    """Disable logging: torch logs a traceback for each of many refused calls."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

@@ -63,8 +63,8 @@ def find_operator_gaps(survey: SurveyRequest) -> SurveyResponse:
 def _list_routes(survey: SurveyRequest) -> Iterator[tuple[Route, int]]:
     """Yield the route of each opset, and the other exporter if the manifest allows both."""
     routes = {
-        "torchscript": Route(exporter="torchscript", capture="trace", why=""),
-        "dynamo": Route(exporter="dynamo", capture="export", why=""),
+        "torchscript": Route(exporter="torchscript", capture="trace", reason=""),
+        "dynamo": Route(exporter="dynamo", capture="export", reason=""),
     }
     for opset, route in survey.routes.items():
         yield route, opset

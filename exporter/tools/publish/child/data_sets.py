@@ -1,6 +1,6 @@
 """A published data set as ONNX's test runners read it, by the types of the graph.
 
-In: a model and a folder `test_data_set_<n>` beside it. Out: inputs by name, outputs in order.
+Input: a model and its folder `test_data_set_<n>`. Output: inputs by name, outputs in order.
 """
 
 from __future__ import annotations
@@ -12,30 +12,31 @@ from typing import Any
 from onnx import ModelProto, OptionalProto, SequenceProto, TensorProto, ValueInfoProto, numpy_helper
 
 
-def open_inputs(model: ModelProto) -> list[ValueInfoProto]:
-    """The inputs of the graph that have no value in the file, which is what runners feed."""
+def list_open_inputs(model: ModelProto) -> list[ValueInfoProto]:
+    """Return the graph inputs without a value in the file, which a runner supplies."""
     stored = {tensor.name for tensor in model.graph.initializer}
     return [item for item in model.graph.input if item.name not in stored]
 
 
-def values_of(model: ModelProto, folder: Path) -> tuple[Mapping[str, Any], list[object]]:
-    """A published data set as a runner reads it: inputs by name, outputs in order.
+def read_data_set(model: ModelProto, folder: Path) -> tuple[Mapping[str, Any], list[object]]:
+    """Return the inputs by name and the outputs in order.
 
     Raises:
-        OSError: where a file is missing.
-        DecodeError, ValueError: where one is something else than the graph says.
+        OSError: If a file is missing.
+        DecodeError, ValueError: If a file does not match the type in the graph.
     """
     inputs = {
-        item.name: _load(folder / f"input_{index}.pb", item)
-        for index, item in enumerate(open_inputs(model))
+        item.name: _read_value(folder / f"input_{index}.pb", item)
+        for index, item in enumerate(list_open_inputs(model))
     }
     outputs = [
-        _load(folder / f"output_{index}.pb", item) for index, item in enumerate(model.graph.output)
+        _read_value(folder / f"output_{index}.pb", item)
+        for index, item in enumerate(model.graph.output)
     ]
     return inputs, outputs
 
 
-def _load(path: Path, item: ValueInfoProto) -> object:
+def _read_value(path: Path, item: ValueInfoProto) -> object:
     data = path.read_bytes()
     match item.type.WhichOneof("value"):
         case "optional_type":

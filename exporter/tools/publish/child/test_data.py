@@ -1,10 +1,10 @@
-"""The test data of a published file, in the form in which ONNX's own test runners read it.
+"""The test data of a published file, in the format of ONNX's own test runners.
 
-In: a `PublishTarget` with its `model.onnx`, and the samples in the build folder. Out: folders
-`test_data_set_<n>` beside the file, numbered without gaps, and how far each output may be off.
+Input: a `PublishTarget` with its `model.onnx`, and the samples in the build folder. Output: folders
+`test_data_set_<n>`, numbered without gaps, and the tolerance of each output.
 
-Runners pair `input_<i>.pb` with the i-th input of the graph that has no value in the file, and read
-an OptionalProto where the graph says optional. Weights that a file takes as inputs come last.
+Runners pair `input_<i>.pb` with the i-th graph input without a value in the file. They read an
+OptionalProto if the graph declares an optional. Weights that a file takes as inputs come last.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ from exporter.tools.publish.protocol import (
     TargetResult,
 )
 
-_AGAIN = "export the model again"
+_FIX = "export the model again"
 
 
-class _Unfit(Exception):
-    """A sample that runners cannot be given."""
+class UnsupportedSample(Exception):
+    """A sample that ONNX's test format cannot represent."""
 
 
 def write_test_data(request: PublishRequest, target: PublishTarget) -> TargetResult:
-    """Writes every sample on which PyTorch runs."""
+    """Write each sample on which PyTorch runs."""
     built, folder = JobFolder(Path(request.built)), Path(target.folder)
     try:
         reference = Reference.read(built.reference.read_bytes())
     except (OSError, ValueError):
-        return TargetResult(opset=target.opset, problems=(f"reference.json: {_AGAIN}",))
+        return TargetResult(opset=target.opset, problems=(f"reference.json: {_FIX}",))
     try:
         graph_inputs = list_open_inputs(read_model(folder / "model.onnx"))
-    except UnreadableModel as unreadable:
-        return TargetResult(opset=target.opset, problems=(str(unreadable),))
-    subject = CheckContext(
+    except UnreadableModel as error:
+        return TargetResult(opset=target.opset, problems=(str(error),))
+    context = CheckContext(
         folder=built,
         opset=target.opset,
         spec=request.spec.resolve_cell(target.opset),
@@ -67,38 +67,42 @@ def write_test_data(request: PublishRequest, target: PublishTarget) -> TargetRes
     for sample in (item for item in reference.samples if not item.error):
         name = f"test_data_set_{len(sets)}"
         try:
-            _intact(sample, built)
-            _write(subject, sample, graph_inputs, folder / name)
-        except _Unfit as unfit:
-            notes.append(f"the sample '{sample.name}' is left out: {unfit}")
+            if sample.sha256 and hash_sample(built.sample(sample.index)) != sample.sha256:
+                raise DamagedSample("is not what was proved")
+            _write_sample(context, sample, graph_inputs, folder / name)
+        except UnsupportedSample as error:
+            notes.append(f"the sample '{sample.name}' is omitted: {error}")
             continue
-        except (DamagedSample, OSError) as damaged:
-            problem = f"{built.sample(sample.index).name}: {damaged}; {_AGAIN}"
+        except (DamagedSample, OSError) as error:
+            problem = f"{built.sample(sample.index).name}: {error}; {_FIX}"
             return TargetResult(opset=target.opset, problems=(problem,))
         sets.append(DataSet(folder=name, name=sample.name, kind=sample.kind, axes=sample.axes))
-        for found in _allowances(request, target, subject, sample):
-            allowed[found.output] = _wider(allowed.get(found.output, found), found)
+        for item in _list_allowances(request, target, context, sample):
+            allowed[item.output] = _merge(allowed.get(item.output, item), item)
     if not sets:
-        return TargetResult(opset=target.opset, problems=("no sample of it can be run", *notes))
+        return TargetResult(opset=target.opset, problems=("no sample can be run", *notes))
     return TargetResult(
         opset=target.opset,
         notes=tuple(notes),
         sets=tuple(sets),
-        allowed=tuple(_rounded(each) for each in allowed.values()),
+        allowed=tuple(
+            item.model_copy(
+                update={
+                    "atol": round_up_two_digits(item.atol),
+                    "rtol": round_up_two_digits(item.rtol),
+                }
+            )
+            for item in allowed.values()
+        ),
     )
 
 
-def _intact(sample: Sample, built: JobFolder) -> None:
-    if sample.sha256 and hash_sample(built.sample(sample.index)) != sample.sha256:
-        raise DamagedSample("is not what was proved")
-
-
-def _write(
-    subject: CheckContext, sample: Sample, graph_inputs: list[ValueInfoProto], folder: Path
+def _write_sample(
+    context: CheckContext, sample: Sample, graph_inputs: list[ValueInfoProto], folder: Path
 ) -> None:
-    content = dict(_inputs(subject, sample, graph_inputs))
-    source = subject.folder.sample(sample.index)
-    for index in range(len(subject.spec.outputs)):
+    content = dict(_encode_inputs(context, sample, graph_inputs))
+    source = context.folder.sample(sample.index)
+    for index in range(len(context.spec.outputs)):
         name = f"output_{index}.pb"
         content[name] = (source / name).read_bytes()
     folder.mkdir()
@@ -106,108 +110,102 @@ def _write(
         (folder / name).write_bytes(data)
 
 
-def _inputs(
-    subject: CheckContext, sample: Sample, graph_inputs: list[ValueInfoProto]
+def _encode_inputs(
+    context: CheckContext, sample: Sample, graph_inputs: list[ValueInfoProto]
 ) -> Iterator[tuple[str, bytes]]:
-    source = subject.folder.sample(sample.index)
+    source = context.folder.sample(sample.index)
     paths = {
-        item.name: source / f"input_{index}.pb" for index, item in enumerate(subject.spec.inputs)
+        item.name: source / f"input_{index}.pb" for index, item in enumerate(context.spec.inputs)
     }
-    for index, weight in enumerate(subject.reference.weight_inputs):
-        paths.setdefault(weight.name, subject.folder.weight(index))
+    for index, weight in enumerate(context.reference.weight_inputs):
+        paths.setdefault(weight.name, context.folder.weight(index))
     for position, item in enumerate(graph_inputs):
         path = paths.get(item.name)
         if path is None:
-            raise _Unfit(f"nothing is known of the input '{item.name}'")
+            raise UnsupportedSample(f"the input '{item.name}' is unknown")
         data = path.read_bytes() if path.exists() else None
         if item.type.HasField("optional_type"):
-            data = _optional(data)
+            data = _encode_optional(data)
         if data is None:
-            raise _Unfit(f"it has no input '{item.name}', and the file needs it")
+            raise UnsupportedSample(f"the input '{item.name}' is missing, but the file requires it")
         yield f"input_{position}.pb", data
 
 
-def _optional(data: bytes | None) -> bytes:
+def _encode_optional(data: bytes | None) -> bytes:
     if data is None:
-        made = numpy_helper.from_optional(None)
+        value = numpy_helper.from_optional(None)
     else:
-        made = helper.make_optional("", OptionalProto.TENSOR, TensorProto.FromString(data))
-    return bytes(made.SerializeToString(deterministic=True))
+        value = helper.make_optional("", OptionalProto.TENSOR, TensorProto.FromString(data))
+    return bytes(value.SerializeToString(deterministic=True))
 
 
-def _allowances(
-    request: PublishRequest, target: PublishTarget, subject: CheckContext, sample: Sample
+def _list_allowances(
+    request: PublishRequest, target: PublishTarget, shared: CheckContext, sample: Sample
 ) -> Iterator[Allowance]:
-    """What the contract allows in this sample, turned into a distance from PyTorch's own output."""
+    """Yield the tolerance of the contract as a distance from PyTorch's output."""
     for device in target.devices:
         spec = request.spec.resolve_cell(target.opset, device.name)
-        on = CheckContext(
-            folder=subject.folder, opset=target.opset, spec=spec, reference=subject.reference
+        context = CheckContext(
+            folder=shared.folder, opset=target.opset, spec=spec, reference=shared.reference
         )
-        on = apply_sample_noise(sample, on)
-        data = on.samples.read(on.folder.sample(sample.index), spec)
+        context = apply_sample_noise(sample, context)
+        data = context.samples.read(context.folder.sample(sample.index), spec)
         for index in range(len(spec.outputs)):
-            yield from _of_output(data, OutputContext(on, index, device.name, sample.exact))
+            yield from _list_output_allowances(
+                data, OutputContext(context, index, device.name, sample.exact)
+            )
 
 
-def _of_output(data: SampleData, at: OutputContext) -> Iterator[Allowance]:
-    expected, exact = data.outputs[at.index], data.float64_outputs[at.index]
+def _list_output_allowances(data: SampleData, output: OutputContext) -> Iterator[Allowance]:
+    expected, exact = data.outputs[output.index], data.float64_outputs[output.index]
     if isinstance(expected, list):
         pairs = zip(expected, split_float64_items(exact, len(expected)), strict=True)
     else:
         pairs = zip([expected], [None if isinstance(exact, list) else exact], strict=True)
-    name = at.output.name
-    # A sequence may be empty, and an output that has to be equal is allowed nothing.
+    name = output.output.name
+    # For an empty sequence and for an output that must be equal.
     yield Allowance(output=name, atol=0.0, rtol=0.0)
-    for own, wide in pairs:
-        limit, against = choose_limit(own, wide, at)
+    for actual, float64 in pairs:
+        limit, center = choose_limit(actual, float64, output)
         if limit is None:
             continue
-        beyond = bool(limit.scale < np.inf) and bool((np.abs(_finite(against)) > limit.scale).any())
+        beyond = bool(limit.scale < np.inf) and bool(
+            (np.abs(_select_finite(center)) > limit.scale).any()
+        )
         yield Allowance(
             output=name,
-            atol=limit.atol + _distance(own, against),
+            atol=limit.atol + _measure_distance(actual, center),
             rtol=limit.rtol + (limit.atol / limit.scale if beyond else 0.0),
             outside=limit.outside,
         )
 
 
-def _distance(own: Array, against: Array) -> float:
-    """How far PyTorch's own output is from what the limit is about."""
-    if own is against:
+def _measure_distance(actual: Array, center: Array) -> float:
+    """Return the distance of PyTorch's output from the value that the limit refers to."""
+    if actual is center:
         return 0.0
-    pairs = np.stack([_real(own).ravel(), _real(against).ravel()])
+    pairs = np.stack([_convert_to_float64(actual).ravel(), _convert_to_float64(center).ravel()])
     pairs = pairs[:, np.isfinite(pairs).all(axis=0)]
     return float(np.abs(pairs[0] - pairs[1]).max()) if pairs.size else 0.0
 
 
-def _real(array: Array) -> Array:
-    """In float64; complex numbers as pairs."""
+def _convert_to_float64(array: Array) -> Array:
+    """Return float64 values, with complex numbers as pairs."""
     if array.dtype.kind == "c":
         return np.stack([array.real, array.imag], axis=-1).astype(np.float64)
     return array.astype(np.float64)
 
 
-def _finite(array: Array) -> Array:
-    values = _real(array)
+def _select_finite(array: Array) -> Array:
+    values = _convert_to_float64(array)
     finite: Array = values[np.isfinite(values)]
     return finite
 
 
-def _wider(one: Allowance, other: Allowance) -> Allowance:
+def _merge(first: Allowance, second: Allowance) -> Allowance:
     return Allowance(
-        output=one.output,
-        atol=max(one.atol, other.atol),
-        rtol=max(one.rtol, other.rtol),
-        outside=max(one.outside, other.outside),
-    )
-
-
-def _rounded(allowed: Allowance) -> Allowance:
-    """With two significant digits, never less."""
-    return allowed.model_copy(
-        update={
-            "atol": round_up_two_digits(allowed.atol),
-            "rtol": round_up_two_digits(allowed.rtol),
-        }
+        output=first.output,
+        atol=max(first.atol, second.atol),
+        rtol=max(first.rtol, second.rtol),
+        outside=max(first.outside, second.outside),
     )

@@ -1,7 +1,8 @@
-"""A published folder at a place where it was not made: whole, valid, and it still computes.
+"""A test of a published folder at a path at which it was not written.
 
-In: a `PublishTarget` whose folder is a copy. Out: what is wrong with it. Nothing outside the folder is
-read but the kernels of custom operators, which no ONNX file holds.
+Input: a `PublishTarget` with the folder. Output: its problems. The file was proved before, so it is
+loaded by one runtime and run once on each data set. Only the kernels of custom operators are read
+from outside the folder.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 from google.protobuf.message import DecodeError
 from onnx import ModelProto
 
@@ -20,7 +20,6 @@ from exporter.checks.files.model_file import UnreadableModel, read_model
 from exporter.core.sanitize import join_lines, truncate
 from exporter.manifest import Device
 from exporter.runtimes import (
-    Kernels,
     LoadFailure,
     RunFailure,
     RuntimeUnavailable,
@@ -36,124 +35,118 @@ from exporter.tools.publish.protocol import (
     TargetResult,
 )
 
-_LENGTH = 300
+_PROBLEM_LENGTH = 300
+#: The runtime if none of the target's devices is available.
 _CPU = Device(name="ONNX Runtime on the CPU", runtime="onnxruntime")
 
 
 def verify_folder(request: PublishRequest, target: PublishTarget) -> TargetResult:
-    """Checks, loads and runs one published file."""
+    """Load one published file and run it on its test data."""
     notes: list[str] = []
+    folder = Path(target.folder)
+    problems = tuple(
+        truncate(join_lines(problem.replace(f"{folder}/", "")), _PROBLEM_LENGTH)
+        for problem in _find_problems(request, target, notes)
+    )
+    return TargetResult(opset=target.opset, problems=problems, notes=tuple(notes))
+
+
+def _find_problems(
+    request: PublishRequest, target: PublishTarget, notes: list[str]
+) -> Iterator[str]:
+    folder = Path(target.folder)
     try:
         kernels = load_kernels(request.spec, Path(request.root))
     except Exception as error:
-        return _finding(target, [f"its kernels cannot be loaded: {error}"], notes)
-    return _finding(target, list(_problems(target, kernels, notes)), notes)
-
-
-def _finding(target: PublishTarget, problems: Sequence[str], notes: Sequence[str]) -> TargetResult:
-    said = tuple(_shortened(text, Path(target.folder)) for text in problems)
-    return TargetResult(opset=target.opset, problems=said, notes=tuple(notes))
-
-
-def _problems(target: PublishTarget, kernels: Kernels, notes: list[str]) -> Iterator[str]:
-    folder = Path(target.folder)
+        yield f"its kernels cannot be loaded: {error}"
+        return
     path = folder / "model.onnx"
     try:
         model = read_model(path)
-    except UnreadableModel as unreadable:
-        yield str(unreadable)
+    except UnreadableModel as error:
+        yield str(error)
         return
-    outside = tuple(find_external_data_problems(model, folder))
-    yield from outside
-    if outside:
+    if problems := tuple(find_external_data_problems(model, folder)):
+        yield from problems
         return
-    try:
-        onnx.checker.check_model(str(path), full_check=True)
-    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-        yield f"onnx.checker refuses it: {error}"
-        return
-    sessions = 0
     for device in (*target.devices, _CPU):
-        if device is _CPU and sessions:
-            continue  # asked only where none of the file's own devices is here
         try:
             session = open_session(path, device, kernels)
-        except RuntimeUnavailable as missing:
-            notes.append(f"not loaded on {device.name}, which is not here: {missing}")
-            continue
-        except LoadFailure as refused:
-            yield f"{device.name} refuses it: {refused}"
-            continue
-        sessions += 1
-        yield from _run(model, folder, session, target.allowed, device.name)
-    if not sessions and notes:
-        yield f"nothing here could run it: {notes[-1]}"
+        except RuntimeUnavailable as error:
+            notes.append(f"not loaded on {device.name}, which is unavailable: {error}")
+        except LoadFailure as error:
+            yield f"{device.name} refuses it: {error}"
+            return
+        else:
+            yield from _run_data_sets(model, folder, session, target.allowed, device.name)
+            return
+    yield f"no runtime is available: {notes[-1]}"
 
 
-def _run(
+def _run_data_sets(
     model: ModelProto,
     folder: Path,
     session: Session,
     allowed: Sequence[Allowance],
     device: str,
 ) -> Iterator[str]:
-    sets = sorted(folder.glob("test_data_set_*"))
-    if not sets:
+    data_sets = sorted(folder.glob("test_data_set_*"))
+    if not data_sets:
         yield "it has no test data"
-    for each in sets:
+    names = [item.name for item in model.graph.output]
+    for data_set in data_sets:
         try:
-            inputs, outputs = read_data_set(model, each)
-            given = {name: value for name, value in inputs.items() if value is not None}
-            found = session.run(given)
+            inputs, expected = read_data_set(model, data_set)
+            actual = session.run({name: v for name, v in inputs.items() if v is not None})
         except (OSError, DecodeError, ValueError, TypeError) as error:
-            yield f"{each.name} cannot be read: {error}"
-        except RunFailure as failure:
-            yield f"{device} fails on {each.name}: {failure}"
+            yield f"{data_set.name} cannot be read: {error}"
+        except RunFailure as error:
+            yield f"{device} fails on {data_set.name}: {error}"
         else:
-            names = [item.name for item in model.graph.output]
-            by_name = {item.output: item for item in allowed}
-            for problem in find_differences(names, found, outputs, by_name):
-                yield f"{device}, {each.name}: {problem}"
+            allowances = {item.output: item for item in allowed}
+            for problem in find_differences(names, actual, expected, allowances):
+                yield f"{device}, {data_set.name}: {problem}"
 
 
 def find_differences(
     names: Sequence[str],
-    found: Sequence[object],
-    wanted: Sequence[object],
+    actual: Sequence[object],
+    expected: Sequence[object],
     allowed: Mapping[str, Allowance],
 ) -> Iterator[str]:
-    """Where outputs are not those of the test data, by the tolerance that is published."""
-    if not len(names) == len(found) == len(wanted):
-        yield f"{len(found)} outputs, {len(wanted)} in the test data, {len(names)} in the file"
+    """Yield each output that differs from the test data by more than its tolerance."""
+    if not len(names) == len(actual) == len(expected):
+        yield (f"{len(actual)} outputs, {len(expected)} in the test data, {len(names)} in the file")
         return
-    for name, one, other in zip(names, found, wanted, strict=True):
+    for name, value, reference in zip(names, actual, expected, strict=True):
         limit = allowed.get(name, Allowance(output=name, atol=0.0, rtol=0.0))
-        if isinstance(other, list) != isinstance(one, list):
-            yield f"output '{name}' is another kind of value"
-        elif isinstance(other, list) and isinstance(one, list):
-            if len(one) != len(other):
-                yield f"output '{name}' has {len(one)} items, not {len(other)}"
+        if isinstance(value, list) and isinstance(reference, list):
+            if len(value) != len(reference):
+                yield f"output '{name}' has {len(value)} items, not {len(reference)}"
                 continue
-            pairs = zip(one, other, strict=True)
-            yield from (f"output '{name}' {said}" for pair in pairs if (said := _off(*pair, limit)))
-        elif said := _off(one, other, limit):
-            yield f"output '{name}' {said}"
+            pairs = list(zip(value, reference, strict=True))
+        elif isinstance(value, list) or isinstance(reference, list):
+            yield f"output '{name}' has another kind of value"
+            continue
+        else:
+            pairs = [(value, reference)]
+        for pair in pairs:
+            if difference := _compare_tensors(*pair, limit):
+                yield f"output '{name}' {difference}"
 
 
-def _off(one: Any, other: Any, limit: Allowance) -> str:
-    """How a tensor differs; empty where it is as published."""
-    if (one.dtype, one.shape) != (other.dtype, other.shape):
-        return f"is {one.dtype} {list(one.shape)}, not {other.dtype} {list(other.shape)}"
-    if one.dtype.kind in "OSUbiu":
-        return "" if np.array_equal(one, other) else "differs"
-    if one.dtype.kind not in "fc":  # bfloat16 and the like, which numpy cannot compare
-        one, other = one.astype(np.float64), other.astype(np.float64)
-    near = np.isclose(one, other, rtol=limit.rtol, atol=limit.atol, equal_nan=True)
+def _compare_tensors(actual: Any, expected: Any, limit: Allowance) -> str:
+    """Return the difference of two tensors, "" if it is within the tolerance."""
+    if (actual.dtype, actual.shape) != (expected.dtype, expected.shape):
+        return (
+            f"is {actual.dtype} {list(actual.shape)}, not {expected.dtype} {list(expected.shape)}"
+        )
+    if actual.dtype.kind in "OSUbiu":
+        return "" if np.array_equal(actual, expected) else "differs"
+    if actual.dtype.kind not in "fc":  # numpy cannot compare bfloat16 and float8
+        actual, expected = actual.astype(np.float64), expected.astype(np.float64)
+    near = np.isclose(actual, expected, rtol=limit.rtol, atol=limit.atol, equal_nan=True)
     share = 1.0 - float(near.mean()) if near.size else 0.0
     if share <= limit.outside:
         return ""
-    return f"differs in {share:.2%} of its elements by more than is published"
-
-
-def _shortened(text: str, folder: Path) -> str:
-    return truncate(join_lines(text.replace(f"{folder}/", "")), _LENGTH)
+    return f"differs in {share:.2%} of its elements by more than the tolerance"

@@ -22,7 +22,7 @@ def dynamo(opset: int, *missing: MissingOperator, problem: str = "") -> Operator
 
 
 def shown(capsys: pytest.CaptureFixture[str], *found: OperatorGaps) -> tuple[bool, list[str]]:
-    is_red = show_lacking("net", ROUTES, SurveyResponse(found=found))
+    is_red = show_lacking("net", ROUTES, SurveyResponse(gaps=found))
     return is_red, capsys.readouterr().out.splitlines()
 
 
@@ -64,5 +64,5 @@ def test_what_could_not_be_found_out_is_no_green(
 
 
 def test_a_model_that_cannot_be_built_is_red(capsys: pytest.CaptureFixture[str]) -> None:
-    assert show_lacking("net", ROUTES, SurveyResponse(found=(), problem="no weights\x1b[31m"))
+    assert show_lacking("net", ROUTES, SurveyResponse(gaps=(), problem="no weights\x1b[31m"))
     assert capsys.readouterr().out == "net: no weights\n"

@@ -1,4 +1,4 @@
-"""Files as people read them: large weights left out, names of any kind made harmless."""
+"""Graphs as text and HTML: large weights are summarized and hostile names are escaped."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from onnx import TensorProto, helper, parser
 
 from exporter.cli.commands.show import command
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.jobs.job_folder import write_value
+from exporter.jobs.job_folder import write_json
 from exporter.records.record import Stage, Status
-from exporter.tools.graph_view.child.elide_weights import shorten
-from exporter.tools.graph_view.child.html_page import page
-from exporter.tools.graph_view.child.text_form import text
+from exporter.tools.graph_view.child.html_page import render_page
+from exporter.tools.graph_view.child.text_form import elide_weights, format_model
 from tests.unit.checks.contexts import DOUBLE
 from tests.unit.factory import make_record
 from tests.unit.manifest.projects import ENTRY, make_project
@@ -66,31 +65,31 @@ class _Page(HTMLParser):
         self.links += [str(found["href"])[1:]] if "href" in found else []
 
 
-def test_large_weights_are_left_out_and_small_ones_are_not() -> None:
+def test_large_weights_are_summarized_and_small_ones_are_not() -> None:
     model = large()
-    shorten(model)
-    shown = text(model)
+    elide_weights(model)
+    shown = format_model(model)
     assert '"left out": "12 values from 0 to 11"' in shown
     assert "two =  {2}" in shown
     assert "y = Mul (x, two)" in shown
 
 
-def test_the_page_leads_from_each_value_to_what_makes_it() -> None:
+def test_each_value_is_a_link_to_its_node() -> None:
     model = branching()
-    found = _Page(page(model, "18.onnx"))
-    assert len(found.anchors) == len(set(found.anchors))
-    assert set(found.links) <= set(found.anchors)
+    html_page = _Page(render_page(model, "18.onnx"))
+    assert len(html_page.anchors) == len(set(html_page.anchors))
+    assert set(html_page.links) <= set(html_page.anchors)
     # x twice, c, y, and `inner` of each branch.
-    assert len(found.links) == 6
+    assert len(html_page.links) == 6
 
 
-def test_the_page_shows_functions_and_weights_left_out() -> None:
+def test_the_page_shows_functions_and_summarized_weights() -> None:
     model = large()
     nodes = [helper.make_node("Relu", ["a"], ["b"])]
     imports = [helper.make_opsetid("", 18)]
     model.functions.append(helper.make_function("own", "f", ["a"], ["b"], nodes, imports))
-    shorten(model)
-    html = page(model, "18.onnx")
+    elide_weights(model)
+    html = render_page(model, "18.onnx")
     assert "Function own::f" in html
     assert "float32[3, 4] 12 values from 0 to 11" in html
 
@@ -99,10 +98,10 @@ def test_hostile_names_are_harmless() -> None:
     model = branching(HOSTILE)
     model.graph.name = HOSTILE
     model.graph.node[0].name = HOSTILE
-    html = page(model, HOSTILE)
+    html = render_page(model, HOSTILE)
     assert "script" not in _Page(html).tags
     assert "&lt;script&gt;" in html
-    shown = text(model)
+    shown = format_model(model)
     for steering in ("\x1b", "\u202e"):
         assert steering not in html
         assert steering not in shown
@@ -126,14 +125,14 @@ def test_the_command_prints_the_graph_or_writes_its_page(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("content", "code", "says"),
+    ("content", "code", "message"),
     [
         (None, ExitCode.NOTHING_SELECTED, "there is no file of it"),
-        (b"no ONNX", ExitCode.UNREADABLE, "17.onnx is no ONNX file"),
+        (b"no ONNX", ExitCode.UNREADABLE, "17.onnx: is not an ONNX file"),
     ],
 )
-def test_what_cannot_be_shown_is_told(
-    content: bytes | None, code: ExitCode, says: str, tmp_path: Path
+def test_a_file_that_cannot_be_shown_is_an_error(
+    content: bytes | None, code: ExitCode, message: str, tmp_path: Path
 ) -> None:
     root = project(tmp_path)
     if content is not None:
@@ -141,13 +140,13 @@ def test_what_cannot_be_shown_is_told(
     result = CliRunner().invoke(command, ["net/17/cpu", "--root", str(root)])
     assert isinstance(result.exception, ExporterError)
     assert result.exception.exit_code == code
-    assert says in str(result.exception)
+    assert message in str(result.exception)
 
 
-def test_a_cell_that_made_no_file_says_what_became_of_it(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_file_has_the_outcome_of_the_cell(tmp_path: Path) -> None:
     root = project(tmp_path)
     record = make_record("net/17/cpu", Status.ERROR, stage=Stage.CAPTURE, message="no such thing")
-    write_value(root / "build" / "net" / "records" / "17.cpu.json", record)
+    write_json(root / "build" / "net" / "records" / "17.cpu.json", record)
     result = CliRunner().invoke(command, ["net/17/cpu", "--root", str(root)])
     assert str(result.exception) == (
         "net/17/cpu: there is no file of it: error at capture: no such thing"

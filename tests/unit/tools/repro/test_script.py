@@ -19,9 +19,9 @@ from exporter.manifest import (
     Output,
 )
 from exporter.records.record import (
-    OutputLimit,
     Blame,
     Culprit,
+    OutputLimit,
     Record,
 )
 from exporter.tools.repro.repro_call import (
@@ -29,8 +29,8 @@ from exporter.tools.repro.repro_call import (
     format_flat_argument,
     format_flat_call,
     format_hints,
-    split_reference,
     format_options,
+    split_reference,
 )
 from exporter.tools.repro.script import render_readme, render_repro_script
 from tests.unit.factory import make_record, make_spec
@@ -149,7 +149,9 @@ def test_objects_numbers_and_optional_inputs_are_written_as_calls() -> None:
     assert hints.kwargs == (
         "{'m': {}, 'past': [{'key': {0: Dim.DYNAMIC}, 'size': None}], 'pair': ({},)}"
     )
-    assert format_flat_call(spec, format_flat_argument).startswith("(as_number(inputs['n']), inputs['m'].clone()")
+    assert format_flat_call(spec, format_flat_argument).startswith(
+        "(as_number(inputs['n']), inputs['m'].clone()"
+    )
 
 
 def test_a_file_whose_path_is_no_module_cannot_be_imported() -> None:

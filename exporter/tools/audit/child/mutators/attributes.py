@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from onnx import AttributeProto, NodeProto
 
-from exporter.checks.files.graph_walk import model_nodes
+from exporter.runtimes.graph_walk import iter_nodes
 from exporter.tools.audit.child.mutators.draft import Draft
 
 #: Words of the specification that mean something else in the same place.
@@ -39,13 +39,13 @@ _OTHER_WORDS = {
 def _places(draft: Draft, kind: int) -> list[tuple[NodeProto, AttributeProto]]:
     return [
         (node, attribute)
-        for node in model_nodes(draft.model)
+        for node in iter_nodes(draft.model)
         for attribute in node.attribute
         if attribute.type == kind and not attribute.ref_attr_name
     ]
 
 
-def label(node: NodeProto) -> str:
+def format_node(node: NodeProto) -> str:
     """A node as a line names it: by its operator and its first output."""
     return f"{node.op_type} -> {next((name for name in node.output if name), '?')}"
 
@@ -69,7 +69,7 @@ def _number(draft: Draft, factor: float) -> str:
     attribute.f = old * factor if old else 0.1
     if attribute.f == old:
         return ""
-    return f"{label(node)}: {attribute.name} from {old:g} to {attribute.f:g}"
+    return f"{format_node(node)}: {attribute.name} from {old:g} to {attribute.f:g}"
 
 
 def integer_attribute(draft: Draft) -> str:
@@ -80,7 +80,7 @@ def integer_attribute(draft: Draft) -> str:
     node, attribute = draft.rng.choice(places)
     old = attribute.i
     attribute.i = old + (1 if old == 0 else draft.rng.choice((-1, 1)))
-    return f"{label(node)}: {attribute.name} from {old} to {attribute.i}"
+    return f"{format_node(node)}: {attribute.name} from {old} to {attribute.i}"
 
 
 def one_of_integers(draft: Draft) -> str:
@@ -92,7 +92,7 @@ def one_of_integers(draft: Draft) -> str:
     old = list(attribute.ints)
     index = draft.rng.randrange(len(old))
     attribute.ints[index] += 1 if old[index] == 0 else draft.rng.choice((-1, 1))
-    return f"{label(node)}: {attribute.name} from {old} to {list(attribute.ints)}"
+    return f"{format_node(node)}: {attribute.name} from {old} to {list(attribute.ints)}"
 
 
 def two_integers_swapped(draft: Draft) -> str:
@@ -105,7 +105,7 @@ def two_integers_swapped(draft: Draft) -> str:
     pairs = [(i, j) for i in range(len(old)) for j in range(i) if old[i] != old[j]]
     i, j = draft.rng.choice(pairs)
     attribute.ints[i], attribute.ints[j] = old[j], old[i]
-    return f"{label(node)}: {attribute.name} from {old} to {list(attribute.ints)}"
+    return f"{format_node(node)}: {attribute.name} from {old} to {list(attribute.ints)}"
 
 
 def word(draft: Draft) -> str:
@@ -116,14 +116,14 @@ def word(draft: Draft) -> str:
     node, attribute = draft.rng.choice(texts)
     old = attribute.s
     attribute.s = _OTHER_WORDS[old]
-    return f"{label(node)}: {attribute.name} from {old.decode()} to {attribute.s.decode()}"
+    return f"{format_node(node)}: {attribute.name} from {old.decode()} to {attribute.s.decode()}"
 
 
 def removed(draft: Draft) -> str:
     """An attribute gone, so that its default holds."""
     places = [
         (node, index)
-        for node in model_nodes(draft.model)
+        for node in iter_nodes(draft.model)
         if node.op_type != "Constant"
         for index in range(len(node.attribute))
     ]
@@ -132,7 +132,7 @@ def removed(draft: Draft) -> str:
     node, index = draft.rng.choice(places)
     name = node.attribute[index].name
     del node.attribute[index]
-    return f"{label(node)}: {name} removed"
+    return f"{format_node(node)}: {name} removed"
 
 
 ATTRIBUTES = (

@@ -21,7 +21,7 @@ import numpy as np
 from onnx import ModelProto, TensorProto, numpy_helper
 from onnx.helper import tensor_dtype_to_np_dtype
 
-from exporter.checks.files.graph_walk import initializers, model_nodes
+from exporter.runtimes.graph_walk import iter_initializers, iter_nodes
 
 Array = np.ndarray[Any, Any]
 
@@ -56,7 +56,7 @@ class Draft:
 
     def tensors(self, kinds: tuple[int, ...], *, least: int = 1) -> list[TensorProto]:
         """Stored tensors of these element types, with at least so many elements."""
-        found = [*initializers(self.model), *_constants(self.model)]
+        found = [*iter_initializers(self.model), *_constants(self.model)]
         return [t for t in found if t.data_type in kinds and math.prod(t.dims) >= least]
 
     def read(self, tensor: TensorProto, start: int = 0, count: int = -1) -> Array:
@@ -86,7 +86,7 @@ class Draft:
 
 
 @contextmanager
-def applied(patches: list[Patch], folder: Path) -> Iterator[None]:
+def apply_patches(patches: list[Patch], folder: Path) -> Iterator[None]:
     """Changes files while the block runs, and puts them back as they were."""
     before = [_exchange(folder, patch) for patch in patches]
     try:
@@ -108,7 +108,7 @@ def _exchange(folder: Path, patch: Patch) -> Patch:
 
 def _constants(model: ModelProto) -> Iterator[TensorProto]:
     """Tensors that `Constant` nodes hold."""
-    for node in model_nodes(model):
+    for node in iter_nodes(model):
         if node.op_type == "Constant" and len(node.output) == 1:
             for attribute in node.attribute:
                 if attribute.HasField("t"):

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from onnx import NodeProto, helper
 
-from exporter.checks.files.graph_walk import model_nodes
-from exporter.tools.audit.child.mutators.attributes import label
+from exporter.runtimes.graph_walk import iter_nodes
+from exporter.tools.audit.child.mutators.attributes import format_node
 from exporter.tools.audit.child.mutators.draft import Draft
 
 #: The order of their inputs makes no difference.
@@ -26,7 +26,7 @@ def rewired(draft: Draft) -> str:
     node, index, others = draft.rng.choice(places)
     old, new = node.input[index], draft.rng.choice(others)
     node.input[index] = new
-    return f"{label(node)}: input {index} from {old} to {new}"
+    return f"{format_node(node)}: input {index} from {old} to {new}"
 
 
 def _rewirings(draft: Draft) -> Iterator[tuple[NodeProto, int, list[str]]]:
@@ -46,7 +46,7 @@ def inputs_swapped(draft: Draft) -> str:
     """Two inputs of a node that tells them apart, each in the other's place."""
     places = [
         (node, i, j)
-        for node in model_nodes(draft.model)
+        for node in iter_nodes(draft.model)
         if node.op_type not in _COMMUTATIVE
         for i in range(len(node.input))
         for j in range(i)
@@ -56,7 +56,7 @@ def inputs_swapped(draft: Draft) -> str:
         return ""
     node, i, j = draft.rng.choice(places)
     node.input[i], node.input[j] = node.input[j], node.input[i]
-    return f"{label(node)}: inputs {j} and {i} swapped"
+    return f"{format_node(node)}: inputs {j} and {i} swapped"
 
 
 def _are_alike(draft: Draft, one: str, other: str) -> bool:
@@ -67,13 +67,13 @@ def _are_alike(draft: Draft, one: str, other: str) -> bool:
 
 def input_dropped(draft: Draft) -> str:
     """The last input of a node gone, such as a bias."""
-    nodes = [node for node in model_nodes(draft.model) if len(node.input) > 1]
+    nodes = [node for node in iter_nodes(draft.model) if len(node.input) > 1]
     if not nodes:
         return ""
     node = draft.rng.choice(nodes)
     name = node.input[-1]
     del node.input[-1]
-    return f"{label(node)}: its last input {name} dropped"
+    return f"{format_node(node)}: its last input {name} dropped"
 
 
 def weights_swapped(draft: Draft) -> str:

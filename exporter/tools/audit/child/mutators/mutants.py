@@ -16,7 +16,7 @@ from random import Random
 import onnx
 from onnx import ModelProto, TypeProto
 
-from exporter.checks.files.graph_walk import initializers
+from exporter.runtimes.graph_walk import iter_initializers
 from exporter.tools.audit.child.mutators.attributes import ATTRIBUTES
 from exporter.tools.audit.child.mutators.draft import Draft, Patch
 from exporter.tools.audit.child.mutators.edges import EDGES
@@ -57,9 +57,9 @@ class Mutant:
     """Indices along the first axis of a weight that were changed."""
 
 
-def mutants(model: ModelProto, folder: Path, count: int, seed: int) -> Iterator[Mutant]:
+def draw_mutants(model: ModelProto, folder: Path, count: int, seed: int) -> Iterator[Mutant]:
     """Draws up to `count` different mutants."""
-    types = types_of(model)
+    types = infer_types(model)
     turns = list(enumerate(MUTATORS))
     seen: set[str] = set()
     turn = 0
@@ -97,14 +97,14 @@ def _draw(
     return None
 
 
-def types_of(model: ModelProto) -> Types:
+def infer_types(model: ModelProto) -> Types:
     """Element type and shape of each value of the main graph where both are known."""
     inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
     found: dict[str, tuple[int, tuple[int | str, ...]]] = {}
     for value in (*inferred.input, *inferred.value_info, *inferred.output):
         if known := _type(value.type):
             found[value.name] = known
-    for tensor in initializers(model):
+    for tensor in iter_initializers(model):
         found[tensor.name] = (tensor.data_type, tuple(tensor.dims))
     return found
 

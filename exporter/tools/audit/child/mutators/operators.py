@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from onnx import NodeProto
 
-from exporter.checks.files.graph_walk import domain_of, model_nodes
-from exporter.tools.audit.child.mutators.attributes import label
+from exporter.runtimes.graph_walk import iter_nodes, normalize_domain
+from exporter.tools.audit.child.mutators.attributes import format_node
 from exporter.tools.audit.child.mutators.draft import Draft
 
 #: Operators that take and give the same kinds of tensors. Attributes that the other does not have
@@ -78,8 +78,8 @@ def replaced(draft: Draft) -> str:
     """One node's operator replaced by another of the same inputs."""
     nodes = [
         node
-        for node in model_nodes(draft.model)
-        if node.op_type in _OTHERS and not domain_of(node.domain)
+        for node in iter_nodes(draft.model)
+        if node.op_type in _OTHERS and not normalize_domain(node.domain)
     ]
     if not nodes:
         return ""
@@ -87,7 +87,7 @@ def replaced(draft: Draft) -> str:
     operator = draft.rng.choice(sorted({node.op_type for node in nodes}))
     node = draft.rng.choice([node for node in nodes if node.op_type == operator])
     other = draft.rng.choice(_OTHERS[operator])
-    line = f"{label(node)}: {other} in its place"
+    line = f"{format_node(node)}: {other} in its place"
     _become(node, other)
     return line
 
@@ -106,7 +106,7 @@ def bypassed(draft: Draft) -> str:
     if not places:
         return ""
     node, name = draft.rng.choice(places)
-    line = f"{label(node)} bypassed: its input {name} in its place"
+    line = f"{format_node(node)} bypassed: its input {name} in its place"
     del node.input[:]
     node.input.append(name)
     del node.attribute[:]

@@ -1,4 +1,4 @@
-"""What the process says of a published folder that was copied, and of ones that were spoilt."""
+"""A published folder that was moved passes, and a damaged one has problems."""
 
 from __future__ import annotations
 
@@ -52,33 +52,33 @@ def make_folder(folder: Path) -> Path:
     return folder
 
 
-def held(folder: Path, *devices: Device) -> TargetResult:
+def verify(folder: Path, *devices: Device) -> TargetResult:
     target = PublishTarget(opset=17, devices=devices or (CPU,), folder=str(folder), allowed=ALLOWED)
     request = PublishRequest(
-        step="hold", spec=make_spec(), root=str(folder), built=str(folder), targets=(target,)
+        step="verify", spec=make_spec(), root=str(folder), built=str(folder), targets=(target,)
     )
     return verify_folder(request, target)
 
 
-def test_a_whole_folder_holds(tmp_path: Path) -> None:
-    assert held(make_folder(tmp_path / "net")) == TargetResult(opset=17)
+def test_a_complete_folder_passes(tmp_path: Path) -> None:
+    assert verify(make_folder(tmp_path / "net")) == TargetResult(opset=17)
 
 
-def test_a_device_that_is_not_here_is_noted_and_the_cpu_runs_it(tmp_path: Path) -> None:
+def test_the_cpu_runs_the_file_if_its_device_is_unavailable(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "net")
-    found = held(folder, GPU)
-    assert not found.problems
-    assert found.notes[0].startswith("not loaded on gpu, which is not here")
+    result = verify(folder, GPU)
+    assert not result.problems
+    assert result.notes[0].startswith("not loaded on gpu, which is unavailable")
     (folder / "test_data_set_0/output_0.pb").unlink()
-    assert held(folder, GPU).problems
+    assert verify(folder, GPU).problems
 
 
-def test_what_nothing_here_can_run_is_not_right(
+def test_a_file_without_an_available_runtime_has_a_problem(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("exporter.tools.publish.child.verify._CPU", GPU)
-    (problem,) = held(make_folder(tmp_path / "net"), GPU).problems
-    assert problem.startswith("nothing here could run it: not loaded on gpu, which is not here")
+    (problem,) = verify(make_folder(tmp_path / "net"), GPU).problems
+    assert problem.startswith("no runtime is available: not loaded on gpu, which is unavailable")
 
 
 def other_weights(folder: Path) -> None:
@@ -127,34 +127,34 @@ def damaged_input(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("damage", "message"),
     [
         (other_weights, "cpu, test_data_set_0: output 'y' differs in 50.00% of its elements"),
         (no_weights, "external data 'w.data' is missing"),
         (short_weights, "ends at byte 8 of 'w.data', which has 1"),
         (linked_weights, "external data 'w.data' is a link"),
         (no_file, "model.onnx cannot be read"),
-        (invalid_file, "onnx.checker refuses it"),
+        (invalid_file, "cpu refuses it"),
         (no_samples, "it has no test data"),
         (other_dtype, "output 'y' is float32 [3, 2], not float64 [3, 2]"),
         (other_input, "cpu fails on test_data_set_0"),
         (damaged_input, "test_data_set_0 cannot be read"),
     ],
 )
-def test_a_spoilt_folder_does_not(tmp_path: Path, spoil: object, said: str) -> None:
-    assert callable(spoil)
+def test_a_damaged_folder_has_problems(tmp_path: Path, damage: object, message: str) -> None:
+    assert callable(damage)
     folder = make_folder(tmp_path / "net")
-    spoil(folder)
-    found = held(folder)
-    assert said in " ".join(found.problems)
-    assert str(tmp_path) not in " ".join(found.problems)
+    damage(folder)
+    result = verify(folder)
+    assert message in " ".join(result.problems)
+    assert str(tmp_path) not in " ".join(result.problems)
 
 
-def first(found: Iterator[str]) -> str:
-    return next(found, "")
+def first(differences: Iterator[str]) -> str:
+    return next(differences, "")
 
 
-def test_outputs_are_held_by_what_is_published() -> None:
+def test_outputs_are_compared_with_the_published_tolerance() -> None:
     one, other = np.zeros(10, np.float32), np.zeros(10, np.float32)
     other[0] = 1.0
     limit = {"y": Allowance(output="y", atol=0.5, rtol=0.0)}
@@ -163,7 +163,7 @@ def test_outputs_are_held_by_what_is_published() -> None:
     assert list(find_differences(["y"], [one], [other], wide)) == []
     assert "10.00% of its elements" in first(find_differences(["y"], [one], [other], limit))
     assert "1 outputs, 2 in the test data" in first(find_differences(["y"], [one], [one, one], {}))
-    assert "another kind" in first(find_differences(["y"], [[one]], [one], limit))
+    assert "another kind of value" in first(find_differences(["y"], [[one]], [one], limit))
     assert "has 1 items, not 2" in first(find_differences(["y"], [[one]], [[one, one]], limit))
     assert list(find_differences(["y"], [[one, one]], [[one, other]], limit))
     whole = one.astype(np.int64)

@@ -1,4 +1,4 @@
-"""The page of the operators, as a reader sees it."""
+"""The page of the operators: its rows, links and models."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.tools.operators.page import operators_page, packet_of, render_operators
+from exporter.tools.operators.operators_page import build_page, render_operators, resolve_packet
 from exporter.tools.operators.protocol import OperatorRow, OperatorTable
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 from tests.unit.report.hostile_records import HOSTILE
@@ -15,8 +15,8 @@ from tests.unit.report.rendering import Page
 ALL = tuple(range(18, 27))
 
 
-def row(name: str, *overloads: str, **ways: tuple[int, ...]) -> OperatorRow:
-    return OperatorRow(operator=f"aten::{name}", overloads=overloads or ("default",), **ways)
+def row(name: str, *overloads: str, **opsets: tuple[int, ...]) -> OperatorRow:
+    return OperatorRow(operator=f"aten::{name}", overloads=overloads or ("default",), **opsets)
 
 
 TABLE = OperatorTable(
@@ -27,7 +27,7 @@ TABLE = OperatorTable(
         row("_softmax", translated=ALL),
         row("add", "Scalar", "Tensor", torchscript=tuple(range(7, 21)), translated=ALL),
         row("airy_ai"),
-        row("bessel_j0", apart=ALL),
+        row("bessel_j0", unproved=ALL),
         row("rms_norm", translated=(23, 24, 25, 26), decomposed=(18, 19, 20, 21, 22)),
         row("where", "default", torchscript=(9, 10, 12), decomposed=ALL),
         row("where", "self", torchscript=(9, 10, 12), translated=ALL),
@@ -47,30 +47,32 @@ def rows_of(markdown: str) -> list[str]:
     return [line for line in markdown.splitlines() if line.startswith("| ")]
 
 
-def test_each_row_says_the_opsets_and_the_models(tmp_path: Path) -> None:
+def test_each_row_has_its_opsets_and_models(tmp_path: Path) -> None:
     text = render_operators(MANIFEST, TABLE, RUN, tmp_path)
     lines = rows_of(text)
     assert "| `add` |  | 7-20 | 18-26 | [a](models/a.md) |" in lines
     assert "| `rms_norm` |  |  | 23-26; 18-22 by decomposition |  |" in lines
     assert "| `where` | default | 9-10,12 | 18-26 by decomposition |  |" in lines
     assert "| `where` | self | 9-10,12 | 18-26 |  |" in lines
-    assert "| `bessel_j0` |  |  | 18-26 not known |  |" in lines
+    assert "| `bessel_j0` |  |  | 18-26 not proved |  |" in lines
     assert "| `airy_ai` |  | [b](models/b.md) |" in lines
     assert "| `own::thing` | [a](models/a.md) |" in lines
-    assert text.startswith("# Operators\n\n4 of 6 ATen operators")
-    assert "Not told by any export yet: c." in text
+    assert text.startswith(
+        "# Operators\n\nThe exporters of torch can convert 4 of 6 ATen operators"
+    )
+    assert "Models without an export: c." in text
 
 
-def test_what_nothing_converts_stands_apart(tmp_path: Path) -> None:
-    page = operators_page(MANIFEST, TABLE, RUN)
-    assert [(letter.name, [view.operator for view in letter.rows]) for letter in page.letters] == [
+def test_unsupported_operators_have_their_own_lists(tmp_path: Path) -> None:
+    page = build_page(MANIFEST, TABLE, RUN)
+    assert [(group.name, [view.operator for view in group.rows]) for group in page.groups] == [
         ("With an underscore", ["_softmax"]),
         ("A", ["add"]),
         ("R", ["rms_norm"]),
         ("W", ["where", "where"]),
     ]
-    assert [view.operator for view in page.unknown] == ["bessel_j0"]
-    assert [view.operator for view in page.neither] == ["airy_ai"]
+    assert [view.operator for view in page.unproved] == ["bessel_j0"]
+    assert [view.operator for view in page.unsupported] == ["airy_ai"]
 
 
 def test_links_to_the_letters_lead_to_headings(tmp_path: Path) -> None:
@@ -81,9 +83,9 @@ def test_links_to_the_letters_lead_to_headings(tmp_path: Path) -> None:
     assert set(inner) <= anchors
 
 
-def test_without_results_no_model_is_told_of(tmp_path: Path) -> None:
+def test_without_results_no_model_is_named(tmp_path: Path) -> None:
     text = render_operators(MANIFEST, TABLE, make_run(), tmp_path)
-    assert "Not told by any export yet: a, b, c." in text
+    assert "Models without an export: a, b, c." in text
     assert "models/" not in text
 
 
@@ -116,4 +118,4 @@ def test_the_name_of_a_custom_operator_forges_nothing(text: str, tmp_path: Path)
     ],
 )
 def test_a_use_belongs_to_the_row_of_its_operator(name: str, packet: str) -> None:
-    assert packet_of(name, {"aten::add", "aten::_set_item_"}) == packet
+    assert resolve_packet(name, {"aten::add", "aten::_set_item_"}) == packet

@@ -12,25 +12,25 @@ import tomli
 
 from exporter.manifest import Expectation, Manifest, ModelSpec
 from exporter.records.record import Record
-from exporter.tools.expectations.propose import ExpectEntry, proposed
+from exporter.tools.expectations.proposal import ExpectEntry, propose_entries
 
 #: By ID, the contract as it is and the whole new list.
-Lists = Mapping[str, tuple[ModelSpec, Sequence[ExpectEntry]]]
+ExpectationLists = Mapping[str, tuple[ModelSpec, Sequence[ExpectEntry]]]
 
 
-def proposed_lists(
+def propose_lists(
     manifest: Manifest,
     records: Sequence[Record],
     today: date,
     reason: str,
     texts: Iterable[str],
-) -> Lists:
+) -> ExpectationLists:
     """The lists that the results would meet, of the models whose list is another.
 
     A model that inherits its expectations from one of these gets a list of its own, unless the
     parent's new one is what it needs.
     """
-    found = {spec.id: proposed(spec, records, today, reason) for spec in manifest.models}
+    found = {spec.id: propose_entries(spec, records, today, reason) for spec in manifest.models}
     others = {spec.id for spec in manifest.models if _is_other(found[spec.id], spec)}
     parents = dict(_parents(texts))
 

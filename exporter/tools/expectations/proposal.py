@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from exporter.manifest import Expectation, ModelSpec
-from exporter.planning.expectations import is_in_force
+from exporter.planning.expectations import is_foreseen
 from exporter.planning.plan import condition_matches
 from exporter.records.record import CellId, Record, Status
 
@@ -32,7 +32,7 @@ class ExpectEntry:
     """Whether it is for other cells than at present."""
 
 
-def proposed(
+def propose_entries(
     spec: ModelSpec, records: Iterable[Record], today: date, reason: str
 ) -> list[ExpectEntry]:
     """The whole list of expectations that the results would meet.
@@ -53,7 +53,7 @@ def proposed(
     for index, item in enumerate(spec.expect):
         cells = [cell for cell in _cells(spec) if condition_matches(item, cell)]
         kept = [
-            cell for cell in cells if cell not in known or is_in_force(item, known[cell], today)
+            cell for cell in cells if cell not in known or is_foreseen(item, known[cell], today)
         ]
         entries += _narrowed(index, item, cells, kept)
     unforeseen = [
@@ -61,7 +61,7 @@ def proposed(
         for record in known.values()
         if record.status not in (Status.PASS, Status.XPASS)
         and not any(
-            condition_matches(item, record.cell) and is_in_force(item, record, today)
+            condition_matches(item, record.cell) and is_foreseen(item, record, today)
             for item in spec.expect
         )
     ]

@@ -15,13 +15,13 @@ import tomlkit
 from tomlkit.items import AoT, Array, InlineTable, Item, Table
 
 from exporter.manifest import ModelSpec
-from exporter.tools.expectations.by_model import Lists
-from exporter.tools.expectations.propose import ExpectEntry, opset_text
+from exporter.tools.expectations.expectation_lists import ExpectationLists
+from exporter.tools.expectations.proposal import ExpectEntry, opset_text
 
 _INDENT = "  "
 
 
-def edited(text: str, lists: Lists) -> str:
+def replace_expectations(text: str, lists: ExpectationLists) -> str:
     """Puts each model's list into the entry of the model.
 
     Args:

@@ -12,8 +12,8 @@ from exporter.core.errors import ExporterError
 from exporter.manifest import Expectation, Manifest, load_project
 from exporter.planning.expectations import apply_expectations
 from exporter.records.record import Record, Stage, Status
-from exporter.tools.expectations import edited, proposed_lists
-from exporter.tools.expectations.propose import opset_text
+from exporter.tools.expectations import propose_lists, replace_expectations
+from exporter.tools.expectations.proposal import opset_text
 from tests.unit.factory import make_record
 
 TODAY = date(2026, 11, 20)
@@ -65,14 +65,14 @@ def patched(manifest: Manifest, records: Sequence[Record], reason: str = "known"
     """Writes the patch; the answer is the new text. Afterwards the results are as foreseen."""
     path = Path(manifest.project.root) / "manifests/m.toml"
     text = path.read_text()
-    lists = proposed_lists(manifest, records, TODAY, reason, [text])
-    path.write_text(edited(text, lists))
+    lists = propose_lists(manifest, records, TODAY, reason, [text])
+    path.write_text(replace_expectations(text, lists))
     after = load_project(Path(manifest.project.root))
     for record in records:
-        judged = apply_expectations(after.model(record.cell.model), record, TODAY)
+        judged = apply_expectations(after.find_model(record.cell.model), record, TODAY)
         raw = record.status
         assert judged.status == (raw if raw in (Status.PASS, Status.SKIP) else Status.XFAIL)
-    again = proposed_lists(after, records, TODAY, reason, [path.read_text()])
+    again = propose_lists(after, records, TODAY, reason, [path.read_text()])
     assert not again, "the patch proposes another one"
     return path.read_text()
 
@@ -106,7 +106,7 @@ def test_failures_are_folded_over_opsets_and_devices(tmp_path: Path) -> None:
 def test_an_heir_does_not_inherit_what_was_made_for_its_parent(tmp_path: Path) -> None:
     records = [*results("a", cpu_9="no kernel"), *results("b")]
     patched(project(tmp_path), records)
-    assert load_project(tmp_path).model("b").expect == ()
+    assert load_project(tmp_path).find_model("b").expect == ()
 
 
 EXPECT = """expect = [
@@ -148,7 +148,7 @@ def test_another_message_replaces_the_entry(message: str, tmp_path: Path) -> Non
 def test_all_pass_and_the_list_goes(tmp_path: Path) -> None:
     text = patched(project(tmp_path, EXPECT), [*results(), *results("b")])
     assert "kernel" not in text
-    assert load_project(tmp_path).model("a").expect == ()
+    assert load_project(tmp_path).find_model("a").expect == ()
 
 
 TABLES = """
@@ -171,9 +171,9 @@ def test_tables_stay_tables(tmp_path: Path) -> None:
 
 def test_what_was_not_run_keeps_what_is_expected_of_it(tmp_path: Path) -> None:
     manifest = project(tmp_path, EXPECT)
-    assert not proposed_lists(manifest, [], TODAY, "", [])
+    assert not propose_lists(manifest, [], TODAY, "", [])
     skipped = [make_record(f"a/9/{device}", Status.SKIP) for device in ("cpu", "reference")]
-    assert not proposed_lists(manifest, skipped, TODAY, "", [])
+    assert not propose_lists(manifest, skipped, TODAY, "", [])
 
 
 def test_what_ended_is_to_be_accepted_anew_with_a_reason(tmp_path: Path) -> None:
@@ -181,8 +181,8 @@ def test_what_ended_is_to_be_accepted_anew_with_a_reason(tmp_path: Path) -> None
     manifest = project(tmp_path, f"expect = [{{ {ended} }}]\n")
     records = results(cpu_9="no kernel")
     text = (tmp_path / "manifests/m.toml").read_text()
-    lists = proposed_lists(manifest, records, TODAY, "", [text])
-    (tmp_path / "manifests/m.toml").write_text(edited(text, lists))
+    lists = propose_lists(manifest, records, TODAY, "", [text])
+    (tmp_path / "manifests/m.toml").write_text(replace_expectations(text, lists))
     with pytest.raises(ExporterError, match="reason"):
         load_project(tmp_path)
 
@@ -222,9 +222,9 @@ def test_a_range_spans_only_what_the_model_does_not_promise(
 def test_judged_records_give_the_same_as_raw_ones(tmp_path: Path) -> None:
     manifest = project(tmp_path, EXPECT)
     records = results(cpu_9="no kernel", cpu_12="else at all")
-    spec = manifest.model("a")
+    spec = manifest.find_model("a")
     judged = [apply_expectations(spec, record, TODAY) for record in records]
     assert {Status.XFAIL, Status.XPASS} <= {record.status for record in judged}
-    of_raw = proposed_lists(manifest, records, TODAY, "known", [])
-    assert proposed_lists(manifest, judged, TODAY, "known", []) == of_raw
+    of_raw = propose_lists(manifest, records, TODAY, "known", [])
+    assert propose_lists(manifest, judged, TODAY, "known", []) == of_raw
     assert any(isinstance(entry.expectation, Expectation) for entry in of_raw["a"][1])

@@ -1,0 +1,34 @@
+"""The graph of a file, rendered in a child process, because the import of onnx is slow.
+
+Input: the path of a file. Output: text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.sanitize import redact
+from exporter.processes.request import send_request
+from exporter.tools.graph_view.protocol import GraphRequest
+
+_MODULE = "exporter.tools.graph_view.child"
+_MESSAGE_LENGTH = 2000
+
+
+def render_graph(path: Path, form: Literal["text", "html"], environment: Mapping[str, str]) -> str:
+    """Return the graph of an ONNX file.
+
+    Raises:
+        ExporterError: UNREADABLE if the file is not an ONNX file; BUG if the process fails.
+    """
+    request = GraphRequest(path=str(path.resolve()), form=form)
+    result = send_request(_MODULE, request.to_json(), environment)
+    if result.code == 0 and result.response is not None:
+        return result.response.decode("utf-8")
+    is_unreadable = result.code == ExitCode.UNREADABLE
+    reason = redact(result.log if is_unreadable else result.describe_end(), limit=_MESSAGE_LENGTH)
+    code = ExitCode.UNREADABLE if is_unreadable else ExitCode.BUG
+    raise ExporterError(code, f"{path.name}: cannot be shown: {reason}")

@@ -1,0 +1,15 @@
+"""The request to show a graph; the response is text."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from exporter.core.frozen_model import FrozenModel
+
+
+class GraphRequest(FrozenModel):
+    """A request to show one file."""
+
+    path: str
+    """Absolute."""
+    form: Literal["text", "html"]

@@ -1,0 +1,221 @@
+"""The steps from candidates to published folders, one model at a time.
+
+Input: a manifest, candidates, a destination. Output: a `PublishResult` for each candidate.
+
+The file and its test data are written to a private folder. The folder is moved, a child process
+loads and runs the file at its new path, and the hashes are read again. Only the child process
+imports onnx and the runtimes.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Literal
+
+from exporter.build import BuildFolder
+from exporter.cache.artifact_integrity import ArtifactVerifier
+from exporter.core.errors import ExporterError
+from exporter.core.sanitize import redact
+from exporter.manifest import Manifest, ModelSpec
+from exporter.processes.request import send_request
+from exporter.tools.publish.candidates import Candidate
+from exporter.tools.publish.destination import find_obstacle, move_into_place
+from exporter.tools.publish.protocol import (
+    Allowance,
+    PublishRequest,
+    PublishResponse,
+    PublishTarget,
+    TargetResult,
+)
+from exporter.tools.publish.published_folder import (
+    FolderContent,
+    copy_model,
+    find_hash_problems,
+    write_descriptions,
+)
+
+_CHILD = "exporter.tools.publish.child"
+_MESSAGE_LENGTH = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishResult:
+    """The result for one candidate."""
+
+    candidate: Candidate
+    problem: str = ""
+    """The reason if it was not published."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishOptions:
+    """The options of all candidates."""
+
+    manifest: Manifest
+    destination: Path
+    """Absolute."""
+    tools: dict[str, str]
+    """The tools of the results."""
+    environment: Mapping[str, str]
+    """The environment of the child process."""
+
+
+def publish(
+    options: PublishOptions,
+    candidates: Sequence[Candidate],
+    on_result: Callable[[PublishResult], None],
+) -> tuple[PublishResult, ...]:
+    """Publish the candidates and report each result as soon as it is final.
+
+    Raises:
+        ExporterError: ENVIRONMENT if another run has locked the build folder, or a symlink is in
+            the destination.
+    """
+    build = BuildFolder.from_project(options.manifest.project)
+    results = []
+    with build.lock():
+        private = Path(tempfile.mkdtemp(prefix=".publish-", dir=options.destination))
+        try:
+            verifier = ArtifactVerifier(build.path)
+            for model, group in groupby(candidates, key=lambda candidate: candidate.model):
+                publisher = _ModelPublisher(options, model, private / model, build)
+                for result in publisher.publish(list(group), verifier):
+                    on_result(result)
+                    results.append(result)
+                shutil.rmtree(private / model)
+        finally:
+            shutil.rmtree(private, ignore_errors=True)
+    return tuple(results)
+
+
+@dataclass(slots=True)
+class _Item:
+    """A candidate and the state of its publication; a problem ends it."""
+
+    candidate: Candidate
+    folder: Path
+    problem: str = ""
+    notes: list[str] = field(default_factory=list)
+    allowed: tuple[Allowance, ...] = ()
+
+
+class _ModelPublisher:
+    def __init__(
+        self, options: PublishOptions, model: str, folder: Path, build: BuildFolder
+    ) -> None:
+        self._options = options
+        self._project = options.manifest.project
+        self._spec = _resolve_inputs_from(options.manifest.find_model(model), build)
+        self._folder = folder
+        self._built = build.model_folder(model).path.resolve()
+
+    def publish(
+        self, candidates: Sequence[Candidate], verifier: ArtifactVerifier
+    ) -> Iterator[PublishResult]:
+        items = [_Item(each, self._folder / "staged" / str(each.opset)) for each in candidates]
+        for item in items:
+            self._copy(item, verifier)
+        for item, result in self._request("arrange", items):
+            item.problem = "; ".join(result.problems)
+            item.notes += result.notes
+            item.allowed = result.allowed
+            if not item.problem:
+                self._describe_and_move(item, result)
+        for item, result in self._request("verify", items):
+            item.notes += result.notes
+            if item.candidate.warning:  # the warning contains the failures
+                item.notes += result.problems
+            elif result.problems:
+                item.problem = f"it fails at its new path: {'; '.join(result.problems)}"
+        for item in items:
+            item.problem = item.problem or "; ".join(find_hash_problems(item.folder))
+            if not item.problem:
+                move_into_place(item.folder, self._final_path(item.candidate))
+            yield PublishResult(
+                candidate=item.candidate, problem=item.problem, notes=tuple(item.notes)
+            )
+
+    def _final_path(self, candidate: Candidate) -> Path:
+        return self._options.destination / candidate.model / str(candidate.opset)
+
+    def _copy(self, item: _Item, verifier: ArtifactVerifier) -> None:
+        candidate = item.candidate
+        if problem := find_obstacle(self._final_path(candidate)):
+            item.problem = problem
+            return
+        problem = verifier.problem(candidate.artifact)
+        if not problem:
+            item.folder.mkdir(parents=True)
+            try:
+                copy_model(candidate, self._built, item.folder)
+            except ExporterError as error:
+                problem = str(error)
+        if problem:
+            item.problem = f"{problem}; run `exporter export {candidate.model}`"
+
+    def _describe_and_move(self, item: _Item, result: TargetResult) -> None:
+        content = FolderContent(
+            spec=self._spec.resolve_cell(item.candidate.opset),
+            candidate=item.candidate,
+            tools=self._options.tools,
+            sets=result.sets,
+            allowed=result.allowed,
+        )
+        write_descriptions(content, Path(self._project.root) / self._project.templates, item.folder)
+        moved = self._folder / "moved" / item.folder.name
+        moved.parent.mkdir(exist_ok=True)
+        item.folder = item.folder.rename(moved)
+
+    def _request(
+        self, step: Literal["arrange", "verify"], items: Sequence[_Item]
+    ) -> Iterator[tuple[_Item, TargetResult]]:
+        """Yield the result of the child process for each item without a problem."""
+        items = [item for item in items if not item.problem]
+        if not items:
+            return
+        targets = tuple(
+            PublishTarget(
+                opset=item.candidate.opset,
+                devices=tuple(
+                    self._project.find_device(record.cell.device)
+                    for record in item.candidate.records
+                ),
+                folder=str(item.folder),
+                allowed=item.allowed,
+            )
+            for item in items
+        )
+        request = PublishRequest(
+            step=step,
+            spec=self._spec,
+            root=str(Path(self._project.root).resolve()),
+            built=str(self._built),
+            targets=targets,
+        )
+        result = send_request(_CHILD, request.to_json(), self._options.environment)
+        if result.code == 0 and result.response:
+            results = PublishResponse.model_validate_json(result.response).results
+        else:
+            reason = redact(result.describe_end(), limit=_MESSAGE_LENGTH)
+            problem = f"the process that loads it {reason}"
+            results = tuple(TargetResult(opset=t.opset, problems=(problem,)) for t in targets)
+        yield from zip(items, results, strict=True)
+
+
+def _resolve_inputs_from(spec: ModelSpec, build: BuildFolder) -> ModelSpec:
+    """Return the contract with the call of `inputs_from`, which has the shapes of the inputs."""
+    if spec.inputs_from is None:
+        return spec
+    try:
+        contract = build.model_folder(spec.id).contract.read_bytes()
+        resolved = ModelSpec.model_validate_json(contract)
+    except (OSError, ValueError):
+        return spec
+    call = {"inputs": resolved.inputs, "axes": resolved.axes, "outputs": resolved.outputs}
+    return spec.model_copy(update=call)
