@@ -1,7 +1,7 @@
-"""What every worker needs, imported once for all of them.
+"""Import of the modules that every worker needs, before the fork server forks.
 
-In: nothing. Out: loaded modules. What cannot be imported is left to the worker, which says so in
-the log of its job. ONNX Runtime is not among them: its import starts a thread, which no fork has.
+A module that cannot be imported is skipped: the worker reports it in the log of its job. ONNX
+Runtime is not imported, because its import starts a thread, which does not survive a fork.
 """
 
 from __future__ import annotations
@@ -24,25 +24,21 @@ _MODULES = (
 
 
 def preload() -> None:
-    """Imports them all, and works out what is the same in every worker."""
-    # All of it stays to the end: nobody has to look for what of it is no longer used.
+    """Import the modules and fill the caches that are equal in every worker."""
+    # All objects live until the end, so the garbage collector need not examine them.
     gc.disable()
     for name in _MODULES:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     with contextlib.suppress(ImportError):
-        _work_out()
+        import torch
+
+        from exporter.worker.dependencies.distributions import map_module_owners
+        from exporter.worker.torch_private.export_speedups import preload_registry
+
+        preload_registry()
+        map_module_owners()
+        # The table of all decompositions imports the operators of torch.
+        dict(torch.export.default_decompositions())
     gc.freeze()
     gc.enable()
-
-
-def _work_out() -> None:
-    import torch
-
-    from exporter.worker.dependencies.distributions import cache_module_owners
-    from exporter.worker.torch_private.export_speedups import preload_registry
-
-    preload_registry()
-    cache_module_owners()
-    # Lists every operator of torch that can be taken apart, which makes torch load them all.
-    dict(torch.export.default_decompositions())

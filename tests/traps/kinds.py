@@ -95,7 +95,7 @@ _HALF = (
         verdict=SOUND,
     ),
     Trap(
-        name="float64 where no kernel is",
+        name="float64 without a kernel",
         story="ONNX Runtime has no Conv in float64 on the CPU",
         spec=_picture("float64", TORCHSCRIPT),
         verdict=refused(Stage.LOAD, "CPUExecutionProvider has no kernel for Conv in float64"),
@@ -130,7 +130,7 @@ def _complex(
 
 _COMPLEX = (
     _complex("in and out", "the file has pairs of float32 in a last dimension", None, SOUND),
-    Trap(name="complex: out alone", story="a Fourier transform", spec=_SPECTRUM, verdict=SOUND),
+    Trap(name="complex: output only", story="a Fourier transform", spec=_SPECTRUM, verdict=SOUND),
     _complex(
         "product of parts",
         "the product of the imaginary parts is added to the real part",
@@ -145,7 +145,7 @@ _COMPLEX = (
     ),
     _complex(
         "declared as pairs",
-        "the model returns complex numbers: that is what the contract says",
+        "the model returns complex numbers, as the contract declares",
         None,
         failed(Stage.SOURCE, "output 'w' is complex64, declared float32"),
         outputs=(put_out("w", "batch", 4, 2), put_out("size", "batch", 4)),
@@ -271,7 +271,7 @@ _LISTS = (
     ),
     _list(
         "as many items as in the example",
-        "three, whatever the batch is",
+        "three for every batch",
         tamper.edited(lists.three_items),
         parity("axes", "batch=7: output 'pieces': 3 items, PyTorch gives 7"),
     ),
@@ -283,15 +283,15 @@ _LISTS = (
     ),
     _list(
         "items of another size",
-        "in the signature alone",
+        "only in the signature",
         tamper.edited(lists.items_of_three),
         structure("signature", "dimension 0 of each item of output 'pieces' is 3, declared 4"),
     ),
     _list(
         "a tensor for the list",
-        "the first item alone",
+        "only the first item",
         tamper.edited(lists.first_alone),
-        structure("signature", "output 'pieces' is no sequence but tensor"),
+        structure("signature", "output 'pieces' is not a sequence but tensor"),
     ),
     _list(
         "declared as tensors",
@@ -311,7 +311,7 @@ _LISTS = (
         "a tensor declared as a list",
         "the sum is no list",
         None,
-        failed(Stage.SOURCE, "declared as a sequence, and no list: total"),
+        failed(Stage.SOURCE, "declared as a sequence, but not a list: total"),
         _scripted("Pieces", _sequence("pieces", 4), _sequence("total", 4)),
     ),
     _list(
@@ -332,7 +332,7 @@ _LISTS = (
     ),
     Trap(
         name="list: traced, declared as one tensor",
-        story="the message says how a list is declared",
+        story="the message shows how to declare a list",
         spec=contract("kinds.py:Halves", outputs=(put_out("halves", "batch", 2),)),
         verdict=failed(Stage.SOURCE, "a list as one output has kind = 'sequence'"),
     ),

@@ -1,6 +1,6 @@
-"""Traps: models that are not the same twice, and those that write into what they read.
+"""Traps: models that differ between two calls, and models that write into their inputs.
 
-In: nothing. Out: `STATES`.
+Output: `STATES`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ STATES = (
     ),
     Trap(
         name="dropout by a function",
-        story="on in evaluation too, unless it is told",
+        story="on in evaluation too, by default",
         spec=contract("numbers.py:AlwaysDropped"),
         verdict=inconclusive("determinism", "PyTorch differs from itself"),
     ),
@@ -100,14 +100,14 @@ STATES = (
         verdict=SOUND,
     ),
     Trap(
-        name="buffer that keeps what a layer computes",
+        name="buffer that keeps the result of a layer",
         story="with gradients, torch's tracer takes the buffer for a parameter and fails",
         spec=contract("buffers.py:WritesLayer"),
         verdict=SOUND,
     ),
     Trap(
         name="buffer that is written by .data and returned",
-        story="a trace does not see the write, and keeps what the example left there",
+        story="a trace does not see the write, and keeps the value of the example",
         spec=contract("buffers.py:ReturnsBuffer", init={"by_data": True}, outputs=_WITH_BUFFER),
         verdict=parity("axes", "output 'mean': error"),
     ),
@@ -151,23 +151,23 @@ STATES = (
         name="value kept from the first call",
         story="every later answer depends on which input came first",
         spec=contract("numbers.py:Remembers"),
-        verdict=inconclusive("determinism", "keeps something of its first call in an attribute"),
+        verdict=inconclusive("determinism", "stores a value of its first call in an attribute"),
     ),
     Trap(
         name="table made in the first call",
-        story="the same table whatever came first",
+        story="the same table after every first call",
         spec=contract("numbers.py:CachedTable"),
         verdict=SOUND,
     ),
     Trap(
         name="caller's input changed in place",
-        story="the outputs are right; what happens to PyTorch's input is no output",
+        story="the outputs are right; a changed input of PyTorch is no output",
         spec=contract("numbers.py:WritesInput"),
         verdict=SOUND,
     ),
     Trap(
         name="caller's input changed in place under dynamo",
-        story="the outputs are right; what happens to PyTorch's input is no output",
+        story="the outputs are right; a changed input of PyTorch is no output",
         spec=contract("numbers.py:WritesInput", DYNAMO),
         verdict=SOUND,
     ),
@@ -231,7 +231,7 @@ STATES = (
     ),
     Trap(
         name="two inputs",
-        story="each matters, and is told from the other",
+        story="each matters, and their effects differ",
         spec=contract("outputs.py:Difference", **_TWO, **_pair("a", "b")),
         verdict=SOUND,
     ),

@@ -1,1 +1,1 @@
-"""To be described."""
+"""The files and packages that a model depends on."""

@@ -1,7 +1,7 @@
-"""Which installed distributions the model was made with, besides the tools.
+"""Installed distributions that a model imports, without the packages of the exporter itself.
 
-In: what Python has loaded. Out: name -> version and digest, as `fingerprint.package_state` gives
-them later without loading anything.
+Output: name -> version and digest, in the form of `fingerprint.read_package_state`, which reads
+them later without an import.
 """
 
 from __future__ import annotations
@@ -12,33 +12,28 @@ from importlib.metadata import distributions, packages_distributions
 
 from exporter.cache.fingerprint import DISTRIBUTIONS, read_package_state
 
-#: Where Python looked before the code of a model could add to it.
+#: Python's search path before the code of a model can change it.
 _PATH = tuple(sys.path)
 
 
 def list_loaded_packages() -> dict[str, str]:
-    """Every installed distribution of which a module is loaded now, by name.
+    """Return the state of every installed distribution with a loaded module, by name.
 
-    A package that brings others along in a folder of its own, as setuptools does, is enough by
-    itself: no other process finds those.
+    A package is omitted if it is in the folder of another package, such as those of setuptools,
+    because other processes do not find it.
     """
-    owners = _owners()
+    owners = map_module_owners()
     loaded = {name.partition(".")[0] for name in list(sys.modules)}
-    found = {owner for name in loaded for owner in owners.get(name, ())}
-    found.difference_update(DISTRIBUTIONS, ("onnx-exporter-matrix",))
-    return {name: read_package_state(name) for name in sorted(found) if _is_installed(name)}
-
-
-def _is_installed(name: str) -> bool:
-    return any(True for _ in distributions(name=name, path=list(_PATH)))
-
-
-def cache_module_owners() -> None:
-    """Looks for the distributions now, for this process and its forks."""
-    _owners()
+    names = {owner for name in loaded for owner in owners.get(name, ())}
+    names.difference_update(DISTRIBUTIONS, ("onnx-exporter-matrix",))
+    return {
+        name: read_package_state(name)
+        for name in sorted(names)
+        if any(True for _ in distributions(name=name, path=list(_PATH)))
+    }
 
 
 @cache
-def _owners() -> dict[str, list[str]]:
-    """Top-level module -> distributions; the same for all of a process, and slow to find."""
+def map_module_owners() -> dict[str, list[str]]:
+    """Return the distributions of each top-level module; cached, because the search is slow."""
     return dict(packages_distributions())

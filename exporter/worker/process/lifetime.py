@@ -1,4 +1,4 @@
-"""Split off; to be described."""
+"""The relation of a process to its parent, and its priority if memory runs out."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent: int) -> None:
-    """Linux: the kernel ends this process when its parent ends, however that ends."""
+    """Let the kernel kill this process when its parent ends for any reason (Linux)."""
     if sys.platform != "linux":
         return
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before the line above
+    if os.getppid() != parent:  # the parent ended before the line above
         os._exit(int(ExitCode.BUG))
 
 
 def clear_parent_death_signal() -> None:
-    """Takes `die_with_parent` back."""
+    """Undo `die_with_parent`."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0)
 
 
 def prefer_for_oom_kill() -> None:
-    """Linux: where memory runs out the kernel ends this process, and not the one that started it.
+    """Let the kernel kill this process before its parent if memory runs out (Linux).
 
     https://man7.org/linux/man-pages/man5/proc_pid_oom_score_adj.5.html
     """

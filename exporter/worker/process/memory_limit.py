@@ -1,7 +1,7 @@
-"""The limit on what a job may take, and the cells that need more than there is.
+"""The memory limit of a job, and the records of cells that exceed the resources.
 
-In: a contract, and records as they were found. Out: the limit set on this process; records whose
-failure is that memory ran out, or the disk is full, as `killed`: another try may end otherwise.
+Input: a contract, and records. Output: the limit of this process. A record that failed because
+memory or the disk was full has the status `killed`, because a retry may pass.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from exporter.records.record import Record, Status
 
 
 def limit_memory(spec: ModelSpec) -> None:
-    """Limits the address space of this process to what it has now and `spec.memory`.
+    """Limit the address space of this process to its current size plus `spec.memory`.
 
-    Set when torch is loaded: its libraries alone reserve gigabytes. Where the model is on a GPU
-    there is no limit, since the driver reserves address space for all of the machine's memory.
+    Call it after the import of torch, which reserves gigabytes. A model on a GPU has no
+    limit, because the driver reserves address space for all memory of the machine.
     """
     if spec.memory is None or sys.platform != "linux" or spec.export_device != "cpu":
         return
     import resource
 
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    wanted = pages * resource.getpagesize() + spec.memory
+    requested = pages * resource.getpagesize() + spec.memory
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    allowed = requested if hard == resource.RLIM_INFINITY else min(requested, hard)
     resource.setrlimit(resource.RLIMIT_AS, (allowed, hard))
 
 
 def mark_resource_failures(record: Record, spec: ModelSpec) -> Record:
-    """The record as it is, or `killed` where what went wrong is that the machine gave out."""
+    """Return the record, with the status `killed` if the machine ran out of resources."""
     message = record.message
     if not record.status.is_red or not is_out_of_resources(message):
         return record

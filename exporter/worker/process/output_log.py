@@ -1,7 +1,7 @@
-"""Where the worker's output goes: the log of the cell at work, by file descriptor.
+"""Redirection of the worker's output to the log of the current cell.
 
-In: a path. Out: descriptors 1 and 2 point there, for Python, C and C++ alike, and a segfault
-leaves its Python frames there.
+Input: a path. Output: descriptors 1 and 2 write there, for Python, C and C++. After a
+segmentation fault, the log has the Python frames.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ _STREAMS = {"stdout": 1, "stderr": 2}
 
 
 def redirect_output(path: Path) -> None:
-    """Sends everything that is printed from here on to the end of `path`."""
+    """Append all later output to `path`."""
     broken = flush_output()
     path.parent.mkdir(parents=True, exist_ok=True)
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for descriptor in _STREAMS.values():
         os.dup2(log, descriptor)
-    if log not in _STREAMS.values():  # a model that closed one had its number given out again
+    if log not in _STREAMS.values():  # if a model closed a stream, `open` reuses its descriptor
         os.close(log)
     for name in broken:
         setattr(sys, name, os.fdopen(_STREAMS[name], "w", buffering=1, closefd=False))
@@ -29,15 +29,15 @@ def redirect_output(path: Path) -> None:
 
 
 def flush_output() -> tuple[str, ...]:
-    """Writes all that was printed.
+    """Flush both streams.
 
     Returns:
-        The names of the streams that a model closed, or put something else in the place of.
+        The names of the streams that a model closed or replaced with an unusable object.
     """
     broken = []
     for name in _STREAMS:
         try:
             getattr(sys, name).flush()
-        except Exception:  # of a closed file, of None, of whatever stands there
+        except Exception:  # the stream may be closed, None or any object
             broken.append(name)
     return tuple(broken)

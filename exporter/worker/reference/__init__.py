@@ -1,1 +1,1 @@
-"""To be described."""
+"""PyTorch's results for all input sets: outputs, float64 outputs and noise."""

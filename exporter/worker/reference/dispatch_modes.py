@@ -1,9 +1,7 @@
-"""What operators are given while a model runs, seen and changed from below it.
+"""Contexts that read or change the operands of operators during a run of a model.
 
-In: a run of a model inside one of the contexts. Out: `record_storages`, the memory that it read;
-`compute_in_float64`, a run in float64 of a model that stays as it is.
-
-torch documents the class that this is built on, and keeps it in a module with an underscore.
+Output: `record_storages`, the memory that a run reads; `compute_in_float64`, a run in float64
+that does not change the model.
 """
 
 from __future__ import annotations
@@ -19,82 +17,79 @@ from exporter.worker.torch_private import pytree
 from exporter.worker.torch_private.tensor_internals import TorchDispatchMode, read_schema
 
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
-#: What takes elements of a tensor as they are.
+#: Operators that copy elements of a tensor without computing.
 _LOOKUPS = frozenset(
     {"aten::embedding", "aten::index", "aten::index_select", "aten::gather", "aten::take"}
 )
 _CONVOLUTIONS = frozenset(
     getattr(torch, f"conv{kind}{rank}d") for kind in ("", "_transpose") for rank in (1, 2, 3)
 )
-Change = Callable[[Any, tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]]]
+_Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 @contextmanager
 def record_storages() -> Iterator[set[int]]:
-    """The addresses of the storages that operators are given inside."""
-    places: set[int] = set()
+    """Collect the addresses of all storages that operators read inside."""
+    addresses: set[int] = set()
 
-    def note(
-        _func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def record(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Arguments:
         for leaf in pytree.tree_leaves((args, kwargs)):
             if isinstance(leaf, torch.Tensor):
-                places.add(leaf.untyped_storage().data_ptr())
+                addresses.add(leaf.untyped_storage().data_ptr())
         return args, kwargs
 
-    with _mode(note):
-        yield places
+    with _create_mode(record):
+        yield addresses
 
 
 @contextmanager
 def compute_in_float64() -> Iterator[None]:
-    """Every operator inside computes in float64, of weights that stay as they are.
+    """Let every operator inside compute in float64; the weights keep their dtype.
 
-    Each is cast where it is used and forgotten after that: at no time is there a second copy of
-    all of them. What only views or looks up is exact as it is. Layers that hold the dtypes of their
-    inputs and weights against each other (`LSTM`) refuse to run so.
+    Each weight is cast for one operator and the copy is freed after it, so there is never a
+    second copy of all weights. Views and lookups are exact without a cast. Layers that compare
+    the dtypes of inputs and weights (`LSTM`) raise an error.
     """
-    with _mode(_widen), _Convolutions():
+    with _create_mode(_widen_operands), _ConvolutionMode():
         yield
 
 
-class _Convolutions(TorchFunctionMode):
-    """Convolutions compare dtypes before they get to an operator."""
+class _ConvolutionMode(TorchFunctionMode):
+    """A mode for convolutions, which compare dtypes before they call an operator."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         if func in _CONVOLUTIONS:
-            args, kwargs = pytree.tree_map(_widened, (args, kwargs or {}))
+            args, kwargs = pytree.tree_map(_widen, (args, kwargs or {}))
         return func(*args, **(kwargs or {}))
 
 
-def _widen(
-    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _widen_operands(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Arguments:
     schema = read_schema(func)
-    if str(schema.name) in _LOOKUPS or any(_is_view(each) for each in schema.returns):
+    aliases = [returned.alias_info for returned in schema.returns]
+    is_view = any(alias is not None and not alias.is_write for alias in aliases)
+    if is_view or str(schema.name) in _LOOKUPS:
         return args, kwargs
     written = [
-        each.alias_info is not None and each.alias_info.is_write for each in schema.arguments
+        argument.alias_info is not None and argument.alias_info.is_write
+        for argument in schema.arguments
     ]
     wide = tuple(
-        arg if is_written else pytree.tree_map(_widened, arg)
+        arg if is_written else pytree.tree_map(_widen, arg)
         for arg, is_written in zip(args, written, strict=False)
     )
-    return wide, pytree.tree_map(_widened, kwargs)
+    return wide, pytree.tree_map(_widen, kwargs)
 
 
-def _is_view(returned: Any) -> bool:
-    return returned.alias_info is not None and not returned.alias_info.is_write
-
-
-def _widened(value: Any) -> Any:
+def _widen(value: Any) -> Any:
     is_narrow = isinstance(value, torch.Tensor) and value.dtype in _NARROW
     return value.double() if is_narrow else value
 
 
-def _mode(change: Change) -> Any:
+def _create_mode(change: Callable[[Any, tuple[Any, ...], dict[str, Any]], _Arguments]) -> Any:
+    """Return a mode that calls `change` with each operator and its arguments."""
+
     class Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's class has no types
         def __torch_dispatch__(
             self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -102,5 +97,5 @@ def _mode(change: Change) -> Any:
             args, kwargs = change(func, args, kwargs or {})
             return func(*args, **kwargs)
 
-    make: Callable[[], Any] = Mode
-    return make()
+    create: Callable[[], Any] = Mode
+    return create()

@@ -1,6 +1,6 @@
-"""PyTorch itself, eagerly, on one input set: as declared, and in float64.
+"""One run of a model in PyTorch, as declared or in float64, and snapshots of its state.
 
-In: a model, its contract and named tensors. Out: its outputs as a flat tuple of tensors.
+Input: a model, its contract and tensors by name. Output: the outputs as a flat tuple of tensors.
 """
 
 from __future__ import annotations
@@ -21,116 +21,160 @@ from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, format_error, wrap_errors
 from exporter.worker.reference.dispatch_modes import compute_in_float64
 from exporter.worker.reference.outputs import Outputs, flatten_outputs, require_declared_outputs
+from exporter.worker.torch_private.tensor_internals import count_writes
 
-#: Weights up to this many bytes are copied to run the model in float64.
+#: Maximum size in bytes of weights that are copied for a run in float64.
 _COPIED = 1 << 29
 
 
 class BufferSnapshot:
-    """The buffers of a model, which a forward pass may change (BatchNorm in training mode)."""
+    """The buffers of a model, which a run may change (BatchNorm in training mode)."""
 
     def __init__(self, model: Model) -> None:
         modules = model.modules() if isinstance(model, torch.nn.Module) else ()
-        self._kept = [
+        self._buffers = [
             (module, name, buffer, buffer.clone())
             for module in modules
             for name, buffer in module.named_buffers(recurse=False)
         ]
 
     def restore(self) -> None:
-        """Puts every buffer back to what it was: the tensor itself, and its values."""
+        """Restore every buffer: the tensor object and its values."""
         with torch.no_grad():
-            for module, name, buffer, values in self._kept:
+            for module, name, buffer, values in self._buffers:
                 if getattr(module, name, None) is not buffer:
                     setattr(module, name, buffer)
                 if not buffer.is_inference() and buffer.shape == values.shape:
                     buffer.copy_(values)
 
 
+class AttributeSnapshot:
+    """The plain attributes of a model and its modules: no parameter, buffer or module.
+
+    A changed attribute is often a table that does not depend on the input. So the caller has to
+    compare the outputs of a new model.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        # References to the values prevent that a new object gets the identity of an old one.
+        self._values = self._read_attributes()
+        self._marks = {path: _mark_value(value) for path, value in self._values.items()}
+
+    def have_changed(self) -> bool:
+        """Return True if an attribute was set, removed or mutated since the snapshot."""
+        current = self._read_attributes()
+        return {path: _mark_value(value) for path, value in current.items()} != self._marks
+
+    def _read_attributes(self) -> dict[str, Any]:
+        if not isinstance(self._model, torch.nn.Module):
+            return {}
+        return {
+            f"{path}.{name}": value
+            for path, module in self._model.named_modules()
+            for name, value in vars(module).items()
+            if not name.startswith("_")  # torch's own: parameters, buffers, modules and hooks
+        }
+
+
+def _mark_value(value: Any) -> tuple[Any, ...]:
+    """Return a key that changes when the value is replaced or mutated."""
+    if isinstance(value, torch.Tensor):
+        return (id(value), count_writes(value))
+    if isinstance(value, dict):
+        return (id(value), *(id(item) for pair in value.items() for item in pair))
+    if isinstance(value, list | set | tuple):
+        return (id(value), *(id(item) for item in value))
+    return (id(value),)
+
+
 def run_declared_inputs(model: Model, spec: ModelSpec, inputs: Tensors) -> Outputs:
-    """The outputs on the declared inputs, held against the declared outputs.
+    """Return the outputs for the declared inputs, compared with the declared outputs.
 
     Raises:
-        Failure: of stage `source`, where the model does not run, or returns something else than
-            one tensor per declared output.
+        Failure: Stage `source`, if the model does not run, or if it does not return one tensor
+            for each declared output.
     """
     with wrap_errors(Stage.SOURCE):
-        returned = _call(model, spec, inputs)
+        returned = _call_model(model, spec, inputs)
         register_output_classes(returned)
         record_object_outputs(model, returned)
         return require_declared_outputs(returned, spec)
 
 
 def run_model(model: Model, spec: ModelSpec, inputs: Tensors) -> Outputs:
-    """The outputs on one input set.
+    """Return the outputs for one input set.
 
     Raises:
-        Failure: of stage `source`, where the model does not run on these inputs.
+        Failure: Stage `source`, if the model does not run on these inputs.
     """
     with wrap_errors(Stage.SOURCE):
-        return flatten_outputs(_call(model, spec, inputs), spec)
+        return flatten_outputs(_call_model(model, spec, inputs), spec)
 
 
 class Float64Wrapper(torch.nn.Module):
-    """A model that computes in float64 while its weights stay as they are."""
+    """A module that runs a model in float64 without a copy of its weights."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()
-        self._call = (model,)  # in a tuple, so that it is no submodule of this one
+        self._model = (model,)  # a tuple, because an attribute would be a submodule
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the model returns."""
+        """Return the outputs of the model."""
         with compute_in_float64():
-            return self._call[0](*args, **kwargs)
-
-
-def _bytes_of(model: torch.nn.Module) -> int:
-    return sum(weight.nbytes for weight in (*model.parameters(), *model.buffers()))
+            return self._model[0](*args, **kwargs)
 
 
 def build_float64_model(model: Model) -> tuple[Model | None, str]:
-    """The model in float64; without that, the reason.
+    """Return a model that computes in float64, or None and the reason.
 
-    A copy, or for models whose copy would take more memory than all else, the model itself with
-    its weights cast one at a time.
+    Returns:
+        A copy. If the weights are too large for a copy, a wrapper that casts them one by one.
     """
     if not isinstance(model, torch.nn.Module):
         return model, ""
     program = find_program(model)
     try:
-        if _bytes_of(model) > _COPIED:
+        if sum(weight.nbytes for weight in (*model.parameters(), *model.buffers())) > _COPIED:
             return Float64Wrapper(model), ""
         if program is not None:
             return build_float64_module(program), ""
-        twin = copy.deepcopy(model).double()
-        for weight in (*twin.parameters(), *twin.buffers()):
-            if weight.is_complex():  # `double` leaves them alone
+        copied = copy.deepcopy(model).double()
+        for weight in (*copied.parameters(), *copied.buffers()):
+            if weight.is_complex():  # `double` does not cast it
                 weight.data = weight.data.to(torch.complex128)
-        return twin, ""
-    except Exception as error:  # any model may refuse to be copied; then there is no twin
+        return copied, ""
+    except Exception as error:  # a model may raise any error in a copy
         return None, f"the model cannot be copied to float64: {format_error(error)}"
 
 
-def run_in_float64(twin: Model | None, spec: ModelSpec, inputs: Tensors) -> Outputs | None:
-    """The outputs in float64, of the same input values; None where that does not run."""
-    if twin is None:
+def run_in_float64(model: Model | None, spec: ModelSpec, inputs: Tensors) -> Outputs | None:
+    """Return the float64 outputs for the same values, or None if the model does not run.
+
+    Args:
+        model: The result of `build_float64_model`.
+        spec: The contract.
+        inputs: The inputs in their declared dtypes.
+    """
+    if model is None:
         return None
-    wide = {name: _wide(value) for name, value in inputs.items()}
+    wide = {
+        name: value.to(torch.complex128)
+        if value.is_complex()
+        else value.double()
+        if value.is_floating_point()
+        else value
+        for name, value in inputs.items()
+    }
     try:
         with _default_dtype(torch.float64):
-            outputs = run_model(twin, spec, wide)
+            outputs = run_model(model, spec, wide)
     except Failure:
         return None
     return outputs if len(outputs) == len(spec.outputs) else None
 
 
-def _wide(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.is_complex():
-        return tensor.to(torch.complex128)
-    return tensor.double() if tensor.is_floating_point() else tensor
-
-
-def _call(model: Model, spec: ModelSpec, inputs: Tensors) -> Any:
+def _call_model(model: Model, spec: ModelSpec, inputs: Tensors) -> Any:
     call = build_tensor_call(spec, inputs)
     with torch.no_grad():
         return model(*call.args, **call.kwargs)
@@ -138,10 +182,10 @@ def _call(model: Model, spec: ModelSpec, inputs: Tensors) -> Any:
 
 @contextmanager
 def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    """So that tensors which a model makes inside `forward` are float64 too."""
-    before = torch.get_default_dtype()
+    """Set the dtype of the tensors that a model creates in `forward`."""
+    previous = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
         yield
     finally:
-        torch.set_default_dtype(before)
+        torch.set_default_dtype(previous)

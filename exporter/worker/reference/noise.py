@@ -1,6 +1,6 @@
-"""How far outputs of PyTorch are apart: from themselves, from float64, between inputs.
+"""Differences between outputs of PyTorch: two runs, float32 and float64, two inputs.
 
-In: outputs. Out: the figures of a `Reference`.
+Input: outputs. Output: the figures of a `Reference`.
 """
 
 from __future__ import annotations
@@ -14,110 +14,113 @@ from exporter.checks.comparison.compare_arrays import measure_scale
 from exporter.manifest import ModelSpec
 from exporter.worker.reference.outputs import Outputs, Returned, list_items
 
-#: Above this share of the output's scale, float32 and float64 do not compute the same thing (an
-#: argmax went the other way, a cast inside), and the difference is no measure of rounding.
+#: Limits of the noise as a share of the output's scale. A larger difference between float32 and
+#: float64 is no rounding: an argmax has another index, or the model has a cast.
 _LARGEST_NOISE = {torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 2e-1}
 
 
 def compute_scale(output: Returned) -> float:
-    """Its size, by the measure of the checks; 0 for what is empty or no floats.
+    """Return the magnitude of an output by the measure of the checks.
 
-    Of a sequence that of the smallest item that is not 0: the limits are each item's own.
+    Returns:
+        0 if the output is empty or not a float. For a sequence, the smallest scale of its items
+        except 0, because each item has its own limit.
     """
-    sizes = [_scale(item) for item in list_items(output)]
-    return min((size for size in sizes if size), default=0.0)
+    scales = [_compute_tensor_scale(item) for item in list_items(output)]
+    return min((scale for scale in scales if scale), default=0.0)
 
 
-def _scale(tensor: torch.Tensor) -> float:
+def _compute_tensor_scale(tensor: torch.Tensor) -> float:
     if not tensor.is_floating_point():
         return 0.0
-    # numpy knows no bfloat16.
-    known = tensor.float() if tensor.dtype is torch.bfloat16 else tensor
-    return measure_scale(known.numpy())
+    # numpy lacks bfloat16.
+    return measure_scale((tensor.float() if tensor.dtype is torch.bfloat16 else tensor).numpy())
 
 
 def describe_difference(spec: ModelSpec, first: Outputs, second: Outputs) -> str:
-    """How two runs on one input set differ; empty where they do not."""
-    for item, one, other in zip(spec.outputs, first, second, strict=True):
-        what = f"output '{item.name}'"
-        ones, others = list_items(one), list_items(other)
-        if len(ones) != len(others):
-            return f"{what} has {len(ones)} items once and {len(others)} then"
-        for place, pair in enumerate(zip(ones, others, strict=True)):
-            if found := _difference(*pair):
-                return f"{f'item {place} of ' if item.kind == 'sequence' else ''}{what} {found}"
-    return ""
-
-
-def _difference(one: torch.Tensor, other: torch.Tensor) -> str:
-    if one.shape != other.shape:
-        return f"is {list(one.shape)} once and {list(other.shape)} then"
-    if not _is_same(one, other):
-        return f"differs by {_apart(one, other):.1e} between two runs on one input"
+    """Return the difference between two runs on one input set, or "" if they are equal."""
+    for output, value, other_value in zip(spec.outputs, first, second, strict=True):
+        name = f"output '{output.name}'"
+        items, others = list_items(value), list_items(other_value)
+        if len(items) != len(others):
+            return f"{name} has {len(items)} items in one run and {len(others)} in the other"
+        for index, (item, other) in enumerate(zip(items, others, strict=True)):
+            subject = f"item {index} of {name}" if output.kind == "sequence" else name
+            if item.shape != other.shape:
+                shapes = f"{list(item.shape)} in one run and {list(other.shape)} in the other"
+                return f"{subject} has the shape {shapes}"
+            if not _are_equal(item, other):
+                distance = _compute_distance(item, other)
+                return f"{subject} differs by {distance:.1e} between two runs on the same input"
     return ""
 
 
 def compute_spread(
-    declared: Outputs, others: Sequence[Outputs], elsewhere: Sequence[Outputs] = ()
+    declared: Outputs, perturbed: Sequence[Outputs], resized: Sequence[Outputs] = ()
 ) -> tuple[float | None, ...]:
-    """How far each output moves between input values, as a share of its scale.
+    """Return the change of each output between input values, relative to its scale.
 
-    An output that is no float must be equal, so that any other value counts in full. So does a
-    number in the place of NaN or Inf.
+    The change is 1 if the output is not a float, because it has to be equal, and if a number
+    replaces NaN or Inf.
 
     Args:
-        declared: The outputs on the declared inputs.
-        others: The outputs on other values in the same shapes.
-        elsewhere: The outputs at other sizes and in cases: they tell whether an integer ever has
-            another value, since one label of few may stay by chance.
+        declared: The outputs for the declared inputs.
+        perturbed: The outputs for other values in the same shapes.
+        resized: The outputs for other sizes and cases. They show if an integer output ever
+            changes: one label of a few may stay the same by chance.
     """
-    found: list[float | None] = []
+    spreads: list[float | None] = []
     for index, output in enumerate(declared):
-        twins = [other[index] for other in others if _shapes(other[index]) == _shapes(output)]
-        moved = max((_moved(output, twin) for twin in twins), default=None)
-        values = _exact_values(output)
-        if not moved and values and any(values != _exact_values(o[index]) for o in elsewhere):
-            moved = 1.0
-        found.append(moved)
-    return tuple(found)
+        shapes = [item.shape for item in list_items(output)]
+        same_shape = (
+            outputs[index]
+            for outputs in perturbed
+            if [item.shape for item in list_items(outputs[index])] == shapes
+        )
+        spread = max((_compute_change(output, other) for other in same_shape), default=None)
+        values = _list_exact_values(output)
+        other_values = (_list_exact_values(outputs[index]) for outputs in resized)
+        if not spread and values and any(values != other for other in other_values):
+            spread = 1.0
+        spreads.append(spread)
+    return tuple(spreads)
 
 
-def _shapes(output: Returned) -> list[torch.Size]:
-    return [item.shape for item in list_items(output)]
-
-
-def _exact_values(output: Returned) -> set[float]:
-    """The values in it, if they are no floats."""
+def _list_exact_values(output: Returned) -> set[float]:
+    """Return the values of all items that are not floats."""
     exact = (item for item in list_items(output) if not item.is_floating_point())
     return {value for item in exact for value in torch.unique(item).tolist()}
 
 
-def _moved(output: Returned, twin: Returned) -> float:
-    """How far the item that moves furthest does."""
-    pairs = zip(list_items(output), list_items(twin), strict=True)
-    return max((_tensor_moved(one, other) for one, other in pairs), default=0.0)
+def _compute_change(output: Returned, other_output: Returned) -> float:
+    """Return the largest change of an item."""
+    changes = [0.0]
+    for item, other in zip(list_items(output), list_items(other_output), strict=True):
+        if _are_equal(item, other):
+            continue
+        share = 1.0
+        if item.is_floating_point():
+            share = _compute_distance(item, other) / (_compute_tensor_scale(item) or 1.0)
+            if not torch.equal(item.isfinite(), other.isfinite()):
+                share = max(share, 1.0)
+        changes.append(share)
+    return max(changes)
 
 
-def _tensor_moved(one: torch.Tensor, other: torch.Tensor) -> float:
-    if _is_same(one, other):
-        return 0.0
-    if not one.is_floating_point():
-        return 1.0
-    share = _apart(one, other) / (_scale(one) or 1.0)
-    return share if torch.equal(one.isfinite(), other.isfinite()) else max(share, 1.0)
-
-
-def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return bool(((one == other) | (one.isnan() & other.isnan())).all())
+def _are_equal(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    return bool(((tensor == other) | (tensor.isnan() & other.isnan())).all())
 
 
 def compute_noise(
     pairs: Sequence[tuple[Outputs, Outputs | None]],
 ) -> tuple[tuple[float | None, ...], str]:
-    """For each output the largest float32 error as a share of its scale; else the reasons.
+    """Return the largest float32 error of each output relative to its scale.
 
     Args:
-        pairs: For each sample the outputs as declared and in float64; the first is never empty.
+        pairs: The outputs of each sample as declared and in float64; at least one sample.
+
+    Returns:
+        The errors, with None if an output has no measured error, and the reasons for that.
     """
     count = len(pairs[0][0])
     if any(exact is None for _, exact in pairs):
@@ -126,81 +129,73 @@ def compute_noise(
     reasons: list[str] = []
     for index in range(count):
         columns = [(declared[index], exact[index]) for declared, exact in pairs if exact]
-        share, reason = _noise_of(columns)
+        share, reason = _compute_output_noise(columns)
         shares.append(share)
         reasons += [f"output {index}: {reason}"] if reason else []
     return tuple(shares), "; ".join(reasons)
 
 
-def describe_overflow(pairs: Sequence[tuple[Outputs, Outputs | None]]) -> tuple[str, ...]:
-    """For each output where it is Inf or NaN and float64 is not; else an empty text.
-
-    Args:
-        pairs: As for `compute_noise`.
-    """
-    found = []
-    for index in range(len(pairs[0][0])):
-        columns = [(declared[index], exact[index]) for declared, exact in pairs if exact]
-        tensors = [
-            pair
-            for declared, exact in columns
-            for pair in zip(list_items(declared), list_items(exact), strict=False)
-        ]
-        found.append(_overflow(tensors))
-    return tuple(found)
-
-
-def _overflow(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> str:
-    count, total, largest = 0, 0, 0.0
-    for declared, exact in pairs:
-        if declared.is_floating_point() and declared.shape == exact.shape:
-            beyond = ~declared.isfinite() & exact.isfinite()
-            count, total = count + int(beyond.sum()), total + beyond.numel()
-            largest = max(largest, _largest(exact[beyond].abs()))
-    if not count:
-        return ""
-    dtype = str(pairs[0][0].dtype).removeprefix("torch.")
-    return (
-        f"{dtype} overflows in PyTorch: {count} of {total} elements are Inf or NaN where float64 "
-        f"has numbers up to {largest:.1e}"
-    )
-
-
-def _noise_of(columns: Sequence[tuple[Returned, Returned]]) -> tuple[float | None, str]:
-    pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
-    for declared, exact in columns:
-        if len(list_items(declared)) != len(list_items(exact)):
-            return None, "it has another number of items in float64"
-        pairs += zip(list_items(declared), list_items(exact), strict=True)
-    return _tensor_noise(pairs) if pairs else (None, "")
-
-
-def _tensor_noise(
-    columns: Sequence[tuple[torch.Tensor, torch.Tensor]],
-) -> tuple[float | None, str]:
-    dtype = columns[0][0].dtype
-    if not dtype.is_floating_point:
+def _compute_output_noise(columns: Sequence[tuple[Returned, Returned]]) -> tuple[float | None, str]:
+    if any(len(list_items(declared)) != len(list_items(exact)) for declared, exact in columns):
+        return None, "it has another number of items in float64"
+    tensors = _pair_items(columns)
+    if not tensors or not tensors[0][0].dtype.is_floating_point:
         return None, ""
-    largest = 0.0
-    for declared, exact in columns:
+    dtype = tensors[0][0].dtype
+    noise = 0.0
+    for declared, exact in tensors:
         if exact.dtype != torch.float64 or dtype == torch.float64:
-            return None, "it is computed in its declared dtype whatever the inputs are"
+            return None, "PyTorch computes it in its declared dtype for all inputs"
         if declared.shape != exact.shape:
             return None, "it has another shape in float64"
-        size = _scale(exact)
-        # What masks others lies beyond the scale, and counts by its own size.
-        errors = (declared.double() - exact).abs() / exact.abs().clamp(min=size)
-        largest = max(largest, _largest(errors) if size else 0.0)
-    if not largest <= _LARGEST_NOISE.get(dtype, 1e-3):
-        return None, f"float64 differs by {largest:.1e} of the scale, which is no rounding"
-    return largest, ""
+        scale = _compute_tensor_scale(exact)
+        # An element above the scale, such as a mask, counts relative to its own magnitude.
+        errors = (declared.double() - exact).abs() / exact.abs().clamp(min=scale)
+        noise = max(noise, _find_largest(errors) if scale else 0.0)
+    if not noise <= _LARGEST_NOISE.get(dtype, 1e-3):
+        return None, f"float64 differs by {noise:.1e} of the scale, which is too much for rounding"
+    return noise, ""
 
 
-def _apart(one: torch.Tensor, other: torch.Tensor) -> float:
-    return _largest((one.double() - other.double()).abs())
+def describe_overflow(pairs: Sequence[tuple[Outputs, Outputs | None]]) -> tuple[str, ...]:
+    """Return a text for each output that is Inf or NaN, but finite in float64; else "".
+
+    Args:
+        pairs: The outputs of each sample as declared and in float64; at least one sample.
+    """
+    texts = []
+    for index in range(len(pairs[0][0])):
+        count, total, largest, name = 0, 0, 0.0, ""
+        columns = [(declared[index], exact[index]) for declared, exact in pairs if exact]
+        for declared, exact in _pair_items(columns):
+            name = name or str(declared.dtype).removeprefix("torch.")
+            if declared.is_floating_point() and declared.shape == exact.shape:
+                overflows = ~declared.isfinite() & exact.isfinite()
+                count, total = count + int(overflows.sum()), total + overflows.numel()
+                largest = max(largest, _find_largest(exact[overflows].abs()))
+        text = (
+            f"{name} overflows in PyTorch: {count} of {total} elements are Inf or NaN, but float64 "
+            f"has finite numbers up to {largest:.1e}"
+        )
+        texts.append(text if count else "")
+    return tuple(texts)
 
 
-def _largest(magnitudes: torch.Tensor) -> float:
+def _pair_items(
+    columns: Sequence[tuple[Returned, Returned]],
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    return [
+        pair
+        for declared, exact in columns
+        for pair in zip(list_items(declared), list_items(exact), strict=False)
+    ]
+
+
+def _compute_distance(tensor: torch.Tensor, other: torch.Tensor) -> float:
+    return _find_largest((tensor.double() - other.double()).abs())
+
+
+def _find_largest(magnitudes: torch.Tensor) -> float:
     if magnitudes.numel() and math.isfinite(largest := float(magnitudes.max())):
         return largest
     finite = magnitudes[torch.isfinite(magnitudes)]

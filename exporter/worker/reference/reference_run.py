@@ -1,15 +1,14 @@
-"""What PyTorch itself says on every input set, and how exact its own float32 is.
+"""PyTorch's results on every input set, and the precision of its float32.
 
-In: the model and its contract. Out: test data sets beside the file, and a `Reference`.
+Input: a model and its contract. Output: the test data sets next to the file, and a `Reference`.
 
-The same model runs three ways: twice as declared (does it differ from itself?), with each input
-given other values (do the outputs move at all?), and in float64 (how much of the difference is
-float32's own?): on a few samples at first, see `exact.py`.
+The model runs twice on the declared inputs, which shows if it is deterministic. It runs on other
+values of each input, which shows if the outputs depend on them. It runs in float64 on a few
+samples, which measures the rounding of float32 (see `float64.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,9 +29,8 @@ from exporter.worker.inputs.thorough_sets import choose_all_sets
 from exporter.worker.model.call_objects import has_object_outputs, wrap_with_call_objects
 from exporter.worker.model.source_loader import Model, load_model
 from exporter.worker.process.failure import Failure
-from exporter.worker.reference import noise as rounding
-from exporter.worker.reference.attribute_changes import AttributeSnapshot
 from exporter.worker.reference.eager_run import (
+    AttributeSnapshot,
     BufferSnapshot,
     build_float64_model,
     run_declared_inputs,
@@ -40,74 +38,108 @@ from exporter.worker.reference.eager_run import (
     run_model,
 )
 from exporter.worker.reference.float64 import choose_first_samples
+from exporter.worker.reference.noise import (
+    compute_noise,
+    compute_scale,
+    compute_spread,
+    describe_difference,
+    describe_overflow,
+)
 from exporter.worker.reference.outputs import Outputs, list_items, to_value
 from exporter.worker.reference.weight_tables import digest_tables, list_table_lengths
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One input set with what PyTorch put out; no outputs where PyTorch failed on it."""
+    """One input set with PyTorch's outputs, or with its error."""
 
     chosen: InputSet
     inputs: Tensors
     outputs: Outputs | None
     exact: Outputs | None = None
     is_measured: bool = False
-    """Whether it was run in float64, be it in vain."""
+    """Whether it ran in float64, with or without success."""
     error: str = ""
     noise: tuple[float | None, ...] = ()
-    """Its own, where its inputs are of another magnitude."""
+    """The noise of this run, if its inputs have another magnitude."""
+
+    def write(self, index: int, folder: Path, spec: ModelSpec) -> Sample:
+        """Write the test data set and return its description."""
+        write_sample(
+            folder,
+            [
+                to_numpy(self.inputs[item.name]) if item.name in self.inputs else None
+                for item in spec.inputs
+            ],
+            [to_value(output) for output in self.outputs or ()],
+            [to_value(output) for output in self.exact or ()],
+        )
+        return Sample(
+            index=index,
+            name=self.chosen.name,
+            kind=self.chosen.kind,
+            axes=dict(self.chosen.sizes),
+            error=self.error,
+            scales=tuple(compute_scale(output) for output in self.outputs or ()),
+            exact=self.is_measured,
+            noise=self.noise,
+            sha256=hash_sample(folder),
+        )
 
 
 def compute_reference(model: Model, spec: ModelSpec, root: Path, folder: JobFolder) -> Reference:
-    """Runs the model on every input set and writes each one's `test_data_set_<n>`.
+    """Run the model on every input set and write a `test_data_set_<n>` for each.
 
     Raises:
-        Failure: of stage `source`, where the model does not run on its declared inputs or returns
-            other outputs than declared.
+        Failure: Stage `source`, if the model does not run on its declared inputs, or if it
+            returns other outputs than declared.
     """
-    state, attributes = BufferSnapshot(model), AttributeSnapshot(model)
+    buffers, attributes = BufferSnapshot(model), AttributeSnapshot(model)
     declared, *others = choose_all_sets(spec, list_table_lengths(model) if spec.thorough else ())
     inputs = draw_inputs(spec, declared, root)
     outputs = run_declared_inputs(model, spec, inputs)
-    unstable = _instability(model, spec, inputs, outputs, state)
+    unstable = _describe_instability(model, spec, inputs, outputs, buffers)
     runs = [_Run(declared, inputs, outputs)]
-    for wanted in others:
-        given = draw_inputs(spec, wanted, root)
-        chosen = replace(wanted, sizes=measure_axes(spec, wanted, given))
-        attempt = _attempt(model, spec, chosen, given)
-        state.restore()
-        if _says_something(attempt, inputs):
-            runs.append(attempt)
+    for requested in others:
+        other_inputs = draw_inputs(spec, requested, root)
+        chosen = replace(requested, sizes=measure_axes(spec, requested, other_inputs))
+        run = _run_set(model, spec, chosen, other_inputs)
+        buffers.restore()
+        # The manifest promises all sizes and cases, even if PyTorch fails. Other values count
+        # only if they differ and if the model accepts them (an index may be out of range).
+        if chosen.kind != "values" or (
+            not run.error
+            and any(not torch.equal(inputs[name], other_inputs[name]) for name in inputs)
+        ):
+            runs.append(run)
     if not unstable and attributes.have_changed():
-        unstable = _memory(model, spec, root, runs)
-    runs, no_twin = _measured(model, spec, runs)
-    for index, done in enumerate(runs):
-        _write(folder.sample(index), done, [item.name for item in spec.inputs])
+        unstable = _describe_stored_state(model, spec, root, runs)
+    runs, float64_reason = _measure_runs(model, spec, runs)
+    samples = [run.write(index, folder.sample(index), spec) for index, run in enumerate(runs)]
     pairs = [
-        (r.outputs, r.exact)
-        for r in runs
-        if r.outputs is not None and r.is_measured and not r.noise
+        (run.outputs, run.exact)
+        for run in runs
+        if run.outputs is not None and run.is_measured and not run.noise
     ]
-    noise, why_not = rounding.compute_noise(pairs)
-    # Other magnitudes move any output: that inputs matter has to show at the usual ones.
-    moved = [
-        r.outputs
-        for r in runs
-        if r.chosen.kind == "values" and r.outputs is not None and r.chosen.factor == 1.0
+    noise, noise_reason = compute_noise(pairs)
+    # Another magnitude changes any output, so only the usual magnitude shows that inputs matter.
+    perturbed = [
+        run.outputs
+        for run in runs
+        if run.chosen.kind == "values" and run.outputs is not None and run.chosen.factor == 1.0
     ]
-    elsewhere = [
-        r.outputs for r in runs if r.chosen.kind in ("axis", "case") and r.outputs is not None
+    resized = [
+        run.outputs
+        for run in runs
+        if run.chosen.kind in ("axis", "case") and run.outputs is not None
     ]
     return Reference(
-        samples=tuple(
-            _sample(index, done, folder.sample(index)) for index, done in enumerate(runs)
-        ),
+        samples=tuple(samples),
         noise=noise,
-        float64=no_twin or why_not,
+        float64=float64_reason or noise_reason,
         unstable=unstable,
-        overflow=rounding.describe_overflow(pairs),
-        output_spread=rounding.compute_spread(outputs, moved, elsewhere),
+        overflow=describe_overflow(pairs),
+        output_spread=compute_spread(outputs, perturbed, resized),
         thorough=spec.thorough,
         returns_objects=has_object_outputs(model),
         tables=digest_tables(model),
@@ -115,93 +147,94 @@ def compute_reference(model: Model, spec: ModelSpec, root: Path, folder: JobFold
 
 
 def format_overflow_notes(spec: ModelSpec, reference: Reference) -> tuple[str, ...]:
-    """What a reader has to know where the file agrees with PyTorch that a number is too large."""
+    """Return a note for each output that overflows in PyTorch, for a file that agrees with it."""
     pairs = zip(spec.outputs, reference.overflow, strict=True)
-    return tuple(f"output '{output.name}': {said}" for output, said in pairs if said)
+    return tuple(f"output '{output.name}': {text}" for output, text in pairs if text)
 
 
-def _instability(
-    model: Model, spec: ModelSpec, inputs: Tensors, outputs: Outputs, state: BufferSnapshot
+def _describe_instability(
+    model: Model, spec: ModelSpec, inputs: Tensors, outputs: Outputs, buffers: BufferSnapshot
 ) -> str:
-    """How a second call differs from the first, which just was; empty where it does not.
+    """Return the difference of a second call from the first, or "" if they are equal.
 
-    A file has no second call: where what a call leaves in the buffers changes the next answer, the
-    file can be right about the first one at most. BatchNorm's running figures change none.
+    An exported file keeps no state between calls. If a call changes buffers and these change the
+    next outputs, the file can agree with the first call only. The running statistics of BatchNorm
+    change no outputs.
     """
-    second = rounding.describe_difference(spec, outputs, run_model(model, spec, inputs))
-    state.restore()
+    second = describe_difference(spec, outputs, run_model(model, spec, inputs))
+    buffers.restore()
     if not second:
         return ""
-    fresh = rounding.describe_difference(spec, outputs, run_model(model, spec, inputs))
-    state.restore()
-    return second if fresh else f"{STATEFUL_PREFIX}: {second}"
+    restored = describe_difference(spec, outputs, run_model(model, spec, inputs))
+    buffers.restore()
+    return second if restored else f"{STATEFUL_PREFIX}: {second}"
 
 
-def _memory(model: Model, spec: ModelSpec, root: Path, runs: list[_Run]) -> str:
-    """How a model that was never called answers otherwise; empty where it does not."""
-    others = [done for done in runs if done.chosen.kind == "values" and done.outputs is not None]
-    if not others or others[0].outputs is None:
+def _describe_stored_state(model: Model, spec: ModelSpec, root: Path, runs: list[_Run]) -> str:
+    """Return the difference of a new model's outputs, or "" if they are equal."""
+    run = next(
+        (run for run in runs if run.chosen.kind == "values" and run.outputs is not None), None
+    )
+    if run is None or run.outputs is None:
         return ""
     fresh = wrap_with_call_objects(load_model(spec, root), spec, root)
-    if fresh is model or not _have_same_weights(fresh, model):
-        return ""  # there is one model alone, or each that is built is another
-    answer = run_model(fresh, spec, others[0].inputs)
-    changed = rounding.describe_difference(spec, others[0].outputs, answer)
-    return f"it keeps something of its first call in an attribute: {changed}" if changed else ""
+    if not isinstance(fresh, torch.nn.Module) or not isinstance(model, torch.nn.Module):
+        return ""
+    weights = zip(fresh.parameters(), model.parameters(), strict=False)
+    if fresh is model or not all(torch.equal(new, old) for new, old in weights):
+        return ""  # the source returns one object, or a model with other weights on each call
+    difference = describe_difference(spec, run.outputs, run_model(fresh, spec, run.inputs))
+    if not difference:
+        return ""
+    return f"the model stores a value of its first call in an attribute: {difference}"
 
 
-def _have_same_weights(one: Model, other: Model) -> bool:
-    if not isinstance(one, torch.nn.Module) or not isinstance(other, torch.nn.Module):
-        return False
-    pairs = zip(one.parameters(), other.parameters(), strict=False)
-    return all(torch.equal(first, second) for first, second in pairs)
-
-
-def _measured(model: Model, spec: ModelSpec, runs: list[_Run]) -> tuple[list[_Run], str]:
-    """The runs, some of them in float64 too; and why the model has no twin in it."""
-    twin, no_twin = build_float64_model(model)
-    runs = [sound for run_model in runs if (sound := _of_its_magnitude(twin, spec, run_model))]
-    at = [
-        (place, run_model.outputs)
-        for place, run_model in enumerate(runs)
-        if run_model.outputs is not None and not run_model.noise
+def _measure_runs(model: Model, spec: ModelSpec, runs: list[_Run]) -> tuple[list[_Run], str]:
+    """Return the runs, some with float64 outputs, and the reason if float64 is impossible."""
+    float64_model, reason = build_float64_model(model)
+    sound = (_measure_magnitude(float64_model, spec, run) for run in runs)
+    measured = [run for run in sound if run is not None]
+    candidates = [
+        (index, run.inputs, run.outputs)
+        for index, run in enumerate(measured)
+        if run.outputs is not None and not run.noise
     ]
     chosen = choose_first_samples(
-        [runs[place].inputs for place, _ in at], [outputs for _, outputs in at]
+        [inputs for _, inputs, _ in candidates], [outputs for _, _, outputs in candidates]
     )
-    for place in (at[index][0] for index in chosen):
-        exact = run_in_float64(twin, spec, runs[place].inputs)
-        runs[place] = replace(runs[place], exact=exact, is_measured=True)
-    return runs, no_twin
+    for index in (candidates[position][0] for position in chosen):
+        exact = run_in_float64(float64_model, spec, measured[index].inputs)
+        measured[index] = replace(measured[index], exact=exact, is_measured=True)
+    return measured, reason
 
 
-def _of_its_magnitude(twin: Model | None, spec: ModelSpec, run_model: _Run) -> _Run | None:
-    """A run on inputs of another magnitude with its noise; others as they are.
+def _measure_magnitude(float64_model: Model | None, spec: ModelSpec, run: _Run) -> _Run | None:
+    """Return a run on inputs of another magnitude with its noise, and other runs unchanged.
 
     Returns:
-        None where float64 does not say how exact PyTorch is at it: nothing is promised where
-        numbers overflow, or where their rounding is as large as they are.
+        None if float64 shows no precision at this magnitude. The manifest promises nothing if
+        numbers overflow, or if their rounding is as large as the numbers.
     """
-    if run_model.chosen.factor == 1.0 or run_model.outputs is None:
-        return run_model
-    exact = run_in_float64(twin, spec, run_model.inputs)
-    shares, _ = rounding.compute_noise([(run_model.outputs, exact)])
-    numbers = [
+    if run.chosen.factor == 1.0 or run.outputs is None:
+        return run
+    exact = run_in_float64(float64_model, spec, run.inputs)
+    shares, _ = compute_noise([(run.outputs, exact)])
+    floats = [
         (item, share)
-        for output, share in zip(run_model.outputs, shares, strict=True)
+        for output, share in zip(run.outputs, shares, strict=True)
         for item in list_items(output)
         if item.is_floating_point()
     ]
-    is_sound = all(share is not None and bool(one.isfinite().all()) for one, share in numbers)
-    return replace(run_model, exact=exact, is_measured=True, noise=shares) if is_sound else None
+    is_sound = all(share is not None and bool(item.isfinite().all()) for item, share in floats)
+    return replace(run, exact=exact, is_measured=True, noise=shares) if is_sound else None
 
 
-def _attempt(model: Model, spec: ModelSpec, chosen: InputSet, inputs: Tensors) -> _Run:
-    """PyTorch on one more input set; that it fails there is a finding, not the end.
+def _run_set(model: Model, spec: ModelSpec, chosen: InputSet, inputs: Tensors) -> _Run:
+    """Return the run of PyTorch on one more input set, with its error if it fails.
 
     Raises:
-        Failure: where the machine gave out on values that we chose: a set that is dropped for that
-            would make the proof weaker, and nobody would know.
+        Failure: If resources are exhausted on values that this package chose: the proof would
+            be weaker without a message.
     """
     try:
         outputs = run_model(model, spec, inputs)
@@ -210,39 +243,3 @@ def _attempt(model: Model, spec: ModelSpec, chosen: InputSet, inputs: Tensors) -
             raise
         return _Run(chosen, inputs, None, error=failure.message)
     return _Run(chosen, inputs, outputs)
-
-
-def _says_something(attempt: _Run, declared: Tensors) -> bool:
-    """Whether a set belongs to what is promised.
-
-    Values that we chose are dropped where the model refuses them (an index out of range), and
-    where there are no others to choose. Sizes and cases stay, whatever PyTorch says: the manifest
-    promises them.
-    """
-    if attempt.chosen.kind != "values":
-        return True
-    changed = any(not torch.equal(declared[name], attempt.inputs[name]) for name in declared)
-    return changed and not attempt.error
-
-
-def _sample(index: int, done: _Run, folder: Path) -> Sample:
-    return Sample(
-        index=index,
-        name=done.chosen.name,
-        kind=done.chosen.kind,
-        axes=dict(done.chosen.sizes),
-        error=done.error,
-        scales=tuple(rounding.compute_scale(output) for output in done.outputs or ()),
-        exact=done.is_measured,
-        noise=done.noise,
-        sha256=hash_sample(folder),
-    )
-
-
-def _write(folder: Path, done: _Run, names: Sequence[str]) -> None:
-    write_sample(
-        folder,
-        [to_numpy(done.inputs[name]) if name in done.inputs else None for name in names],
-        [to_value(output) for output in done.outputs or ()],
-        [to_value(output) for output in done.exact or ()],
-    )

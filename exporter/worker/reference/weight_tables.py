@@ -1,6 +1,7 @@
-"""The weights of a model that a file may read row by row.
+"""Weights that a file may read row by row.
 
-In: a model. Out: `TableParts`, one for each floating parameter and buffer of two dimensions.
+Input: a model. Output: `TableParts` for each float parameter and buffer with two dimensions, and
+the lengths of lookup tables.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from exporter.checks.numerical.lookup_tables import MIN_ROWS, Array, hash_table_
 from exporter.jobs.reference import TableParts
 from exporter.worker.model.source_loader import Model
 
-#: Lengths that are tried.
+#: Maximum number of lengths, because each one adds two input sets.
 _MOST = 16
 _NAMES = {
     torch.float32: "FLOAT",
@@ -22,41 +23,34 @@ _NAMES = {
 
 
 def digest_tables(model: Model) -> tuple[TableParts, ...]:
-    """Digests of the weights; a tensor that has two names counts once."""
+    """Return the digests of the weights; a tensor with two names counts once."""
     if not isinstance(model, torch.nn.Module):
         return ()
-    weights = {id(weight): weight for weight in (*model.parameters(), *model.buffers())}
-    return tuple(
-        TableParts(
-            dtype=_NAMES[weight.dtype],
-            shape=tuple(weight.shape),
-            parts=hash_table_parts(_bytes(weight)),
-        )
-        for weight in weights.values()
-        if weight.dtype in _NAMES and weight.ndim == 2 and len(weight) >= MIN_ROWS
-    )
+    tables = []
+    for weight in {id(item): item for item in (*model.parameters(), *model.buffers())}.values():
+        if weight.dtype in _NAMES and weight.ndim == 2 and len(weight) >= MIN_ROWS:
+            # Bytes, because numpy lacks bfloat16.
+            rows: Array = weight.detach().cpu().contiguous().view(torch.uint8).numpy()
+            name, shape = _NAMES[weight.dtype], tuple(weight.shape)
+            tables.append(TableParts(dtype=name, shape=shape, parts=hash_table_parts(rows)))
+    return tuple(tables)
 
 
 def list_table_lengths(model: Model) -> tuple[int, ...]:
-    """How long tables are that a size may go beyond, rising: embeddings, and what a model made.
+    """Return the lengths of tables that an axis may exceed, rising.
 
-    The weights of torch's own layers, but for embeddings, are multiplied and not looked up.
+    Tables are embeddings, buffers and the weights of the model's own layers. The weights of
+    torch's layers except embeddings are multiplied, so a model does not look up their rows.
     """
     if not isinstance(model, torch.nn.Module):
         return ()
-    found: set[int] = set()
+    lengths: set[int] = set()
     for module in model.modules():
         if isinstance(module, torch.nn.Embedding):
-            found.add(module.num_embeddings)
+            lengths.add(module.num_embeddings)
             continue
-        own = list(module.buffers(recurse=False))
+        tensors = list(module.buffers(recurse=False))
         if not type(module).__module__.startswith("torch.nn."):
-            own += module.parameters(recurse=False)
-        found |= {size for tensor in own if tensor.ndim >= 2 for size in tensor.shape}
-    return tuple(sorted(size for size in found if size >= MIN_ROWS)[:_MOST])
-
-
-def _bytes(weight: torch.Tensor) -> Array:
-    """`[rows, bytes]`: numpy knows no bfloat16."""
-    found: Array = weight.detach().cpu().contiguous().view(torch.uint8).numpy()
-    return found
+            tensors += module.parameters(recurse=False)
+        lengths |= {size for tensor in tensors if tensor.ndim >= 2 for size in tensor.shape}
+    return tuple(sorted(size for size in lengths if size >= MIN_ROWS)[:_MOST])

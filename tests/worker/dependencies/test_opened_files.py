@@ -1,4 +1,4 @@
-"""Data files that a model opens by itself belong to what it was made from."""
+"""Data files that a model opens are dependencies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_is_read_inside_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_are_read_inside_are_listed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = OpenedFiles(root, root / "build")
     (root / "other.json").read_text()
     with files.watch():
@@ -26,36 +26,36 @@ def test_what_is_read_inside_is_named(root: Path, monkeypatch: pytest.MonkeyPatc
         monkeypatch.chdir(root / "data")
         Path("../data/words.json").read_bytes()
     (root / "other.json").read_text()
-    assert files.names() == ("data/words.json",)
+    assert files.list_names() == ("data/words.json",)
 
 
-def test_code_what_is_written_and_what_lies_elsewhere_is_left_out(
+def test_code_written_files_and_external_files_are_ignored(
     root: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    elsewhere = tmp_path_factory.mktemp("elsewhere") / "x.json"
-    elsewhere.write_text("{}")
+    external = tmp_path_factory.mktemp("external") / "x.json"
+    external.write_text("{}")
     files = OpenedFiles(root, root / "build")
     with files.watch():
-        for path in (root / "code.py", root / "build/made.json", elsewhere):
+        for path in (root / "code.py", root / "build/made.json", external):
             path.read_text()
         (root / "new.json").write_text("{}")
         (root / "gone.json").write_text("{}")
         (root / "gone.json").read_text()
         (root / "gone.json").unlink()
-    assert files.names() == ()
+    assert files.list_names() == ()
 
 
-def test_two_may_watch_at_once(root: Path) -> None:
+def test_two_may_watch_at_the_same_time(root: Path) -> None:
     one, other = OpenedFiles(root, root / "build"), OpenedFiles(root, root / "build")
     with one.watch():
         with other.watch():
             (root / "other.json").read_text()
         (root / "data/words.json").read_text()
-    assert one.names() == ("data/words.json", "other.json")
-    assert other.names() == ("other.json",)
+    assert one.list_names() == ("data/words.json", "other.json")
+    assert other.list_names() == ("other.json",)
 
 
-def test_what_libraries_read_without_python_is_named_too(root: Path) -> None:
+def test_files_of_native_readers_are_listed(root: Path) -> None:
     import ctypes
 
     import safetensors.numpy
@@ -82,4 +82,4 @@ def test_what_libraries_read_without_python_is_named_too(root: Path) -> None:
         with pytest.raises(OSError, match=r"g\.so"):
             ctypes.CDLL(str(root / "g.so"))
     names = ("a.safetensors", "b.safetensors", "c.safetensors", "d.pt", "e.pt2", "f.bin", "g.so")
-    assert files.names() == names
+    assert files.list_names() == names

@@ -81,7 +81,7 @@ def test_a_number_kept_by_the_trace_is_the_exporters_fault(tmp_path: Path) -> No
     assert found.first.error_after > 1e-2
     assert "onnx.reference: wrong, over 1e5 times the bound" in found.evidence
     assert "cpu and onnx.reference agree with each other" in found.evidence
-    assert found.evidence[-2].startswith("on the declared inputs: right: it keeps something")
+    assert found.evidence[-2].startswith("on the declared inputs: right: the model stores a value")
     assert found.allowed[0].exact
     assert not list(tmp_path.glob(".*")), "scratch files are left"
 

@@ -1,4 +1,4 @@
-"""Operators seen and changed from below a model."""
+"""Contexts that read and change the operands of operators."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ def test_a_run_in_float64_needs_no_copy_of_the_weights(scripted: bool) -> None:
     torch.manual_seed(0)
     model = Mixed().eval()
     tokens, x = torch.randint(0, 11, (2, 5)), torch.randn(2, 5, 8)
-    twin = copy.deepcopy(model).double()
-    ran: nn.Module = torch.jit.script(nn.Linear(8, 4)) if scripted else model
+    copied = copy.deepcopy(model).double()
+    tested: nn.Module = torch.jit.script(nn.Linear(8, 4)) if scripted else model
     if scripted:
-        ran.load_state_dict(model.linear.state_dict())
-        wanted = twin.linear(x.double())
+        tested.load_state_dict(model.linear.state_dict())
+        expected = copied.linear(x.double())
         with torch.no_grad(), compute_in_float64():
-            found = ran(x.double())
+            actual = tested(x.double())
     else:
         with torch.no_grad():
-            wanted = twin(tokens, x.double())
+            expected = copied(tokens, x.double())
             with compute_in_float64():
-                found = ran(tokens, x.double())
-        assert (model.calls, twin.calls) == (1, 1)
-    assert found.dtype is torch.float64
-    assert torch.allclose(found, wanted, rtol=0, atol=1e-14)
+                actual = tested(tokens, x.double())
+        assert (model.calls, copied.calls) == (1, 1)
+    assert actual.dtype is torch.float64
+    assert torch.allclose(actual, expected, rtol=0, atol=1e-14)
     assert {weight.dtype for weight in model.parameters()} == {torch.float32}
 
 
-def test_the_weights_that_a_run_reads_are_known() -> None:
+def test_the_storages_that_a_run_reads_are_recorded() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
-    with record_storages() as places:
+    with record_storages() as addresses:
         model[0](torch.zeros(1, 4))
-    read = [weight.untyped_storage().data_ptr() in places for weight in model.parameters()]
+    read = [weight.untyped_storage().data_ptr() in addresses for weight in model.parameters()]
     assert read == [True, True, False, False]

@@ -1,4 +1,4 @@
-"""Float64 on the cheapest samples, and on the others where a file is in doubt."""
+"""Float64 runs for the cheapest samples, and for all if a file is in doubt."""
 
 from __future__ import annotations
 
@@ -31,11 +31,13 @@ from tests.worker.contracts import ROOT, contract, given, put_out
 WIDE = contract("Affine", axes=(Axis(name="batch", example=100),))
 
 
-def refer(spec: ModelSpec, folder: Path) -> Reference:
+def run_reference(spec: ModelSpec, folder: Path) -> Reference:
     return compute_reference(load_model(spec, ROOT), spec, ROOT, JobFolder(folder))
 
 
-def sizes(*rows: int) -> tuple[list[dict[str, torch.Tensor]], list[tuple[torch.Tensor, ...]]]:
+def build_samples(
+    *rows: int,
+) -> tuple[list[dict[str, torch.Tensor]], list[tuple[torch.Tensor, ...]]]:
     return [{"x": torch.ones(n, 2)} for n in rows], [(torch.ones(n),) for n in rows]
 
 
@@ -49,47 +51,47 @@ def sizes(*rows: int) -> tuple[list[dict[str, torch.Tensor]], list[tuple[torch.T
     ],
 )
 def test_the_smallest_samples_come_first(rows: tuple[int, ...], expected: list[int]) -> None:
-    assert choose_first_samples(*sizes(*rows)) == expected
+    assert choose_first_samples(*build_samples(*rows)) == expected
 
 
-def test_integers_need_no_measure() -> None:
-    inputs, _ = sizes(100, 1)
+def test_integers_need_no_float64() -> None:
+    inputs, _ = build_samples(100, 1)
     outputs = [(torch.ones(len(each["x"]), dtype=torch.int64),) for each in inputs]
     assert choose_first_samples(inputs, outputs) == [1]
 
 
-def test_a_costly_sample_is_not_run_in_float64_at_first(tmp_path: Path) -> None:
-    reference = refer(WIDE, tmp_path)
+def test_an_expensive_sample_has_no_float64_outputs_at_first(tmp_path: Path) -> None:
+    reference = run_reference(WIDE, tmp_path)
     measured = {sample.name: sample.exact for sample in reference.samples}
     assert measured == {"declared": True, "batch=127": False, "batch=1": True, "other x": False}
     assert not reference.is_measured_everywhere
     for sample in reference.samples:
-        found = read_sample(JobFolder(tmp_path).sample(sample.index), WIDE)
-        assert (found.float64_outputs[0] is not None) is sample.exact
+        data = read_sample(JobFolder(tmp_path).sample(sample.index), WIDE)
+        assert (data.float64_outputs[0] is not None) is sample.exact
 
 
-def test_the_rest_is_measured_when_asked_for(tmp_path: Path) -> None:
+def test_measure_all_samples_measures_the_other_samples(tmp_path: Path) -> None:
     model, folder = load_model(WIDE, ROOT), JobFolder(tmp_path)
     first = compute_reference(model, WIDE, ROOT, folder)
-    whole = measure_all_samples(model, WIDE, ROOT, folder, first)
-    assert whole.is_measured_everywhere
-    before, after = first.noise[0], whole.noise[0]
+    full = measure_all_samples(model, WIDE, ROOT, folder, first)
+    assert full.is_measured_everywhere
+    before, after = first.noise[0], full.noise[0]
     assert before is not None
     assert after is not None
     assert after >= before
-    for sample in whole.samples:
-        found = read_sample(folder.sample(sample.index), WIDE)
-        exact = found.float64_outputs[0]
+    for sample in full.samples:
+        data = read_sample(folder.sample(sample.index), WIDE)
+        exact = data.float64_outputs[0]
         assert exact is not None
-        assert abs(exact - found.outputs[0]).max() <= after * sample.scales[0] * 1.000001
+        assert abs(exact - data.outputs[0]).max() <= after * sample.scales[0] * 1.000001
 
 
-def test_a_model_without_float64_is_not_asked_again(tmp_path: Path) -> None:
+def test_a_model_without_float64_is_measured_everywhere(tmp_path: Path) -> None:
     spec = contract("Stubborn", outputs=(put_out("y", "batch", 4),), inputs=(given(),))
-    assert refer(spec, tmp_path).is_measured_everywhere
+    assert run_reference(spec, tmp_path).is_measured_everywhere
 
 
-def red(*excess: float, status: Status = Status.FAIL) -> Record:
+def failed_record(*excess: float, status: Status = Status.FAIL) -> Record:
     checks = [
         CheckResult(check="axes", status=Status.FAIL, metrics={"of_limit": one}) for one in excess
     ]
@@ -98,10 +100,12 @@ def red(*excess: float, status: Status = Status.FAIL) -> Record:
 
 
 def test_only_wrong_numbers_are_worth_float64(tmp_path: Path) -> None:
-    narrow = refer(WIDE, tmp_path)
-    assert is_worth_float64(red(1.5), narrow)
-    assert not is_worth_float64(red(1.5, float("inf")), narrow), "a shape differs too"
-    assert not is_worth_float64(red(), narrow)
-    assert not is_worth_float64(red(1.5, status=Status.INCONCLUSIVE), narrow)
-    samples = tuple(sample.model_copy(update={"exact": True}) for sample in narrow.samples)
-    assert not is_worth_float64(red(1.5), narrow.model_copy(update={"samples": samples}))
+    reference = run_reference(WIDE, tmp_path)
+    assert is_worth_float64(failed_record(1.5), reference)
+    assert not is_worth_float64(failed_record(1.5, float("inf")), reference), "a shape differs too"
+    assert not is_worth_float64(failed_record(), reference)
+    assert not is_worth_float64(failed_record(1.5, status=Status.INCONCLUSIVE), reference)
+    samples = tuple(sample.model_copy(update={"exact": True}) for sample in reference.samples)
+    assert not is_worth_float64(
+        failed_record(1.5), reference.model_copy(update={"samples": samples})
+    )

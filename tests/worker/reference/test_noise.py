@@ -1,4 +1,4 @@
-"""How far outputs are apart."""
+"""Differences between outputs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ import pytest
 import torch
 
 from exporter.manifest import Output
-from exporter.worker.reference import noise as rounding
-from exporter.worker.reference.noise import compute_spread, describe_difference
+from exporter.worker.reference.noise import (
+    compute_noise,
+    compute_scale,
+    compute_spread,
+    describe_difference,
+    describe_overflow,
+)
 from tests.worker.contracts import contract
 
 NAN = math.nan
@@ -20,7 +25,7 @@ def tensors(*values: list[float] | list[int] | list[bool]) -> tuple[torch.Tensor
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "says"),
+    ("one", "other", "message"),
     [
         ([1.0, NAN], [1.0, NAN], ""),
         ([1.0, math.inf], [1.0, math.inf], ""),
@@ -28,55 +33,59 @@ def tensors(*values: list[float] | list[int] | list[bool]) -> tuple[torch.Tensor
         ([1.0, 2.0], [1.0, 2.5], "differs by 5.0e-01"),
         ([1.0, NAN], [1.0, 0.0], "differs by"),
         ([1.0, math.inf], [1.0, torch.finfo(torch.float32).max], "differs by"),
-        ([1.0], [1.0, 2.0], "is [1] once and [2] then"),
+        ([1.0], [1.0, 2.0], "has the shape [1] in one run and [2] in the other"),
     ],
 )
-def test_two_runs_are_equal_or_not(one: list[float], other: list[float], says: str) -> None:
-    found = describe_difference(contract("Affine"), tensors(one), tensors(other))
-    assert says in found
-    assert bool(says) is bool(found)
+def test_the_difference_of_two_runs_is_described(
+    one: list[float], other: list[float], message: str
+) -> None:
+    difference = describe_difference(contract("Affine"), tensors(one), tensors(other))
+    assert message in difference
+    assert bool(message) is bool(difference)
 
 
 @pytest.mark.parametrize(
-    ("declared", "other", "moved"),
+    ("declared", "other", "spread"),
     [
         ([2.0, 4.0], [2.0, 3.0], 0.25),
         ([2.0, NAN], [2.0, NAN], 0.0),
-        # Where a number stands for NaN, any file that keeps the NaN is caught.
+        # If a number replaces NaN, a file with the constant NaN fails.
         ([2.0, NAN], [NAN, 3.0], 1.0),
         ([1, 2], [1, 2], 0.0),
         ([1, 2], [1, 3], 1.0),
         ([True, False], [True, True], 1.0),
     ],
 )
-def test_how_far_an_output_moves(declared: list[float], other: list[float], moved: float) -> None:
-    assert compute_spread(tensors(declared), [tensors(other)]) == (moved,)
+def test_the_spread_is_relative_to_the_scale(
+    declared: list[float], other: list[float], spread: float
+) -> None:
+    assert compute_spread(tensors(declared), [tensors(other)]) == (spread,)
 
 
-def test_without_another_run_of_its_shape_nothing_is_known() -> None:
+def test_the_spread_is_none_without_another_run_of_the_same_shape() -> None:
     assert compute_spread(tensors([1.0]), []) == (None,)
     assert compute_spread(tensors([1.0]), [tensors([1.0, 2.0])]) == (None,)
 
 
-def test_an_integer_may_move_at_another_size_alone() -> None:
+def test_an_integer_may_change_at_another_size_only() -> None:
     still = tensors([1, 1])
     assert compute_spread(still, [still], [tensors([1, 1, 1])]) == (0.0,)
     assert compute_spread(still, [still], [tensors([1, 1, 2])]) == (1.0,)
     assert compute_spread(tensors([1.0]), [tensors([1.0])], [tensors([2.0, 3.0])]) == (0.0,)
 
 
-def test_what_leaves_the_range_of_a_dtype_alone_is_told() -> None:
+def test_an_overflow_is_reported_if_float64_is_finite() -> None:
     half = torch.tensor([1.0, torch.inf, torch.nan, torch.inf], dtype=torch.float16)
     wide = torch.tensor([1.0, 7e4, 8e4, torch.inf], dtype=torch.float64)
-    told = rounding.describe_overflow([((half, half), (wide, half.double())), ((half, half), None)])
-    where = "2 of 4 elements are Inf or NaN where float64 has numbers up to 8.0e+04"
-    assert told == (f"float16 overflows in PyTorch: {where}", "")
+    texts = describe_overflow([((half, half), (wide, half.double())), ((half, half), None)])
+    counts = "2 of 4 elements are Inf or NaN, but float64 has finite numbers up to 8.0e+04"
+    assert texts == (f"float16 overflows in PyTorch: {counts}", "")
 
 
-def test_of_a_list_each_item_counts() -> None:
+def test_each_item_of_a_list_may_overflow() -> None:
     items = [torch.ones(2), torch.tensor([torch.inf])]
     exact = [torch.ones(2, dtype=torch.float64), torch.tensor([1e39], dtype=torch.float64)]
-    assert rounding.describe_overflow([((items,), (exact,))])[0].startswith(
+    assert describe_overflow([((items,), (exact,))])[0].startswith(
         "float32 overflows in PyTorch: 1"
     )
 
@@ -87,32 +96,32 @@ def _list(*values: float) -> list[torch.Tensor]:
 
 def test_lists_differ_by_their_items() -> None:
     spec = contract("Affine", outputs=(Output(name="rows", shape=(1,), kind="sequence"),))
-    assert rounding.describe_difference(spec, (_list(1, 2),), (_list(1, 2),)) == ""
-    count = rounding.describe_difference(spec, (_list(1, 2),), (_list(1),))
-    assert count == "output 'rows' has 2 items once and 1 then"
-    apart = rounding.describe_difference(spec, (_list(1, 2),), (_list(1, 3),))
-    assert apart == "item 1 of output 'rows' differs by 1.0e+00 between two runs on one input"
+    assert describe_difference(spec, (_list(1, 2),), (_list(1, 2),)) == ""
+    count = describe_difference(spec, (_list(1, 2),), (_list(1),))
+    assert count == "output 'rows' has 2 items in one run and 1 in the other"
+    apart = describe_difference(spec, (_list(1, 2),), (_list(1, 3),))
+    assert apart == "item 1 of output 'rows' differs by 1.0e+00 between two runs on the same input"
 
 
-def test_a_list_moves_as_its_item_that_moves_furthest() -> None:
+def test_the_spread_of_a_list_is_the_largest_of_its_items() -> None:
     declared, moved = _list(1, 2), _list(1, 3)
-    assert rounding.compute_spread((declared,), [(moved,)]) == (0.5,)
-    assert rounding.compute_spread((declared,), [(declared,)]) == (0.0,)
-    # Another count tells nothing of how far values move.
-    assert rounding.compute_spread((declared,), [(_list(1, 2, 3),)]) == (None,)
+    assert compute_spread((declared,), [(moved,)]) == (0.5,)
+    assert compute_spread((declared,), [(declared,)]) == (0.0,)
+    # Another number of items has no spread.
+    assert compute_spread((declared,), [(_list(1, 2, 3),)]) == (None,)
 
 
-def test_the_noise_of_a_list_is_that_of_its_noisiest_item() -> None:
+def test_the_noise_of_a_list_is_the_largest_of_its_items() -> None:
     declared = _list(1, 2)
-    exact = [item.double() * (1 + 1e-6 * place) for place, item in enumerate(declared)]
-    (noise,), why = rounding.compute_noise([((declared,), (exact,))])
-    assert why == ""
+    exact = [item.double() * (1 + 1e-6 * index) for index, item in enumerate(declared)]
+    (noise,), reason = compute_noise([((declared,), (exact,))])
+    assert reason == ""
     assert noise == pytest.approx(1e-6, rel=1e-3)
-    (noise,), why = rounding.compute_noise([((declared,), (exact[:1],))])
-    assert (noise, why) == (None, "output 0: it has another number of items in float64")
-    assert rounding.compute_noise([(([],), ([],))]) == ((None,), "")
+    (noise,), reason = compute_noise([((declared,), (exact[:1],))])
+    assert (noise, reason) == (None, "output 0: it has another number of items in float64")
+    assert compute_noise([(([],), ([],))]) == ((None,), "")
 
 
-def test_the_scale_of_a_list_is_that_of_its_smallest_item() -> None:
-    assert rounding.compute_scale(_list(3, 0, 0.5)) == 0.5
-    assert rounding.compute_scale(_list(0)) == rounding.compute_scale([]) == 0.0
+def test_the_scale_of_a_list_is_the_smallest_of_its_items() -> None:
+    assert compute_scale(_list(3, 0, 0.5)) == 0.5
+    assert compute_scale(_list(0)) == compute_scale([]) == 0.0

@@ -1,4 +1,4 @@
-"""What a model returned, as the outputs that its contract declares."""
+"""Conversion of a returned object to the declared outputs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _spec(*kinds: str, script: bool = True) -> Any:
     return contract("Affine", outputs=outputs, capture="script" if script else None)
 
 
-def test_a_script_keeps_its_lists_whole() -> None:
+def test_a_list_of_a_script_is_one_output() -> None:
     rows, row = require_declared_outputs((ROWS, ROW), _spec("sequence", "tensor"))
     assert isinstance(rows, list)
     assert [item.tolist() for item in rows] == [[0, 0], [1, 1]]
@@ -32,7 +32,7 @@ def test_a_script_keeps_its_lists_whole() -> None:
     assert require_declared_outputs([], _spec("sequence")) == ([],)
 
 
-def test_a_trace_puts_out_each_item() -> None:
+def test_each_item_of_a_traced_list_is_an_output() -> None:
     outputs = require_declared_outputs(
         (ROWS, ROW), _spec("tensor", "tensor", "tensor", script=False)
     )
@@ -41,7 +41,7 @@ def test_a_trace_puts_out_each_item() -> None:
 
 
 @pytest.mark.parametrize(
-    ("returned", "kinds", "script", "says"),
+    ("returned", "kinds", "script", "message"),
     [
         (ROWS, ("tensor",), True, "a list of tensors is declared with kind = 'sequence' (y0)"),
         (
@@ -51,7 +51,7 @@ def test_a_trace_puts_out_each_item() -> None:
             "(the result: list of 2); declared are 2 (y0, y1); a list as one output has kind = ",
         ),
         (ROWS, ("tensor",), False, "a list as one output has kind = 'sequence' and capture = 'sc"),
-        (ROW, ("sequence",), True, "declared as a sequence, and no list: y0"),
+        (ROW, ("sequence",), True, "declared as a sequence, but not a list: y0"),
         ([ROW, 3], ("sequence",), True, "only tensors can be outputs of a graph"),
         (
             ROW.to_sparse(),
@@ -62,16 +62,16 @@ def test_a_trace_puts_out_each_item() -> None:
         ((ROW, ROW), ("sequence",), True, "the model returns 2 outputs ([0]: float32 [2], [1]"),
     ],
 )
-def test_another_kind_of_output_is_told(
-    returned: Any, kinds: tuple[str, ...], script: bool, says: str
+def test_another_kind_of_output_fails(
+    returned: Any, kinds: tuple[str, ...], script: bool, message: str
 ) -> None:
     with pytest.raises(Failure) as raised:
         require_declared_outputs(returned, _spec(*kinds, script=script))
     assert (raised.value.stage, raised.value.status) == (Stage.SOURCE, Status.FAIL)
-    assert says in raised.value.message
+    assert message in raised.value.message
 
 
-def test_two_outputs_that_are_no_list_get_no_word_about_lists() -> None:
+def test_two_outputs_without_a_list_have_no_hint_about_lists() -> None:
     with pytest.raises(Failure) as raised:
         require_declared_outputs({"a": ROW, "b": ROW}, _spec("tensor", script=False))
     assert "sequence" not in raised.value.message

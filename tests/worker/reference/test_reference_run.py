@@ -1,4 +1,4 @@
-"""What PyTorch says on every input set."""
+"""PyTorch's results on every input set."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from exporter.worker.reference.reference_run import compute_reference
 from tests.worker.contracts import ROOT, contract, fill, given, put_out
 
 
-def refer(spec: ModelSpec, folder: Path) -> Reference:
+def run_reference(spec: ModelSpec, folder: Path) -> Reference:
     return compute_reference(load_model(spec, ROOT), spec, ROOT, JobFolder(folder))
 
 
-def test_every_set_is_run_and_written(tmp_path: Path) -> None:
+def test_every_set_runs_and_is_written(tmp_path: Path) -> None:
     spec = contract("Affine")
-    reference = refer(spec, tmp_path)
+    reference = run_reference(spec, tmp_path)
     assert [sample.name for sample in reference.samples] == [
         "declared",
         "batch=7",
@@ -39,13 +39,13 @@ def test_every_set_is_run_and_written(tmp_path: Path) -> None:
             "input_0.pb",
             "output_0.pb",
         ]
-        found = read_sample(folder, spec)
-        assert found.outputs[0].shape == (sample.axes["batch"], 3)
-        assert abs(found.outputs[0]).max() == pytest.approx(sample.scales[0])
+        data = read_sample(folder, spec)
+        assert data.outputs[0].shape == (sample.axes["batch"], 3)
+        assert abs(data.outputs[0]).max() == pytest.approx(sample.scales[0])
 
 
-def test_the_noise_is_float32s_own(tmp_path: Path) -> None:
-    reference = refer(contract("Affine"), tmp_path)
+def test_the_noise_is_the_rounding_of_float32(tmp_path: Path) -> None:
+    reference = run_reference(contract("Affine"), tmp_path)
     assert reference.float64 == ""
     noise = reference.noise[0]
     assert noise is not None
@@ -57,42 +57,42 @@ def test_the_noise_is_float32s_own(tmp_path: Path) -> None:
 
 def test_a_model_that_casts_inside_has_no_float64_reference(tmp_path: Path) -> None:
     spec = contract("Stubborn", outputs=(put_out("y", "batch", 4),))
-    reference = refer(spec, tmp_path)
+    reference = run_reference(spec, tmp_path)
     assert reference.noise == (None,)
-    assert "in its declared dtype whatever the inputs are" in reference.float64
+    assert "in its declared dtype for all inputs" in reference.float64
 
 
-def test_a_model_that_differs_from_itself_is_found_out(tmp_path: Path) -> None:
+def test_a_random_model_is_unstable(tmp_path: Path) -> None:
     spec = contract("Restless", outputs=(put_out("y", "batch", 4),))
-    assert "output 'y' differs by" in refer(spec, tmp_path).unstable
+    assert "output 'y' differs by" in run_reference(spec, tmp_path).unstable
 
 
-def test_a_model_that_keeps_count_is_found_out_and_put_back_before_each_run(tmp_path: Path) -> None:
+def test_a_model_with_state_is_unstable_and_restored_before_each_run(tmp_path: Path) -> None:
     spec = contract("Counter", outputs=(put_out("y", "batch", 4),))
-    reference = refer(spec, tmp_path)
+    reference = run_reference(spec, tmp_path)
     assert reference.unstable.startswith("it keeps state in its buffers: output 'y' differs by")
     sample = read_sample(JobFolder(tmp_path).sample(1), spec)
     assert (sample.inputs["x"] == sample.outputs[0]).all()
 
 
-def test_running_figures_that_no_output_follows_are_no_state(tmp_path: Path) -> None:
+def test_statistics_without_effect_on_outputs_are_no_state(tmp_path: Path) -> None:
     axes = (Axis(name="batch", example=3, min=2),)
     spec = contract("Averaging", outputs=(put_out("y", "batch", 4),), axes=axes, mode="train")
-    reference = refer(spec, tmp_path)
+    reference = run_reference(spec, tmp_path)
     assert reference.unstable == ""
     assert all(not sample.error for sample in reference.samples)
 
 
-def test_a_model_that_changes_its_input_is_held_against_the_input_it_got(tmp_path: Path) -> None:
+def test_a_model_that_changes_its_input_is_stored_with_the_original_input(tmp_path: Path) -> None:
     spec = contract("InPlace", outputs=(put_out("y", "batch", 4),))
-    refer(spec, tmp_path)
+    run_reference(spec, tmp_path)
     sample = read_sample(JobFolder(tmp_path).sample(0), spec)
     assert (sample.inputs["x"] + 1 == sample.outputs[0]).all()
 
 
-def test_a_size_that_pytorch_refuses_is_kept_with_its_reason(tmp_path: Path) -> None:
+def test_a_size_that_pytorch_rejects_is_stored_with_its_error(tmp_path: Path) -> None:
     spec = contract("Large", outputs=(put_out("y", "batch", 4),))
-    reference = refer(spec, tmp_path)
+    reference = run_reference(spec, tmp_path)
     assert [sample.error for sample in reference.samples] == [
         "",
         "ValueError: at most 5 rows",
@@ -101,12 +101,12 @@ def test_a_size_that_pytorch_refuses_is_kept_with_its_reason(tmp_path: Path) -> 
     ]
 
 
-def test_an_input_that_can_have_no_other_value_says_nothing_of_the_spread(tmp_path: Path) -> None:
-    # There is one row: PyTorch refuses index 1, which is not the model's fault.
+def test_an_input_without_other_values_does_not_affect_the_spread(tmp_path: Path) -> None:
+    # There is one row: PyTorch rejects index 1, which is no fault of the model.
     index = given("i", at="args[1]", shape=(), dtype="int64", fill=fill("value", value=0))
     spec = contract("Row", inputs=(given("x", 1, 4, fill=fill("ones")), index), axes=())
     spec = spec.model_copy(update={"outputs": (put_out("y", 4),)})
-    reference = refer(spec, tmp_path)
+    reference = run_reference(spec, tmp_path)
     assert [sample.name for sample in reference.samples] == ["declared", "other x"]
     assert reference.output_spread == (0.75,)
 
@@ -115,11 +115,11 @@ def test_each_input_gets_other_values_once(tmp_path: Path) -> None:
     pair = (given("left"), given("right", at="args[1]"))
     outputs = (put_out("difference", "batch", 4), put_out("twice", "batch", 4))
     spec = contract("Keywords", inputs=pair, outputs=outputs)
-    reference = refer(spec, tmp_path)
+    reference = run_reference(spec, tmp_path)
     names = [sample.name for sample in reference.samples]
     assert names == ["declared", "batch=7", "batch=1", "other left", "other right"]
     sets = [read_sample(JobFolder(tmp_path).sample(index), spec) for index in (0, 3, 4)]
-    declared, other_left, other_right = (found.inputs for found in sets)
+    declared, other_left, other_right = (data.inputs for data in sets)
     assert (declared["left"] != other_left["left"]).any()
     assert (declared["right"] == other_left["right"]).all()
     assert (declared["left"] == other_right["left"]).all()
@@ -159,55 +159,53 @@ def test_a_model_that_does_not_fit_its_contract_fails_at_source(
     spec: ModelSpec, status: Status, message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(Failure) as caught:
-        refer(spec, tmp_path)
+        run_reference(spec, tmp_path)
     assert (caught.value.stage, caught.value.status) == (Stage.SOURCE, status)
     assert message in caught.value.message
 
 
-def test_buffers_come_back() -> None:
+def test_buffers_are_restored() -> None:
     model = load_model(contract("Counter"), ROOT)
-    state = BufferSnapshot(model)
+    snapshot = BufferSnapshot(model)
     assert isinstance(model, torch.nn.Module)
     model(torch.ones(1, 4))
     assert float(dict(model.named_buffers())["calls"]) == 1.0
-    state.restore()
+    snapshot.restore()
     assert float(dict(model.named_buffers())["calls"]) == 0.0
 
 
-def test_an_axis_of_outputs_alone_needs_no_size(tmp_path: Path) -> None:
+def test_an_axis_of_outputs_only_needs_no_size(tmp_path: Path) -> None:
     spec = contract(
         "Found",
         outputs=(put_out("y", "found", 2, dtype="int64"),),
         axes=(Axis(name="batch", example=3), Axis(name="found", example=None)),
     )
-    reference = refer(spec, tmp_path)
+    reference = run_reference(spec, tmp_path)
     assert reference.noise == (None,)
     assert reference.samples[0].axes == {"batch": 3}
 
 
-def test_complex_numbers_are_written_in_pairs_and_have_a_twin(tmp_path: Path) -> None:
+def test_complex_numbers_are_written_as_pairs_and_run_in_float64(tmp_path: Path) -> None:
     spec = contract(
         "Turned",
         inputs=(given("z", "batch", 4, dtype="complex64"),),
         outputs=(put_out("w", "batch", 4, dtype="complex64"),),
     )
-    reference = refer(spec, tmp_path)
+    reference = run_reference(spec, tmp_path)
     assert reference.float64 == ""
     noise, spread = reference.noise[0], reference.output_spread[0]
     assert noise is not None
     assert spread is not None
     assert 0 < noise < 1e-6
     assert spread > 0.1
-    found = read_sample(JobFolder(tmp_path).sample(0), spec)
-    assert {array.shape for array in (found.inputs["z"], *found.outputs)} == {(3, 4, 2)}
-    assert (found.inputs["z"].dtype.name, found.outputs[0].dtype.name) == ("float32", "float32")
-    assert found.float64_outputs[0] is not None
+    data = read_sample(JobFolder(tmp_path).sample(0), spec)
+    assert {array.shape for array in (data.inputs["z"], *data.outputs)} == {(3, 4, 2)}
+    assert (data.inputs["z"].dtype.name, data.outputs[0].dtype.name) == ("float32", "float32")
+    assert data.float64_outputs[0] is not None
 
 
 @pytest.mark.parametrize(("dtype", "net"), [("float32", "Turned"), ("complex64", "Affine")])
-def test_a_complex_output_is_declared_complex_and_no_other(
-    dtype: str, net: str, tmp_path: Path
-) -> None:
+def test_a_complex_output_must_be_declared_complex(dtype: str, net: str, tmp_path: Path) -> None:
     given_as = "complex64" if net == "Turned" else "float32"
     spec = contract(
         net,
@@ -215,5 +213,5 @@ def test_a_complex_output_is_declared_complex_and_no_other(
         outputs=(put_out("w", "batch", 4, dtype=dtype),),
     )
     with pytest.raises(Failure, match=f"output 'w' is {given_as}, declared {dtype}") as raised:
-        refer(spec, tmp_path)
+        run_reference(spec, tmp_path)
     assert (raised.value.stage, raised.value.status) == (Stage.SOURCE, Status.FAIL)

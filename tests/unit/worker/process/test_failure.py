@@ -1,4 +1,4 @@
-"""What a model's exception becomes: one telling line, and no trace of this machine."""
+"""Failures: a message of one line without the folders of this machine."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from exporter.worker.process.failure import (
 
 
 def chain(*errors: Exception) -> Exception:
-    """The errors as Python links them by `raise … from …`, outermost first."""
+    """Link the errors as `raise … from …` does, outermost first."""
     for outer, inner in itertools.pairwise(errors):
         outer.__cause__ = inner
     return errors[0]
 
 
-def test_the_line_names_the_innermost_cause() -> None:
+def test_the_message_is_from_the_innermost_cause() -> None:
     error = chain(
         RuntimeError("Failed to convert the exported program to an ONNX model."),
         ValueError("no kernel for 'aten::foo'\nand more"),
@@ -31,7 +31,7 @@ def test_the_line_names_the_innermost_cause() -> None:
     assert format_error(error) == "ValueError: no kernel for 'aten::foo'"
 
 
-def test_torchs_wrapper_is_not_the_message_even_at_the_bottom() -> None:
+def test_a_wrapper_of_torch_is_never_the_message() -> None:
     error = chain(
         TypeError("bad argument"),
         RuntimeError("Failed to export the model with torch.export. step 1/3"),
@@ -39,17 +39,17 @@ def test_torchs_wrapper_is_not_the_message_even_at_the_bottom() -> None:
     assert format_error(error) == "TypeError: bad argument"
 
 
-def test_an_exception_without_words_is_named() -> None:
+def test_an_exception_without_a_message_has_its_name() -> None:
     assert format_error(KeyError()) == "KeyError"
 
 
-def test_folders_and_addresses_are_left_out() -> None:
+def test_folders_and_addresses_are_removed() -> None:
     text = "at 0x7f12ab34cd in /home/me/project/models/net.py:12 of shape [3, 4]/[5]"
     assert format_message(text) == "at 0x… in net.py:12 of shape [3, 4]/[5]"
     assert len(format_message("x" * 5000)) == 400
 
 
-def test_a_violated_constraint_is_given_with_its_reason() -> None:
+def test_a_violated_constraint_has_its_reason() -> None:
     error = ValueError(
         "Constraints violated (L['x'].size()[0])! For more information, run with TORCH_LOGS\n"
         "  - You marked L['x'].size()[0] as dynamic but your code specialized it (3).\n"
@@ -60,7 +60,7 @@ def test_a_violated_constraint_is_given_with_its_reason() -> None:
     )
 
 
-def test_conflicting_ranges_are_given_by_the_first_of_them() -> None:
+def test_conflicting_ranges_have_the_first_reason() -> None:
     error = ValueError(
         "Found the following conflicts between user-specified ranges and inferred ranges:\n"
         "- tracing inferred a static shape of 3 for dimension inputs['x'].shape[0].\n"
@@ -97,7 +97,7 @@ def test_a_failure_keeps_its_own_stage() -> None:
     assert caught.value.stage is Stage.SOURCE
 
 
-def test_memory_that_ran_out_is_told_apart() -> None:
+def test_a_memory_error_has_the_status_killed() -> None:
     with pytest.raises(Failure) as caught, wrap_errors(Stage.CONVERT):
         raise MemoryError
     assert (caught.value.status, caught.value.message) == (Status.KILLED, "MemoryError")

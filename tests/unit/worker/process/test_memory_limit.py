@@ -1,4 +1,4 @@
-"""What the machine lacks is not held against the model, so that it is tried again."""
+"""A failure for lack of resources is retried."""
 
 from __future__ import annotations
 
@@ -14,22 +14,20 @@ FULL = "OSError: [Errno 28] No space left on device"
 
 @pytest.mark.parametrize("status", [Status.ERROR, Status.FAIL])
 @pytest.mark.parametrize("message", [FULL, "RuntimeError: bad allocation"])
-def test_a_failure_that_room_would_have_prevented_is_tried_again(
-    status: Status, message: str
-) -> None:
-    found = mark_resource_failures(
+def test_a_failure_for_lack_of_resources_is_transient(status: Status, message: str) -> None:
+    marked = mark_resource_failures(
         make_record("net/17/cpu", status, message=message), make_spec("net")
     )
-    assert found.status is Status.KILLED
-    assert found.status in TRANSIENT_STATUSES
-    assert found.message == message
+    assert marked.status is Status.KILLED
+    assert marked.status in TRANSIENT_STATUSES
+    assert marked.message == message
 
 
-def test_memory_beyond_a_limit_is_said_to_be() -> None:
+def test_the_message_has_the_memory_limit() -> None:
     spec = make_spec("net", memory=1 << 30)
     error = make_record("net/17/cpu", Status.ERROR, message="MemoryError")
-    found = mark_resource_failures(error, spec)
-    assert found.message == "needs more than the 1GiB that `memory` allows: MemoryError"
+    marked = mark_resource_failures(error, spec)
+    assert marked.message == "needs more than the 1GiB that `memory` allows: MemoryError"
     assert mark_resource_failures(error.model_copy(update={"message": FULL}), spec).message == FULL
 
 
@@ -41,5 +39,5 @@ def test_memory_beyond_a_limit_is_said_to_be() -> None:
         make_record("net/17/cpu", Status.UNAVAILABLE, message=FULL),
     ],
 )
-def test_everything_else_stays_as_it_is(record: Record) -> None:
+def test_other_records_are_unchanged(record: Record) -> None:
     assert mark_resource_failures(record, make_spec("net")) is record

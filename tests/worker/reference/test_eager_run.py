@@ -1,4 +1,4 @@
-"""Plain attributes that a call changes."""
+"""Snapshots of the plain attributes of a model."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from exporter.worker.reference.attribute_changes import AttributeSnapshot
+from exporter.worker.reference.eager_run import AttributeSnapshot
 
 
 class Holder(nn.Module):
-    """Does with its attributes what it is told to."""
+    """A model that changes its attributes by a given function."""
 
     def __init__(self) -> None:
         super().__init__()
         self.inner = nn.Linear(2, 2)
         self.table = torch.zeros(3)
-        self.seen: list[Tensor] = []
+        self.outputs: list[Tensor] = []
         self.known: dict[str, int] = {"a": 1}
         self.register_buffer("running", torch.zeros(2))
 
@@ -32,29 +32,29 @@ class Holder(nn.Module):
         lambda net: setattr(net, "first", torch.ones(1)),
         lambda net: setattr(net, "table", torch.zeros(3)),
         lambda net: net.table.add_(1),
-        lambda net: net.seen.append(torch.ones(1)),
+        lambda net: net.outputs.append(torch.ones(1)),
         lambda net: net.known.update(a=1000),
         lambda net: delattr(net, "known"),
         lambda net: setattr(net.inner, "cache", 1),
     ],
 )
-def test_a_change_is_seen(act: Any) -> None:
+def test_a_change_is_detected(act: Any) -> None:
     model = Holder()
-    before = AttributeSnapshot(model)
-    assert not before.have_changed()
+    snapshot = AttributeSnapshot(model)
+    assert not snapshot.have_changed()
     model(act)
-    assert before.have_changed()
+    assert snapshot.have_changed()
 
 
 @pytest.mark.parametrize(
     "act", [lambda net: None, lambda net: net.running.add_(1), lambda net: net.table + 1]
 )
-def test_buffers_and_reading_are_no_change(act: Any) -> None:
+def test_buffers_and_reads_are_no_change(act: Any) -> None:
     model = Holder()
-    before = AttributeSnapshot(model)
+    snapshot = AttributeSnapshot(model)
     with torch.no_grad():
         model(act)
-    assert not before.have_changed()
+    assert not snapshot.have_changed()
 
 
 def test_a_compiled_function_has_no_attributes() -> None:
