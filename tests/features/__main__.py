@@ -1,10 +1,10 @@
-"""Writes `docs/torch-onnx.md`; with words, only proves the rows whose names hold one of them."""
+"""Write `docs/torch-onnx.md`; with words, test only the rows with one of them in their name."""
 
 import sys
 import tempfile
 from pathlib import Path
 
-from tests.features.holding import differences
+from tests.features.row_differences import differences
 from tests.features.table import FEATURES, write
 
 words = sys.argv[1:]

@@ -11,7 +11,7 @@ from tests.features.feature import (
     Feature,
     Proof,
     Section,
-    Standing,
+    Support,
     inconclusive,
     refused,
     structure,
@@ -57,8 +57,8 @@ _CACHED = [
 
 SECTION = Section(
     name="Calls",
-    text="Each input of the file says with `at` where it goes in the call; what is no input is a "
-    "constant. `exporter list --inputs` shows the whole call before anything is exported.",
+    text="`at` sets the position of each input in the call. All other values are constants. "
+    "`exporter list --inputs` shows the whole call before an export.",
     rows=(
         Feature(
             name="keyword arguments",
@@ -89,7 +89,7 @@ SECTION = Section(
   { name = "x{i}", at = "args[0][{i}]", shape = ["batch", 4], repeat = { i = 3 } },
 ]
 containers = [{ at = "args[0]", type = "list" }]""",
-            holds={"three inputs in order": lambda proof: _inputs(proof, 18) == ["x0", "x1", "x2"]},
+            facts={"three inputs in order": lambda proof: _inputs(proof, 18) == ["x0", "x1", "x2"]},
         ),
         Feature(
             name="None and text in the call",
@@ -132,7 +132,7 @@ outputs = [{ name = "y", shape = ["batch", 8] }]""",
             torch="2.6+",
             model="calls.py:Decoder",
             lines=_CACHE,
-            holds={
+            facts={
                 "layer by layer": lambda proof: all(
                     _inputs(proof, opset) == _CACHED for opset in (13, 18)
                 )
@@ -160,7 +160,7 @@ outputs = [{ name = "y", shape = ["batch", 8] }]""",
             model="calls.py:Turns",
             lines=f"inputs = [{_X}, {{ name = 'n', shape = [], dtype = 'int64', scalar = true, "
             "fill = { value = 3 } }]",
-            standing=Standing.CAUGHT,
+            support=Support.CAUGHT,
             verdicts={
                 "<18": structure("signature", "the file has 1 (x), declared 2 (x, n)"),
                 ">=18": refused(Stage.CAPTURE, "inferred a static shape of 3"),
@@ -175,7 +175,7 @@ outputs = [{ name = "y", shape = ["batch", 8] }]""",
             "fill = { value = 3 } }]\ncapture = 'script'\n"
             "cases = [{ name = 'none', values = { n = 0 } }]",
             rest="opsets = 13",
-            standing=Standing.TORCHSCRIPT,
+            support=Support.TORCHSCRIPT,
         ),
         Feature(
             name="a truth value as an input, scripted",
@@ -185,7 +185,7 @@ outputs = [{ name = "y", shape = ["batch", 8] }]""",
             lines=f"inputs = [{_X}, {{ name = 'double', shape = [], dtype = 'bool', scalar = true, "
             "fill = { value = true } }]\ncapture = 'script'",
             rest="opsets = 13",
-            standing=Standing.TORCHSCRIPT,
+            support=Support.TORCHSCRIPT,
         ),
         Feature(
             name="an optional input",
@@ -195,7 +195,7 @@ outputs = [{ name = "y", shape = ["batch", 8] }]""",
             lines=f"inputs = [{_X}, {{ name = 'bias', shape = ['batch', 4], optional = true }}]\n"
             "capture = 'script'\ncases = [{ name = 'without', values = { bias = 'none' } }]",
             rest="opsets = [15, 16, 17]",
-            standing=Standing.TORCHSCRIPT,
+            support=Support.TORCHSCRIPT,
         ),
         Feature(
             name="an optional input, traced or captured",
@@ -203,7 +203,7 @@ outputs = [{ name = "y", shape = ["batch", 8] }]""",
             torch="1.4+",
             model="calls.py:MaybeBias",
             lines=f"inputs = [{_X}, {{ name = 'bias', shape = ['batch', 4], optional = true }}]",
-            standing=Standing.INVALID,
+            support=Support.INVALID,
             invalid="has this input always or never",
         ),
         Feature(
@@ -241,8 +241,8 @@ cases = [{ name = "three", inputs_from = "calls.py:fixed" }]""",
             lines=f"inputs_from = 'calls.py:batch_of'\ninputs = {_TWO}\n"
             "outputs = [\n  { name = 'y', shape = ['batch', 4] },\n"
             "  { name = 'twice', shape = ['batch', 4] },\n]",
-            standing=Standing.CAUGHT,
-            verdicts={"*": inconclusive("axes", "calls.py:batch_of takes no sizes")},
+            support=Support.CAUGHT,
+            verdicts={"*": inconclusive("axes", "calls.py:batch_of has no parameter for sizes")},
         ),
     ),
 )

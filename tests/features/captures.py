@@ -1,4 +1,4 @@
-"""Which exporter captures the model, how, and from what."""
+"""The exporter and the kind of capture, and the sources that they accept."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path
 
 from exporter.records.record import Stage, Status
-from tests.features.feature import Feature, Section, Standing, Verdict, refused, structure
+from tests.features.feature import Feature, Section, Support, Verdict, refused, structure
 
 _BY_TORCHSCRIPT = 'exporter = "torchscript"\nopsets = [13, 18]'
 
@@ -37,7 +37,7 @@ _ROWS = (
         model="sources.py:captured",
         lines='exporter = "dynamo"',
         rest="opsets = [18]",
-        standing=Standing.DYNAMO,
+        support=Support.DYNAMO,
         note="An attribute that is one or returns one. Its module gives the reference outputs.",
     ),
     Feature(
@@ -48,7 +48,7 @@ _ROWS = (
         lines='source = "net.pt2"',
         rest="opsets = [18]",
         prepare=_save_program,
-        standing=Standing.DYNAMO,
+        support=Support.DYNAMO,
     ),
     Feature(
         name="a program whose axes are not the contract's",
@@ -57,7 +57,7 @@ _ROWS = (
         model="sources.py:fixed",
         lines="axes.batch = { example = 3 }",
         rest="opsets = [18]",
-        standing=Standing.CAUGHT,
+        support=Support.CAUGHT,
         verdicts={"*": structure("signature", "axis 'batch' of input 'x' is fixed at 3")},
     ),
     Feature(
@@ -67,12 +67,12 @@ _ROWS = (
         model="sources.py:fixed",
         lines="axes.batch = { example = 5 }",
         rest="opsets = [18]",
-        standing=Standing.CAUGHT,
+        support=Support.CAUGHT,
         verdicts={
             "*": Verdict(
                 status=Status.FAIL,
                 stage=Stage.SOURCE,
-                says="captured with input 'x' as float32 [3, 4]",
+                message="captured with input 'x' as float32 [3, 4]",
             )
         },
     ),
@@ -83,7 +83,7 @@ _ROWS = (
         model="sources.py:captured",
         lines='exporter = "torchscript"',
         rest="opsets = [13]",
-        standing=Standing.CAUGHT,
+        support=Support.CAUGHT,
         verdicts={"*": refused(Stage.CAPTURE, "set exporter = 'dynamo'")},
     ),
     Feature(
@@ -93,7 +93,7 @@ _ROWS = (
         model="",
         lines='source = "net.pt2"\nexporter = "torchscript"',
         prepare=_save_program,
-        standing=Standing.INVALID,
+        support=Support.INVALID,
         invalid="a saved program can be exported by dynamo alone",
     ),
     Feature(
@@ -102,7 +102,7 @@ _ROWS = (
         torch="1.4+",
         model="sources.py:scripted",
         lines=_BY_TORCHSCRIPT,
-        standing=Standing.TORCHSCRIPT,
+        support=Support.TORCHSCRIPT,
     ),
     Feature(
         name="a torch.jit.ScriptFunction",
@@ -110,7 +110,7 @@ _ROWS = (
         torch="1.4+",
         model="sources.py:doubled_until_large",
         lines=_BY_TORCHSCRIPT,
-        standing=Standing.TORCHSCRIPT,
+        support=Support.TORCHSCRIPT,
     ),
     Feature(
         name="a saved TorchScript module",
@@ -120,7 +120,7 @@ _ROWS = (
         lines='source = "net.pt"\nexporter = "torchscript"',
         rest="opsets = [13, 18]",
         prepare=_save_script,
-        standing=Standing.TORCHSCRIPT,
+        support=Support.TORCHSCRIPT,
     ),
     Feature(
         name="a traced model with a scripted part",
@@ -129,8 +129,8 @@ _ROWS = (
         model="sources.py:PartlyScripted",
         lines='exporter = "torchscript"',
         rest="opsets = [13, 18]",
-        standing=Standing.TORCHSCRIPT,
-        holds={
+        support=Support.TORCHSCRIPT,
+        facts={
             "the branch is in the file": lambda proof: (
                 "If" in proof.operators(13) and "If" in proof.operators(18)
             )
@@ -143,7 +143,7 @@ _ROWS = (
         model="sources.py:doubled_until_large",
         lines='exporter = "dynamo"',
         rest="opsets = [18]",
-        standing=Standing.CAUGHT,
+        support=Support.CAUGHT,
         verdicts={"*": refused(Stage.CAPTURE, "set exporter = 'torchscript'")},
     ),
 )

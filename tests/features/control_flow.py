@@ -11,7 +11,7 @@ from tests.features.feature import (
     Proof,
     Referred,
     Section,
-    Standing,
+    Support,
     parity,
     refused,
     structure,
@@ -54,8 +54,8 @@ CAPTURED = (
         torch="2.6+",
         model="control_flow.py:Cond",
         lines=f'opsets = "18..21"\n{_SIDES}',
-        standing=Standing.DYNAMO,
-        holds={"an If with both branches is in the file": _has("If", 18)},
+        support=Support.DYNAMO,
+        facts={"an If with both branches is in the file": _has("If", 18)},
     ),
     Feature(
         name="torch.cond in a torch.cond",
@@ -64,8 +64,8 @@ CAPTURED = (
         model="control_flow.py:CondNested",
         lines="opsets = [18]",
         rest=_SIDES,
-        standing=Standing.DYNAMO,
-        holds={"two Ifs": lambda proof: proof.operators(18).count("If") == 2},
+        support=Support.DYNAMO,
+        facts={"two Ifs": lambda proof: proof.operators(18).count("If") == 2},
     ),
     Feature(
         name="torch.cond between layers",
@@ -74,7 +74,7 @@ CAPTURED = (
         model="control_flow.py:Weighted",
         lines="opsets = [18]",
         rest=_SIDES,
-        standing=Standing.DYNAMO,
+        support=Support.DYNAMO,
     ),
     Feature(
         name="torch.cond with its branches exchanged",
@@ -83,7 +83,7 @@ CAPTURED = (
         model="control_flow.py:CondTurned",
         lines="opsets = [18]",
         rest=_SIDES,
-        standing=Standing.CAUGHT,
+        support=Support.CAUGHT,
         verdicts={"*": parity("parity", "output 'y': error")},
         note="The model takes the other way while it is exported.",
     ),
@@ -94,7 +94,7 @@ CAPTURED = (
         model="control_flow.py:Cond",
         lines="opsets = [13]",
         rest=_SIDES,
-        standing=Standing.REFUSED,
+        support=Support.REFUSED,
         verdicts={"*": _NO_TRACE_OF_DYNAMO},
     ),
     Feature(
@@ -103,9 +103,9 @@ CAPTURED = (
         torch="2.10+",
         model="control_flow.py:WhileLoop",
         lines=f"opsets = [13, 18, 21]\n{_COUNT}",
-        standing=Standing.DYNAMO,
+        support=Support.DYNAMO,
         verdicts={"<18": _NO_TRACE_OF_DYNAMO, ">=18": SOUND},
-        holds={"a Loop is in the file": _has("Loop", 18)},
+        facts={"a Loop is in the file": _has("Loop", 18)},
     ),
     Feature(
         name="while_loop over methods, as in its documentation",
@@ -124,7 +124,7 @@ outputs = [
 cases = [{ name = "nine", values = { count = [9] } }]
 """,
         rest="opsets = [18]",
-        standing=Standing.DYNAMO,
+        support=Support.DYNAMO,
     ),
     Feature(
         name="scan",
@@ -132,9 +132,9 @@ cases = [{ name = "nine", values = { count = [9] } }]
         torch="2.8+",
         model="control_flow.py:Scan",
         lines="opsets = [13, 18, 21]",
-        standing=Standing.DYNAMO,
+        support=Support.DYNAMO,
         verdicts={"<18": _NO_TRACE_OF_DYNAMO, ">=18": SOUND},
-        holds={"a Scan is in the file": _has("Scan", 18)},
+        facts={"a Scan is in the file": _has("Scan", 18)},
     ),
     Feature(
         name="a choice by torch.where",
@@ -154,8 +154,8 @@ SCRIPTED = (
         model="control_flow.py:Loop",
         lines=f"{_SCRIPT}{_COUNT}",
         rest="opsets = [9, 13, 20]",
-        standing=Standing.TORCHSCRIPT,
-        holds={"a Loop is in the file": _has("Loop", 13)},
+        support=Support.TORCHSCRIPT,
+        facts={"a Loop is in the file": _has("Loop", 13)},
     ),
     Feature(
         name="loop until a value, scripted",
@@ -164,7 +164,7 @@ SCRIPTED = (
         model="control_flow.py:Until",
         lines=f"{_SCRIPT}{_TURNS}",
         rest="opsets = [9, 13, 20]",
-        standing=Standing.TORCHSCRIPT,
+        support=Support.TORCHSCRIPT,
     ),
     Feature(
         name="break out of a loop, scripted",
@@ -173,7 +173,7 @@ SCRIPTED = (
         model="control_flow.py:Break",
         lines=_SCRIPT,
         rest=f"opsets = [9, 13, 20]\n{_COUNT}",
-        standing=Standing.TORCHSCRIPT,
+        support=Support.TORCHSCRIPT,
     ),
     Feature(
         name="branch on a value, scripted",
@@ -182,8 +182,8 @@ SCRIPTED = (
         model="control_flow.py:Branch",
         lines=f"{_SCRIPT}{_SIDES}",
         rest="opsets = [9, 13, 20]",
-        standing=Standing.TORCHSCRIPT,
-        holds={"an If is in the file": _has("If", 13)},
+        support=Support.TORCHSCRIPT,
+        facts={"an If is in the file": _has("If", 13)},
     ),
     Feature(
         name="scripted loop in a traced module",
@@ -191,8 +191,8 @@ SCRIPTED = (
         torch="1.2+",
         model="control_flow.py:Mixed",
         lines=f'exporter = "torchscript"\nopsets = [9, 13, 20]\n{_COUNT}',
-        standing=Standing.TORCHSCRIPT,
-        holds={"the loop is kept, the rest is traced": _has("Loop", 13)},
+        support=Support.TORCHSCRIPT,
+        facts={"the loop is kept, the rest is traced": _has("Loop", 13)},
     ),
     Feature(
         name="scripted loop in a module that dynamo captures",
@@ -201,7 +201,7 @@ SCRIPTED = (
         model="control_flow.py:Mixed",
         lines="opsets = [18]",
         rest=_COUNT,
-        standing=Standing.REFUSED,
+        support=Support.REFUSED,
         verdicts={"*": _DYNAMO_REFUSES},
         note="torch.export runs the scripted function as Python; `torch.cond` and `while_loop` are "
         "its own way.",
@@ -212,14 +212,14 @@ SCRIPTED = (
         torch="1.2+",
         model="control_flow.py:traced_in_script",
         lines='exporter = "torchscript"\nopsets = [13, 20]',
-        standing=Standing.TORCHSCRIPT,
-        holds={
+        support=Support.TORCHSCRIPT,
+        facts={
             "the loop is kept, the branch inside the trace is not": lambda proof: (
                 "Loop" in proof.operators(13) and "If" not in proof.operators(13)
             )
         },
-        note="Green: the model is already what the trace made of it, in PyTorch too. Script the "
-        "inner module where the branch matters.",
+        note="Green, because PyTorch also runs the traced inner module. Script the inner module "
+        "if the branch matters.",
     ),
     Feature(
         name="scripted module in a scripted loop",
@@ -227,9 +227,9 @@ SCRIPTED = (
         torch="1.2+",
         model="control_flow.py:scripted_in_script",
         lines='exporter = "torchscript"\nopsets = [9, 13, 20]',
-        standing=Standing.TORCHSCRIPT,
+        support=Support.TORCHSCRIPT,
         verdicts={"9": refused(Stage.CONVERT, "was added in version 11"), "*": SOUND},
-        holds={
+        facts={
             "loop and branch are kept": lambda proof: {"Loop", "If"} <= set(proof.operators(13))
         },
     ),
@@ -243,13 +243,13 @@ LISTS = (
         model="control_flow.py:Collected",
         lines=f"{_SCRIPT}opsets = [10, 11, 13, 20]\n{_LONGER}",
         rest=_COUNT,
-        standing=Standing.TORCHSCRIPT,
+        support=Support.TORCHSCRIPT,
         verdicts={
             "10": refused(Stage.CONVERT, "was added in version 11"),
             "11": structure("wellformed", "sequence_type"),
             "*": SOUND,
         },
-        holds={"the list is a sequence in the graph": _has("SequenceInsert", 13)},
+        facts={"the list is a sequence in the graph": _has("SequenceInsert", 13)},
         note="Sequences came with opset 11, but a Loop carries them from 13 on only: the file of "
         "11 is not well-formed.",
     ),
@@ -267,7 +267,7 @@ LISTS = (
         torch="1.4+",
         model="control_flow.py:Unbound",
         lines="opsets = [13, 18]",
-        standing=Standing.CAUGHT,
+        support=Support.CAUGHT,
         verdicts={
             "<18": parity("axes", "Cannot split"),
             ">=18": refused(Stage.CAPTURE, "inferred a static shape"),
@@ -280,10 +280,10 @@ LISTS = (
         torch="1.4+",
         model="control_flow.py:Unbound",
         lines=f"{_SCRIPT}opsets = [13, 20]",
-        standing=Standing.CAUGHT,
+        support=Support.CAUGHT,
         verdicts={"*": structure("signature", "declared [batch, 4]")},
-        note="The file says three dimensions where ONNX Runtime gives two. Take `x[index]` in a "
-        "loop instead, as in the row above on a scripted module in a scripted loop.",
+        note="The file declares three dimensions and ONNX Runtime returns two. Use `x[index]` in "
+        "a loop instead, as in the row above on a scripted module in a scripted loop.",
     ),
     Feature(
         name="list of tuples, scripted",
@@ -292,7 +292,7 @@ LISTS = (
         model="control_flow.py:Pairs",
         lines=f"{_SCRIPT}opsets = [9, 13, 20]",
         rest=_COUNT,
-        standing=Standing.REFUSED,
+        support=Support.REFUSED,
         verdicts={"*": refused(Stage.CONVERT, "Couldn't lower all tuples")},
     ),
 )
@@ -304,7 +304,7 @@ TRACED = (
         torch="1.0+",
         model="control_flow.py:Loop",
         lines=_COUNT,
-        standing=Standing.CAUGHT,
+        support=Support.CAUGHT,
         verdicts={"<18": parity("cases", "none: output 'y'"), ">=18": _DYNAMO_REFUSES},
     ),
     Feature(
@@ -313,7 +313,7 @@ TRACED = (
         torch="1.0+",
         model="control_flow.py:Branch",
         lines=_SIDES,
-        standing=Standing.CAUGHT,
+        support=Support.CAUGHT,
         verdicts={"<18": parity("axes", "output 'y': error"), ">=18": _DYNAMO_REFUSES},
     ),
     Feature(
@@ -322,7 +322,7 @@ TRACED = (
         torch="1.0+",
         model="control_flow.py:Break",
         lines=_COUNT,
-        standing=Standing.CAUGHT,
+        support=Support.CAUGHT,
         verdicts={"<18": structure("signature", "inputs differ"), ">=18": _DYNAMO_REFUSES},
         note="The input that only counts turns is no input of the trace.",
     ),
@@ -344,7 +344,7 @@ TRACED = (
         torch="1.4+",
         model="control_flow.py:Told",
         lines="opsets = [13, 18]",
-        holds={
+        facts={
             "the way of the export is in the files": lambda proof: all(
                 "Add" in proof.operators(opset) for opset in (13, 18)
             )
@@ -356,7 +356,7 @@ TRACED = (
         torch="1.4+",
         model="control_flow.py:Deceived",
         lines="opsets = [13, 18]",
-        standing=Standing.CAUGHT,
+        support=Support.CAUGHT,
         verdicts={"*": parity("parity", "output 'y': error")},
     ),
 )

@@ -10,7 +10,7 @@ from tests.features.feature import (
     Feature,
     Proof,
     Section,
-    Standing,
+    Support,
     Verdict,
     parity,
     refused,
@@ -32,21 +32,21 @@ def _entries(*entries: str) -> str:
     return f"custom_ops = [\n{lines}]\n"
 
 
-def _unavailable(says: str) -> Verdict:
-    return Verdict(status=Status.UNAVAILABLE, stage=Stage.LOAD, says=says)
+def _unavailable(message: str) -> Verdict:
+    return Verdict(status=Status.UNAVAILABLE, stage=Stage.LOAD, message=message)
 
 
 def _domain(domain: str, opset: int, version: int = 1) -> Callable[[Proof], bool]:
     """Whether the file has operators of a domain in this version."""
 
-    def holds(proof: Proof) -> bool:
+    def is_true(proof: Proof) -> bool:
         model = proof.graph(opset)
         imports = {item.domain: item.version for item in model.opset_import}
         return imports.get(domain) == version and any(
             node.domain == domain for node in model.graph.node
         )
 
-    return holds
+    return is_true
 
 
 def _functions(proof: Proof) -> bool:
@@ -56,19 +56,19 @@ def _functions(proof: Proof) -> bool:
 
 
 def _blamed(culprit: str) -> Callable[[Proof], bool]:
-    def holds(proof: Proof) -> bool:
+    def is_true(proof: Proof) -> bool:
         blames = [record.blame for record in proof.records if record.blame]
         return bool(blames) and all(blame.culprit == culprit for blame in blames)
 
-    return holds
+    return is_true
 
 
 def _sources(*names: str) -> Callable[[Proof], bool]:
-    def holds(proof: Proof) -> bool:
+    def is_true(proof: Proof) -> bool:
         files = {source.file for record in proof.records for source in record.sources}
         return {f"manifests/{name}" for name in names} <= files
 
-    return holds
+    return is_true
 
 
 _EXPORTED = (
@@ -83,8 +83,8 @@ _EXPORTED = (
 {_BOTH}
 """
         + _entries(f'name = "custom_ops::foo", {_SYMBOLIC}, opset = 9,\n    {_KERNELS}'),
-        standing=Standing.TORCHSCRIPT,
-        holds={
+        support=Support.TORCHSCRIPT,
+        facts={
             "a node of custom_domain 1 is in the file": _domain("custom_domain", 13),
             "both files count as sources": _sources("custom_operators.py", "kernels.py"),
         },
@@ -99,7 +99,7 @@ _EXPORTED = (
         lines="opsets = [9, 17]\n"
         + _entries('name = "custom_ops::foo", symbolic = "custom_operators.py:symbolic_of_onnx"'),
         rest=_BOTH,
-        standing=Standing.TORCHSCRIPT,
+        support=Support.TORCHSCRIPT,
         note="Needs no kernel.",
     ),
     Feature(
@@ -113,13 +113,13 @@ _EXPORTED = (
             'name = "custom_ops::foo", symbolic = "custom_operators.py:symbolic_of_onnx",'
             " opset = 15",
         ),
-        standing=Standing.TORCHSCRIPT,
+        support=Support.TORCHSCRIPT,
         verdicts={
             "9": refused(Stage.CONVERT, "custom_ops::foo"),
             "13": _OFF,
             "17": SOUND,
         },
-        note="At opset 13 the older one holds, which is wrong; at 9 there is none.",
+        note="At opset 13 the older function applies, which is wrong; at 9 there is none.",
         by_command=True,
     ),
     Feature(
@@ -129,9 +129,9 @@ _EXPORTED = (
         model="custom_operators.py:Foo",
         lines="opsets = [13]\n"
         + _entries('name = "custom_ops::foo", symbolic = "custom_operators.py:symbolic_wrong"'),
-        standing=Standing.CAUGHT,
+        support=Support.CAUGHT,
         verdicts={"*": _OFF},
-        holds={"the exporter is to blame": _blamed("exporter")},
+        facts={"the exporter is to blame": _blamed("exporter")},
     ),
     Feature(
         name="a translation for an operator of its own",
@@ -144,8 +144,8 @@ _EXPORTED = (
 {_BOTH}
 """
         + _entries(f'name = "custom_ops.foo.default", {_TRANSLATION},\n    {_KERNELS}'),
-        standing=Standing.DYNAMO,
-        holds={"a node of custom_domain 1 is in the file": _domain("custom_domain", 18)},
+        support=Support.DYNAMO,
+        facts={"a node of custom_domain 1 is in the file": _domain("custom_domain", 18)},
         by_command=True,
     ),
     Feature(
@@ -158,7 +158,7 @@ _EXPORTED = (
             'name = "aten.cumprod.default", translation = "custom_operators.py:onnx_cumprod"'
         ),
         rest=_BOTH,
-        standing=Standing.DYNAMO,
+        support=Support.DYNAMO,
     ),
     Feature(
         name="the same without its translation",
@@ -166,10 +166,10 @@ _EXPORTED = (
         torch="2.6+",
         model="custom_operators.py:Cumulative",
         lines="opsets = [18]",
-        standing=Standing.REFUSED,
+        support=Support.REFUSED,
         verdicts={"*": refused(Stage.CONVERT, "No ONNX function found")},
-        holds={
-            "the record names what is left of it once decomposed": lambda proof: (
+        facts={
+            "the record names the operators that remain after decomposition": lambda proof: (
                 [item.operator for item in proof.record(18).missing] == ["prims.prod.default"]
             )
         },
@@ -183,9 +183,9 @@ _EXPORTED = (
         + _entries(
             'name = "custom_ops.foo.default", translation = "custom_operators.py:onnx_foo_wrong"'
         ),
-        standing=Standing.CAUGHT,
+        support=Support.CAUGHT,
         verdicts={"*": _OFF},
-        holds={"the exporter is to blame": _blamed("exporter")},
+        facts={"the exporter is to blame": _blamed("exporter")},
     ),
     Feature(
         name="one operator under both exporters",
@@ -209,9 +209,9 @@ _EXPORTED = (
             'name = "aten::selu", onnxscript = "custom_operators.py:selu"',
             'name = "aten::leaky_relu", onnxscript = "custom_operators.py:leaky_relu"',
         ),
-        standing=Standing.TORCHSCRIPT,
-        verdicts={"15": SOUND, "17": structure("opset", "own::selu is opset 15, asked was 17")},
-        holds={"both functions are in the file": _functions},
+        support=Support.TORCHSCRIPT,
+        verdicts={"15": SOUND, "17": structure("opset", "own::selu has opset 15, expected 17")},
+        facts={"both functions are in the file": _functions},
         note="The file brings the function along, so it needs no kernel. It is written for one "
         "opset, and a file of another one is mixed.",
     ),
@@ -225,8 +225,8 @@ _EXPORTED = (
         + _BOTH
         + "\n"
         + _entries(f'name = "custom_domain::Foo", {_KERNELS}'),
-        standing=Standing.DYNAMO,
-        holds={"a node of custom_domain 1 is in the file": _domain("custom_domain", 18)},
+        support=Support.DYNAMO,
+        facts={"a node of custom_domain 1 is in the file": _domain("custom_domain", 18)},
         note="The entry of kernels names the domain, too.",
         by_command=True,
     ),
@@ -247,8 +247,8 @@ options = {{ custom_opsets = {{ custom_domain = 2 }} }}
             'name = "custom_domain::Halve", ort_library = "kernels.py:library",'
             ' reference = "kernels.py:Halve"'
         ),
-        standing=Standing.TORCHSCRIPT,
-        holds={"a node of custom_domain 2 is in the file": _domain("custom_domain", 13, 2)},
+        support=Support.TORCHSCRIPT,
+        facts={"a node of custom_domain 2 is in the file": _domain("custom_domain", 13, 2)},
         by_command=True,
     ),
     Feature(
@@ -258,8 +258,8 @@ options = {{ custom_opsets = {{ custom_domain = 2 }} }}
         model="custom_operators.py:Doubled",
         lines="opsets = [13, 18]",
         rest=_BOTH,
-        note="The default of TorchScript; dynamo captures what is inside, and an own `symbolic` "
-        "has no part in it.",
+        note="The default of TorchScript. dynamo captures the operators inside and ignores an own"
+        " `symbolic`.",
     ),
     Feature(
         name="an autograd.Function under dynamo",
@@ -268,7 +268,7 @@ options = {{ custom_opsets = {{ custom_domain = 2 }} }}
         model="custom_operators.py:Halved",
         lines="opsets = [18]",
         rest=_BOTH,
-        standing=Standing.DYNAMO,
+        support=Support.DYNAMO,
     ),
     Feature(
         name="an autograd.Function that is not inlined",
@@ -276,7 +276,7 @@ options = {{ custom_opsets = {{ custom_domain = 2 }} }}
         torch="2.0+",
         model="custom_operators.py:Doubled",
         lines="opsets = [13]\noptions = { autograd_inlining = false }",
-        standing=Standing.REFUSED,
+        support=Support.REFUSED,
         verdicts={"*": refused(Stage.CONVERT, "Couldn't export Python operator _Doubled")},
     ),
     Feature(
@@ -287,7 +287,7 @@ options = {{ custom_opsets = {{ custom_domain = 2 }} }}
         lines="opsets = [13]\noptions = { autograd_inlining = false }\n"
         + _entries('name = "prim::PythonOp", symbolic = "custom_operators.py:symbolic_python"'),
         rest=_BOTH,
-        standing=Standing.TORCHSCRIPT,
+        support=Support.TORCHSCRIPT,
     ),
 )
 
@@ -302,7 +302,7 @@ _RUN = (
             f'name = "custom_ops::foo", {_SYMBOLIC}',
             f'name = "custom_ops.foo.default", {_TRANSLATION}',
         ),
-        standing=Standing.UNPROVED,
+        support=Support.UNPROVED,
         verdicts={"*": _unavailable("has no kernel for custom_domain::Foo; `")},
         note="Its structure is checked all the same.",
     ),
@@ -312,7 +312,7 @@ _RUN = (
         torch="1.4+",
         model="custom_operators.py:Foo",
         lines=_entries(f'name = "custom_ops::foo", {_SYMBOLIC}') + "opsets = [13]",
-        standing=Standing.CAUGHT,
+        support=Support.CAUGHT,
         verdicts={
             "*": structure("opset", "uses the domain 'custom_domain' (Foo), which the manifest")
         },
@@ -340,9 +340,9 @@ _RUN = (
             f'name = "custom_ops::foo", {_SYMBOLIC},\n'
             '    ort_library = "kernels.py:wrong_library", reference = "kernels.py:Foo"'
         ),
-        standing=Standing.CAUGHT,
+        support=Support.CAUGHT,
         verdicts={"*": _OFF},
-        holds={"the kernel is to blame": _blamed("kernel")},
+        facts={"the kernel is to blame": _blamed("kernel")},
         by_command=True,
     ),
     Feature(
@@ -353,9 +353,10 @@ _RUN = (
         lines=f"{_DECLARED}\nopsets = [13]\n"
         + _entries(f'name = "custom_ops::foo", {_SYMBOLIC}, reference = "kernels.py:Wrong"'),
         rest='devices = ["reference"]',
-        standing=Standing.CAUGHT,
+        support=Support.CAUGHT,
         verdicts={"*": refused(Stage.LOAD, "Foo")},
-        note="What is given and does not fit is a mistake, and no lack of this machine's.",
+        note="A function with a wrong signature is a mistake of the entry, not a missing part of "
+        "this machine.",
     ),
     Feature(
         name="the name of an operator in the other exporter's form",
@@ -363,15 +364,15 @@ _RUN = (
         torch="2.6+",
         model="custom_operators.py:Foo",
         lines="opsets = [18]\n" + _entries(f'name = "custom_ops::foo", {_TRANSLATION}'),
-        standing=Standing.INVALID,
+        support=Support.INVALID,
         invalid='got "custom_ops::foo"; did you mean "custom_ops.foo.default"?',
     ),
 )
 
 SECTION = Section(
     name="Custom operators",
-    text="Say in `custom_ops` what becomes of an operator and what runs it. `ort_library` is a "
-    "file of the project, or a function that returns the path of one; here it returns that of "
-    "onnxruntime-extensions, whose kernels are Python functions.",
+    text="`custom_ops` sets the translation of an operator and its kernel. `ort_library` is a "
+    "file of the project, or a function that returns the path of one. Here it returns the "
+    "path of onnxruntime-extensions, which has kernels in Python.",
     rows=(*_EXPORTED, *_FUNCTIONS, *_RUN),
 )

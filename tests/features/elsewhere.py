@@ -1,20 +1,20 @@
-"""What torch.onnx has and this tool does another way, or does not do."""
+"""Features of torch.onnx that this tool replaces or omits."""
 
 from __future__ import annotations
 
-from tests.features.feature import Elsewhere, Feature, Section, Standing
+from tests.features.feature import Elsewhere, Feature, Section, Support
 
 
-def _refused(name: str, api: str, torch: str, line: str, says: str, note: str) -> Feature:
-    """An argument that is no key of `options`; the message says what to write."""
+def _refused(name: str, api: str, torch: str, line: str, message: str, note: str) -> Feature:
+    """Return a row for an argument that `options` refuses with the replacement."""
     return Feature(
         name=name,
         api=api,
         torch=torch,
         model="names.py:Affine",
         lines=line,
-        standing=Standing.INVALID,
-        invalid=says,
+        support=Support.INVALID,
+        invalid=message,
         note=note,
     )
 
@@ -25,15 +25,15 @@ ARGUMENTS = (
         "export(model, args, f)",
         "1.0+",
         'options.f = "model.onnx"',
-        "the tool chooses where files go",
-        "Every file is `build/<model>/<opset>.onnx`, written beside, then renamed.",
+        "the tool chooses the paths of files",
+        "Every file is `build/<model>/<opset>.onnx`, written under a temporary name and renamed.",
     ),
     _refused(
         "folder of reports",
         "export(..., artifacts_dir=...)",
         "2.5+, dynamo",
         'options.artifacts_dir = "."',
-        "the tool chooses where files go",
+        "the tool chooses the paths of files",
         "`options.report`, `profile` and `dump_exported_program` write into "
         "`build/<model>/logs/<opset>/`.",
     ),
@@ -46,11 +46,11 @@ ARGUMENTS = (
         "On every device of `devices`.",
     ),
     _refused(
-        "another exporter where one fails",
+        "another exporter if one fails",
         "export(..., fallback=True)",
         "2.5-2.10",
         "options.fallback = true",
-        "say it with `exporter`; nothing falls back silently",
+        "set `exporter`; there is no silent fallback",
         "The record names the exporter and why it was that one.",
     ),
     _refused(
@@ -59,7 +59,7 @@ ARGUMENTS = (
         "1.2-1.10",
         "options.example_outputs = true",
         "the outputs are those that `outputs` declares",
-        "PyTorch is run on every input set, for the file to be held against.",
+        "PyTorch runs on every input set, to compare the file with it.",
     ),
     _refused(
         "checker on or off",
@@ -70,11 +70,11 @@ ARGUMENTS = (
         "The check `wellformed`, from the file, with strict shape inference.",
     ),
     _refused(
-        "weights beside the file, as it was",
+        "external weights, as in older versions",
         "export(..., use_external_data_format=True)",
         "1.5-1.10",
         "options.use_external_data_format = true",
-        "lie beside the file anyway",
+        "are external anyway",
         "And once for all opsets that share them.",
     ),
     _refused(
@@ -114,7 +114,7 @@ ARGUMENTS = (
         "export(..., custom_translation_table={...})",
         "2.6+, dynamo",
         "options.custom_translation_table = {}",
-        "say it with `custom_ops`, and `translation`",
+        "use `custom_ops` with `translation`",
         "",
     ),
 )
@@ -124,10 +124,10 @@ EXPORT = (
         name="export into memory, or into an archive",
         api="export(model, args, io.BytesIO()), ExportTypes.ZIP_ARCHIVE, ExportTypes.DIRECTORY",
         torch="1.0-2.5",
-        instead="What is proved is the file that ships: read `build/<model>/<opset>.onnx`.",
+        instead="The checks read the file that ships: `build/<model>/<opset>.onnx`.",
     ),
     Elsewhere(
-        name="another capture where one fails",
+        name="another capture if one fails",
         api="strategies of export(..., dynamo=True), TORCH_ONNX_ENABLE_DRAFT_EXPORT",
         torch="2.5+",
         instead='Never: `capture = "export"` or `"strict"` is the one that is done.',
@@ -142,8 +142,8 @@ EXPORT = (
         name="inputs observed in a running program",
         api="InputObserver",
         torch="2.11+",
-        instead="A contract is written: names, shapes and axes in `inputs`, values from `fill` or "
-        "files. What an observer infers can be written there.",
+        instead="The contract is explicit: names, shapes and axes in `inputs`, values from `fill`"
+        " or files. You can write the shapes that an observer infers there.",
     ),
 )
 
@@ -170,15 +170,15 @@ DYNAMO = (
         name="export without weights",
         api="enable_fake_mode(), ExportOptions(fake_context=...)",
         torch="2.1-2.7",
-        instead="Not here: numbers cannot be proved without weights. For models that are large, "
-        "weights lie beside the file and are shared by all opsets.",
+        instead="Not supported: numbers cannot be proved without weights. Weights of large models"
+        " are external and all opsets share them.",
     ),
     Elsewhere(
         name="diagnostics",
         api="ExportOptions(diagnostic_options=...), DiagnosticOptions, ExportOutput.diagnostics",
         torch="2.1-2.7",
-        instead="The record: status, stage, message, what is missing with the model's lines, and "
-        "the log of the cell. dynamo's own report by `options.report`.",
+        instead="The record: status, stage, message, the missing operators with the model's "
+        "lines, and the log of the cell. `options.report` keeps the report of dynamo.",
     ),
     Elsewhere(
         name="ONNX Runtime as a backend of torch.compile",
@@ -225,8 +225,8 @@ PROGRAM = (
         name="ONNXProgram: inputs and outputs as the file takes them",
         api="ONNXProgram.adapt_torch_inputs_to_onnx, adapt_torch_outputs_to_onnx",
         torch="2.1-2.5",
-        instead="`at` says where each value goes; `test_data_set_<n>/` holds them as the file "
-        "takes them.",
+        instead="`at` sets the position of each value. `test_data_set_<n>/` contains them as the "
+        "file takes them.",
     ),
 )
 
@@ -235,8 +235,8 @@ VERIFICATION = (
         name="find the node that is wrong",
         api="verification.find_mismatch, GraphInfo, verify_aten_graph",
         torch="2.0-2.8",
-        instead="Done whenever a cell is red at parity: whose fault it is, and the first node "
-        "that differs with the model's line.",
+        instead="Done for every cell that is red at parity: the culprit, and the first node that "
+        "differs with the model's line.",
     ),
     Elsewhere(
         name="compare with the captured program",
@@ -248,7 +248,7 @@ VERIFICATION = (
         name="assert in a test",
         api="testing.assert_onnx_program",
         torch="2.10+",
-        instead="`exporter gate` in CI: it fails where a cell turned red, or is gone.",
+        instead="`exporter gate` in CI fails if a cell turned red or is missing.",
     ),
     Elsewhere(
         name="options of a comparison",
@@ -327,7 +327,8 @@ AROUND = (
         name="Caffe2",
         api="caffe2.python.onnx.backend.prepare",
         torch="1.0-2.3",
-        instead='A device of `runtime = "backend"` runs it, and whatever has the ONNX backend API.',
+        instead='A device with `runtime = "backend"` runs every implementation of the ONNX '
+        "backend API.",
     ),
     Elsewhere(
         name="Apex's hook for half precision",
@@ -345,6 +346,6 @@ AROUND = (
 
 SECTION = Section(
     name="Elsewhere",
-    text="What is deliberately no key of a manifest, and what stands in its place.",
+    text="Features that are deliberately no keys of a manifest, and their replacements.",
     rows=(*ARGUMENTS, *EXPORT, *DYNAMO, *PROGRAM, *VERIFICATION, *AROUND),
 )

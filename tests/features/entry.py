@@ -1,6 +1,6 @@
 """The manifest of a row.
 
-In: a `Feature`. Out: the text of its manifest, and the opsets that it asks for.
+Input: a `Feature`. Output: the text of its manifest, and its opsets.
 """
 
 from __future__ import annotations

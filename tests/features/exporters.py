@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.features.feature import Feature, Proof, Section, Standing
+from tests.features.feature import Feature, Proof, Section, Support
 
 
 def _made_by(exporter: str, capture: str) -> Callable[[Proof], bool]:
-    def holds(proof: Proof) -> bool:
+    def is_true(proof: Proof) -> bool:
         routes = [record.route for record in proof.records]
         return all(
             route is not None and (route.exporter, route.capture) == (exporter, capture)
             for route in routes
         )
 
-    return holds
+    return is_true
 
 
 def _routes(proof: Proof) -> list[str]:
@@ -31,12 +31,13 @@ SECTION = Section(
             torch="1.2+",
             model="names.py:Affine",
             lines='opsets = "16..19"',
-            holds={
+            facts={
                 "TorchScript makes 16 and 17, dynamo 18 and 19": lambda proof: (
                     sorted(_routes(proof)) == ["dynamo", "dynamo", "torchscript", "torchscript"]
                 )
             },
-            note="Without a word it is dynamo from 18 on; the record says which, and why.",
+            note="The default is dynamo from 18 on and TorchScript below. The record contains the"
+            " choice and the reason.",
         ),
         Feature(
             name="the dynamo exporter",
@@ -44,8 +45,8 @@ SECTION = Section(
             torch="2.5+; the default from 2.9",
             model="names.py:Affine",
             lines='exporter = "dynamo"\nopsets = [17, 18, 23]',
-            holds={"all three are dynamo's": _made_by("dynamo", "export")},
-            note="Below 18 its file is converted down, where that can be done.",
+            facts={"all three are dynamo's": _made_by("dynamo", "export")},
+            note="Below 18 the version converter converts its file if it can.",
         ),
         Feature(
             name="the TorchScript exporter",
@@ -53,7 +54,7 @@ SECTION = Section(
             torch="1.0+; the default up to 2.8",
             model="names.py:Affine",
             lines='exporter = "torchscript"\nopsets = [9, 18, 20]',
-            holds={"all three are TorchScript's": _made_by("torchscript", "trace")},
+            facts={"all three are TorchScript's": _made_by("torchscript", "trace")},
         ),
         Feature(
             name="strict capture",
@@ -61,9 +62,9 @@ SECTION = Section(
             torch="2.5+",
             model="names.py:Affine",
             lines='capture = "strict"\nopsets = [18]',
-            holds={"it is captured strictly": _made_by("dynamo", "strict")},
-            note="`torch.onnx.export` tries it where the other capture fails; here nothing else is "
-            "tried than what is said.",
+            facts={"it is captured strictly": _made_by("dynamo", "strict")},
+            note="`torch.onnx.export` tries it if the other capture fails. This tool uses only "
+            "the declared capture.",
         ),
         Feature(
             name="scripted",
@@ -71,7 +72,7 @@ SECTION = Section(
             torch="1.2+",
             model="names.py:Affine",
             lines='capture = "script"\nopsets = [9, 13]',
-            holds={"they are scripted": _made_by("torchscript", "script")},
+            facts={"they are scripted": _made_by("torchscript", "script")},
         ),
         Feature(
             name="a capture of the other exporter",
@@ -79,7 +80,7 @@ SECTION = Section(
             torch="2.5+",
             model="names.py:Affine",
             lines='exporter = "dynamo"\ncapture = "script"',
-            standing=Standing.INVALID,
+            support=Support.INVALID,
             invalid="'script' is not a capture of dynamo",
         ),
     ),

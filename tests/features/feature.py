@@ -1,11 +1,11 @@
-"""What a row of `docs/torch-onnx.md` is, and what it has to prove.
+"""A row of `docs/torch-onnx.md` and the facts that it has to prove.
 
-A new row goes into the file of its section, its model into `models/`. Then
-`python -m tests.features WORDS` says whether the rows whose names hold one of the words are right,
-and `python -m tests.features` writes the page.
+A new row belongs in the file of its section, its model in `models/`. Then
+`python -m tests.features WORDS` tests the rows with one of the words in their name, and
+`python -m tests.features` writes the page.
 
-In: nothing. Out: `Feature` (proved by a project of its own), `Referred` (proved by traps),
-`Elsewhere` (not here, with what to write instead) and `Section`; the words to write them with.
+Output: `Feature` (proved by its own project), `Referred` (proved by traps), `Elsewhere` (not
+supported, with the replacement) and `Section`; the helpers to write them.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tests.traps.trap import SOUND, Verdict, inconclusive, parity, refused, stru
 MODEL = "net"
 
 
-class Standing(StrEnum):
-    """How torch.onnx's feature stands here, in the words of the page."""
+class Support(StrEnum):
+    """The support of a feature, in the words of the page."""
 
     WORKS = "works"
     TORCHSCRIPT = "TorchScript only"
@@ -42,12 +42,12 @@ class Standing(StrEnum):
     REFUSED = "refused by torch"
     """torch has a name for it and raises."""
     INVALID = "refused by the manifest"
-    """The manifest's own message says what to write."""
+    """The message of the manifest names the replacement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """What came of a row: its records, and what lies in the folder of its model."""
+    """The result of a row: its records and the folder of its model."""
 
     folder: Path
     """`build/net`, as the worker left it."""
@@ -69,7 +69,7 @@ class Proof:
         return _operators(self.graph(opset, model).graph)
 
     def notes(self, opset: int) -> str:
-        """What the record notes, one a line."""
+        """Return the notes of the record, one per line."""
         return "\n".join(self.record(opset).notes)
 
 
@@ -84,35 +84,35 @@ def _operators(graph: onnx.GraphProto) -> list[str]:
 
 
 #: What must hold besides the verdicts, by the words that say so.
-Holds = Mapping[str, Callable[[Proof], bool]]
+Facts = Mapping[str, Callable[[Proof], bool]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """A feature of torch.onnx, the manifest lines for it, and the verdicts that prove them.
+    """A feature of torch.onnx, its manifest lines, and the verdicts that prove them.
 
-    The project of a row has one model `net`: `lines`, and before them what they leave out of
-    `source` (from `model`), `inputs` (`x`, `[batch, 4]`), `outputs` (`y`, `[batch, 4]`) and
-    `opsets` (13 by TorchScript, 18 by dynamo).
+    The project of a row has one model `net` with the keys in `lines`. The defaults are `source`
+    (from `model`), `inputs` (`x`, `[batch, 4]`), `outputs` (`y`, `[batch, 4]`) and `opsets` (13 by
+    TorchScript, 18 by dynamo).
     """
 
     name: str
     api: str
-    """What torch.onnx calls it: `export(..., dynamic_axes=...)`."""
+    """The name in torch.onnx: `export(..., dynamic_axes=...)`."""
     torch: str
     """The versions of torch that have it: `1.4+`, `2.5-2.10`, `2.5+, dynamo`."""
     model: str
-    """`file.py:attribute`, a file of `tests/features/models/`; empty where `lines` names one."""
+    """`file.py:attribute`, a file of `tests/features/models/`; empty if `lines` names one."""
     lines: str
     """The manifest lines that are the feature; the page shows them."""
     rest: str = ""
     """More lines of the same entry, which the page does not show."""
-    standing: Standing = Standing.WORKS
+    support: Support = Support.WORKS
     verdicts: Mapping[str, Verdict] = field(default_factory=lambda: {"*": SOUND})
-    """By condition over opsets: `*`, `<18`, `>=18`, `9..13`; the first that fits counts. Where a
-    row has more models or devices, cells as on the command line before it: `half: >=18`."""
-    holds: Holds = field(default_factory=dict)
-    """What else must be so, in words that follow "held:" on the page."""
+    """By condition over opsets: `*`, `<18`, `>=18`, `9..13`; the first match counts. If a row has
+    several models or devices, a cell pattern precedes it: `half: >=18`."""
+    facts: Facts = field(default_factory=dict)
+    """Further facts that must be true, by the words that follow "checked:" on the page."""
     invalid: str = ""
     """A part of the message with which the manifest is refused; then nothing is exported."""
     note: str = ""
@@ -122,12 +122,16 @@ class Feature:
     prepare: Callable[[Path], None] | None = None
     """Writes more files into the manifest's folder: weights, inputs."""
     package: str = ""
-    """A package that it needs besides the tools; where it is not installed, nothing is proved."""
+    """A package that the row needs; if it is not installed, nothing is proved."""
     by_command: bool = False
     """Whether it runs by `exporter export`, in processes of its own, which costs seconds."""
 
     def right(self, record: Record) -> Verdict:
-        """The one right verdict for a cell. Raises LookupError where the row names none."""
+        """Return the right verdict for a cell.
+
+        Raises:
+            LookupError: The row has no verdict for the cell.
+        """
         for condition, verdict in self.verdicts.items():
             cells, _, opsets = condition.rpartition(": ")
             if record.cell.opset in parse_condition(opsets) and (
@@ -139,7 +143,7 @@ class Feature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Referred:
-    """A pitfall or feature whose proof is in the trap suite."""
+    """A pitfall or feature that the trap suite proves."""
 
     name: str
     api: str
@@ -151,13 +155,13 @@ class Referred:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elsewhere:
-    """What torch.onnx has and this tool has not, because it does it another way, or never will."""
+    """A feature of torch.onnx that this tool replaces or will not have."""
 
     name: str
     api: str
     torch: str
     instead: str
-    """What to write or run instead, or why not."""
+    """The replacement, or the reason."""
 
 
 Row = Feature | Referred | Elsewhere
@@ -182,7 +186,7 @@ __all__ = [
     "Referred",
     "Row",
     "Section",
-    "Standing",
+    "Support",
     "Verdict",
     "inconclusive",
     "parity",

@@ -10,7 +10,7 @@ from tests.features.feature import (
     Feature,
     Referred,
     Section,
-    Standing,
+    Support,
     Verdict,
     parity,
     refused,
@@ -36,7 +36,7 @@ def _read(
     code: str,
     shape: Sequence[int],
     verdicts: Mapping[str, Verdict] | None = None,
-    standing: Standing = Standing.WORKS,
+    support: Support = Support.WORKS,
     note: str = "",
 ) -> Feature:
     return Feature(
@@ -53,7 +53,7 @@ def _read(
                 _OPSETS,
             ]
         ),
-        standing=standing,
+        support=support,
         verdicts=verdicts or {"*": SOUND},
         note=note,
     )
@@ -63,7 +63,7 @@ def _write(
     form: str,
     code: str,
     verdicts: Mapping[str, Verdict] = _SINCE_11,
-    standing: Standing = Standing.FROM_11,
+    support: Support = Support.FROM_11,
     note: str = "",
 ) -> Feature:
     return Feature(
@@ -80,7 +80,7 @@ def _write(
                 _OPSETS,
             ]
         ),
-        standing=standing,
+        support=support,
         verdicts=verdicts,
         note=note,
     )
@@ -95,7 +95,7 @@ READS = (
         "data[:, ::2]",
         [4, 3, 6],
         {"<10": refused(Stage.CONVERT, "step!=1 is currently not supported"), ">=10": SOUND},
-        Standing.FROM_10,
+        Support.FROM_10,
     ),
     _read("None and an ellipsis", "data[None, ..., 0]", [1, 4, 5]),
     _read("a tensor of rank 1", "data[torch.tensor([2, 3])]", [2, 5, 6]),
@@ -117,9 +117,9 @@ READS = (
         "data[torch.tensor([[1, 2], [2, -3]]), torch.tensor([-2, 3])]",
         [2, 2, 6],
         {"<18": parity("parity", "output 'read': error"), ">=18": SOUND},
-        Standing.DYNAMO,
-        "Not supported, the documentation says: TorchScript reads other elements and says "
-        "nothing. Use positive numbers, or dynamo.",
+        Support.DYNAMO,
+        "Not supported according to the documentation: TorchScript reads other elements without a"
+        " warning. Use positive numbers, or dynamo.",
     ),
     Feature(
         name="read by an index that is an input",
@@ -143,18 +143,18 @@ WRITES = (
     _write(
         "tensors of rank 2 and 1",
         "data[torch.tensor([[1, 2], [0, 3]]), torch.tensor([2, 3])] = new",
-        note="Not supported, the documentation says; it is right in torch 2.13.",
+        note="Not supported according to the documentation; it is right in torch 2.13.",
     ),
     _write(
         "negative tensors",
         "data[torch.tensor([1, -2]), torch.tensor([-2, 3])] = new",
-        note="Not supported, the documentation says; it is right in torch 2.13.",
+        note="Not supported according to the documentation; it is right in torch 2.13.",
     ),
     _write(
         "two tensors that are not consecutive",
         "data[torch.tensor([2, 3]), :, torch.tensor([1, 2])] = new",
         {"<18": refused(Stage.CONVERT, "Only consecutive 1-d tensor indices"), ">=18": SOUND},
-        Standing.DYNAMO,
+        Support.DYNAMO,
         "Under TorchScript, transpose `data` until they are consecutive.",
     ),
     _write(
@@ -165,7 +165,7 @@ WRITES = (
             "11..17": parity("parity", "the runtime fails"),
             ">=18": SOUND,
         },
-        Standing.DYNAMO,
+        Support.DYNAMO,
         "`new` has rank 1. Under TorchScript, expand it to the shape that is written.",
     ),
     Referred(

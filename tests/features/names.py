@@ -8,7 +8,7 @@ from tests.features.feature import (
     Feature,
     Proof,
     Section,
-    Standing,
+    Support,
     parity,
     refused,
     structure,
@@ -41,7 +41,7 @@ DYNAMIC_AXES = Feature(
     torch="1.2+",
     model="names.py:Affine",
     lines='inputs = [{ name = "x", shape = ["batch", 4] }]',
-    holds={
+    facts={
         "the axis has its name in the file of both exporters": lambda p: _both(
             p, ["batch", 4], ["batch", 4]
         )
@@ -57,7 +57,7 @@ inputs = [{ name = "x", shape = [3, 4] }]
 outputs = [{ name = "y", shape = [3, 4] }]
 dynamic_axes = { x = { 0 = "batch" }, y = { 0 = "batch" } }
 """,
-    holds={"the names are in both files": lambda p: _both(p, ["batch", 4], ["batch", 4])},
+    facts={"the names are in both files": lambda p: _both(p, ["batch", 4], ["batch", 4])},
 )
 AXES_LISTED = Feature(
     name="dynamic axes by index alone",
@@ -69,7 +69,7 @@ inputs = [{ name = "x", shape = [3, 4] }]
 outputs = [{ name = "y", shape = [3, 4] }]
 dynamic_axes = { x = [0], y = [0] }
 """,
-    holds={
+    facts={
         "both files have the names that torch.onnx generates": lambda p: _both(
             p, ["x_dynamic_axes_1", 4], ["y_dynamic_axes_1", 4]
         )
@@ -85,7 +85,7 @@ inputs = [{ name = "x", shape = [3, 4] }]
 outputs = [{ name = "y", shape = [3, 4] }]
 dynamic_axes = { x = { 0 = "rows" }, y = [0] }
 """,
-    holds={
+    facts={
         "both names are in both files": lambda p: _both(p, ["rows", 4], ["y_dynamic_axes_1", 4])
     },
 )
@@ -95,7 +95,7 @@ RANGES = Feature(
     torch="2.5+, dynamo",
     model="names.py:Affine",
     lines="axes.batch = { min = 2, max = 16 }",
-    holds={"the axis has its name": lambda p: _both(p, ["batch", 4], ["batch", 4])},
+    facts={"the axis has its name": lambda p: _both(p, ["batch", 4], ["batch", 4])},
     note="Sizes inside the limits are tried, and none outside; TorchScript takes them as well.",
 )
 MULTIPLES = Feature(
@@ -108,7 +108,7 @@ inputs = [{ name = "x", shape = ["batch", "width"] }]
 outputs = [{ name = "y", shape = ["batch", "patches"] }]
 """,
     lines="axes.width.multiple_of = 8",
-    holds={
+    facts={
         "the axis is called width, and not `8*w`": lambda p: _both(
             p, ["batch", "width"], ["batch", "patches"]
         )
@@ -121,7 +121,7 @@ OUTPUT_AXIS = Feature(
     model="names.py:Found",
     rest="axes.batch.example = 5\n",
     lines='outputs = [{ name = "y", shape = ["found", 2], dtype = "int64" }]',
-    holds={"it has its name": lambda p: _both(p, ["batch", 4], ["found", 2])},
+    facts={"it has its name": lambda p: _both(p, ["batch", 4], ["found", 2])},
 )
 FIXED = Feature(
     name="an axis that the model fixes",
@@ -129,7 +129,7 @@ FIXED = Feature(
     torch="1.2+",
     model="names.py:Fixed",
     lines='inputs = [{ name = "x", shape = ["batch", 4] }]',
-    standing=Standing.CAUGHT,
+    support=Support.CAUGHT,
     verdicts={
         "<18": parity("axes", "batch=7: the runtime fails"),
         ">=18": refused(Stage.CAPTURE, "inferred a static shape"),
@@ -145,7 +145,7 @@ NAMES = Feature(
 inputs = [{ name = "image", shape = ["batch", 4] }]
 outputs = [{ name = "logits", shape = ["batch", 4] }]
 """,
-    holds={
+    facts={
         "the names are in both files": lambda p: all(
             (p.graph(n).graph.input[0].name, p.graph(n).graph.output[0].name) == ("image", "logits")
             for n in (13, 18)
@@ -158,7 +158,7 @@ PARAMETERS = Feature(
     torch="1.0+, TorchScript",
     model="names.py:Affine",
     lines='parameters = "learned_{}"',
-    holds={"the weights have the names": lambda p: _weights(p, "learned_0", "learned_1")},
+    facts={"the weights have the names": lambda p: _weights(p, "learned_0", "learned_1")},
     note="In the order of `named_parameters`, under both exporters.",
 )
 PARAMETERS_TABLE = Feature(
@@ -167,7 +167,7 @@ PARAMETERS_TABLE = Feature(
     torch="1.0+, TorchScript",
     model="names.py:Affine",
     lines='parameters = { "*.weight" = "kernel" }',
-    holds={"one is named, one keeps its own": lambda p: _weights(p, "kernel", "linear.bias")},
+    facts={"one is named, one keeps its own": lambda p: _weights(p, "kernel", "linear.bias")},
 )
 PARAMETERS_UNREAD = Feature(
     name="names of parameters that nothing reads",
@@ -175,9 +175,11 @@ PARAMETERS_UNREAD = Feature(
     torch="1.0+, TorchScript",
     model="names.py:Half",
     lines='parameters = "learned_{}"',
-    holds={
-        "what the model reads has its names": lambda p: _weights(p, "learned_0", "learned_1"),
-        "what it never reads is not there": lambda p: not _weights(p, "learned_2"),
+    facts={
+        "the weights that the model reads have their names": lambda p: _weights(
+            p, "learned_0", "learned_1"
+        ),
+        "the weight that it never reads is missing": lambda p: not _weights(p, "learned_2"),
     },
 )
 PARAMETERS_LOST = Feature(
@@ -187,9 +189,9 @@ PARAMETERS_LOST = Feature(
     model="options.py:Folded",
     rest="opsets = 17",
     lines='parameters = "learned_{}"',
-    standing=Standing.CAUGHT,
-    verdicts={"*": structure("signature", "no weight is called 'learned_0' (weight)")},
-    note="The message says which option keeps the weight as it is.",
+    support=Support.CAUGHT,
+    verdicts={"*": structure("signature", "no weight has the name 'learned_0' (weight)")},
+    note="The message names the option that keeps the weight unchanged.",
 )
 
 SECTION = Section(

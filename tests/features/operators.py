@@ -1,9 +1,9 @@
-"""Which operators can be converted, and what runs the file."""
+"""Convertible operators, and the runtimes that execute the file."""
 
 from __future__ import annotations
 
 from exporter.records.record import Stage, Status
-from tests.features.feature import SOUND, Feature, Proof, Section, Standing, Verdict, refused
+from tests.features.feature import SOUND, Feature, Proof, Section, Support, Verdict, refused
 
 _BACKEND = """
 [tool.exporter.devices.ort-backend]
@@ -24,9 +24,9 @@ def _missing(proof: Proof, opset: int) -> list[tuple[str, int, int]]:
     return [(item.operator, item.count, len(item.sources)) for item in found]
 
 
-def _says_where(proof: Proof, says: str) -> bool:
+def _reports_device(proof: Proof, message: str) -> bool:
     placement = [item for item in proof.record(17).checks if item.check == "placement"]
-    return len(placement) == 1 and says in placement[0].message
+    return len(placement) == 1 and message in placement[0].message
 
 
 OPERATORS = (
@@ -36,12 +36,12 @@ OPERATORS = (
         torch="1.4+",
         model="operators.py:Rare",
         lines="opsets = [13, 18]",
-        standing=Standing.REFUSED,
+        support=Support.REFUSED,
         verdicts={
             "<18": refused(Stage.CONVERT, "special_bessel_j0' to ONNX opset version 13"),
             ">=18": refused(Stage.CONVERT, "prims.bessel_j0"),
         },
-        holds={
+        facts={
             "the record of 13 lists both with uses and lines": lambda proof: (
                 _missing(proof, 13)
                 == [("aten::special_bessel_j0", 2, 1), ("aten::special_airy_ai", 1, 1)]
@@ -60,12 +60,12 @@ OPERATORS = (
         torch="2.5+",
         model="operators.py:Squeezed",
         lines="opsets = [13, 18]",
-        standing=Standing.DYNAMO,
+        support=Support.DYNAMO,
         verdicts={
             "<18": refused(Stage.CONVERT, "only one element tensors can be converted to Python"),
             ">=18": SOUND,
         },
-        holds={
+        facts={
             "the record of 18 has the operator as PyTorch calls it": lambda proof: (
                 "aten.squeeze.dims" in proof.record(18).torch_operators
             ),
@@ -73,8 +73,8 @@ OPERATORS = (
                 "Squeeze" in proof.operators(18)
             ),
         },
-        note="`squeeze` of two axes. In the table of `exporter ops` it stands as *by "
-        "decomposition*; TorchScript has a function for `squeeze`, which refuses this call.",
+        note="`squeeze` of two axes. The table of `exporter ops` lists it as *by decomposition*. "
+        "TorchScript has a function for `squeeze`, which refuses this call.",
     ),
 )
 RUNTIMES = (
@@ -85,9 +85,9 @@ RUNTIMES = (
         model="operators.py:Small",
         lines='opsets = 17\ndevices = ["ort-backend"]',
         project=_BACKEND,
-        holds={
-            "the backend's own word for where it runs is told": lambda proof: _says_where(
-                proof, "onnxruntime.backend says that it runs on CPU"
+        facts={
+            "the device that the backend reports is in the record": lambda proof: _reports_device(
+                proof, "onnxruntime.backend reports that it runs on CPU"
             )
         },
         by_command=True,
@@ -102,12 +102,12 @@ RUNTIMES = (
         model="operators.py:Small",
         lines='opsets = 17\ndevices = ["caffe2"]',
         project=_ABSENT,
-        standing=Standing.UNPROVED,
+        support=Support.UNPROVED,
         verdicts={
             "*": Verdict(
                 status=Status.UNAVAILABLE,
                 stage=Stage.LOAD,
-                says="caffe2.python.onnx.backend cannot be imported",
+                message="caffe2.python.onnx.backend cannot be imported",
             )
         },
     ),
@@ -118,7 +118,7 @@ RUNTIMES = (
         model="operators.py:Small",
         lines='opsets = [17, 18]\ndevices = ["openvino"]',
         package="openvino",
-        note="In float32 whatever the processor prefers. Install the extra `openvino`.",
+        note="In float32 on every processor. Install the extra `openvino`.",
     ),
     Feature(
         name="onnx.reference",
@@ -131,7 +131,6 @@ RUNTIMES = (
 
 SECTION = Section(
     name="Operators and runtimes",
-    text="`exporter ops` tells which operators can be converted; `devices` names what runs the "
-    "file.",
+    text="`exporter ops` lists the convertible operators; `devices` names the runtimes.",
     rows=(*OPERATORS, *RUNTIMES),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.features.feature import SOUND, Feature, Section, Standing, structure
+from tests.features.feature import SOUND, Feature, Section, Support, structure
 
 TORCHSCRIPT = Feature(
     name="every opset of TorchScript",
@@ -26,7 +26,7 @@ AUTO = Feature(
     torch="1.2+",
     model="names.py:Affine",
     lines="opsets = [9, 17, 18, 21]",
-    holds={
+    facts={
         "TorchScript below 18, dynamo from there": lambda p: (
             [route.exporter for n in (9, 17, 18, 21) if (route := p.record(n).route)]
             == ["torchscript", "torchscript", "dynamo", "dynamo"]
@@ -39,9 +39,9 @@ CONVERTED = Feature(
     torch="2.5+",
     model="options.py:Stacked",
     lines='opsets = [13, 15, 17]\nexporter = "dynamo"',
-    standing=Standing.DYNAMO,
+    support=Support.DYNAMO,
     verdicts={
-        "13": structure("opset", "the file is opset 18, asked was 13"),
+        "13": structure("opset", "the file has opset 18, expected 13"),
         ">=15": SOUND,
     },
     note="torch's version converter takes the file down from 18, or leaves it there and logs it.",
@@ -52,7 +52,7 @@ IR_VERSION = Feature(
     torch="2.5+, dynamo",
     model="names.py:Affine",
     lines="opsets = 18\nir_version = 8",
-    holds={
+    facts={
         "the file is IR version 8, which ONNX Runtime 1.14 loads": lambda p: (
             p.graph(18).ir_version == 8
         )
@@ -74,7 +74,7 @@ opset = 18
 options = { optimize = false }
 ir_version = 8
 """,
-    holds={
+    facts={
         "opset 19 is TorchScript's": lambda p: (
             (route := p.record(19).route) is not None and route.exporter == "torchscript"
         ),
@@ -87,8 +87,9 @@ ir_version = 8
 SECTION = Section(
     name="Opsets",
     text=(
-        "TorchScript makes opsets 7 to 20, dynamo 18 to 26, and below 18 what its version "
-        "converter makes of 18. Each model's page says which release of ONNX Runtime loads a file."
+        "TorchScript exports opsets 7 to 20, dynamo 18 to 26. Below 18 the version converter "
+        "converts the file of dynamo. Each model page lists the release of ONNX Runtime that "
+        "loads a file."
     ),
     rows=(TORCHSCRIPT, DYNAMO, AUTO, CONVERTED, IR_VERSION, OVERRIDES),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from exporter.records.record import Stage
-from tests.features.feature import Elsewhere, Feature, Proof, Section, Standing, refused, structure
+from tests.features.feature import Elsewhere, Feature, Proof, Section, Support, refused, structure
 
 _TORCHSCRIPT = "opsets = 17"
 _DYNAMO = "opsets = 18"
@@ -26,7 +26,7 @@ FOLDING = Feature(
     model="options.py:Folded",
     rest=_TORCHSCRIPT,
     lines="options.do_constant_folding = false",
-    holds={"the weight is turned in the graph": lambda proof: "Transpose" in proof.operators(17)},
+    facts={"the weight is turned in the graph": lambda proof: "Transpose" in proof.operators(17)},
     note="True is the default, and the weight is then stored as it is used.",
 )
 FOLDED = Feature(
@@ -35,7 +35,7 @@ FOLDED = Feature(
     torch="1.1+, TorchScript",
     model="options.py:Folded",
     lines=_TORCHSCRIPT,
-    holds={"nothing is turned in the graph": lambda p: "Transpose" not in p.operators(17)},
+    facts={"nothing is turned in the graph": lambda p: "Transpose" not in p.operators(17)},
 )
 OPTIMIZE = Feature(
     name="without optimisation",
@@ -44,7 +44,7 @@ OPTIMIZE = Feature(
     model="options.py:Twice",
     rest=_DYNAMO,
     lines="options.optimize = false",
-    holds={"what is computed twice stays": lambda p: p.operators(18).count("Exp") == 2},
+    facts={"the repeated node remains": lambda p: p.operators(18).count("Exp") == 2},
 )
 OPTIMIZED = Feature(
     name="optimised, by default",
@@ -52,7 +52,7 @@ OPTIMIZED = Feature(
     torch="2.5+, dynamo; the default from 2.7",
     model="options.py:Twice",
     lines=_DYNAMO,
-    holds={"what was computed twice is once": lambda p: p.operators(18).count("Exp") == 1},
+    facts={"the repeated node is merged": lambda p: p.operators(18).count("Exp") == 1},
 )
 VERBOSE = Feature(
     name="more output",
@@ -61,7 +61,7 @@ VERBOSE = Feature(
     model="names.py:Affine",
     lines="options.verbose = true",
     by_command=True,
-    holds={
+    facts={
         "the graph is in the log of the TorchScript cell": lambda p: "graph(" in _log(p, 13),
         "the steps are in the log of the dynamo cell": lambda p: "[torch.onnx]" in _log(p, 18),
     },
@@ -73,7 +73,7 @@ REPORT = Feature(
     model="names.py:Affine",
     rest=_DYNAMO,
     lines="options.report = true",
-    holds={"`report.md` lies beside the log, and a note says so": lambda p: _kept(p, "report.md")},
+    facts={"`report.md` is next to the log, and a note names it": lambda p: _kept(p, "report.md")},
 )
 DUMP = Feature(
     name="the captured program",
@@ -82,8 +82,8 @@ DUMP = Feature(
     model="names.py:Affine",
     rest=_DYNAMO,
     lines="options.dump_exported_program = true",
-    holds={
-        "`program.pt2` lies beside the log, and a note says so": lambda p: _kept(p, "program.pt2")
+    facts={
+        "`program.pt2` is next to the log, and a note names it": lambda p: _kept(p, "program.pt2")
     },
 )
 TRAINING = Feature(
@@ -93,7 +93,7 @@ TRAINING = Feature(
     model="options.py:Stable",
     rest=_TORCHSCRIPT + "\naxes.batch.min = 2",
     lines='mode = "train"',
-    holds={
+    facts={
         "BatchNormalization is in training mode": lambda p: any(
             attribute.name == "training_mode" and attribute.i == 1
             for node in p.graph(17).graph.node
@@ -109,10 +109,10 @@ FUNCTIONS = Feature(
     model="options.py:Stacked",
     rest=_TORCHSCRIPT,
     lines="options.export_modules_as_functions = true",
-    standing=Standing.CAUGHT,
+    support=Support.CAUGHT,
     verdicts={"*": structure("signature", "outputs differ: the file has 1 (13), declared 1 (y)")},
     note="torch loses the names of the outputs: the function that is the whole model has its own.",
-    holds={
+    facts={
         "the file has a function for each kind of module": lambda p: (
             {"Stacked", "Layer", "Linear"} <= {function.name for function in p.graph(17).functions}
         )
@@ -124,7 +124,7 @@ INLINED = Feature(
     torch="2.2+, TorchScript; deprecated in 2.6",
     model="options.py:Swish",
     lines=_TORCHSCRIPT,
-    holds={"the function became its operators": lambda p: "Sigmoid" in p.operators(17)},
+    facts={"the function became its operators": lambda p: "Sigmoid" in p.operators(17)},
     note="The default.",
 )
 NOT_INLINED = Feature(
@@ -134,7 +134,7 @@ NOT_INLINED = Feature(
     model="options.py:Swish",
     rest=_TORCHSCRIPT,
     lines="options.autograd_inlining = false",
-    standing=Standing.REFUSED,
+    support=Support.REFUSED,
     verdicts={"*": refused(Stage.CONVERT, "Couldn't export Python operator")},
 )
 
@@ -147,7 +147,7 @@ def _fallback(kind: str, versions: str) -> Feature:
         model="options.py:Bessel",
         rest=_TORCHSCRIPT,
         lines=f'options.operator_export_type = "{kind}"',
-        standing=Standing.CAUGHT,
+        support=Support.CAUGHT,
         verdicts={"*": structure("opset", "the file uses the domain 'org.pytorch.aten'")},
         note="torch writes the file; ONNX Runtime has no such operator.",
     )
@@ -160,9 +160,9 @@ REMOVED = Feature(
     torch="up to 1.10",
     model="names.py:Affine",
     lines="options.enable_onnx_checker = false",
-    standing=Standing.INVALID,
+    support=Support.INVALID,
     invalid="torch dropped it after 1.10: every file is checked",
-    note="Each of them is refused with what to write today.",
+    note="Each of them is refused with its replacement in the message.",
 )
 
 SECTION = Section(

@@ -1,4 +1,4 @@
-"""What the documentation of torch.onnx warns of: the warning, and what to do instead."""
+"""Warnings of the torch.onnx documentation, and the alternatives."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.features.feature import (
     Feature,
     Referred,
     Section,
-    Standing,
+    Support,
     Verdict,
     parity,
     refused,
@@ -46,7 +46,7 @@ PYTHON = (
         model="pitfalls.py:Concatenated",
         lines="init = { by_numpy = true }",
         rest=_WIDE,
-        standing=Standing.CAUGHT,
+        support=Support.CAUGHT,
         verdicts={
             "<18": parity("axes", "shape [3, 8], PyTorch gives [7, 8]"),
             ">=18": refused(Stage.CAPTURE, ".numpy() is not supported"),
@@ -67,7 +67,7 @@ PYTHON = (
         model="pitfalls.py:Reshaped",
         lines="init = { by_item = true }",
         rest=_ROWS,
-        standing=Standing.DYNAMO,
+        support=Support.DYNAMO,
         verdicts={"<18": structure("signature", "inputs differ"), ">=18": SOUND},
         note="A trace keeps the number; torch.export keeps it as a symbol.",
     ),
@@ -97,7 +97,7 @@ PYTHON = (
         torch="1.8+",
         model="pitfalls.py:Centred",
         lines="init = { by_data = true }",
-        standing=Standing.CAUGHT,
+        support=Support.CAUGHT,
         verdicts={
             "<18": parity("axes", "output 'y': error"),
             ">=18": refused(Stage.CAPTURE, "fake tensor in the exported program"),
@@ -116,7 +116,7 @@ PYTHON = (
         torch="1.10+",
         model="pitfalls.py:Grown",
         lines="init = { in_place = true }",
-        standing=Standing.DYNAMO,
+        support=Support.DYNAMO,
         verdicts={"<18": parity("parity", "output 'y': error"), ">=18": SOUND},
     ),
     Feature(
@@ -132,7 +132,7 @@ PYTHON = (
         torch="1.0+",
         model="pitfalls.py:ShapeTensor",
         lines='outputs = [{ name = "y", shape = [4, "batch"] }]',
-        standing=Standing.TORCHSCRIPT,
+        support=Support.TORCHSCRIPT,
         verdicts={"<18": SOUND, ">=18": refused(Stage.CAPTURE, "its data is not allocated yet")},
         note="`x.shape` does the same in both exporters.",
     ),
@@ -145,7 +145,7 @@ PYTHON = (
         rest="opsets = [11, 13, 18]",
     ),
     Feature(
-        name="scalars beside tensors of other dtypes",
+        name="scalars with tensors of other dtypes",
         api='"implicit scalar datatype casting"',
         torch="1.4+",
         model="pitfalls.py:Scalars",
@@ -181,12 +181,12 @@ inputs = [
         note="Each tensor of it is an input of the graph.",
     ),
     Feature(
-        name="str in a dict, or beside tensors",
+        name="str in a dict, or with tensors",
         api='"Dict and str inputs and outputs"',
         torch="1.10+",
         model="pitfalls.py:Mode",
         lines='constants = [{ at = "kwargs.mode", value = "double" }]',
-        note="The file has what this value chooses. A model with another value is another entry.",
+        note="The file has the branch of this value. A model with another value is another entry.",
     ),
     Feature(
         name="dict as an output",
@@ -225,10 +225,10 @@ outputs = [
   { name = "twice", shape = ["batch", 4] },
 ]
 """,
-        standing=Standing.CAUGHT,
+        support=Support.CAUGHT,
         verdicts={
             "*": Verdict(
-                status=Status.FAIL, stage=Stage.SOURCE, says="declared in another order are"
+                status=Status.FAIL, stage=Stage.SOURCE, message="declared in another order are"
             )
         },
         note="Names go by position: each output would have the other's.",
@@ -262,7 +262,7 @@ SIZES = (
         model="pitfalls.py:Recurrent",
         lines=_SEQUENCE,
         rest="opsets = [9, 13, 18]",
-        standing=Standing.TORCHSCRIPT,
+        support=Support.TORCHSCRIPT,
         verdicts={
             "<18": SOUND,
             ">=18": structure("signature", "axis 'length' of output 'y' is fixed at"),
@@ -287,7 +287,7 @@ outputs = [{ name = "y", shape = [2, 5, 3] }]
         model="pitfalls.py:Packed",
         lines="init = { whole = true }",
         rest=f'{_PACKED}outputs = [{{ name = "y", shape = [3, 7, 3] }}]',
-        standing=Standing.TORCHSCRIPT,
+        support=Support.TORCHSCRIPT,
         verdicts={"<18": SOUND, ">=18": refused(Stage.CAPTURE, "must be tuple of ints")},
     ),
     Feature(
@@ -297,7 +297,7 @@ outputs = [{ name = "y", shape = [2, 5, 3] }]
         model="pitfalls.py:Packed",
         lines="init = { whole = false }",
         rest=f'{_PACKED}outputs = [{{ name = "y", shape = [3, "steps", 3] }}]',
-        standing=Standing.CAUGHT,
+        support=Support.CAUGHT,
         verdicts={
             "<18": parity("cases", "shape [3, 7, 3], PyTorch gives [3, 4, 3]"),
             ">=18": refused(Stage.CAPTURE, "must be tuple of ints"),
@@ -346,7 +346,7 @@ STATE = (
         torch="1.0+",
         model="pitfalls.py:Missing",
         lines="",
-        standing=Standing.REFUSED,
+        support=Support.REFUSED,
         verdicts={"*": refused(Stage.CONVERT, "(and 1 more operator missing)")},
         note="The record lists all of them, with the model's lines.",
     ),
@@ -357,13 +357,13 @@ STATE = (
         model="pitfalls.py:Recurrent",
         lines="tolerance = { atol = 1e-4 }",
         rest=f"opsets = [13]\n{_SEQUENCE}",
-        note="Without a word, the error may be 8 times PyTorch's own against float64.",
+        note="By default, the error may be 8 times the error of PyTorch against float64.",
     ),
 )
 
 SECTION = Section(
     name="Pitfalls",
-    text='What the documentation warns of under "Avoiding Pitfalls", "Limitations" and '
-    '"Frequently Asked Questions", and what it recommends instead.',
+    text='Warnings in "Avoiding Pitfalls", "Limitations" and "Frequently Asked Questions" of the '
+    "documentation, and its recommendations.",
     rows=(*PYTHON, *TYPES, *SIZES, *STATE),
 )

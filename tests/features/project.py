@@ -28,7 +28,11 @@ MODELS = Path(__file__).parent / "models"
 
 
 def write_project(feature: Feature, root: Path) -> None:
-    """Writes the project of a row: a folder that the command takes as it is."""
+    """Write the project of a row and export it.
+
+    Raises:
+        ExporterError: The manifest is refused.
+    """
     manifests = root / "manifests"
     shutil.copytree(MODELS, manifests, ignore=shutil.ignore_patterns("__*"))
     write_text(root / "pyproject.toml", f"[tool.exporter]\n{feature.project}\n")
@@ -38,10 +42,10 @@ def write_project(feature: Feature, root: Path) -> None:
 
 
 def prove(feature: Feature, root: Path) -> Proof:
-    """Writes the project of a row and exports it.
+    """Write the project of a row and export it.
 
     Raises:
-        ExporterError: where the manifest is refused.
+        ExporterError: The manifest is refused.
     """
     write_project(feature, root)
     manifest = load_project(root)

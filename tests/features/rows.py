@@ -1,6 +1,6 @@
-"""The rows of `docs/torch-onnx.md` in quarters, since test files run side by side.
+"""The rows of `docs/torch-onnx.md` in quarters, because test files run in parallel.
 
-In: the number of a quarter. Out: its rows as parameters of a test, and what such a test does.
+Input: the number of a quarter. Output: its rows as parameters of a test, and the test function.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.features.feature import Feature
-from tests.features.holding import differences
+from tests.features.row_differences import differences
 from tests.features.table import FEATURES
 
 QUARTERS = 4

@@ -11,10 +11,10 @@ import pytest
 from markdown_it import MarkdownIt
 
 from exporter.records.record import Stage
-from tests.features.feature import SOUND, Feature, Referred, Row, Standing, parity, refused
-from tests.features.holding import differences
+from tests.features.feature import SOUND, Feature, Referred, Row, Support, parity, refused
 from tests.features.names import DYNAMIC_AXES
 from tests.features.project import MODELS
+from tests.features.row_differences import differences
 from tests.features.table import FEATURES, PAGE, ROWS, page
 from tests.traps.table import ALL as TRAPS
 from tests.unit.factory import make_record
@@ -43,10 +43,10 @@ def test_versions_have_one_form(row: Row) -> None:
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in FEATURES])
-def test_a_row_says_what_it_proves(row: Feature) -> None:
+def test_a_row_names_its_proof(row: Feature) -> None:
     if row.model:
         assert (MODELS / row.model.partition(":")[0]).is_file()
-    assert (row.standing is Standing.INVALID) == bool(row.invalid)
+    assert (row.support is Support.INVALID) == bool(row.invalid)
 
 
 def test_traps_that_are_referred_to_exist() -> None:
@@ -67,13 +67,13 @@ def test_the_first_condition_that_fits_counts() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"verdicts": {"*": parity("parity", "error")}, "standing": Standing.CAUGHT},
-        {"verdicts": {"*": refused(Stage.CONVERT, "")}, "standing": Standing.REFUSED},
-        {"standing": Standing.TORCHSCRIPT},
-        {"standing": Standing.DYNAMO},
-        {"standing": Standing.INVALID, "invalid": "unknown key"},
+        {"verdicts": {"*": parity("parity", "error")}, "support": Support.CAUGHT},
+        {"verdicts": {"*": refused(Stage.CONVERT, "")}, "support": Support.REFUSED},
+        {"support": Support.TORCHSCRIPT},
+        {"support": Support.DYNAMO},
+        {"support": Support.INVALID, "invalid": "unknown key"},
         {"lines": "dynamic_axis = 1"},
-        {"holds": {"never so": lambda proof: not proof.operators(13)}},
+        {"facts": {"never so": lambda proof: not proof.operators(13)}},
     ],
     ids=", ".join,
 )

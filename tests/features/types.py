@@ -9,7 +9,7 @@ from tests.features.feature import (
     Proof,
     Referred,
     Section,
-    Standing,
+    Support,
     parity,
     refused,
     structure,
@@ -50,8 +50,8 @@ def _dtypes(proof: Proof, opset: int, model: str) -> set[int]:
 
 SECTION = Section(
     name="Types",
-    text="What a model computes in, and what goes in and out of it. A dtype that a runtime has no "
-    "kernel for is red at `load`, with operator, dtype and provider.",
+    text="The dtype of the computation, and the kinds of inputs and outputs. A dtype without a "
+    "kernel in the runtime is red at `load`, with operator, dtype and provider.",
     rows=(
         Feature(
             name="a variant in float16",
@@ -59,7 +59,7 @@ SECTION = Section(
             torch="1.2+",
             model="kinds.py:Norm",
             lines=_VARIANT,
-            holds={
+            facts={
                 "inputs and outputs of the variant are float16, those of its parent float32": (
                     lambda proof: (
                         _dtypes(proof, 13, "half") == {10}
@@ -68,8 +68,8 @@ SECTION = Section(
                     )
                 )
             },
-            note="`precision` casts the model, and is the dtype of what names none. What may be "
-            "off is measured in float16, too.",
+            note="`precision` casts the model and is the default dtype of inputs and outputs. The"
+            " tolerance is measured in float16, too.",
         ),
         Feature(
             name="float16 that overflows",
@@ -78,9 +78,9 @@ SECTION = Section(
             model="kinds.py:Beyond",
             lines='precision = "float16"',
             rest="opsets = 13",
-            standing=Standing.CAUGHT,
+            support=Support.CAUGHT,
             verdicts={"*": parity("parity", "float16 overflows in PyTorch")},
-            note="ONNX Runtime computes on in float32 where PyTorch rounds to Inf.",
+            note="ONNX Runtime continues in float32 when PyTorch rounds to Inf.",
         ),
         Feature(
             name="bfloat16",
@@ -89,7 +89,7 @@ SECTION = Section(
             model="kinds.py:Norm",
             lines='precision = "bfloat16"\ndevices = ["cpu", "reference"]',
             rest="opsets = 18",
-            standing=Standing.DYNAMO,
+            support=Support.DYNAMO,
             verdicts={
                 "net/18/cpu: *": refused(Stage.LOAD, "has no kernel for Gemm in bfloat16"),
                 "*": SOUND,
@@ -109,7 +109,7 @@ SECTION = Section(
             torch="1.2+",
             model="kinds.py:Convolved",
             lines=f'precision = "float64"\n{_CONVOLUTION}',
-            standing=Standing.CAUGHT,
+            support=Support.CAUGHT,
             verdicts={
                 "*": refused(Stage.LOAD, "CPUExecutionProvider has no kernel for Conv in float64")
             },
@@ -120,7 +120,7 @@ SECTION = Section(
             torch="1.10+",
             model="kinds.py:Convolved",
             lines=f'precision = "bfloat16"\n{_CONVOLUTION}',
-            standing=Standing.CAUGHT,
+            support=Support.CAUGHT,
             verdicts={"*": structure("wellformed", "has unsupported type: tensor(bfloat16)")},
             note="Conv has bfloat16 since opset 22.",
         ),
@@ -138,12 +138,12 @@ SECTION = Section(
             torch="2.5+",
             model="kinds.py:Turned",
             lines=_same("complex64", ""),
-            standing=Standing.DYNAMO,
+            support=Support.DYNAMO,
             verdicts={
                 "<18": refused(Stage.CONVERT, "TorchScript exports no complex numbers"),
                 "*": SOUND,
             },
-            holds={
+            facts={
                 "in the file they are float32 with a last dimension of 2": (
                     lambda proof: (
                         _dtypes(proof, 18, "net") == {1}
@@ -160,7 +160,7 @@ SECTION = Section(
             model="kinds.py:Spectrum",
             lines='outputs = [{ name = "y", shape = ["batch", 4], dtype = "complex64" }]',
             rest="opsets = 18",
-            standing=Standing.DYNAMO,
+            support=Support.DYNAMO,
         ),
         Feature(
             name="scalars in and out",
@@ -187,13 +187,13 @@ SECTION = Section(
             lines='capture = "script"\n'
             'outputs = [{ name = "pieces", shape = [4], kind = "sequence" }]',
             rest="opsets = [11, 13]",
-            standing=Standing.TORCHSCRIPT,
-            holds={
+            support=Support.TORCHSCRIPT,
+            facts={
                 "the file puts out a sequence": (
                     lambda proof: proof.graph(13).graph.output[0].type.HasField("sequence_type")
                 )
             },
-            note="The count of items is held first, then each item.",
+            note="The number of items is compared first, then each item.",
         ),
         Feature(
             name="a list of tensors, each an output",
@@ -211,11 +211,11 @@ SECTION = Section(
             model="kinds.py:Pieces",
             lines='outputs = [{ name = "pieces", shape = [4], kind = "sequence" }]',
             rest="opsets = 18",
-            standing=Standing.INVALID,
+            support=Support.INVALID,
             invalid="a sequence needs capture = 'script'",
         ),
         Referred(
-            name="a list whose items are wrong",
+            name="a list with wrong items",
             api="torch.jit.script",
             torch="1.6+",
             traps=(

@@ -1,4 +1,4 @@
-"""Weights: where they come from, and where they lie in the file."""
+"""Weights: their origin and their place in the file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from exporter.records.record import Stage
-from tests.features.feature import Feature, Proof, Section, Standing, refused
+from tests.features.feature import Feature, Proof, Section, Support, refused
 
 _FED = ["x", "linear.weight", "linear.bias", "norm.weight", "norm.bias"]
 _FED += ["norm.running_mean", "norm.running_var"]
@@ -74,7 +74,7 @@ _ROWS = (
         model="sources.py:Affine",
         lines='weights = "net.pt"',
         prepare=_save_pickle,
-        standing=Standing.CAUGHT,
+        support=Support.CAUGHT,
         verdicts={"*": refused(Stage.SOURCE, "net.pt is refused: it would run")},
     ),
     Feature(
@@ -84,7 +84,7 @@ _ROWS = (
         model="sources.py:Affine",
         lines=f'weights = "net.pt"\nweights_sha256 = "{"0" * 64}"',
         prepare=_save("net.pt"),
-        standing=Standing.CAUGHT,
+        support=Support.CAUGHT,
         verdicts={"*": refused(Stage.SOURCE, "expected 0000")},
     ),
     Feature(
@@ -93,7 +93,7 @@ _ROWS = (
         torch="1.4+",
         model="sources.py:Normalised",
         lines="options.export_params = false",
-        holds={
+        facts={
             "the declared inputs, then the weights in the order of state_dict": lambda proof: (
                 _inputs(proof, 13) == _FED and _inputs(proof, 18) == _FED
             ),
@@ -105,8 +105,8 @@ _ROWS = (
                 )
             ),
         },
-        note="torch.onnx.export leaves out folded weights under names of its own, and merges equal "
-        "ones; here every weight stays what it is.",
+        note="torch.onnx.export omits folded weights with their own names and merges equal ones. "
+        "Here every weight keeps its name.",
     ),
     Feature(
         name="initializers listed as inputs",
@@ -114,7 +114,7 @@ _ROWS = (
         torch="1.4+",
         model="sources.py:Affine",
         lines="options.keep_initializers_as_inputs = true",
-        holds={
+        facts={
             "every initializer is an input": lambda proof: all(
                 {item.name for item in proof.graph(opset).graph.initializer}
                 <= set(_inputs(proof, opset))
@@ -123,13 +123,13 @@ _ROWS = (
         },
     ),
     Feature(
-        name="weights beside the file",
+        name="external weights",
         api="export(..., external_data=True)",
         torch="2.5+, dynamo",
         model="large.py:Wide",
         lines="options.external_data = true",
-        holds={"the weights lie outside": _is_outside},
-        note="Without a word, as the size asks: from 1 MB on beside it, once for all opsets.",
+        facts={"the weights lie outside": _is_outside},
+        note="By default, external from 1 MB on, once for all opsets.",
     ),
     Feature(
         name="weights inside the file",
@@ -137,8 +137,8 @@ _ROWS = (
         torch="2.5+, dynamo",
         model="large.py:Wide",
         lines="options.external_data = false",
-        holds={"the weights lie inside": lambda proof: not _is_outside(proof)},
-        note="Up to 2 GB, which is as much as such a file can hold.",
+        facts={"the weights lie inside": lambda proof: not _is_outside(proof)},
+        note="Up to 2 GB, the limit of such a file.",
     ),
 )
 

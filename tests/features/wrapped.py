@@ -7,7 +7,7 @@ from tests.features.feature import (
     SOUND,
     Feature,
     Section,
-    Standing,
+    Support,
     refused,
     structure,
 )
@@ -40,13 +40,13 @@ SECTION = Section(
             torch="2.11+",
             model="wrapped.py:Exportable",
             lines='inputs = [{ name = "x", shape = ["batch", 4] }]',
-            holds={
+            facts={
                 "each file is by the exporter that its record names": lambda proof: (
                     proof.graph(13).ir_version < proof.graph(18).ir_version
                 )
             },
-            note="The manifest says how it is called. `torch.onnx.export` gives it to dynamo even "
-            "where `dynamo=False`; here TorchScript makes the lower opsets.",
+            note="The manifest declares the call. `torch.onnx.export` passes it to dynamo even if"
+            " `dynamo=False`; here TorchScript exports the lower opsets.",
         ),
         Feature(
             name="DataParallel",
@@ -54,7 +54,7 @@ SECTION = Section(
             torch="1.0+",
             model="wrapped.py:parallel",
             lines="",
-            standing=Standing.DYNAMO,
+            support=Support.DYNAMO,
             verdicts={
                 "<18": refused(Stage.CONVERT, "DataParallel is not supported"),
                 ">=18": SOUND,
@@ -67,11 +67,11 @@ SECTION = Section(
             torch="1.8+",
             model="wrapped.py:Lazy",
             lines="",
-            standing=Standing.CAUGHT,
+            support=Support.CAUGHT,
             verdicts={"*": refused(Stage.SOURCE, "have no sizes yet (linear.weight, linear.bias)")},
         ),
         Feature(
-            name="lazy modules, called once where they are built",
+            name="lazy modules, called once after they are built",
             api="nn.LazyLinear",
             torch="1.8+",
             model="wrapped.py:called_once",
@@ -83,9 +83,9 @@ SECTION = Section(
             torch="1.8+",
             model="wrapped.py:FakeQuantized",
             lines="opsets = [9, 10, 13, 18]",
-            standing=Standing.TORCHSCRIPT,
+            support=Support.TORCHSCRIPT,
             verdicts={**_SINCE_10, ">=18": refused(Stage.CAPTURE, "fake_quantize_per_tensor")},
-            holds={
+            facts={
                 "QuantizeLinear and DequantizeLinear are in the file": lambda proof: (
                     {"QuantizeLinear", "DequantizeLinear"} <= set(proof.operators(13))
                 )
@@ -97,7 +97,7 @@ SECTION = Section(
             torch="1.8+",
             model="wrapped.py:Quantized",
             lines="opsets = [9, 10, 13, 18]",
-            standing=Standing.TORCHSCRIPT,
+            support=Support.TORCHSCRIPT,
             verdicts={**_SINCE_10, ">=18": refused(Stage.CAPTURE, "LinearPackedParamsBase")},
         ),
         Feature(
@@ -107,9 +107,9 @@ SECTION = Section(
             model="wrapped.py:Rotated",
             lines='exporter = "dynamo"\nopsets = [18, 23, 24]',
             rest=_POSITIONS,
-            standing=Standing.FROM_23,
+            support=Support.FROM_23,
             verdicts={"<23": structure("wellformed", "No Op registered"), ">=23": SOUND},
-            holds={
+            facts={
                 "the operator is in the file": lambda proof: (
                     proof.operators(23) == ["RotaryEmbedding"]
                 )
@@ -123,9 +123,9 @@ SECTION = Section(
             model="wrapped.py:Attended",
             lines='exporter = "dynamo"\nopsets = [18, 23, 24]',
             rest=_ATTENDED,
-            standing=Standing.FROM_23,
+            support=Support.FROM_23,
             verdicts={"<23": structure("wellformed", "No Op registered"), ">=23": SOUND},
-            holds={
+            facts={
                 "the operator is in the file": lambda proof: proof.operators(23) == ["Attention"]
             },
             note="torch writes it into files of any opset; ONNX has it from 23 on.",
@@ -136,9 +136,9 @@ SECTION = Section(
             torch="2.8+",
             model="wrapped.py:Symbolic",
             lines="opsets = [13, 18, 23]",
-            standing=Standing.DYNAMO,
+            support=Support.DYNAMO,
             verdicts={"<18": refused(Stage.CONVERT, "unsupported input list"), ">=18": SOUND},
-            holds={"the operator is in the file": lambda proof: "Split" in proof.operators(18)},
+            facts={"the operator is in the file": lambda proof: "Split" in proof.operators(18)},
         ),
     ),
 )

@@ -1,6 +1,6 @@
-"""Traps: weights beside the file that are not there, not whole or not inside.
+"""Traps: external weights that are missing, incomplete or outside the directory.
 
-In: nothing. Out: `DATA`.
+Output: `DATA`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _data(name: str, story: str, how: Tamper, verdict: Verdict) -> Trap:
 
 
 DATA = (
-    _data("untouched", "weights beside the file", tamper.edited(lambda _: None), SOUND),
+    _data("untouched", "external weights", tamper.edited(lambda _: None), SOUND),
     _data(
         "missing",
         "no file of that name",
@@ -42,7 +42,7 @@ DATA = (
     ),
     _data(
         "by absolute path",
-        "it would not travel, and tells of this machine",
+        "an absolute path is invalid on other machines and reveals this one",
         tamper.data_absolute,
         structure("wellformed", "is not inside the file's folder"),
     ),

@@ -38,7 +38,7 @@ def reshape_to(size: int) -> Tamper:
 
 
 def loop_of(count: int) -> Tamper:
-    """A number where the input stood."""
+    """Replace a use of the input by a number."""
 
     def edit(model: ModelProto) -> None:
         model.graph.initializer.append(helper.make_tensor("count", TensorProto.INT64, [], [count]))

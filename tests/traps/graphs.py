@@ -1,6 +1,6 @@
 """Traps: graphs and weights that were changed after the export.
 
-In: nothing. Out: `GRAPHS` and `WEIGHTS`.
+In: nothing. Out: `GRAPHS` and `WEIGHTS_PATTERN`.
 """
 
 from __future__ import annotations
@@ -97,25 +97,25 @@ GRAPHS = (
     ),
     Trap(
         name="unknown operator of a domain that is named",
-        story="nothing here can run it, and it is what was asked for",
+        story="no runtime here has the operator, which the entry declares",
         tamper=tamper.edited(edits.unknown_operator),
         spec=picture(TORCHSCRIPT, options={"custom_opsets": {"nobody": 1}}),
         verdict=Verdict(
             status=Status.UNAVAILABLE,
             stage=Stage.LOAD,
-            says="cpu has no kernel for nobody::Unheard",
+            message="cpu has no kernel for nobody::Unheard",
         ),
     ),
     Trap(
         name="batch baked into a Reshape",
-        story="the signature still says `batch`",
+        story="the signature still declares `batch`",
         spec=RESHAPED,
         tamper=edits.reshape_to(3),
         verdict=parity("axes", "batch=7"),
     ),
     Trap(
         name="batch of any size in a Reshape",
-        story="-1 stands for it: another way to say the same",
+        story="-1 has the same meaning",
         spec=RESHAPED,
         tamper=edits.reshape_to(-1),
         verdict=SOUND,
@@ -204,29 +204,29 @@ WEIGHTS = (
     ),
     Trap(
         name="row of an embedding that inputs reach",
-        story="any row may be asked for; the inputs ask for these",
+        story="an input may select any row; the inputs select these",
         spec=WORDS,
         tamper=tamper.weight("words.weight", lambda array: array * np.float32(1.001)),
         verdict=OFF,
     ),
     Trap(
         name="row of an embedding that no input reaches",
-        story="any row may be asked for; the inputs ask for others",
+        story="an input may select any row; the inputs select others",
         spec=WORDS,
         tamper=tamper.weight("words.weight", tamper.last_row(1.0)),
         verdict=parity("tables", "parts of the table 'words.weight' are not PyTorch's"),
     ),
     Trap(
         name="bound that no input reaches",
-        story="a Clip at 1000 where PyTorch has none: inputs are normal noise, and larger only "
-        "under `thorough`",
+        story="a Clip at 1000 that PyTorch does not have: inputs are normal noise, and larger "
+        "only under `thorough`",
         spec=RESHAPED.model_copy(update={"thorough": True}),
         tamper=tamper.after("y", "Clip", np.array(-1e3, np.float32), np.array(1e3, np.float32)),
         verdict=parity("values", "1000 x x: output 'y': error"),
     ),
     Trap(
         name="weight of logits under a mask of -1e9",
-        story="beside a billion, an error of 1 is small: the logits are wrong all the same",
+        story="relative to a billion, an error of 1 is small, but the logits are wrong",
         spec=MASKED,
         tamper=tamper.weight("linear.bias", lambda array: array + np.float32(1.0)),
         verdict=OFF,

@@ -11,7 +11,7 @@ _LIST, _BEFORE = "pieces", "before"
 
 
 def _put_out(model: ModelProto, *nodes: NodeProto) -> None:
-    """`nodes` between what was the list and what is put out as the list."""
+    """Insert `nodes` between the list and the output list."""
     for item in model.graph.node:
         item.output[:] = [_BEFORE if name == _LIST else name for name in item.output]
         item.input[:] = [_BEFORE if name == _LIST else name for name in item.input]

@@ -40,7 +40,7 @@ def _half(net: str, opset: int) -> Trap:
 NUMBERS = (
     Trap(
         name="constant output",
-        story="whatever comes in, the same comes out",
+        story="every input gives the same output",
         spec=contract("outputs.py:Constant"),
         verdict=inconclusive("power", "inputs of another seed give the very same 'y'"),
     ),
@@ -63,12 +63,12 @@ NUMBERS = (
     ),
     Trap(
         name="integers that never move",
-        story="one label whatever comes in: a constant would pass",
+        story="one label for every input: a constant would pass",
         spec=contract("outputs.py:SameLabels", outputs=(_LABELS,)),
         verdict=inconclusive("power", "give the very same 'label'"),
     ),
     Trap(
-        name="constant beside integers that move",
+        name="constant next to integers that change",
         story="the input was seen to matter, and the constant has its size",
         spec=contract(
             "outputs.py:LabelsAndTemperature",
@@ -80,7 +80,7 @@ NUMBERS = (
         name="tiny outputs, fixed tolerance",
         story="outputs of 1e-9 are all within an atol of 1e-5",
         spec=contract("numbers.py:Tiny", tolerance=Tolerance(atol=1e-5)),
-        verdict=inconclusive("power", "of its size may be off (atol 1e-05"),
+        verdict=inconclusive("power", "of its size (atol 1e-05"),
     ),
     Trap(
         name="tiny outputs, measured tolerance",
@@ -114,7 +114,7 @@ NUMBERS = (
     ),
     Trap(
         name="NaN on both sides",
-        story="the root of what is negative",
+        story="the root of negative numbers",
         spec=contract("numbers.py:SomeNaN"),
         verdict=SOUND,
     ),
@@ -144,7 +144,7 @@ NUMBERS = (
             inputs=(given(dtype="float16"),),
             outputs=(put_out("y", "batch", 4, dtype="float16"),),
         ),
-        verdict=parity("parity", "where float64 has numbers up to"),
+        verdict=parity("parity", "float64 has numbers up to"),
     ),
     _half("Half", 13),
     _half("Half", DYNAMO),
@@ -183,7 +183,7 @@ NUMBERS = (
     ),
     Trap(
         name="logits under a fixed mask of the lowest number",
-        story="beside it they hardly move, and are not measured by it",
+        story="relative to it they hardly change, so it is not their scale",
         spec=contract("numbers.py:Causal"),
         verdict=SOUND,
     ),

@@ -24,8 +24,8 @@ from exporter.planning.plan import choose_route
 from exporter.records.record import Record
 from exporter.worker.job_runner import run_job
 from exporter.worker.verify.run_checks import (
-    StageTimes,
     SharedFields,
+    StageTimes,
     check_on_device,
     run_structure_checks,
 )
@@ -48,7 +48,7 @@ def record_of(trap: Trap, folder: Path) -> Record:
 def export(
     spec: ModelSpec, folder: Path, *, root: Path = ROOT, opsets: tuple[OpsetJob, ...] = ()
 ) -> tuple[Record, ...]:
-    """One model by the order of work of a real run, at its opsets on the CPU unless told."""
+    """Run one model with the stages of a real job, at its opsets on the CPU by default."""
     on_cpu = (
         OpsetJob(opset=opset, route=choose_route(spec, opset), devices=(CPU,))
         for opset in spec.opsets
@@ -69,7 +69,7 @@ def export(
 
 
 def prove(spec: ModelSpec, folder: Path) -> Record:
-    """The checks alone, on a file that lies there with what PyTorch said."""
+    """Run only the checks on an existing file with PyTorch's outputs."""
     (opset,) = spec.opsets
     files = JobFolder(folder)
     reference = Reference.read(files.reference.read_bytes())

@@ -1,6 +1,6 @@
-"""Traps: what a model takes and returns.
+"""Traps: inputs and outputs of a model.
 
-In: nothing. Out: `SIGNATURES`.
+Output: `SIGNATURES`.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ SIGNATURES = (
         verdict=SOUND,
     ),
     Trap(
-        name="input as an output where weights are inputs",
+        name="input as an output, with weights as inputs",
         story="the graph is not optimised then",
         spec=contract(
             "outputs.py:LayerAndInput",
@@ -164,7 +164,7 @@ SIGNATURES = (
     ),
     Trap(
         name="ignored input under dynamo",
-        story="dynamo keeps it in the list alone",
+        story="dynamo keeps it only in the list",
         spec=contract("outputs.py:Ignores", DYNAMO, **_EXTRA),
         verdict=structure("signature", "the graph ignores input 'extra'"),
     ),
@@ -216,12 +216,12 @@ SIGNATURES = (
     ),
     Trap(
         name="fixed axis declared dynamic",
-        story="the output has 3 rows whatever the batch is",
+        story="the output has 3 rows for every batch",
         spec=contract("outputs.py:Unconnected", DYNAMO),
         verdict=structure("signature", "axis 'batch' of output 'y' is fixed at 3"),
     ),
     Trap(
-        name="integers beside floats",
+        name="integers with floats",
         story="indices are equal, values are near",
         spec=contract(
             "outputs.py:Best",
@@ -259,13 +259,13 @@ SIGNATURES = (
     ),
     Trap(
         name="training mode exported for evaluation",
-        story="the option says EVAL, the contract says train",
+        story="the option is EVAL, the contract is train",
         spec=contract("numbers.py:Normalised", 14, mode="train", options={"training": "EVAL"}),
         verdict=parity("parity", "output 'y': error"),
     ),
     Trap(
         name="evaluation exported for training",
-        story="the option says TRAINING, the contract says eval",
+        story="the option is TRAINING, the contract is eval",
         spec=contract("numbers.py:Normalised", 14, options={"training": "TRAINING"}),
         verdict=parity("parity", "output 'y': error"),
     ),

@@ -1,6 +1,6 @@
-"""Traps: a size of the example that stays in the file, and sizes that nobody promised.
+"""Traps: a size of the example that stays in the file, and sizes without a promise.
 
-In: nothing. Out: `SIZES`.
+Output: `SIZES`.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ SIZES = (
     ),
     Trap(
         name="view by -1",
-        story="-1 stands for any batch",
+        story="-1 means any batch",
         spec=contract("sizes.py:ViewRest"),
         verdict=SOUND,
     ),
     Trap(
         name="in-place arithmetic on a size",
-        story="`size += 2` on a size that the tracer holds as a tensor",
+        story="`size += 2` on a size that is a tensor for the tracer",
         spec=contract(
             "sizes.py:GrownShape",
             outputs=(put_out("y", "grown", 4),),
@@ -109,7 +109,7 @@ SIZES = (
         name="mask of the example's length",
         story="PyTorch itself takes no other batch: the promise is unsound",
         spec=contract("sizes.py:FixedMask"),
-        verdict=parity("axes", "PyTorch itself refuses batch=7"),
+        verdict=parity("axes", "PyTorch itself fails on batch=7"),
     ),
     Trap(
         name="positions of any length",
@@ -124,9 +124,9 @@ SIZES = (
     ),
     Trap(
         name="state of the example's batch",
-        story="a buffer of three rows broadcasts to a batch of 1 alone",
+        story="a buffer of three rows broadcasts only to a batch of 1",
         spec=contract("sizes.py:FixedZeros"),
-        verdict=parity("axes", "PyTorch itself refuses batch=7"),
+        verdict=parity("axes", "PyTorch itself fails on batch=7"),
     ),
     Trap(
         name="batch of 1 specialised",
@@ -159,22 +159,22 @@ SIZES = (
         verdict=SOUND,
     ),
     Trap(
-        name="position table too short for what is near",
+        name="position table too short for near sizes",
         story="6 rows, any length promised",
         spec=contract("sizes.py:Table", init={"length": 6}, **_ranged()),
-        verdict=parity("axes", "PyTorch itself refuses length="),
+        verdict=parity("axes", "PyTorch itself fails on length="),
     ),
     Trap(
         name="position table too short for the maximum",
         story="100 rows, 128 promised",
         spec=contract("sizes.py:Table", init={"length": 100}, **_ranged(max=128)),
-        verdict=parity("axes", "PyTorch itself refuses length=128"),
+        verdict=parity("axes", "PyTorch itself fails on length=128"),
     ),
     Trap(
-        name="position table too short for what is far",
+        name="position table too short for distant sizes",
         story="100 rows, any length promised: without a `max`, only `thorough` looks for tables",
         spec=contract("sizes.py:Table", init={"length": 100}, thorough=True, **_ranged()),
-        verdict=parity("axes", "PyTorch itself refuses length=101"),
+        verdict=parity("axes", "PyTorch itself fails on length=101"),
     ),
     Trap(
         name="position table as long as promised",
@@ -190,7 +190,7 @@ SIZES = (
     ),
     Trap(
         name="two axes that must be one",
-        story="two names for what PyTorch adds row by row",
+        story="two names for axes that PyTorch adds row by row",
         spec=contract(
             "sizes.py:Paired",
             inputs=(given("left", "a", 4), given("right", "b", 4, at="args[1]")),
@@ -207,7 +207,7 @@ SIZES = (
     ),
     Trap(
         name="output axis that is fixed",
-        story="declared `batch`, always 4: equal at the example alone",
+        story="declared `batch`, always 4: equal only at the example",
         spec=contract(
             "sizes.py:Crossed",
             outputs=(put_out("y", "batch", "batch"),),
@@ -238,7 +238,7 @@ SIZES = (
         verdict=SOUND,
     ),
     Trap(
-        name="multiples alone promised",
+        name="only multiples promised",
         story="pooling by 2 of a length that is a multiple of 2",
         spec=contract(
             "sizes.py:Pooled",
@@ -254,7 +254,7 @@ SIZES = (
     ),
     Trap(
         name="resized by a factor",
-        story="twice as long, whatever the length",
+        story="twice as long for every length",
         spec=contract(
             "sizes.py:Upsampled",
             inputs=(given("x", "batch", "length"),),
@@ -313,7 +313,7 @@ SIZES = (
     ),
     Trap(
         name="size that the exporter lost",
-        story="a wrong size is declared where TorchScript knows none",
+        story="a wrong size is declared and TorchScript infers none",
         spec=contract(
             "sizes.py:Shuffled",
             9,

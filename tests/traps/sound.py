@@ -1,6 +1,6 @@
-"""Contracts of sound models whose files are changed, and the verdict that most of these get.
+"""Contracts of sound models with files that are changed, and their usual verdict.
 
-In: nothing. Out: contracts, `file_trap` and `OFF`.
+Output: contracts, `file_trap` and `OFF`.
 """
 
 from __future__ import annotations

@@ -17,14 +17,14 @@ PAGE = ROOT / "docs" / "traps.md"
 GROUPS: dict[str, tuple[Trap, ...]] = {
     "Values that stay in the file": values.VALUES,
     "Sizes that stay in the file": sizes.SIZES,
-    "What goes in and out": signatures.SIGNATURES,
+    "Inputs and outputs": signatures.SIGNATURES,
     "Kinds of values": kinds.KINDS,
     "Numbers at the edge": numbers.NUMBERS,
     "Chance and state": states.STATES,
     "Graphs that were changed": graphs.GRAPHS,
     "Weights that were changed": graphs.WEIGHTS,
     "Headers and signatures that were changed": headers.HEADERS,
-    "Data beside the file": data.DATA,
+    "External data": data.DATA,
 }
 ALL = tuple(trap for traps in GROUPS.values() for trap in traps)
 #: Models that must be green, whatever their seed.
@@ -32,16 +32,15 @@ TWINS = tuple(trap for trap in ALL if trap.is_sound and trap.tamper is None)
 
 _HEAD = """# Traps
 
-Models and files that look right and are not, with the one verdict that is right for each; and
-their sound twins, which have to be green. `tests/traps/` runs them all and holds every record
-against this table. The page is written from the same table: `python -m tests.traps`.
+Models and files that look right and are wrong, each with its right verdict, and their sound twins,
+which must be green. `tests/traps/` runs all of them and compares every record with this table.
+`python -m tests.traps` writes the page from the same table.
 
-{traps} traps, {twins} sound twins. {thorough} of the traps are caught under `thorough` alone, which
-stands beside how they are made.{gaps}
+{traps} traps, {twins} sound twins. {thorough} of the traps are found only with `thorough`; the
+column "created by" marks them.{gaps}
 """
 _GAPS = """
-**{gaps} of the traps are not caught yet**: what is right stands in their row, and why it is not
-seen."""
+**{gaps} of the traps are not found yet**: their row contains the right verdict and the reason."""
 
 
 def page() -> str:
@@ -60,7 +59,7 @@ def _lines() -> Iterator[str]:
     )
     for heading, traps in GROUPS.items():
         yield f"## {heading}\n"
-        yield "| trap | what is so | made | right verdict | where | its message says |"
+        yield "| trap | story | created by | right verdict | at | part of the message |"
         yield "|---|---|---|---|---|---|"
         for trap in traps:
             yield _row(trap)
@@ -74,8 +73,8 @@ def _row(trap: Trap) -> str:
     made = f"{exporter} {trap.opset}{', changed' if trap.tamper else ''}"
     made += ", thorough" if trap.spec.thorough else ""
     story = f"{trap.story}. **Not caught yet:** {trap.gap}" if trap.gap else trap.story
-    says = f"`{verdict.says}`" if verdict.says else ""
-    cells = (trap.name, story, made, str(verdict.status), where, says)
+    message = f"`{verdict.message}`" if verdict.message else ""
+    cells = (trap.name, story, made, str(verdict.status), where, message)
     return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
 
 

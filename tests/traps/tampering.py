@@ -1,6 +1,6 @@
-"""Ways to spoil an exported file, or what lies beside it.
+"""Ways to damage an exported file or its external data.
 
-In: the path of a `.onnx` file. Out: nothing; the file is another one then.
+Input: the path of a `.onnx` file, which is changed in place.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def swap_weights(one: str, other: str) -> Tamper:
 
 
 def skip(operator: str, index: int = 0) -> Tamper:
-    """Leaves out a node: what it read stands for what it wrote."""
+    """Remove a node and connect its input with its output."""
 
     def edit(model: ModelProto) -> None:
         target = node(model, operator, index)
@@ -164,13 +164,13 @@ def swap_names(one: str, other: str) -> Tamper:
 
 
 def data_file(path: Path) -> Path:
-    """The one file of weights beside a model."""
+    """Return the external weights file of a model."""
     (found,) = path.parent.glob("weights-*.data")
     return found
 
 
 def locations(place: str) -> Tamper:
-    """Every weight outside is said to lie there."""
+    """Set the location of every external weight."""
 
     def edit(model: ModelProto) -> None:
         for tensor in model.graph.initializer:

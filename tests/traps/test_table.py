@@ -35,7 +35,7 @@ def test_each_name_stands_once() -> None:
         parity("axes", "batch=7"),
         parity("values", "batch=8"),
         Verdict(status=Status.PASS),
-        Verdict(status=Status.FAIL, stage=Stage.STRUCTURE, check="values", says="batch=7"),
+        Verdict(status=Status.FAIL, stage=Stage.STRUCTURE, check="values", message="batch=7"),
     ],
 )
 def test_another_verdict_is_a_difference(verdict: Verdict) -> None:

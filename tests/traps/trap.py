@@ -1,6 +1,6 @@
-"""What a trap is: a contract that is broken, or a file that was, and the one verdict that is right.
+"""A trap: a broken contract or a changed file, and its right verdict.
 
-In: nothing. Out: `Trap`, `Verdict`, and words to write tables of them with.
+Output: `Trap`, `Verdict`, and helpers for the tables.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ DYNAMO = 18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What the record of the cell has to say."""
+    """The expected content of the record of a cell."""
 
     status: Status
     stage: Stage | None = None
     check: str | None = None
-    says: str = ""
+    message: str = ""
     """A part of the message."""
 
     def differences(self, record: Record) -> list[str]:
-        """Where a record says something else."""
+        """Return the differences of a record from this verdict."""
         pairs = [
             ("status", self.status, record.status),
             ("stage", self.stage, record.stage),
             ("check", self.check, record.check),
         ]
         found = [f"{what}: {is_}, right is {right}" for what, right, is_ in pairs if right != is_]
-        if self.says not in record.message:
-            found.append(f"the message lacks '{self.says}'")
+        if self.message not in record.message:
+            found.append(f"the message lacks '{self.message}'")
         return [*found, record.message] if found else []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trap:
-    """One cell, and what is right to say about it."""
+    """One cell and its right verdict."""
 
     name: str
     story: str
-    """What is wrong, or why nothing is: one sentence for the table."""
+    """The fault, or the reason why there is none: one sentence for the table."""
     spec: ModelSpec
     verdict: Verdict
     tamper: Tamper | None = None
     gap: str = ""
-    """Why the right verdict is not given yet; empty where it is."""
+    """The reason why the verdict is not right yet, or ""."""
 
     @property
     def opset(self) -> int:
@@ -71,29 +71,29 @@ class Trap:
 SOUND = Verdict(status=Status.PASS)
 
 
-def structure(check: str, says: str) -> Verdict:
+def structure(check: str, message: str) -> Verdict:
     """The file itself breaks a promise."""
-    return Verdict(status=Status.FAIL, stage=Stage.STRUCTURE, check=check, says=says)
+    return Verdict(status=Status.FAIL, stage=Stage.STRUCTURE, check=check, message=message)
 
 
-def parity(check: str, says: str) -> Verdict:
+def parity(check: str, message: str) -> Verdict:
     """The file computes something else."""
-    return Verdict(status=Status.FAIL, stage=Stage.PARITY, check=check, says=says)
+    return Verdict(status=Status.FAIL, stage=Stage.PARITY, check=check, message=message)
 
 
-def inconclusive(check: str, says: str) -> Verdict:
+def inconclusive(check: str, message: str) -> Verdict:
     """Nothing that is computed proves anything."""
-    return Verdict(status=Status.INCONCLUSIVE, stage=Stage.PARITY, check=check, says=says)
+    return Verdict(status=Status.INCONCLUSIVE, stage=Stage.PARITY, check=check, message=message)
 
 
-def refused(stage: Stage, says: str) -> Verdict:
+def refused(stage: Stage, message: str) -> Verdict:
     """A stage raised."""
-    return Verdict(status=Status.ERROR, stage=stage, says=says)
+    return Verdict(status=Status.ERROR, stage=stage, message=message)
 
 
-def failed(stage: Stage, says: str) -> Verdict:
+def failed(stage: Stage, message: str) -> Verdict:
     """The model itself breaks a promise, before there is a file."""
-    return Verdict(status=Status.FAIL, stage=stage, says=says)
+    return Verdict(status=Status.FAIL, stage=stage, message=message)
 
 
 def contract(source: str, opset: int = TORCHSCRIPT, **changes: object) -> ModelSpec:

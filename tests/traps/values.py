@@ -44,13 +44,13 @@ VALUES = (
     ),
     Trap(
         name="loop over a value under dynamo",
-        story="torch.export refuses to turn as often as a value says",
+        story="torch.export refuses a loop with a count from a value",
         spec=contract("values.py:LoopCount", DYNAMO, **_COUNTED),
         verdict=refused(Stage.CAPTURE, "data-dependent expression"),
     ),
     Trap(
         name="loop by script",
-        story="a scripted loop turns as often as it is told",
+        story="a scripted loop runs the requested number of times",
         spec=contract(
             "values.py:ScriptedLoop", cases=(Case(name="none", values={"n": 0}),), **_COUNTED
         ),
@@ -111,13 +111,13 @@ VALUES = (
     ),
     Trap(
         name="choice inside the graph",
-        story="`torch.where` chooses anew for each input",
+        story="`torch.where` chooses again for each input",
         spec=contract("values.py:Selected"),
         verdict=SOUND,
     ),
     Trap(
         name="choice inside the graph under dynamo",
-        story="`torch.where` chooses anew for each input",
+        story="`torch.where` chooses again for each input",
         spec=contract("values.py:Selected", DYNAMO),
         verdict=SOUND,
     ),
@@ -146,13 +146,13 @@ VALUES = (
     ),
     Trap(
         name="the same number as a tensor",
-        story="what stays a tensor stays in the graph",
+        story="a value that stays a tensor stays in the graph",
         spec=contract("values.py:ItemKept"),
         verdict=SOUND,
     ),
     Trap(
         name="numpy constant",
-        story="what numpy computed is a constant of the trace",
+        story="a result of numpy is a constant of the trace",
         spec=contract("values.py:NumpyMean"),
         verdict=parity("axes", "output 'y': error"),
     ),
@@ -176,7 +176,7 @@ VALUES = (
     ),
     Trap(
         name="Tensor.data read",
-        story="`.data` is not traced: what comes of it is a constant",
+        story="`.data` is not traced: its results are constants",
         spec=contract("values.py:DataRead"),
         verdict=parity("axes", "output 'y': error"),
     ),
@@ -194,7 +194,7 @@ VALUES = (
     ),
     Trap(
         name="number of the last row baked in",
-        story="there is no row after it: the one before it is asked for",
+        story="there is no row after it: the input selects the one before it",
         spec=contract(
             "values.py:LastRow", inputs=(given(), _COUNT), outputs=(put_out("y", "batch"),)
         ),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from exporter.core.errors import ExporterError
 from exporter.records.record import Record, Status
-from tests.features.feature import Feature, Standing
+from tests.features.feature import Feature, Support
 from tests.features.project import prove
 
 
@@ -30,29 +30,31 @@ def differences(feature: Feature, root: Path) -> list[str]:
         for record in proof.records
         for difference in feature.right(record).differences(record)
     ]
-    found += _standing(feature, proof.records)
+    found += _support_differences(feature, proof.records)
     if not found:  # a file that is not right need not be there
-        found += [f"not so: {words}" for words, holds in feature.holds.items() if not holds(proof)]
+        found += [
+            f"not so: {words}" for words, is_true in feature.facts.items() if not is_true(proof)
+        ]
     return found
 
 
-def _standing(feature: Feature, records: tuple[Record, ...]) -> list[str]:
+def _support_differences(feature: Feature, records: tuple[Record, ...]) -> list[str]:
     """Where the word for the row promises more than its cells, or less."""
     green = {_exporter(record) for record in records if record.status.is_green}
     other = {_exporter(record) for record in records if not record.status.is_green}
     fits = {
-        Standing.WORKS: not other,
-        Standing.FROM_10: _is_green_from(10, records),
-        Standing.FROM_11: _is_green_from(11, records),
-        Standing.FROM_23: _is_green_from(23, records),
-        Standing.TORCHSCRIPT: green == {"torchscript"},
-        Standing.DYNAMO: green == {"dynamo"},
-        Standing.CAUGHT: not green,
-        Standing.UNPROVED: {record.status for record in records} == {Status.UNAVAILABLE},
-        Standing.REFUSED: not green,
-        Standing.INVALID: False,
+        Support.WORKS: not other,
+        Support.FROM_10: _is_green_from(10, records),
+        Support.FROM_11: _is_green_from(11, records),
+        Support.FROM_23: _is_green_from(23, records),
+        Support.TORCHSCRIPT: green == {"torchscript"},
+        Support.DYNAMO: green == {"dynamo"},
+        Support.CAUGHT: not green,
+        Support.UNPROVED: {record.status for record in records} == {Status.UNAVAILABLE},
+        Support.REFUSED: not green,
+        Support.INVALID: False,
     }
-    return [] if fits[feature.standing] else [f"'{feature.standing}' is not what came of it"]
+    return [] if fits[feature.support] else [f"'{feature.support}' is not what came of it"]
 
 
 def _is_green_from(opset: int, records: tuple[Record, ...]) -> bool:
