@@ -1,35 +1,30 @@
-"""Promises held against the file that ships: one per module, one small protocol.
+"""Checks of an exported file: each module tests one promise of the contract.
 
-In: a `CheckContext`, and for checks that run the file a `Session`. Out: a `CheckResult` each.
-The order is that of the report, and the first that does not pass decides the cell.
+Input: a `CheckContext`, and a `Session` for checks that run the file. Output: one `CheckResult` for
+each check. The order is the order of the report. The first check that does not pass decides the
+status of the cell.
 """
 
-from exporter.checks.numerical.axes import Axes
-from exporter.checks.numerical.cases import Cases
-from exporter.checks.numerical.determinism import Determinism
-from exporter.checks.numerical.lookup_tables import Tables
-from exporter.checks.numerical.parity import Parity
+from exporter.checks.numerical.determinism import DeterminismCheck
+from exporter.checks.numerical.lookup_tables import LookupTableCheck
 from exporter.checks.numerical.placement import PlacementCheck
-from exporter.checks.numerical.power import Power
-from exporter.checks.numerical.values import Values
+from exporter.checks.numerical.power import PowerCheck
+from exporter.checks.numerical.sample_checks import SAMPLE_CHECKS
 from exporter.checks.protocol import RuntimeCheck, StructureCheck
 from exporter.checks.structural.opset import check_opset
 from exporter.checks.structural.signature import check_signature
 from exporter.checks.structural.wellformed import check_wellformed
 
-#: What the file is, without running it.
+#: Checks that read the file without running it.
 STRUCTURE_CHECKS: tuple[StructureCheck, ...] = (check_opset, check_wellformed, check_signature)
 
-#: What the file computes. The first three ask whether the others mean anything.
+#: Checks with a session. The first three decide if the results of the others mean anything.
 RUNTIME_CHECKS: tuple[RuntimeCheck, ...] = (
     PlacementCheck(),
-    Determinism(),
-    Power(),
-    Parity(),
-    Axes(),
-    Cases(),
-    Values(),
-    Tables(),
+    DeterminismCheck(),
+    PowerCheck(),
+    *SAMPLE_CHECKS,
+    LookupTableCheck(),
 )
 
 __all__ = ["RUNTIME_CHECKS", "STRUCTURE_CHECKS"]

@@ -1,7 +1,7 @@
-"""What a check gets and what it answers.
+"""The input and the interface of a check.
 
-In: a `CheckContext` (the file and its contract), and for checks that run it a `Session`.
-Out: a `CheckResult`. A check never raises for what it finds: a file that it cannot read fails.
+Input: a `CheckContext` (the file and its contract), and a `Session` for checks that run the file.
+Output: a `CheckResult`. A check does not raise an exception for a faulty file, it fails.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from exporter.runtimes import NO_KERNELS, Kernels, Session
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckContext:
-    """One exported file, what it has to be, and what PyTorch says about the same inputs."""
+    """One exported file with its contract and PyTorch's reference outputs."""
 
     folder: JobFolder
     opset: int
     spec: ModelSpec
     reference: Reference
     notes: tuple[str, ...] = ()
-    """What the exporter said of the file while it made it."""
+    """Warnings of the exporter about the file."""
     samples: SampleCache = field(default_factory=SampleCache, compare=False, repr=False)
     """Shared by the files of one job."""
     kernels: Kernels = NO_KERNELS
-    """Of the custom operators in the file."""
+    """Kernels of the custom operators in the file."""
 
     @property
     def path(self) -> Path:
@@ -40,35 +40,35 @@ class CheckContext:
         return self.folder.model(self.opset)
 
     def read(self, sample: Sample) -> SampleData:
-        """What PyTorch was given and gave back.
+        """Return PyTorch's inputs and outputs, and the weights if they are inputs.
 
         Raises:
-            DamagedSample: where it cannot be read.
+            DamagedSample: if the stored sample cannot be read.
         """
         data = self.samples.read(self.folder.sample(sample.index), self.spec)
         if not self.spec.weights_are_inputs:
             return data
         declared = [item.name for item in self.spec.inputs]
-        fed = read_weight_inputs(self.path, self.folder, self.reference.weight_inputs, declared)
-        return replace(data, inputs={**data.inputs, **fed})
+        weights = read_weight_inputs(self.path, self.folder, self.reference.weight_inputs, declared)
+        return replace(data, inputs={**data.inputs, **weights})
 
 
 class StructureCheck(Protocol):
-    """Reads the file; no runtime needed."""
+    """A check that reads the file and needs no runtime."""
 
-    def __call__(self, subject: CheckContext) -> CheckResult:
-        """Holds one promise against the file."""
+    def __call__(self, context: CheckContext) -> CheckResult:
+        """Compare the file with one promise of the contract."""
 
 
 class RuntimeCheck(Protocol):
-    """Runs the file, or says whether running it proves anything."""
+    """A check that runs the file, or decides if a run proves anything."""
 
     @property
     def name(self) -> str:
-        """As it stands in records and in the manifest's `expect`."""
+        """The name in records and in the manifest's `expect`."""
 
-    def applies(self, subject: CheckContext) -> bool:
-        """Whether the contract promises anything of the kind; else there is no result."""
+    def applies(self, context: CheckContext) -> bool:
+        """Return True if the contract has the promise; otherwise there is no result."""
 
-    def __call__(self, subject: CheckContext, session: Session, device: str) -> CheckResult:
-        """Holds one promise against what the session puts out."""
+    def __call__(self, context: CheckContext, session: Session, device: str) -> CheckResult:
+        """Compare the outputs of the session with one promise of the contract."""

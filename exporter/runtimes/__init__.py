@@ -1,33 +1,43 @@
-"""What can run an ONNX file: one protocol, one module per runtime.
+"""Programs that execute ONNX files: one protocol, one module for each runtime.
 
-In: the path of a file and a `Device`. Out: a `Session`, or one of three exceptions that say whose
-fault it is. No torch here: any machine or older runtime can check an artifact.
+Input: the path of a file and a `Device`. Output: a `Session`, or one of three exceptions, which
+distinguish a fault of the machine, the file and the inputs. No module imports torch, so a file can
+be checked on any machine and with older runtimes.
+
+A plugin in another distribution adds a runtime. It registers a function in its pyproject.toml:
+
+    [project.entry-points."exporter.runtimes"]
+    NAME = "package.module:open_session"
+
+`NAME` is the value of `runtime` in a device table of the manifest project. The function receives
+`(path, device, kernels)`, as `runtime_registry.open_session` does, and returns a `Session`. It
+raises `RuntimeUnavailable` or `LoadFailure`, and `Session.run` raises `RunFailure`.
 """
 
 from exporter.runtimes.custom_kernels import (
     NO_KERNELS,
+    InvalidKernel,
     Kernels,
-    NoKernel,
     load_kernels,
 )
-from exporter.runtimes.open_session import open_session
 from exporter.runtimes.protocol import (
     LoadFailure,
     Placement,
     RunFailure,
+    RuntimeUnavailable,
     Session,
-    Unavailable,
 )
+from exporter.runtimes.runtime_registry import open_session
 
 __all__ = [
     "NO_KERNELS",
+    "InvalidKernel",
     "Kernels",
     "LoadFailure",
-    "NoKernel",
     "Placement",
     "RunFailure",
+    "RuntimeUnavailable",
     "Session",
-    "Unavailable",
     "load_kernels",
     "open_session",
 ]

@@ -1,7 +1,7 @@
-"""Kernels that a manifest brings for its custom operators.
+"""Kernels of custom operators that a manifest declares.
 
-In: a `ModelSpec` and the project's root. Out: `Kernels`, which the runtimes that can use them take.
-A library is a file of the project, or what a function says; never a path from an ONNX file.
+Input: a `ModelSpec` and the project's root. Output: `Kernels` for the runtimes that accept them.
+The path of a library comes from the manifest or from a function, never from an ONNX file.
 """
 
 from __future__ import annotations
@@ -15,17 +15,14 @@ from onnx.reference.op_run import OpRun
 from exporter.core.import_object import load_attribute, prepend_to_path
 from exporter.manifest import ModelSpec
 
-#: The reference runtime takes a class without a domain for ONNX's own operator of that name.
-_ONNX = ("", "ai.onnx")
-
 
 class InvalidKernel(Exception):
-    """What the manifest names is no kernel."""
+    """An object that the manifest declares as a kernel is not one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernels:
-    """Kernels by the runtime that takes them."""
+    """Kernels by runtime."""
 
     libraries: tuple[Path, ...] = ()
     """Shared libraries for ONNX Runtime."""
@@ -37,43 +34,46 @@ NO_KERNELS = Kernels()
 
 
 def load_kernels(spec: ModelSpec, root: Path) -> Kernels:
-    """Imports and finds the kernels of a model, each once.
+    """Import the kernels of a model, each once.
 
     Raises:
-        NoKernel: where one is not what it has to be.
-        Exception: whatever the user's own code raises.
+        InvalidKernel: if an object is not a kernel.
+        Exception: any exception of the user's own code.
     """
     folder = (root / spec.manifest).parent
     if spec.custom_ops:
         prepend_to_path(root)
-    libraries = [_library(op.ort_library, folder) for op in spec.custom_ops if op.ort_library]
-    operators = [_operator(op.reference, folder) for op in spec.custom_ops if op.reference]
+    libraries = [_find_library(op.ort_library, folder) for op in spec.custom_ops if op.ort_library]
+    operators = [_load_operator(op.reference, folder) for op in spec.custom_ops if op.reference]
     return Kernels(
         libraries=tuple(dict.fromkeys(libraries)), operators=tuple(dict.fromkeys(operators))
     )
 
 
-def _library(text: str, folder: Path) -> Path:
+def _find_library(text: str, folder: Path) -> Path:
     if ":" not in text:
         path = folder / text
     else:
-        found = load_attribute(text, folder)
-        if not callable(found):
-            raise InvalidKernel(f"{text} is a {type(found).__name__}, expected a function")
-        answer = found()
-        if not isinstance(answer, str | os.PathLike):
-            raise InvalidKernel(f"{text} gave a {type(answer).__name__}, expected the path of a library")
-        path = Path(answer)
+        function = load_attribute(text, folder)
+        if not callable(function):
+            raise InvalidKernel(f"{text} is a {type(function).__name__}, expected a function")
+        result = function()
+        if not isinstance(result, str | os.PathLike):
+            kind = type(result).__name__
+            raise InvalidKernel(f"{text} returned a {kind}, expected the path of a library")
+        path = Path(result)
     if not path.is_file():
-        raise InvalidKernel(f"{text}: there is no file {path.name}")
+        raise InvalidKernel(f"{text}: the file {path.name} does not exist")
     return path.resolve()
 
 
-def _operator(text: str, folder: Path) -> type[OpRun]:
-    found = load_attribute(text, folder)
-    if not (isinstance(found, type) and issubclass(found, OpRun)):
-        what = "another class" if isinstance(found, type) else f"a {type(found).__name__}"
-        raise InvalidKernel(f"{text} is {what}, expected an onnx.reference.op_run.OpRun")
-    if found.op_domain in _ONNX:
-        raise InvalidKernel(f"{text} has no op_domain: it would replace ONNX's own {found.__name__}")
-    return found
+def _load_operator(text: str, folder: Path) -> type[OpRun]:
+    operator = load_attribute(text, folder)
+    if not (isinstance(operator, type) and issubclass(operator, OpRun)):
+        kind = "another class" if isinstance(operator, type) else f"a {type(operator).__name__}"
+        raise InvalidKernel(f"{text} is {kind}, expected an onnx.reference.op_run.OpRun")
+    # The reference runtime uses a class without a domain for ONNX's own operator of that name.
+    if operator.op_domain in ("", "ai.onnx"):
+        name = operator.__name__
+        raise InvalidKernel(f"{text} has no op_domain: it would replace ONNX's own {name}")
+    return operator

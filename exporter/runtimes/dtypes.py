@@ -1,6 +1,6 @@
-"""Dtypes of ONNX by the names that PyTorch has for them.
+"""The names of ONNX dtypes.
 
-In: an element type of `TensorProto`. Out: its name.
+Input: an element type of `TensorProto`. Output: PyTorch's name of it.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from onnx import TensorProto
 
 
-def dtype_name(elem_type: int) -> str:
-    """The dtype by PyTorch's name, other types of ONNX by theirs in lower case."""
+def format_dtype(elem_type: int) -> str:
+    """Return PyTorch's name of the dtype, or ONNX's in lower case if PyTorch has none."""
     try:
         name = str(TensorProto.DataType.Name(elem_type)).lower()
     except ValueError:

@@ -1,91 +1,96 @@
-"""A kernel that ONNX Runtime lacks, in plain words: the operator, in which dtypes, on what.
+"""A description of a kernel that ONNX Runtime does not have: operator, dtypes and opset.
 
-In: the message with which it refuses a file, and the file. Out: the sentence, or nothing where the
-message speaks of something else.
+Input: the message of a failed load, and the file. Output: a sentence, or "" if the message has
+another subject.
 
-ONNX Runtime names the operator and the node, and not the dtypes, for want of which it mostly is. An
-operator of ONNX's own without a kernel is taken apart into others first: then it names one of
-these, of which the file knows nothing.
+ONNX Runtime names the operator and the node, but not the dtypes, which are usually the cause. It
+first decomposes an operator of ONNX without a kernel. Then the message names an operator that is
+not in the file.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto, defs
+from onnx import FunctionProto, NodeProto, TypeProto, defs
 
-from exporter.runtimes.dtypes import dtype_name
+from exporter.runtimes.dtypes import format_dtype
+from exporter.runtimes.graph_walk import iter_graphs, normalize_domain
 
 _MISSING = re.compile(
     r"(?:Could not find an implementation|Failed to find kernel) for (?:the node )?"
     r"(?:(?P<before>[^\s:]*):)?(?P<operator>\w+)\((?P<since>\d+)\)"
     r"(?:.*?(?:name |node:)'(?P<after>[^']*)')?"
 )
-Types = dict[str, TypeProto]
 
 
-def missing_kernel(text: str, path: Path, provider: str) -> str:
-    """The sentence; empty where no kernel is missing.
+def describe_missing_kernel(text: str, path: Path, provider: str) -> str:
+    """Return a sentence, or "" if no kernel is missing.
 
     Args:
-        text: What ONNX Runtime says.
+        text: ONNX Runtime's message.
         path: The file.
-        provider: The execution provider that was asked for.
+        provider: The requested execution provider.
     """
-    found = _MISSING.search(text)
-    if found is None:
+    match = _MISSING.search(text)
+    if match is None:
         return ""
-    operator, name = found["operator"], found["before"] or found["after"] or ""
-    told = f"{provider} has no kernel for {operator}"
-    since = f"as of opset {found['since']}"
-    which = f"({since}, node '{name}')" if name else f"({since})"
+    operator, name = match["operator"], match["before"] or match["after"] or ""
+    problem = f"{provider} has no kernel for {operator}"
+    since = f"as of opset {match['since']}"
+    detail = f"({since}, node '{name}')" if name else f"({since})"
     try:
-        file = _File.read(path)
-        if node := file.node(operator, name):
-            return f"{told} in {file.dtypes(node)} {which}"
-        if whole := file.made_of(operator):
-            return f"{told} ({since}), of which it makes {whole.op_type} in {file.dtypes(whole)}"
+        graph = _TypedGraph.read(path)
+        if node := graph.find_node(operator, name):
+            return f"{problem} in {graph.format_dtypes(node)} {detail}"
+        if node := graph.find_composite(operator):
+            dtypes = graph.format_dtypes(node)
+            return f"{problem} ({since}), a part of {node.op_type} in {dtypes}"
     except (OSError, DecodeError, ValueError, RuntimeError):
-        pass  # a file that cannot be looked into: what is said without it is true too
-    return f"{told} {which}"
+        pass  # without a readable file, the sentence has no dtypes
+    return f"{problem} {detail}"
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
-    """The nodes of a file and the types of its values, as far as ONNX infers them."""
+class _TypedGraph:
+    """The nodes of a file, and the types of its values if ONNX infers them."""
 
     nodes: tuple[NodeProto, ...]
-    types: Types
+    types: Mapping[str, TypeProto]
     opset: int
 
     @classmethod
-    def read(cls, path: Path) -> _File:
-        """Reads it, without weights that lie outside."""
+    def read(cls, path: Path) -> _TypedGraph:
+        """Read the file without external weights, and infer types."""
         model = onnx.load(path, load_external_data=False)
-        graphs = tuple(_graphs(onnx.shape_inference.infer_shapes(model).graph))
-        return cls(
-            tuple(node for graph in graphs for node in graph.node),
-            {value.name: value.type for graph in graphs for value in _values(graph)},
-            _opset(model),
-        )
+        nodes, types = [], {}
+        for graph in iter_graphs(onnx.shape_inference.infer_shapes(model).graph):
+            nodes += graph.node
+            for value in (*graph.input, *graph.value_info, *graph.output):
+                types[value.name] = value.type
+            for tensor in graph.initializer:
+                info = onnx.helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
+                types[tensor.name] = info
+        imports = (i.version for i in model.opset_import if not normalize_domain(i.domain))
+        return cls(tuple(nodes), types, next(imports, 1))
 
-    def node(self, operator: str, name: str) -> NodeProto | None:
-        """The node of this name; without a name, the only one of the operator."""
-        found = [n for n in self.nodes if n.op_type == operator and n.name == name]
-        return found[0] if (name and found) or len(found) == 1 else None
+    def find_node(self, operator: str, name: str) -> NodeProto | None:
+        """Return the node with this name; without a name, the only node of the operator."""
+        nodes = [n for n in self.nodes if n.op_type == operator and n.name == name]
+        return nodes[0] if (name and nodes) or len(nodes) == 1 else None
 
-    def made_of(self, operator: str) -> NodeProto | None:
-        """The first node of an operator that ONNX defines by `operator` among others."""
-        return next((node for node in self.nodes if operator in self._parts(node)), None)
+    def find_composite(self, operator: str) -> NodeProto | None:
+        """Return the first node that ONNX decomposes into `operator` and others."""
+        return next((node for node in self.nodes if operator in self._decompose(node)), None)
 
-    def _parts(self, node: NodeProto) -> set[str]:
-        if node.domain not in ("", "ai.onnx") or not defs.has(node.op_type, self.opset, ""):
+    def _decompose(self, node: NodeProto) -> set[str]:
+        if normalize_domain(node.domain) or not defs.has(node.op_type, self.opset, ""):
             return set()
         schema: Any = defs.get_schema(node.op_type, self.opset, "")
         body = FunctionProto()
@@ -98,27 +103,8 @@ class _File:
             )
         return {part.op_type for part in body.node}
 
-    def dtypes(self, node: NodeProto) -> str:
-        """The dtypes of what it reads, each once: `float64`, `bool and bfloat16`."""
+    def format_dtypes(self, node: NodeProto) -> str:
+        """Return the dtypes of the node's inputs, each once: `bool and bfloat16`."""
         known = (self.types[name] for name in node.input if name in self.types)
-        names = (dtype_name(kind.tensor_type.elem_type) for kind in known)
-        return " and ".join(dict.fromkeys(names)) or "a dtype that the file does not say"
-
-
-def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
-    """The graph and those inside its nodes."""
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                yield from _graphs(inner) if inner.node else ()
-
-
-def _values(graph: GraphProto) -> Iterator[ValueInfoProto]:
-    yield from (*graph.input, *graph.value_info, *graph.output)
-    for stored in graph.initializer:
-        yield onnx.helper.make_tensor_value_info(stored.name, stored.data_type, stored.dims)
-
-
-def _opset(model: ModelProto) -> int:
-    return next((i.version for i in model.opset_import if i.domain in ("", "ai.onnx")), 1)
+        names = (format_dtype(kind.tensor_type.elem_type) for kind in known)
+        return " and ".join(dict.fromkeys(names)) or "an unknown dtype"

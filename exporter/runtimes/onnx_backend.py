@@ -1,9 +1,9 @@
-"""Anything that implements the ONNX backend API: `prepare`, `supports_device`, and `run`.
+"""The runtime of any module with the ONNX backend API: `prepare`, `supports_device` and `run`.
 
-In: the path of a file and a `Device` that names a module. Out: a `Session`.
+Input: the path of a file and a `Device` that names a module. Output: a `Session`.
 
-The interface is that of `onnx.backend.base`: `prepare(model, device)` gives an object whose
-`run(inputs)` takes the inputs in the order of the graph and returns the outputs in theirs.
+The interface is that of `onnx.backend.base`: `prepare(model, device)` returns an object, and its
+`run(inputs)` receives the inputs and returns the outputs in the order of the graph.
 """
 
 from __future__ import annotations
@@ -18,32 +18,39 @@ import onnx
 from onnx.backend.base import Backend
 
 from exporter.manifest import Device
+from exporter.runtimes.custom_kernels import Kernels
 from exporter.runtimes.error_messages import format_error
 from exporter.runtimes.protocol import (
     LoadFailure,
     Placement,
     RunFailure,
     RuntimeUnavailable,
+    Session,
 )
 from exporter.runtimes.values import Array, OnnxValue
 
 _CPU = "CPU"
 
 
+def open_file(path: Path, device: Device, _kernels: Kernels) -> Session:
+    """Load the file; see `runtime_registry.open_session`."""
+    return BackendSession(path, device)
+
+
 class BackendSession:
     """A file prepared by a backend; see `Session`."""
 
     def __init__(self, path: Path, device: Device) -> None:
-        """Loads the file with its external data and has the backend prepare it.
+        """Load the file with its external data and prepare it with the backend.
 
         Raises:
-            Unavailable: where the module cannot be imported, or does not support the device.
-            LoadFailure: where the module is no backend, or the backend refuses the file.
+            RuntimeUnavailable: if the module cannot be imported, or does not support the device.
+            LoadFailure: if the module is not a backend, or the backend does not load the file.
         """
         self._path = path
         self._module, self._device = device.module, device.device or _CPU
-        backend = _backend(device.module, path)
-        self._gives_word = _supports(backend, device.module, self._device, path)
+        backend = _import_backend(device.module, path)
+        self._declares_support = _declares_support(backend, device.module, self._device, path)
         try:
             model = onnx.load(path)
         except Exception as error:  # damaged in any way
@@ -53,10 +60,10 @@ class BackendSession:
         self._outputs = tuple(item.name for item in model.graph.output)
         try:
             self._prepared = backend.prepare(model, device=self._device)
-        except Exception as error:  # backends raise what they like, SkipTest among it
+        except Exception as error:  # backends raise any exception, for example SkipTest
             raise LoadFailure(format_error(error, path)) from error
         if not callable(getattr(self._prepared, "run", None)):
-            raise LoadFailure(f"{self._module}: what `prepare` returned has no `run`")
+            raise LoadFailure(f"{self._module}: the object that `prepare` returned has no `run`")
 
     @property
     def output_names(self) -> Sequence[str]:
@@ -65,23 +72,26 @@ class BackendSession:
 
     @property
     def placement(self) -> Placement | None:
-        """The backend's word, where it gave one: the API does not tell where nodes run."""
-        if not self._gives_word:
+        """The backend's statement, if it gave one: the API does not report single nodes."""
+        if not self._declares_support:
             return None
-        word = f"{self._module} says that it runs on {self._device}; it does not tell of each node"
-        return Placement(requested=self._device, nodes={}, statement=word)
+        statement = (
+            f"{self._module} reports that it runs on {self._device}, without details of nodes"
+        )
+        return Placement(requested=self._device, nodes={}, statement=statement)
 
     def run(self, inputs: Mapping[str, Array]) -> Sequence[OnnxValue]:
-        """Outputs in the order of the file.
+        """Return the outputs in the order of the file.
 
         Raises:
-            RunFailure: where an input is missing or unknown, or the backend fails on these inputs.
+            RunFailure: if an input is missing or unknown, or the backend fails on these inputs.
         """
         missing = [name for name in self._inputs if name not in inputs]
         unknown = sorted(set(inputs) - set(self._inputs))
         if missing or unknown:
-            what = f"no input {missing[0]}" if missing else f"the file has no input {unknown[0]}"
-            raise RunFailure(what)
+            raise RunFailure(
+                f"no input {missing[0]}" if missing else f"the file has no input {unknown[0]}"
+            )
         try:
             outputs = self._prepared.run([inputs[name] for name in self._inputs])
         except Exception as error:
@@ -96,34 +106,35 @@ class BackendSession:
         ]
 
 
-def _backend(module: str, path: Path) -> Any:
-    """The module, or the class in it, that has `prepare`."""
+def _import_backend(module: str, path: Path) -> Any:
+    """Return the module, or the class in it, that has `prepare`."""
     name, _, attribute = module.partition(":")
     try:
-        found: Any = importlib.import_module(name)
-    except Exception as error:  # what is not installed whole raises anything
-        raise RuntimeUnavailable(f"{name} cannot be imported: {format_error(error, path)}") from error
-    found = getattr(found, attribute, None) if attribute else found
-    if not callable(getattr(found, "prepare", None)):
-        raise LoadFailure(f"{module} is no ONNX backend: it has no `prepare`")
-    return found
+        backend: Any = importlib.import_module(name)
+    except Exception as error:  # an incomplete installation raises any exception
+        message = f"{name} cannot be imported: {format_error(error, path)}"
+        raise RuntimeUnavailable(message) from error
+    backend = getattr(backend, attribute, None) if attribute else backend
+    if not callable(getattr(backend, "prepare", None)):
+        raise LoadFailure(f"{module} is not an ONNX backend: it has no `prepare`")
+    return backend
 
 
-def _supports(backend: Any, module: str, device: str, path: Path) -> bool:
-    """Whether the backend itself says that it runs on the device.
+def _declares_support(backend: Any, module: str, device: str, path: Path) -> bool:
+    """Return True if the backend's own function reports that it supports the device.
 
     Raises:
-        Unavailable: where it says that it does not.
+        RuntimeUnavailable: if the backend reports that it does not.
     """
     supports = getattr(backend, "supports_device", None)
-    # The base class says yes to every device without having looked.
-    said = getattr(supports, "__func__", supports)
-    if supports is None or said is vars(Backend)["supports_device"].__func__:
+    function = getattr(supports, "__func__", supports)
+    # The base class returns True for every device.
+    if supports is None or function is vars(Backend)["supports_device"].__func__:
         return device == _CPU
     try:
         if supports(device):
             return True
     except Exception as error:
-        message = f"{module} cannot say whether it supports {device}: {format_error(error, path)}"
+        message = f"{module}: supports_device('{device}') failed: {format_error(error, path)}"
         raise RuntimeUnavailable(message) from error
     raise RuntimeUnavailable(f"{module} does not support {device} on this machine")

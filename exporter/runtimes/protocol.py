@@ -1,4 +1,8 @@
-"""What every runtime offers: a `Session`, or one of three exceptions that say whose fault it is."""
+"""The interface of a runtime.
+
+Input: a file and arrays. Output: a `Session`, or one of three exceptions, which distinguish a fault
+of the machine, the file and the inputs.
+"""
 
 from __future__ import annotations
 
@@ -9,46 +13,46 @@ from typing import Protocol
 from exporter.runtimes.values import Array, OnnxValue
 
 
-class Unavailable(Exception):
-    """This machine lacks the runtime or the device."""
+class RuntimeUnavailable(Exception):
+    """This machine does not have the runtime or the device."""
 
 
 class LoadFailure(Exception):
-    """The runtime refuses the file."""
+    """The runtime does not load the file."""
 
 
 class RunFailure(Exception):
-    """The runtime accepted the file and failed on the inputs."""
+    """The runtime loaded the file and failed on the inputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Which part of a runtime runs which nodes of the loaded file."""
+    """The execution provider of each node of the loaded file."""
 
-    asked: str
-    """The provider that the device asks for first."""
+    requested: str
+    """The first provider of the device."""
     nodes: Mapping[str, Mapping[str, int]]
-    """By provider, the count of nodes by operator, as the runtime sees the graph."""
+    """By provider, the count of nodes by operator, in the runtime's own graph."""
     strict: bool = False
-    """Whether the device allows no other provider."""
-    word: str = ""
-    """What the runtime says instead, where it does not tell node by node."""
+    """True if the device allows no other provider."""
+    statement: str = ""
+    """The statement of a runtime that cannot report single nodes, otherwise ""."""
 
 
 class Session(Protocol):
-    """A file loaded and ready to run."""
+    """A loaded file."""
 
     @property
     def placement(self) -> Placement | None:
-        """Where its nodes run; None where the runtime does not tell."""
+        """The placement of its nodes; None if the runtime does not report it."""
 
     @property
     def output_names(self) -> Sequence[str]:
         """Names of the outputs, in the order of the file."""
 
     def run(self, inputs: Mapping[str, Array]) -> Sequence[OnnxValue]:
-        """Outputs in the order of the file.
+        """Return the outputs in the order of the file.
 
         Raises:
-            RunFailure: where the runtime fails on these inputs.
+            RunFailure: if the runtime fails on these inputs.
         """

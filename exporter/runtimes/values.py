@@ -1,6 +1,6 @@
-"""What an ONNX model puts out: tensors, and sequences of tensors.
+"""The outputs of an ONNX model: tensors, and sequences of tensors.
 
-In: nothing. Out: their types, and a view of either as a list.
+Output: their types, and a view of either as a list.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 Array = np.ndarray[Any, Any]
-#: A sequence is a list, also where it has one item or none.
+#: A sequence is a list, even with one item or none.
 OnnxValue: TypeAlias = "Array | list[Array]"
 
 
-def items_of(value: OnnxValue) -> list[Array]:
-    """The items of a sequence; of a tensor, itself."""
+def list_items(value: OnnxValue) -> list[Array]:
+    """Return the items of a sequence, or a list with the tensor."""
     return value if isinstance(value, list) else [value]

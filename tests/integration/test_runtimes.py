@@ -85,7 +85,7 @@ def test_a_backend_proves_a_right_file_and_fails_a_wrong_one(records: dict[str, 
     sound, baked = records["sound/17/ort-backend"], records["baked/17/ort-backend"]
     assert (sound.status, sound.message) == (Status.PASS, "")
     placement = next(item for item in sound.checks if item.check == "placement")
-    assert placement.message.startswith("onnxruntime.backend says that it runs on CPU")
+    assert placement.message.startswith("onnxruntime.backend reports that it runs on CPU")
     assert (baked.status, baked.stage) == (Status.FAIL, "parity")
     assert baked.blame is not None
 
@@ -100,7 +100,7 @@ def test_a_backend_without_the_device_is_unavailable(records: dict[str, Record])
 def test_what_is_no_backend_is_red(records: dict[str, Record]) -> None:
     record = records["sound/17/no-backend"]
     assert (record.status, record.stage) == (Status.ERROR, "load")
-    assert record.message == "json is no ONNX backend: it has no `prepare`"
+    assert record.message == "json is not an ONNX backend: it has no `prepare`"
 
 
 @pytest.mark.skipif(find_spec("openvino") is None, reason="an optional runtime")

@@ -102,7 +102,7 @@ def last_green(root: Path) -> str:
 BROKE = [
     ("scorer/17/cpu", "manifests/nets.toml:3", "PyTorch gives [3, 3]", ""),
     ("baked/17/cpu", "manifests/nets.toml:9", "times the bound", "manifests/nets.py:16"),
-    ("stuck/13/cpu", "manifests/nets.toml:15", "the file is opset 18, asked was 13", ""),
+    ("stuck/13/cpu", "manifests/nets.toml:15", "the file has opset 18, expected 13", ""),
 ]
 
 

@@ -1,1 +1,1 @@
-"""To be described."""
+"""The comparison of a file's outputs with PyTorch's outputs."""

@@ -1,7 +1,7 @@
-"""One output of the file held against PyTorch's: a tensor, or a sequence item by item.
+"""The comparison of one output with PyTorch's: a tensor, or a sequence item by item.
 
-In: what the session put out, and the sample. Out: comparisons, each with the words for what was
-compared: `output 'y'`, `item 2 of output 'parts'`.
+Input: an output of the session, and the sample. Output: comparisons, each with the name of the
+compared value: `output 'y'`, `item 2 of output 'parts'`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from exporter.checks.comparison.tolerance import (
 )
 from exporter.checks.files.sample_files import SampleData
 from exporter.checks.protocol import CheckContext
+from exporter.core.text_format import pluralize
 from exporter.jobs.reference import Reference
 from exporter.manifest import Output
 from exporter.runtimes.values import Array, OnnxValue
@@ -31,86 +32,82 @@ from exporter.runtimes.values import Array, OnnxValue
 
 @dataclass(frozen=True, slots=True)
 class OutputContext:
-    """Which output is held against what is said of it."""
+    """One output of the contract on one device."""
 
     context: CheckContext
     index: int
     device: str
     is_exact: bool = True
-    """Whether the sample was run in float64, be it in vain."""
+    """True if the sample was run in float64, even if that run failed."""
 
     @property
     def output(self) -> Output:
-        """The output, as it is declared."""
+        """The declared output."""
         return self.context.spec.outputs[self.index]
-
-    @property
-    def overflow(self) -> str:
-        """How PyTorch's dtype leaves its range here; empty where it does not."""
-        return get_overflow(self.context.reference, self.index)
 
 
 def compare_output(
-    actual: object, data: SampleData, at: OutputContext
+    actual: object, data: SampleData, output: OutputContext
 ) -> Iterator[tuple[str, Comparison]]:
-    """Holds an output against PyTorch's: of a sequence the count first, then each item."""
-    name = f"output '{at.output.name}'"
-    expected, exact = data.outputs[at.index], data.float64_outputs[at.index]
+    """Compare an output with PyTorch's: of a sequence the count first, then each item."""
+    name = f"output '{output.output.name}'"
+    expected, wide = data.outputs[output.index], data.float64_outputs[output.index]
     if not isinstance(expected, list):
-        yield name, _compare(actual, expected, None if isinstance(exact, list) else exact, at)
+        wide = None if isinstance(wide, list) else wide
+        yield name, _compare_tensor(actual, expected, wide, output)
     elif not isinstance(actual, list):
         yield name, report_mismatch(f"no sequence but a {type(actual).__name__}")
     elif len(actual) != len(expected):
-        yield name, report_mismatch(f"{_items(len(actual))}, PyTorch gives {len(expected)}")
+        counts = f"{pluralize(len(actual), 'item')}, PyTorch gives {len(expected)}"
+        yield name, report_mismatch(counts)
     else:
-        wides = split_float64_items(exact, len(expected))
-        for place, columns in enumerate(zip(actual, expected, wides, strict=True)):
-            yield f"item {place} of {name}", _compare(*columns, at)
+        wide_items = split_float64_items(wide, len(expected))
+        for index, arrays in enumerate(zip(actual, expected, wide_items, strict=True)):
+            yield f"item {index} of {name}", _compare_tensor(*arrays, output)
 
 
 def get_overflow(reference: Reference, index: int) -> str:
-    """How PyTorch's dtype leaves its range in an output; empty where it does not."""
+    """Return how PyTorch's dtype leaves its range in an output, or "" if it does not."""
     return reference.overflow[index] if index < len(reference.overflow) else ""
 
 
-def split_float64_items(exact: OnnxValue | None, count: int) -> list[Array | None]:
-    """The items of a sequence in float64; None for each where there is no such sequence."""
-    if isinstance(exact, list) and len(exact) == count:
-        return [*exact]
+def split_float64_items(value: OnnxValue | None, count: int) -> list[Array | None]:
+    """Return the items of a sequence in float64, or `count` times None if there are none."""
+    if isinstance(value, list) and len(value) == count:
+        return [*value]
     return [None] * count
 
 
 def choose_limit(
-    expected: Array, exact: Array | None, at: OutputContext
+    expected: Array, wide: Array | None, output: OutputContext
 ) -> tuple[Limit | None, Array]:
-    """The limit of one tensor, and the values that it is about: PyTorch's own, or float64's.
+    """Return the limit of one tensor, and the values that it refers to.
 
     Args:
-        expected: What PyTorch put out.
-        exact: The same in float64.
-        at: The output that it is, or is an item of.
+        expected: PyTorch's output.
+        wide: The same output in float64.
+        output: The output that contains the tensor.
 
     Returns:
-        No limit where values must be equal.
+        No limit if values must be equal.
     """
-    where = (at.context, at.index, at.device)
-    if not is_float(expected.dtype.name) or not is_float(at.output.dtype):
+    key = (output.context, output.index, output.device)
+    if not is_float(expected.dtype.name) or not is_float(output.output.dtype):
         return None, expected
-    if not at.is_exact and is_limit_measured(*where):
-        return compute_limit_without_float64(*where, measure_scale(expected)), expected
-    usable = exact is not None and exact.shape == expected.shape and measure_scale(exact) > 0
-    measured = usable and is_limit_measured(*where)
-    against = exact if measured and exact is not None else expected
-    return compute_limit(*where, measure_scale(against), float64_outputs=measured), against
+    if not output.is_exact and is_limit_measured(*key):
+        return compute_limit_without_float64(*key, measure_scale(expected)), expected
+    is_usable = wide is not None and wide.shape == expected.shape and measure_scale(wide) > 0
+    is_exact = is_usable and is_limit_measured(*key)
+    target = wide if is_exact and wide is not None else expected
+    return compute_limit(*key, measure_scale(target), exact=is_exact), target
 
 
-def _compare(actual: object, expected: Array, exact: Array | None, at: OutputContext) -> Comparison:
-    limit, against = choose_limit(expected, exact, at)
-    found = compare_arrays(actual, expected, limit, against)
-    if found.has_nonfinite_mismatch and at.overflow:
-        return replace(found, problem=f"{found.problem}; {at.overflow}")
-    return found
-
-
-def _items(count: int) -> str:
-    return f"{count} item" if count == 1 else f"{count} items"
+def _compare_tensor(
+    actual: object, expected: Array, wide: Array | None, output: OutputContext
+) -> Comparison:
+    limit, target = choose_limit(expected, wide, output)
+    comparison = compare_arrays(actual, expected, limit, target)
+    overflow = get_overflow(output.context.reference, output.index)
+    if comparison.has_nonfinite_mismatch and overflow:
+        return replace(comparison, problem=f"{comparison.problem}; {overflow}")
+    return comparison

@@ -1,30 +1,31 @@
-"""Samples held against a session: what `parity`, `axes` and `cases` share.
+"""The comparison of samples with a session: the common part of all sample checks.
 
-In: a `CheckContext`, a `Session` and the kind of samples. Out: one `CheckResult` over all of them.
+Input: a `CheckContext`, a `Session` and samples. Output: one `CheckResult` for all of them.
 
-A sample passes when the file runs on it and every output has the name, dtype and shape that the
-contract declares and the values that PyTorch gives.
+A sample passes if the file runs on it, and every output has the declared name, dtype and shape and
+the values of PyTorch. PyTorch's own outputs must match the contract too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import ROUND_CEILING, Decimal
 
-from exporter.checks.comparison.compare_arrays import Comparison, Needed
+from exporter.checks.comparison.compare_arrays import Comparison, RequiredTolerance
 from exporter.checks.comparison.compare_outputs import OutputContext, compare_output
-from exporter.checks.comparison.declared_shapes import undeclared
-from exporter.checks.files.samples import DamagedSample
+from exporter.checks.files.sample_files import DamagedSample
 from exporter.checks.protocol import CheckContext
+from exporter.core.text_format import pluralize, round_up_two_digits
 from exporter.jobs.reference import Sample
+from exporter.manifest import Output
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import RunFailure, Session
+from exporter.runtimes.values import Array, OnnxValue, list_items
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleResult:
-    """What came of one sample."""
+    """The result for one sample."""
 
     sample: Sample
     problems: tuple[str, ...] = ()
@@ -34,124 +35,155 @@ class SampleResult:
 def compare_samples(
     check: str,
     samples: Sequence[Sample],
-    subject: CheckContext,
+    context: CheckContext,
     session: Session,
     device: str,
 ) -> CheckResult:
-    """Runs every sample and compares every output; all samples run, whatever the first gives."""
+    """Run every sample and compare every output, even if the first sample fails."""
     try:
-        outcomes = [_hold(sample, subject, session, device) for sample in samples]
-    except DamagedSample as damaged:
-        message = f"PyTorch's outputs cannot be read: {damaged}"
+        results = [_compare_sample(sample, context, session, device) for sample in samples]
+    except DamagedSample as error:
+        message = f"PyTorch's outputs cannot be read: {error}"
         return CheckResult(check=check, status=Status.ERROR, message=message)
-    failed = [outcome for outcome in outcomes if outcome.problems]
+    failed = [result for result in results if result.problems]
     return CheckResult(
         check=check,
         status=Status.FAIL if failed else Status.PASS,
-        message=_message(failed, len(outcomes)) if failed else "",
-        metrics=_metrics(outcomes),
+        message=_format_failures(failed, len(results)) if failed else "",
+        metrics=_collect_metrics(results),
     )
 
 
-def _hold(sample: Sample, subject: CheckContext, session: Session, device: str) -> SampleResult:
+def _compare_sample(
+    sample: Sample, context: CheckContext, session: Session, device: str
+) -> SampleResult:
     if sample.error:
-        return SampleResult(sample=sample, problems=(_refusal(sample),))
-    names = [output.name for output in subject.spec.outputs]
+        return SampleResult(sample=sample, problems=(_format_pytorch_failure(sample),))
+    names = [output.name for output in context.spec.outputs]
     if list(session.output_names) != names:
-        found, wanted = ", ".join(session.output_names) or "none", ", ".join(names)
-        return SampleResult(
-            sample=sample, problems=(f"the file's outputs are {found}, declared {wanted}",)
-        )
-    subject = with_noise_of(sample, subject)
-    data = subject.read(sample)
+        actual, declared = ", ".join(session.output_names) or "none", ", ".join(names)
+        problem = f"the file's outputs are {actual}, declared {declared}"
+        return SampleResult(sample=sample, problems=(problem,))
+    context = apply_sample_noise(sample, context)
+    data = context.read(sample)
     try:
-        # Copies: other files are run on the same inputs, whatever a runtime does to them.
-        actual = session.run({name: array.copy() for name, array in data.inputs.items()})
+        # Copies, because a runtime may write to them and other files run on the same inputs.
+        values = session.run({name: array.copy() for name, array in data.inputs.items()})
     except RunFailure as failure:
         return SampleResult(sample=sample, problems=(f"the runtime fails: {failure}",))
-    if len(actual) != len(names):
-        problem = f"the runtime gives {len(actual)} outputs, declared {len(names)}"
+    if len(values) != len(names):
+        problem = f"the runtime gives {len(values)} outputs, declared {len(names)}"
         return SampleResult(sample=sample, problems=(problem,))
     compared = [
         pair
-        for index, value in enumerate(actual)
-        for pair in compare_output(value, data, OutputContext(subject, index, device, sample.exact))
+        for index, value in enumerate(values)
+        for pair in compare_output(value, data, OutputContext(context, index, device, sample.exact))
     ]
     problems = (
-        *undeclared(subject.spec.outputs, data.outputs, sample.axes),
-        *(f"{what}: {found.problem}" for what, found in compared if found.problem),
+        *find_undeclared_outputs(context.spec.outputs, data.outputs, sample.axes),
+        *(f"{name}: {result.problem}" for name, result in compared if result.problem),
     )
     comparisons = tuple(comparison for _, comparison in compared)
     return SampleResult(sample=sample, problems=problems, comparisons=comparisons)
 
 
-def with_noise_of(sample: Sample, subject: CheckContext) -> CheckContext:
-    """Where inputs are of another magnitude, PyTorch's own noise may be larger too."""
+def apply_sample_noise(sample: Sample, context: CheckContext) -> CheckContext:
+    """Return a context with the larger noise of a sample of another magnitude."""
     if not sample.noise:
-        return subject
-    pairs = zip(subject.reference.noise, sample.noise, strict=True)
-    noise = tuple(None if usual is None or own is None else max(usual, own) for usual, own in pairs)
-    return replace(subject, reference=subject.reference.model_copy(update={"noise": noise}))
+        return context
+    pairs = zip(context.reference.noise, sample.noise, strict=True)
+    noise = tuple(None if a is None or b is None else max(a, b) for a, b in pairs)
+    return replace(context, reference=context.reference.model_copy(update={"noise": noise}))
 
 
-def _refusal(sample: Sample) -> str:
+def find_undeclared_outputs(
+    outputs: Sequence[Output], values: Sequence[OnnxValue], sizes: Mapping[str, int]
+) -> Iterator[str]:
+    """Yield the differences between PyTorch's outputs and the contract.
+
+    An axis that only outputs have gets its size from the first tensor with that axis. An axis that
+    only a sequence has is free in each item.
+    """
+    known = dict(sizes)
+    pairs = list(zip(outputs, values, strict=True))
+    for output, value in pairs:
+        if not isinstance(value, list):
+            for dim, size in zip(output.file_shape, value.shape, strict=False):
+                known.setdefault(str(dim), size)
+    for output, value in pairs:
+        for index, array in enumerate(list_items(value)):
+            subject = f"output '{output.name}'"
+            subject = f"item {index} of {subject}" if isinstance(value, list) else subject
+            yield from _compare_with_declaration(subject, output, array, dict(known))
+
+
+def _compare_with_declaration(
+    subject: str, output: Output, array: Array, sizes: dict[str, int]
+) -> Iterator[str]:
+    dtype, shape = output.file_dtype, output.file_shape
+    if array.dtype.name != dtype:
+        yield f"{subject} is declared {dtype}, PyTorch gives {array.dtype}"
+    expected = [
+        sizes.setdefault(dim, size) if isinstance(dim, str) else dim
+        for dim, size in zip(shape, array.shape, strict=False)
+    ]
+    if len(shape) != array.ndim or expected != list(array.shape):
+        names = dict.fromkeys(dim for dim in shape if isinstance(dim, str) and dim in sizes)
+        values = ", ".join(f"{name}={sizes[name]}" for name in names)
+        yield (
+            f"{subject} is declared [{', '.join(map(str, shape))}]"
+            f"{f' with {values}' if values else ''}, PyTorch gives {list(array.shape)}"
+        )
+
+
+def _format_pytorch_failure(sample: Sample) -> str:
     if sample.kind == "case":
-        return f"PyTorch itself refuses this case: {sample.error}"
-    sizes = "its declared inputs" if sample.kind == "declared" else sample.name
-    advice = "" if sample.kind == "declared" else "; narrow the axis with min, max or multiple_of"
-    return f"PyTorch itself refuses {sizes}: {sample.error}{advice}"
+        return f"PyTorch itself fails in this case: {sample.error}"
+    if sample.kind == "declared":
+        return f"PyTorch itself fails on its declared inputs: {sample.error}"
+    fix = "narrow the axis with min, max or multiple_of"
+    return f"PyTorch itself fails on {sample.name}: {sample.error}; {fix}"
 
 
-def _message(failed: Sequence[SampleResult], count: int) -> str:
-    """The first failing sample in full, the others by name."""
+def _format_failures(failed: Sequence[SampleResult], count: int) -> str:
+    """Return the first failed sample in full, and the names of the others."""
     first, *others = failed
-    prefix = "" if first.sample.kind == "declared" else f"{first.sample.name}: "
-    if first.sample.error and first.sample.kind == "axis":
-        prefix = ""  # the sentence names the sizes
-    more = len(first.problems) - 1
+    is_named = bool(first.sample.error) and first.sample.kind == "axis"
+    prefix = "" if first.sample.kind == "declared" or is_named else f"{first.sample.name}: "
     parts = [prefix + first.problems[0]]
-    if more:
-        parts.append(f"{more} more problem{'s' if more > 1 else ''}")
+    if more := len(first.problems) - 1:
+        parts.append(pluralize(more, "more problem"))
     if others:
-        names = ", ".join(outcome.sample.name for outcome in others)
+        names = ", ".join(result.sample.name for result in others)
         parts.append(f"fails on {names} too ({len(failed)} of {count})")
     return "; ".join(parts)
 
 
-def _metrics(outcomes: Sequence[SampleResult]) -> dict[str, int | float | str]:
-    """The worst over all samples and outputs; more figures where something is wrong."""
-    metrics: dict[str, int | float | str] = {"samples": len(outcomes)}
-    compared = [item for outcome in outcomes for item in outcome.comparisons]
+def _collect_metrics(results: Sequence[SampleResult]) -> dict[str, int | float | str]:
+    """Return the worst values of all samples and outputs, and more figures for a failure."""
+    metrics: dict[str, int | float | str] = {"samples": len(results)}
+    compared = [item for result in results for item in result.comparisons]
     if not compared:
         return metrics
-    wrong = [item for item in compared if item.problem]
     metrics["max_abs"] = max(item.max_abs for item in compared)
-    metrics["of_limit"] = max(item.of_limit for item in compared)
-    multiples = [item.of_noise for item in compared if item.of_noise is not None]
-    if multiples:
-        metrics["of_noise"] = max(multiples)
-    if wrong:
-        metrics.update(max(wrong, key=lambda item: item.of_limit).details)
-        # No tolerance helps where kinds or shapes differ, or where values must be equal.
-        if not any(item.needed is None for item in wrong):
-            metrics["needs"] = _tolerance([item.needed for item in compared if item.needed])
+    metrics["of_limit"] = max(item.limit_ratio for item in compared)
+    noise_ratios = [item.noise_ratio for item in compared if item.noise_ratio is not None]
+    if noise_ratios:
+        metrics["of_noise"] = max(noise_ratios)
+    failed = [item for item in compared if item.problem]
+    if failed:
+        metrics.update(max(failed, key=lambda item: item.limit_ratio).details)
+        # No tolerance helps if kinds or shapes differ, or if values must be equal.
+        if all(item.required is not None for item in failed):
+            metrics["needs"] = _format_tolerance([i.required for i in compared if i.required])
     return metrics
 
 
-def _tolerance(needed: Sequence[Needed]) -> str:
-    """The smallest tolerance under which all would pass, as the manifest says it."""
-    least = rounded_up(max(item.atol for item in needed))
+def _format_tolerance(required: Sequence[RequiredTolerance]) -> str:
+    """Return the smallest tolerance that accepts all, in the notation of the manifest."""
+    least = round_up_two_digits(max(item.atol for item in required))
     atol = f"{least:.1e}" if least else "0.0"
-    rtol = max(item.rtol for item in needed)
-    outside = min(item.outside for item in needed)
+    rtol = max(item.rtol for item in required)
+    outside = min(item.outside for item in required)
     share = f", outside = {outside!r}" if outside else ""
     return f"tolerance = {{ atol = {atol}, rtol = {rtol!r}{share} }}"
-
-
-def rounded_up(value: float) -> float:
-    """With two significant digits, never less than `value`."""
-    if not value:
-        return 0.0
-    exact = Decimal(value)
-    step = Decimal((0, (1,), exact.adjusted() - 1))
-    return float(exact.quantize(step, rounding=ROUND_CEILING))

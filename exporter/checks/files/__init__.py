@@ -1,1 +1,1 @@
-"""To be described."""
+"""Readers of ONNX files, stored samples and weights."""

@@ -1,1 +1,1 @@
-"""To be described."""
+"""Checks that run the file, or decide if a run proves anything."""

@@ -1,4 +1,7 @@
-"""`determinism`: PyTorch agrees with itself; else no comparison with it means anything."""
+"""The check `determinism`: two runs of PyTorch give equal outputs.
+
+Without this, no comparison with PyTorch means anything.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +9,29 @@ from exporter.checks.protocol import CheckContext
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Session
 
-#: How `Reference.unstable` begins where the buffers alone are to blame.
-KEEPS_STATE = "it keeps state in its buffers"
+#: Prefix of `Reference.unstable` if only the buffers change.
+STATEFUL_PREFIX = "it keeps state in its buffers"
 
 
-class Determinism:
-    """What the worker saw when it ran PyTorch twice; see `RuntimeCheck`."""
+class DeterminismCheck:
+    """The difference between two runs of PyTorch in the worker; see `RuntimeCheck`."""
 
     name = "determinism"
 
-    def applies(self, subject: CheckContext) -> bool:
-        """Every comparison needs it."""
+    def applies(self, context: CheckContext) -> bool:
+        """Return True: every comparison needs a deterministic reference."""
         return True
 
-    def __call__(self, subject: CheckContext, session: Session, device: str) -> CheckResult:
-        """Inconclusive where the model gave two answers to one question."""
-        if not subject.reference.unstable:
+    def __call__(self, context: CheckContext, session: Session, device: str) -> CheckResult:
+        """Return an inconclusive result if equal inputs gave different outputs."""
+        unstable = context.reference.unstable
+        if not unstable:
             return CheckResult(check=self.name, status=Status.PASS)
-        message = f"PyTorch differs from itself: {subject.reference.unstable}; {_advice(subject)}"
+        if unstable.startswith(STATEFUL_PREFIX):
+            fix = "declare the state as an input and return it as an output"
+        elif context.spec.mode != "eval":
+            fix = f"mode is '{context.spec.mode}': 'eval' turns dropout and running averages off"
+        else:
+            fix = "make random numbers an input, or draw them once when the model is built"
+        message = f"PyTorch differs from itself: {unstable}; {fix}"
         return CheckResult(check=self.name, status=Status.INCONCLUSIVE, message=message)
-
-
-def _advice(subject: CheckContext) -> str:
-    if subject.reference.unstable.startswith(KEEPS_STATE):
-        return "take the state as an input and return it as an output"
-    if subject.spec.mode != "eval":
-        return f"mode is '{subject.spec.mode}': 'eval' turns dropout and running averages off"
-    return "make random numbers an input, or draw them once when the model is built"

@@ -1,71 +1,72 @@
-"""`placement`: the provider that the device asks for ran the graph.
+"""The check `placement`: the requested execution provider ran the graph.
 
-ONNX Runtime gives to the CPU what another provider has no kernel for. A file of which nothing runs
-where it was asked to proves nothing about that device. Where a part does, the rest is counted and
-named, since shapes are computed on the CPU by design; a device that says `strict` allows none. A
-backend has no words for single nodes: that it says that it runs there is taken, and told.
+ONNX Runtime runs a node on the CPU if another provider has no kernel for it. If no node runs on the
+requested provider, the result proves nothing about the device. If only some nodes do, the others
+are counted and named, because shapes are computed on the CPU by design. A device with `strict`
+allows no other provider. An ONNX backend cannot report single nodes; its own statement is accepted
+and quoted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from exporter.checks.protocol import CheckContext
 from exporter.records.record import CheckResult, Status
-from exporter.runtimes import Placement as Placed
-from exporter.runtimes import Session
+from exporter.runtimes import Placement, Session
 
-#: So many operators are named.
-_NAMED = 5
+#: Number of operators that a message names.
+_MAX_OPERATORS = 5
 
 
 class PlacementCheck:
-    """Where the nodes of the loaded file run; see `RuntimeCheck`."""
+    """The providers that run the nodes of the loaded file; see `RuntimeCheck`."""
 
     name = "placement"
 
-    def applies(self, subject: CheckContext) -> bool:
-        """Every result is about a device."""
+    def applies(self, context: CheckContext) -> bool:
+        """Return True: every result concerns a device."""
         return True
 
-    def __call__(self, subject: CheckContext, session: Session, device: str) -> CheckResult:
-        """Fails where nothing runs on the provider, or where not all of it does and must.
+    def __call__(self, context: CheckContext, session: Session, device: str) -> CheckResult:
+        """Compare the placement of the nodes with the requested provider.
 
-        Inconclusive where nothing is known to run there.
+        Returns:
+            A failure if no node runs there, or if not all nodes do and the device is strict.
+            An inconclusive result if the runtime reports no placement.
         """
-        placed = session.placement
-        if placed is None:
+        placement = session.placement
+        if placement is None:
             message = (
-                "the runtime does not tell where nodes run, so nothing here is known to have run "
-                "on the device; a newer version of it may tell"
+                "the runtime does not report where nodes run, so no node is known to have run "
+                "on the device; try a newer version of the runtime"
             )
             return CheckResult(check=self.name, status=Status.INCONCLUSIVE, message=message)
-        if placed.word:
-            return CheckResult(check=self.name, status=Status.PASS, message=placed.word)
-        if not any(placed.nodes.values()) and placed.asked not in placed.nodes:
-            message = f"no node of the graph is left to run, so nothing is known of {placed.asked}"
+        if placement.statement:
+            return CheckResult(check=self.name, status=Status.PASS, message=placement.statement)
+        requested, nodes = placement.requested, placement.nodes
+        if not any(nodes.values()) and requested not in nodes:
+            message = f"the loaded graph has no node, so nothing is proved about {requested}"
             return CheckResult(check=self.name, status=Status.INCONCLUSIVE, message=message)
-        total = sum(sum(nodes.values()) for nodes in placed.nodes.values())
-        away = total - sum(placed.nodes.get(placed.asked, {}).values())
+        total = sum(sum(counts.values()) for counts in nodes.values())
+        elsewhere = total - sum(nodes.get(requested, {}).values())
         metrics: dict[str, int | float | str] = {"nodes": total}
-        if not away:
+        if not elsewhere:
             return CheckResult(check=self.name, status=Status.PASS, metrics=metrics)
-        metrics |= {"elsewhere": away}
-        if away == total:
-            status, what = Status.FAIL, f"no node runs on {placed.asked}"
+        metrics |= {"elsewhere": elsewhere}
+        if elsewhere == total:
+            status, problem = Status.FAIL, f"no node runs on {requested}"
         else:
-            status = Status.FAIL if placed.strict else Status.PASS
-            what = f"{away} of {total} nodes do not run on {placed.asked}"
-        message = f"{what}: {_elsewhere(placed)}"
+            status = Status.FAIL if placement.strict else Status.PASS
+            problem = f"{elsewhere} of {total} nodes do not run on {requested}"
+        message = f"{problem}: {_format_other_providers(placement)}"
         return CheckResult(check=self.name, status=status, message=message, metrics=metrics)
 
 
-def _elsewhere(placed: Placed) -> str:
-    others = {name: nodes for name, nodes in placed.nodes.items() if name != placed.asked and nodes}
-    return "; ".join(f"{name} runs {_operators(nodes)}" for name, nodes in sorted(others.items()))
-
-
-def _operators(nodes: Mapping[str, int]) -> str:
-    most = sorted(nodes.items(), key=lambda item: (-item[1], item[0]))
-    named = ", ".join(f"{operator} {count}" for operator, count in most[:_NAMED])
-    return f"{named}, …" if len(most) > _NAMED else named
+def _format_other_providers(placement: Placement) -> str:
+    parts = []
+    for provider, counts in sorted(placement.nodes.items()):
+        if provider == placement.requested or not counts:
+            continue
+        ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        names = ", ".join(f"{operator} {count}" for operator, count in ranked[:_MAX_OPERATORS])
+        parts.append(f"{provider} runs {names}{', …' if len(ranked) > _MAX_OPERATORS else ''}")
+    return "; ".join(parts)

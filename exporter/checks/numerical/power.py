@@ -1,68 +1,74 @@
-"""`power`: the comparison could have failed.
+"""The check `power`: a wrong file would fail the comparison.
 
-A network with unlucky weights puts out 1e-9 whatever it is given, and then any file is within an
-atol of 1e-5 of it. So the allowed error must be small against the output, and outputs for inputs of
-another seed must lie further apart than that.
+A network with unlucky weights gives 1e-9 for every input. Then any file is within an atol of 1e-5.
+So the allowed error must be small relative to the output. Outputs for inputs of another seed must
+also differ by more than the allowed error.
 
-An output that does not move at all is a constant, such as a mask or positions: it is told from a
-wrong one by its size. But where no output moves, no input was seen to matter: integers are compared
-exactly, and yet a file that always answers 7 passes where PyTorch does. Where no input is random
-there is no other seed, and size is all that can be looked at.
+An output that never changes is a constant, such as a mask or positions. Its size distinguishes it
+from a wrong one. But if no output changes, no input is known to have an effect: a file that always
+gives 7 passes if PyTorch gives 7. If no input is random, there is no other seed, and only the size
+is checked.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from exporter.checks.comparison.compare_outputs import overflow_of
-from exporter.checks.comparison.tolerance import is_float, limit_of
+from exporter.checks.comparison.compare_outputs import get_overflow
+from exporter.checks.comparison.tolerance import compute_limit, is_float
 from exporter.checks.protocol import CheckContext
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Session
 
-#: How much larger than the allowed error the output and its movement must be.
-_FAR = 10.0
+#: The output and its change must be larger than the allowed error by this factor.
+_MIN_RATIO = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Output:
-    """An output, with figures as shares of its scale; all but `spread` are 0 for no float."""
+    """An output; all figures but `spread` are 0 if it has no floats."""
 
     name: str
     is_real: bool
     is_empty: bool = False
-    """Whether a fixed size of 0 leaves nothing to compare."""
+    """True if a fixed size of 0 leaves nothing to compare."""
     scale: float = 0.0
-    """Of the sample in which it is largest."""
+    """The scale in the sample in which it is largest."""
     limit: float = 0.0
-    """What may be off there."""
-    why: str = ""
+    """The allowed error in that sample, as a share of the scale."""
+    reason: str = ""
     overflow: str = ""
     """How PyTorch's dtype leaves its range."""
     spread: float | None
-    """How far it moves from the declared sample; None where that is not known."""
-    limit_where_it_moves: float = 0.0
-    """What may be off in the declared sample."""
+    """The change from the declared sample, as a share of the scale; None if unknown."""
+    declared_limit: float = 0.0
+    """The allowed error in the declared sample, as a share of its scale."""
 
 
-class Power:
-    """How far outputs move, against how far they may be off; see `RuntimeCheck`."""
+class PowerCheck:
+    """The change of outputs relative to their allowed error; see `RuntimeCheck`."""
 
     name = "power"
 
-    def applies(self, subject: CheckContext) -> bool:
-        """Every comparison needs it."""
+    def applies(self, context: CheckContext) -> bool:
+        """Return True: every comparison needs it."""
         return True
 
-    def __call__(self, subject: CheckContext, session: Session, device: str) -> CheckResult:
-        """Inconclusive where a wrong file would have passed."""
-        outputs = [_output(subject, index, device) for index in range(len(subject.spec.outputs))]
-        problems = [problem for output in outputs if (problem := _problem(output))]
+    def __call__(self, context: CheckContext, session: Session, device: str) -> CheckResult:
+        """Return an inconclusive result if a wrong file would have passed."""
+        count = len(context.spec.outputs)
+        outputs = [_measure_output(context, index, device) for index in range(count)]
+        problems = [problem for output in outputs if (problem := _find_problem(output))]
         full = [output for output in outputs if not output.is_empty]
         if not problems and all(output.spread == 0 for output in full):
             names = ", ".join(f"'{output.name}'" for output in full)
             same = f"inputs of another seed give the very same {names}"
             problems = [same if full else "no output has an element"]
+        real = [output for output in outputs if output.is_real]
+        spreads = [output.spread for output in real if output.spread is not None]
+        metrics: dict[str, int | float | str] = {"spread": min(spreads)} if spreads else {}
+        if real:
+            metrics["limit"] = max(output.limit for output in real)
         status, message = Status.PASS, ""
         if problems:
             status = Status.INCONCLUSIVE
@@ -70,54 +76,47 @@ class Power:
                 f"a wrong file would pass: {'; '.join(problems)}; give the model other weights "
                 "or inputs, or a smaller tolerance"
             )
-        return CheckResult(
-            check=self.name, status=status, message=message, metrics=_metrics(outputs)
-        )
+        return CheckResult(check=self.name, status=status, message=message, metrics=metrics)
 
 
-def _output(subject: CheckContext, index: int, device: str) -> _Output:
-    output, spread = subject.spec.outputs[index], subject.reference.spread[index]
+def _measure_output(context: CheckContext, index: int, device: str) -> _Output:
+    output, spread = context.spec.outputs[index], context.reference.output_spread[index]
     if not is_float(output.dtype) or 0 in output.shape:
         is_empty = 0 in output.shape
         return _Output(name=output.name, is_real=False, is_empty=is_empty, spread=spread)
-    # One sample in which the output is large enough can tell a wrong file.
-    scale = max((s.scales[index] for s in subject.reference.samples if s.scales), default=0.0)
-    declared = (s for s in subject.reference.samples if s.kind == "declared" and s.scales)
-    here = next((sample.scales[index] for sample in declared), 0.0)
-    limit = limit_of(subject, index, device, scale)
+    samples = [sample for sample in context.reference.samples if sample.scales]
+    # One sample with a large output is enough to reveal a wrong file.
+    scale = max((sample.scales[index] for sample in samples), default=0.0)
+    declared = (sample.scales[index] for sample in samples if sample.kind == "declared")
+    declared_scale = next(declared, 0.0)
+    limit = compute_limit(context, index, device, scale)
+    declared_limit = compute_limit(context, index, device, declared_scale)
     return _Output(
         name=output.name,
         is_real=True,
         scale=scale,
-        limit=limit.at(scale) / scale if scale else 0.0,
-        why=limit.why,
-        overflow=overflow_of(subject.reference, index),
+        limit=limit.allowed_error(scale) / scale if scale else 0.0,
+        reason=limit.reason,
+        overflow=get_overflow(context.reference, index),
         spread=spread,
-        limit_where_it_moves=limit_of(subject, index, device, here).at(here) / (here or 1.0),
+        declared_limit=declared_limit.allowed_error(declared_scale) / (declared_scale or 1.0),
     )
 
 
-def _problem(output: _Output) -> str:
+def _find_problem(output: _Output) -> str:
     if not output.is_real:
         return ""
     if not output.scale:
-        because = f": {output.overflow}" if output.overflow else ""
-        return f"output '{output.name}' has no number but 0{because}"
-    if output.limit * _FAR > 1:
-        return f"of output '{output.name}' {_allowed(output.limit, output.why)}"
-    if output.spread and output.spread < output.limit_where_it_moves * _FAR:
-        allowed = _allowed(output.limit_where_it_moves, output.why)
-        return f"output '{output.name}' moves by {output.spread:.1e} of its size, and {allowed}"
+        cause = f": {output.overflow}" if output.overflow else ""
+        return f"output '{output.name}' has no number but 0{cause}"
+    if output.limit * _MIN_RATIO > 1:
+        return (
+            f"the allowed error of output '{output.name}' is {output.limit:.1e} of its size "
+            f"({output.reason})"
+        )
+    if output.spread and output.spread < output.declared_limit * _MIN_RATIO:
+        return (
+            f"output '{output.name}' changes by {output.spread:.1e} of its size, and the allowed "
+            f"error is {output.declared_limit:.1e} of its size ({output.reason})"
+        )
     return ""
-
-
-def _allowed(limit: float, why: str) -> str:
-    return f"{limit:.1e} of its size may be off ({why})"
-
-
-def _metrics(outputs: list[_Output]) -> dict[str, int | float | str]:
-    """The least movement, and the largest limit, of float outputs, as shares of the scale."""
-    real = [output for output in outputs if output.is_real]
-    spreads = [output.spread for output in real if output.spread is not None]
-    metrics: dict[str, int | float | str] = {"spread": min(spreads)} if spreads else {}
-    return {**metrics, "limit": max(output.limit for output in real)} if real else metrics

@@ -1,1 +1,1 @@
-"""To be described."""
+"""Checks that read the file without running it."""

@@ -1,82 +1,80 @@
-"""Operators that are neither ONNX's own nor functions of the file: whose they are, who runs them.
+"""Operators that neither ONNX nor a function of the file defines.
 
-In: a file and its contract. Out: those of domains that the manifest does not name, and those that
-the runtime of a device has no kernel for.
+Input: a file and its contract. Output: operators of domains that the manifest does not name, and
+operators without a kernel in the runtime of a device.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import assert_never
 
 from onnx import ModelProto
 
-from exporter.checks.files.graph_walk import index_functions, iter_nodes, normalize_domain
 from exporter.checks.files.model_file import UnreadableModel, read_model
 from exporter.checks.protocol import CheckContext
 from exporter.core.text_format import join_names
 from exporter.manifest import Device, ModelSpec
+from exporter.runtimes.graph_walk import get_operator_key, index_functions, iter_nodes
 
 #: Operators by domain, both sorted.
 Operators = Mapping[str, tuple[str, ...]]
 
-#: The domains that ONNX itself defines, besides the empty one.
+#: The domains that ONNX defines besides the empty one.
 _ONNX = frozenset({"ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training"})
-#: The domains of operators that ONNX Runtime comes with.
+#: The domains with kernels in every ONNX Runtime.
 _ONNX_RUNTIME = frozenset({"com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc"})
-#: So many operators of a domain are named.
 
 
 def find_foreign_operators(model: ModelProto) -> Operators:
-    """Operators of other domains than ONNX's that no function of the file defines."""
+    """Return operators that neither ONNX nor a function of the file defines."""
     functions = index_functions(model)
-    found: dict[str, set[str]] = {}
+    operators: dict[str, set[str]] = {}
     for node in iter_nodes(model):
-        domain = normalize_domain(node.domain)
-        key = (domain, node.op_type, getattr(node, "overload", ""))
+        key = get_operator_key(node)
+        domain = key[0]
         if domain and domain not in _ONNX and key not in functions:
-            found.setdefault(domain, set()).add(node.op_type)
-    return {domain: tuple(sorted(found[domain])) for domain in sorted(found)}
+            operators.setdefault(domain, set()).add(node.op_type)
+    return {domain: tuple(sorted(operators[domain])) for domain in sorted(operators)}
 
 
 def list_declared_domains(spec: ModelSpec) -> frozenset[str]:
-    """The domains that the manifest names: in `custom_opsets`, or for kernels alone."""
-    wished = spec.options.get("custom_opsets")
-    named = wished if isinstance(wished, Mapping) else {}
+    """Return the domains in `custom_opsets`, and those of `custom_ops` with only a kernel."""
+    option = spec.options.get("custom_opsets")
+    names = option if isinstance(option, Mapping) else {}
     kernels = (op.name.partition("::")[0] for op in spec.custom_ops if op.has_only_kernels)
-    return frozenset({*named, *kernels})
+    return frozenset({*names, *kernels})
 
 
-def explain_missing_kernel(subject: CheckContext, device: Device) -> str:
-    """What keeps a file that was refused from running here: operators without a kernel.
+def explain_missing_kernel(context: CheckContext, device: Device) -> str:
+    """Return the operators without a kernel that explain a failed load.
 
-    Where the manifest gives kernels, and they are not the right ones, the file or the kernels are
-    wrong: that is no lack of this machine's.
+    If the manifest has kernels for the runtime and they are wrong, the file or the kernels are at
+    fault, and not this machine.
 
     Returns:
-        A sentence with domain, operator and what would run it; empty where the reason is another.
+        A sentence with the operators and a fix, or "" if no kernel is missing.
     """
     try:
-        foreign = find_foreign_operators(read_model(subject.path))
+        operators = find_foreign_operators(read_model(context.path))
     except UnreadableModel:
         return ""
-    kernels, served = subject.kernels, frozenset[str]()
+    kernels, served = context.kernels, frozenset[str]()
     match device.runtime:
         case "onnxruntime":
-            if kernels.libraries:  # what is in them is not known
+            if kernels.libraries:  # the operators in them are unknown
                 return ""
-            served, way = _ONNX_RUNTIME, "`ort_library` in custom_ops gives ONNX Runtime one"
+            served, fix = _ONNX_RUNTIME, "add a library as `ort_library` in custom_ops"
         case "reference":
             served = frozenset(str(operator.op_domain) for operator in kernels.operators)
-            way = "`reference` in custom_ops gives onnx.reference one"
+            fix = "add a class as `reference` in custom_ops"
         case "openvino" | "backend":
-            way = "it takes none from custom_ops"
-        case _:
-            assert_never(device.runtime)
-    lacking = [
+            fix = "this runtime accepts no kernels from custom_ops"
+        case _:  # a plugin reports its own missing kernels
+            return ""
+    missing = [
         f"{domain}::{name}"
-        for domain, names in foreign.items()
+        for domain, names in operators.items()
         if domain not in served
         for name in names
     ]
-    return f"{device.name} has no kernel for {join_names(lacking)}; {way}" if lacking else ""
+    return f"{device.name} has no kernel for {join_names(missing)}; {fix}" if missing else ""

@@ -1,7 +1,7 @@
-"""What structure checks share: reading the file, and one result out of many findings.
+"""The common part of all structure checks: read the file and join the problems.
 
-In: a `CheckContext` and what to look for. Out: a `CheckResult` that names everything at once. Weights
-that lie outside the file are never loaded here.
+Input: a `CheckContext` and a function that finds problems. Output: a `CheckResult` that names all
+problems. Weights in external files are never loaded here.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from collections.abc import Callable, Iterable
 
 import onnx
 
-from exporter.checks.files.read import Unreadable, read_model
+from exporter.checks.files.model_file import UnreadableModel, read_model
 from exporter.checks.protocol import CheckContext
 from exporter.records.record import CheckResult, Status
 
-Find = Callable[[CheckContext, onnx.ModelProto], Iterable[str]]
+FindProblems = Callable[[CheckContext, onnx.ModelProto], Iterable[str]]
 
 
-def run_structure_check(check: str, subject: CheckContext, find: Find) -> CheckResult:
-    """Passes where `find` finds nothing in the file."""
+def run_structure_check(check: str, context: CheckContext, find: FindProblems) -> CheckResult:
+    """Return a result that passes if `find` finds no problem in the file."""
     try:
-        problems = tuple(find(subject, read_model(subject.path)))
-    except Unreadable as unreadable:
-        problems = (str(unreadable),)
+        problems = tuple(find(context, read_model(context.path)))
+    except UnreadableModel as error:
+        problems = (str(error),)
     return CheckResult(
         check=check,
         status=Status.FAIL if problems else Status.PASS,

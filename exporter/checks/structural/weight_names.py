@@ -1,7 +1,7 @@
-"""Weights under the names that the manifest gives them: part of `signature`.
+"""Weights have the names of the manifest: a part of the check `signature`.
 
-In: a file and what PyTorch knows of each weight. Out: every weight that is not there under its
-name with its own values.
+Input: a file and PyTorch's record of each weight. Output: every weight that does not exist under
+its name with its own values.
 """
 
 from __future__ import annotations
@@ -13,53 +13,43 @@ from onnx import ModelProto, TensorProto, numpy_helper
 from onnx.checker import ValidationError
 
 from exporter.checks.protocol import CheckContext
-from exporter.jobs.reference import NamedWeight
-from exporter.runtimes.dtypes import dtype_name
+from exporter.runtimes.dtypes import format_dtype
 
-_KEEP = (
-    "`options.do_constant_folding = false` (TorchScript) or `options.optimize = false` (dynamo) "
-    "keeps weights as they are"
+_FIX = (
+    "set `options.do_constant_folding = false` (TorchScript) or `options.optimize = false` "
+    "(dynamo) to keep weights as they are"
 )
 
 
-def weight_problems(subject: CheckContext, model: ModelProto) -> Iterator[str]:
-    """What is wrong with the names of weights; nothing where the manifest names none."""
-    weights = subject.reference.weights
-    if not weights:
-        return
+def find_weight_name_problems(context: CheckContext, model: ModelProto) -> Iterator[str]:
+    """Yield the problems of named weights; nothing if the manifest names no weight."""
     stored = {tensor.name: tensor for tensor in model.graph.initializer}
     inputs = {item.name for item in model.graph.input}
+    are_inputs = context.spec.options.get("export_params") is False
     digests: dict[str, str] = {}
-    is_outside = subject.spec.options.get("export_params") is False
-    for weight in weights:
+    for weight in context.reference.weights:
         tensor = stored.get(weight.name)
         if tensor is not None:
-            yield from _difference(subject, weight, tensor)
-        elif weight.is_read and not (is_outside and weight.name in inputs):
-            digests = digests or {_digest(subject, item): item.name for item in stored.values()}
-            yield _missing(weight, digests.get(weight.sha256, ""))
+            subject = f"the weight '{weight.name}' is not {weight.source}"
+            actual = (format_dtype(tensor.data_type), tuple(tensor.dims))
+            if actual != (weight.dtype, weight.shape):
+                yield (
+                    f"{subject}: it is {actual[0]} {list(actual[1])}, "
+                    f"expected {weight.dtype} {list(weight.shape)}"
+                )
+            elif _hash_values(context, tensor) != weight.sha256:
+                yield f"{subject}: it has other values"
+        elif weight.is_read and not (are_inputs and weight.name in inputs):
+            digests = digests or {_hash_values(context, t): t.name for t in stored.values()}
+            other = digests.get(weight.sha256, "")
+            cause = f"it has the name '{other}'" if other else f"the exporter replaced it; {_FIX}"
+            yield f"no weight has the name '{weight.name}' ({weight.source}): {cause}"
 
 
-def _missing(weight: NamedWeight, other: str) -> str:
-    said = f"no weight is called '{weight.name}' ({weight.source})"
-    if other:
-        return f"{said}: it is called '{other}'"
-    return f"{said}: the exporter made another one of it; {_KEEP}"
-
-
-def _difference(subject: CheckContext, weight: NamedWeight, tensor: TensorProto) -> Iterator[str]:
-    what = f"the weight '{weight.name}' is not {weight.source}"
-    dtype, shape = dtype_name(tensor.data_type), tuple(tensor.dims)
-    if (dtype, shape) != (weight.dtype, weight.shape):
-        has, needs = f"{dtype} {list(shape)}", f"{weight.dtype} {list(weight.shape)}"
-        yield f"{what}: it is {has}, and not {needs}"
-    elif _digest(subject, tensor) != weight.sha256:
-        yield f"{what}: it has other values"
-
-
-def _digest(subject: CheckContext, tensor: TensorProto) -> str:
+def _hash_values(context: CheckContext, tensor: TensorProto) -> str:
+    """Return the digest of the values, or "" if they cannot be read."""
     try:
-        array = numpy_helper.to_array(tensor, base_dir=str(subject.path.parent))
+        array = numpy_helper.to_array(tensor, base_dir=str(context.path.parent))
     except (OSError, ValueError, RuntimeError, TypeError, ValidationError):
-        return ""  # what cannot be read, `wellformed` says
+        return ""  # the check `wellformed` reports it
     return hashlib.sha256(array.tobytes()).hexdigest()

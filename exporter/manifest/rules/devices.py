@@ -1,7 +1,4 @@
-"""Devices: those that are built in, and those that `[tool.exporter.devices.NAME]` defines.
-
-In: the tables of the project. Out: a `Device` for each name.
-"""
+"""Resolve the built-in devices and those that `[tool.exporter.devices.NAME]` defines."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from exporter.manifest.reading.toml_file import TomlFile
 from exporter.manifest.rules.fills import FLOATS
 from exporter.manifest.schema.entry import ID_PATTERN
 from exporter.manifest.schema.settings import DeviceTable
-from exporter.manifest.spec.model import Device
+from exporter.manifest.spec.model import BUILT_IN_RUNTIMES, Device
 from exporter.manifest.syntax.message_format import KeyPath, join_words, quote
 
 _PROVIDERS = {
@@ -24,8 +21,8 @@ _PROVIDERS = {
     "coreml": ("CoreMLExecutionProvider",),
     "directml": ("DmlExecutionProvider",),
 }
-#: Runtimes whose devices have names of their own.
-_NAMES_DEVICES = ("openvino", "backend")
+#: Runtimes that take the key `device`.
+_RUNTIMES_WITH_DEVICE = ("openvino", "backend")
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
 BUILT_IN_DEVICES: Mapping[str, Device] = {
     **{
@@ -40,17 +37,16 @@ BUILT_IN_DEVICES: Mapping[str, Device] = {
 def resolve_devices(
     file: TomlFile, path: KeyPath, tables: Mapping[str, DeviceTable], report: ProblemCollector
 ) -> dict[str, Device]:
-    """The built-in devices with those of `tables`, which may redefine them."""
+    """Return the built-in devices and those of `tables`, which may replace them."""
     devices = dict(BUILT_IN_DEVICES)
     for name, table in tables.items():
-        place = (*path, name)
+        table_path = (*path, name)
         if not re.fullmatch(ID_PATTERN, name) or name in FLOATS:
-            message = (
-                f"expected a name of a-z, 0-9, '_', '.' and '-' that is no dtype, got {quote(name)}"
-            )
-            report.add(file.problem(place, message))
-        for key, message in _misplaced(table):
-            report.add(file.problem((*place, key) if key else place, message))
+            form = "a name of a-z, 0-9, '_', '.' and '-' that is not a dtype"
+            report.add(file.build_problem(table_path, f"expected {form}, got {quote(name)}"))
+        for key, message in _find_problems(table):
+            key_path = (*table_path, key) if key else table_path
+            report.add(file.build_problem(key_path, message))
         devices[name] = Device(
             name=name,
             runtime=table.runtime,
@@ -62,29 +58,30 @@ def resolve_devices(
     return devices
 
 
-def _misplaced(table: DeviceTable) -> Iterator[tuple[str, str]]:
-    """Keys that the runtime needs or does not have; an empty key means the whole table."""
+def _find_problems(table: DeviceTable) -> Iterator[tuple[str, str]]:
+    """Yield keys that are missing or not valid for the runtime; "" stands for the table."""
     runtime = table.runtime
     if runtime == "onnxruntime" and not table.providers:
         yield "", 'needs `providers`, such as ["CUDAExecutionProvider"]'
-    if runtime != "onnxruntime":
-        message = f"only onnxruntime has providers; the runtime is {runtime}"
+    is_plugin = runtime not in BUILT_IN_RUNTIMES
+    if runtime != "onnxruntime" and not is_plugin:
+        message = f"is only valid for the runtime onnxruntime, not for {runtime}; remove it"
         yield from ((key, message) for key in ("providers", "strict") if getattr(table, key))
     if runtime == "backend" and table.module is None:
         yield "", 'needs `module`, such as "onnxruntime.backend"'
     if table.module is not None and runtime != "backend":
-        yield "module", f"only a backend is a module; the runtime is {runtime}"
+        yield "module", f"is only valid for the runtime backend, not for {runtime}; remove it"
     elif table.module is not None and not _MODULE.fullmatch(table.module):
         message = 'expected "package.module" or "package.module:Class"'
         yield "module", f"{message}, got {quote(table.module)}"
-    if table.device is not None and runtime not in _NAMES_DEVICES:
-        hint = "; onnxruntime takes `providers`" if runtime == "onnxruntime" else ""
-        message = f"only a backend and openvino have a device{hint}; the runtime is {runtime}"
-        yield "device", message
+    if table.device is not None and runtime not in _RUNTIMES_WITH_DEVICE and not is_plugin:
+        fix = "use `providers`" if runtime == "onnxruntime" else "remove it"
+        yield "device", f"is only valid for backend and openvino, not for {runtime}; {fix}"
 
 
-def format_unknown_device(name: str, known: Collection[str]) -> str:
-    """What to say of a device that is not known."""
-    # `gpu` and `npu` are close to `cpu` in letters alone.
-    hint = suggest_nearest(name, known) if len(name) > len("cpu") else ""
-    return f"no device is called {quote(name)}{hint or f'; there are {join_words(sorted(known))}'}"
+def format_unknown_device(name: str, devices: Collection[str]) -> str:
+    """Return the message for a device that does not exist."""
+    # Only letters of `gpu` and `npu` are similar to `cpu`, so short names get no suggestion.
+    hint = suggest_nearest(name, devices) if len(name) > len("cpu") else ""
+    hint = hint or f"; use {join_words(sorted(devices), 'or')}"
+    return f"no device has the name {quote(name)}{hint}"

@@ -1,7 +1,4 @@
-"""What users write in `[tool.exporter]` of pyproject.toml; `project.py` completes it.
-
-In: the table that tomli read. Out: a frozen, typed table. See `entry.py` for the conventions.
-"""
+"""The tables of `[tool.exporter]` in pyproject.toml, with the conventions of `entry.py`."""
 
 from __future__ import annotations
 
@@ -28,21 +25,22 @@ from exporter.manifest.spec.model import Style
 
 
 class DeviceTable(Table):
-    """A runtime and where it runs: `[tool.exporter.devices.NAME]`."""
+    """A runtime with its device: `[tool.exporter.devices.NAME]`."""
 
     runtime: RuntimeName
-    """`"onnxruntime"`, `"openvino"`, `"reference"` (onnx.reference), or `"backend"`: any module
-    that implements the ONNX backend API."""
+    """`"onnxruntime"`, `"openvino"`, `"reference"` (onnx.reference), `"backend"` (any module that
+    implements the ONNX backend API), or the name of an installed plugin. A plugin is an entry point
+    of the group `exporter.runtimes`."""
     providers: Items[Line] = ()
     """Execution providers of ONNX Runtime, first choice first."""
     strict: bool = False
-    """Every node has to run on the first provider. Without it some may run elsewhere: they are
-    counted and named."""
+    """Every node has to run on the first provider. Without it some may run on other providers:
+    the report counts and lists them."""
     module: Line | None = None
     """The ONNX backend, such as `"onnxruntime.backend"`: a module with `prepare`, or
     `"package.module:Class"`."""
     device: Line | None = None
-    """What the ONNX backend (`"CUDA:0"`) or OpenVINO (`"GPU"`) calls it; without it `"CPU"`."""
+    """The device of the ONNX backend (`"CUDA:0"`) or OpenVINO (`"GPU"`); without it `"CPU"`."""
 
 
 class ModelGateTable(GatePolicy, Table):
@@ -50,12 +48,12 @@ class ModelGateTable(GatePolicy, Table):
 
 
 class GateTable(GatePolicy, Table):
-    """The gate's policy: `"block"` fails, `"warn"` says it and passes, `"ignore"` says nothing."""
+    """The gate's policy: `"block"` fails, `"warn"` prints a warning, `"ignore"` hides it."""
 
     models: dict[str, ModelGateTable] = Field(default_factory=dict)
     """Other policies for some models, each with the keys above: `[tool.exporter.gate.models.NAME]`,
-    where NAME is an ID or a pattern such as `"resnet*"`. What it does not say stays as it is here;
-    of two that mean a model, the later one wins."""
+    with an ID or a pattern such as `"resnet*"` for NAME. Keys that are not set keep the value of
+    the general policy. If two match a model, the later one wins."""
 
 
 Names = Annotated[Items[Line], Field(min_length=1)]
@@ -69,46 +67,47 @@ class ProjectTable(Table):
     """`[tool.exporter]`."""
 
     manifests: Folder = "manifests"
-    """The folder of the manifests; every `*.toml` in it and below is read."""
+    """The folder of the manifests; every `*.toml` in it and in its subfolders is read."""
     build: Folder = "build"
-    """Where artifacts go; not for git."""
+    """The build folder; keep it out of git."""
     reports: Folder = "reports"
-    """Where tables and the baseline go; for git."""
+    """The folder of the tables and the baseline; commit it."""
     templates: Folder = "templates"
-    """Searched for templates before the packaged ones: see `templates.md`."""
+    """Templates that replace the packaged ones: see `templates.md`."""
     store: StoreFolder = ""
-    """Where finished cells are kept by what they were made from, so that another branch, or an edit
-    that is undone, costs nothing. Without it in the build folder; `"~/.cache/exporter"` or
-    `"../store"` is shared by all checkouts that name it; `"off"` keeps none. The environment
-    variable `EXPORTER_STORE` goes first."""
+    """The folder that stores finished cells, addressed by their inputs: another branch or an undone
+    edit restores them without a new export. Without it, the store is in the build folder. All
+    checkouts with the same `"~/.cache/exporter"` or `"../store"` share it; `"off"` disables it. If
+    the environment variable `EXPORTER_STORE` is set, it takes precedence."""
     store_size: Memory | None = None
-    """Disk space that the store may take; what was not used for longest goes first. Without it
-    10 GiB."""
+    """The limit of the store's disk space; the least recently used entries are evicted first.
+    Without it: 10 GiB."""
     store_age: Age | None = None
-    """How long the store keeps what nobody uses, such as `"30d"` or `"8w"`. Without it 90 days."""
+    """The maximum age of unused entries in the store, such as `"30d"` or `"8w"`. Without it: 90
+    days."""
     style: Style = "emoji"
-    """How a status is shown: `"emoji"`, by a symbol; `"text"`, by its word, and by a letter where
-    there is no room, for readers and programs that show no symbols."""
+    """The form of a status: `"emoji"` uses a symbol. `"text"` uses its word, or a letter in narrow
+    columns, for readers and programs without symbols."""
     command: Command = DEFAULT_COMMAND
-    """How messages and pages spell a command, `{}` being its name: `"uv run exporter {}"`, or
-    `"nox -s {} --"` where sessions of nox are named like the commands."""
+    """The form of commands in messages and pages, with `{}` for the name: `"uv run exporter {}"`,
+    or `"nox -s {} --"` if sessions of nox have the names of the commands."""
     opsets: Opsets = Field(default_factory=tuple)
-    """Opsets of models that name none."""
+    """Opsets of models without `opsets`."""
     devices: DevicesField = ()
-    """A list: devices of models that name none. Tables `[tool.exporter.devices.NAME]`: devices
-    besides the built-in ones, which are cpu, cuda, tensorrt, coreml, directml (ONNX Runtime),
+    """A list: devices of models without `devices`. Tables `[tool.exporter.devices.NAME]`:
+    additional devices. The built-in ones are cpu, cuda, tensorrt, coreml, directml (ONNX Runtime),
     openvino and reference."""
     default_devices: Names = ("cpu",)
-    """Devices of models that name none, for projects where `devices` holds tables."""
+    """Devices of models without `devices`, if `devices` of the project contains tables."""
     tolerance: ToleranceTable = Field(default_factory=ToleranceTable)
-    """Tolerance of models that name none."""
+    """Tolerance of models without `tolerance`."""
     jobs: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Workers at once; without it: as many as cores and memory allow."""
+    """Number of parallel workers; without it: as many as cores and memory allow."""
     timeout: Timeout = 600.0
-    """Timeout of models that name none."""
+    """Timeout of models without `timeout`."""
     thorough: bool = False
-    """Whether models that say nothing of it are tried at more sizes and values."""
+    """`thorough` of models without it."""
     memory: Memory | None = None
-    """Memory of models that name none."""
+    """Memory limit of models without `memory`."""
     gate: GateTable = Field(default_factory=GateTable)
-    """Which findings of `exporter gate` stop a merge, and what counts as drift."""
+    """The findings of `exporter gate` that stop a merge, and the thresholds of drift."""

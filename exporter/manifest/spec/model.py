@@ -33,11 +33,14 @@ ExporterName = Literal["dynamo", "torchscript"]
 CaptureName = Literal["export", "strict", "trace", "script"]
 Mode = Literal["eval", "train", "keep"]
 Precision = Literal["float32", "float16", "bfloat16", "float64"]
-Runtime = Literal["onnxruntime", "openvino", "reference", "backend"]
+#: The runtimes without a plugin.
+BUILT_IN_RUNTIMES = ("onnxruntime", "openvino", "reference", "backend")
 #: How reports show a status: a symbol or a word.
 Style = Literal["emoji", "text"]
 #: An output is one tensor or a list of tensors.
 Kind = Literal["tensor", "sequence"]
+#: The number of a weight in its name.
+NUMBER_PLACEHOLDER = "{}"
 
 
 class Bound(FrozenModel):
@@ -285,7 +288,8 @@ class Device(FrozenModel):
     """A runtime with its device or execution providers."""
 
     name: str
-    runtime: Runtime
+    runtime: str
+    """A built-in runtime, or the name of an installed plugin."""
     providers: Items[str] = ()
     """ONNX Runtime execution providers, first choice first."""
     strict: bool = False

@@ -47,7 +47,9 @@ class MutantResult(FrozenModel):
     """Of a survivor, the input that shows it and by how much; of others, what was seen."""
 
 
-def summarize_audit(request: AuditRequest, tried: Iterable[MutantResult], tools: dict[str, str]) -> Audit:
+def summarize_audit(
+    request: AuditRequest, tried: Iterable[MutantResult], tools: dict[str, str]
+) -> Audit:
     """Counts what came of each mutant."""
     results = tuple(tried)
     kinds = tuple(dict.fromkeys(item.kind for item in results))

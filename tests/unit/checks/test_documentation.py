@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from exporter.checks import RUNTIME_CHECKS, STRUCTURE_CHECKS
-from exporter.records.record import LATENCY
+from exporter.records.record import LATENCY_CHECK
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "checks.md"
 
@@ -14,5 +14,5 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "checks.md"
 def test_every_check_has_its_row() -> None:
     rows = re.findall(r"^\| `(\w+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     structure = {check.__name__.removeprefix("check_") for check in STRUCTURE_CHECKS}
-    assert set(rows) == structure | {check.name for check in RUNTIME_CHECKS} | {LATENCY}
+    assert set(rows) == structure | {check.name for check in RUNTIME_CHECKS} | {LATENCY_CHECK}
     assert len(rows) == len(set(rows))

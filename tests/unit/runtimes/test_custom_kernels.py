@@ -11,9 +11,9 @@ from onnx import parser
 
 from exporter.manifest import CustomOp, Device
 from exporter.runtimes import (
+    InvalidKernel,
     Kernels,
     LoadFailure,
-    InvalidKernel,
     load_kernels,
     open_session,
 )
@@ -129,9 +129,9 @@ def test_without_it_the_file_is_refused(folder: Path) -> None:
         # It would stand in for ONNX's own operator in every file of this model.
         ({"reference": "a-source.py:Relu"}, "has no op_domain: it would replace ONNX's own Relu"),
         ({"ort_library": "a-source.py:value"}, "is a int, expected a function"),
-        ({"ort_library": "a-source.py:nothing"}, "gave a NoneType, expected the path"),
-        ({"ort_library": "a-source.py:gone"}, "there is no file libgone.so"),
-        ({"ort_library": "libgone.so"}, "there is no file libgone.so"),
+        ({"ort_library": "a-source.py:nothing"}, "returned a NoneType, expected the path"),
+        ({"ort_library": "a-source.py:gone"}, "the file libgone.so does not exist"),
+        ({"ort_library": "libgone.so"}, "the file libgone.so does not exist"),
     ],
 )
 def test_what_is_no_kernel(named: dict[str, str], says: str, folder: Path) -> None:
@@ -196,7 +196,7 @@ Inverse (a) => (b) { b = Neg(a) }"""
     cpu = Device(name="cpu", runtime="onnxruntime")
     (output,) = open_session(tmp_path / "18.onnx", cpu).run({"x": np.float32([[2]])})
     assert output == -2
-    with pytest.raises(LoadFailure, match=r"stands in for ai\.onnx\.contrib::Inverse"):
+    with pytest.raises(LoadFailure, match=r"replaces ai\.onnx\.contrib::Inverse"):
         open_session(tmp_path / "18.onnx", cpu, compiled())
 
 

@@ -81,14 +81,14 @@ def test_without_the_file_it_says_what_it_knows(tmp_path: Path) -> None:
         ),
         (
             "g (bfloat16[4] x) => (bfloat16[4] y) {y = Relu(x)}",
-            "no kernel for Max (as of opset 13), of which it makes Relu in bfloat16",
+            "no kernel for Max (as of opset 13), a part of Relu in bfloat16",
         ),
         (
             (
                 "g (int16[4] a, bfloat16[4, 4] x) => (int16[4] c, bfloat16[4, 4] y)"
                 " {c = Identity(a) y = Softmax(x)}"
             ),
-            "no kernel for ReduceMax (as of opset 18), of which it makes Softmax in bfloat16",
+            "no kernel for ReduceMax (as of opset 18), a part of Softmax in bfloat16",
         ),
     ],
 )

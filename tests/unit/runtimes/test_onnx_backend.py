@@ -20,8 +20,8 @@ from exporter.records.record import Status
 from exporter.runtimes import (
     LoadFailure,
     RunFailure,
-    Session,
     RuntimeUnavailable,
+    Session,
     open_session,
 )
 from tests.unit.checks.contexts import make_subject
@@ -126,7 +126,7 @@ def test_an_initializer_that_is_an_input_too_need_not_be_given(tmp_path: Path) -
         ("no_such_package.backend", "", "no_such_package.backend cannot be imported: No module"),
         ("onnxruntime.backend", "CUDA:0", "onnxruntime.backend does not support CUDA:0 on this"),
         ("made_up_backends:OnTpu", "", "made_up_backends:OnTpu does not support CPU"),
-        ("made_up_backends:Confused", "NPU", "cannot say whether it supports NPU: what is NPU?"),
+        ("made_up_backends:Confused", "NPU", "supports_device('NPU') failed: what is NPU?"),
     ],
 )
 def test_what_is_not_there_is_unavailable(
@@ -141,10 +141,10 @@ def test_what_is_not_there_is_unavailable(
 @pytest.mark.parametrize(
     ("module", "device", "message"),
     [
-        ("json", "", "json is no ONNX backend: it has no `prepare`"),
-        ("made_up_backends:Missing", "", "made_up_backends:Missing is no ONNX backend"),
+        ("json", "", "json is not an ONNX backend: it has no `prepare`"),
+        ("made_up_backends:Missing", "", "made_up_backends:Missing is not an ONNX backend"),
         ("made_up_backends:Broken", "TPU:0", "no kernel for Sub"),
-        ("made_up_backends:Unprepared", "", "what `prepare` returned has no `run`"),
+        ("made_up_backends:Unprepared", "", "the object that `prepare` returned has no `run`"),
     ],
 )
 def test_what_refuses_the_file_is_a_load_failure(
@@ -164,11 +164,11 @@ def test_an_answer_that_is_no_sequence_is_a_run_failure(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "device", "status", "message"),
     [
-        ("onnxruntime.backend", "", Status.PASS, "onnxruntime.backend says that it runs on CPU"),
-        ("made_up_backends:OnTpu", "TPU:0", Status.PASS, "says that it runs on TPU:0"),
-        ("made_up_backends:Silent", "CPU", Status.PASS, "says that it runs on CPU"),
+        ("onnxruntime.backend", "", Status.PASS, "onnxruntime.backend reports that it runs on CPU"),
+        ("made_up_backends:OnTpu", "TPU:0", Status.PASS, "reports that it runs on TPU:0"),
+        ("made_up_backends:Silent", "CPU", Status.PASS, "reports that it runs on CPU"),
         # The base class says yes to every device: that is no word of this backend's.
-        ("made_up_backends:Silent", "CUDA:0", Status.INCONCLUSIVE, "does not tell"),
+        ("made_up_backends:Silent", "CUDA:0", Status.INCONCLUSIVE, "does not report"),
     ],
 )
 def test_where_it_runs_is_the_backends_own_word(

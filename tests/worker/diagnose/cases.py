@@ -1,4 +1,4 @@
-"""Small models exported for real, and the inquiry into one cell."""
+"""Exports of small models and the diagnosis of one cell."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from exporter.worker.verify.run_checks import (
 )
 from tests.worker.contracts import ROOT, contract, given, put_out
 
-#: Seconds for one inquiry.
-PATIENCE = 60.0
+#: The time limit of one diagnosis.
+DIAGNOSIS_SECONDS = 60.0
 CPU = Device(name="cpu", runtime="onnxruntime")
 REFERENCE = Device(name="reference", runtime="reference")
 
 
 def wrong_contract(net: str, **changes: object) -> ModelSpec:
-    """A contract of `x [batch, 4]` and `y [batch, 4]` for a net of `wrong_nets.py`."""
+    """Return a contract of `x [batch, 4]` and `y [batch, 4]` for a net of `wrong_nets.py`."""
     values: dict[str, object] = {
         "source": f"diagnose/wrong_nets.py:{net}",
         "inputs": (given(),),
@@ -44,7 +44,7 @@ def wrong_contract(net: str, **changes: object) -> ModelSpec:
 
 
 def case_of(spec: ModelSpec, opset: int, *, dynamo: bool, capture: bool = True) -> ExportContext:
-    """The case without a file; `capture`: with a captured program under dynamo."""
+    """Return the context without a file; `capture` adds a program under dynamo."""
     model = load_model(spec, ROOT)
     inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
     route = (
@@ -57,13 +57,13 @@ def case_of(spec: ModelSpec, opset: int, *, dynamo: bool, capture: bool = True) 
     return ExportContext(model=model, inputs=inputs, spec=spec, job=job, root=ROOT, program=program)
 
 
-def judged(
+def check_export(
     case: ExportContext,
     folder: Path,
     device: Device = CPU,
     damage: Callable[[Path], None] | None = None,
 ) -> Record:
-    """Exports, damages the file if asked to, holds it against PyTorch and explains the record."""
+    """Export, damage the file if requested, check it and explain the record."""
     job = JobFolder(folder)
     spec, opset = case.spec, case.opset
     reference = compute_reference(case.model, spec, ROOT, job)
@@ -77,7 +77,7 @@ def judged(
     subject = CheckContext(folder=job, opset=opset, spec=spec, reference=reference)
     common = SharedFields(route=case.route, log="")
     record = check_on_device(device, subject, run_structure_checks(subject), common, StageTimes())
-    return explain_record(record, case, subject, device, PATIENCE)
+    return explain_record(record, case, subject, device, DIAGNOSIS_SECONDS)
 
 
 def blame_of(record: Record) -> Blame:

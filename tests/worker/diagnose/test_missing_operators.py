@@ -1,4 +1,4 @@
-"""All missing operators at once, with counts and the model's lines."""
+"""All missing operators with counts and the model's lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.worker.diagnose.test_fault_analysis import line_with
 
 def convert(case: ExportContext, folder: Path) -> None:
     if case.program is not None:
-        convert_program(case.program, case.spec, case.opset, folder, case.kept)
+        convert_program(case.program, case.spec, case.opset, folder, case.decompositions)
     else:
         convert_module(case.model, case.spec, case.inputs, case.opset, folder / "a.onnx")
 
@@ -51,15 +51,15 @@ def test_every_missing_operator_is_listed(
 
 
 @pytest.mark.parametrize("dynamo", [False, True])
-def test_a_model_that_lacks_nothing_has_nothing_missing(dynamo: bool) -> None:
+def test_only_the_reported_operator_is_missing(dynamo: bool) -> None:
     case = case_of(wrong_contract("Chain"), 18, dynamo=dynamo)
-    said = "Exporting the operator 'aten::foo' to ONNX opset version 18 is not supported"
-    (found,) = find_missing_operators(said, case)
-    # Only what the exporter itself said.
+    message = "Exporting the operator 'aten::foo' to ONNX opset version 18 is not supported"
+    (found,) = find_missing_operators(message, case)
+    # Only the operator in the message of the exporter.
     assert (found.operator, found.count, found.sources) == ("aten::foo", 1, ())
 
 
-def test_an_operator_that_needs_a_later_opset_is_counted_too(tmp_path: Path) -> None:
+def test_operator_of_a_later_opset_is_counted(tmp_path: Path) -> None:
     case = case_of(wrong_contract("Written"), 9, dynamo=False)
     failure = explain_failure(failure_of(case, tmp_path), case, 60.0)
     assert "index_put in opset 9" in failure.message
@@ -68,6 +68,6 @@ def test_an_operator_that_needs_a_later_opset_is_counted_too(tmp_path: Path) -> 
     assert found.sources == (line_with("x[:, [0, 2]] = 1.0"), line_with("x[[0, 1]] = 2.0"))
 
 
-def test_a_failure_of_another_kind_looks_for_none() -> None:
+def test_other_failures_have_no_missing_operators() -> None:
     case = case_of(wrong_contract("Lacking"), 13, dynamo=False)
     assert find_missing_operators("RuntimeError: no memory", case) == ()

@@ -1,4 +1,4 @@
-"""What torch.export says of sizes, as lines of a manifest."""
+"""Messages of torch.export about sizes become lines of a manifest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.worker.contracts import ROOT, contract, given, put_out
 from tests.worker.diagnose.cases import case_of, wrong_contract
 
 
-def test_a_size_that_the_model_fixes_is_named_with_its_input() -> None:
+def test_fixed_size_is_named_with_its_input() -> None:
     axes = (Axis(name="batch", example=3), Axis(name="flat", example=None))
     spec = contract("Baked", outputs=(put_out("y", "flat"),), axes=axes)
     case = case_of(spec, 18, dynamo=True, capture=False)
@@ -23,7 +23,7 @@ def test_a_size_that_the_model_fixes_is_named_with_its_input() -> None:
     failure = explain_failure(caught.value, case, 10.0)
     assert failure.stage is Stage.CAPTURE
     assert failure.advice == (
-        "dimension 0 of input 'x' is always 3 in this model: write 3 where 'batch' stands",
+        "dimension 0 of input 'x' is always 3 in this model: replace 'batch' by 3",
     )
 
 
@@ -34,13 +34,13 @@ def test_a_size_that_the_model_fixes_is_named_with_its_input() -> None:
         "- tracing inferred a static shape of 3 for dimension inputs['pair'][1].shape[0].",
     ],
 )
-def test_an_input_inside_a_tuple_is_found(text: str) -> None:
+def test_input_inside_a_tuple_is_found(text: str) -> None:
     inputs = (given(), given("a", at="args[1][0]"), given("b", "rows", 4, at="args[1][1]"))
     axes = (Axis(name="batch", example=3), Axis(name="rows", example=3))
     spec = contract("Nested", inputs=inputs, axes=axes, outputs=(put_out("y", "batch", 4),))
     (line,) = advise_on_failure(text, load_model(spec, ROOT), spec)
     assert line.startswith("dimension 0 of input 'b' is always 3")
-    assert line.endswith("write 3 where 'rows' stands")
+    assert line.endswith("replace 'rows' by 3")
 
 
 @pytest.mark.parametrize(
@@ -48,26 +48,26 @@ def test_an_input_inside_a_tuple_is_found(text: str) -> None:
     [
         ("batch = Dim('batch', max=512)", "axes.batch.max = 512"),
         ("batch = 2*_batch", "axes.batch = { example = 4, multiple_of = 2 }"),
-        ("batch = 3", "write 3 where 'batch' stands"),
-        ("rows = batch", "write 'batch' where 'rows' stands: the model takes them for one size"),
+        ("batch = 3", "replace 'batch' by 3"),
+        ("rows = batch", "replace 'rows' by 'batch': the model requires equal sizes"),
     ],
 )
-def test_suggested_fixes_become_lines(fix: str, line: str) -> None:
+def test_suggested_fixes_become_lines_of_the_manifest(fix: str, line: str) -> None:
     axes = (Axis(name="batch", example=3), Axis(name="rows", example=5))
     spec = contract("Affine", axes=axes)
     text = f"Constraints violated (batch)!\n\nSuggested fixes:\n  {fix}\n"
     assert advise_on_failure(text, load_model(spec, ROOT), spec) == (line,)
 
 
-def test_what_says_nothing_of_sizes_gives_no_advice() -> None:
+def test_other_messages_give_no_advice() -> None:
     spec = contract("Affine")
     assert advise_on_failure("RuntimeError: batch = 3", load_model(spec, ROOT), spec) == ()
 
 
-def test_a_program_for_fewer_sizes_than_promised_says_which() -> None:
+def test_program_for_fewer_sizes_gives_advice() -> None:
     case = case_of(wrong_contract("Short"), 18, dynamo=True)
     assert advise_on_program(case.program, case.spec) == (
-        "axes.batch.max = 511: torch.export captured the model for no other sizes",
+        "axes.batch.max = 511: torch.export captured the model for these sizes only",
     )
     narrow = case.spec.model_copy(update={"axes": (Axis(name="batch", example=3, max=64),)})
     assert advise_on_program(case.program, narrow) == ()

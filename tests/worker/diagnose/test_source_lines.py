@@ -1,4 +1,4 @@
-"""The model's own line in the traces that torch keeps."""
+"""The model's line in the traces of torch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SCRIPTED = "{root}/sub/block.py:8:15"
 
 
 @pytest.mark.parametrize("trace", [DYNAMO, TORCHSCRIPT, SCRIPTED])
-def test_the_innermost_line_of_the_project_is_told(trace: str, tmp_path: Path) -> None:
+def test_innermost_line_of_the_project_is_found(trace: str, tmp_path: Path) -> None:
     assert find_source_line(trace.format(root=tmp_path), tmp_path) == "sub/block.py:8"
 
 
@@ -34,5 +34,5 @@ def test_the_innermost_line_of_the_project_is_told(trace: str, tmp_path: Path) -
     "trace",
     ["", f'File "{LINEAR}", line 134, in forward', f"{LINEAR}(134): forward", "no trace at all"],
 )
-def test_a_trace_without_a_line_of_the_project_tells_none(trace: str, tmp_path: Path) -> None:
+def test_trace_without_a_line_of_the_project_gives_none(trace: str, tmp_path: Path) -> None:
     assert find_source_line(trace, tmp_path) == ""

@@ -1,4 +1,4 @@
-"""Time limits nest, and leave the outer one as it was."""
+"""Time limits can be nested, and the outer one continues."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ def spin() -> None:
         pass
 
 
-def stopped_inside() -> None:
+def stop_inside() -> None:
     with pytest.raises(TimeLimitExceeded), limit_time(0.05):
         spin()
     spin()
 
 
-def test_python_at_work_is_stopped() -> None:
+def test_running_python_code_is_stopped() -> None:
     start = time.monotonic()
     with pytest.raises(TimeLimitExceeded), limit_time(0.1):
         spin()
     assert time.monotonic() - start < 2
 
 
-def test_what_is_done_in_time_is_left_alone() -> None:
+def test_code_within_the_limit_is_not_stopped() -> None:
     before = signal.getsignal(signal.SIGALRM)
     with limit_time(10):
         done = True
@@ -37,19 +37,19 @@ def test_what_is_done_in_time_is_left_alone() -> None:
     assert signal.getsignal(signal.SIGALRM) is before
 
 
-def test_the_limit_that_ends_first_counts() -> None:
+def test_earliest_limit_counts() -> None:
     with pytest.raises(TimeLimitExceeded), limit_time(0.1), limit_time(10):
         spin()
 
 
-def test_the_outer_limit_goes_on_after_the_inner_one() -> None:
+def test_outer_limit_continues_after_the_inner_one() -> None:
     start = time.monotonic()
     with pytest.raises(TimeLimitExceeded), limit_time(0.3):
-        stopped_inside()
+        stop_inside()
     assert 0.25 < time.monotonic() - start < 3
 
 
-def test_outside_the_main_thread_there_is_none() -> None:
+def test_other_threads_have_no_limit() -> None:
     found: list[bool] = []
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""Opsets below dynamo's own: converted where that can be done, red with the reason elsewhere."""
+"""Opsets below dynamo's first: converted if possible, otherwise red with the reason."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from exporter.worker.model.source_loader import load_model
 from exporter.worker.torch_private.decompositions import Decompositions
 from tests.worker.contracts import ROOT, contract
 
-NOTHING = Reference(samples=(), noise=(), output_spread=())
+EMPTY_REFERENCE = Reference(samples=(), noise=(), output_spread=())
 
 
 def exported(opset: int, folder: Path) -> CheckResult:
@@ -39,39 +39,38 @@ def exported(opset: int, folder: Path) -> CheckResult:
             folder=JobFolder(folder),
             opset=opset,
             spec=spec,
-            reference=NOTHING,
+            reference=EMPTY_REFERENCE,
             notes=tuple(notes),
         )
     )
 
 
-def test_a_file_that_can_be_converted_has_the_opset_that_was_asked(tmp_path: Path) -> None:
+def test_converted_file_has_requested_opset(tmp_path: Path) -> None:
     assert exported(13, tmp_path) == CheckResult(check="opset", status=Status.PASS)
 
 
-def test_a_file_that_cannot_names_the_operator_in_the_way(tmp_path: Path) -> None:
+def test_failed_conversion_names_the_operator(tmp_path: Path) -> None:
     result = exported(9, tmp_path)
     assert result.status is Status.FAIL
     assert result.message == (
-        "the file is opset 18, asked was 9: the version converter cannot take Gemm down from "
-        "opset 13"
+        "the file has opset 18, expected 9: the version converter cannot lower Gemm from opset 13"
     )
 
 
 @pytest.mark.parametrize(
-    ("said", "note"),
+    ("message", "note"),
     [
         (
             "/b/B.h:66: f: Assertion `false` failed: No Adapter From Version $14 for Div",
-            "cannot take Div down from opset 14",
+            "cannot lower Div from opset 14",
         ),
         (
             "/b/B.h:66: f: Assertion `false` failed: No Adapter To Version $17 for Pad",
-            "cannot take Pad down to opset 17",
+            "cannot lower Pad to opset 17",
         ),
         (
             "/b/x.h:1: f: Assertion `false` failed: No Previous Version of Gelu exists",
-            "cannot take Gelu down: lower opsets have no such operator",
+            "cannot lower Gelu: lower opsets have no such operator",
         ),
         (
             "/b/axes_to.h:55: f: Assertion `hasAttribute(kaxes)` failed: No initializer",
@@ -80,21 +79,21 @@ def test_a_file_that_cannot_names_the_operator_in_the_way(tmp_path: Path) -> Non
         ("out of luck", "fails: out of luck"),
     ],
 )
-def test_what_the_converter_says_in_our_words(said: str, note: str) -> None:
+def test_messages_of_the_converter_are_translated(message: str, note: str) -> None:
     logger = logging.getLogger("onnxscript.version_converter")
     with collect_converter_warnings() as notes:
         for _ in range(2):
-            logger.warning("Failed to convert the model", exc_info=RuntimeError(said))
+            logger.warning("Failed to convert the model", exc_info=RuntimeError(message))
         logger.warning("The model will be converted using the onnx C API")
-    logger.warning("Failed afterwards", exc_info=RuntimeError(said))
+    logger.warning("Failed afterwards", exc_info=RuntimeError(message))
     assert notes == [f"the version converter {note}"]
 
 
-def test_a_node_that_keeps_its_old_meaning_is_noted() -> None:
+def test_skipped_node_is_noted() -> None:
     logger = logging.getLogger("onnxscript.version_converter")
     with collect_converter_warnings() as notes:
         message = "Skipping version conversion for node %s due to exception: %s"
         logger.warning(message, "GroupNormalization", "Missing required shape")
     assert notes == [
-        "the version converter left a node GroupNormalization as it was: Missing required shape"
+        "the version converter did not convert a node GroupNormalization: Missing required shape"
     ]

@@ -1,4 +1,4 @@
-"""Capture, conversion and the files: real exports of small models."""
+"""Capture, conversion and files of small models."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ BOTH = pytest.mark.parametrize(("opset", "dynamo"), [(13, False), (18, True)])
 
 
 @BOTH
-def test_the_file_has_the_opset_names_and_axes_of_the_contract(
+def test_file_has_opset_names_and_axes_of_the_contract(
     opset: int, dynamo: bool, tmp_path: Path
 ) -> None:
     path = export(contract("Affine"), tmp_path, opset, dynamo=dynamo)
@@ -60,7 +60,7 @@ def test_the_file_has_the_opset_names_and_axes_of_the_contract(
 
 
 @BOTH
-def test_no_path_of_this_machine_is_in_the_file(opset: int, dynamo: bool, tmp_path: Path) -> None:
+def test_file_contains_no_path_of_this_machine(opset: int, dynamo: bool, tmp_path: Path) -> None:
     content = export(contract("Affine"), tmp_path, opset, dynamo=dynamo).read_bytes()
     assert str(ROOT).encode() not in content
     assert b"nets.py" not in content
@@ -88,7 +88,7 @@ def test_keyword_inputs_keep_their_own_names(opset: int, dynamo: bool, tmp_path:
     assert (twice == 2).all()
 
 
-def test_a_wrapped_model_keeps_the_names_of_its_weights(tmp_path: Path) -> None:
+def test_wrapped_model_keeps_names_of_weights(tmp_path: Path) -> None:
     spec = contract("Affine", inputs=(given(at="kwargs.x"),))
     names = [
         item.name for item in onnx.load(export(spec, tmp_path, 13, dynamo=False)).graph.initializer
@@ -97,7 +97,7 @@ def test_a_wrapped_model_keeps_the_names_of_its_weights(tmp_path: Path) -> None:
 
 
 @BOTH
-def test_constants_are_fixed_and_no_inputs(opset: int, dynamo: bool, tmp_path: Path) -> None:
+def test_constants_are_not_inputs(opset: int, dynamo: bool, tmp_path: Path) -> None:
     spec = contract(
         "Keywords",
         inputs=(given("left"), given("right", at="args[1]")),
@@ -124,7 +124,7 @@ def test_nested_inputs_are_flattened_in_order(opset: int, dynamo: bool, tmp_path
 
 
 @BOTH
-def test_an_axis_of_outputs_alone_has_its_name(opset: int, dynamo: bool, tmp_path: Path) -> None:
+def test_axis_of_outputs_only_has_its_name(opset: int, dynamo: bool, tmp_path: Path) -> None:
     spec = contract(
         "Found",
         outputs=(put_out("y", "found", 2, dtype="int64"),),
@@ -133,7 +133,7 @@ def test_an_axis_of_outputs_alone_has_its_name(opset: int, dynamo: bool, tmp_pat
     assert signature(export(spec, tmp_path, opset, dynamo=dynamo))[1] == [("y", ["found", 2])]
 
 
-def test_a_size_that_torchscript_lost_is_stated_and_noted(tmp_path: Path) -> None:
+def test_unknown_size_of_torchscript_is_written_and_noted(tmp_path: Path) -> None:
     spec = contract(
         "Shuffle",
         inputs=(given("x", "batch", 4, 3, 3),),
@@ -146,7 +146,7 @@ def test_a_size_that_torchscript_lost_is_stated_and_noted(tmp_path: Path) -> Non
     assert "does not know the size of dimension 1, 2, 3 of output 'y'" in notes[0]
 
 
-def test_an_axis_where_a_size_was_declared_is_left_for_the_signature(tmp_path: Path) -> None:
+def test_axis_instead_of_a_declared_size_is_kept(tmp_path: Path) -> None:
     # Declared [3, 3] although the first dimension follows the batch: under dynamo the file says so.
     spec = contract("Affine", outputs=(put_out("y", 3, 3),))
     assert signature(export(spec, tmp_path, 18, dynamo=True))[1] == [("y", ["batch", 3])]
@@ -177,24 +177,24 @@ def test_small_models_keep_their_weights_inside(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["18.onnx"]
 
 
-@pytest.mark.parametrize("wish", [True, False])
-def test_external_data_is_as_the_option_says(wish: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", [True, False])
+def test_option_external_data_is_respected(option: bool, tmp_path: Path) -> None:
     spec = contract(
         "Weighty",
         inputs=(given("x", "batch", 1000),),
         outputs=(put_out("y", "batch", 2000),),
-        options={"external_data": wish},
+        options={"external_data": option},
     )
     export(spec, tmp_path, 18, dynamo=True)
-    assert any(tmp_path.glob("weights-*.data")) is wish
+    assert any(tmp_path.glob("weights-*.data")) is option
 
 
-def test_the_ir_version_is_capped(tmp_path: Path) -> None:
+def test_ir_version_is_limited(tmp_path: Path) -> None:
     path = export(contract("Affine", ir_version=8), tmp_path, 18, dynamo=True)
     assert onnx.load(path).ir_version == 8
 
 
-def test_the_same_model_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_equal_models_give_equal_bytes(tmp_path: Path) -> None:
     files = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -202,7 +202,7 @@ def test_the_same_model_gives_the_same_bytes(tmp_path: Path) -> None:
     assert files[0] == files[1]
 
 
-def test_an_operator_that_the_opset_lacks_is_named(tmp_path: Path) -> None:
+def test_missing_operator_is_named(tmp_path: Path) -> None:
     spec = contract(
         "Attention",
         inputs=(given("x", "batch", 2, 4, 8),),
@@ -215,11 +215,11 @@ def test_an_operator_that_the_opset_lacks_is_named(tmp_path: Path) -> None:
     assert "opset version 13" in caught.value.message
 
 
-def test_a_size_baked_in_by_python_is_noticed_by_both(tmp_path: Path) -> None:
+def test_constant_size_is_detected_by_both_exporters(tmp_path: Path) -> None:
     axes = (Axis(name="batch", example=3), Axis(name="flat", example=None))
     spec = contract("Baked", outputs=(put_out("y", "flat"),), axes=axes)
     inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
-    # The tracer goes on with a constant and says so; the file fails at other sizes later.
+    # The tracer warns and continues with a constant. The file fails at other sizes later.
     _, notes = convert_module(load_model(spec, ROOT), spec, inputs, 13, tmp_path / "s" / "a.onnx")
     assert any(
         note.startswith("tracer warning: tests/worker/nets.py:") and "Python integer" in note
@@ -234,7 +234,7 @@ def test_a_size_baked_in_by_python_is_noticed_by_both(tmp_path: Path) -> None:
     )
 
 
-def test_dynamo_takes_no_compiled_function(tmp_path: Path) -> None:
+def test_dynamo_rejects_a_compiled_function(tmp_path: Path) -> None:
     spec = contract(
         "compiled",
         inputs=(
@@ -249,7 +249,7 @@ def test_dynamo_takes_no_compiled_function(tmp_path: Path) -> None:
     assert "set exporter = 'torchscript'" in caught.value.message
 
 
-def test_at_ir_version_3_the_weights_are_listed_as_inputs_too(tmp_path: Path) -> None:
+def test_weights_are_inputs_at_ir_version_3(tmp_path: Path) -> None:
     spec = contract("Affine", ir_version=3)
     path = export(spec, tmp_path, 18, dynamo=True)
     model = onnx.load(path)

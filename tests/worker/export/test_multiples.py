@@ -1,4 +1,4 @@
-"""An axis that promises multiples: captured as one, and under its own name in the file."""
+"""An axis of multiples is captured as one axis with its own name in the file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 
 from exporter.manifest import Axis, ModelSpec
-from exporter.worker.export.capture import _hints
+from exporter.worker.export.capture import _make_hints
 from tests.worker.contracts import contract, given, put_out
 from tests.worker.export.test_export import export, signature
 
@@ -28,7 +28,7 @@ def patches(**axis: int) -> ModelSpec:
 
 
 @pytest.mark.parametrize("limits", [{}, {"min": 16, "max": 800}])
-def test_the_axis_keeps_its_name_and_takes_other_multiples(
+def test_axis_keeps_its_name_and_accepts_other_multiples(
     limits: dict[str, int], tmp_path: Path
 ) -> None:
     spec = patches(example=40, multiple_of=8, **limits)
@@ -44,8 +44,8 @@ def test_the_axis_keeps_its_name_and_takes_other_multiples(
     assert np.allclose(sums, x.reshape(2, 8, 8).sum(-1))
 
 
-def test_what_is_left_of_the_symbol_is_a_part_of_the_axis(tmp_path: Path) -> None:
-    # Declared as one axis, and half as long in the file: the signature says so by this name.
+def test_symbol_of_the_factor_is_a_part_of_the_axis(tmp_path: Path) -> None:
+    # Declared as one axis, but shorter in the file. The signature check reports this name.
     spec = patches(example=40, multiple_of=8)
     outputs = (put_out("y", "batch", "width"), put_out("sums", "batch", "width"))
     spec = spec.model_copy(update={"outputs": outputs, "axes": spec.axes[:2]})
@@ -61,11 +61,11 @@ def test_what_is_left_of_the_symbol_is_a_part_of_the_axis(tmp_path: Path) -> Non
         ({"example": 8, "multiple_of": 8}, "DimHint(DYNAMIC)"),
     ],
 )
-def test_torch_is_told_of_the_multiples(axis: dict[str, int], hint: str) -> None:
+def test_hint_for_torch_has_the_multiple(axis: dict[str, int], hint: str) -> None:
     spec = patches(**axis)
-    assert str(_hints(spec.inputs[0], spec)[1]) == hint
+    assert str(_make_hints(spec.inputs[0], spec)[1]) == hint
 
 
-def test_an_example_of_one_multiple_is_captured_as_any_size(tmp_path: Path) -> None:
+def test_example_of_one_multiple_is_captured_as_dynamic(tmp_path: Path) -> None:
     spec = contract("Affine", axes=(Axis(name="batch", example=8, multiple_of=8),))
     assert signature(export(spec, tmp_path, 18, dynamo=True))[0] == [("x", ["batch", 4])]

@@ -1,4 +1,4 @@
-"""The opsets of the manifest are those of the exporters, and the table of releases is true."""
+"""The opsets of the manifest match the exporters and the releases of ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from exporter.manifest.syntax.opsets import (
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
 
 
-def test_torchscript_makes_what_torch_says_it_makes() -> None:
+def test_torchscript_opsets_match_torch() -> None:
     limits = (_constants.ONNX_MIN_OPSET, _constants.ONNX_TORCHSCRIPT_EXPORTER_MAX_OPSET)
     assert NATIVE_OPSETS["torchscript"] == limits == REQUESTABLE_OPSETS["torchscript"]
 
 
-def test_dynamo_begins_where_its_translations_do() -> None:
+def test_dynamo_opsets_start_with_its_translations() -> None:
     assert NATIVE_OPSETS["dynamo"][0] == dynamo.TORCHLIB_OPSET == FIRST_DYNAMO_OPSET
     assert REQUESTABLE_OPSETS["dynamo"] == (FIRST_OPSET, LAST_OPSET)
 
 
-def test_the_last_opset_is_one_that_onnx_knows_and_a_release_loads() -> None:
+def test_last_opset_is_supported_by_onnx_and_a_release() -> None:
     assert onnx.defs.onnx_opset_version() >= LAST_OPSET
     assert NATIVE_OPSETS["dynamo"][1] == LAST_OPSET == RELEASES[-1].opset
 
@@ -55,22 +55,22 @@ def _loads(opset: int, ir_version: int) -> bool:
     return True
 
 
-def _of_the_installed() -> ReleaseLimits:
+def _find_installed() -> ReleaseLimits:
     major, minor = map(int, onnxruntime.__version__.split(".")[:2])
     return [each for each in RELEASES if each.release <= (major, minor)][-1]
 
 
-def test_the_table_says_what_the_installed_release_loads() -> None:
-    known = _of_the_installed()
+def test_table_matches_installed_release() -> None:
+    known = _find_installed()
     assert _loads(known.opset, 3)
     assert _loads(9, known.ir_version)
     assert find_first_release(known.opset, known.ir_version) == known.release
     if (known.opset, known.ir_version) == (LAST_OPSET, RELEASES[-1].ir_version):
-        # Where a newer release loads more, the table needs another row.
+        # If a newer release loads more, the table needs another row.
         assert not _loads(known.opset + 1, 3)
         assert not _loads(9, known.ir_version + 1)
 
 
 @pytest.mark.parametrize("opset", [FIRST_OPSET, LAST_OPSET])
-def test_the_limits_themselves_load(opset: int) -> None:
+def test_first_and_last_opset_load(opset: int) -> None:
     assert _loads(opset, 3)

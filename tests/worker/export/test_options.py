@@ -1,4 +1,4 @@
-"""The options of the manifest are the arguments of torch.onnx.export, all of them."""
+"""The options of the manifest cover all arguments of torch.onnx.export."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ import inspect
 import torch
 
 from exporter.manifest.rules.exporters import EXPORTER_OPTIONS
-from exporter.manifest.schema.removed_options import REMOVED_OPTIONS
-from exporter.manifest.schema.tables import OptionsTable
+from exporter.manifest.schema.options import REMOVED_OPTIONS, OptionsTable
 from exporter.worker.export.convert import _DYNAMO_OPTIONS, _TORCHSCRIPT_OPTIONS
 
 ARGUMENTS = frozenset(inspect.signature(torch.onnx.export).parameters)
-#: torch.onnx.export takes them, and what is in use of a file once it is written does it here.
+#: Arguments of torch.onnx.export that the writer of the artifact implements.
 _BY_THE_ARTIFACT = {"external_data", "export_params", "keep_initializers_as_inputs"}
 
 
-def test_every_argument_of_torch_is_an_option_or_said_to_belong_elsewhere() -> None:
+def test_every_argument_of_torch_is_an_option_or_a_known_key() -> None:
     known = {
         *OptionsTable.model_fields,
         *OptionsTable.misplaced_keys,
@@ -29,7 +28,7 @@ def test_every_option_is_an_argument_of_torch() -> None:
     assert set(OptionsTable.model_fields) - ARGUMENTS == set()
 
 
-def test_what_torch_removed_is_no_argument() -> None:
+def test_removed_options_are_no_arguments() -> None:
     assert ARGUMENTS.isdisjoint(REMOVED_OPTIONS)
 
 

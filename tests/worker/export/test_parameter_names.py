@@ -35,7 +35,7 @@ BOTH = pytest.mark.parametrize(("opset", "dynamo"), [(13, False), (18, True)])
 
 
 def export(spec: ModelSpec, folder: Path, opset: int, *, dynamo: bool) -> CheckContext:
-    """The file with its weights renamed, as the worker writes it."""
+    """Write the file with renamed weights, as the worker does."""
     model = load_model(spec, ROOT)
     names = resolve_weight_names(model, spec)
     inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
@@ -78,7 +78,7 @@ def two_layers(**names: object) -> ModelSpec:
         ),
     ],
 )
-def test_weights_have_the_names_of_the_manifest(
+def test_weights_have_names_of_the_manifest(
     names: dict[str, object], expected: list[str], opset: int, dynamo: bool, tmp_path: Path
 ) -> None:
     spec = two_layers(**names)
@@ -92,7 +92,7 @@ def test_weights_have_the_names_of_the_manifest(
 
 
 @BOTH
-def test_a_weight_under_another_name_is_red(opset: int, dynamo: bool, tmp_path: Path) -> None:
+def test_weight_with_another_name_is_red(opset: int, dynamo: bool, tmp_path: Path) -> None:
     subject = export(two_layers(template="learned_{}"), tmp_path, opset, dynamo=dynamo)
     model = onnx.load(subject.path)
     for node in model.graph.node:
@@ -103,11 +103,11 @@ def test_a_weight_under_another_name_is_red(opset: int, dynamo: bool, tmp_path: 
     result = check_signature(subject)
     assert result.status is Status.FAIL
     assert result.message == (
-        "no weight is called 'learned_2' (second.weight): it is called 'other'"
+        "no weight has the name 'learned_2' (second.weight): it has the name 'other'"
     )
 
 
-def test_two_weights_that_swapped_their_names_are_red(tmp_path: Path) -> None:
+def test_exchanged_names_are_red(tmp_path: Path) -> None:
     subject = export(two_layers(template="learned_{}"), tmp_path, 18, dynamo=True)
     model = onnx.load(subject.path)
     swapped = {"learned_1": "learned_3", "learned_3": "learned_1"}
@@ -121,7 +121,7 @@ def test_two_weights_that_swapped_their_names_are_red(tmp_path: Path) -> None:
 
 
 @BOTH
-def test_a_weight_that_the_exporter_computed_away_is_red_and_says_how_to_keep_it(
+def test_folded_weight_is_red_with_the_option_that_keeps_it(
     opset: int, dynamo: bool, tmp_path: Path
 ) -> None:
     # BatchNorm is folded into the convolution before it.
@@ -133,7 +133,7 @@ def test_a_weight_that_the_exporter_computed_away_is_red_and_says_how_to_keep_it
     )
     result = check_signature(export(spec, tmp_path, opset, dynamo=dynamo))
     assert result.status is Status.FAIL
-    assert "no weight is called 'learned_2' (norm.weight)" in result.message
+    assert "no weight has the name 'learned_2' (norm.weight)" in result.message
     assert "`options.do_constant_folding = false`" in result.message
     kept = {"optimize": False} if dynamo else {"do_constant_folding": False, "training": "PRESERVE"}
     (tmp_path / "kept").mkdir()
@@ -141,7 +141,7 @@ def test_a_weight_that_the_exporter_computed_away_is_red_and_says_how_to_keep_it
     assert check_signature(export(spec, tmp_path / "kept", opset, dynamo=dynamo)).message == ""
 
 
-def test_an_intermediate_value_makes_way(tmp_path: Path) -> None:
+def test_intermediate_value_with_the_same_name_is_renamed(tmp_path: Path) -> None:
     plain = onnx.load(export(two_layers(template="w_{}"), tmp_path, 13, dynamo=False).path)
     inner = plain.graph.node[0].output[0]
     names = {"names": (inner, "b", "c", "d")}
@@ -151,7 +151,7 @@ def test_an_intermediate_value_makes_way(tmp_path: Path) -> None:
 
 
 @BOTH
-def test_a_shared_weight_has_one_name(opset: int, dynamo: bool, tmp_path: Path) -> None:
+def test_shared_weight_has_one_name(opset: int, dynamo: bool, tmp_path: Path) -> None:
     spec = contract(
         "Tied",
         outputs=(put_out("y", "batch", 4),),
@@ -166,13 +166,13 @@ def test_a_shared_weight_has_one_name(opset: int, dynamo: bool, tmp_path: Path) 
     ("names", "message"),
     [
         ({"names": ("a", "b")}, "2 names for 4 weights: first.weight, first.bias, second.weight"),
-        ({"patterns": {"third.*": "w_{}"}}, "'third.*' is none of the weights left to name"),
-        ({"patterns": {"*.bias": "b"}}, "'*.bias' means 2 weights, and 'b' is one name"),
-        ({"patterns": {"first.*": "w_{}", "second.*": "w_{}"}}, "2 weights would be called 'w_0'"),
-        ({"patterns": {"first.bias": "x"}}, "'x' would be first.bias and is an input or output"),
+        ({"patterns": {"third.*": "w_{}"}}, "'third.*' matches none of the remaining weights"),
+        ({"patterns": {"*.bias": "b"}}, "'*.bias' matches 2 weights, but 'b' is one name"),
+        ({"patterns": {"first.*": "w_{}", "second.*": "w_{}"}}, "2 weights have the name 'w_0'"),
+        ({"patterns": {"first.bias": "x"}}, "'x' for first.bias is also an input or output"),
     ],
 )
-def test_names_that_do_not_fit_the_model_are_told(names: dict[str, object], message: str) -> None:
+def test_names_must_match_the_model(names: dict[str, object], message: str) -> None:
     spec = two_layers(**names)
     with pytest.raises(Failure) as caught:
         resolve_weight_names(load_model(spec, ROOT), spec)

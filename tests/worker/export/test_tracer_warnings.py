@@ -1,4 +1,4 @@
-"""Warnings of the tracer: the model's line, and how often."""
+"""Notes of tracer warnings have the model's line and a count."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from exporter.worker.model.source_loader import load_model
 from tests.worker.contracts import ROOT, contract, put_out
 
 
-def test_a_warning_names_the_line_of_the_model_and_its_count(
+def test_note_has_line_of_the_model_and_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)  # the worker runs in the project's root
@@ -25,13 +25,15 @@ def test_a_warning_names_the_line_of_the_model_and_its_count(
     _, notes = convert_module(model, spec, inputs, 13, tmp_path / "a.onnx")
     lines = (ROOT / "tests/worker/nets.py").read_text(encoding="utf-8").splitlines()
     number = next(n for n, line in enumerate(lines, 1) if "if x.sum() > 0" in line)
-    told = [note for note in notes if note.startswith("tracer warning: ")]
-    assert len(told) == 1
-    assert told[0].startswith(f"tracer warning: tests/worker/nets.py:{number}: Converting a tensor")
-    assert told[0].endswith("(2 times)")
+    tracer_notes = [note for note in notes if note.startswith("tracer warning: ")]
+    assert len(tracer_notes) == 1
+    assert tracer_notes[0].startswith(
+        f"tracer warning: tests/worker/nets.py:{number}: Converting a tensor"
+    )
+    assert tracer_notes[0].endswith("(2 times)")
 
 
-def test_other_warnings_are_in_the_log_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_warnings_are_only_in_the_log(capsys: pytest.CaptureFixture[str]) -> None:
     with collect_tracer_warnings(ROOT) as notes:
         warnings.warn("something else", UserWarning, stacklevel=1)
     assert notes == []

@@ -69,7 +69,7 @@ def names(values: object) -> list[str]:
 
 
 @pytest.mark.parametrize("opset", [13, 18])
-def test_the_weights_are_inputs_in_the_order_of_the_state_dict(root: Path, opset: int) -> None:
+def test_weights_are_inputs_in_order_of_state_dict(root: Path, opset: int) -> None:
     (record,) = export(spec_of(opset, export_params=False), root / "build" / "net", root=root)
     assert record.status is Status.PASS, record.message
     model = load(root, opset)
@@ -90,7 +90,7 @@ def give_value(model: onnx.ModelProto) -> None:
 
 
 def bake(model: onnx.ModelProto) -> None:
-    """The weight becomes a constant of another name."""
+    """Replace the weight by a constant with another name."""
     kept = [item for item in model.graph.input if item.name != "linear.bias"]
     del model.graph.input[:]
     model.graph.input.extend(kept)
@@ -129,23 +129,23 @@ def add_unused(model: onnx.ModelProto) -> None:
     ("edit", "message"),
     [
         (give_value, "1 weight is stored in the file: linear.bias"),
-        (bake, "1 weight is no input of the file: linear.bias"),
+        (bake, "1 weight is not an input of the file: linear.bias"),
         (swap(1, 2), "in another order than in the state_dict: conv.weight, scale"),
-        (swap(0, 1), "weights stand before declared inputs"),
+        (swap(0, 1), "weights come before declared inputs"),
         (shrink, "the weight 'scale' is [4], PyTorch's is [3]"),
         (add, "inputs differ: the file has 2 (x, extra), declared 1 (x)"),
         (add_unused, "the graph ignores the weight 'unused.bias'"),
     ],
 )
-def test_any_other_inputs_are_red(root: Path, edit: Edit, message: str) -> None:
+def test_other_inputs_are_red(root: Path, edit: Edit, message: str) -> None:
     spec = spec_of(13, export_params=False)
-    record = tampered(root, spec, edit)
+    record = export_and_edit(root, spec, edit)
     assert record.status is Status.FAIL
     (signature,) = (check for check in record.checks if check.check == "signature")
     assert message in signature.message
 
 
-def tampered(root: Path, spec: ModelSpec, edit: Edit) -> Record:
+def export_and_edit(root: Path, spec: ModelSpec, edit: Edit) -> Record:
     folder = root / "build" / "net"
     (record,) = export(spec, folder, root=root)
     assert record.status is Status.PASS, record.message
@@ -167,22 +167,22 @@ def list_none(model: onnx.ModelProto) -> None:
 
 
 @pytest.mark.parametrize("opset", [13, 18])
-def test_initializers_are_inputs_where_the_manifest_says_so_and_there_alone(
+def test_initializers_are_inputs_only_if_the_manifest_has_the_option(
     root: Path, opset: int
 ) -> None:
-    record = tampered(root, spec_of(opset), list_all)
+    record = export_and_edit(root, spec_of(opset), list_all)
     assert record.check == "signature"
     assert "initializers are listed as inputs" in record.message
-    record = tampered(root, spec_of(opset, keep_initializers_as_inputs=True), list_none)
+    record = export_and_edit(root, spec_of(opset, keep_initializers_as_inputs=True), list_none)
     assert record.check == "signature"
     assert "the initializers are not listed as inputs" in record.message
 
 
-def test_weights_that_no_file_can_hold_are_refused(
+def test_weights_larger_than_a_file_are_an_error(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("exporter.worker.export.write_onnx._LARGEST_FILE", 100)
     spec = spec_of(13, external_data=False)
     (record,) = export(spec, root / "build" / "net", root=root)
     assert (record.status, record.stage) == (Status.ERROR, Stage.CONVERT)
-    assert "external_data = false: 0.0 GB of weights are more than the 2 GB" in record.message
+    assert "external_data = false: the model has 0.0 GB of weights, the limit of" in record.message

@@ -1,4 +1,4 @@
-"""Weights lie beside the model once, and the file of them holds just what the exporter gave."""
+"""External data is written once, with the bytes of the exporter."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SPEC = contract(
 
 
 def write(folder: Path, opset: int, **weights: ir.TensorProtocol) -> Path:
-    """A model that returns its input, and these weights beside it."""
+    """Write a model that returns its input and has these weights."""
     x = ir.Value(name="x", type=ir.TensorType(ir.DataType.FLOAT), shape=ir.Shape(["batch", 3]))
     values = []
     for name, tensor in weights.items():
@@ -47,7 +47,7 @@ def data(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("*.data")}
 
 
-def test_another_opset_with_the_same_weights_writes_none(tmp_path: Path) -> None:
+def test_equal_weights_are_written_once(tmp_path: Path) -> None:
     weight = torch.randn(40, 30)
     write(tmp_path, 18, w=TorchTensor(weight))
     (name,) = data(tmp_path)
@@ -58,22 +58,22 @@ def test_another_opset_with_the_same_weights_writes_none(tmp_path: Path) -> None
     assert name == format_weights_name(hashlib.sha256(weight.numpy().tobytes()).hexdigest())
 
 
-@pytest.mark.parametrize("place", [0, 700, 1199])
-def test_one_other_number_is_another_file(tmp_path: Path, place: int) -> None:
+@pytest.mark.parametrize("index", [0, 700, 1199])
+def test_one_different_number_gives_another_file(tmp_path: Path, index: int) -> None:
     weight = torch.randn(40, 30)
     write(tmp_path, 18, w=TorchTensor(weight))
     other = weight.clone()
-    other.view(-1)[place] += 1
+    other.view(-1)[index] += 1
     write(tmp_path, 19, w=TorchTensor(other))
     assert len(data(tmp_path)) == 2
     assert {weight.numpy().tobytes(), other.numpy().tobytes()} == set(data(tmp_path).values())
 
 
-def test_other_weights_of_the_same_size_are_told_apart_in_the_gap_too(tmp_path: Path) -> None:
+def test_changed_padding_is_detected(tmp_path: Path) -> None:
     first, second = torch.randn(300), torch.randn(300)
     write(tmp_path, 18, a=TorchTensor(first), b=TorchTensor(second))
     ((name, before),) = data(tmp_path).items()
-    # What is no weight is part of the file, and of its name.
+    # The padding is part of the file and of its hash.
     changed = bytearray(before)
     changed[2000] = 1
     (tmp_path / name).write_bytes(changed)
@@ -82,7 +82,7 @@ def test_other_weights_of_the_same_size_are_told_apart_in_the_gap_too(tmp_path: 
 
 
 @pytest.mark.parametrize("harm", ["flipped", "cut", "longer", "empty"])
-def test_a_file_that_is_not_what_its_name_says_is_written_again(tmp_path: Path, harm: str) -> None:
+def test_file_with_wrong_hash_is_written_again(tmp_path: Path, harm: str) -> None:
     weight = torch.randn(40, 30)
     write(tmp_path, 18, w=TorchTensor(weight))
     ((name, before),) = data(tmp_path).items()
@@ -96,14 +96,14 @@ def test_a_file_that_is_not_what_its_name_says_is_written_again(tmp_path: Path, 
     assert [item.name for item in tmp_path.iterdir() if item.name.startswith(".")] == []
 
 
-def test_a_link_in_the_place_of_the_weights_is_replaced(tmp_path: Path) -> None:
+def test_symlink_is_replaced_by_a_file(tmp_path: Path) -> None:
     weight = torch.randn(40, 30)
-    folder, elsewhere = tmp_path / "made", tmp_path / "elsewhere"
+    folder, target = tmp_path / "model", tmp_path / "target"
     folder.mkdir()
     write(folder, 18, w=TorchTensor(weight))
     ((name, before),) = data(folder).items()
-    (folder / name).rename(elsewhere)
-    (folder / name).symlink_to(elsewhere)
+    (folder / name).rename(target)
+    (folder / name).symlink_to(target)
     write(folder, 19, w=TorchTensor(weight))
     assert not (folder / name).is_symlink()
     assert data(folder) == {name: before}
@@ -118,20 +118,20 @@ def stored(path: Path, name: str) -> np.ndarray:
 WEIGHT = np.arange(1200, dtype=np.float32).reshape(30, 40)
 TENSORS = {
     "plain": ir.tensor(WEIGHT),
-    "turned": ir.tensor(WEIGHT.T),
-    "turned by torch": TorchTensor(torch.from_numpy(WEIGHT).T),
-    "that learns": TorchTensor(torch.nn.Parameter(torch.from_numpy(WEIGHT.copy()))),
-    "of two bytes": TorchTensor(torch.from_numpy(WEIGHT).to(torch.bfloat16)),
-    "of half": TorchTensor(torch.from_numpy(WEIGHT).half()),
-    "of one byte": TorchTensor(torch.from_numpy(WEIGHT.repeat(2)).to(torch.int8)),
-    "of truths": TorchTensor(torch.from_numpy(WEIGHT.repeat(2)) > 3),
-    "of long ones": TorchTensor(torch.from_numpy(WEIGHT).long()),
-    "of half bytes": ir.tensor((WEIGHT.repeat(4) % 7).astype(ml_dtypes.int4)),
+    "transposed": ir.tensor(WEIGHT.T),
+    "transposed by torch": TorchTensor(torch.from_numpy(WEIGHT).T),
+    "parameter": TorchTensor(torch.nn.Parameter(torch.from_numpy(WEIGHT.copy()))),
+    "bfloat16": TorchTensor(torch.from_numpy(WEIGHT).to(torch.bfloat16)),
+    "float16": TorchTensor(torch.from_numpy(WEIGHT).half()),
+    "int8": TorchTensor(torch.from_numpy(WEIGHT.repeat(2)).to(torch.int8)),
+    "bool": TorchTensor(torch.from_numpy(WEIGHT.repeat(2)) > 3),
+    "int64": TorchTensor(torch.from_numpy(WEIGHT).long()),
+    "int4": ir.tensor((WEIGHT.repeat(4) % 7).astype(ml_dtypes.int4)),
 }
 
 
 @pytest.mark.parametrize("kind", TENSORS)
-def test_what_lies_in_the_file_is_the_tensor(tmp_path: Path, kind: str) -> None:
+def test_file_contains_bytes_of_the_tensor(tmp_path: Path, kind: str) -> None:
     tensor = TENSORS[kind]
     path = write(tmp_path, 18, w=tensor)
     assert list(data(tmp_path).values()) == [tensor.tobytes()]

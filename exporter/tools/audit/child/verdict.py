@@ -22,7 +22,7 @@ from exporter.runtimes import (
     LoadFailure,
     RunFailure,
     Session,
-    runtime_registry,
+    open_session,
 )
 from exporter.runtimes.values import Array, OnnxValue
 from exporter.tools.audit.child.counterexamples import (
@@ -59,7 +59,7 @@ def first_failure(subject: CheckContext, device: Device) -> Rejection | None:
         if result.status is not Status.PASS:
             return Rejection(result.check, result.message)
     try:
-        session = runtime_registry(subject.path, device, subject.kernels)
+        session = open_session(subject.path, device, subject.kernels)
     except LoadFailure as refused:
         return Rejection("load", str(refused))
     for parity in RUNTIME_CHECKS:
@@ -82,8 +82,8 @@ def search_difference(
         rows: Indices that the change is about.
         seed: Of the inputs.
     """
-    before = runtime_registry(original.path, device, original.kernels)
-    after = runtime_registry(subject.path, device, subject.kernels)
+    before = open_session(original.path, device, original.kernels)
+    after = open_session(subject.path, device, subject.kernels)
     moved, tried = 0.0, 0
     for name, inputs in _inputs(subject, rows, seed):
         try:

@@ -11,7 +11,7 @@ from onnx import TensorProto
 from onnx.helper import tensor_dtype_to_np_dtype
 
 from exporter.checks.comparison import compare_arrays as comparison
-from exporter.checks.comparison.compare_arrays import Comparison, compare, scale_of
+from exporter.checks.comparison.compare_arrays import Comparison, compare_arrays, measure_scale
 from exporter.checks.comparison.tolerance import Limit
 
 BFLOAT16 = tensor_dtype_to_np_dtype(TensorProto.BFLOAT16)
@@ -21,17 +21,17 @@ NAN, INF = np.nan, np.inf
 
 
 def limit(atol: float = 0.0, rtol: float = 0.0, outside: float = 0.0, **fields: Any) -> Limit:
-    return Limit(atol=atol, rtol=rtol, outside=outside, why="by hand", **fields)
+    return Limit(atol=atol, rtol=rtol, outside=outside, reason="by hand", **fields)
 
 
 def against(actual: Any, expected: Any, bound: Limit | None = None, **fields: Any) -> Comparison:
     """Compares with PyTorch's own outputs as the reference."""
-    return compare(actual, expected, bound or limit(), fields.get("exact", expected))
+    return compare_arrays(actual, expected, bound or limit(), fields.get("exact", expected))
 
 
 def needed(found: Comparison) -> float:
-    assert found.needed is not None
-    return found.needed.atol
+    assert found.required is not None
+    return found.required.atol
 
 
 def floats(*values: float, dtype: Any = np.float32) -> Any:
@@ -46,20 +46,20 @@ def floats(*values: float, dtype: Any = np.float32) -> Any:
 def test_equal_floats_pass_without_any_tolerance(dtype: Any, shape: tuple[int, ...]) -> None:
     array = np.full(shape, 1.5).astype(dtype)
     found = against(array, array.copy())
-    assert (found.problem, found.max_abs, found.of_limit) == ("", 0.0, 0.0)
+    assert (found.problem, found.max_abs, found.limit_ratio) == ("", 0.0, 0.0)
 
 
 @pytest.mark.parametrize("dtype", [*INTEGERS, "U3"])
 @pytest.mark.parametrize("shape", [(), (0,), (2, 3)])
 def test_equal_integers_pass(dtype: str, shape: tuple[int, ...]) -> None:
     array = np.ones(shape).astype(dtype)
-    assert compare(array, array.copy(), None, array) == Comparison()
+    assert compare_arrays(array, array.copy(), None, array) == Comparison()
 
 
 def test_equal_nan_and_inf_pass_beside_equal_numbers() -> None:
     array = floats(NAN, INF, -INF, 1.0)
     found = against(array, array.copy())
-    assert (found.problem, found.max_abs, found.of_limit) == ("", 0.0, 0.0)
+    assert (found.problem, found.max_abs, found.limit_ratio) == ("", 0.0, 0.0)
 
 
 # --- kind and shape -------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ def test_another_dtype_fails_even_with_equal_values(other: Any) -> None:
     array = floats(0.0, 1.0)
     found = against(array.astype(other), array, limit(atol=INF))
     assert found.problem == f"{np.dtype(other).name}, PyTorch gives float32"
-    assert found.of_limit == INF
+    assert found.limit_ratio == INF
 
 
 @pytest.mark.parametrize("shape", [(6,), (3, 2), (1, 2, 3), (2, 3, 1), (1, 1), (2, 2)])
@@ -132,7 +132,7 @@ def test_numbers_beside_equal_nan_are_still_compared() -> None:
 def test_integers_are_exact(dtype: str) -> None:
     actual, expected = np.zeros((2, 3)).astype(dtype), np.zeros((2, 3)).astype(dtype)
     actual[1, 0] = 1
-    found = compare(actual, expected, None, expected)
+    found = compare_arrays(actual, expected, None, expected)
     assert found.problem == (
         f"1 of 6 elements differ, first at [1, 0] (file {actual[1, 0]}, PyTorch {expected[0, 0]})"
     )
@@ -142,13 +142,13 @@ def test_integers_are_exact(dtype: str) -> None:
 
 def test_the_error_of_integers_is_a_distance() -> None:
     expected = np.array([250, 3], np.uint8)
-    assert compare(np.array([5, 3], np.uint8), expected, None, expected).max_abs == 245.0
+    assert compare_arrays(np.array([5, 3], np.uint8), expected, None, expected).max_abs == 245.0
 
 
 def test_integers_that_a_float_cannot_tell_apart_differ() -> None:
     expected = np.array([2**62], np.int64)
-    assert compare(expected + 1, expected, None, expected).problem != ""
-    assert compare(np.array(["a"]), np.array(["b"]), None, expected).problem != ""
+    assert compare_arrays(expected + 1, expected, None, expected).problem != ""
+    assert compare_arrays(np.array(["a"]), np.array(["b"]), None, expected).problem != ""
 
 
 # --- tolerance ------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ def test_the_message_says_where_and_by_how_much() -> None:
     assert found.problem == (
         "error 2.50e-01 at [0, 3] (file 0.5, PyTorch 0.25), 250 times the bound 1.00e-03 (by hand)"
     )
-    assert found.of_limit == 250
+    assert found.limit_ratio == 250
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -181,7 +181,7 @@ def test_rtol_is_of_the_expected_value() -> None:
 def test_no_tolerance_at_all_names_no_multiple_of_nothing() -> None:
     found = against(floats(1.0), floats(0.0))
     assert "the bound is 0.00e+00" in found.problem
-    assert found.of_limit == INF
+    assert found.limit_ratio == INF
 
 
 def test_an_imaginary_error_counts() -> None:
@@ -214,7 +214,7 @@ def test_the_figures() -> None:
     actual = expected.copy()
     actual[0], actual[50] = 1.0, 55.0
     found = against(actual, expected, limit(atol=1.0, noise=0.5))
-    assert (found.max_abs, found.of_limit, found.of_noise) == (5.0, 5.0, 10.0)
+    assert (found.max_abs, found.limit_ratio, found.noise_ratio) == (5.0, 5.0, 10.0)
     details = found.details
     assert details["mean_abs"] == pytest.approx(0.06)
     assert details["p99_abs"] == pytest.approx(1.04)
@@ -302,8 +302,8 @@ def test_what_passes_an_infinite_tolerance_agrees_in_kind(actual: Any, expected:
     [((), 0.0), ((0.0, -0.0), 0.0), ((1.0, -3.0), 3.0), ((NAN, INF), 0.0), ((NAN, -INF, 2), 2.0)],
 )
 def test_the_scale_is_of_numbers(values: tuple[float, ...], scale: float) -> None:
-    assert scale_of(floats(*values)) == scale
-    assert scale_of(np.array([True, False])) == 1.0
+    assert measure_scale(floats(*values)) == scale
+    assert measure_scale(np.array([True, False])) == 1.0
 
 
 # --- what masks others does not measure them ------------------------------------------------------
@@ -323,7 +323,7 @@ def test_the_scale_is_of_numbers(values: tuple[float, ...], scale: float) -> Non
     ],
 )
 def test_the_scale_leaves_out_what_lies_far_beyond(values: tuple[float, ...], scale: float) -> None:
-    assert scale_of(floats(*values)) == pytest.approx(scale)
+    assert measure_scale(floats(*values)) == pytest.approx(scale)
 
 
 def test_beyond_the_scale_an_error_is_allowed_in_proportion() -> None:
@@ -368,22 +368,22 @@ def test_the_quick_way_says_what_the_long_one_does(
     exact = expected.astype("float64") + 0.125 if is_exact else expected
     bound = limit(atol, scale=scale, noise=noise)
     with np.errstate(all="ignore"), pytest.MonkeyPatch.context() as patch:
-        quick = compare(actual, expected, bound, exact)
-        patch.setattr(comparison, "_quickly", lambda *_: None)
-        assert quick == compare(actual, expected, bound, exact)
+        quick = compare_arrays(actual, expected, bound, exact)
+        patch.setattr(comparison, "_pass_quickly", lambda *_: None)
+        assert quick == compare_arrays(actual, expected, bound, exact)
 
 
 def test_the_quick_way_is_taken() -> None:
     array = np.linspace(-1, 1, 100_000, dtype=np.float32)
-    found = comparison._quickly(array + np.float32(1e-3), array, limit(0.01), array)
+    found = comparison._pass_quickly(array + np.float32(1e-3), array, limit(0.01), array)
     assert found is not None
     assert found.max_abs == pytest.approx(1e-3, rel=1e-3)
-    assert comparison._quickly(array + np.float32(0.02), array, limit(0.01), array) is None
+    assert comparison._pass_quickly(array + np.float32(0.02), array, limit(0.01), array) is None
 
 
 @given(arrays.arrays("float32", SHAPES, elements=st.floats(width=32)))
 def test_a_scale_is_never_beyond_the_largest_number(array: Any) -> None:
     finite = np.abs(array[np.isfinite(array)].astype(np.float64))
-    assert scale_of(array) <= (finite.max() if finite.size else 0.0)
+    assert measure_scale(array) <= (finite.max() if finite.size else 0.0)
     if finite.size and finite.max() < 1e4:
-        assert scale_of(array) == finite.max()
+        assert measure_scale(array) == finite.max()

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from exporter.checks.comparison.compare_outputs import OutputContext, compare_output
-from exporter.checks.comparison.declared_shapes import find_undeclared_outputs
+from exporter.checks.comparison.compare_samples import find_undeclared_outputs
 from exporter.checks.files.sample_files import (
     DamagedSample,
     SampleData,
     read_sample,
     write_sample,
 )
-from exporter.checks.numerical.parity import Parity
+from exporter.checks.numerical.sample_checks import PARITY
 from exporter.checks.protocol import CheckContext
 from exporter.manifest import Output
 from exporter.records.record import CheckResult, Status
@@ -37,7 +37,7 @@ def subject(folder: Path, *items: Any, dtype: str = "float32", **fields: Any) ->
 
 
 def held(made: CheckContext, given: object) -> CheckResult:
-    return Parity()(made, Gives(given, names=("rows",)), "cpu")
+    return PARITY(made, Gives(given, names=("rows",)), "cpu")
 
 
 def test_the_same_items_pass(tmp_path: Path) -> None:

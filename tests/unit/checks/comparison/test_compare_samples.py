@@ -10,7 +10,7 @@ import pytest
 import tomli
 
 from exporter.checks import RUNTIME_CHECKS
-from exporter.checks.numerical.parity import Parity
+from exporter.checks.numerical.sample_checks import PARITY
 from exporter.checks.protocol import CheckContext
 from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import (
@@ -42,8 +42,8 @@ CPU = Device(name="cpu", runtime="onnxruntime")
 
 
 def parity(subject: CheckContext, session: Any) -> CheckResult:
-    assert Parity().applies(subject)
-    return Parity()(subject, session, "cpu")
+    assert PARITY.applies(subject)
+    return PARITY(subject, session, "cpu")
 
 
 # --- through ONNX Runtime and onnx.reference ------------------------------------------------------
@@ -89,7 +89,7 @@ def test_the_message_of_a_wrong_value(tmp_path: Path) -> None:
     assert result.status is Status.FAIL
     assert result.message == (
         f"output 'y': error {error:.2e} at [0, 1] (file 5, PyTorch {before:.6g}), "
-        f"{error / 0.01:.3g} times the bound 1.00e-02 (atol 0.01, rtol 0 by hand)"
+        f"{error / 0.01:.3g} times the bound 1.00e-02 (atol 0.01, rtol 0 from the manifest)"
     )
     assert result.metrics["max_abs"] == pytest.approx(error)
     assert result.metrics["outside"] == pytest.approx(1 / 6)

@@ -11,10 +11,10 @@ from hypothesis.extra import numpy as arrays
 
 from exporter.checks.comparison.compare_arrays import compare_arrays, measure_scale
 from exporter.checks.comparison.tolerance import (
-    is_float,
-    is_limit_measured,
     compute_limit,
     compute_limit_without_float64,
+    is_float,
+    is_limit_measured,
 )
 from exporter.checks.protocol import CheckContext
 from exporter.jobs.job_folder import JobFolder
@@ -175,7 +175,7 @@ def test_the_defaults_of_torch_testing_at_the_scale(dtype: str, atol: float, rto
     assert (limit.atol, limit.rtol) == (pytest.approx(30 * atol), rtol)
     assert limit.noise is None
     assert limit.reason.startswith("torch.testing's default for")
-    assert limit.at(30.0) == pytest.approx(30 * (atol + rtol))
+    assert limit.allowed_error(30.0) == pytest.approx(30 * (atol + rtol))
 
 
 def test_a_sample_without_float64_cannot_be_measured() -> None:
@@ -190,7 +190,7 @@ def test_atol_and_rtol_by_hand() -> None:
     by_hand = Tolerance(atol=1e-3, rtol=1e-2, outside=0.5)
     limit = compute_limit(subject(1e-9, model=by_hand), 0, "cpu", 7.0)
     assert (limit.atol, limit.rtol, limit.outside) == (1e-3, 1e-2, 0.5)
-    assert limit.reason == "atol 0.001, rtol 0.01 by hand"
+    assert limit.reason == "atol 0.001, rtol 0.01 from the manifest"
     assert limit.noise == pytest.approx(7e-9)
 
 
@@ -267,10 +267,10 @@ def test_others_are_exact(dtype: str) -> None:
 
 def test_a_measured_limit_grows_beyond_the_scale_and_one_by_hand_does_not() -> None:
     measured = compute_limit(subject(1e-6), 0, "cpu", 2.0)
-    assert measured.at(200.0) == pytest.approx(100 * measured.at(2.0))
-    assert measured.at(0.01) == measured.at(2.0)
+    assert measured.allowed_error(200.0) == pytest.approx(100 * measured.allowed_error(2.0))
+    assert measured.allowed_error(0.01) == measured.allowed_error(2.0)
     by_hand = compute_limit(subject(1e-6, model=Tolerance(atol=0.5)), 0, "cpu", 2.0)
-    assert by_hand.at(200.0) == 0.5
+    assert by_hand.allowed_error(200.0) == 0.5
 
 
 # --- without float64 for this sample --------------------------------------------------------------
@@ -300,4 +300,4 @@ def test_what_passes_without_float64_would_pass_with_it(
 def test_a_file_within_pytorchs_own_noise_passes_without_float64() -> None:
     here = subject(1e-5)
     assert compute_limit_without_float64(here, 0, "cpu", 1.0).atol == pytest.approx(7e-5)
-    assert "less what is PyTorch's own" in compute_limit_without_float64(here, 0, "cpu", 1.0).reason
+    assert "less PyTorch's own error" in compute_limit_without_float64(here, 0, "cpu", 1.0).reason

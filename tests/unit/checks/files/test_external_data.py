@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from exporter.checks.files.external_data import misplaced
+from exporter.checks.files.external_data import find_misplaced_weights
 
 
 def model(size: int, *, outside: bool) -> ModelProto:
@@ -25,11 +25,11 @@ def model(size: int, *, outside: bool) -> ModelProto:
         (1000, True, True, ""),
         (1000, False, False, ""),
         (10, False, True, ""),
-        (1000, True, False, "external_data = false, and 1 tensors lie outside: w"),
-        (1000, False, True, "external_data = true, and 1 large tensors lie inside"),
+        (1000, True, False, "external_data = false, but 1 tensors are external: w"),
+        (1000, False, True, "external_data = true, but 1 large tensors are inside the file"),
     ],
 )
 def test_weights_elsewhere_than_asked_are_told(
     size: int, outside: bool, wish: bool | None, message: str
 ) -> None:
-    assert "".join(misplaced(model(size, outside=outside), wish)) == message
+    assert "".join(find_misplaced_weights(model(size, outside=outside), wish)) == message

@@ -5,7 +5,7 @@ from typing import Literal
 
 import pytest
 
-from exporter.checks.numerical.determinism import KEEPS_STATE, Determinism
+from exporter.checks.numerical.determinism import STATEFUL_PREFIX, DeterminismCheck
 from exporter.checks.protocol import CheckContext
 from exporter.jobs.job_folder import JobFolder
 from exporter.records.record import CheckResult, Status
@@ -19,7 +19,7 @@ def determinism(unstable: str, mode: Literal["eval", "train", "keep"] = "eval") 
         spec=contract(mode=mode),
         reference=make_reference(unstable=unstable),
     )
-    check = Determinism()
+    check = DeterminismCheck()
     assert check.applies(subject)
     return check(subject, Gives(), "cpu")
 
@@ -45,6 +45,6 @@ def test_the_mode_is_what_to_change_first(mode: Literal["train", "keep"]) -> Non
 
 
 def test_state_is_passed_in_and_out() -> None:
-    result = determinism(f"{KEEPS_STATE}: output 'y' differs by 0.5")
+    result = determinism(f"{STATEFUL_PREFIX}: output 'y' differs by 0.5")
     assert result.status is Status.INCONCLUSIVE
-    assert result.message.endswith("; take the state as an input and return it as an output")
+    assert result.message.endswith("; declare the state as an input and return it as an output")

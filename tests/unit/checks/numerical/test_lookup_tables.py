@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from exporter.checks.numerical.lookup_tables import Array, Tables, parts_of
+from exporter.checks.numerical.lookup_tables import Array, LookupTableCheck, hash_table_parts
 from exporter.checks.protocol import CheckContext
 from exporter.jobs.reference import TableParts
 from exporter.records.record import CheckResult, Status
@@ -17,7 +17,7 @@ from tests.unit.checks.contexts import Gives, make_reference, make_subject
 
 ROWS = 1000
 WEIGHT = np.random.default_rng(0).normal(size=(ROWS, 3)).astype(np.float32)
-CHECK = Tables()
+CHECK = LookupTableCheck()
 
 
 def table(
@@ -34,7 +34,8 @@ def table(
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     tables = tuple(
-        TableParts(dtype="FLOAT", shape=weight.shape, parts=parts_of(weight)) for weight in weights
+        TableParts(dtype="FLOAT", shape=weight.shape, parts=hash_table_parts(weight))
+        for weight in weights
     )
     subject = make_subject(folder, model, reference=make_reference(tables=tables))
     if outside:

@@ -54,8 +54,8 @@ def test_an_output_of_1e9_is_inconclusive_under_a_fixed_atol() -> None:
     result = power(subject(1e-9, tolerance=Tolerance(atol=1e-5)))
     assert result.status is Status.INCONCLUSIVE
     assert result.message == (
-        "a wrong file would pass: of output 'y' 1.0e+04 of its size may be off "
-        "(atol 1e-05, rtol 0 by hand); give the model other weights or inputs, "
+        "a wrong file would pass: the allowed error of output 'y' is 1.0e+04 of its size "
+        "(atol 1e-05, rtol 0 from the manifest); give the model other weights or inputs, "
         "or a smaller tolerance"
     )
 
@@ -64,7 +64,8 @@ def test_an_output_that_hardly_moves_is_inconclusive() -> None:
     result = power(subject(1.0, spread=(7e-5,)))
     assert result.status is Status.INCONCLUSIVE
     assert (
-        "output 'y' moves by 7.0e-05 of its size, and 8.0e-06 of its size may be" in result.message
+        "output 'y' changes by 7.0e-05 of its size, and the allowed error is 8.0e-06 of its size"
+        in result.message
     )
     assert power(subject(1.0, spread=(9e-5,))).status is Status.PASS
 
@@ -128,7 +129,9 @@ def test_without_random_inputs_the_size_decides() -> None:
 def test_a_tenth_of_the_size_may_be_off_at_most(rtol: float, status: str) -> None:
     result = power(subject(1.0, spread=(None,), tolerance=Tolerance(rtol=rtol)))
     assert result.status == status
-    assert ("of output 'y' 1.1e-01 of its size may be off" in result.message) is (rtol > 0.1)
+    assert ("the allowed error of output 'y' is 1.1e-01 of its size" in result.message) is (
+        rtol > 0.1
+    )
 
 
 def test_the_tolerance_is_that_of_the_device() -> None:
@@ -172,7 +175,8 @@ def test_an_output_must_move_further_than_it_may_be_off_where_it_moves() -> None
     result = power(replace(here, reference=both))
     assert result.status is Status.INCONCLUSIVE
     assert (
-        "output 'y' moves by 5.0e-01 of its size, and 1.0e+02 of its size may be" in result.message
+        "output 'y' changes by 5.0e-01 of its size, and the allowed error is 1.0e+02 of its size"
+        in result.message
     )
     enough = here.spec.model_copy(update={"tolerance": Tolerance(atol=1e-9)})
     assert power(replace(here, reference=both, spec=enough)).status is Status.PASS

@@ -9,7 +9,7 @@ import pytest
 from onnx import parser
 from onnx.reference.op_run import OpRun
 
-from exporter.checks.structural.domains import find_foreign_operators, explain_missing_kernel
+from exporter.checks.structural.domains import explain_missing_kernel, find_foreign_operators
 from exporter.checks.structural.opset import check_opset
 from exporter.manifest import CustomOp, Device
 from exporter.records.record import Status
@@ -60,8 +60,8 @@ def test_a_domain_that_the_manifest_does_not_name_fails(tmp_path: Path) -> None:
     result = check_opset(make_subject(tmp_path, OWN))
     assert result.status is Status.FAIL
     assert result.message == (
-        "the file uses the domain 'own' (Bar, Foo), which the manifest does not name: "
-        "say options.custom_opsets = { own = 3 }"
+        "the file uses the domain 'own' (Bar, Foo), which the manifest does not name; "
+        "add options.custom_opsets = { own = 3 }"
     )
 
 
@@ -91,9 +91,9 @@ def test_a_function_of_the_file_that_is_not_there_is_foreign(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("runtime", "says"),
     [
-        ("onnxruntime", "`ort_library` in custom_ops gives ONNX Runtime one"),
-        ("reference", "`reference` in custom_ops gives onnx.reference one"),
-        ("openvino", "it takes none from custom_ops"),
+        ("onnxruntime", "add a library as `ort_library` in custom_ops"),
+        ("reference", "add a class as `reference` in custom_ops"),
+        ("openvino", "this runtime accepts no kernels from custom_ops"),
     ],
 )
 def test_what_has_no_kernel_is_named_with_what_would_run_it(

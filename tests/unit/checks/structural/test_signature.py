@@ -44,16 +44,16 @@ def test_the_declared_signature_passes(tmp_path: Path) -> None:
     [
         ("batch, 3", "2, 3", "axis 'batch' of input 'x' is fixed at 2"),
         ("2, 3", "batch, 3", "dimension 0 of input 'x' is dynamic ('batch'), declared 2"),
-        ("batch, 3", "s0, 3", "axis 'batch' of input 'x' is called 's0'"),
+        ("batch, 3", "s0, 3", "axis 'batch' of input 'x' has the name 's0'"),
         ("batch, 3", "batch, 4", "dimension 1 of input 'x' is 4, declared 3"),
         ("batch, 3", "batch, n", "dimension 1 of input 'x' is dynamic ('n'), declared 3"),
-        ("batch, 3", "?, 3", "axis 'batch' of input 'x' is without a name"),
+        ("batch, 3", "?, 3", "axis 'batch' of input 'x' has no name"),
         ("batch, 3", "batch, ?", "dimension 1 of input 'x' is dynamic ('?'), declared 3"),
         ("batch, 3", "batch", "input 'x' is [batch], declared [batch, 3]"),
         ("batch, 3", "batch, 3, 1", "input 'x' is [batch, 3, 1], declared [batch, 3]"),
         ("batch, 3", "", "input 'x' is [], declared [batch, 3]"),
         ("", "1", "input 'x' is [1], declared []"),
-        ("batch, time", "batch, batch", "axis 'time' of input 'x' is called 'batch'"),
+        ("batch, time", "batch, batch", "axis 'time' of input 'x' has the name 'batch'"),
         ("0, 3", "?, 3", "dimension 0 of input 'x' is dynamic ('?'), declared 0"),
         ("batch, 3", "0, 3", "axis 'batch' of input 'x' is fixed at 0"),
     ],
@@ -123,7 +123,7 @@ def test_a_sequence_is_no_tensor(tmp_path: Path) -> None:
     text = HEAD + "g (float[n] x) => (seq(float[n]) y) { y = SequenceConstruct(x) }"
     inputs, outputs = (value(Input, "x", "n"),), (value(Output, "y", "n"),)
     said = message(tmp_path, text, contract(inputs=inputs, outputs=outputs))
-    assert said == "output 'y' is no tensor but sequence"
+    assert said == "output 'y' is not a tensor but sequence"
 
 
 def test_an_unknown_type_fails(tmp_path: Path) -> None:
@@ -153,8 +153,8 @@ def test_a_renamed_output_lists_both_sides(tmp_path: Path) -> None:
 def test_swapped_inputs_and_outputs_fail(tmp_path: Path) -> None:
     spec = two(inputs=two().inputs[::-1], outputs=two().outputs[::-1])
     assert message(tmp_path, TWO, spec) == (
-        "inputs stand in another order: the file has 2 (a, b), declared 2 (b, a); "
-        "outputs stand in another order: the file has 2 (c, d), declared 2 (d, c)"
+        "inputs have another order: the file has 2 (a, b), declared 2 (b, a); "
+        "outputs have another order: the file has 2 (c, d), declared 2 (d, c)"
     )
 
 
@@ -162,7 +162,7 @@ def test_two_outputs_of_one_name_fail(tmp_path: Path) -> None:
     model = parser.parse_model(DOUBLE)
     model.graph.output.append(model.graph.output[0])
     result = check_signature(make_subject(tmp_path, model))
-    assert "2 outputs are called 'y'" in result.message
+    assert "2 outputs have the name 'y'" in result.message
 
 
 def test_no_inputs_at_all_fails(tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ def test_an_input_with_a_default_fails(tmp_path: Path) -> None:
 def test_a_file_that_is_no_onnx_fails(tmp_path: Path) -> None:
     subject = make_subject(tmp_path)
     subject.path.write_bytes(b"no model")
-    assert check_signature(subject).message == "18.onnx is no ONNX file: it cannot be parsed"
+    assert check_signature(subject).message == "18.onnx: is not an ONNX file, cannot be parsed"
 
 
 PAIRS = f"""{HEAD} g (float[n, 4, 2] z) => (double[n, 2] w) <int64[1] k = {{1}}>
@@ -311,7 +311,7 @@ PAIRS = f"""{HEAD} g (float[n, 4, 2] z) => (double[n, 2] w) <int64[1] k = {{1}}>
         (
             ("n, 4", "complex64"),
             ("n", "complex64"),
-            "output 'w' is float64, declared complex64, which is float32 in pairs",
+            "output 'w' is float64, declared complex64, stored as pairs of float32",
         ),
         (("n, 3", "complex64"), ("n", "complex128"), "dimension 1 of input 'z' is 4, declared 3"),
         (("n, 4, 2", "float32"), ("n, 2", "float64"), ""),

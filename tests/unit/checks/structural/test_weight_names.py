@@ -42,12 +42,12 @@ def test_a_weight_with_its_name_and_values_passes(tmp_path: Path) -> None:
 
 def test_another_name_shape_type_and_value_are_told(tmp_path: Path) -> None:
     found = said(tmp_path, weight(name="learned_0"))
-    assert found == "no weight is called 'learned_0' (scale.weight): it is called 'two'"
+    assert found == "no weight has the name 'learned_0' (scale.weight): it has the name 'two'"
     found = said(tmp_path, weight(name="learned_0", sha256="0" * 64))
-    assert "the exporter made another one of it" in found
+    assert "the exporter replaced it" in found
     found = said(tmp_path, weight(shape=(1, 1), dtype="float16"))
     assert found == (
-        "the weight 'two' is not scale.weight: it is float32 [1], and not float16 [1, 1]"
+        "the weight 'two' is not scale.weight: it is float32 [1], expected float16 [1, 1]"
     )
     found = said(tmp_path, weight(sha256="0" * 64))
     assert found == "the weight 'two' is not scale.weight: it has other values"
@@ -84,4 +84,4 @@ def test_without_stored_weights_the_inputs_bear_the_names(tmp_path: Path) -> Non
     )
     message = check_signature(subject).message
     assert "'two' (scale.weight)" not in message
-    assert "no weight is called 'other' (scale.weight)" in message
+    assert "no weight has the name 'other' (scale.weight)" in message

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, numpy_helper, parser
 
-from exporter.checks.files.external_data import external_data_problems, external_files
+from exporter.checks.files.external_data import find_external_data_problems, list_external_files
 from exporter.checks.protocol import CheckContext
 from exporter.checks.structural.wellformed import check_wellformed
 from exporter.records.record import Status
@@ -149,8 +149,8 @@ def test_external_data_without_a_location_fails(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entries", "words"),
     [
-        ({"length": "20"}, "has 20 bytes outside, its shape and type need 24"),
-        ({"length": "28"}, "has 28 bytes outside, its shape and type need 24"),
+        ({"length": "20"}, "has 20 external bytes, its shape and type need 24"),
+        ({"length": "28"}, "has 28 external bytes, its shape and type need 24"),
         ({"offset": "-4"}, "has offset -4"),
         ({"length": "-1"}, "and length -1"),
         ({"offset": "17"}, "ends at byte 41"),
@@ -193,9 +193,9 @@ def test_types_have_their_sizes(dtype: int, dims: list[int], needed: int, tmp_pa
         wanted = (
             []
             if length == needed
-            else [f"tensor 'w' has {length} bytes outside, its shape and type need {needed}"]
+            else [f"tensor 'w' has {length} external bytes, its shape and type need {needed}"]
         )
-        assert list(external_data_problems(model, tmp_path)) == wanted
+        assert list(find_external_data_problems(model, tmp_path)) == wanted
 
 
 def test_every_tensor_of_a_file_is_looked_at(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_every_tensor_of_a_file_is_looked_at(tmp_path: Path) -> None:
     node.attribute.add(name="s").graphs.add().initializer.append(outside("f"))
     inner.attribute.add(name="t").t.CopyFrom(outside("g"))
     inner.attribute.add(name="u").g.initializer.append(outside("h"))
-    assert external_files(model) == tuple(f"{name}.data" for name in "abcdefgh")
+    assert list_external_files(model) == tuple(f"{name}.data" for name in "abcdefgh")
 
 
 def test_a_long_message_is_cut(tmp_path: Path) -> None:

@@ -27,7 +27,9 @@ def audit(*tried: MutantResult) -> Audit:
 
 
 def tried(fate: MutantOutcome, kind: str = "weight", by: str = "") -> MutantResult:
-    return MutantResult(kind=kind, change="w[0] times 1.1", fate=fate, by=by, why="on other values: off")
+    return MutantResult(
+        kind=kind, change="w[0] times 1.1", fate=fate, by=by, why="on other values: off"
+    )
 
 
 def test_only_what_breaks_the_contract_counts_in_the_share() -> None:

@@ -14,7 +14,7 @@ from exporter.tools.audit.child.mutators.draft import (
     FLOATS,
     Draft,
     Patch,
-    applied,
+    apply_patches,
 )
 from tests.unit.tools.audit.models import small, with_data_outside
 
@@ -43,7 +43,7 @@ def test_an_element_beside_the_file_is_changed_while_it_is_asked_for(tmp_path: P
     chosen = tensor(draft, "w")
     assert draft.read(chosen, 5, 1) == weight(small()).flat[5]
     draft.write(chosen, 5, np.array([7], np.float32))
-    with applied(draft.patches, tmp_path):
+    with apply_patches(draft.patches, tmp_path):
         changed = weight(onnx.load(tmp_path / "17.onnx"))
         assert changed.flat[5] == 7
         assert int((changed != weight(small())).sum()) == 1
@@ -53,7 +53,7 @@ def test_an_element_beside_the_file_is_changed_while_it_is_asked_for(tmp_path: P
 def test_overlapping_patches_are_undone_in_the_right_order(tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.write_bytes(b"abcdef")
-    with applied([Patch("data", 0, b"XXX"), Patch("data", 1, b"Y")], tmp_path):
+    with apply_patches([Patch("data", 0, b"XXX"), Patch("data", 1, b"Y")], tmp_path):
         assert path.read_bytes() == b"XYXdef"
     assert path.read_bytes() == b"abcdef"
 
@@ -61,6 +61,6 @@ def test_overlapping_patches_are_undone_in_the_right_order(tmp_path: Path) -> No
 def test_files_are_put_back_when_the_work_fails(tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.write_bytes(b"abcdef")
-    with pytest.raises(RuntimeError), applied([Patch("data", 2, b"ZZ")], tmp_path):
+    with pytest.raises(RuntimeError), apply_patches([Patch("data", 2, b"ZZ")], tmp_path):
         raise RuntimeError
     assert path.read_bytes() == b"abcdef"

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from exporter.tools.audit.child.mutators.mutants import MUTATORS, Mutant, mutants
+from exporter.tools.audit.child.mutators.mutants import MUTATORS, Mutant, draw_mutants
 from tests.unit.tools.audit.models import small, with_data_outside
 
 
 def drawn(folder: Path, count: int = 150, seed: int = 0) -> list[Mutant]:
-    return list(mutants(small(), folder, count, seed))
+    return list(draw_mutants(small(), folder, count, seed))
 
 
 def test_the_same_seed_draws_the_same_mutants_and_another_seed_others(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_weights_outside_the_file_are_changed_by_a_patch_of_a_few_bytes(tmp_path
     model = with_data_outside(tmp_path)
     before = (tmp_path / "weights.data").read_bytes()
     outside = ("w[", "w:", "w ", "b[", "b:", "b ")  # the others are too small to lie there
-    weights = [m for m in mutants(model, tmp_path, 60, 0) if m.kind == "weight"]
+    weights = [m for m in draw_mutants(model, tmp_path, 60, 0) if m.kind == "weight"]
     found = [m for m in weights if m.change.startswith(outside)]
     assert len(found) > 10
     assert all(mutant.patches and mutant.touched for mutant in found)

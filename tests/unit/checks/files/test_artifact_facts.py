@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from onnx import TensorProto, helper, parser
 
-from exporter.checks.files.facts import artifact_facts
-from exporter.checks.files.read import Unreadable
+from exporter.checks.files.artifact_facts import measure_artifact
+from exporter.checks.files.model_file import UnreadableModel
 from tests.unit.checks.contexts import DOUBLE, make_subject
 
 NESTED = """<ir_version: 9, opset_import: ["" : 18, "own" : 2]>
@@ -23,7 +23,7 @@ g (bool c, float[2] x) => (float[2] y) <float[2] w = {1.0, 2.0}> {
 
 def test_a_plain_file(tmp_path: Path) -> None:
     path = make_subject(tmp_path).path
-    facts = artifact_facts(path, "double")
+    facts = measure_artifact(path, "double")
     assert facts.file == "double/18.onnx"
     assert facts.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     assert facts.bytes == path.stat().st_size
@@ -34,7 +34,7 @@ def test_a_plain_file(tmp_path: Path) -> None:
 
 
 def test_subgraphs_and_functions_count(tmp_path: Path) -> None:
-    facts = artifact_facts(make_subject(tmp_path, NESTED).path, "nested")
+    facts = measure_artifact(make_subject(tmp_path, NESTED).path, "nested")
     assert facts.operators == {"Add": 1, "If": 1, "Neg": 1, "Relu": 2, "own::twice": 1}
     assert facts.nodes == 6
     assert facts.parameters == 5
@@ -51,9 +51,9 @@ def test_external_data_counts_once_and_is_not_loaded(tmp_path: Path) -> None:
         model.graph.initializer.append(tensor)
     subject = make_subject(tmp_path)
     subject.path.write_bytes(model.SerializeToString())
-    missing = artifact_facts(subject.path, "double")
+    missing = measure_artifact(subject.path, "double")
     (tmp_path / "w.data").write_bytes(bytes(800))
-    facts = artifact_facts(subject.path, "double")
+    facts = measure_artifact(subject.path, "double")
     assert facts.external_data == ("w.data",)
     assert facts.parameters == 201
     assert facts.bytes == missing.bytes + 800
@@ -64,13 +64,13 @@ def test_sparse_weights_count_what_is_stored(tmp_path: Path) -> None:
     values = helper.make_tensor("s", TensorProto.FLOAT, [2], [1.0, 2.0])
     indices = helper.make_tensor("i", TensorProto.INT64, [2], [0, 7])
     model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [10]))
-    assert artifact_facts(make_subject(tmp_path, model).path, "double").parameters == 3
+    assert measure_artifact(make_subject(tmp_path, model).path, "double").parameters == 3
 
 
 def test_a_file_that_is_no_onnx_raises(tmp_path: Path) -> None:
     path = tmp_path / "18.onnx"
-    with pytest.raises(Unreadable, match=r"^18.onnx cannot be read"):
-        artifact_facts(path, "double")
+    with pytest.raises(UnreadableModel, match=r"^18.onnx: cannot be read"):
+        measure_artifact(path, "double")
     path.write_bytes(b"no model")
-    with pytest.raises(Unreadable, match=r"^18.onnx is no ONNX file"):
-        artifact_facts(path, "double")
+    with pytest.raises(UnreadableModel, match=r"^18.onnx: is not an ONNX file"):
+        measure_artifact(path, "double")

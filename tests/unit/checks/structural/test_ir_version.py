@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from onnx import ModelProto, TensorProto, helper, parser
 
-from exporter.checks.files.ir_version import needed_ir_version
-from exporter.checks.structural.opset import check_opset
+from exporter.checks.structural.opset import check_opset, find_minimum_ir_version
 from exporter.records.record import Status
 from tests.unit.checks.contexts import DOUBLE, contract, make_subject
 
@@ -43,9 +42,9 @@ def _quantized(model: ModelProto) -> None:
         (_listed, 3, ""),
         (lambda model: None, 4, "initializers that are not listed as inputs"),
         (_quantized, 5, "quantization annotations"),
-        (_function, 8, "functions of its own"),
+        (_function, 8, "model-local functions"),
         (_optional, 8, "optional or sparse values"),
-        (_int4, 10, "the type int4"),
+        (_int4, 10, "values of the type int4"),
     ],
 )
 def test_what_is_in_the_file_says_what_it_needs(
@@ -53,12 +52,12 @@ def test_what_is_in_the_file_says_what_it_needs(
 ) -> None:
     model = parser.parse_model(DOUBLE)
     change(model)
-    assert needed_ir_version(model) == (needed, what)
+    assert find_minimum_ir_version(model) == (needed, what)
     model.ir_version = needed
     assert check_opset(make_subject(tmp_path, model)).status is Status.PASS
     if needed > 3:
         model.ir_version = needed - 1
         result = check_opset(make_subject(tmp_path, model, spec=contract(ir_version=needed - 1)))
         assert result.status is Status.FAIL
-        said = f"the file says IR version {needed - 1} and holds {what}, which need {needed}"
-        assert result.message == said
+        message = f"the file declares IR version {needed - 1}, but {what} need {needed}"
+        assert result.message == message

@@ -9,9 +9,9 @@ import pytest
 from onnx import TensorProto, numpy_helper
 from onnx.helper import tensor_dtype_to_np_dtype
 
-from exporter.checks.files.samples import (
+from exporter.checks.files.sample_files import (
     DamagedSample,
-    SampleMemory,
+    SampleCache,
     read_sample,
     write_sample,
 )
@@ -36,14 +36,14 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
         (*data.inputs.values(), *data.outputs), (*INPUTS, *OUTPUTS), strict=True
     ):
         np.testing.assert_array_equal(found, wanted, strict=True)
-    assert data.exact[0] is not None
-    np.testing.assert_array_equal(data.exact[0], EXACT[0], strict=True)
-    assert data.exact[1] is None, "an integer has no value in float64"
+    assert data.float64_outputs[0] is not None
+    np.testing.assert_array_equal(data.float64_outputs[0], EXACT[0], strict=True)
+    assert data.float64_outputs[1] is None, "an integer has no value in float64"
 
 
 def test_without_float64_there_is_none(tmp_path: Path) -> None:
     write_sample(tmp_path, INPUTS, OUTPUTS)
-    assert read_sample(tmp_path, TWO).exact == (None, None)
+    assert read_sample(tmp_path, TWO).float64_outputs == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_the_same_arrays_give_the_same_bytes_in_the_format_of_onnx(tmp_path: Pat
 
 def test_inputs_alone_where_pytorch_gave_nothing(tmp_path: Path) -> None:
     write_sample(tmp_path, INPUTS, ())
-    with pytest.raises(DamagedSample, match="holds 0 outputs, the contract has 2"):
+    with pytest.raises(DamagedSample, match="has 0 outputs, the contract has 2"):
         read_sample(tmp_path, TWO)
 
 
@@ -102,13 +102,13 @@ def test_a_missing_file(name: str, tmp_path: Path) -> None:
     write_sample(tmp_path, INPUTS, OUTPUTS)
     (tmp_path / name).unlink()
     kind = name.partition("_")[0]
-    with pytest.raises(DamagedSample, match=f"holds 1 {kind}s, the contract has 2"):
+    with pytest.raises(DamagedSample, match=f"has 1 {kind}s, the contract has 2"):
         read_sample(tmp_path, TWO)
 
 
 def test_one_file_too_many(tmp_path: Path) -> None:
     write_sample(tmp_path, INPUTS, [*OUTPUTS, OUTPUTS[0]])
-    with pytest.raises(DamagedSample, match="holds 3 outputs, the contract has 2"):
+    with pytest.raises(DamagedSample, match="has 3 outputs, the contract has 2"):
         read_sample(tmp_path, TWO)
 
 
@@ -134,7 +134,7 @@ def test_a_sample_is_read_once_within_the_limit(tmp_path: Path) -> None:
     for name in ("first", "second"):
         write_sample(tmp_path / name, INPUTS, OUTPUTS, EXACT)
     size = sum(array.nbytes for array in (*INPUTS, *OUTPUTS, EXACT[0]))
-    memory = SampleMemory(size + 1)
+    memory = SampleCache(size + 1)
     first, second = (memory.read(tmp_path / name, TWO) for name in ("first", "second"))
     assert memory.read(tmp_path / "first", TWO) is first
     again = memory.read(tmp_path / "second", TWO)
@@ -143,7 +143,7 @@ def test_a_sample_is_read_once_within_the_limit(tmp_path: Path) -> None:
 
 
 def test_a_damaged_sample_is_not_kept(tmp_path: Path) -> None:
-    memory = SampleMemory()
+    memory = SampleCache()
     with pytest.raises(DamagedSample):
         memory.read(tmp_path, TWO)
     write_sample(tmp_path, INPUTS, OUTPUTS)

@@ -1,0 +1,178 @@
+"""Stored samples, in the file format of the ONNX test suite.
+
+Input: a folder `test_data_set_<n>`. Output: its inputs by name and its outputs in order. The module
+also writes such a folder. ONNX's test runners read `input_<i>.pb` and `output_<i>.pb`. The file
+`float64_<i>.pb` is the same output computed in float64, if the model runs in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import numpy_helper
+
+from exporter.manifest import ModelSpec, Output
+from exporter.runtimes.values import Array, OnnxValue, list_items
+
+
+class DamagedSample(Exception):
+    """The folder differs from the written one; neither the model nor the file is at fault."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleData:
+    """The tensors of one sample."""
+
+    inputs: Mapping[str, Array]
+    """By the names of the contract."""
+    outputs: tuple[OnnxValue, ...]
+    """In the order of the contract, in PyTorch's dtypes."""
+    float64_outputs: tuple[OnnxValue | None, ...]
+    """The outputs in float64; None if an output has no float64 value."""
+
+
+class SampleCache:
+    """Samples in memory, because each opset and device reads the same ones.
+
+    Args:
+        limit: Bytes in memory; samples beyond it are read from disk each time.
+    """
+
+    def __init__(self, limit: int = 1 << 28) -> None:
+        self._left = limit
+        self._samples: dict[Path, SampleData] = {}
+
+    def read(self, folder: Path, spec: ModelSpec) -> SampleData:
+        """Return the sample in `folder`; callers must not write to its arrays."""
+        if folder not in self._samples:
+            data = read_sample(folder, spec)
+            values = (*data.inputs.values(), *data.outputs, *data.float64_outputs)
+            arrays = (a for value in values if value is not None for a in list_items(value))
+            size = sum(array.nbytes for array in arrays)
+            if size > self._left:
+                return data
+            self._left -= size
+            self._samples[folder] = data
+        return self._samples[folder]
+
+
+def write_sample(
+    folder: Path,
+    inputs: Sequence[Array | None],
+    outputs: Sequence[OnnxValue],
+    float64_outputs: Sequence[OnnxValue] = (),
+) -> None:
+    """Write one sample; equal arrays give equal bytes.
+
+    Args:
+        folder: Created if it is missing.
+        inputs: In the order of the contract; None for an omitted optional one.
+        outputs: In the order of the contract; empty if PyTorch fails on these inputs.
+        float64_outputs: The outputs computed in float64, all or none.
+
+    Raises:
+        ValueError: if the counts of `outputs` and `float64_outputs` differ.
+    """
+    if len(float64_outputs) not in (0, len(outputs)):
+        raise ValueError(f"{len(outputs)} outputs, but {len(float64_outputs)} in float64")
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_values(folder, "input", inputs)
+    _write_values(folder, "output", outputs)
+    write_float64_outputs(folder, float64_outputs)
+
+
+def write_float64_outputs(folder: Path, outputs: Sequence[OnnxValue]) -> None:
+    """Write the outputs computed in float64 to a sample, and replace existing ones."""
+    _write_values(folder, "float64", outputs)
+
+
+def _write_values(folder: Path, kind: str, values: Sequence[OnnxValue | None]) -> None:
+    for index, value in enumerate(values):
+        if value is None:
+            continue
+        proto = (
+            numpy_helper.from_list(value, dtype=onnx.SequenceProto.TENSOR)
+            if isinstance(value, list)
+            else numpy_helper.from_array(np.asarray(value))
+        )
+        path = folder / f"{kind}_{index}.pb"
+        path.write_bytes(proto.SerializeToString(deterministic=True))
+
+
+def hash_sample(folder: Path) -> str:
+    """Return the SHA-256 of the names and bytes of a sample's files, in hex.
+
+    Raises:
+        OSError: if a file cannot be read.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        digest.update(path.name.encode() + b"\0")
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def read_sample(folder: Path, spec: ModelSpec) -> SampleData:
+    """Read one sample.
+
+    Raises:
+        DamagedSample: if a file is missing, unexpected or unreadable.
+    """
+    paths = {item.name: folder / f"input_{index}.pb" for index, item in enumerate(spec.inputs)}
+    absent = {item.name for item in spec.inputs if item.optional and not paths[item.name].exists()}
+    expected = {"input": len(spec.inputs) - len(absent), "output": len(spec.outputs)}
+    for kind, count in expected.items():
+        actual = len(list(folder.glob(f"{kind}_*.pb")))
+        if actual != count:
+            raise DamagedSample(f"{folder.name} has {actual} {kind}s, the contract has {count}")
+    inputs = {name: _read_tensor(path) for name, path in paths.items() if name not in absent}
+    outputs = list(enumerate(spec.outputs))
+    return SampleData(
+        inputs=inputs,
+        outputs=tuple(_read_value(folder / f"output_{index}.pb", item) for index, item in outputs),
+        float64_outputs=tuple(
+            _read_float64_value(folder / f"float64_{index}.pb", item) for index, item in outputs
+        ),
+    )
+
+
+def _read_float64_value(path: Path, output: Output) -> OnnxValue | None:
+    """Return the value, or None if the file is missing or has another dtype."""
+    if not path.exists():
+        return None
+    value = _read_value(path, output)
+    return value if all(array.dtype == np.float64 for array in list_items(value)) else None
+
+
+def _read_value(path: Path, output: Output) -> OnnxValue:
+    if output.kind == "tensor":
+        return _read_tensor(path)
+    with _report_damage(path):
+        sequence = onnx.SequenceProto.FromString(path.read_bytes())
+        size = sequence.ByteSize()
+        sequence.DiscardUnknownFields()
+        # The bytes of a tensor parse as a sequence without items and with unknown fields.
+        if sequence.elem_type != onnx.SequenceProto.TENSOR or sequence.ByteSize() != size:
+            raise ValueError("it contains no sequence of tensors")
+        return [numpy_helper.to_array(item) for item in sequence.tensor_values]
+
+
+def _read_tensor(path: Path) -> Array:
+    with _report_damage(path):
+        return numpy_helper.to_array(onnx.load_tensor(path))
+
+
+@contextmanager
+def _report_damage(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, DecodeError, ValueError, TypeError) as error:
+        kind = type(error).__name__  # its text may contain a path of this machine
+        raise DamagedSample(f"{path.parent.name}/{path.name} cannot be read: {kind}") from error

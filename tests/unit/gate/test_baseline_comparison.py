@@ -1,0 +1,292 @@
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.core.errors import ExporterError
+from exporter.gate import (
+    NO_RESULT,
+    NOT_ACCEPTED,
+    FindingKind,
+    GateFinding,
+    compare_results,
+    select_blocking,
+)
+from exporter.records.baseline import Baseline, make_baseline
+from exporter.records.record import (
+    Record,
+    RunRecord,
+    Stage,
+    Status,
+)
+from tests.unit.factory import DYNAMO, TORCHSCRIPT, make_record, make_run
+
+CELL = "alexnet/18/cpu"
+ = Baseline(tools={}, cells=())
+UNPROVED = (Status.SKIP, Status.UNAVAILABLE)
+
+statuses = st.sampled_from(Status)
+cells = st.builds(
+    "{}/{}/{}".format,
+    st.sampled_from(["alexnet", "bert", "vit_tiny"]),
+    st.integers(9, 12),
+    st.sampled_from(["cpu", "cuda"]),
+)
+records = st.builds(
+    lambda cell, status, stage, check: make_record(cell, status, stage=stage, check=check),
+    cells,
+    statuses,
+    st.none() | st.sampled_from(Stage),
+    st.sampled_from([None, "parity", "axes"]),
+)
+runs = st.lists(records, unique_by=lambda record: str(record.cell)).map(
+    lambda found: make_run(*found)
+)
+
+
+def compare_cell(before: Record | None, after: Record | None) -> list[GateFinding]:
+    """Return the findings for one promised cell."""
+    run = make_run(*([after] if after else []))
+    accepted = make_baseline(make_run(before)) if before else 
+    return list(compare_results(accepted, run, [CELL]))
+
+
+def find_kind(before: Status | str, after: Status | str, **fields: object) -> FindingKind | None:
+    found = compare_cell(make_record(CELL, before), make_record(CELL, after, **fields))
+    assert len(found) <= 1
+    return found[0].kind if found else None
+
+
+def list_cells(run: RunRecord) -> set[str]:
+    return set(run.by_cell())
+
+
+@given(runs)
+def test_an_accepted_outcome_is_no_finding(run: RunRecord) -> None:
+    assert compare_results(make_baseline(run), run, list_cells(run)) == ()
+
+
+@given(runs, runs, st.sets(cells))
+def test_each_missing_cell_is_a_finding(
+    before: RunRecord, after: RunRecord, promised: set[str]
+) -> None:
+    findings = compare_results(make_baseline(before), after, promised)
+    missing = {str(found.cell) for found in findings if found.kind is FindingKind.MISSING}
+    assert missing == (promised - list_cells(after)) | (list_cells(before) - list_cells(after)) | (
+        list_cells(before) - promised
+    )
+
+
+@given(runs, runs)
+def test_each_cell_is_unchanged_or_has_a_finding(before: RunRecord, after: RunRecord) -> None:
+    accepted = make_baseline(before).by_cell()
+    now = make_baseline(after).by_cell()
+    findings = compare_results(make_baseline(before), after, accepted.keys() | now.keys())
+    named = [str(found.cell) for found in findings if found.kind is not FindingKind.LOWEST_RAISED]
+    assert len(named) == len(set(named))
+    silent = (accepted.keys() | now.keys()) - set(named)
+    for cell in silent:
+        assert accepted[cell].status is now[cell].status
+        if now[cell].status not in UNPROVED:
+            assert accepted[cell] == now[cell]
+
+
+@given(runs, st.data())
+def test_each_change_of_a_green_cell_is_a_finding(run: RunRecord, data: st.DataObject) -> None:
+    green = make_record(CELL)
+    other = data.draw(statuses.filter(lambda status: status is not Status.PASS))
+    accepted = make_baseline(make_run(*run.records, green))
+    changed = make_run(*run.records, make_record(CELL, other))
+    findings = compare_results(accepted, changed, list_cells(changed))
+    assert [str(found.cell) for found in findings] == [CELL]
+    assert findings[0].is_blocking
+    assert not findings[0].is_improvement
+
+
+@given(statuses, statuses)
+def test_a_changed_status_is_a_finding_in_both_directions(one: Status, other: Status) -> None:
+    forward, backward = find_kind(one, other), find_kind(other, one)
+    assert (forward is None) == (backward is None) == (one is other)
+
+
+@given(records, records)
+def test_at_most_one_direction_is_an_improvement(one: Record, other: Record) -> None:
+    cell = make_record(CELL).cell
+    one, other = (record.model_copy(update={"cell": cell}) for record in (one, other))
+    kinds = [found.kind for pair in ((one, other), (other, one)) for found in compare_cell(*pair)]
+    assert kinds.count(FindingKind.BETTER) <= 1
+    assert kinds.count(FindingKind.NEWLY_RED) <= 1
+    assert kinds.count(FindingKind.FIXED) <= 1
+    if FindingKind.BETTER in kinds:
+        assert FindingKind.WORSE in kinds
+
+
+@given(runs, runs, st.randoms())
+def test_the_order_of_records_has_no_effect(
+    before: RunRecord, after: RunRecord, random: Random
+) -> None:
+    shuffled = list(after.records)
+    random.shuffle(shuffled)
+    planned = list_cells(after)
+    assert compare_results(make_baseline(before), after, planned) == compare_results(
+        make_baseline(before), make_run(*shuffled), sorted(planned)
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("pass", "fail", FindingKind.NEWLY_RED),
+        ("pass", "inconclusive", FindingKind.NEWLY_RED),
+        ("xfail", "crash", FindingKind.NEWLY_RED),
+        ("skip", "fail", FindingKind.NEWLY_RED),
+        ("unavailable", "error", FindingKind.NEWLY_RED),
+        ("pass", "xfail", FindingKind.NEWLY_EXPECTED),
+        ("fail", "xfail", FindingKind.NEWLY_EXPECTED),
+        ("xfail", "pass", FindingKind.FIXED),
+        ("fail", "pass", FindingKind.FIXED),
+        ("skip", "pass", FindingKind.FIXED),
+        ("pass", "xpass", FindingKind.XPASS),
+        ("xfail", "xpass", FindingKind.XPASS),
+        ("pass", "skip", FindingKind.NEWLY_SKIPPED),
+        ("fail", "skip", FindingKind.NEWLY_SKIPPED),
+        ("unavailable", "skip", FindingKind.NEWLY_SKIPPED),
+        ("pass", "unavailable", FindingKind.NEWLY_UNAVAILABLE),
+        ("skip", "unavailable", FindingKind.NEWLY_UNAVAILABLE),
+        ("fail", "error", FindingKind.WORSE),
+        ("inconclusive", "fail", FindingKind.WORSE),
+        ("error", "crash", FindingKind.WORSE),
+        ("error", "fail", FindingKind.BETTER),
+        ("xpass", "fail", FindingKind.WORSE),
+        ("pass", "pass", None),
+        ("fail", "fail", None),
+        ("skip", "skip", None),
+        ("unavailable", "unavailable", None),
+        ("xpass", "xpass", None),
+    ],
+)
+def test_a_changed_status_has_its_kind(
+    before: str, after: str, expected: FindingKind | None
+) -> None:
+    assert find_kind(before, after) is expected
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (("error", Stage.LOAD), ("error", Stage.CONVERT), FindingKind.WORSE),
+        (("error", Stage.CONVERT), ("error", Stage.LOAD), FindingKind.BETTER),
+        # A later stage, but a crash: one worse criterion is enough.
+        (("error", Stage.CONVERT), ("crash", Stage.LOAD), FindingKind.WORSE),
+        (("crash", Stage.LOAD), ("error", Stage.CONVERT), FindingKind.WORSE),
+        (("crash", Stage.LOAD), ("timeout", Stage.LOAD), FindingKind.CHANGED),
+        (("timeout", None), ("timeout", Stage.LOAD), FindingKind.CHANGED),
+        (("xfail", Stage.CONVERT), ("xfail", Stage.LOAD), FindingKind.CHANGED),
+        # Each stage can discover that a device is missing.
+        (("unavailable", Stage.LOAD), ("unavailable", None), None),
+    ],
+)
+def test_stages_rank_failures(
+    before: tuple[str, Stage | None], after: tuple[str, Stage | None], expected: FindingKind | None
+) -> None:
+    accepted = make_record(CELL, before[0], stage=before[1])
+    found = compare_cell(accepted, make_record(CELL, after[0], stage=after[1]))
+    assert [finding.kind for finding in found] == ([expected] if expected else [])
+
+
+def test_a_different_check_is_a_changed_failure() -> None:
+    before = make_record(CELL, "fail", check="parity")
+    (found,) = compare_cell(before, make_record(CELL, "fail", check="axes", message="off\nby 3"))
+    assert (found.kind, found.before, found.after) == (
+        FindingKind.CHANGED,
+        "fail at parity",
+        "fail at parity (axes)",
+    )
+    assert found.message == "off by 3"
+
+
+def test_a_different_exporter_is_a_finding_if_both_are_known() -> None:
+    before = make_record(CELL, route=TORCHSCRIPT)
+    (found,) = compare_cell(before, make_record(CELL, route=DYNAMO))
+    assert found.kind is FindingKind.REROUTED
+    assert compare_cell(before, make_record(CELL, route=None)) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (Status.PASS, FindingKind.NEW_GREEN),
+        (Status.XFAIL, FindingKind.NEW_GREEN),
+        (Status.XPASS, FindingKind.XPASS),
+        (Status.FAIL, FindingKind.NEW_RED),
+        (Status.CRASH, FindingKind.NEW_RED),
+        (Status.SKIP, FindingKind.NEWLY_SKIPPED),
+        (Status.UNAVAILABLE, FindingKind.NEWLY_UNAVAILABLE),
+    ],
+)
+def test_a_new_cell_is_a_finding_until_accepted(status: Status, expected: FindingKind) -> None:
+    (found,) = compare_cell(None, make_record(CELL, status))
+    assert (found.kind, found.before) == (expected, NOT_ACCEPTED)
+
+
+def test_the_message_of_a_missing_cell_depends_on_its_promise() -> None:
+    (found,) = compare_cell(make_record(CELL), None)
+    assert (found.kind, found.before, found.after) == (FindingKind.MISSING, "pass", NO_RESULT)
+    assert "run `exporter export`" in found.message
+    run = make_run(make_record(CELL))
+    (dropped,) = compare_results(make_baseline(run), run, [])
+    assert (dropped.kind, dropped.message) == (
+        FindingKind.MISSING,
+        "no manifest contains the cell any more",
+    )
+
+
+def test_a_promise_without_result_and_baseline_is_missing() -> None:
+    (found,) = compare_results(, make_run(), [CELL])
+    assert (found.kind, found.before, found.after) == (FindingKind.MISSING, NOT_ACCEPTED, NO_RESULT)
+
+
+def test_findings_are_in_order_of_kind_and_cell() -> None:
+    before = make_run(*(make_record(f"{model}/{n}/cpu") for model in "ab" for n in (9, 10)))
+    after = make_run(
+        make_record("a/9/cpu", "skip"),
+        make_record("b/10/cpu", "fail"),
+        make_record("b/9/cpu", "fail"),
+        make_record("c/9/cpu"),
+    )
+    findings = compare_results(make_baseline(before), after, list_cells(before) | list_cells(after))
+    assert [(found.kind, str(found.cell)) for found in findings] == [
+        (FindingKind.NEWLY_RED, "b/9/cpu"),
+        (FindingKind.NEWLY_RED, "b/10/cpu"),
+        (FindingKind.MISSING, "a/10/cpu"),
+        (FindingKind.NEWLY_SKIPPED, "a/9/cpu"),
+        (FindingKind.NEW_GREEN, "c/9/cpu"),
+    ]
+    assert select_blocking(findings) == findings
+
+
+def test_two_records_for_a_cell_are_an_error() -> None:
+    run = make_run(make_record(CELL, "fail"), make_record(CELL, "pass"))
+    with pytest.raises(ExporterError, match="twice"):
+        compare_results(make_baseline(make_run(make_record(CELL))), run, [CELL])
+
+
+def test_a_long_message_is_cut_to_one_line() -> None:
+    (found,) = compare_cell(make_record(CELL), make_record(CELL, "fail", message="x\n" * 1000))
+    assert len(found.message) == 300
+    assert "\n" not in found.message
+
+
+def test_kinds_are_in_order_of_severity() -> None:
+    assert [
+        find_kind
+        for find_kind in FindingKind
+        if find_kind in (FindingKind.FIXED, FindingKind.NEW_GREEN, FindingKind.BETTER)
+    ] == [
+        FindingKind.BETTER,
+        FindingKind.FIXED,
+        FindingKind.NEW_GREEN,
+    ]
