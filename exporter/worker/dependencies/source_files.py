@@ -3,8 +3,9 @@
 Input: the loaded modules, and the data files of the manifest. Output: each file below the
 project's root with its hash, sorted, and the listing of each folder with a module.
 
-The worker lists the files when its work is done, so an import inside `forward` is included. Installed
-packages are in `distributions.py`, and this tool's modules in the fingerprint (`tool.exporter`).
+The worker lists the files when its work is done, so an import inside `forward` is included.
+Installed packages are in `distributions.py`, and this tool's modules are in the fingerprint
+(`tool.exporter`).
 """
 
 from __future__ import annotations

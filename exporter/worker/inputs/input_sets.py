@@ -32,7 +32,7 @@ class InputSet:
     sizes: Mapping[str, int]
     case: Case | None = None
     changed_input: str = ""
-    """The input whose values differ from the declared set."""
+    """The input with other values than in the declared set."""
     increment: int = 0
     """The number that is added to the integers of that input; PyTorch may reject the sum."""
     factor: float = 1.0

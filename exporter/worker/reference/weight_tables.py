@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import torch
 
-from exporter.checks.numerical.lookup_tables import MIN_ROWS, Array, hash_table_parts
+from exporter.checks.numerical.lookup_tables import MIN_ROWS, hash_table_parts
 from exporter.jobs.reference import TableParts
+from exporter.runtimes.values import Array
 from exporter.worker.model.source_loader import Model
 
 #: Maximum number of lengths, because each one adds two input sets.
