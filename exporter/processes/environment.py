@@ -30,6 +30,7 @@ _ALLOWED = (
     "TORCH_*",
     "TORCHINDUCTOR_*",
     "ORT_*",
+    "EXPORTER_TORCH_PRIVATE",
 )
 
 #: One thread per worker: workers share the cores, and sums are the same on every machine.

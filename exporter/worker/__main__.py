@@ -1,7 +1,8 @@
-"""Entry of a worker process: `python -m exporter.worker JOB.json`.
+"""Entry point of a worker process: `python -m exporter.worker JOB.json`.
 
-In: the path of a job. Out: its records and files; exit code 0 when all of it was done, 4 where the
-environment cannot do it. Anything else is a crash, of the model or ours, and the log says which.
+Input: the path of a job.
+Output: its records and files. Exit code 0 if the job is complete, 4 if the environment cannot run
+it. Any other code is a crash of the model or of this package; the log has the details.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from exporter.worker.process.lifetime import die_with_parent, prefer_for_oom_kil
 
 
 def main() -> int:
-    """Reads the job named on the command line and does it; returns only where it cannot."""
+    """Run the job on the command line; return only if the environment cannot run it."""
     job = Job.model_validate_json(Path(sys.argv[1]).read_bytes())
     die_with_parent(os.getppid())
     prefer_for_oom_kill()
@@ -24,13 +25,13 @@ def main() -> int:
         from exporter.worker.job_runner import run_job
         from exporter.worker.process.memory_limit import limit_memory
         from exporter.worker.process.output_log import flush_output
-    except ImportError as missing:
-        sys.stderr.write(f"the worker cannot start: {missing}\n")
+    except ImportError as error:
+        sys.stderr.write(f"the worker cannot start: {error}\n")
         return int(ExitCode.ENVIRONMENT)
     limit_memory(job.spec)
     run_job(job)
     flush_output()
-    # Everything is written. What libraries do while Python takes itself down is no crash of a cell.
+    # All results are written. Errors of libraries at interpreter shutdown are no crash of a cell.
     os._exit(int(ExitCode.OK))
 
 

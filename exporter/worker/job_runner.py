@@ -1,17 +1,19 @@
-"""The order of the work on one model: what is done once, what per opset, what per device.
+"""The stages of a job: load, reference, capture, convert, write, check, diagnose.
 
-In: a `Job`. Out: its files, one record per cell as soon as the cell is done, and before each step
-an announcement of the cells that it could take down.
+Input: a `Job`.
+Output: its files and one record for each cell. A failure of the model becomes records, not an
+exception. Each stage is a function that returns a frozen value for the next stage.
 """
 
 from __future__ import annotations
 
 import gc
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import onnx_ir as ir
 import torch
@@ -20,23 +22,17 @@ from exporter.cache.fingerprint import read_tool_versions
 from exporter.checks.files.artifact_facts import measure_artifact
 from exporter.checks.files.sample_files import SampleCache
 from exporter.checks.protocol import CheckContext
-from exporter.jobs.job import Announcement, Job, OpsetJob
+from exporter.jobs.job import Job, OpsetJob
 from exporter.jobs.job_folder import JobFolder, write_json
-from exporter.jobs.reference import Reference, Weight
-from exporter.records.record import CellId, Record, Stage
-from exporter.worker.dependencies.distributions import list_loaded_packages
+from exporter.jobs.reference import Reference
+from exporter.records.record import CellId, Stage
 from exporter.worker.dependencies.opened_files import OpenedFiles
-from exporter.worker.dependencies.source_files import (
-    JobStart,
-    digest_external_libraries,
-    digest_loaded_sources,
-)
+from exporter.worker.dependencies.source_files import JobStart
 from exporter.worker.diagnose.explanation import diagnosis_seconds, explain_failure, explain_record
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.converter_warnings import collect_converter_warnings
 from exporter.worker.export.export_context import ExportContext
-from exporter.worker.export.exporter_reports import rename_exporter_reports
 from exporter.worker.export.parameter_names import (
     describe_named_weights,
     rename_weights,
@@ -47,18 +43,17 @@ from exporter.worker.export.weights_as_inputs import (
     move_weights_to_inputs,
     store_weights,
 )
-from exporter.worker.export.write_onnx import write_artifact
+from exporter.worker.export.write_onnx import rename_exporter_reports, write_artifact
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.inputs_from import resolve_inputs_from
+from exporter.worker.job_output import JobOutput
 from exporter.worker.model.call_objects import wrap_with_call_objects
-from exporter.worker.model.custom_ops import NO_CUSTOM_OPS, load_custom_ops
+from exporter.worker.model.custom_ops import load_custom_ops
 from exporter.worker.model.program_signature import require_matching_inputs
 from exporter.worker.model.source_loader import Model, load_model
 from exporter.worker.process.failure import Failure
-from exporter.worker.process.memory_limit import mark_resource_failures
-from exporter.worker.process.output_log import redirect_output
 from exporter.worker.reference.eager_run import BufferSnapshot
 from exporter.worker.reference.float64 import is_worth_float64, measure_all_samples
 from exporter.worker.reference.reference_run import compute_reference, format_overflow_notes
@@ -77,293 +72,295 @@ from exporter.worker.verify.run_checks import (
     run_structure_checks,
 )
 
-#: Captures and graphs are large, and live as long as the job: by Python's own figures a tenth of
-#: the time would go into looking for what of them can go.
-_COLLECTING = (100_000, 20, 20)
-#: Stages whose work serves all opsets.
-_SHARED = (Stage.SOURCE, Stage.CAPTURE)
+#: Captures and graphs are large and live until the end of the job. With Python's own thresholds,
+#: a tenth of the time would be spent on searching them for garbage.
+_GC_THRESHOLDS = (100_000, 20, 20)
 
 
-class JobRunner:
-    """One job at work."""
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """PyTorch's outputs, as all later checks of the job use them."""
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
-        self._spec = job.spec
-        self._root = Path(job.root)
-        self._folder = JobFolder(Path(job.folder))
-        self._began = JobStart.of(self._folder.job)
-        self._shared = StageTimes()
-        self._names: dict[str, str] = {}
-        self._memory = SampleCache()
-        self._whole: Reference | None = None
-        self._opened = OpenedFiles(self._root, Path(job.build))
-        self._operators: dict[int, dict[str, int]] = {}
-        self._patience = diagnosis_seconds(job.spec, len(job.cells()))
-        self._custom = NO_CUSTOM_OPS
-        self._fed: tuple[Weight, ...] = ()
-        self._opsets = job.opsets
+    reference: Reference
+    cache: SampleCache
 
-    def run(self) -> None:
-        """Does the job; a failing model ends as records, never as an exception."""
-        self._opsets = tuple(opset for opset in self._job.opsets if not self._recheck(opset))
-        if self._opsets:
-            with self._opened.watch():
-                self._make(self._opsets)
 
-    def _recheck(self, opset: OpsetJob) -> bool:
-        """Whether the checks alone settle this opset, on the file that is there."""
-        if not opset.reuse_file:
-            return False
-        self._announce(Stage.PARITY, (opset,))
-        records = recheck(self._job, opset, self._memory)
-        for record in records or ():
-            write_json(self._folder.record(record.cell), record)
-        return records is not None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedModel:
+    """A loaded model with its declared inputs."""
 
-    def _make(self, opsets: tuple[OpsetJob, ...]) -> None:
-        try:
-            self._announce(Stage.SOURCE, opsets)
-            torch.manual_seed(self._spec.seed)  # `inputs_from` may be the first to import the file
-            with self._shared.of(Stage.SOURCE):
-                self._spec = resolve_inputs_from(self._spec, self._root)
-                if self._spec.inputs_from is not None:
-                    write_json(self._folder.contract, self._spec)
-                model = load_model(self._spec, self._root)
-                require_matching_inputs(model, self._spec)
-                model = wrap_with_call_objects(model, self._spec, self._root)
-                self._custom = load_custom_ops(self._spec, self._root)
-                self._names = resolve_weight_names(model, self._spec)
-            with self._shared.of(REFERENCE):
-                reference = compute_reference(model, self._spec, self._root, self._folder)
-                inputs = draw_inputs(self._spec, choose_usual_sets(self._spec)[0], self._root)
-                read = find_read_storages(model, self._spec, inputs, self._names)
-                weights = describe_named_weights(model, self._names, read)
-                self._fed = store_weights(model, self._spec, read, self._names, self._folder)
-                update = {"weights": weights, "weight_inputs": self._fed}
-                reference = reference.model_copy(update=update)
-                write_json(self._folder.reference, reference)
-        except Failure as failure:
-            for opset in opsets:
-                self._fail(opset, failure, self._shared)
-            return
-        # TorchScript first: its opsets are cheap, and a crash in the capture costs them nothing.
-        self._torchscript(model, inputs, reference)
-        self._dynamo(model, inputs, reference)
-
-    def _torchscript(self, model: Model, inputs: Tensors, reference: Reference) -> None:
-        for opset in self._of("torchscript"):
-            self._announce(Stage.CONVERT, (opset,))
-            seconds = StageTimes(self._shared)
-            state = BufferSnapshot(model)
-            scratch = self._folder.path / ".scratch" / f"{opset.opset}.onnx"
-            case = self._case(opset, model, inputs)
-            try:
-                with seconds.of(Stage.CONVERT), self._counting(opset):
-                    graph, notes = convert_module(
-                        model, case.spec, inputs, opset.opset, scratch, self._custom
-                    )
-                    self._write(graph, opset)
-            except Failure as failure:
-                self._fail(opset, explain_failure(failure, case, self._patience), seconds)
-            else:
-                state.restore()
-                self._prove(case, reference, seconds, notes)
-            finally:
-                state.restore()
-                shutil.rmtree(scratch.parent, ignore_errors=True)
-
-    def _dynamo(self, model: Model, inputs: Tensors, reference: Reference) -> None:
-        # One capture for all opsets, but for those that an override captures in another way.
-        captures: dict[str, list[OpsetJob]] = {}
-        for opset in self._of("dynamo"):
-            captures.setdefault(opset.route.capture, []).append(opset)
-        for opsets in captures.values():
-            self._captured(tuple(opsets), model, inputs, reference)
-
-    def _captured(
-        self, opsets: tuple[OpsetJob, ...], model: Model, inputs: Tensors, reference: Reference
-    ) -> None:
-        """Captures once, and makes these opsets of it."""
-        self._announce(Stage.CAPTURE, opsets)
-        state = BufferSnapshot(model)
-        try:
-            with self._shared.of(Stage.CAPTURE):
-                strict = opsets[0].route.capture == "strict"
-                program = capture_program(model, self._spec, inputs, strict=strict)
-        except Failure as failure:
-            explained = explain_failure(
-                failure, self._case(opsets[0], model, inputs), self._patience
-            )
-            for opset in opsets:
-                self._fail(opset, explained, self._shared)
-            return
-        finally:
-            state.restore()
-        counts = dict(sorted(count_captured_operators(program).items()))
-        self._operators |= {opset.opset: counts for opset in opsets}
-        kept = Decompositions()
-        # From the highest opset down: what is decomposed for it mostly serves the others too.
-        for opset in reversed(opsets):
-            self._announce(Stage.CONVERT, (opset,))
-            seconds = StageTimes(self._shared)
-            case = replace(self._case(opset, model, inputs), program=program, decompositions=kept)
-            try:
-                with seconds.of(Stage.CONVERT), collect_converter_warnings() as notes:
-                    artifacts = self._folder.artifacts(opset.opset)
-                    graph = convert_program(
-                        program, case.spec, opset.opset, artifacts, kept, self._custom
-                    )
-                    self._write(graph, opset)
-                    notes.extend(rename_exporter_reports(artifacts, self._folder.path))
-            except Failure as failure:
-                self._fail(opset, explain_failure(failure, case, self._patience), seconds)
-            else:
-                self._prove(case, reference, seconds, tuple(notes))
-
-    @contextmanager
-    def _counting(self, opset: OpsetJob) -> Iterator[None]:
-        """What the traced graph is made of goes into the records, also where it is refused."""
-        with count_traced_operators() as counts:
-            try:
-                yield
-            finally:
-                self._operators[opset.opset] = dict(sorted(counts.items()))
-
-    def _of(self, exporter: str) -> tuple[OpsetJob, ...]:
-        return tuple(opset for opset in self._opsets if opset.route.exporter == exporter)
-
-    def _write(self, graph: ir.Model, opset: OpsetJob) -> None:
-        tools = read_tool_versions()
-        provenance = {
-            "model": self._spec.id,
-            "fingerprint": self._job.fingerprint.get("entry", ""),
-            "route": f"{opset.route.exporter} {opset.route.capture}",
-            **{name: tools[name] for name in ("torch", "onnx", "onnxscript", "exporter")},
-        }
-        rename_weights(graph, self._names)
-        spec = self._spec.resolve_cell(opset.opset)
-        if spec.weights_are_inputs:
-            move_weights_to_inputs(graph, [weight.name for weight in self._fed])
-        write_artifact(graph, spec, opset.opset, self._folder, provenance)
-
-    def _case(self, opset: OpsetJob, model: Model, inputs: Tensors) -> ExportContext:
-        spec = self._spec.resolve_cell(opset.opset)
-        return ExportContext(
-            model=model,
-            inputs=inputs,
-            spec=spec,
-            job=opset,
-            root=self._root,
-            custom=self._custom,
-        )
-
-    def _prove(
-        self, case: ExportContext, reference: Reference, seconds: StageTimes, notes: tuple[str, ...]
-    ) -> None:
-        opset = case.job
-        subject = CheckContext(
-            folder=self._folder,
-            opset=opset.opset,
-            spec=case.spec,
-            reference=self._whole or reference,
-            notes=notes,
-            samples=self._memory,
-            kernels=self._custom.kernels,
-        )
-        self._announce(Stage.STRUCTURE, (opset,))
-        with seconds.of(Stage.STRUCTURE):
-            structure = run_structure_checks(subject)
-            facts = measure_artifact(subject.path, self._spec.id)
-        common = SharedFields(
-            route=opset.route,
-            log=self._log(opset.opset),
-            notes=(*notes, *format_overflow_notes(self._spec, reference)),
-            artifact=facts,
-        )
-        for device in opset.devices:
-            cell = CellId(model=self._spec.id, opset=opset.opset, device=device.name)
-            self._announce(Stage.PARITY, (opset,), only=cell)
-            here = replace(subject, spec=self._spec.resolve_cell(opset.opset, device.name))
-            record = check_on_device(device, here, structure, common, StageTimes(seconds))
-            if is_worth_float64(record, subject.reference):
-                with seconds.of(REFERENCE):
-                    subject = self._measured(case.model, subject)
-                here = replace(subject, spec=here.spec)
-                record = check_on_device(device, here, structure, common, StageTimes(seconds))
-            record = add_latency(record, case, here, device)
-            self._record(explain_record(record, case, here, device, self._patience))
-
-    def _measured(self, model: Model, subject: CheckContext) -> CheckContext:
-        """The subject with float64 outputs for every sample, and all later ones of the job too."""
-        self._whole = measure_all_samples(
-            model, self._spec, self._root, self._folder, subject.reference
-        )
-        self._memory = SampleCache()
-        write_json(self._folder.reference, self._whole)
-        return replace(subject, reference=self._whole, samples=self._memory)
-
-    def _fail(self, opset: OpsetJob, failure: Failure, seconds: StageTimes) -> None:
-        for cell in self._job.list_opset_cells(opset):
-            self._record(
-                Record(
-                    cell=cell,
-                    status=failure.status,
-                    stage=failure.stage,
-                    message=failure.message,
-                    detail=failure.detail,
-                    missing=failure.missing,
-                    advice=failure.advice,
-                    route=opset.route,
-                    log=self._log(None if failure.stage in _SHARED else opset.opset),
-                    seconds=dict(seconds),
-                )
-            )
-
-    def _record(self, record: Record) -> None:
-        declared = (*self._spec.data_files, *self._custom.list_project_libraries(self._root))
-        names = dict.fromkeys((*declared, *self._opened.names()))
-        whole = mark_resource_failures(record, self._spec).model_copy(
-            update={
-                "fingerprint": self._job.make_fingerprint(record.cell),
-                "sources": digest_loaded_sources(self._root, self._began, names),
-                "packages": {**list_loaded_packages(), **self._elsewhere()},
-                "torch_operators": self._operators.get(record.cell.opset, {}),
-            }
-        )
-        write_json(self._folder.record(record.cell), whole)
-
-    def _elsewhere(self) -> dict[str, str]:
-        libraries = self._custom.list_external_libraries(self._root)
-        return digest_external_libraries(self._root, self._began, libraries)
-
-    def _announce(
-        self, stage: Stage, opsets: tuple[OpsetJob, ...], *, only: CellId | None = None
-    ) -> None:
-        """Says what comes next, and sends the output of it to the log it belongs to.
-
-        A device's check names its cell alone: the other devices' records of the same file are
-        written or still to come.
-        """
-        cells = tuple(cell for opset in opsets for cell in self._job.list_opset_cells(opset))
-        one_opset = None if stage in _SHARED else opsets[0].opset
-        redirect_output(self._folder.log(one_opset))
-        announcement = Announcement(
-            stage=stage,
-            cells=(only,) if only is not None else cells,
-            log=self._log(one_opset),
-            part=self._job.part,
-        )
-        write_json(self._folder.announcement, announcement)
-
-    def _log(self, opset: int | None) -> str:
-        """Where the log will lie once the folder is in place, relative to the build folder."""
-        inside = self._folder.log(opset).relative_to(self._folder.path)
-        return f"{self._spec.id}/{inside.as_posix()}"
+    model: Model
+    inputs: Tensors
+    names: Mapping[str, str]
+    """The names of weights in the file, by their names in the model."""
+    weight_inputs: tuple[str, ...]
+    """Weights that are inputs of the file."""
+    notes: tuple[str, ...]
+    """Overflows in the reference, for each record."""
 
 
 def run_job(job: Job) -> None:
-    """Does one job with one thread: as many jobs run at once as there are cores."""
+    """Run one job with one thread; as many jobs run at once as there are cores."""
     torch.set_num_threads(1)
-    gc.set_threshold(*_COLLECTING)
-    JobRunner(job).run()
+    gc.set_threshold(*_GC_THRESHOLDS)
+    folder = JobFolder(Path(job.folder))
+    output = JobOutput(
+        job=job,
+        spec=job.spec,
+        folder=folder,
+        root=Path(job.root),
+        start=JobStart.measure(folder.job),
+        opened=OpenedFiles(Path(job.root), Path(job.build)),
+    )
+    cache = SampleCache()
+    opsets = tuple(opset for opset in job.opsets if not _recheck_opset(output, opset, cache))
+    if opsets:
+        with output.opened.watch():
+            _export_opsets(output, opsets, cache)
+
+
+def _recheck_opset(output: JobOutput, opset: OpsetJob, cache: SampleCache) -> bool:
+    """Run only the checks on an existing file; return False if it has to be exported."""
+    if not opset.reuse_file:
+        return False
+    output.announce(Stage.PARITY, (opset,))
+    records = recheck(output.job, opset, cache)
+    for record in records or ():
+        write_json(output.folder.record(record.cell), record)
+    return records is not None
+
+
+def _export_opsets(output: JobOutput, opsets: tuple[OpsetJob, ...], cache: SampleCache) -> None:
+    times = StageTimes()
+    output.announce(Stage.SOURCE, opsets)
+    torch.manual_seed(output.spec.seed)  # `inputs_from` may be the first import of the file
+    try:
+        with times.measure(Stage.SOURCE):
+            output, model = _load_model(output)
+            names = resolve_weight_names(model, output.spec)
+        with times.measure(REFERENCE):
+            prepared, reference = _compute_reference(output, model, names)
+    except Failure as failure:
+        output.write_failures(opsets, failure, times)
+        return
+    samples = Samples(reference, cache)
+    # TorchScript first: its opsets are cheap, and a crash of the capture does not affect them.
+    for opset in opsets:
+        if opset.route.exporter == "torchscript":
+            samples = _export_by_torchscript(output, opset, prepared, samples, times)
+    # One capture for all opsets, unless an override asks for another kind of capture.
+    captures: dict[str, list[OpsetJob]] = {}
+    for opset in opsets:
+        if opset.route.exporter == "dynamo":
+            captures.setdefault(opset.route.capture, []).append(opset)
+    for group in captures.values():
+        samples = _export_by_dynamo(output, tuple(group), prepared, samples, times)
+
+
+def _load_model(output: JobOutput) -> tuple[JobOutput, Model]:
+    root = output.root
+    spec = resolve_inputs_from(output.spec, root)
+    if spec.inputs_from is not None:
+        write_json(output.folder.contract, spec)
+    model = load_model(spec, root)
+    require_matching_inputs(model, spec)
+    model = wrap_with_call_objects(model, spec, root)
+    return replace(output, spec=spec, custom=load_custom_ops(spec, root)), model
+
+
+def _compute_reference(
+    output: JobOutput, model: Model, names: Mapping[str, str]
+) -> tuple[PreparedModel, Reference]:
+    spec, root, folder = output.spec, output.root, output.folder
+    reference = compute_reference(model, spec, root, folder)
+    inputs = draw_inputs(spec, choose_usual_sets(spec)[0], root)
+    storages = find_read_storages(model, spec, inputs, names)
+    weights = describe_named_weights(model, names, storages)
+    weight_inputs = store_weights(model, spec, storages, names, folder)
+    update = {"weights": weights, "weight_inputs": weight_inputs}
+    reference = reference.model_copy(update=update)
+    write_json(folder.reference, reference)
+    prepared = PreparedModel(
+        model=model,
+        inputs=inputs,
+        names=names,
+        weight_inputs=tuple(weight.name for weight in weight_inputs),
+        notes=format_overflow_notes(spec, reference),
+    )
+    return prepared, reference
+
+
+def _export_by_torchscript(
+    output: JobOutput,
+    opset: OpsetJob,
+    prepared: PreparedModel,
+    samples: Samples,
+    shared: StageTimes,
+) -> Samples:
+    """Convert, write and check one opset; return the samples for the next one."""
+    output.announce(Stage.CONVERT, (opset,))
+    times = StageTimes(shared)
+    state = BufferSnapshot(prepared.model)
+    scratch = output.folder.path / ".scratch" / f"{opset.opset}.onnx"
+    context = _make_context(output, opset, prepared)
+    operators: Counter[str] = Counter()
+    try:
+        with times.measure(Stage.CONVERT), count_traced_operators() as operators:
+            graph, notes = convert_module(
+                context.model,
+                context.spec,
+                context.inputs,
+                opset.opset,
+                scratch,
+                output.custom,
+            )
+            _write_file(output, opset, prepared, graph)
+    except Failure as failure:
+        explained = explain_failure(failure, context, _limit_diagnosis(output))
+        replace(output, operators=operators).write_failures((opset,), explained, times)
+        return samples
+    finally:
+        state.restore()
+        shutil.rmtree(scratch.parent, ignore_errors=True)
+    try:
+        output = replace(output, operators=operators)
+        return _check_opset(output, context, prepared, samples, times, notes)
+    finally:
+        state.restore()
+
+
+def _export_by_dynamo(
+    output: JobOutput,
+    opsets: tuple[OpsetJob, ...],
+    prepared: PreparedModel,
+    samples: Samples,
+    shared: StageTimes,
+) -> Samples:
+    """Capture once, then convert, write and check each opset; return the samples."""
+    output.announce(Stage.CAPTURE, opsets)
+    state = BufferSnapshot(prepared.model)
+    program: Any
+    try:
+        with shared.measure(Stage.CAPTURE):
+            strict = opsets[0].route.capture == "strict"
+            program = capture_program(prepared.model, output.spec, prepared.inputs, strict=strict)
+    except Failure as failure:
+        context = _make_context(output, opsets[0], prepared)
+        explained = explain_failure(failure, context, _limit_diagnosis(output))
+        output.write_failures(opsets, explained, shared)
+        return samples
+    finally:
+        state.restore()
+    output = replace(output, operators=count_captured_operators(program))
+    decompositions = Decompositions()
+    # From the highest opset down: its decomposition serves most of the others, too.
+    for opset in reversed(opsets):
+        output.announce(Stage.CONVERT, (opset,))
+        times = StageTimes(shared)
+        context = replace(
+            _make_context(output, opset, prepared), program=program, decompositions=decompositions
+        )
+        try:
+            with times.measure(Stage.CONVERT), collect_converter_warnings() as notes:
+                reports = output.folder.artifacts(opset.opset)
+                graph = convert_program(
+                    program, context.spec, opset.opset, reports, decompositions, output.custom
+                )
+                _write_file(output, opset, prepared, graph)
+                notes.extend(rename_exporter_reports(reports, output.folder.path))
+        except Failure as failure:
+            explained = explain_failure(failure, context, _limit_diagnosis(output))
+            output.write_failures((opset,), explained, times)
+        else:
+            samples = _check_opset(output, context, prepared, samples, times, tuple(notes))
+    return samples
+
+
+def _make_context(output: JobOutput, opset: OpsetJob, prepared: PreparedModel) -> ExportContext:
+    return ExportContext(
+        model=prepared.model,
+        inputs=prepared.inputs,
+        spec=output.spec.resolve_cell(opset.opset),
+        job=opset,
+        root=output.root,
+        custom=output.custom,
+    )
+
+
+def _limit_diagnosis(output: JobOutput) -> float:
+    return diagnosis_seconds(output.job.spec, len(output.job.cells()))
+
+
+def _write_file(
+    output: JobOutput, opset: OpsetJob, prepared: PreparedModel, graph: ir.Model
+) -> None:
+    tools = read_tool_versions()
+    provenance = {
+        "model": output.spec.id,
+        "fingerprint": output.job.fingerprint.get("entry", ""),
+        "route": f"{opset.route.exporter} {opset.route.capture}",
+        **{name: tools[name] for name in ("torch", "onnx", "onnxscript", "exporter")},
+    }
+    rename_weights(graph, prepared.names)
+    spec = output.spec.resolve_cell(opset.opset)
+    if spec.weights_are_inputs:
+        move_weights_to_inputs(graph, prepared.weight_inputs)
+    write_artifact(graph, spec, opset.opset, output.folder, provenance)
+
+
+def _check_opset(
+    output: JobOutput,
+    context: ExportContext,
+    prepared: PreparedModel,
+    samples: Samples,
+    times: StageTimes,
+    notes: tuple[str, ...],
+) -> Samples:
+    """Check the file on all devices; return the samples, with float64 outputs if needed."""
+    opset = context.job
+    check_context = CheckContext(
+        folder=output.folder,
+        opset=opset.opset,
+        spec=context.spec,
+        reference=samples.reference,
+        notes=notes,
+        samples=samples.cache,
+        kernels=output.custom.kernels,
+    )
+    output.announce(Stage.STRUCTURE, (opset,))
+    with times.measure(Stage.STRUCTURE):
+        structure = run_structure_checks(check_context)
+        facts = measure_artifact(check_context.path, output.spec.id)
+    shared = SharedFields(
+        route=opset.route,
+        log=output.format_log_path(opset.opset),
+        notes=(*notes, *prepared.notes),
+        artifact=facts,
+    )
+    for device in opset.devices:
+        cell = CellId(model=output.spec.id, opset=opset.opset, device=device.name)
+        output.announce(Stage.PARITY, (opset,), only=cell)
+        spec = output.spec.resolve_cell(opset.opset, device.name)
+        device_context = replace(check_context, spec=spec)
+        record = check_on_device(device, device_context, structure, shared, StageTimes(times))
+        if is_worth_float64(record, samples.reference):
+            with times.measure(REFERENCE):
+                samples = _measure_in_float64(output, prepared.model, samples)
+            check_context = replace(
+                check_context, reference=samples.reference, samples=samples.cache
+            )
+            device_context = replace(check_context, spec=spec)
+            record = check_on_device(device, device_context, structure, shared, StageTimes(times))
+        record = add_latency(record, context, device_context, device)
+        seconds = _limit_diagnosis(output)
+        output.write_record(explain_record(record, context, device_context, device, seconds))
+    return samples
+
+
+def _measure_in_float64(output: JobOutput, model: Model, samples: Samples) -> Samples:
+    """Return the samples with float64 outputs for every input set."""
+    reference = measure_all_samples(
+        model, output.spec, output.root, output.folder, samples.reference
+    )
+    write_json(output.folder.reference, reference)
+    return Samples(reference, SampleCache())

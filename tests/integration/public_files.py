@@ -14,7 +14,7 @@ import torch
 
 from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import ModelSpec, load_project
-from exporter.worker.export.capture import _dynamic_shapes, capture_program
+from exporter.worker.export.capture import list_dynamic_shapes, capture_program
 from exporter.worker.export.convert import convert_program
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.inputs.call import build_tensor_call
@@ -63,7 +63,7 @@ def public(model: Any, spec: ModelSpec, inputs: Any, opsets: list[int], folder: 
             kwargs=call.kwargs,
             input_names=[item.name for item in spec.inputs],
             output_names=[item.name for item in spec.outputs],
-            dynamic_shapes=_dynamic_shapes(model, spec) if is_dynamic else None,
+            dynamic_shapes=list_dynamic_shapes(model, spec) if is_dynamic else None,
             opset_version=opset,
             dynamo=True,
             verbose=False,

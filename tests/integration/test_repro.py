@@ -159,7 +159,7 @@ def test_a_failing_capture_is_reproduced(project: Path, tmp_path: Path) -> None:
     record = read_run(project / "build/results.json").by_cell()["fixed/18/cpu"]
     assert record.stage == "capture"
     assert record.advice == (
-        "dimension 0 of input 'x' is always 3 in this model: write 3 where 'batch' stands",
+        "dimension 0 of input 'x' is always 3 in this model: replace 'batch' by 3",
     )
     ran = reproduce(project, "fixed", tmp_path / "fixed")
     assert ran.returncode == 1, ran.stdout + ran.stderr
@@ -191,5 +191,5 @@ def test_a_folder_with_other_files_is_left_alone(project: Path, tmp_path: Path) 
     (tmp_path / "mine.txt").write_text("mine")
     command = exporter(project, "repro", "sound/18/cpu", str(tmp_path))
     assert command.returncode == 4
-    assert "holds other files" in command.stderr
+    assert "contains other files" in command.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]

@@ -1,5 +1,5 @@
-"""Why a red cell is red: whose fault, from which node on, and what the exporter lacks.
+"""The diagnosis of red cells: the culprit, the first wrong node, missing operators and advice.
 
-In: a red record or a `Failure`, and what the worker still has at hand: the model, its capture, the
-file. Out: the same record with `blame`, `missing` and `advice`. Green cells never come here.
+Input: a red record or a `Failure`, and the data of the worker: the model, its capture, the file.
+Output: the same record with `blame`, `missing` and `advice`. Green cells are not diagnosed.
 """

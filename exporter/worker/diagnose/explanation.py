@@ -1,6 +1,7 @@
-"""A red record with the reasons added.
+"""The explanation of a red record or a failure.
 
-In: a record or a `Failure` of a `ExportContext`. Out: the record with `blame`, `missing` and `advice`.
+Input: a record or a `Failure`, and its `ExportContext`.
+Output: the record with `blame`, `missing` and `advice`.
 """
 
 from __future__ import annotations
@@ -16,57 +17,94 @@ from exporter.records.record import (
     Stage,
     Status,
 )
-from exporter.worker.diagnose.fault_analysis import FaultAnalysis
-from exporter.worker.diagnose.load_refusal import blame_load_failure
+from exporter.runtimes import LoadFailure, RuntimeUnavailable, open_session
+from exporter.worker.diagnose.fault_analysis import analyze_fault
 from exporter.worker.diagnose.missing_operators import find_missing_operators
+from exporter.worker.diagnose.replay import SampleReplay
 from exporter.worker.diagnose.shape_advice import advise_on_failure, advise_on_program
 from exporter.worker.diagnose.time_limit import TimeLimitExceeded, limit_time
 from exporter.worker.export.export_context import ExportContext
 from exporter.worker.process.failure import Failure
 
-#: A cell may take this long, and all cells of a model together a quarter of the model's time.
-_MOST_SECONDS = 30.0
+#: The longest diagnosis of one cell, and the share of the model's time for all its cells.
+_MAX_SECONDS = 30.0
 _SHARE = 0.25
+_SPECIFICATION = Device(name="reference", runtime="reference")
+_SPECIFICATION_SECONDS = 10.0
 
 
 def diagnosis_seconds(spec: ModelSpec, cells: int) -> float:
-    """How long the inquiry into one of `cells` red cells may take."""
-    return min(_MOST_SECONDS, spec.timeout * _SHARE / max(cells, 1))
+    """Return the time limit for the diagnosis of one of `cells` red cells."""
+    return min(_MAX_SECONDS, spec.timeout * _SHARE / max(cells, 1))
 
 
 def explain_record(
-    record: Record, case: ExportContext, subject: CheckContext, device: Device, seconds: float
+    record: Record,
+    context: ExportContext,
+    check_context: CheckContext,
+    device: Device,
+    seconds: float,
 ) -> Record:
-    """Adds whose fault it is, where a runtime or a check that runs the file says no."""
+    """Add the culprit, if a runtime rejects the file or a check that runs the file failed."""
     if record.stage is Stage.LOAD and record.status is Status.ERROR:
-        refused = blame_load_failure(subject, device, seconds)
-        return record.model_copy(update={"blame": refused})
+        blame = blame_load_failure(check_context, device, seconds)
+        return record.model_copy(update={"blame": blame})
     if record.stage is not Stage.PARITY:
         return record
     if record.status is Status.INCONCLUSIVE and record.check == "determinism":
-        blame = Blame(
-            culprit=Culprit.MODEL, sample="declared", evidence=(subject.reference.unstable,)
-        )
+        unstable = check_context.reference.unstable
+        blame = Blame(culprit=Culprit.MODEL, sample="declared", evidence=(unstable,))
         return record.model_copy(update={"blame": blame})
     if record.status is not Status.FAIL or record.check is None:
         return record
-    update: dict[str, object] = {
-        "blame": FaultAnalysis(case, subject, device).blame(record.check, seconds)
-    }
-    if case.program is not None:
-        update["advice"] = advise_on_program(case.program, case.spec)
+    blame = analyze_fault(context, check_context, device, record.check, seconds)
+    update: dict[str, object] = {"blame": blame}
+    if context.program is not None:
+        update["advice"] = advise_on_program(context.program, context.spec)
     return record.model_copy(update=update)
 
 
-def explain_failure(failure: Failure, case: ExportContext, seconds: float) -> Failure:
-    """The same failure with all that is missing, and with what the manifest would have to say."""
+def explain_failure(failure: Failure, context: ExportContext, seconds: float) -> Failure:
+    """Add all missing operators and advice for the manifest to a failure."""
     text = f"{failure.__cause__ or ''}\n{failure.message}\n{failure.detail}"
     if failure.stage is Stage.CAPTURE:
-        failure.advice = advise_on_failure(text, case.model, case.spec)
+        failure.advice = advise_on_failure(text, context.model, context.spec)
     if failure.stage is Stage.CONVERT:
         with suppress(TimeLimitExceeded), limit_time(seconds):
-            failure.missing = find_missing_operators(text, case)
+            failure.missing = find_missing_operators(text, context)
     others = len(failure.missing) - 1
     if others > 0:
         failure.message += f" (and {others} more operator{'s' if others > 1 else ''} missing)"
     return failure
+
+
+def blame_load_failure(check_context: CheckContext, device: Device, seconds: float) -> Blame | None:
+    """Return the culprit if a runtime rejects a file.
+
+    The reference evaluator of ONNX runs the file on the declared inputs. If its outputs are right,
+    the file is right and the runtime lacks something.
+
+    Returns:
+        None if the runtime is the reference evaluator, or if there are no outputs to compare.
+    """
+    declared = check_context.reference.samples[:1]
+    if device.runtime == "reference" or not declared or declared[0].error:
+        return None
+    limit = min(seconds, _SPECIFICATION_SECONDS)
+    culprit = Culprit.UNKNOWN
+    try:
+        with limit_time(limit):
+            session = open_session(check_context.path, _SPECIFICATION)
+            result = SampleReplay(check_context, device.name, declared[0]).compare(session)
+        text = result.text
+        if result.is_right:
+            culprit = Culprit.RUNTIME
+        elif result.is_numeric:
+            culprit = Culprit.EXPORTER
+    except TimeLimitExceeded:
+        text = f"took more than {limit:.0f} s"
+    except (LoadFailure, RuntimeUnavailable) as error:
+        text = f"rejects the file too: {error}"
+    except Exception as error:  # a failed diagnosis must not change the verdict
+        text = f"failed: {type(error).__name__}"
+    return Blame(culprit=culprit, sample=declared[0].name, evidence=(f"onnx.reference: {text}",))

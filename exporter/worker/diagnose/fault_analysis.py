@@ -1,15 +1,18 @@
-"""Whose fault a wrong output is, by changing one thing at a time on the sample that shows it.
+"""The culprit of a wrong output, found by changing one thing at a time.
 
-In: the check that said no, the file and what the worker has at hand. Out: a `Blame`.
+Input: the failed check, the file, and the data of the worker.
+Output: a `Blame` with the evidence.
 
-The order is from what costs nothing to what costs an export: PyTorch's own outputs, its float64
-twin, ONNX Runtime without optimisations, another runtime, the same export again, the other one.
+Each experiment runs the sample that shows the fault. Cheap experiments come first: PyTorch's own
+outputs, float64, ONNX Runtime without optimization, other runtimes, the same export again, the
+other exporter.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -40,254 +43,281 @@ from exporter.worker.diagnose.time_limit import TimeLimitExceeded, limit_time
 from exporter.worker.export.export_context import ExportContext
 from exporter.worker.process.failure import Failure
 
-#: PyTorch within this factor of the file's own error: both are rounding.
+#: If PyTorch's error is within this factor of the file's error, both are rounding.
 _ROUNDING = 10.0
-#: Two runtimes that compute the same wrong thing differ by rounding alone.
+#: Two runtimes with the same wrong result differ by rounding only, less than this share.
 _SAME = 1e-3
+_RUNTIME_SECONDS = 60.0
+#: The reference evaluator is slow.
 _REFERENCE_SECONDS = 10.0
 _CPU = ("CPUExecutionProvider",)
-_PLAIN = "ONNX Runtime without optimization"
-_SPECIFICATION = "onnx.reference"
 
 Open = Callable[[Path], Session]
 
 
-class FaultAnalysis:
-    """One red cell under examination; what is found stays when the time is up."""
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one experiment."""
 
-    def __init__(self, case: ExportContext, subject: CheckContext, device: Device) -> None:
-        self._case = case
-        self._subject = subject
-        self._device = device
-        self._evidence: list[str] = []
-        self._first: Divergence | None = None
-        self._culprit = Culprit.UNKNOWN
-        self._sample: Sample | None = None
-        self._trials: SampleReplay | None = None
-        self._seen: ReplayResult | None = None
+    evidence: str = ""
+    culprit: Culprit | None = None
+    first: Divergence | None = None
+    is_final: bool = False
+    """True if no further experiment is needed."""
 
-    def blame(self, check: str, seconds: float) -> Blame | None:
-        """Finds out, within the time; None where the failure does not show again.
 
-        Args:
-            check: The check that said no.
-            seconds: For all of it; what was found until then is told.
-        """
-        try:
-            with limit_time(seconds):
-                self._examine(check)
-        except TimeLimitExceeded:
-            self._evidence.append(f"ended after {seconds:.0f} s, before all was tried")
-        except Exception as error:  # an aid to the reader must not cost the verdict
-            self._evidence.append(f"the inquiry failed: {type(error).__name__}")
-        if self._sample is None:
-            return None
-        return Blame(
-            culprit=self._culprit,
-            sample=self._sample.name,
-            evidence=tuple(self._evidence),
-            first=self._first,
-            allowed=self._trials.allowed() if self._trials else (),
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultyCell:
+    """A red cell with the sample that shows its fault."""
+
+    context: ExportContext
+    check_context: CheckContext
+    device: Device
+    session: Session
+    replay: SampleReplay
+    result: ReplayResult
+    """The result of the file on the sample."""
+
+    def format_evidence(self, name: str, result: ReplayResult) -> str:
+        """Return one line with the result of an experiment."""
+        is_same = result == self.result and not result.is_numeric
+        return f"{name}: {'wrong in the same way' if is_same else result.text}"
+
+    def open(self, path: Path) -> Session:
+        """Load a file on the device of the cell."""
+        return open_session(path, self.device, self.check_context.kernels)
+
+    def make_locator(self, repeated: ReExport | None = None) -> DivergenceLocator:
+        """Return the search for the first wrong node."""
+        return DivergenceLocator(
+            context=self.context,
+            path=self.check_context.path,
+            data=self.replay.data,
+            lines=repeated.lines if repeated else {},
         )
 
-    def _examine(self, check: str) -> None:
-        session = self._load_mine(self._subject.path)
-        self._sample = find_failing_sample(check, self._subject, session, self._device.name)
-        sample = self._sample
-        if sample is None:
-            return
-        if sample.error:
-            self._culprit = Culprit.CONTRACT
-            self._evidence.append(f"PyTorch itself refuses this input set: {sample.error}")
-            return
-        self._trials = SampleReplay(self._subject, self._device.name, sample)
-        self._seen = self._trials.ask(session)
-        self._evidence.append(f"{self._device.name} on '{sample.name}': {self._seen.text}")
-        for step in (self._contract, self._precision, self._runtimes, self._exports):
-            if step(session):
+
+def analyze_fault(
+    context: ExportContext,
+    check_context: CheckContext,
+    device: Device,
+    check: str,
+    seconds: float,
+) -> Blame | None:
+    """Return the culprit of a failed check, as far as it is found within the time.
+
+    Returns:
+        None if the failure does not occur again.
+    """
+    findings: list[Finding] = []
+    sample: Sample | None = None
+    replay: SampleReplay | None = None
+    try:
+        with limit_time(seconds):
+            session = open_session(check_context.path, device, check_context.kernels)
+            sample = find_failing_sample(check, check_context, session, device.name)
+            if sample is None:
+                return None
+            if sample.error:
+                text = f"PyTorch itself rejects this input set: {sample.error}"
+                findings.append(Finding(text, Culprit.CONTRACT))
+            else:
+                replay = SampleReplay(check_context, device.name, sample)
+                cell = FaultyCell(
+                    context=context,
+                    check_context=check_context,
+                    device=device,
+                    session=session,
+                    replay=replay,
+                    result=replay.compare(session),
+                )
+                # `extend` keeps the findings before an exception.
+                findings.extend(_run_experiments(cell))
+    except TimeLimitExceeded:
+        text = f"stopped after {seconds:.0f} s, before all experiments were run"
+        findings.append(Finding(text))
+    except Exception as error:  # a failed diagnosis must not change the verdict
+        findings.append(Finding(f"the diagnosis failed: {type(error).__name__}"))
+    if sample is None:
+        return None
+    culprits = [finding.culprit for finding in findings if finding.culprit is not None]
+    return Blame(
+        culprit=culprits[-1] if culprits else Culprit.UNKNOWN,
+        sample=sample.name,
+        evidence=tuple(finding.evidence for finding in findings if finding.evidence),
+        first=next((finding.first for finding in reversed(findings) if finding.first), None),
+        allowed=replay.list_limits() if replay else (),
+    )
+
+
+def _run_experiments(cell: FaultyCell) -> Iterator[Finding]:
+    """Yield the findings in order; stop after a final one."""
+    yield Finding(f"{cell.device.name} on '{cell.replay.sample.name}': {cell.result.text}")
+    for experiment in (_check_contract, _check_precision, _compare_runtimes, _compare_exports):
+        for finding in experiment(cell):
+            yield finding
+            if finding.is_final:
                 return
 
-    @property
-    def _at(self) -> SampleReplay:
-        if self._trials is None:
-            raise RuntimeError("no sample is known to fail")
-        return self._trials
 
-    def _tell(self, who: str, answer: ReplayResult) -> None:
-        is_same = answer == self._seen and not answer.is_numeric
-        self._evidence.append(f"{who}: {'wrong in the same way' if is_same else answer.text}")
+def _check_contract(cell: FaultyCell) -> Iterator[Finding]:
+    """Compare PyTorch's own outputs with the contract."""
+    names = [output.name for output in cell.check_context.spec.outputs]
+    result = cell.replay.compare(ReferenceSession(names, cell.replay.data))
+    if not result.is_right:
+        culprit = Culprit.PRECISION if result.is_numeric else Culprit.CONTRACT
+        yield Finding(f"PyTorch's own outputs: {result.text}", culprit, is_final=True)
 
-    def _contract(self, session: Session) -> bool:
-        """PyTorch's own outputs against the contract."""
-        names = [output.name for output in self._subject.spec.outputs]
-        answer = self._at.ask(ReferenceSession(names, self._at.data))
-        if answer.is_right:
-            return False
-        self._culprit = Culprit.PRECISION if answer.is_numeric else Culprit.CONTRACT
-        self._evidence.append(f"PyTorch's own outputs: {answer.text}")
-        return True
 
-    def _precision(self, session: Session) -> bool:
-        """PyTorch's error against float64 beside the file's."""
-        outputs = _run(session, self._at)
-        if outputs is None:
-            return False
-        pairs = []
-        columns = zip(outputs, self._at.data.outputs, self._at.data.float64_outputs, strict=True)
-        for index, (mine, theirs, wide) in enumerate(columns):
-            if wide is not None and self._subject.reference.noise[index] is not None:
-                pairs.append((measure_error(mine, wide), measure_error(theirs, wide)))
-            elif measure_error(mine, theirs):
-                return False  # it is wrong where float64 has no say
-        if not pairs:
-            return False
-        file, torch = max(pair[0] for pair in pairs), max(pair[1] for pair in pairs)
-        self._evidence.append(
-            f"against float64 the file is off by {_about(file)} of the scale, "
-            f"PyTorch by {_about(torch)}"
-        )
-        if any(mine > _ROUNDING * theirs for mine, theirs in pairs):
-            return False
-        self._culprit = Culprit.PRECISION
-        return True
+def _check_precision(cell: FaultyCell) -> Iterator[Finding]:
+    """Compare the errors of PyTorch and the file against float64."""
+    data = cell.replay.data
+    outputs = _run_sample(cell.session, cell.replay)
+    if outputs is None:
+        return
+    errors = []
+    columns = zip(outputs, data.outputs, data.float64_outputs, strict=True)
+    for index, (actual, expected, exact) in enumerate(columns):
+        if exact is not None and cell.check_context.reference.noise[index] is not None:
+            errors.append((measure_error(actual, exact), measure_error(expected, exact)))
+        elif measure_error(actual, expected):
+            return  # an output without float64 values is wrong
+    if not errors:
+        return
+    file_error, torch_error = max(pair[0] for pair in errors), max(pair[1] for pair in errors)
+    text = (
+        f"compared with float64, the file differs by {_format_magnitude(file_error)} of the scale, "
+        f"PyTorch by {_format_magnitude(torch_error)}"
+    )
+    if any(file > _ROUNDING * pytorch for file, pytorch in errors):
+        yield Finding(text)
+    else:
+        yield Finding(text, Culprit.PRECISION, is_final=True)
 
-    def _runtimes(self, session: Session) -> bool:
-        """The same file by other means."""
-        trials = self._at
-        mine = _run(session, trials)
-        for name, culprit, load, seconds in self._others():
-            try:
-                with limit_time(seconds):
-                    other = load(self._subject.path)
-                    answer = trials.ask(other)
-                    theirs = None if answer.is_right else _run(other, trials)
-            except (TimeLimitExceeded, RuntimeUnavailable, LoadFailure) as problem:
-                took = (
-                    f"took more than {seconds:.0f} s"
-                    if isinstance(problem, TimeLimitExceeded)
-                    else ""
-                )
-                self._evidence.append(f"{name}: not asked: {took or problem}")
-                continue
-            self._tell(name, answer)
-            if answer.is_right:
-                self._culprit = culprit
-                self._first = self._where().between_runtimes(self._load_mine, load, name)
-                return True
-            if culprit is Culprit.KERNEL and _agree(mine, theirs):
-                self._culprit = Culprit.EXPORTER
-                self._evidence.append(f"{self._device.name} and {name} agree with each other")
-        return False
 
-    def _others(self) -> list[tuple[str, Culprit, Open, float]]:
+def _compare_runtimes(cell: FaultyCell) -> Iterator[Finding]:
+    """Run the same file in other runtimes."""
+    outputs = _run_sample(cell.session, cell.replay)
+    for name, culprit, load, seconds in _list_runtimes(cell):
+        try:
+            with limit_time(seconds):
+                session = load(cell.check_context.path)
+                result = cell.replay.compare(session)
+                others = None if result.is_right else _run_sample(session, cell.replay)
+        except (TimeLimitExceeded, RuntimeUnavailable, LoadFailure) as error:
+            is_slow = isinstance(error, TimeLimitExceeded)
+            reason = f"it took more than {seconds:.0f} s" if is_slow else error
+            yield Finding(f"{name}: no result: {reason}")
+            continue
+        text = cell.format_evidence(name, result)
+        if result.is_right:
+            yield Finding(text, culprit)
+            first = cell.make_locator().compare_runtimes(cell.open, load, name)
+            yield Finding(first=first, is_final=True)
+            continue
+        yield Finding(text)
+        if culprit is Culprit.KERNEL and _have_same_outputs(outputs, others):
+            text = f"{cell.device.name} and {name} agree with each other"
+            yield Finding(text, Culprit.EXPORTER)
+
+
+def _list_runtimes(cell: FaultyCell) -> Iterator[tuple[str, Culprit, Open, float]]:
+    """Yield the name, the culprit if the runtime is right, the loader and the time limit."""
+    kernels = cell.check_context.kernels
+    device = cell.device
+    if device.runtime == "onnxruntime":
+
+        def open_unoptimized(path: Path) -> Session:
+            return _open_unoptimized(path, device, kernels.libraries)
+
+        name = "ONNX Runtime without optimization"
+        yield name, Culprit.OPTIMIZER, open_unoptimized, _RUNTIME_SECONDS
+    if device.runtime != "onnxruntime" or device.providers[:1] not in ((), _CPU):
         cpu = Device(name="cpu", runtime="onnxruntime")
-        found: list[tuple[str, Culprit, Open, float]] = []
-        if self._device.runtime == "onnxruntime":
-            found.append((_PLAIN, Culprit.OPTIMIZER, self._plainly, 60.0))
-        if self._device.runtime != "onnxruntime" or self._device.providers[:1] not in ((), _CPU):
-            found.append(
-                (
-                    "ONNX Runtime on the CPU",
-                    Culprit.KERNEL,
-                    lambda path: self._load(path, cpu),
-                    60.0,
-                )
-            )
-        if self._device.runtime != "reference":
-            specification = Device(name="reference", runtime="reference")
-            found.append(
-                (
-                    _SPECIFICATION,
-                    Culprit.KERNEL,
-                    lambda path: self._load(path, specification),
-                    _REFERENCE_SECONDS,
-                )
-            )
-        return found
-
-    def _exports(self, session: Session) -> bool:
-        """Other files of the same model."""
-        folder = self._subject.folder.path
-        self._declared(session)
-        try:
-            with repeat_export(self._case, folder) as again:
-                answer = self._at.ask(self._load_mine(again.path))
-                self._tell("the same export again", answer)
-                if answer.is_right:
-                    self._culprit = Culprit.FILE
-                where = self._where(again)
-                if where.capture_is_right(again):
-                    self._first = where.against_pytorch(self._load_mine, again)
-                else:
-                    self._evidence.append("the program that torch.export captured is wrong too")
-                    self._culprit = Culprit.EXPORTER
-        except (Failure, LoadFailure, RuntimeUnavailable) as problem:
-            self._evidence.append(f"the same export again: {problem}")
-        if self._culprit is not Culprit.FILE:
-            self._other_exporter(folder)
-        return True
-
-    def _declared(self, session: Session) -> None:
-        """Whether the file is right for what it was exported with."""
-        first = self._subject.reference.samples[0]
-        if self._at.sample.kind != "declared" and not first.error:
-            answer = SampleReplay(self._subject, self._device.name, first).ask(session)
-            kept = ": it keeps something of the inputs it was exported with"
-            self._evidence.append(
-                f"on the declared inputs: {answer.text}{kept if answer.is_right else ''}"
-            )
-
-    def _other_exporter(self, folder: Path) -> None:
-        name = "TorchScript" if self._case.route.exporter == "dynamo" else "dynamo"
-        try:
-            with export_with_other_exporter(self._case, folder) as other:
-                if other is None:
-                    return
-                answer = self._at.ask(self._load_mine(other.path))
-        except (Failure, LoadFailure, RuntimeUnavailable) as problem:
-            self._evidence.append(f"{name} at the same opset: {problem}")
-            return
-        self._tell(f"{name} at the same opset", answer)
-        if answer.is_right and self._culprit is Culprit.UNKNOWN:
-            self._culprit = Culprit.EXPORTER
-
-    def _where(self, again: ReExport | None = None) -> DivergenceLocator:
-        return DivergenceLocator(
-            case=self._case,
-            path=self._subject.path,
-            data=self._at.data,
-            lines=again.lines if again else {},
+        name = "ONNX Runtime on the CPU"
+        yield (
+            name,
+            Culprit.KERNEL,
+            lambda path: open_session(path, cpu, kernels),
+            _RUNTIME_SECONDS,
+        )
+    if device.runtime != "reference":
+        reference = Device(name="reference", runtime="reference")
+        yield (
+            "onnx.reference",
+            Culprit.KERNEL,
+            lambda path: open_session(path, reference, kernels),
+            _REFERENCE_SECONDS,
         )
 
-    def _load_mine(self, path: Path) -> Session:
-        return self._load(path, self._device)
 
-    def _load(self, path: Path, device: Device) -> Session:
-        return open_session(path, device, self._subject.kernels)
-
-    def _plainly(self, path: Path) -> Session:
-        from exporter.runtimes.onnxruntime import OnnxRuntimeSession
-
-        libraries = self._subject.kernels.libraries
-        return OnnxRuntimeSession(path, self._device, optimized=False, libraries=libraries)
-
-
-def _run(session: Session, trials: SampleReplay) -> list[OnnxValue] | None:
-    """The outputs; None where there are none to compare."""
+def _compare_exports(cell: FaultyCell) -> Iterator[Finding]:
+    """Export the model again, and with the other exporter."""
+    folder = cell.check_context.folder.path
+    first = cell.check_context.reference.samples[0]
+    if cell.replay.sample.kind != "declared" and not first.error:
+        # A file that is right here and wrong elsewhere contains constants of these inputs.
+        declared = SampleReplay(cell.check_context, cell.device.name, first)
+        result = declared.compare(cell.session)
+        reason = "; the file contains constants of these inputs" if result.is_right else ""
+        yield Finding(f"on the declared inputs: {result.text}{reason}")
+    is_file_wrong = False
     try:
-        outputs = session.run(trials.data.inputs)
+        with repeat_export(cell.context, folder) as repeated:
+            result = cell.replay.compare(cell.open(repeated.path))
+            is_file_wrong = result.is_right
+            text = cell.format_evidence("the same export again", result)
+            yield Finding(text, Culprit.FILE if is_file_wrong else None)
+            locator = cell.make_locator(repeated)
+            if locator.is_capture_right(repeated):
+                yield Finding(first=locator.compare_with_pytorch(cell.open, repeated))
+            else:
+                is_file_wrong = False
+                text = "the program that torch.export captured is wrong too"
+                yield Finding(text, Culprit.EXPORTER)
+    except (Failure, LoadFailure, RuntimeUnavailable) as error:
+        yield Finding(f"the same export again: {error}")
+    if not is_file_wrong:
+        yield from _compare_other_exporter(cell, folder)
+
+
+def _compare_other_exporter(cell: FaultyCell, folder: Path) -> Iterator[Finding]:
+    exporter = "TorchScript" if cell.context.route.exporter == "dynamo" else "dynamo"
+    name = f"{exporter} at the same opset"
+    try:
+        with export_with_other_exporter(cell.context, folder) as other:
+            if other is None:
+                return
+            result = cell.replay.compare(cell.open(other.path))
+    except (Failure, LoadFailure, RuntimeUnavailable) as error:
+        yield Finding(f"{name}: {error}")
+        return
+    text = cell.format_evidence(name, result)
+    yield Finding(text, Culprit.EXPORTER if result.is_right else None)
+
+
+def _open_unoptimized(path: Path, device: Device, libraries: tuple[Path, ...]) -> Session:
+    from exporter.runtimes.onnxruntime import OnnxRuntimeSession
+
+    return OnnxRuntimeSession(path, device, optimized=False, libraries=libraries)
+
+
+def _run_sample(session: Session, replay: SampleReplay) -> list[OnnxValue] | None:
+    """Return the outputs, or None if there are none to compare."""
+    try:
+        outputs = session.run(replay.data.inputs)
     except RunFailure:
         return None
-    return list(outputs) if len(outputs) == len(trials.data.outputs) else None
+    return list(outputs) if len(outputs) == len(replay.data.outputs) else None
 
 
-def _about(share: float) -> str:
-    """In steps of ten: rounding differs between machines."""
+def _format_magnitude(share: float) -> str:
+    """Return a power of ten: exact rounding errors differ between machines."""
     return f"up to 1e{math.ceil(math.log10(share))}" if 0 < share < np.inf else f"{share:g}"
 
 
-def _agree(mine: list[OnnxValue] | None, theirs: list[OnnxValue] | None) -> bool:
-    """Whether two runtimes are wrong alike; to fail on the same inputs is that too."""
-    if mine is None or theirs is None:
-        return mine is theirs
-    return measure_distance(mine, theirs) < _SAME
+def _have_same_outputs(one: list[OnnxValue] | None, other: list[OnnxValue] | None) -> bool:
+    """Return True if two runtimes are wrong in the same way; both may also fail."""
+    if one is None or other is None:
+        return one is other
+    return measure_distance(one, other) < _SAME

@@ -1,10 +1,11 @@
-"""The first value that differs while nothing that it is computed from does.
+"""The first wrong value with right inputs.
 
-In: a `FileGraph`, the side that is wrong and the one that is trusted. Out: a `Divergence`.
+Input: a `FileGraph`, the values of the wrong side and those of the trusted side.
+Output: a `Divergence`.
 
-Bisection over the values that both sides have, in the order of the file, a few at a time. Where
-branches make the order say little, the search goes on from a wrong input of what it found, so that
-what it ends with has none.
+The search bisects the values that both sides have, in the order of the file, a few at a time. In a
+graph with branches the order alone is not enough. The search then continues from a wrong input of
+its result, until the result has none.
 """
 
 from __future__ import annotations
@@ -19,104 +20,100 @@ from exporter.worker.diagnose.value_graph import FileGraph
 
 
 class DivergenceSearch:
-    """One search for one wrong output."""
+    """The search that starts at one wrong output."""
 
-    def __init__(self, graph: FileGraph, found: GraphValues, trusted: GraphValues) -> None:
+    def __init__(self, graph: FileGraph, actual: GraphValues, trusted: GraphValues) -> None:
         self._graph = graph
-        self._found = found
+        self._actual = actual
         self._trusted = trusted
         self._errors: dict[str, float | None] = {}
         self._threshold = 0.0
 
-    def first_from(self, output: str) -> Divergence | None:
-        """The first divergence on the way to `output`; None where `output` alone is right."""
-        error = self._error_of([output])[output]
-        if error is None or not error:
+    def find_first(self, output: str) -> Divergence | None:
+        """Return the first divergence before `output`, or None if `output` is right."""
+        error = self._measure_errors([output])[output]
+        if not error:
             return None
-        # Halfway, on a logarithmic scale, between rounding and what came out.
+        # The middle between rounding and this error, on a logarithmic scale.
         self._threshold = float(np.sqrt(1e-6 * min(error, 1.0)))
         wrong = output
         while True:
-            wrong = self._earliest(wrong)
-            before = self._nearest(wrong)
-            errors = self._in_batches(before)
-            worse = [name for name in before if self._is_wrong(errors[name])]
-            if not worse:
-                return self._divergence(wrong, before)
-            wrong = worse[0]
+            wrong = self._bisect(wrong)
+            inputs = self._find_nearest(wrong)
+            for start in range(0, len(inputs), BATCH_SIZE):
+                self._measure_errors(inputs[start : start + BATCH_SIZE])
+            wrong_inputs = [name for name in inputs if self._is_wrong(self._errors[name])]
+            if not wrong_inputs:
+                return self._make_divergence(wrong, inputs)
+            wrong = wrong_inputs[0]
 
-    def _earliest(self, wrong: str) -> str:
-        """Narrows the values before `wrong` down to where right turns into wrong."""
-        candidates = self._comparable(wrong)
+    def _bisect(self, wrong: str) -> str:
+        """Return the first wrong value before `wrong` in the order of the file."""
+        candidates = self._list_comparable(wrong)
         low, high = 0, len(candidates) - 1
         while low < high:
-            tried = sorted(
-                {low + (high - low) * part // (BATCH_SIZE + 1) for part in range(1, BATCH_SIZE + 1)}
-            )
-            errors = self._error_of([candidates[index] for index in tried])
-            wrong_ones = [index for index in tried if self._is_wrong(errors[candidates[index]])]
-            high = min(wrong_ones, default=high)
-            low = max((index + 1 for index in tried if index < high), default=low)
+            parts = range(1, BATCH_SIZE + 1)
+            indices = sorted({low + (high - low) * part // (BATCH_SIZE + 1) for part in parts})
+            errors = self._measure_errors([candidates[index] for index in indices])
+            wrong_indices = [i for i in indices if self._is_wrong(errors[candidates[i]])]
+            high = min(wrong_indices, default=high)
+            low = max((index + 1 for index in indices if index < high), default=low)
         return candidates[high]
 
-    def _comparable(self, value: str) -> list[str]:
-        """The values on the way to `value` that both sides have, and itself at the end."""
-        nodes = sorted(self._graph.ancestors([value]))
+    def _list_comparable(self, value: str) -> list[str]:
+        """Return the values before `value` that both sides have, and `value` at the end."""
+        nodes = sorted(self._graph.find_ancestors([value]))
         names = [name for index in nodes for name in self._graph.nodes[index].output if name]
-        has_both = [
+        comparable = [
             name
             for name in names
             if name != value
-            and self._trusted.knows(name)
+            and self._trusted.has_value(name)
             and self._errors.get(name, 0.0) is not None
         ]
-        return [*has_both, value]
+        return [*comparable, value]
 
-    def _nearest(self, value: str) -> list[str]:
-        """The last comparable values that `value` is computed from, in the order of the file."""
-        known = set(self._comparable(value)) - {value}
-        found: set[str] = set()
+    def _find_nearest(self, value: str) -> list[str]:
+        """Return the last comparable values before `value`, in the order of the file."""
+        comparable = set(self._list_comparable(value)) - {value}
+        nearest: set[str] = set()
         seen: set[str] = set()
-        waiting = [value]
-        while waiting:
-            maker = self._graph.maker(waiting.pop())
-            for name in self._graph.computed_inputs(maker) if maker is not None else ():
-                if name in known:
-                    found.add(name)
+        queue = [value]
+        while queue:
+            producer = self._graph.find_producer(queue.pop())
+            for name in self._graph.list_computed_inputs(producer) if producer is not None else ():
+                if name in comparable:
+                    nearest.add(name)
                 elif name not in seen:
                     seen.add(name)
-                    waiting.append(name)
-        return [name for name in self._graph.values if name in found]
+                    queue.append(name)
+        return [name for name in self._graph.values if name in nearest]
 
-    def _in_batches(self, names: Sequence[str]) -> dict[str, float | None]:
-        for start in range(0, len(names), BATCH_SIZE):
-            self._error_of(names[start : start + BATCH_SIZE])
-        return {name: self._errors[name] for name in names}
-
-    def _error_of(self, names: Sequence[str]) -> dict[str, float | None]:
-        """Errors by name; None for a value that the trusted side turns out not to have."""
+    def _measure_errors(self, names: Sequence[str]) -> dict[str, float | None]:
+        """Return errors by name; None for a value that the trusted side does not have."""
         new = [name for name in names if name not in self._errors]
         if new:
-            found, trusted = self._found.of(new), self._trusted.of(new)
+            actual, trusted = self._actual.compute(new), self._trusted.compute(new)
             for name in new:
-                wanted = trusted[name]
-                self._errors[name] = None if wanted is None else measure_error(found[name], wanted)
+                expected = trusted[name]
+                error = None if expected is None else measure_error(actual[name], expected)
+                self._errors[name] = error
         return {name: self._errors[name] for name in names}
 
     def _is_wrong(self, error: float | None) -> bool:
         return error is not None and error > self._threshold
 
-    def _divergence(self, value: str, before: Sequence[str]) -> Divergence:
-        maker = self._graph.maker(value)
-        node = self._graph.nodes[maker] if maker is not None else None
-        known = [error for error in (self._errors[name] for name in before) if error is not None]
-        between = self._graph.ancestors([value]) - self._graph.ancestors(before)
+    def _make_divergence(self, value: str, inputs: Sequence[str]) -> Divergence:
+        producer = self._graph.find_producer(value)
+        node = self._graph.nodes[producer] if producer is not None else None
+        errors = [error for error in (self._errors[name] for name in inputs) if error is not None]
+        suspects = self._graph.find_ancestors([value]) - self._graph.find_ancestors(inputs)
         return Divergence(
             node=node.name if node else value,
             operator=node.op_type if node else "",
             output=value,
             against=self._trusted.name,
-            error_before=max(known, default=0.0),
+            error_before=max(errors, default=0.0),
             error_after=self._errors[value] or 0.0,
-            suspects=max(len(between), 1),
+            suspects=max(len(suspects), 1),
         )

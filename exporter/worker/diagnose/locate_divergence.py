@@ -1,7 +1,7 @@
-"""The first node that differs, with the model's line: between two runtimes, or from PyTorch.
+"""The first wrong node and its line in the model, by comparison with a runtime or PyTorch.
 
-In: the file and the sample that shows the difference. Out: a `Divergence`, or nothing where the
-difference vanishes as soon as somebody looks.
+Input: the file and the sample that shows the fault.
+Output: a `Divergence`, or None if the single values show no difference.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from exporter.worker.inputs.arrays import from_numpy
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.process.failure import Failure
 
-#: Above this share of the scale it is no rounding.
+#: Larger errors than this share of the scale are not rounding.
 _WRONG = 1e-2
 
 Open = Callable[[Path], Session]
@@ -38,89 +38,82 @@ Open = Callable[[Path], Session]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DivergenceLocator:
-    """One sample on one file."""
+    """One sample and one file."""
 
-    case: ExportContext
+    context: ExportContext
     path: Path
     data: SampleData
     lines: Mapping[str, str] = field(default_factory=dict)
-    """The model's line by the name of a value, where that is known already."""
+    """The lines of the model by the names of values, if they are known."""
 
-    def between_runtimes(self, found: Open, trusted: Open, name: str) -> Divergence | None:
-        """Where the failing runtime leaves the one that is right."""
+    def compare_runtimes(self, failing: Open, trusted: Open, name: str) -> Divergence | None:
+        """Return the first value that the failing runtime computes wrong."""
         inputs = self.data.inputs
-        mine = RuntimeValues("the file", self.path, inputs, found)
-        theirs = RuntimeValues(name, self.path, inputs, trusted)
-        return self._first(mine, theirs, self._lines())
+        actual = RuntimeValues("the file", self.path, inputs, failing)
+        expected = RuntimeValues(name, self.path, inputs, trusted)
+        lines = self.lines
+        if not lines:
+            try:
+                with repeat_export(self.context, self.path.parent) as repeated:
+                    lines = repeated.lines
+            except Failure:
+                lines = {}
+        return self._find_first(actual, expected, lines)
 
-    def against_pytorch(self, found: Open, again: ReExport) -> Divergence | None:
-        """Where the file leaves PyTorch's own values."""
-        values = self._pytorch(again)
-        if values is None:
+    def compare_with_pytorch(self, load: Open, repeated: ReExport) -> Divergence | None:
+        """Return the first value of the file that differs from PyTorch's value."""
+        tensors = self._read_tensors()
+        model, spec = self.context.model, self.context.spec
+        values: GraphValues
+        if repeated.program is not None:
+            values = ProgramValues(repeated.program, spec, tensors)
+        elif isinstance(model, torch.nn.Module) and not isinstance(model, torch.jit.ScriptModule):
+            values = ModuleValues(model, spec, tensors, FileGraph(self.path))
+        else:  # modules that TorchScript compiled have no hooks
             return None
-        outputs = [output.name for output in self.case.spec.outputs]
-        known = KnownValues(dict(zip(outputs, self.data.outputs, strict=True)), values)
-        mine = RuntimeValues("the file", self.path, self.data.inputs, found)
-        return self._first(mine, known, again.lines)
+        outputs = [output.name for output in spec.outputs]
+        expected = KnownValues(dict(zip(outputs, self.data.outputs, strict=True)), values)
+        actual = RuntimeValues("the file", self.path, self.data.inputs, load)
+        return self._find_first(actual, expected, repeated.lines)
 
-    def capture_is_right(self, again: ReExport) -> bool:
-        """Whether the captured program gives what PyTorch gives; without one, nothing is wrong.
+    def is_capture_right(self, repeated: ReExport) -> bool:
+        """Return True if the captured program has PyTorch's outputs, or does not exist.
 
-        Where it does not, its values say nothing of where the file goes wrong.
+        The values of a wrong program do not show the first wrong node of the file.
         """
-        if again.program is None:
+        if repeated.program is None:
             return True
-        names = [str(name) for name in again.program.graph_signature.user_outputs]
-        found = ProgramValues(again.program, self.case.spec, self._tensors()).of(names)
-        wanted = dict(zip(names, self.data.outputs, strict=False))
+        names = [str(name) for name in repeated.program.graph_signature.user_outputs]
+        values = ProgramValues(repeated.program, self.context.spec, self._read_tensors())
+        actual = values.compute(names)
+        expected = dict(zip(names, self.data.outputs, strict=False))
         return all(
-            found[name] is None or measure_error(found[name], value) < _WRONG
-            for name, value in wanted.items()
+            actual[name] is None or measure_error(actual[name], value) < _WRONG
+            for name, value in expected.items()
         )
 
-    def _first(
-        self, mine: GraphValues, theirs: GraphValues, lines: Mapping[str, str]
+    def _find_first(
+        self, actual: GraphValues, trusted: GraphValues, lines: Mapping[str, str]
     ) -> Divergence | None:
+        """Start the search at the most wrong output that a node computes."""
         graph = FileGraph(self.path)
-        wrong = self._worst(graph, mine, theirs)
-        if wrong is None:
+        names = [name for name in graph.outputs if graph.find_producer(name) is not None]
+        values, expected = actual.compute(names), trusted.compute(names)
+        errors = {
+            name: measure_error(values[name], value)
+            for name in names
+            if (value := expected[name]) is not None
+        }
+        worst = max(errors, key=lambda name: errors[name], default=None)
+        if worst is None or errors[worst] <= 0:
             return None
-        divergence = DivergenceSearch(graph, mine, theirs).first_from(wrong)
+        divergence = DivergenceSearch(graph, actual, trusted).find_first(worst)
         if divergence is None:
             return None
         return divergence.model_copy(update={"source": lines.get(divergence.output, "")})
 
-    def _worst(self, graph: FileGraph, mine: GraphValues, theirs: GraphValues) -> str | None:
-        """The output that is most wrong, of those that a node computes."""
-        names = [name for name in graph.outputs if graph.maker(name) is not None]
-        found, wanted = mine.of(names), theirs.of(names)
-        errors = {
-            name: measure_error(found[name], value) for name in names if (value := wanted[name]) is not None
-        }
-        worst = max(errors, key=lambda name: errors[name], default=None)
-        return worst if worst is not None and errors[worst] > 0 else None
-
-    def _pytorch(self, again: ReExport) -> GraphValues | None:
-        tensors = self._tensors()
-        if again.program is not None:
-            return ProgramValues(again.program, self.case.spec, tensors)
-        # What TorchScript compiled takes no hooks.
-        is_script = isinstance(self.case.model, torch.jit.ScriptModule)
-        if isinstance(self.case.model, torch.nn.Module) and not is_script:
-            return ModuleValues(self.case.model, self.case.spec, tensors, FileGraph(self.path))
-        return None
-
-    def _tensors(self) -> Tensors:
+    def _read_tensors(self) -> Tensors:
         return {
             item.name: from_numpy(self.data.inputs[item.name], is_complex=item.is_complex)
-            for item in self.case.spec.inputs
+            for item in self.context.spec.inputs
         }
-
-    def _lines(self) -> Mapping[str, str]:
-        if self.lines:
-            return self.lines
-        try:
-            with repeat_export(self.case, self.path.parent) as again:
-                return again.lines
-        except Failure:
-            return {}

@@ -1,10 +1,10 @@
-"""All operators that an exporter lacks for a model, not the first one alone.
+"""All operators of a model that an exporter cannot translate, not only the first.
 
-In: a `ExportContext` whose conversion failed for want of an operator. Out: each such operator with its count
-and the model's lines.
+Input: an `ExportContext` with a conversion that failed at an operator.
+Output: each missing operator with its count and the lines of the model.
 
-Dynamo: the decomposed program against the registry of the opset. TorchScript: the traced graph
-against its registry, by torch's own `unconvertible_ops`.
+For dynamo, the decomposed program is compared with the registry of the opset. For TorchScript,
+torch's own `unconvertible_ops` compares the traced graph with its registry.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from exporter.worker.export.convert import MODES
 from exporter.worker.export.export_context import ExportContext
 from exporter.worker.inputs.call import build_tensor_call
 from exporter.worker.reference.eager_run import BufferSnapshot
-from exporter.worker.torch_private.graph_operators import untranslated
+from exporter.worker.torch_private.graph_operators import find_untranslated_nodes, iterate_nodes
+from exporter.worker.torch_private.guards import is_enabled
 
-#: How the exporters say that it is an operator that they lack.
+#: The messages of the exporters about a missing operator.
 _COMPLAINT = re.compile(
     r"No ONNX function found for <OpOverload\(op='(?P<op>[\w.:]+)', overload='(?P<overload>\w+)'\)>"
     r"|(?:Exporting the operator|Failed to export operator|unrecognized namespace) "
@@ -34,88 +35,92 @@ _COMPLAINT = re.compile(
 )
 
 
-def find_missing_operators(message: str, case: ExportContext) -> tuple[MissingOperator, ...]:
-    """Every missing operator, those with the most uses first.
+def find_missing_operators(message: str, context: ExportContext) -> tuple[MissingOperator, ...]:
+    """Return every missing operator, sorted by the number of uses.
 
     Args:
-        message: What the exporter said; where it does not speak of an operator, none is looked for.
-        case: The model, its capture and the opset.
+        message: The message of the exporter. If it names no operator, the result is empty.
+        context: The model, its capture and the opset.
     """
     complaint = _COMPLAINT.search(message)
     if complaint is None:
         return ()
-    named = complaint["name"] or f"aten::{complaint['refused']}"
+    operator = complaint["name"] or f"aten::{complaint['refused']}"
     if complaint["op"]:
-        named = f"{complaint['op']}.{complaint['overload']}"
-    by_dynamo = case.route.exporter == "dynamo"
-    uses = list(_under_dynamo(case) if by_dynamo else _under_torchscript(case, named))
-    if named not in {operator for operator, _ in uses}:
-        uses.append((named, ""))
-    return _counted(uses)
+        operator = f"{complaint['op']}.{complaint['overload']}"
+    if context.route.exporter == "dynamo":
+        uses = list(_find_uses_in_program(context))
+    else:
+        uses = list(_find_uses_in_trace(context, operator))
+    if operator not in {name for name, _ in uses}:
+        uses.append((operator, ""))
+    return _group_uses(uses)
 
 
 def group_missing_nodes(nodes: Iterable[torch.fx.Node], root: Path) -> tuple[MissingOperator, ...]:
-    """Nodes of a decomposed program that have no translation, by operator."""
-    return _counted(_told(nodes, root))
+    """Return the operators of untranslated nodes, with counts and lines."""
+    return _group_uses(_list_uses(nodes, root))
 
 
-def _counted(uses: Iterable[tuple[str, str]]) -> tuple[MissingOperator, ...]:
-    sources: dict[str, list[str]] = {}
-    for operator, source in uses:
-        sources.setdefault(operator, []).append(source)
-    found = (
+def _group_uses(uses: Iterable[tuple[str, str]]) -> tuple[MissingOperator, ...]:
+    lines: dict[str, list[str]] = {}
+    for operator, line in uses:
+        lines.setdefault(operator, []).append(line)
+    operators = (
         MissingOperator(
             operator=operator,
-            count=len(places),
-            sources=tuple(dict.fromkeys(place for place in places if place)),
+            count=len(found),
+            sources=tuple(dict.fromkeys(line for line in found if line)),
         )
-        for operator, places in sources.items()
+        for operator, found in lines.items()
     )
-    return tuple(sorted(found, key=lambda item: (-item.count, item.operator)))
+    return tuple(sorted(operators, key=lambda item: (-item.count, item.operator)))
 
 
-def _under_dynamo(case: ExportContext) -> Iterator[tuple[str, str]]:
-    if case.program is None:
-        return
-    # Below its first opset, dynamo translates to that one and has the file converted down.
-    known = case.custom.get_translations(case.opset)
-    nodes = untranslated(case.program, max(case.opset, FIRST_DYNAMO_OPSET), known)
-    yield from _told(nodes, case.root)
-
-
-def _told(nodes: Iterable[torch.fx.Node], root: Path) -> Iterator[tuple[str, str]]:
+def _list_uses(nodes: Iterable[torch.fx.Node], root: Path) -> Iterator[tuple[str, str]]:
     for node in nodes:
         trace = node.meta.get("stack_trace") or ""
         yield str(node.target), find_source_line(trace, root)
 
 
-def _under_torchscript(case: ExportContext, named: str) -> Iterator[tuple[str, str]]:
-    """Nodes of the traced graph whose operator has no symbolic function, or that one refused."""
-    call = build_tensor_call(case.spec, case.inputs)
-    state = BufferSnapshot(case.model)
+def _find_uses_in_program(context: ExportContext) -> Iterator[tuple[str, str]]:
+    """Yield the operators without a translation in the decomposed program."""
+    if context.program is None or not is_enabled("operators"):
+        return
+    # For lower opsets, dynamo writes its first opset and the file is converted down.
+    opset = max(context.opset, FIRST_DYNAMO_OPSET)
+    custom = context.custom.get_translations(context.opset)
     try:
-        with warnings.catch_warnings(), torch.no_grad(), case.custom.register_symbolics(case.opset):
+        nodes = find_untranslated_nodes(context.program, opset, custom)
+    except Exception:  # the export itself reports the error; this only adds operators
+        return
+    yield from _list_uses(nodes, context.root)
+
+
+def _find_uses_in_trace(context: ExportContext, rejected: str) -> Iterator[tuple[str, str]]:
+    """Yield the operators of the traced graph that have no symbolic function or are rejected."""
+    call = build_tensor_call(context.spec, context.inputs)
+    state = BufferSnapshot(context.model)
+    try:
+        with (
+            warnings.catch_warnings(),
+            torch.no_grad(),
+            context.custom.register_symbolics(context.opset),
+        ):
             warnings.simplefilter("ignore")
             graph, names = torch.onnx.utils.unconvertible_ops(
-                case.model,
+                context.model,
                 (*call.args, call.kwargs),
-                training=getattr(torch.onnx.TrainingMode, MODES[case.spec.mode]),
-                opset_version=case.opset,
+                training=getattr(torch.onnx.TrainingMode, MODES[context.spec.mode]),
+                opset_version=context.opset,
             )
-    except Exception:  # what cannot be traced says nothing of its operators
+    except Exception:  # a model that cannot be traced shows no operators
         return
     finally:
         state.restore()
-    missing = {named, *(name.rstrip("_") for name in names)}
-    for node in _nodes(graph):
-        # What works in place has a name with `_` until a pass of the exporter's takes it off.
+    missing = {rejected, *(name.rstrip("_") for name in names)}
+    for node in iterate_nodes(graph):
+        # The name of an in-place operator ends with `_`, until a later pass of the exporter.
         kind = node.kind().rstrip("_")
         if kind in missing:
-            yield kind, find_source_line(str(node.sourceRange()), case.root)
-
-
-def _nodes(graph: torch.Graph | torch.Block) -> Iterator[torch.Node]:
-    for node in graph.nodes():
-        yield node
-        for block in node.blocks():
-            yield from _nodes(block)
+            yield kind, find_source_line(str(node.sourceRange()), context.root)

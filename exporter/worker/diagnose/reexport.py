@@ -1,7 +1,8 @@
-"""The model exported once more, in memory, with what the first export threw away.
+"""A second export of the model, with the data that the first export discards.
 
-In: a `ExportContext`. Out: `ReExport`: the graph as a file of its own, the program behind it, and for each
-value the model's line. The other exporter's file too, where it has one for the opset.
+Input: an `ExportContext`.
+Output: a `ReExport`: the file, the program behind it and the model's line for each value. The other
+exporter can write the file too, if it supports the opset.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import onnx_ir as ir
 
 from exporter.jobs.job_folder import JobFolder
+from exporter.manifest import ModelSpec
 from exporter.manifest.rules.exporters import COMMON_OPTIONS
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
 from exporter.worker.diagnose.source_lines import find_source_line
@@ -28,7 +30,7 @@ from exporter.worker.reference.eager_run import BufferSnapshot
 from exporter.worker.torch_private.decompositions import Decompositions
 from exporter.worker.torch_private.export_speedups import STACK_TRACE_KEY
 
-#: TorchScript's exporter is written for opsets up to this one.
+#: The highest opset of TorchScript's exporter.
 _LAST_TORCHSCRIPT_OPSET = 20
 
 
@@ -38,80 +40,89 @@ class ReExport:
 
     path: Path
     program: Any | None = None
-    """Decomposed, under dynamo."""
+    """The decomposed program of dynamo."""
     lines: Mapping[str, str] = field(default_factory=dict)
-    """The model's line, by the name of a value."""
+    """The line of the model by the name of a value."""
 
 
 @contextmanager
-def repeat_export(case: ExportContext, folder: Path) -> Iterator[ReExport]:
-    """The same export; its files are gone afterwards.
+def repeat_export(context: ExportContext, folder: Path) -> Iterator[ReExport]:
+    """Export again in the same way; the files are temporary.
 
     Raises:
-        Failure: where it fails this time.
+        Failure: If this export fails.
     """
-    with _scratch(folder) as scratch:
+    with _create_scratch(folder) as scratch:
         program = None
-        if case.route.exporter == "dynamo":
-            made = translate_program(
-                case.program, case.spec, case.opset, scratch, case.decompositions, case.custom
+        if context.route.exporter == "dynamo":
+            exported = translate_program(
+                context.program,
+                context.spec,
+                context.opset,
+                scratch,
+                context.decompositions,
+                context.custom,
             )
-            graph, program = made.model, made.exported_program
+            graph, program = exported.model, exported.exported_program
         else:
-            # Verbose, it leaves source lines in the file (and prints the graph into the log).
-            spec = case.spec.model_copy(update={"options": {**case.spec.options, "verbose": True}})
-            graph = _by_torchscript(case, spec, scratch)
-        lines = dict(_lines(graph, case.root))
-        yield ReExport(path=_write(graph, case, scratch), program=program, lines=lines)
+            # With `verbose`, the file contains source lines. The graph is also printed to the log.
+            options = {**context.spec.options, "verbose": True}
+            spec = context.spec.model_copy(update={"options": options})
+            graph = _convert_by_torchscript(context, spec, scratch)
+        lines = dict(_read_lines(graph, context.root))
+        yield ReExport(path=_write(graph, context, scratch), program=program, lines=lines)
 
 
 @contextmanager
-def export_with_other_exporter(case: ExportContext, folder: Path) -> Iterator[ReExport | None]:
-    """The file of the other exporter at the same opset; None where it has none for that.
+def export_with_other_exporter(context: ExportContext, folder: Path) -> Iterator[ReExport | None]:
+    """Export by the other exporter; None if it does not support the opset.
 
     Raises:
-        Failure: where it fails.
+        Failure: If this export fails.
     """
-    by_dynamo = case.route.exporter == "torchscript"
-    if case.opset < FIRST_DYNAMO_OPSET if by_dynamo else case.opset > _LAST_TORCHSCRIPT_OPSET:
+    by_dynamo = context.route.exporter == "torchscript"
+    opset = context.opset
+    if opset < FIRST_DYNAMO_OPSET if by_dynamo else opset > _LAST_TORCHSCRIPT_OPSET:
         yield None
         return
-    with _scratch(folder) as scratch:
-        # Options belong to one exporter: the other gets none of its own, and what both take.
-        both = {key: value for key, value in case.spec.options.items() if key in COMMON_OPTIONS}
-        spec = case.spec.model_copy(update={"options": both, "capture": None})
+    with _create_scratch(folder) as scratch:
+        # Most options belong to one exporter only.
+        options = {
+            key: value for key, value in context.spec.options.items() if key in COMMON_OPTIONS
+        }
+        spec = context.spec.model_copy(update={"options": options, "capture": None})
         if by_dynamo:
-            state = BufferSnapshot(case.model)
+            state = BufferSnapshot(context.model)
             try:
-                program = capture_program(case.model, spec, case.inputs, strict=False)
+                program = capture_program(context.model, spec, context.inputs, strict=False)
             finally:
                 state.restore()
-            graph = convert_program(
-                program, spec, case.opset, scratch, Decompositions(), case.custom
-            )
+            graph = convert_program(program, spec, opset, scratch, Decompositions(), context.custom)
         else:
-            graph = _by_torchscript(case, spec, scratch)
-        yield ReExport(path=_write(graph, case, scratch))
+            graph = _convert_by_torchscript(context, spec, scratch)
+        yield ReExport(path=_write(graph, context, scratch))
 
 
-def _by_torchscript(case: ExportContext, spec: Any, scratch: Path) -> ir.Model:
-    state = BufferSnapshot(case.model)
+def _convert_by_torchscript(context: ExportContext, spec: ModelSpec, scratch: Path) -> ir.Model:
+    state = BufferSnapshot(context.model)
+    path = scratch / "converted" / "model.onnx"
     try:
-        made = scratch / "made" / "model.onnx"
-        graph, _ = convert_module(case.model, spec, case.inputs, case.opset, made, case.custom)
+        graph, _ = convert_module(
+            context.model, spec, context.inputs, context.opset, path, context.custom
+        )
     finally:
         state.restore()
     return graph
 
 
-def _write(graph: ir.Model, case: ExportContext, scratch: Path) -> Path:
-    if case.spec.weights_are_inputs:
-        move_weights_to_inputs(graph, list_state_names(case.model))
-    return write_artifact(graph, case.spec, case.opset, JobFolder(scratch), {})
+def _write(graph: ir.Model, context: ExportContext, scratch: Path) -> Path:
+    if context.spec.weights_are_inputs:
+        move_weights_to_inputs(graph, list_state_names(context.model))
+    return write_artifact(graph, context.spec, context.opset, JobFolder(scratch), {})
 
 
 @contextmanager
-def _scratch(folder: Path) -> Iterator[Path]:
+def _create_scratch(folder: Path) -> Iterator[Path]:
     path = folder / ".again"
     path.mkdir(parents=True, exist_ok=True)
     try:
@@ -120,7 +131,7 @@ def _scratch(folder: Path) -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _lines(graph: ir.Model, root: Path) -> Iterator[tuple[str, str]]:
+def _read_lines(graph: ir.Model, root: Path) -> Iterator[tuple[str, str]]:
     for node in graph.graph:
         trace = node.metadata_props.get(STACK_TRACE_KEY) or node.doc_string or ""
         line = find_source_line(trace, root) if trace else ""

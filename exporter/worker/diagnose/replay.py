@@ -1,7 +1,7 @@
-"""One input set that a file gets wrong, held again against other runtimes and other files.
+"""One failing sample, run again with other runtimes and other files.
 
-In: the check that said no. Out: `SampleReplay`: the sample that shows it, and for each session the same
-question once more, by the same code: is it right now?
+Input: the failed check.
+Output: `SampleReplay`, which compares the outputs of a session with PyTorch's, as the check does.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from exporter.checks.comparison.compare_outputs import (
 )
 from exporter.checks.comparison.compare_samples import compare_samples
 from exporter.checks.files.sample_files import SampleData
+from exporter.checks.numerical.sample_checks import SAMPLE_KINDS
 from exporter.checks.protocol import CheckContext
 from exporter.jobs.reference import Sample
 from exporter.records.record import CheckResult, OutputLimit, Status
@@ -26,61 +27,61 @@ from exporter.runtimes import Session
 from exporter.runtimes.values import Array, OnnxValue
 from exporter.worker.diagnose.runtime_values import measure_error
 
-#: Which samples each check holds.
-_KINDS = {"parity": "declared", "axes": "axis", "cases": "case", "values": "values"}
 _NUMERIC = "times the bound"
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """What came of one trial."""
+    """The result of one comparison."""
 
     is_right: bool
     text: str
-    """`right`, `wrong, over 1e5 times the bound`, or `wrong: ` and what the check says."""
+    """`right`, `wrong, over 1e5 times the bound`, or `wrong: ` and the message of the check."""
     is_numeric: bool = False
-    """Whether numbers are too far off, and nothing else is wrong."""
+    """True if numbers differ too much and everything else is right."""
 
 
 class SampleReplay:
-    """The same sample again and again."""
+    """One sample that several sessions run."""
 
-    def __init__(self, subject: CheckContext, device: str, sample: Sample) -> None:
-        self._subject = subject
+    def __init__(self, context: CheckContext, device: str, sample: Sample) -> None:
+        self._context = context
         self._device = device
         self.sample = sample
-        self.data = subject.read(sample)
+        self.data = context.read(sample)
 
-    def ask(self, session: Session) -> ReplayResult:
-        """Whether the session gives what PyTorch gives."""
-        result = _hold(self.sample, self._subject, session, self._device)
-        text = _text(result)
+    def compare(self, session: Session) -> ReplayResult:
+        """Compare the outputs of a session with PyTorch's."""
+        result = _compare(self.sample, self._context, session, self._device)
+        text = _format_result(result)
         return ReplayResult(result.status is Status.PASS, text, text.endswith(_NUMERIC))
 
-    def allowed(self) -> tuple[OutputLimit, ...]:
-        """How far each output may be off on this sample."""
-        return tuple(self._allowed(index) for index in range(len(self.data.outputs)))
+    def list_limits(self) -> tuple[OutputLimit, ...]:
+        """Return the allowed difference of each output on this sample."""
+        limits = []
+        pairs = zip(self.data.outputs, self.data.float64_outputs, strict=True)
+        for index, (expected, exact) in enumerate(pairs):
+            if isinstance(expected, list):
+                items = zip(expected, split_float64_items(exact, len(expected)), strict=True)
+                tensors = tuple(self._limit_tensor(index, *item) for item in items)
+                limits.append(OutputLimit(items=tensors))
+            else:
+                tensor = None if isinstance(exact, list) else exact
+                limits.append(self._limit_tensor(index, expected, tensor))
+        return tuple(limits)
 
-    def _allowed(self, index: int) -> OutputLimit:
-        expected, exact = self.data.outputs[index], self.data.float64_outputs[index]
-        if not isinstance(expected, list):
-            return self._tensor_allowed(index, expected, None if isinstance(exact, list) else exact)
-        pairs = zip(expected, split_float64_items(exact, len(expected)), strict=True)
-        return OutputLimit(items=tuple(self._tensor_allowed(index, *pair) for pair in pairs))
-
-    def _tensor_allowed(self, index: int, expected: Array, exact: Array | None) -> OutputLimit:
-        limit, against = choose_limit(
-            expected, exact, OutputContext(self._subject, index, self._device)
-        )
+    def _limit_tensor(self, index: int, expected: Array, exact: Array | None) -> OutputLimit:
+        context = OutputContext(self._context, index, self._device)
+        limit, basis = choose_limit(expected, exact, context)
         if limit is None:
             return OutputLimit()
         scale = limit.scale if math.isfinite(limit.scale) else None
-        is_exact = against is not expected
+        is_exact = basis is not expected
         return OutputLimit(atol=limit.atol, rtol=limit.rtol, exact=is_exact, scale=scale)
 
 
 class ReferenceSession:
-    """PyTorch's own outputs, as a `Session`: what they do not pass, no file can."""
+    """A `Session` with PyTorch's own outputs; if they fail a check, no file can pass it."""
 
     placement = None
 
@@ -89,40 +90,40 @@ class ReferenceSession:
         self._outputs = data.outputs
 
     def run(self, inputs: Mapping[str, Array]) -> Sequence[OnnxValue]:
-        """The outputs, whatever the inputs."""
+        """Return the outputs for all inputs."""
         return self._outputs
 
 
 def find_failing_sample(
-    check: str, subject: CheckContext, session: Session, device: str
+    check: str, context: CheckContext, session: Session, device: str
 ) -> Sample | None:
-    """The first sample of the check that the session gets wrong."""
-    kind = _KINDS.get(check)
-    for sample in subject.reference.samples:
+    """Return the first sample of the check that fails in the session."""
+    kind = SAMPLE_KINDS.get(check)
+    for sample in context.reference.samples:
         if sample.kind == kind:
-            result = _hold(sample, subject, session, device)
+            result = _compare(sample, context, session, device)
             if result.status is not Status.PASS:
                 return sample
     return None
 
 
 def measure_distance(one: Sequence[OnnxValue], other: Sequence[OnnxValue]) -> float:
-    """The largest error between two runs, as a share of the scale of its output."""
+    """Return the largest error between two runs, as a share of the scale of its output."""
     if len(one) != len(other):
         return float(np.inf)
     return max((measure_error(a, b) for a, b in zip(one, other, strict=True)), default=0.0)
 
 
-def _hold(sample: Sample, subject: CheckContext, session: Session, device: str) -> CheckResult:
-    return compare_samples("diagnose", [sample], subject, session, device)
+def _compare(sample: Sample, context: CheckContext, session: Session, device: str) -> CheckResult:
+    return compare_samples("diagnose", [sample], context, session, device)
 
 
-def _text(result: CheckResult) -> str:
-    """In steps of ten: pages hold these lines, and rounding differs between machines."""
+def _format_result(result: CheckResult) -> str:
+    """Return the result with a power of ten: exact rounding errors differ between machines."""
     if result.status is Status.PASS:
         return "right"
     times = result.metrics.get("of_limit")
-    # Within the bound the numbers are right, and something else is wrong: a size, a name.
+    # Within the bound the numbers are right, and a size or a name is wrong.
     if not isinstance(times, float) or not np.isfinite(times) or times <= 1:
         return f"wrong: {result.message}"
     if times < 10:

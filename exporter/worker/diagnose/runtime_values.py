@@ -1,7 +1,8 @@
-"""Values inside a file, computed by a runtime, a few at a time.
+"""Values inside a file, computed by a runtime.
 
-In: a `FileGraph`, the inputs, and how to load a model. Out: arrays by name. Never more than what
-is asked for is kept, so that a large model needs little more memory than a run of it.
+Input: a `FileGraph`, the inputs and a loader.
+Output: arrays by name. A run has only the requested values as outputs, so a large model needs
+little additional memory.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ from exporter.runtimes import LoadFailure, RunFailure, Session
 from exporter.runtimes.values import OnnxValue
 from exporter.worker.diagnose.value_graph import FileGraph
 
-#: Values computed at once.
+#: The number of values that one run computes.
 BATCH_SIZE = 6
 
 
 class GraphValues(Protocol):
-    """One side of a comparison inside the graph."""
+    """The values of one side of a comparison."""
 
     @property
     def name(self) -> str:
-        """As it stands in the record."""
+        """The name in the record."""
 
-    def knows(self, value: str) -> bool:
-        """Whether it may have the value."""
+    def has_value(self, value: str) -> bool:
+        """Return True if the side may have the value."""
 
-    def of(self, names: Sequence[str]) -> Mapping[str, OnnxValue | None]:
-        """The values; None for one that cannot be computed."""
+    def compute(self, names: Sequence[str]) -> Mapping[str, OnnxValue | None]:
+        """Return the values by name; None for a value that cannot be computed."""
 
 
 class RuntimeValues:
@@ -49,40 +50,40 @@ class RuntimeValues:
         self._graph = FileGraph(path)
         self._inputs = inputs
         self._load = load
-        # Beside the file: weights are found by names relative to it.
+        # In the folder of the file, because paths of external data are relative to it.
         self._scratch = path.with_name(f".{path.stem}.part.onnx")
 
-    def knows(self, value: str) -> bool:
-        """A runtime has them all."""
-        return self._graph.maker(value) is not None
+    def has_value(self, value: str) -> bool:
+        """Return True if a node computes the value."""
+        return self._graph.find_producer(value) is not None
 
-    def of(self, names: Sequence[str]) -> Mapping[str, OnnxValue | None]:
-        """See `GraphValues`; where some cannot be computed together, each is tried alone."""
+    def compute(self, names: Sequence[str]) -> Mapping[str, OnnxValue | None]:
+        """Return the values; if the runtime rejects them together, compute each one alone."""
         try:
             return dict(zip(names, self._run(names), strict=True))
         except (LoadFailure, RunFailure):
             if len(names) == 1:
                 return {names[0]: None}
-        return {name: self.of([name])[name] for name in names}
+        return {name: self.compute([name])[name] for name in names}
 
     def _run(self, names: Sequence[str]) -> Sequence[OnnxValue | None]:
-        self._scratch.write_bytes(self._graph.part(names).SerializeToString())
+        part = self._graph.extract_part(names)
+        self._scratch.write_bytes(part.SerializeToString())
         try:
             outputs = self._load(self._scratch).run(self._inputs)
         finally:
             self._scratch.unlink(missing_ok=True)
-        # A map is neither a tensor nor a sequence, whatever the protocol hopes for.
-        return [_value(value) for value in outputs]
+        # A map is neither a tensor nor a sequence of tensors.
+        return [value if _is_tensor_or_list(value) else None for value in outputs]
 
 
-def _value(value: object) -> OnnxValue | None:
-    if isinstance(value, list):
-        return value if all(isinstance(item, np.ndarray) for item in value) else None
-    return value if isinstance(value, np.ndarray) else None
+def _is_tensor_or_list(value: object) -> bool:
+    items = value if isinstance(value, list) else [value]
+    return all(isinstance(item, np.ndarray) for item in items)
 
 
 class KnownValues:
-    """Values that are at hand, before those of another side; see `GraphValues`."""
+    """Known values, then those of another side; see `GraphValues`."""
 
     def __init__(self, known: Mapping[str, OnnxValue], others: GraphValues) -> None:
         self._known = known
@@ -90,40 +91,41 @@ class KnownValues:
 
     @property
     def name(self) -> str:
-        """The other side's."""
+        """The name of the other side."""
         return self._others.name
 
-    def knows(self, value: str) -> bool:
-        """Either has it."""
-        return value in self._known or self._others.knows(value)
+    def has_value(self, value: str) -> bool:
+        """Return True if the value is known or the other side may have it."""
+        return value in self._known or self._others.has_value(value)
 
-    def of(self, names: Sequence[str]) -> Mapping[str, OnnxValue | None]:
-        """See `GraphValues`."""
+    def compute(self, names: Sequence[str]) -> Mapping[str, OnnxValue | None]:
+        """Return the values; see `GraphValues`."""
         unknown = [name for name in names if name not in self._known]
-        found = self._others.of(unknown) if unknown else {}
-        return {name: self._known[name] if name in self._known else found[name] for name in names}
+        others = self._others.compute(unknown) if unknown else {}
+        return {name: self._known[name] if name in self._known else others[name] for name in names}
 
 
-def measure_error(found: OnnxValue | None, wanted: OnnxValue) -> float:
-    """The largest error as a share of the scale; infinite where the two are of another kind."""
-    if isinstance(found, list) or isinstance(wanted, list):
-        if not isinstance(found, list) or not isinstance(wanted, list) or len(found) != len(wanted):
+def measure_error(actual: OnnxValue | None, expected: OnnxValue) -> float:
+    """Return the largest error as a share of the scale; infinite if the kinds differ."""
+    if isinstance(actual, list) and isinstance(expected, list):
+        if len(actual) != len(expected):
             return np.inf
-        return max(
-            (_apart(one, other) for one, other in zip(found, wanted, strict=True)), default=0
-        )
-    return _apart(found, wanted)
-
-
-def _apart(found: Array | None, wanted: Array) -> float:
-    if found is None or found.shape != wanted.shape:
+        errors = (_measure_array(*pair) for pair in zip(actual, expected, strict=True))
+        return max(errors, default=0.0)
+    if isinstance(actual, list) or isinstance(expected, list):
         return np.inf
-    if found.dtype.kind in "biuOSU" or wanted.dtype.kind in "biuOSU":
-        # An index that is off by one is wrong, however large it is.
-        return 0.0 if np.array_equal(found, wanted) else np.inf
+    return _measure_array(actual, expected)
+
+
+def _measure_array(actual: Array | None, expected: Array) -> float:
+    if actual is None or actual.shape != expected.shape:
+        return np.inf
+    if actual.dtype.kind in "biuOSU" or expected.dtype.kind in "biuOSU":
+        # An index that differs by one is wrong, even if it is large.
+        return 0.0 if np.array_equal(actual, expected) else np.inf
     with np.errstate(all="ignore"):
-        kind = np.complex128 if "c" in (found.dtype.kind, wanted.dtype.kind) else np.float64
-        one, other = found.astype(kind), wanted.astype(kind)
+        kind = np.complex128 if "c" in (actual.dtype.kind, expected.dtype.kind) else np.float64
+        one, other = actual.astype(kind), expected.astype(kind)
         finite = np.isfinite(other)
         if not np.array_equal(one[~finite], other[~finite], equal_nan=True):
             return np.inf

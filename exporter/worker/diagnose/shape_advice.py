@@ -1,7 +1,7 @@
-"""What torch.export says of sizes, as the lines of a manifest.
+"""Advice about sizes: the messages of torch.export as lines of a manifest.
 
-In: what it complained of, or the ranges of a program that it captured. Out: sentences with the
-lines that would satisfy it.
+Input: a message of torch.export, or the size ranges of a captured program.
+Output: sentences with the lines that satisfy torch.export.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 
-from exporter.manifest import Axis, ModelSpec
+from exporter.manifest import Axis, Input, ModelSpec
 from exporter.worker.inputs.call import build_call
 from exporter.worker.model.source_loader import Model
 from exporter.worker.torch_private import pytree
 
-#: Two ways of torch to say it: of a capture without assertions, and of one with them.
+#: Two messages of torch: of a capture without assertions, and of one with assertions.
 _CONSTANTS = (
     re.compile(
         r"L(?P<path>(?:\[[^\]]+\])+)\.size\(\)\[(?P<dim>\d+)\] as dynamic "
@@ -29,74 +29,68 @@ _CONSTANTS = (
         r"inputs(?P<path>(?:\[[^\]]+\])+)\.shape\[(?P<dim>\d+)\]"
     ),
 )
-#: Below `Suggested fixes:`, one per line.
+#: One per line after `Suggested fixes:`.
 _FIX = re.compile(r"^\s+(?P<name>[A-Za-z_]\w*) = (?P<fix>[^\n]+)$", re.MULTILINE)
 _RANGE = re.compile(r"Dim\('\w+'(?:, min=(?P<min>\d+))?(?:, max=(?P<max>\d+))?\)")
 _MULTIPLE = re.compile(r"(?P<factor>\d+)\*_?\w+")
 
 
 def advise_on_failure(text: str, model: Model, spec: ModelSpec) -> tuple[str, ...]:
-    """What to write, from the text of an exception.
+    """Return advice from the text of an exception.
 
     Args:
-        text: The whole message, or the end of a traceback.
-        model: Its `forward` says which input `L['x']` is.
-        spec: The contract as it is.
+        text: The full message or the end of a traceback.
+        model: The model; its `forward` shows which input `L['x']` is.
+        spec: The current contract.
     """
-    found = [
-        _always(places[match["path"]], int(match["dim"]), int(match["size"]))
-        for places in (_places(model, spec),)
-        for pattern in _CONSTANTS
-        for match in pattern.finditer(text)
-        if match["path"] in places
-        and isinstance(places[match["path"]].shape[int(match["dim"])], str)
-    ]
+    advice: list[str] = []
+    inputs = _map_paths(model, spec)
+    for pattern in _CONSTANTS:
+        for match in pattern.finditer(text):
+            item = inputs.get(match["path"])
+            dim, size = int(match["dim"]), match["size"]
+            if item is not None and isinstance(item.shape[dim], str):
+                advice.append(
+                    f"dimension {dim} of input '{item.name}' is always {size} in this model: "
+                    f"replace '{item.shape[dim]}' by {size}"
+                )
     _, _, fixes = text.partition("Suggested fixes:")
     axes = {axis.name: axis for axis in spec.axes}
     for match in _FIX.finditer(fixes):
         if match["name"] in axes:
-            found += _fixed(axes[match["name"]], match["fix"].strip(), set(axes))
-    return tuple(dict.fromkeys(found))
+            advice += _translate_fix(axes[match["name"]], match["fix"].strip(), set(axes))
+    return tuple(dict.fromkeys(advice))
 
 
 def advise_on_program(program: Any, spec: ModelSpec) -> tuple[str, ...]:
-    """Where a captured program takes fewer sizes than the contract promises.
+    """Return advice if a captured program accepts fewer sizes than the contract.
 
     Args:
         program: The captured `torch.export.ExportedProgram`.
-        spec: The contract as it is.
+        spec: The current contract.
     """
-    found: list[str] = []
+    advice: list[str] = []
     inputs = {item.name: item for item in spec.inputs}
-    metas = [
-        node.meta.get("val") for node in program.graph.nodes if node.name in _user_inputs(program)
-    ]
-    tensors = [value for value in metas if isinstance(value, torch.Tensor)]
+    user_inputs = {str(name) for name in program.graph_signature.user_inputs}
+    values = [node.meta.get("val") for node in program.graph.nodes if node.name in user_inputs]
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
     if len(tensors) != len(inputs):
         return ()
-    leaves = pytree.tree_leaves(_names(spec))
-    for name, tensor in zip(leaves, tensors, strict=False):
+    call = build_call(spec, {name: name for name in inputs}, lambda _: None)
+    names = pytree.tree_leaves((call.args, call.kwargs))
+    for name, tensor in zip(names, tensors, strict=False):
         sizes: tuple[Any, ...] = tuple(tensor.shape)
         for dim, size in zip(inputs[name].shape, sizes, strict=False):
             if not isinstance(dim, str) or not isinstance(size, torch.SymInt):
                 continue
             limits = program.range_constraints.get(size.node.expr)
             if limits is not None:
-                found += _narrower(spec.find_axis(dim), limits)
-    return tuple(dict.fromkeys(found))
+                advice += _compare_range(spec.find_axis(dim), limits)
+    return tuple(dict.fromkeys(advice))
 
 
-def _user_inputs(program: Any) -> set[str]:
-    return {str(name) for name in program.graph_signature.user_inputs}
-
-
-def _names(spec: ModelSpec) -> Any:
-    call = build_call(spec, {item.name: item.name for item in spec.inputs}, lambda _: None)
-    return (call.args, call.kwargs)
-
-
-def _places(model: Model, spec: ModelSpec) -> dict[str, Any]:
-    """Inputs by where torch.export sees them: `['pair'][0]`."""
+def _map_paths(model: Model, spec: ModelSpec) -> dict[str, Input]:
+    """Return the inputs by their paths in messages of torch.export, such as `['pair'][0]`."""
     call = build_call(spec, {item.name: item for item in spec.inputs}, lambda _: None)
     if not isinstance(model, torch.nn.Module):
         return {}
@@ -108,40 +102,32 @@ def _places(model: Model, spec: ModelSpec) -> dict[str, Any]:
     return {pytree.keystr(path): leaf for path, leaf in leaves if leaf is not None}
 
 
-def _always(item: Any, dim: int, size: int) -> str:
-    return (
-        f"dimension {dim} of input '{item.name}' is always {size} in this model: "
-        f"write {size} where '{item.shape[dim]}' stands"
-    )
-
-
-def _fixed(axis: Axis, fix: str, names: set[str]) -> Iterator[str]:
+def _translate_fix(axis: Axis, fix: str, names: set[str]) -> Iterator[str]:
     if fix.isdigit():
-        yield f"write {fix} where '{axis.name}' stands"
+        yield f"replace '{axis.name}' by {fix}"
     elif fix in names:
-        yield f"write '{fix}' where '{axis.name}' stands: the model takes them for one size"
+        yield f"replace '{axis.name}' by '{fix}': the model requires equal sizes"
     elif match := _RANGE.fullmatch(fix):
-        yield from (
-            f"axes.{axis.name}.{end} = {match[end]}" for end in ("min", "max") if match[end]
-        )
+        for end in ("min", "max"):
+            if match[end]:
+                yield f"axes.{axis.name}.{end} = {match[end]}"
     elif match := _MULTIPLE.fullmatch(fix):
         factor = int(match["factor"])
-        example = -(-(axis.example or factor) // factor) * factor
-        example = max(example, 2)
+        example = max(-(-(axis.example or factor) // factor) * factor, 2)
         yield f"axes.{axis.name} = {{ example = {example}, multiple_of = {factor} }}"
 
 
-def _narrower(axis: Axis, limits: Any) -> Iterator[str]:
-    reason = "torch.export captured the model for no other sizes"
-    lower, upper = (_number(limits.lower), _number(limits.upper))
-    # A lower limit of 2 is only what torch assumes of every dynamic size.
+def _compare_range(axis: Axis, limits: Any) -> Iterator[str]:
+    reason = "torch.export captured the model for these sizes only"
+    lower, upper = (_read_limit(limits.lower), _read_limit(limits.upper))
+    # torch assumes a lower limit of 2 for every dynamic size.
     if lower is not None and lower > max(axis.min, 2):
         yield f"axes.{axis.name}.min = {lower}: {reason}"
     if upper is not None and (axis.max is None or upper < axis.max):
         yield f"axes.{axis.name}.max = {upper}: {reason}"
 
 
-def _number(limit: Any) -> int | None:
-    """A finite limit; torch writes an infinite one as a number near that of 64 bits."""
+def _read_limit(limit: Any) -> int | None:
+    """Return a finite limit, or None; torch writes infinity as a number near 2**63."""
     number = float(limit)
     return int(number) if abs(number) < 2**62 else None

@@ -1,6 +1,7 @@
-"""The model's own line behind a node: the innermost frame that is the project's.
+"""The line of the model behind a node: the innermost frame inside the project.
 
-In: stack traces as torch keeps them. Out: `models/vision.py:31`, or nothing.
+Input: stack traces in the formats of torch.
+Output: `models/vision.py:31`, or "".
 """
 
 from __future__ import annotations
@@ -14,22 +15,17 @@ from exporter.worker.dependencies.project_files import find_project_path
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 #: `/x/models.py(8): forward`, innermost first: TorchScript's source ranges.
 _RANGE = re.compile(r"^(?P<file>[^\n(]+)\((?P<line>\d+)\)", re.MULTILINE)
-#: `File "/x/models.py", line 8` of scripted code, and `/x/models.py:8:4` in front of it.
+#: `File "/x/models.py", line 8` of scripted code, and `/x/models.py:8:4` before it.
 _SCRIPTED = re.compile(r"^(?P<file>[^\n:]+\.py):(?P<line>\d+)", re.MULTILINE)
 
 
 def find_source_line(trace: str, root: Path) -> str:
-    """The innermost line of the project in a trace of dynamo's or of TorchScript's.
-
-    Args:
-        trace: As torch gives it.
-        root: The project's root.
-    """
+    """Return the innermost line of the project in a trace, or "" if there is none."""
     if frames := _FRAME.findall(trace):
         frames.reverse()
     else:
         frames = _RANGE.findall(trace) or _SCRIPTED.findall(trace)
     for file, line in frames:
-        if place := find_project_path(Path(file), root):
-            return f"{place}:{line}"
+        if path := find_project_path(Path(file), root):
+            return f"{path}:{line}"
     return ""

@@ -1,7 +1,4 @@
-"""What there is to find out with, and how long that may take.
-
-In: nothing. Out: `ExportContext`, and `limit_time`, which ends whatever is at work when its time is up.
-"""
+"""A time limit for the diagnosis, based on a timer signal."""
 
 from __future__ import annotations
 
@@ -14,21 +11,21 @@ from types import FrameType
 
 
 class TimeLimitExceeded(BaseException):
-    """No `Exception`, so that no runtime takes it for a failure of its own."""
+    """The time is over; not an `Exception`, so a runtime does not handle it as its own error."""
 
 
 @contextmanager
 def limit_time(seconds: float) -> Iterator[None]:
-    """Raises `TimeLimitExceeded` inside once the time is over, as soon as Python gets to it.
+    """Raise `TimeLimitExceeded` inside the context when the time is over.
 
-    Limits nest: the one that ends first counts. Outside the main thread there are no signals, and
-    no limit.
+    If limits are nested, the earliest one counts. Outside the main thread there are no signals and
+    so no limit.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     start = time.monotonic()
-    before = signal.signal(signal.SIGALRM, _ring)
+    before = signal.signal(signal.SIGALRM, _raise_exceeded)
     outer, _ = signal.getitimer(signal.ITIMER_REAL)
     signal.setitimer(signal.ITIMER_REAL, min(seconds, outer) if outer else seconds)
     try:
@@ -37,9 +34,9 @@ def limit_time(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         if outer:
-            left = outer - (time.monotonic() - start)
-            signal.setitimer(signal.ITIMER_REAL, max(left, 1e-3))
+            remaining = outer - (time.monotonic() - start)
+            signal.setitimer(signal.ITIMER_REAL, max(remaining, 1e-3))
 
 
-def _ring(_number: int, _frame: FrameType | None) -> None:
+def _raise_exceeded(_number: int, _frame: FrameType | None) -> None:
     raise TimeLimitExceeded

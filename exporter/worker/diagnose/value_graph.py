@@ -1,7 +1,8 @@
-"""The file as a graph of named values, and the part of it that some of them need.
+"""The file as a graph of named values, and parts of it that compute some of them.
 
-In: the path of a file. Out: `FileGraph`: who makes a value, from what, and a smaller model that
-computes only the values asked for. Weights outside the file stay there.
+Input: the path of a file.
+Output: `FileGraph`: the producer and the inputs of each value, and smaller models with some values
+as outputs. External data stays in its files.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ import onnx
 
 
 class FileGraph:
-    """The main graph of a file; nodes inside `Loop` and `If` are part of their node."""
+    """The main graph of a file; nodes inside `Loop` and `If` belong to their node."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._model = onnx.load(str(path), load_external_data=False)
         self.nodes = list(self._model.graph.node)
-        self._maker = {
+        self._producers = {
             name: index for index, node in enumerate(self.nodes) for name in node.output if name
         }
-        self._needs = [tuple(dict.fromkeys(_used_by(node))) for node in self.nodes]
+        self._inputs = [tuple(dict.fromkeys(_list_inputs(node))) for node in self.nodes]
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -32,50 +33,53 @@ class FileGraph:
     @property
     def values(self) -> tuple[str, ...]:
         """Every value that a node computes, in the order of the file."""
-        return tuple(self._maker)
+        return tuple(self._producers)
 
-    def maker(self, value: str) -> int | None:
-        """The index of the node that computes a value; None for inputs and weights."""
-        return self._maker.get(value)
+    def find_producer(self, value: str) -> int | None:
+        """Return the index of the node that computes a value; None for inputs and weights."""
+        return self._producers.get(value)
 
-    def computed_inputs(self, index: int) -> tuple[str, ...]:
-        """What a node reads that another node computed."""
-        return tuple(name for name in self._needs[index] if name in self._maker)
+    def list_computed_inputs(self, index: int) -> tuple[str, ...]:
+        """Return the inputs of a node that another node computes."""
+        return tuple(name for name in self._inputs[index] if name in self._producers)
 
-    def ancestors(self, values: Iterable[str]) -> frozenset[int]:
-        """Every node that has a part in these values."""
-        found: set[int] = set()
-        waiting = [self._maker[name] for name in values if name in self._maker]
-        while waiting:
-            index = waiting.pop()
-            if index not in found:
-                found.add(index)
-                waiting += [self._maker[name] for name in self.computed_inputs(index)]
-        return frozenset(found)
+    def find_ancestors(self, values: Iterable[str]) -> frozenset[int]:
+        """Return every node that these values depend on."""
+        ancestors: set[int] = set()
+        queue = [self._producers[name] for name in values if name in self._producers]
+        while queue:
+            index = queue.pop()
+            if index not in ancestors:
+                ancestors.add(index)
+                queue += [self._producers[name] for name in self.list_computed_inputs(index)]
+        return frozenset(ancestors)
 
-    def part(self, values: Iterable[str]) -> onnx.ModelProto:
-        """A model whose outputs are these values, with the nodes and weights they need."""
-        wanted = list(values)
-        kept = self.ancestors(wanted)
-        used = set(wanted).union(*(self._needs[index] for index in kept))
+    def extract_part(self, values: Iterable[str]) -> onnx.ModelProto:
+        """Return a model with these values as outputs and only the nodes and weights for them."""
+        names = list(values)
+        nodes = self.find_ancestors(names)
+        used = set(names).union(*(self._inputs[index] for index in nodes))
         part = onnx.ModelProto()
         part.CopyFrom(self._model)
         graph = part.graph
         for field in (graph.node, graph.output, graph.value_info, graph.initializer):
             del field[:]
-        graph.node.extend(self.nodes[index] for index in sorted(kept))
-        graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted)
+        graph.node.extend(self.nodes[index] for index in sorted(nodes))
+        graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
         graph.initializer.extend(
             item for item in self._model.graph.initializer if item.name in used
         )
         return part
 
 
-def _used_by(node: onnx.NodeProto) -> Iterator[str]:
-    """Inputs of a node and of every node in its bodies; names of the bodies' own do no harm."""
+def _list_inputs(node: onnx.NodeProto) -> Iterator[str]:
+    """Yield the inputs of a node and of all nodes in its subgraphs.
+
+    The names of a subgraph's own values are included; they match no value of the main graph.
+    """
     yield from (name for name in node.input if name)
     for attribute in node.attribute:
-        for body in (attribute.g, *attribute.graphs):
-            for inner in body.node:
-                yield from _used_by(inner)
-            yield from (output.name for output in body.output)
+        for subgraph in (attribute.g, *attribute.graphs):
+            for inner in subgraph.node:
+                yield from _list_inputs(inner)
+            yield from (output.name for output in subgraph.output)

@@ -1,9 +1,10 @@
-"""Capture under the dynamo exporter: once per model, for all its opsets.
+"""The capture of a model for dynamo, once for all its opsets.
 
-In: a model, its declared inputs and its axes. Out: a `torch.export.ExportedProgram`.
+Input: a model, its declared inputs and its axes.
+Output: a `torch.export.ExportedProgram`.
 
-The capture that the manifest asks for is the one that is done: no other is tried in silence.
-It is that of `torch.onnx.export` under `torch.no_grad`, since what is shipped trains no more.
+Only the kind of capture in the manifest is tried. As in `torch.onnx.export`, gradients are off,
+because an exported file is not trained.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from exporter.worker.torch_private.capture_patches import defers_guards, patch_c
 
 
 def capture_program(model: Model, spec: ModelSpec, inputs: Tensors, *, strict: bool) -> Any:
-    """Captures the model with every axis of the contract dynamic.
+    """Capture the model with all dynamic axes of the contract.
 
     Returns:
-        The exported program, before any decomposition.
+        The exported program before decomposition.
 
     Raises:
-        Failure: of stage `capture`, with what torch says.
+        Failure: At stage `capture`, with the message of torch.
     """
     captured = find_program(model)
     if captured is not None:
@@ -38,51 +39,57 @@ def capture_program(model: Model, spec: ModelSpec, inputs: Tensors, *, strict: b
     if not isinstance(model, torch.nn.Module) or isinstance(model, torch.jit.ScriptModule):
         raise Failure(
             Stage.CAPTURE,
-            f"dynamo captures a torch.nn.Module, {spec.source} is a {type(model).__name__}; "
+            f"{spec.source}: dynamo captures a torch.nn.Module, got a {type(model).__name__}; "
             "set exporter = 'torchscript'",
         )
     call = build_tensor_call(spec, inputs)
     is_dynamic = any(
-        is_symbolic_integer(item) or any(isinstance(dim, str) for dim in item.shape) for item in spec.inputs
+        is_symbolic_integer(item) or any(isinstance(dim, str) for dim in item.shape)
+        for item in spec.inputs
     )
     with wrap_errors(Stage.CAPTURE), patch_capture(dynamic=is_dynamic), torch.no_grad():
         program: ExportedProgram = torch.export.export(
             model,
             call.args,
             kwargs=call.kwargs,
-            dynamic_shapes=_dynamic_shapes(model, spec) if is_dynamic else None,
+            dynamic_shapes=list_dynamic_shapes(model, spec) if is_dynamic else None,
             strict=strict,
             prefer_deferred_runtime_asserts_over_guards=defers_guards(),
         )
     return program
 
 
-def _dynamic_shapes(model: torch.nn.Module, spec: ModelSpec) -> dict[str, Any]:
-    """The axes in the shape of the call, by the name of each parameter of `forward`."""
-    hints = build_call(spec, {item.name: _hints(item, spec) for item in spec.inputs}, lambda _: None)
-    bound = inspect.signature(model.forward).bind(*hints.args, **hints.kwargs)
+def list_dynamic_shapes(model: torch.nn.Module, spec: ModelSpec) -> dict[str, Any]:
+    """Return the dynamic dimensions by the names of the parameters of `forward`."""
+    hints = {item.name: _make_hints(item, spec) for item in spec.inputs}
+    call = build_call(spec, hints, lambda _: None)
+    bound = inspect.signature(model.forward).bind(*call.args, **call.kwargs)
     return dict(bound.arguments)
 
 
 def is_symbolic_integer(item: Input) -> bool:
-    """Whether an input is a symbolic integer to torch.export, and no tensor."""
+    """Return True if torch.export receives the input as a symbolic integer."""
     return item.scalar and item.dtype == "int64"
 
 
-def _hints(item: Input, spec: ModelSpec) -> Any:
-    """A hint per dynamic dimension. DYNAMIC refuses to be specialised, AUTO would not."""
+def _make_hints(item: Input, spec: ModelSpec) -> Any:
+    """Return a hint for each dynamic dimension.
+
+    If the model fixes the size, `DYNAMIC` fails and `AUTO` would accept it.
+    """
     if is_symbolic_integer(item):
         return Dim.DYNAMIC
-    return {index: _hint(spec, dim) for index, dim in enumerate(item.shape) if isinstance(dim, str)}
+    dims = enumerate(item.shape)
+    return {index: _make_hint(spec, dim) for index, dim in dims if isinstance(dim, str)}
 
 
-def _hint(spec: ModelSpec, name: str) -> Any:
+def _make_hint(spec: ModelSpec, name: str) -> Any:
     axis = spec.find_axis(name)
     if axis.factors is not None:
-        # Only a derived dimension promises that what is left over is nothing.
-        least, most = axis.factors
+        # Only a derived dimension guarantees that the division has no remainder.
+        low, high = axis.factors
         number = [each.name for each in spec.axes].index(name)
-        return axis.multiple_of * Dim(f"_factor{number}", min=least, max=most)
+        return axis.multiple_of * Dim(f"_factor{number}", min=low, max=high)
     if axis.min <= 1 and axis.max is None:
         return Dim.DYNAMIC
     return Dim.DYNAMIC(min=axis.min if axis.min > 1 else None, max=axis.max)

@@ -1,12 +1,13 @@
-"""One opset of a model: from the captured program, or from the module, to an ONNX graph.
+"""The conversion of one opset: from a captured program or a module to an ONNX graph.
 
-In: the model, its capture and an opset. Out: an `onnx_ir.Model` as the exporter made it, and notes.
+Output: an `onnx_ir.Model` as the exporter returns it, and notes.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,7 @@ import torch
 from exporter.manifest import ModelSpec
 from exporter.manifest.rules.exporters import WEIGHTS_AS_INPUTS
 from exporter.records.record import Stage
-from exporter.worker.export.aliased_outputs import separate_aliased_outputs
-from exporter.worker.export.graph_names import write_declared_sizes
+from exporter.worker.export.graph_names import separate_aliased_outputs, write_declared_sizes
 from exporter.worker.export.positional_module import PositionalModule, needs_wrapping, unwrap_names
 from exporter.worker.export.tracer_warnings import collect_tracer_warnings
 from exporter.worker.inputs.call import (
@@ -48,8 +48,15 @@ _TORCHSCRIPT_OPTIONS = (
     "autograd_inlining",
     "export_modules_as_functions",
 )
-#: The mode of the module during a TorchScript export, which sets it itself.
+#: `torch.onnx.TrainingMode` by the mode of the manifest; TorchScript's exporter sets the mode.
 MODES = {"eval": "EVAL", "train": "TRAINING", "keep": "PRESERVE"}
+
+
+@dataclass(frozen=True, slots=True)
+class _NamedLeaf:
+    """The name of an input at the place of its tensor in a call."""
+
+    name: str
 
 
 def convert_program(
@@ -57,25 +64,26 @@ def convert_program(
     spec: ModelSpec,
     opset: int,
     artifacts: Path,
-    kept: Decompositions,
+    decompositions: Decompositions,
     custom: CustomOps = NO_CUSTOM_OPS,
 ) -> ir.Model:
-    """Translates a captured program by the public dynamo exporter.
+    """Convert a captured program by the public dynamo exporter.
 
     Args:
         program: The captured `torch.export.ExportedProgram`.
         spec: The contract.
-        opset: The opset to translate to.
-        artifacts: Where reports go that the options ask for.
-        kept: What the program was decomposed to for other opsets.
+        opset: The opset of the result.
+        artifacts: The folder for reports that the options request.
+        decompositions: Decompositions of the program for other opsets.
         custom: Translations of custom operators.
 
     Raises:
-        Failure: of stage `convert`.
+        Failure: At stage `convert`.
     """
-    model: ir.Model = translate_program(program, spec, opset, artifacts, kept, custom).model
+    converted = translate_program(program, spec, opset, artifacts, decompositions, custom)
+    model: ir.Model = converted.model
     outputs = [item.name for item in spec.outputs]
-    separate_aliased_outputs(model, _names_in_program_order(program, spec), outputs)
+    separate_aliased_outputs(model, _list_program_inputs(program, spec), outputs)
     unwrap_names(model)
     return model
 
@@ -85,17 +93,17 @@ def translate_program(
     spec: ModelSpec,
     opset: int,
     artifacts: Path,
-    kept: Decompositions,
+    decompositions: Decompositions,
     custom: CustomOps = NO_CUSTOM_OPS,
 ) -> Any:
-    """The same with the program as it was decomposed: a `torch.onnx.ONNXProgram`."""
+    """Return the `torch.onnx.ONNXProgram`, which also contains the decomposed program."""
     options: dict[str, Any] = {"verbose": False}
     options |= {name: spec.options[name] for name in _DYNAMO_OPTIONS if name in spec.options}
     options |= WEIGHTS_AS_INPUTS["dynamo"] if spec.weights_are_inputs else {}
-    with wrap_errors(Stage.CONVERT), kept.reuse(), speed_up_conversion():
+    with wrap_errors(Stage.CONVERT), decompositions.reuse(), speed_up_conversion():
         converted = torch.onnx.export(
             program,
-            input_names=_names_in_program_order(program, spec),
+            input_names=_list_program_inputs(program, spec),
             output_names=[item.name for item in spec.outputs],
             opset_version=opset,
             dynamo=True,
@@ -116,100 +124,95 @@ def convert_module(
     scratch: Path,
     custom: CustomOps = NO_CUSTOM_OPS,
 ) -> tuple[ir.Model, tuple[str, ...]]:
-    """Traces or scripts and converts by the TorchScript exporter.
+    """Trace or script a module and convert it by the TorchScript exporter.
 
     Args:
-        model: The module, or what TorchScript compiled it to.
+        model: The module, possibly compiled by TorchScript.
         spec: The contract.
         inputs: The declared inputs.
-        opset: The opset to convert to.
-        scratch: A file name to export to; it and any external data beside it are temporary.
+        opset: The opset of the result.
+        scratch: The path of a temporary file; its folder may receive external data.
         custom: Symbolic functions of custom operators.
 
     Returns:
-        The graph, and what the tracer warned of or shape inference did not know.
+        The graph, and notes about warnings of the tracer and unknown shapes.
 
     Raises:
-        Failure: of stage `convert`.
+        Failure: At stage `convert`.
     """
-    _refuse_program(model, spec)
-    _refuse_complex(spec)
-    wraps = spec.capture != "script" and (needs_wrapping(spec, model) or _has_compiled_parts(model))
+    _require_supported(model, spec)
+    wraps = spec.capture != "script" and (needs_wrapping(spec, model) or _has_script_parts(model))
     if wraps and isinstance(model, torch.nn.Module):
         model = PositionalModule(model, spec)
         call = Call(args=tuple(tensor.clone() for tensor in inputs.values()), kwargs={})
         names = [item.name for item in spec.inputs]
     else:
         call = build_tensor_call(spec, inputs)
-        names = _names_in_call_order(spec, model)
+        names = _list_call_inputs(spec, model)
     scratch.parent.mkdir(parents=True, exist_ok=True)
     with (
         wrap_errors(Stage.CONVERT),
         custom.register_symbolics(opset),
         collect_tracer_warnings(Path()) as notes,
-        detach_weights() as aside,
-        # As PyTorch is run: what writes into a buffer is no step of training.
+        detach_weights() as weights,
+        # The same as for the reference: a change of a buffer is not a training step.
         torch.no_grad(),
     ):
+        if _has_script_parts(model):
+            # The tracer of torch.onnx rejects such parts; `torch.jit` keeps their control flow.
+            trace: Callable[..., Model] = torch.jit.trace  # torch gives it no types
+            model = trace(model, call.args, strict=False, check_trace=False)
         torch.onnx.export(
-            _with_compiled_parts(model, call),
-            # torch.onnx takes a last dict for keyword arguments unless an empty one follows it.
+            model,
+            # torch.onnx uses a last dict for keyword arguments, unless an empty one follows it.
             call.args if call.kwargs else (*call.args, {}),
             str(scratch),
             kwargs=call.kwargs or None,
             input_names=names,
             output_names=[item.name for item in spec.outputs],
             opset_version=opset,
-            dynamic_axes=_dynamic_axes(spec),
+            dynamic_axes={
+                item.name: {
+                    index: dim for index, dim in enumerate(item.shape) if isinstance(dim, str)
+                }
+                for item in (*spec.inputs, *spec.outputs)
+                if any(isinstance(dim, str) for dim in item.shape)
+            },
             dynamo=False,
-            **_torchscript_options(spec),
+            **_resolve_torchscript_options(spec),
         )
         graph = ir.load(scratch)
-        restore_weights(graph, aside)
+        restore_weights(graph, weights)
     unwrap_names(graph)
     return graph, (*notes, *write_declared_sizes(graph, spec))
 
 
-def _refuse_program(model: Model, spec: ModelSpec) -> None:
+def _require_supported(model: Model, spec: ModelSpec) -> None:
+    """Fail early with a clear message; TorchScript's own messages are misleading."""
     if find_program(model) is not None:
         raise Failure(
             Stage.CAPTURE,
-            f"TorchScript takes modules, {spec.source} is an ExportedProgram; "
+            f"{spec.source}: TorchScript exports modules, got an ExportedProgram; "
             "set exporter = 'dynamo'",
         )
-
-
-def _refuse_complex(spec: ModelSpec) -> None:
-    """TorchScript's exporter would fail too, with a word about some number type."""
-    for side, ends in (("input", spec.inputs), ("output", spec.outputs)):
-        for end in ends:
-            if end.is_complex:
+    for side, items in (("input", spec.inputs), ("output", spec.outputs)):
+        for item in items:
+            if item.is_complex:
                 message = (
-                    f"TorchScript exports no complex numbers: {side} '{end.name}' is {end.dtype}; "
-                    "dynamo writes them as pairs, from opset 18 up"
+                    f"TorchScript exports no complex numbers: {side} '{item.name}' is "
+                    f"{item.dtype}; use dynamo, which writes them as pairs from opset 18 on"
                 )
                 raise Failure(Stage.CONVERT, message)
 
 
-def _with_compiled_parts(model: Model, call: Call) -> Model:
-    """The model, or where it has such parts its trace by torch.jit, which keeps their control flow.
-
-    The tracer of torch.onnx refuses them.
-    """
-    if not _has_compiled_parts(model):
-        return model
-    trace: Callable[..., Model] = torch.jit.trace  # torch gives it no types
-    return trace(model, call.args, strict=False, check_trace=False)
-
-
-def _has_compiled_parts(model: Model) -> bool:
-    """Whether a module that is to be traced has submodules that TorchScript compiled."""
+def _has_script_parts(model: Model) -> bool:
+    """Return True if a module has submodules that TorchScript compiled, but is not compiled."""
     if not isinstance(model, torch.nn.Module) or isinstance(model, torch.jit.ScriptModule):
         return False
     return any(isinstance(part, torch.jit.ScriptModule) for part in model.modules())
 
 
-def _torchscript_options(spec: ModelSpec) -> dict[str, Any]:
+def _resolve_torchscript_options(spec: ModelSpec) -> dict[str, Any]:
     options: dict[str, Any] = {"training": MODES[spec.mode]}
     options |= {name: spec.options[name] for name in _TORCHSCRIPT_OPTIONS if name in spec.options}
     if spec.weights_are_inputs:
@@ -221,47 +224,29 @@ def _torchscript_options(spec: ModelSpec) -> dict[str, Any]:
     return options
 
 
-def _dynamic_axes(spec: ModelSpec) -> dict[str, dict[int, str]]:
-    shapes = [(item.name, item.shape) for item in spec.inputs]
-    shapes += [(item.name, item.shape) for item in spec.outputs]
-    return {
-        name: named
-        for name, shape in shapes
-        if (named := {index: dim for index, dim in enumerate(shape) if isinstance(dim, str)})
-    }
+def _list_program_inputs(program: Any, spec: ModelSpec) -> list[str]:
+    """Return input names in the order of a program, whose own call may differ."""
+    leaves = {item.name: _NamedLeaf(item.name) for item in spec.inputs}
+    call = build_call(spec, leaves, lambda _: None)
+    ordered = order_leaves(program, call.args, call.kwargs)
+    if ordered is None:
+        return _list_call_inputs(spec, None)
+    return [leaf.name for leaf in ordered if isinstance(leaf, _NamedLeaf)]
 
 
-def _names_in_program_order(program: Any, spec: ModelSpec) -> list[str]:
-    """Input names in the order of a program, which may have been captured by another call."""
-    call = build_call(spec, {item.name: _Named(item.name) for item in spec.inputs}, lambda _: None)
-    leaves = order_leaves(program, call.args, call.kwargs)
-    if leaves is None:
-        return _names_in_call_order(spec, None)
-    return [leaf.name for leaf in leaves if isinstance(leaf, _Named)]
+def _list_call_inputs(spec: ModelSpec, model: Model | None) -> list[str]:
+    """Return input names in the order of the exporter.
 
-
-def _names_in_call_order(spec: ModelSpec, model: Model | None) -> list[str]:
-    """Input names in the order in which the exporter meets the inputs.
-
-    torch.onnx gives names by position. Dynamo flattens the call as it was made; TorchScript binds
-    it to the signature of `forward` first, so that keyword arguments come in its order.
+    torch.onnx assigns names by position. Dynamo flattens the call as it is. TorchScript binds it to
+    the signature of `forward` first, which changes the order of keyword arguments.
     """
-    call = build_call(spec, {item.name: _Named(item.name) for item in spec.inputs}, lambda _: None)
+    leaves = {item.name: _NamedLeaf(item.name) for item in spec.inputs}
+    call = build_call(spec, leaves, lambda _: None)
     ordered: Any = (call.args, call.kwargs)
     if call.kwargs and isinstance(model, torch.nn.Module):
-        ordered = _bound(model, call)
-    return [leaf.name for leaf in pytree.tree_leaves(ordered) if isinstance(leaf, _Named)]
-
-
-class _Named:
-    """Stands for the tensor of an input in a call that is only looked at."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-
-def _bound(model: torch.nn.Module, call: Call) -> Mapping[str, Any]:
-    try:
-        return dict(inspect.signature(model.forward).bind(*call.args, **call.kwargs).arguments)
-    except (TypeError, ValueError):  # no readable signature: the order of the call it is
-        return {"args": call.args, "kwargs": call.kwargs}
+        try:
+            bound = inspect.signature(model.forward).bind(*call.args, **call.kwargs)
+            ordered = dict(bound.arguments)
+        except (TypeError, ValueError):  # no readable signature: the order of the call remains
+            pass
+    return [leaf.name for leaf in pytree.tree_leaves(ordered) if isinstance(leaf, _NamedLeaf)]

@@ -1,10 +1,10 @@
-"""What the version converter says while `torch.onnx.export` takes a file to another opset.
+"""Errors of the version converter during `torch.onnx.export`.
 
-In: nothing. Out: its complaints as notes, with the operator that is in the way where it is named.
+Output: notes with the operator that cannot be converted, if the message names it.
 
-Dynamo writes opset 18 and has it converted from there, up by onnxscript's converter and down by
-ONNX's. Where that fails, the file keeps opset 18, or a node keeps its old meaning, and only the log
-says so.
+Dynamo writes opset 18. onnxscript's converter raises the opset from there, and ONNX's converter
+lowers it. If a conversion fails, the file remains at opset 18 or a node keeps its old meaning. Only
+the log has a message about it.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _SKIPPED = re.compile(
 
 @contextmanager
 def collect_converter_warnings() -> Iterator[list[str]]:
-    """Collects what the converter complains of while the context lasts, each complaint once."""
-    listener = _Listener()
+    """Collect the errors of the converter while the context is active, each once."""
+    handler = _NoteHandler()
     logger = logging.getLogger(_LOGGER)
-    logger.addHandler(listener)
+    logger.addHandler(handler)
     try:
-        yield listener.notes
+        yield handler.notes
     finally:
-        logger.removeHandler(listener)
+        logger.removeHandler(handler)
 
 
-class _Listener(logging.Handler):
+class _NoteHandler(logging.Handler):
     def __init__(self) -> None:
         super().__init__(level=logging.WARNING)
         self.notes: list[str] = []
@@ -46,23 +46,23 @@ class _Listener(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
-            note = f"the version converter {_reason(str(error))}"
-        elif skipped := _SKIPPED.search(record.getMessage()):
-            operator, why = skipped.groups()
-            note = f"the version converter left a node {operator} as it was: {why}"
+            note = f"the version converter {_translate(str(error))}"
+        elif match := _SKIPPED.search(record.getMessage()):
+            operator, reason = match.groups()
+            note = f"the version converter did not convert a node {operator}: {reason}"
         else:
             return
         if format_message(note) not in self.notes:
             self.notes.append(format_message(note))
 
 
-def _reason(text: str) -> str:
-    """Why a conversion failed, in our words where they can be."""
-    if found := _NO_ADAPTER.search(text):
-        return f"cannot take {found[3]} down {found[1].lower()} opset {found[2]}"
-    if found := _NO_OLDER.search(text):
-        return f"cannot take {found[1]} down: lower opsets have no such operator"
-    if found := _ASSERTION.match(text):
-        # The adapter is named for what it does, such as `axes_input_to_attribute`.
-        return f"fails in {found[1]}: {found[2]}"
+def _translate(text: str) -> str:
+    """Return the reason of a failed conversion in clear words, if the text is known."""
+    if match := _NO_ADAPTER.search(text):
+        return f"cannot lower {match[3]} {match[1].lower()} opset {match[2]}"
+    if match := _NO_OLDER.search(text):
+        return f"cannot lower {match[1]}: lower opsets have no such operator"
+    if match := _ASSERTION.match(text):
+        # The name of the adapter describes its work, such as `axes_input_to_attribute`.
+        return f"fails in {match[1]}: {match[2]}"
     return f"fails: {text}"

@@ -1,4 +1,4 @@
-"""Split off; to be described."""
+"""The data of one model at one opset in the worker."""
 
 from __future__ import annotations
 
@@ -17,19 +17,18 @@ from exporter.worker.torch_private.decompositions import Decompositions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportContext:
-    """One model at one opset, as the worker has it at hand."""
+    """One model at one opset."""
 
     model: Model
     inputs: Tensors
-    """The declared ones."""
+    """The declared inputs."""
     spec: ModelSpec
     job: OpsetJob
     root: Path
-    """The project's root: lines of the model are told relative to it."""
+    """The project's root; source lines of the model are relative to it."""
     program: Any | None = None
-    """The captured `torch.export.ExportedProgram`; None under TorchScript, or without one."""
+    """The captured `torch.export.ExportedProgram`; None under TorchScript or without capture."""
     decompositions: Decompositions = field(default_factory=Decompositions)
-    """What the program was decomposed to before."""
     custom: CustomOps = NO_CUSTOM_OPS
 
     @property
@@ -39,5 +38,5 @@ class ExportContext:
 
     @property
     def route(self) -> Route:
-        """The exporter in use."""
+        """The exporter and the kind of capture."""
         return self.job.route

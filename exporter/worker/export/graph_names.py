@@ -1,106 +1,141 @@
-"""The contract's names on the exporter's graph: order of inputs, names of axes.
+"""The contract's names in the exporter's graph: inputs, outputs and axes.
 
-In: an `onnx_ir.Model` as the exporter made it. Out: the same model, renamed in place. Only names
-and annotations change, never what the graph computes.
+Input: an `onnx_ir.Model` as the exporter returns it.
+Output: the same model, changed in place. The results of the graph remain the same.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 
 import onnx_ir as ir
 
 from exporter.manifest import ModelSpec
+from exporter.manifest.spec.call import TensorSpec
 
-#: A dimension that is a multiple of a symbol, as torch.export writes it.
+#: A dimension that is a multiple of a symbol, in the notation of torch.export.
 _FACTORED = re.compile(r"(\d+)\*(\w+)")
 
 
+def separate_aliased_outputs(
+    model: ir.Model, inputs: Sequence[str], outputs: Sequence[str]
+) -> None:
+    """Insert an `Identity` before each output that is also an input or another output.
+
+    The optimizer of dynamo does the same. Without it, dynamo renames such a value for each of its
+    places, so two outputs have the last name, or an input has the name of an output.
+
+    Args:
+        model: A model of the dynamo exporter.
+        inputs: The names of its inputs, in its order.
+        outputs: The names of its outputs, in its order.
+    """
+    graph = model.graph
+    seen = set(graph.inputs)
+    aliased = []
+    for index, value in enumerate(graph.outputs):
+        if value in seen:
+            aliased.append(index)
+        seen.add(value)
+    for index in aliased:
+        node = ir.node("Identity", inputs=[graph.outputs[index]])
+        (copy,) = node.outputs
+        copy.type, copy.shape = graph.outputs[index].type, graph.outputs[index].shape
+        graph.append(node)
+        graph.outputs[index] = copy
+    if aliased:
+        for values, names in ((graph.inputs, inputs), (graph.outputs, outputs)):
+            for value, name in zip(values, names, strict=False):  # weights may follow
+                value.name = name
+
+
 def order_inputs(model: ir.Model, spec: ModelSpec) -> None:
-    """Inputs in the order of the contract; runtimes go by name, so this changes no result."""
+    """Sort the inputs by the contract; runtimes use names, so no result changes."""
     by_name = {value.name: value for value in model.graph.inputs}
-    wanted = [item.name for item in spec.inputs]
-    if set(wanted) <= set(by_name) and len(by_name) == len(model.graph.inputs):
-        rest = [value for value in model.graph.inputs if value.name not in wanted]
-        ordered = [by_name[name] for name in wanted] + rest
+    names = [item.name for item in spec.inputs]
+    if set(names) <= set(by_name) and len(by_name) == len(model.graph.inputs):
+        others = [value for value in model.graph.inputs if value.name not in names]
         model.graph.inputs.clear()
-        model.graph.inputs.extend(ordered)
+        model.graph.inputs.extend([*(by_name[name] for name in names), *others])
 
 
 def name_axes(model: ir.Model, spec: ModelSpec) -> None:
-    """Gives the symbols of the exporter (`s77`) the contract's names, wherever they stand.
+    """Replace the symbols of the exporter (`s77`) by the contract's names.
 
-    A symbol that would need two names keeps the first: the exporter found the two axes to be
-    one, and the signature check says so. An axis that only an output has is named in place.
+    If a symbol has two names in the contract, it gets the first one. The exporter then found that
+    both axes are equal, and the signature check reports it. An axis of outputs only is named in
+    place.
     """
     names: dict[str, str] = {}
     parts: dict[str, str] = {}
-    inputs = {item.name: item for item in spec.inputs}
-    for value in model.graph.inputs:
-        item = inputs.get(str(value.name))
-        if item is None or value.shape is None or len(value.shape) != len(item.file_shape):
-            continue
-        for dim, wanted in zip(value.shape, item.file_shape, strict=True):
-            if isinstance(dim, ir.SymbolicDim) and dim.value and isinstance(wanted, str):
-                names.setdefault(dim.value, wanted)
+    for _, shape, item in _match_values(model.graph.inputs, spec.inputs):
+        for dim, name in zip(shape, item.file_shape, strict=True):
+            if isinstance(dim, ir.SymbolicDim) and dim.value and isinstance(name, str):
+                names.setdefault(dim.value, name)
                 if factored := _FACTORED.fullmatch(dim.value):
-                    # `8*s62` is the axis: what is left of `s62` elsewhere is a part of it.
+                    # `8*s62` is the axis, so `s62` in other places is a part of it.
                     step, symbol = factored.groups()
-                    parts.setdefault(symbol, f"({wanted}//{step})")
+                    parts.setdefault(symbol, f"({name}//{step})")
     names = {**parts, **names}
     if any(symbol != name for symbol, name in names.items()):
-        _rename_symbols(model, names)
-    _name_output_axes(model, spec, {*names.values()})
+        from torch.onnx import ONNXProgram
 
-
-def _rename_symbols(model: ir.Model, names: dict[str, str]) -> None:
-    from torch.onnx import ONNXProgram
-
-    # The public renaming also rewrites expressions such as `2*s77`.
-    renames: dict[str | ir.SymbolicDim, str] = dict(names.items())
-    ONNXProgram(model, None).rename_axes(renames)
-
-
-def _name_output_axes(model: ir.Model, spec: ModelSpec, taken: set[str]) -> None:
-    """An output-only axis has no symbol of the inputs: its dimension is an expression of theirs."""
-    by_name = {item.name: item for item in spec.outputs}
-    for value in model.graph.outputs:
-        item = by_name.get(str(value.name))
-        if item is None or value.shape is None or len(value.shape) != len(item.file_shape):
-            continue
-        value.shape = value.shape.copy()  # a shape that was read from a file is frozen
-        for index, wanted in enumerate(item.file_shape):
-            is_symbolic = isinstance(value.shape[index], ir.SymbolicDim)
-            if is_symbolic and isinstance(wanted, str) and wanted not in taken:
-                value.shape[index] = wanted
+        # The public function also renames symbols in expressions such as `2*s77`.
+        renames: dict[str | ir.SymbolicDim, str] = dict(names.items())
+        ONNXProgram(model, None).rename_axes(renames)
+    # The dimension of an output-only axis is an expression of input symbols.
+    used = {*names.values()}
+    for value, frozen, item in _match_values(model.graph.outputs, spec.outputs):
+        shape = frozen.copy()
+        for index, name in enumerate(item.file_shape):
+            is_symbolic = isinstance(shape[index], ir.SymbolicDim)
+            if is_symbolic and isinstance(name, str) and name not in used:
+                shape[index] = name
+        value.shape = shape
 
 
 def write_declared_sizes(model: ir.Model, spec: ModelSpec) -> tuple[str, ...]:
-    """Writes declared sizes where TorchScript's shape inference gave up, and says where.
+    """Write declared sizes for the sizes that TorchScript's shape inference does not know.
 
-    It names such a dimension after a node (`Reshapey_dim_1`), which says that the size is not
-    known, not that it varies. That it is the declared one is proved with every sample that the
-    file is run on. A name of the contract's own in that place is left for the signature check.
+    TorchScript names an unknown dimension after a node (`Reshapey_dim_1`). The size may still be
+    fixed. Every sample that runs later proves it. A dimension with a name of the contract remains,
+    for the signature check.
+
+    Returns:
+        One note for each changed output.
     """
-    own = {axis.name for axis in spec.axes}
-    stated = []
-    by_name = {item.name: item for item in spec.outputs}
-    for value in model.graph.outputs:
-        item = by_name.get(str(value.name))
-        if item is None or value.shape is None or len(value.shape) != len(item.file_shape):
-            continue
+    axes = {axis.name for axis in spec.axes}
+    notes = []
+    for value, frozen, item in _match_values(model.graph.outputs, spec.outputs):
+        shape = frozen.copy()
         unknown = [
             index
-            for index, (dim, wanted) in enumerate(zip(value.shape, item.file_shape, strict=True))
-            if isinstance(wanted, int) and isinstance(dim, ir.SymbolicDim) and dim.value not in own
+            for index, (dim, size) in enumerate(zip(shape, item.file_shape, strict=True))
+            if isinstance(size, int) and isinstance(dim, ir.SymbolicDim) and dim.value not in axes
         ]
         if unknown:
-            value.shape = value.shape.copy()  # a shape that was read from a file is frozen
             for index in unknown:
-                value.shape[index] = item.file_shape[index]
+                shape[index] = item.file_shape[index]
+            value.shape = shape
             dims = ", ".join(str(index) for index in unknown)
-            stated.append(
+            notes.append(
                 f"TorchScript does not know the size of dimension {dims} of output "
-                f"'{item.name}': the file states the declared one"
+                f"'{item.name}': the file contains the declared size"
             )
-    return tuple(stated)
+    return tuple(notes)
+
+
+def _match_values(
+    values: Iterable[ir.Value], items: Iterable[TensorSpec]
+) -> Iterator[tuple[ir.Value, ir.Shape, TensorSpec]]:
+    """Yield the values of the contract with the declared rank.
+
+    The shape of a file is frozen; changes need a copy.
+    """
+    by_name = {item.name: item for item in items}
+    for value in values:
+        item = by_name.get(str(value.name))
+        shape = value.shape
+        if item is not None and shape is not None and len(shape) == len(item.file_shape):
+            yield value, shape, item

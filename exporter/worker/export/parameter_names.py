@@ -1,7 +1,7 @@
-"""The manifest's names for the weights of a model, on the exporter's graph.
+"""The manifest's names for the weights of a model.
 
-In: a model and its contract. Out: which name each weight gets, the graph renamed in place, and what
-the check needs to tell one weight from another.
+Input: a model and its contract.
+Output: the name of each weight, the renamed graph, and the hashes that identify a weight in checks.
 """
 
 from __future__ import annotations
@@ -17,31 +17,39 @@ import torch
 from exporter.core.text_format import join_names
 from exporter.jobs.reference import NamedWeight
 from exporter.manifest import ModelSpec, ParameterNames
-from exporter.manifest.schema.parameters import NUMBER_PLACEHOLDER
+from exporter.manifest.spec.model import NUMBER_PLACEHOLDER
 from exporter.records.record import Stage
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure
 
 
 def resolve_weight_names(model: Model, spec: ModelSpec) -> dict[str, str]:
-    """The name that the file gives to each weight, by its name in the model.
+    """Return the name in the file for each weight, by its name in the model.
 
-    Weights that share one tensor share one name, that of the first.
+    Weights that share one tensor get the name of the first one.
 
     Raises:
-        Failure: of stage `source`, where the manifest's names do not fit the model's weights.
+        Failure: At stage `source`, if the manifest's names do not match the weights.
     """
-    asked = spec.parameters
-    if asked is None:
+    parameters = spec.parameters
+    if parameters is None:
         return {}
-    weights = _weights(model, with_buffers=bool(asked.patterns))
+    weights = _list_weights(model, with_buffers=bool(parameters.patterns))
     if not weights:
-        raise Failure(Stage.SOURCE, f"parameters: {spec.source} has no weights to name")
+        raise Failure(Stage.SOURCE, f"parameters: {spec.source} has no weights; remove the key")
     first: dict[int, str] = {}
     for name, tensor in weights.items():
         first.setdefault(id(tensor), name)
-    names = _named(asked, tuple(first.values()))
-    _refuse_clashes(names, spec)
+    names = _assign_names(parameters, tuple(first.values()))
+    signature = {item.name for item in (*spec.inputs, *spec.outputs)}
+    counts = Counter(names.values())
+    for weight, name in names.items():
+        if name in signature:
+            message = f"parameters: '{name}' for {weight} is also an input or output; rename one"
+            raise Failure(Stage.SOURCE, message)
+        if counts[name] > 1:
+            message = f"parameters: {counts[name]} weights have the name '{name}'; rename them"
+            raise Failure(Stage.SOURCE, message)
     return {
         name: names[first[id(tensor)]]
         for name, tensor in weights.items()
@@ -50,121 +58,106 @@ def resolve_weight_names(model: Model, spec: ModelSpec) -> dict[str, str]:
 
 
 def rename_weights(model: ir.Model, names: Mapping[str, str]) -> None:
-    """Gives the weights of a graph their names; whatever else has one of these loses it."""
-    found = {name: value for name, value in _stored(model) if name in names}
-    wanted = {names[name] for name in found}
+    """Rename the weights of a graph, and any other value with one of the new names."""
+    # With `export_params = false`, inputs replace the initializers.
+    values = dict(model.graph.initializers.items())
+    values |= {str(value.name): value for value in model.graph.inputs}
+    weights = {name: value for name, value in values.items() if name in names}
+    new_names = {names[name] for name in weights}
     for node in model.graph.all_nodes():
         for output in node.outputs:
-            if output.name in wanted:
+            if output.name in new_names:
                 output.name = f"{output.name}_value"
     renamed: set[str] = set()
-    # By way of names that nothing has: two weights may swap theirs.
-    for number, value in enumerate(found.values()):
+    # Temporary names first, because two weights may exchange their names.
+    for number, value in enumerate(weights.values()):
         value.name = f"_exporter_weight_{number}"
-    for name, value in found.items():
-        # Stored twice, a shared weight keeps its own name the second time.
+    for name, value in weights.items():
+        # The second copy of a shared weight keeps its own name.
         value.name = names[name] if names[name] not in renamed else name
         renamed.add(names[name])
 
 
 def describe_named_weights(
-    model: Model, names: Mapping[str, str], read: Container[int]
+    model: Model, names: Mapping[str, str], storages: Container[int]
 ) -> tuple[NamedWeight, ...]:
-    """What is known of each weight that the file has to name.
+    """Return the properties of each weight that the file has to name.
 
     Args:
-        model: Whose weights they are.
-        names: The name that the file gives to each, by its own.
-        read: The addresses of the storages that a run of the model reads.
+        model: The model with the weights.
+        names: The name in the file, by the name in the model.
+        storages: The addresses of the storages that a run of the model reads.
     """
-    weights = _weights(model, with_buffers=True)
-    found: dict[str, NamedWeight] = {}
+    weights = _list_weights(model, with_buffers=True)
+    described: dict[str, NamedWeight] = {}
     for source, name in names.items():
-        if name not in found:
+        if name not in described:
             tensor = weights[source].detach().cpu().contiguous()
-            found[name] = NamedWeight(
+            data = b""  # the values in the order of a file, row by row
+            if tensor.numel():
+                data = tensor.reshape(-1).view(torch.uint8).numpy().tobytes()
+            described[name] = NamedWeight(
                 name=name,
                 source=source,
                 dtype=str(tensor.dtype).removeprefix("torch."),
                 shape=tuple(tensor.shape),
-                sha256=hashlib.sha256(_content(tensor)).hexdigest(),
-                is_read=weights[source].untyped_storage().data_ptr() in read,
+                sha256=hashlib.sha256(data).hexdigest(),
+                is_read=weights[source].untyped_storage().data_ptr() in storages,
             )
-    return tuple(found.values())
+    return tuple(described.values())
 
 
-def _content(tensor: torch.Tensor) -> bytes:
-    """The values as a file holds them, row by row."""
-    return tensor.reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
-
-
-def _weights(model: Model, *, with_buffers: bool) -> dict[str, torch.Tensor]:
-    """Parameters in their order, then buffers that are saved, shared ones under every name."""
+def _list_weights(model: Model, *, with_buffers: bool) -> dict[str, torch.Tensor]:
+    """Return parameters in their order, then saved buffers; shared ones under every name."""
     if not isinstance(model, torch.nn.Module):
         return {}
-    found: dict[str, torch.Tensor] = dict(model.named_parameters(remove_duplicate=False))
+    weights: dict[str, torch.Tensor] = dict(model.named_parameters(remove_duplicate=False))
     if with_buffers:
-        saved = model.state_dict(keep_vars=True)
-        found |= {
-            name: tensor for name, tensor in saved.items() if isinstance(tensor, torch.Tensor)
+        state = model.state_dict(keep_vars=True)
+        weights |= {
+            name: tensor for name, tensor in state.items() if isinstance(tensor, torch.Tensor)
         }
-    return found
+    return weights
 
 
-def _named(asked: ParameterNames, weights: Sequence[str]) -> dict[str, str]:
-    if asked.template:
-        return {name: _filled(asked.template, index) for index, name in enumerate(weights)}
-    if asked.names:
-        if len(asked.names) != len(weights):
+def _assign_names(parameters: ParameterNames, weights: Sequence[str]) -> dict[str, str]:
+    if parameters.template:
+        template = parameters.template
+        return {name: _fill_number(template, index) for index, name in enumerate(weights)}
+    if parameters.names:
+        if len(parameters.names) != len(weights):
             raise Failure(
                 Stage.SOURCE,
-                f"parameters: {len(asked.names)} names for {len(weights)} weights: "
+                f"parameters: {len(parameters.names)} names for {len(weights)} weights: "
                 f"{join_names(weights)}",
             )
-        return dict(zip(weights, asked.names, strict=True))
-    return dict(_by_pattern(asked.patterns, weights))
+        return dict(zip(weights, parameters.names, strict=True))
+    return dict(_match_patterns(parameters.patterns, weights))
 
 
-def _by_pattern(patterns: Mapping[str, str], weights: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The first pattern that fits a weight names it."""
-    left = list(weights)
+def _match_patterns(
+    patterns: Mapping[str, str], weights: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield each weight with the name of the first pattern that matches it."""
+    remaining = list(weights)
     for pattern, name in patterns.items():
-        meant = [weight for weight in left if fnmatchcase(weight, pattern)]
-        if not meant:
+        matches = [weight for weight in remaining if fnmatchcase(weight, pattern)]
+        if not matches:
             raise Failure(
                 Stage.SOURCE,
-                f"parameters: '{pattern}' is none of the weights left to name: {join_names(left)}",
+                f"parameters: '{pattern}' matches none of the remaining weights: "
+                f"{join_names(remaining)}",
             )
-        if NUMBER_PLACEHOLDER not in name and len(meant) > 1:
+        if NUMBER_PLACEHOLDER not in name and len(matches) > 1:
             raise Failure(
                 Stage.SOURCE,
-                f"parameters: '{pattern}' means {len(meant)} weights, and '{name}' is one name: "
-                f"write '{name}_{NUMBER_PLACEHOLDER}'",
+                f"parameters: '{pattern}' matches {len(matches)} weights, but '{name}' is one "
+                f"name; write '{name}_{NUMBER_PLACEHOLDER}'",
             )
-        for index, weight in enumerate(meant):
-            yield weight, _filled(name, index)
-            left.remove(weight)
+        for index, weight in enumerate(matches):
+            yield weight, _fill_number(name, index)
+            remaining.remove(weight)
 
 
-def _filled(name: str, number: int) -> str:
+def _fill_number(name: str, number: int) -> str:
     return name.replace(NUMBER_PLACEHOLDER, str(number))
-
-
-def _refuse_clashes(names: Mapping[str, str], spec: ModelSpec) -> None:
-    signature = {item.name for item in spec.inputs} | {item.name for item in spec.outputs}
-    counts = Counter(names.values())
-    for weight, name in names.items():
-        if name in signature:
-            problem = f"'{name}' would be {weight} and is an input or output"
-        elif counts[name] > 1:
-            problem = f"{counts[name]} weights would be called '{name}'"
-        else:
-            continue
-        raise Failure(Stage.SOURCE, f"parameters: {problem}")
-
-
-def _stored(model: ir.Model) -> Iterator[tuple[str, ir.Value]]:
-    """Every initializer, and with `export_params = false` the inputs in their place."""
-    yield from list(model.graph.initializers.items())
-    for value in model.graph.inputs:
-        yield str(value.name), value

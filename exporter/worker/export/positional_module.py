@@ -1,11 +1,12 @@
-"""A model as the TorchScript tracer wants it: called by position, with tensors alone.
+"""A wrapper for the TorchScript tracer: tensors by position, and nothing else.
 
-In: a module and its contract. Out: a module whose `forward` takes the declared inputs in their
-order, and the renaming that takes the wrapping out of the exported names again.
+Input: a module and its contract.
+Output: a module whose `forward` has the declared inputs as parameters, and a function that removes
+the wrapper from the names in the graph.
 
-Called as it is, with keyword arguments or constants, the tracer makes a graph input of every
-Python number, default arguments included, and orders inputs by the signature of `forward`. A
-`torch.onnx.ExportableModule` would go to the dynamo exporter, whatever was asked for.
+With keyword arguments or constants, the tracer creates a graph input for every Python number, even
+for defaults. It also sorts inputs by the signature of `forward`. torch exports a
+`torch.onnx.ExportableModule` by dynamo, even if TorchScript was requested.
 """
 
 from __future__ import annotations
@@ -25,40 +26,35 @@ from exporter.worker.torch_private import pytree
 
 
 class PositionalModule(torch.nn.Module):
-    """Calls the wrapped module with each tensor where its `at` says."""
+    """Calls the wrapped module with each tensor at the path of its `at`."""
 
     def __init__(self, model: torch.nn.Module, spec: ModelSpec) -> None:
         super().__init__()
         self.add_module(WRAPPED_NAME, model)
         self.train(model.training)
         self._spec = spec
-        self._takes_apart = has_object_outputs(model)
+        self._flattens_outputs = has_object_outputs(model)
 
     def forward(self, *tensors: torch.Tensor) -> Any:
-        """The outputs of the wrapped module, as they are; of objects, what they hold."""
+        """Return the outputs of the wrapped module; of objects, their tensors."""
         names = [item.name for item in self._spec.inputs]
         leaves = dict(zip(names, tensors, strict=True))
         call = build_call(self._spec, leaves, lambda value: value)
         returned = self.get_submodule(WRAPPED_NAME)(*call.args, **call.kwargs)
-        if not self._takes_apart:
+        if not self._flattens_outputs:
             return returned
         return tuple(leaf for leaf in pytree.tree_leaves(returned) if leaf is not None)
 
 
 def needs_wrapping(spec: ModelSpec, model: Model) -> bool:
-    """Whether the call holds more than tensors in positions of their own, or is not traced."""
+    """Return True if the call has more than positional tensors, or would not be traced."""
     others = bool(spec.constants or spec.containers) or any(item.scalar for item in spec.inputs)
-    is_plain = is_positional_call((item.at for item in spec.inputs), others=others)
-    is_whole = is_plain and not has_object_outputs(model)
-    return not is_whole or _has_default_numbers(model) or _is_for_dynamo(model)
-
-
-def _is_for_dynamo(model: Model) -> bool:
+    is_positional = is_positional_call((item.at for item in spec.inputs), others=others)
+    if not is_positional or has_object_outputs(model):
+        return True
     exportable = getattr(torch.onnx, "ExportableModule", None)  # since torch 2.11
-    return exportable is not None and isinstance(model, exportable)
-
-
-def _has_default_numbers(model: Model) -> bool:
+    if exportable is not None and isinstance(model, exportable):
+        return True
     try:
         parameters = inspect.signature(getattr(model, "forward", model)).parameters.values()
     except (TypeError, ValueError):  # no readable signature
@@ -67,11 +63,11 @@ def _has_default_numbers(model: Model) -> bool:
 
 
 def unwrap_names(model: ir.Model) -> None:
-    """Gives the weights the names that they have in the model itself."""
+    """Restore the names that the weights have in the model itself."""
     prefix = f"{WRAPPED_NAME}."
     for name, value in list(model.graph.initializers.items()):
         bare = name
-        while bare.startswith(prefix):  # one wrapper may stand around another
+        while bare.startswith(prefix):  # wrappers may be nested
             bare = bare.removeprefix(prefix)
         if bare != name:
             value.name = bare

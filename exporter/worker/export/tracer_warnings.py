@@ -1,9 +1,7 @@
-"""What the TorchScript tracer says of values that it bakes into the graph.
+"""Warnings of the TorchScript tracer about values that become constants of the graph.
 
-In: nothing. Out: its warnings as notes, with the line of the model that each is about.
-
-The tracer names the line at which Python was when it warned, which may be torch's own: the model's
-line is the innermost one of the project on the stack.
+Output: notes with the line of the model for each warning. The tracer names the current line, which
+may be inside torch. The line of the model is the innermost line of the project on the stack.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from torch.jit._trace import TracerWarning
+from torch.jit import TracerWarning
 
 from exporter.records.record import TRACER_PREFIX
 from exporter.worker.dependencies.project_files import find_project_path
@@ -26,18 +24,18 @@ from exporter.worker.process.failure import format_message
 
 @contextmanager
 def collect_tracer_warnings(root: Path) -> Iterator[list[str]]:
-    """Collects the tracer's warnings while the context lasts, each once with its count.
+    """Collect the tracer's warnings while the context is active, each once with its count.
 
     Args:
-        root: The project's root, to which files are relative; the worker runs there.
+        root: The project's root, which is the working folder of the worker.
 
     Yields:
-        The notes; complete when the context is left.
+        The notes; complete at the end of the context.
     """
     notes: list[str] = []
     counts: Counter[str] = Counter()
 
-    def heard(
+    def record_warning(
         message: Warning | str,
         category: type[Warning],
         filename: str,
@@ -45,27 +43,26 @@ def collect_tracer_warnings(root: Path) -> Iterator[list[str]]:
         file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
-        # Everything stays in the cell's log, tracer warnings too.
+        # The cell's log contains all warnings, including those of the tracer.
         text = warnings.formatwarning(message, category, filename, lineno, line)
         (file or sys.stderr).write(text)
         if issubclass(category, TracerWarning):
             first = str(message).strip().splitlines()[0]
-            where = _models_line(root) or f"{Path(filename).name}:{lineno}"
-            counts[format_message(f"{TRACER_PREFIX}{where}: {first}")] += 1
+            source = _find_model_line(root) or f"{Path(filename).name}:{lineno}"
+            counts[format_message(f"{TRACER_PREFIX}{source}: {first}")] += 1
 
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         warnings.simplefilter("always", TracerWarning)
-        warnings.showwarning = heard
+        warnings.showwarning = record_warning
         try:
             yield notes
         finally:
             notes += [f"{note} ({n} times)" if n > 1 else note for note, n in counts.items()]
 
 
-def _models_line(root: Path) -> str:
-    """The innermost line of the project that is running."""
+def _find_model_line(root: Path) -> str:
     for frame in reversed(traceback.extract_stack()):
-        if place := find_project_path(Path(frame.filename), root):
-            return f"{place}:{frame.lineno}"
+        if path := find_project_path(Path(frame.filename), root):
+            return f"{path}:{frame.lineno}"
     return ""

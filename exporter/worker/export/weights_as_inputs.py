@@ -1,7 +1,8 @@
-"""The weights of a model whose file takes them as inputs (`export_params = false`).
+"""Weights as inputs of the file (`export_params = false`).
 
-In: a model, or the graph that an exporter made of it. Out: the weights in the order of
-`state_dict`, stored for the checks to feed; the graph with these weights as inputs.
+Input: a model, or the graph of an exporter.
+Output: the weights in the order of `state_dict`, stored for the checks, and the graph with these
+weights as inputs.
 """
 
 from __future__ import annotations
@@ -25,87 +26,87 @@ from exporter.worker.reference.eager_run import BufferSnapshot, run_model
 def find_read_storages(
     model: Model, spec: ModelSpec, inputs: Tensors, names: Mapping[str, str]
 ) -> Container[int]:
-    """The addresses of the storages that a run of the model reads.
+    """Return the addresses of the storages that a run of the model reads.
 
     Returns:
-        None of them where the contract neither names weights nor has them as inputs.
+        Empty if the contract neither names weights nor has them as inputs.
     """
-    if not names and not _asked(spec):
+    if not names and not _has_weight_inputs(spec):
         return frozenset()
-    buffers = BufferSnapshot(model)
-    with record_storages() as places:
+    state = BufferSnapshot(model)
+    with record_storages() as storages:
         run_model(model, spec, inputs)
-    buffers.restore()
-    return places
+    state.restore()
+    return storages
 
 
 def store_weights(
     model: Model,
     spec: ModelSpec,
-    read: Container[int],
+    storages: Container[int],
     names: Mapping[str, str],
     folder: JobFolder,
 ) -> tuple[Weight, ...]:
-    """Writes every weight, and says which ones a run of the model reads.
+    """Write every weight to the folder and describe it.
 
     Args:
-        model: Whose weights they are.
+        model: The model with the weights.
         spec: The contract.
-        read: The addresses of the storages that a run of it reads.
-        names: Other names that the file gives to weights, by their own.
-        folder: Where the values go.
+        storages: The addresses of the storages that a run of the model reads.
+        names: The name in the file, by the name in the model.
+        folder: The folder for the values.
 
     Returns:
-        None of them where no file of the contract takes weights as inputs.
+        Empty if no file of the contract has weights as inputs.
     """
-    if not isinstance(model, torch.nn.Module) or not _asked(spec):
+    if not isinstance(model, torch.nn.Module) or not _has_weight_inputs(spec):
         return ()
     state = {
         name: value for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)
     }
-    first: dict[tuple[object, ...], str] = {}
-    found = []
-    for index, (own, value) in enumerate(state.items()):
-        name = names.get(own, own)
+    owners: dict[tuple[object, ...], str] = {}
+    weights = []
+    for index, (source, value) in enumerate(state.items()):
+        name = names.get(source, source)
         write_weight(folder, index, name, to_numpy(value))
-        place = (value.data_ptr(), tuple(value.shape), value.stride())
-        owner = first.setdefault(place, name) if value.numel() else name
-        found.append(
+        view = (value.data_ptr(), tuple(value.shape), value.stride())
+        owner = owners.setdefault(view, name) if value.numel() else name
+        weights.append(
             Weight(
                 name=name,
                 dtype=str(value.dtype).removeprefix("torch."),
                 shape=tuple(value.shape),
-                is_read=value.numel() > 0 and value.untyped_storage().data_ptr() in read,
+                is_read=value.numel() > 0 and value.untyped_storage().data_ptr() in storages,
                 same_as="" if owner == name else owner,
             )
         )
-    return tuple(found)
+    return tuple(weights)
 
 
-def _asked(spec: ModelSpec) -> bool:
+def _has_weight_inputs(spec: ModelSpec) -> bool:
     return any(spec.resolve_cell(opset).weights_are_inputs for opset in spec.opsets)
 
 
 def list_state_names(model: Model) -> tuple[str, ...]:
-    """The names in the model's `state_dict`, in its order; a function has none."""
+    """Return the names in the model's `state_dict` in order; a function has none."""
     return tuple(model.state_dict()) if isinstance(model, torch.nn.Module) else ()
 
 
 def move_weights_to_inputs(model: ir.Model, names: Iterable[str]) -> None:
-    """Turns the stored weights into inputs without a value, after all others, in this order.
+    """Turn stored weights into inputs without a value, after all others, in this order.
 
-    What else is stored, constants of the graph, stays inside.
+    Other initializers, such as constants of the graph, remain.
     """
     graph = model.graph
     stored = dict(graph.initializers)
-    own = [value for value in graph.inputs if value.name not in stored]
-    wanted = [name for name in dict.fromkeys(names) if name in stored]
+    inputs = [value for value in graph.inputs if value.name not in stored]
+    weights = [name for name in dict.fromkeys(names) if name in stored]
     graph.inputs.clear()
-    for name in wanted:
+    for name in weights:
         value, tensor = stored[name], stored[name].const_value
         del graph.initializers[name]
         if tensor is not None:
             value.type = ir.TensorType(tensor.dtype)
             value.shape = ir.Shape(tensor.shape.numpy())
         value.const_value = None
-    graph.inputs.extend([*own, *(stored[name] for name in wanted)])
+    graph.inputs.extend([*inputs, *(stored[name] for name in weights)])

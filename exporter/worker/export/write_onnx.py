@@ -1,10 +1,11 @@
-"""From the exporter's graph to the files that ship.
+"""The files of an artifact, written from the exporter's graph.
 
-In: an `onnx_ir.Model`. Out: `<opset>.onnx` and, for all but small models, the weights beside it
-as `weights-<hash>.data`, once for all opsets that share them.
+Input: an `onnx_ir.Model`.
+Output: `<opset>.onnx`. The weights of larger models are in `weights-<hash>.data`, one file for all
+opsets with equal weights.
 
-The graph is given the contract's axis names and input order, loses torch's metadata (absolute
-paths of the sources) and gains provenance. Nothing that a check proves is repaired here.
+The graph gets the contract's axis names, input order and provenance. Metadata of torch is removed,
+because it contains absolute paths. Properties that a check proves are not repaired here.
 """
 
 from __future__ import annotations
@@ -26,15 +27,16 @@ from exporter.records.record import Stage
 from exporter.worker.export.graph_names import name_axes, order_inputs
 from exporter.worker.process.failure import Failure
 
-#: Models with more weights than this keep them outside, so that an opset more costs kilobytes.
+#: Models with more bytes of weights use external data, so another opset needs only kilobytes.
 _INLINE_LIMIT = 1 << 20
-#: Smaller tensors stay inside the file: shape inference and optimisers read them.
+#: Smaller tensors stay inside the file: shape inference and optimizers read them.
 _TENSOR_LIMIT = 1 << 10
-#: Protocol buffers end at 2 GB, and the graph itself needs some of that.
+#: Protocol buffers are limited to 2 GB, and the graph itself needs a part of it.
 _LARGEST_FILE = (1 << 31) - (1 << 24)
+#: Page alignment: runtimes can map each tensor instead of reading it.
 _ALIGNMENT = 1 << 12
 _CHUNK = 1 << 20
-#: Types whose numbers lie in memory as they do in a file.
+#: Types with the same bytes in memory and in a file.
 _PLAIN = frozenset(
     {
         ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BOOL,
@@ -42,108 +44,127 @@ _PLAIN = frozenset(
         ir.DataType.UINT8, ir.DataType.UINT16, ir.DataType.UINT32, ir.DataType.UINT64,
     }
 )  # fmt: skip
-#: From this IR version on, an initializer need not be an input.
+#: Since this IR version, an initializer need not be an input.
 _IR_OF_INITIALIZERS = 4
+#: The stable names of extra files by suffix; torch's own names contain the time.
+_REPORT_NAMES = {".md": "report", ".pt2": "program"}
 
 
 def write_artifact(
     model: ir.Model, spec: ModelSpec, opset: int, folder: JobFolder, provenance: dict[str, str]
 ) -> Path:
-    """Names, cleans and writes one model; the file appears whole or not at all.
-
-    Returns:
-        The `.onnx` file.
-    """
+    """Name, clean and write one model; return the complete `.onnx` file."""
     order_inputs(model, spec)
     name_axes(model, spec)
-    _strip(model)
+    _remove_metadata(model)
     for key, value in sorted(provenance.items()):
         model.metadata_props[f"exporter.{key}"] = value
     if spec.ir_version is not None:
         model.ir_version = min(model.ir_version, spec.ir_version)
-    # Before IR version 4 every initializer is listed as an input, too.
     if spec.options.get("keep_initializers_as_inputs") or model.ir_version < _IR_OF_INITIALIZERS:
-        _list_initializers(model)
+        inputs = {value.name for value in model.graph.inputs}
+        for name, value in model.graph.initializers.items():
+            if name not in inputs:
+                model.graph.inputs.append(value)
     _move_weights_out(model, folder.path, spec.options.get("external_data"))
     path = folder.model(opset)
-    with _appearing(folder.path) as fresh:
-        fresh.write_bytes(ir.serde.serialize_model(model).SerializeToString(deterministic=True))
-        fresh.replace(path)
+    with _create_file(folder.path) as temporary:
+        data = ir.serde.serialize_model(model).SerializeToString(deterministic=True)
+        temporary.write_bytes(data)
+        temporary.replace(path)
     return path
 
 
+def rename_exporter_reports(folder: Path, job: Path) -> list[str]:
+    """Rename extra files of torch's exporter and return a note about them.
+
+    Options such as `report` request these files.
+
+    Args:
+        folder: The folder with the files; it may not exist.
+        job: The folder of the job; paths in the note are relative to it.
+    """
+    names: list[str] = []
+    for path in sorted(item for item in folder.glob("*") if item.is_file()):
+        stem = _REPORT_NAMES.get(path.suffix, path.stem)
+        name, number = f"{stem}{path.suffix}", 1
+        while name in names:
+            number += 1
+            name = f"{stem}-{number}{path.suffix}"
+        path.replace(folder / name)
+        names.append(name)
+    if not names:
+        return []
+    return [f"the exporter also wrote {', '.join(names)}, in {folder.relative_to(job).as_posix()}"]
+
+
 @contextmanager
-def _appearing(folder: Path) -> Iterator[Path]:
-    """Where to write what is to get its name once it is whole; else nothing of it is left."""
-    fresh = folder / f".{os.getpid()}.fresh"
+def _create_file(folder: Path) -> Iterator[Path]:
+    """Yield a temporary path; the file is deleted unless it is renamed."""
+    path = folder / f".{os.getpid()}.fresh"
     try:
-        yield fresh
+        yield path
     finally:
-        # On a full disk it takes the room in which to say so.
-        fresh.unlink(missing_ok=True)
+        # On a full disk, an incomplete file would leave no room for the record.
+        path.unlink(missing_ok=True)
 
 
-def _strip(model: ir.Model) -> None:
-    """Removes torch's notes: they hold paths of this machine, and differ between checkouts."""
-    for holder in _holders(model):
-        for key in [key for key in holder.metadata_props if key.startswith("pkg.")]:
-            del holder.metadata_props[key]
-        holder.doc_string = None
+def _remove_metadata(model: ir.Model) -> None:
+    """Remove the metadata of torch: it contains paths and differs between checkouts."""
+    for item in _iterate_parts(model):
+        for key in [key for key in item.metadata_props if key.startswith("pkg.")]:
+            del item.metadata_props[key]
+        item.doc_string = None
     model.doc_string = None
 
 
-def _holders(model: ir.Model) -> Iterator[ir.Model | ir.Graph | ir.Function | ir.Node | ir.Value]:
+def _iterate_parts(
+    model: ir.Model,
+) -> Iterator[ir.Model | ir.Graph | ir.Function | ir.Node | ir.Value]:
     yield model
-    for graph in model.graphs():
+    for graph in (*model.graphs(), *model.functions.values()):
         yield graph
-        yield from graph.initializers.values()
-        yield from _parts(graph)
-    for function in model.functions.values():
-        yield function
-        yield from _parts(function)
+        if isinstance(graph, ir.Graph):
+            yield from graph.initializers.values()
+        yield from graph.inputs
+        for node in graph:
+            yield node
+            yield from node.outputs
 
 
-def _parts(graph: ir.Graph | ir.Function) -> Iterator[ir.Node | ir.Value]:
-    yield from graph.inputs
-    for node in graph:
-        yield node
-        yield from node.outputs
-
-
-def _list_initializers(model: ir.Model) -> None:
-    listed = {value.name for value in model.graph.inputs}
-    for name, value in model.graph.initializers.items():
-        if name not in listed:
-            model.graph.inputs.append(value)
-
-
-def _move_weights_out(model: ir.Model, folder: Path, wish: object) -> None:
-    """Moves large initializers into the shared file of their content.
+def _move_weights_out(model: ir.Model, folder: Path, external_data: object) -> None:
+    """Move large initializers into a shared file with a name from their hash.
 
     Args:
         model: Changed in place.
-        folder: Where the file goes, beside the model.
-        wish: The option `external_data`: True, False, or None for as the size asks.
+        folder: The folder of the model.
+        external_data: The option: True, False, or None if the size decides.
     """
     values = [value for value in model.graph.initializers.values() if value.const_value is not None]
     tensors = [value.const_value for value in values if value.const_value is not None]
     total = sum(tensor.nbytes for tensor in tensors)
-    if wish is False and total > _LARGEST_FILE:
+    if external_data is False and total > _LARGEST_FILE:
         raise Failure(
             Stage.CONVERT,
-            f"external_data = false: {total / 1e9:.1f} GB of weights are more than the 2 GB that "
-            "one file can hold",
+            f"external_data = false: the model has {total / 1e9:.1f} GB of weights, the limit of "
+            "one file is 2 GB; remove the option",
         )
-    if wish is False or (wish is None and total <= _INLINE_LIMIT):
+    if external_data is False or (external_data is None and total <= _INLINE_LIMIT):
         return
-    large = [value for value in values if _is_large(value)]
-    # By name, so that another order of the same weights is the same file.
-    large.sort(key=lambda value: str(value.name))
-    chosen = [value.const_value for value in large if value.const_value is not None]
-    if not chosen:
+    # Sorted by name: the same weights in another order give the same file.
+    values.sort(key=lambda value: str(value.name))
+    large = [
+        (value, tensor)
+        for value in values
+        if (tensor := value.const_value) is not None
+        and tensor.nbytes >= _TENSOR_LIMIT
+        # External data cannot contain strings.
+        and tensor.dtype is not ir.DataType.STRING
+    ]
+    if not large:
         return
-    name, offsets = _store(chosen, folder)
-    for value, tensor, offset in zip(large, chosen, offsets, strict=True):
+    name, offsets = _store([tensor for _, tensor in large], folder)
+    for (value, tensor), offset in zip(large, offsets, strict=True):
         value.const_value = ir.ExternalTensor(
             name,
             offset,
@@ -155,44 +176,32 @@ def _move_weights_out(model: ir.Model, folder: Path, wish: object) -> None:
         )
 
 
-def _is_large(value: ir.Value) -> bool:
-    tensor = value.const_value
-    # Strings have no bytes that external data could hold.
-    return (
-        tensor is not None
-        and tensor.nbytes >= _TENSOR_LIMIT
-        and tensor.dtype is not ir.DataType.STRING
-    )
-
-
 def _store(tensors: Sequence[ir.TensorProtocol], folder: Path) -> tuple[str, list[int]]:
-    """Writes the tensors into `weights-<hash>.data`, unless it is there, and tells their places."""
+    """Write the tensors into `weights-<hash>.data`, unless it exists; return name and offsets."""
     offsets: list[int] = []
     end = 0
     for tensor in tensors:
-        # Page alignment lets runtimes map each tensor instead of reading it.
         start = -(-end // _ALIGNMENT) * _ALIGNMENT
         offsets.append(start)
         end = start + tensor.nbytes
-    return _there(tensors, offsets, end, folder) or _written(tensors, offsets, folder), offsets
-
-
-def _there(
-    tensors: Sequence[ir.TensorProtocol], offsets: Sequence[int], size: int, folder: Path
-) -> str:
-    """The name of a file with this very content; empty where there is none.
-
-    Most opsets have the weights of the one before, and to compare takes a fifth of a hash.
-    """
+    # Most opsets have the same weights, and a comparison takes a fifth of the time of a hash.
     for path in sorted(folder.glob(format_weights_name("*"))):
-        found = path.lstat()
-        is_alike = stat.S_ISREG(found.st_mode) and found.st_size == size
-        if is_alike and _holds(path, _blocks(tensors, offsets)):
-            return path.name
-    return ""
+        status = path.lstat()
+        is_candidate = stat.S_ISREG(status.st_mode) and status.st_size == end
+        if is_candidate and _has_content(path, _iterate_blocks(tensors, offsets)):
+            return path.name, offsets
+    digest = hashlib.sha256()
+    with _create_file(folder) as temporary:
+        with temporary.open("wb") as file:
+            for block in _iterate_blocks(tensors, offsets):
+                digest.update(block)
+                file.write(block)
+        name = format_weights_name(digest.hexdigest())
+        temporary.replace(folder / name)
+    return name, offsets
 
 
-def _holds(path: Path, blocks: Iterator[memoryview]) -> bool:
+def _has_content(path: Path, blocks: Iterator[memoryview]) -> bool:
     stored, start = np.memmap(path, np.uint8, mode="r"), 0
     for block in blocks:
         end = start + len(block)
@@ -202,32 +211,18 @@ def _holds(path: Path, blocks: Iterator[memoryview]) -> bool:
     return True
 
 
-def _written(tensors: Sequence[ir.TensorProtocol], offsets: Sequence[int], folder: Path) -> str:
-    """Writes the file; the answer is its name."""
-    digest = hashlib.sha256()
-    with _appearing(folder) as fresh:
-        with fresh.open("wb") as file:
-            for block in _blocks(tensors, offsets):
-                digest.update(block)
-                file.write(block)
-        name = format_weights_name(digest.hexdigest())
-        fresh.replace(folder / name)
-    return name
-
-
-def _blocks(tensors: Sequence[ir.TensorProtocol], offsets: Sequence[int]) -> Iterator[memoryview]:
+def _iterate_blocks(
+    tensors: Sequence[ir.TensorProtocol], offsets: Sequence[int]
+) -> Iterator[memoryview]:
     end = 0
     for tensor, start in zip(tensors, offsets, strict=True):
         if start > end:
             yield memoryview(bytes(start - end))
-        data = _bytes_of(tensor)
+        if isinstance(tensor, ir.Tensor) and tensor.dtype in _PLAIN and sys.byteorder == "little":
+            # The memory of the tensor has the bytes of the file, so no copy is needed.
+            data = np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8).data
+        else:
+            data = memoryview(tensor.tobytes())
         for first in range(0, len(data), _CHUNK):
             yield data[first : first + _CHUNK]
         end = start + tensor.nbytes
-
-
-def _bytes_of(tensor: ir.TensorProtocol) -> memoryview:
-    """What a file has to hold: where that is what lies in memory, no copy of it."""
-    if isinstance(tensor, ir.Tensor) and tensor.dtype in _PLAIN and sys.byteorder == "little":
-        return np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8).data
-    return memoryview(tensor.tobytes())

@@ -9,7 +9,7 @@ Each group of private functions has a name, and is used only if
 
 | group | effect |
 |---|---|
-| `capture` | a capture has the patches of `torch.onnx.export`: loops of recurrent layers, sizes 0 and 1 |
+| `capture` | the patches of `torch.onnx.export` around a capture, such as loops for LSTM and GRU |
 | `decompositions` | one decomposition serves all opsets with the same translations |
 | `operators` | operators of traced graphs are counted, all missing operators are listed |
 | `weights` | weights of a TorchScript export bypass protobuf, which saves memory |

@@ -1,1 +1,1 @@
-"""To be described."""
+"""Checks of exported files and the records with their results."""

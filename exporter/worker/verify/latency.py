@@ -1,11 +1,11 @@
-"""The file's time beside PyTorch's, where the manifest asks for it.
+"""The ratio of the file's time to PyTorch's time, if the manifest has `latency`.
 
-In: a file that passed, its model, and the device. Out: the check `measure_latency`: the ratio of the median
-times on the declared inputs.
+Input: a file that passed, its model and the device.
+Output: the check `latency` with the ratio of the median times on the declared inputs.
 
-Seconds say more of a machine and its load than of a file. Both take turns in one process, with one
-thread each, so that what slows one slows the other; the ratio is all that is kept. No ratio is
-wrong by itself: the gate holds it against the accepted one.
+Seconds depend on the machine and its load. File and PyTorch run alternately in one process with one
+thread each, so a slow machine affects both. Only the ratio is stored. A ratio never fails here: the
+gate compares it with the accepted ratio.
 """
 
 from __future__ import annotations
@@ -26,57 +26,63 @@ from exporter.runtimes import Session, open_session
 from exporter.worker.export.export_context import ExportContext
 from exporter.worker.reference.eager_run import BufferSnapshot, run_model
 
-#: Turns of both: so many at least, then more until the time is over.
-_LEAST, _MOST = 5, 101
+#: Rounds: at least and at most. Between these limits the time decides.
+_MIN_ROUNDS, _MAX_ROUNDS = 5, 101
 _SECONDS = 2.0
 
 
 def add_latency(
-    record: Record, case: ExportContext, subject: CheckContext, device: Device
+    record: Record, context: ExportContext, check_context: CheckContext, device: Device
 ) -> Record:
-    """The record with the check; of what is wrong, how fast it is says nothing."""
-    if not subject.spec.latency or record.status is not Status.PASS:
+    """Return the record with the check, or unchanged if the cell did not pass."""
+    if not check_context.spec.latency or record.status is not Status.PASS:
         return record
     start = time.perf_counter()
-    session = open_session(subject.path, device, subject.kernels)
-    result = measure_latency(case, subject, session)
-    spent = round(time.perf_counter() - start, 3)
-    result = result.model_copy(update={"seconds": spent})
+    session = open_session(check_context.path, device, check_context.kernels)
+    result = measure_latency(context, check_context, session)
+    seconds = round(time.perf_counter() - start, 3)
+    result = result.model_copy(update={"seconds": seconds})
     return record.model_copy(update={"checks": (*record.checks, result)})
 
 
-def measure_latency(case: ExportContext, subject: CheckContext, session: Session) -> CheckResult:
-    """Measures."""
-    (declared,) = [each for each in subject.reference.samples if each.kind == "declared"]
-    inputs = subject.read(declared).inputs
-    state = BufferSnapshot(case.model)
+def measure_latency(
+    context: ExportContext, check_context: CheckContext, session: Session
+) -> CheckResult:
+    """Return the result of the check `latency`."""
+    (declared,) = [
+        sample for sample in check_context.reference.samples if sample.kind == "declared"
+    ]
+    inputs = check_context.read(declared).inputs
+    state = BufferSnapshot(context.model)
 
-    def pytorch() -> None:
-        run_model(case.model, case.spec, case.inputs)
+    def run_pytorch() -> None:
+        run_model(context.model, context.spec, context.inputs)
 
-    def file() -> None:
+    def run_file() -> None:
         session.run(inputs)
 
     try:
-        ratio, turns = measure_ratio(file, pytorch)
+        ratio, rounds = measure_ratio(run_file, run_pytorch)
     finally:
         state.restore()
-    metrics: dict[str, int | float | str] = {"ratio": float(f"{ratio:.3g}"), "turns": turns}
+    metrics: dict[str, int | float | str] = {"ratio": float(f"{ratio:.3g}"), "turns": rounds}
     return CheckResult(check=LATENCY_CHECK, status=Status.PASS, metrics=metrics)
 
 
 def measure_ratio(file: Callable[[], None], pytorch: Callable[[], None]) -> tuple[float, int]:
-    """The ratio of the medians, and how often each had its turn."""
-    file()  # the first call of either makes what later ones find
+    """Return the ratio of the median times and the number of rounds."""
+    file()  # the first call of each also initializes it
     pytorch()
-    files: list[float] = []
-    pytorches: list[float] = []
+    file_times: list[float] = []
+    pytorch_times: list[float] = []
     end = time.perf_counter() + _SECONDS
-    while len(files) < _LEAST or (len(files) < _MOST and time.perf_counter() < end):
-        turns = [(file, files), (pytorch, pytorches)]
-        # Who goes first finds the caches as the other left them.
-        for call, spent in turns if len(files) % 2 else reversed(turns):
+    while len(file_times) < _MIN_ROUNDS or (
+        len(file_times) < _MAX_ROUNDS and time.perf_counter() < end
+    ):
+        calls = [(file, file_times), (pytorch, pytorch_times)]
+        # The order alternates, because the first call changes the caches for the second.
+        for call, times in calls if len(file_times) % 2 else reversed(calls):
             start = time.perf_counter()
             call()
-            spent.append(time.perf_counter() - start)
-    return median(files) / median(pytorches), len(files)
+            times.append(time.perf_counter() - start)
+    return median(file_times) / median(pytorch_times), len(file_times)

@@ -1,10 +1,10 @@
-"""The checks once more, on a file that is there, where only they have changed.
+"""The recheck: run changed checks on an existing file.
 
-In: a job's opset whose file an earlier run made, and that run's folder. Out: new records for its
-cells, or None where the file has to be made again: something is not whole, or a check says no, and
-whoever has to find out why needs the model.
+Input: an opset of a job, and the folder with the file of an earlier run.
+Output: new records of its cells, or None if the file has to be exported again: it is damaged, or a
+check fails and the diagnosis needs the model.
 
-Nothing of the model is loaded, so that another tolerance costs seconds.
+No code of the model is loaded, so a changed tolerance costs seconds only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from exporter.checks.protocol import CheckContext
 from exporter.jobs.job import Job, OpsetJob
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference
-from exporter.manifest import ModelSpec
 from exporter.records.record import Record, Status
 from exporter.worker.verify.run_checks import (
     SharedFields,
@@ -31,119 +30,108 @@ from exporter.worker.verify.run_checks import (
 )
 
 
-def recheck(job: Job, opset: OpsetJob, memory: SampleCache) -> list[Record] | None:
-    """Brings the files into the job's folder and holds the checks of today against them."""
-    fresh, old = JobFolder(Path(job.folder)), JobFolder(Path(job.build) / job.spec.id)
-    stored = old.read_records()
-    cells = job.list_opset_cells(opset)
-    earlier = [stored[str(cell)] for cell in cells if str(cell) in stored]
-    reference = _reference(old)
-    if len(earlier) < len(cells) or reference is None or _needs_model(job.spec, reference):
+def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | None:
+    """Copy the files into the job's folder and run the current checks on them."""
+    target, source = JobFolder(Path(job.folder)), JobFolder(Path(job.build) / job.spec.id)
+    stored = source.read_records()
+    cells = job.cells_of(opset)
+    records = [stored[str(cell)] for cell in cells if str(cell) in stored]
+    try:
+        reference = Reference.read(source.reference.read_bytes())
+    except (OSError, ValueError):
         return None
-    # Samples that were tried thoroughly may since have made way for the usual ones.
-    is_thorough = job.spec.thorough or any(record.thorough for record in earlier)
+    spec = job.spec
+    # Kernels, call objects, weight inputs and PyTorch's time are only available with the model.
+    needs_model = spec.custom_ops or spec.inputs_from or reference.weight_inputs or spec.latency
+    if len(records) < len(cells) or needs_model:
+        return None
+    # After a thorough run, the usual samples may have replaced the thorough ones.
+    is_thorough = spec.thorough or any(record.thorough for record in records)
     if is_thorough and not reference.thorough:
         return None
     try:
-        _bring(opset, earlier[0], old, fresh)
-        _bring_samples(reference, old, fresh)
-        facts = measure_artifact(fresh.model(opset.opset), job.spec.id)
+        _copy_artifact(opset, records[0], source, target)
+        _copy_samples(reference, source, target)
+        facts = measure_artifact(target.model(opset.opset), spec.id)
     except (OSError, UnreadableModel, ValueError):
         return None
-    if any(record.artifact != facts for record in earlier):
+    if any(record.artifact != facts for record in records):
         return None
-    shutil.copyfile(old.reference, fresh.reference)
-    subject = CheckContext(
-        folder=fresh,
+    shutil.copyfile(source.reference, target.reference)
+    context = CheckContext(
+        folder=target,
         opset=opset.opset,
-        spec=job.spec.resolve_cell(opset.opset),
+        spec=spec.resolve_cell(opset.opset),
         reference=reference,
-        notes=earlier[0].notes,
-        samples=memory,
+        notes=records[0].notes,
+        samples=cache,
     )
-    return _prove(job, opset, subject, earlier)
+    return _run_checks(job, opset, context, records)
 
 
-def _needs_model(spec: ModelSpec, reference: Reference) -> bool:
-    """Whether what the checks need is known to the model's code alone, or is not kept with a hash.
-
-    That is kernels, a call that user code makes, weights that are inputs of the file, and the time
-    that PyTorch takes.
-    """
-    return bool(spec.custom_ops or spec.inputs_from or reference.weight_inputs or spec.latency)
-
-
-def _prove(
-    job: Job, opset: OpsetJob, subject: CheckContext, earlier: list[Record]
+def _run_checks(
+    job: Job, opset: OpsetJob, context: CheckContext, records: list[Record]
 ) -> list[Record] | None:
-    structure = run_structure_checks(subject)
-    records = []
-    for device, record in zip(opset.devices, earlier, strict=True):
-        common = SharedFields(route=opset.route, log=record.log, notes=record.notes)
-        here = replace(subject, spec=job.spec.resolve_cell(opset.opset, device.name))
-        found = check_on_device(device, here, structure, common, StageTimes())
-        if found.status is not Status.PASS:
+    """Return the updated records, or None if a check fails."""
+    structure = run_structure_checks(context)
+    updated = []
+    for device, record in zip(opset.devices, records, strict=True):
+        shared = SharedFields(route=opset.route, log=record.log, notes=record.notes)
+        spec = job.spec.resolve_cell(opset.opset, device.name)
+        device_context = replace(context, spec=spec)
+        result = check_on_device(device, device_context, structure, shared, StageTimes())
+        if result.status is not Status.PASS:
             return None
-        records.append(_renewed(record, found, job.make_fingerprint(record.cell)))
-    return records
-
-
-def _renewed(earlier: Record, found: Record, fingerprint: dict[str, str]) -> Record:
-    """What was known of the file, with what the checks say of it today."""
-    thorough = earlier.thorough or found.thorough
-    return earlier.model_copy(
-        update={
-            "status": found.status,
+        thorough = record.thorough or result.thorough
+        fingerprint = job.make_fingerprint(record.cell)
+        update = {
+            "status": result.status,
             "stage": None,
             "check": None,
             "message": "",
             "detail": "",
             "blame": None,
-            "checks": found.checks,
-            "seconds": {**earlier.seconds, **found.seconds},
+            "checks": result.checks,
+            "seconds": {**record.seconds, **result.seconds},
             "thorough": thorough,
             "fingerprint": fingerprint | ({THOROUGH: "yes"} if thorough else {}),
         }
-    )
+        updated.append(record.model_copy(update=update))
+    return updated
 
 
-def _reference(folder: JobFolder) -> Reference | None:
-    try:
-        return Reference.read(folder.reference.read_bytes())
-    except (OSError, ValueError):
-        return None
+def _copy_artifact(opset: OpsetJob, record: Record, source: JobFolder, target: JobFolder) -> None:
+    """Copy the file, its external data and its log.
 
-
-def _bring(opset: OpsetJob, record: Record, old: JobFolder, fresh: JobFolder) -> None:
-    """Copies: onnx refuses weights that have a second name.
+    Links are no alternative: onnx rejects external data with several hard links.
 
     Raises:
-        OSError: where one of the files cannot be read.
-        ValueError: where a name leads out of the folder, or there is no file.
+        OSError: If one of the files cannot be read.
+        ValueError: If a name leads out of the folder, or the record has no artifact.
     """
     if record.artifact is None:
-        raise ValueError(f"{record.cell} has no file")
+        raise ValueError(f"{record.cell}: the record has no artifact")
     for name in (f"{opset.opset}.onnx", *record.artifact.external_data):
-        source, target = old.path / name, fresh.path / name
-        if source.parent != old.path or source.is_symlink():
-            raise ValueError(f"{name} is not inside the model's folder")
-        if not target.exists():
-            shutil.copyfile(source, target)
-    log = old.log(opset.opset)
+        path, copy = source.path / name, target.path / name
+        if path.parent != source.path or path.is_symlink():
+            raise ValueError(f"{name}: the file is outside the model's folder")
+        if not copy.exists():
+            shutil.copyfile(path, copy)
+    log = source.log(opset.opset)
     if log.is_file() and not log.is_symlink():
-        shutil.copyfile(log, fresh.log(opset.opset))
+        shutil.copyfile(log, target.log(opset.opset))
 
 
-def _bring_samples(reference: Reference, old: JobFolder, fresh: JobFolder) -> None:
-    """Copies PyTorch's inputs and outputs.
+def _copy_samples(reference: Reference, source: JobFolder, target: JobFolder) -> None:
+    """Copy PyTorch's inputs and outputs.
 
     Raises:
-        OSError: where one cannot be read.
-        ValueError: where they are not what PyTorch put out.
+        OSError: If one of them cannot be read.
+        ValueError: If one of them has another hash than in the reference.
     """
     for sample in reference.samples:
-        target = fresh.sample(sample.index)
-        if not target.exists():
-            shutil.copytree(old.sample(sample.index), target)
-        if hash_sample(target) != sample.sha256:
-            raise ValueError(f"{target.name} is not what PyTorch put out")
+        copy = target.sample(sample.index)
+        if not copy.exists():
+            shutil.copytree(source.sample(sample.index), copy)
+        if hash_sample(copy) != sample.sha256:
+            raise ValueError(f"{copy.name}: the sample differs from its hash in the reference")

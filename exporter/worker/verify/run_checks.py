@@ -1,7 +1,4 @@
-"""The checks of one file, and the record of each of its cells.
-
-In: a written file and its contract. Out: one `Record` per device.
-"""
+"""The checks of one file, and the record of each of its cells."""
 
 from __future__ import annotations
 
@@ -26,27 +23,27 @@ from exporter.records.record import (
 )
 from exporter.runtimes import LoadFailure, RuntimeUnavailable, open_session
 
-#: In `StageTimes`, what PyTorch took to say what is right.
+#: The key in `StageTimes` for PyTorch's reference outputs.
 REFERENCE = "reference"
 
 
 class StageTimes(dict[str, float]):
-    """Wall time by stage."""
+    """Wall time in seconds, by stage."""
 
     @contextmanager
-    def of(self, stage: str) -> Iterator[None]:
-        """Adds the time spent inside to a stage, or to `REFERENCE`."""
+    def measure(self, stage: str) -> Iterator[None]:
+        """Add the time inside the context to a stage or to `REFERENCE`."""
         start = time.perf_counter()
         try:
             yield
         finally:
-            spent = time.perf_counter() - start
-            self[str(stage)] = round(self.get(str(stage), 0.0) + spent, 3)
+            seconds = time.perf_counter() - start
+            self[str(stage)] = round(self.get(str(stage), 0.0) + seconds, 3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedFields:
-    """What the records of one file share."""
+    """The common fields of the records of one file."""
 
     route: Route
     log: str
@@ -54,85 +51,82 @@ class SharedFields:
     artifact: Artifact | None = None
 
 
-def run_structure_checks(subject: CheckContext) -> tuple[CheckResult, ...]:
-    """Every structure check of the file; all run, whatever the first says."""
-    return tuple(_timed(check, subject) for check in STRUCTURE_CHECKS)
-
-
-def check_on_device(
-    device: Device,
-    subject: CheckContext,
-    structure: Sequence[CheckResult],
-    common: SharedFields,
-    seconds: StageTimes,
-) -> Record:
-    """Loads the file on one device and holds it against PyTorch."""
-    cell = CellId(model=subject.spec.id, opset=subject.opset, device=device.name)
-    outcome = _first_no(structure, Stage.STRUCTURE)
-    parity: tuple[CheckResult, ...] = ()
-    try:
-        with seconds.of(Stage.LOAD):
-            session = open_session(subject.path, device, subject.kernels)
-    except RuntimeUnavailable as missing:
-        outcome = outcome or CheckVerdict(Status.UNAVAILABLE, Stage.LOAD, None, str(missing))
-    except LoadFailure as refused:
-        outcome = outcome or _refused(subject, device, str(refused))
-    else:
-        with seconds.of(Stage.PARITY):
-            parity = tuple(
-                _timed(check, subject, session, device.name)
-                for check in RUNTIME_CHECKS
-                if check.applies(subject)
-            )
-        outcome = outcome or _first_no(parity, Stage.PARITY)
-    outcome = outcome or CheckVerdict(Status.PASS, None, None, "")
-    return Record(
-        cell=cell,
-        status=outcome.status,
-        stage=outcome.stage,
-        check=outcome.check,
-        message=outcome.message,
-        thorough=subject.spec.thorough,
-        route=common.route,
-        artifact=common.artifact,
-        checks=(*structure, *parity),
-        notes=common.notes,
-        log=common.log,
-        seconds=dict(seconds),
-    )
-
-
-def _timed(check: Callable[..., CheckResult], *arguments: object) -> CheckResult:
-    start = time.perf_counter()
-    result = check(*arguments)
-    return result.model_copy(update={"seconds": round(time.perf_counter() - start, 3)})
-
-
 @dataclass(frozen=True, slots=True)
 class CheckVerdict:
+    """The fields of a record that one check or the load decides."""
+
     status: Status
     stage: Stage | None
     check: str | None
     message: str
 
 
-def _refused(subject: CheckContext, device: Device, why: str) -> CheckVerdict:
-    """An operator that nothing here could run is no fault of the file, and proves nothing."""
-    if lacking := explain_missing_kernel(subject, device):
-        return CheckVerdict(Status.UNAVAILABLE, Stage.LOAD, None, lacking)
-    return CheckVerdict(Status.ERROR, Stage.LOAD, None, why)
+def run_structure_checks(context: CheckContext) -> tuple[CheckResult, ...]:
+    """Return the results of all structure checks, even if the first one fails."""
+    return tuple(_run_timed(check, context) for check in STRUCTURE_CHECKS)
 
 
-def _first_no(results: Sequence[CheckResult], stage: Stage) -> CheckVerdict | None:
-    """The check that decides.
+def check_on_device(
+    device: Device,
+    context: CheckContext,
+    structure: Sequence[CheckResult],
+    shared: SharedFields,
+    times: StageTimes,
+) -> Record:
+    """Load the file on one device, run all checks that apply, and return the record."""
+    verdict = _find_verdict(structure, Stage.STRUCTURE)
+    results: tuple[CheckResult, ...] = ()
+    try:
+        with times.measure(Stage.LOAD):
+            session = open_session(context.path, device, context.kernels)
+    except RuntimeUnavailable as error:
+        verdict = verdict or CheckVerdict(Status.UNAVAILABLE, Stage.LOAD, None, str(error))
+    except LoadFailure as error:
+        # If no kernel for an operator is installed, the file is neither right nor wrong.
+        reason = explain_missing_kernel(context, device)
+        status = Status.UNAVAILABLE if reason else Status.ERROR
+        verdict = verdict or CheckVerdict(status, Stage.LOAD, None, reason or str(error))
+    else:
+        with times.measure(Stage.PARITY):
+            results = tuple(
+                _run_timed(check, context, session, device.name)
+                for check in RUNTIME_CHECKS
+                if check.applies(context)
+            )
+        verdict = verdict or _find_verdict(results, Stage.PARITY)
+    verdict = verdict or CheckVerdict(Status.PASS, None, None, "")
+    return Record(
+        cell=CellId(model=context.spec.id, opset=context.opset, device=device.name),
+        status=verdict.status,
+        stage=verdict.stage,
+        check=verdict.check,
+        message=verdict.message,
+        thorough=context.spec.thorough,
+        route=shared.route,
+        artifact=shared.artifact,
+        checks=(*structure, *results),
+        notes=shared.notes,
+        log=shared.log,
+        seconds=dict(times),
+    )
 
-    Where a model differs from itself, the file is not to blame for any difference. A comparison
-    that could not have failed is no excuse for one that did.
+
+def _run_timed(check: Callable[..., CheckResult], *arguments: object) -> CheckResult:
+    start = time.perf_counter()
+    result = check(*arguments)
+    return result.model_copy(update={"seconds": round(time.perf_counter() - start, 3)})
+
+
+def _find_verdict(results: Sequence[CheckResult], stage: Stage) -> CheckVerdict | None:
+    """Return the verdict of the deciding check, or None if all passed.
+
+    If a model is not deterministic, the file is not the cause of a difference. An inconclusive
+    comparison does not hide a failed one.
     """
-    against = [result for result in results if result.status is not Status.PASS]
-    if not against:
+    not_passed = [result for result in results if result.status is not Status.PASS]
+    if not not_passed:
         return None
-    unstable = [result for result in against if result.check == DeterminismCheck.name]
-    failed = [result for result in against if result.status is not Status.INCONCLUSIVE]
-    first = (unstable or failed or against)[0]
+    unstable = [result for result in not_passed if result.check == DeterminismCheck.name]
+    failed = [result for result in not_passed if result.status is not Status.INCONCLUSIVE]
+    first = (unstable or failed or not_passed)[0]
     return CheckVerdict(first.status, stage, first.check, first.message)

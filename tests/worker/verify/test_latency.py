@@ -1,4 +1,4 @@
-"""The file's time beside PyTorch's: by calls whose times are known, and by the whole command."""
+"""The ratio of times: with calls of known duration, and by the command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.integration.project import exporter, make_project
 SLOW = """
 
 class Slow(Good):
-    '''PyTorch waits; a file does not.'''
+    '''Slow in PyTorch, fast in a file.'''
 
     def forward(self, x):
         if not torch.onnx.is_in_onnx_export():
@@ -22,10 +22,10 @@ class Slow(Good):
 """
 
 
-def test_the_ratio_is_that_of_the_medians() -> None:
+def test_ratio_is_that_of_the_medians() -> None:
     calls = iter(range(10**6))
 
-    def slow() -> None:  # one that takes forty times as long is no matter for a median
+    def slow() -> None:  # one slow call does not change a median
         time.sleep(1.0 if next(calls) == 3 else 0.03)
 
     def quick() -> None:
@@ -37,7 +37,7 @@ def test_the_ratio_is_that_of_the_medians() -> None:
     assert 0.2 < measure_ratio(quick, slow)[0] < 0.5
 
 
-def test_it_is_measured_where_it_is_asked_for_and_the_gate_says_where_it_grew(
+def test_latency_is_measured_if_requested_and_the_gate_reports_growth(
     tmp_path: Path,
 ) -> None:
     root = make_project(tmp_path / "project", slow="Slow")
@@ -49,8 +49,8 @@ def test_it_is_measured_where_it_is_asked_for_and_the_gate_says_where_it_grew(
 
     def ratio() -> object:
         (record,) = read_run(root / "build/results.json").records
-        said = [result.metrics for result in record.checks if result.check == "latency"]
-        return said[0]["ratio"] if said else None
+        metrics = [result.metrics for result in record.checks if result.check == "latency"]
+        return metrics[0]["ratio"] if metrics else None
 
     assert ratio() is None
     manifest.write_text(entry + "latency = true\n")

@@ -1,4 +1,4 @@
-"""From a model to its record, by both exporters: what only the whole way shows."""
+"""All stages from a model to its record, by both exporters."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CPU = Device(name="cpu", runtime="onnxruntime", providers=("CPUExecutionProvider
 BOTH = pytest.mark.parametrize(("opset", "exporter"), [(13, "torchscript"), (18, "dynamo")])
 
 
-def proved(spec: ModelSpec, folder: Path, opset: int, exporter: str) -> Record:
+def export_and_check(spec: ModelSpec, folder: Path, opset: int, exporter: str) -> Record:
     model, job = load_model(spec, ROOT), JobFolder(folder)
     reference = compute_reference(model, spec, ROOT, job)
     inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
@@ -53,25 +53,25 @@ def proved(spec: ModelSpec, folder: Path, opset: int, exporter: str) -> Record:
 
 
 @BOTH
-def test_scalars_go_in_and_come_out(opset: int, exporter: str, tmp_path: Path) -> None:
+def test_scalars_are_inputs_and_outputs(opset: int, exporter: str, tmp_path: Path) -> None:
     spec = contract(
         "Scaled",
         inputs=(given(), given("k", at="args[1]", shape=())),
         outputs=(Output(name="total", shape=()),),
     )
-    record = proved(spec, tmp_path, opset, exporter)
+    record = export_and_check(spec, tmp_path, opset, exporter)
     assert (record.status, record.message) == (Status.PASS, "")
     assert [result.check for result in record.checks] == [
         *("opset", "wellformed", "signature"),
         *("placement", "determinism", "power", "parity", "axes", "values"),
     ]
     declared_as_a_row = spec.model_copy(update={"outputs": (put_out("total", 1),)})
-    record = proved(declared_as_a_row, tmp_path / "row", opset, exporter)
+    record = export_and_check(declared_as_a_row, tmp_path / "row", opset, exporter)
     assert (record.status, record.check) == (Status.FAIL, "signature")
 
 
 @BOTH
-def test_an_axis_that_follows_values_has_pytorchs_size_in_every_sample(
+def test_data_dependent_axis_has_size_of_pytorch_in_every_sample(
     opset: int, exporter: str, tmp_path: Path
 ) -> None:
     spec = contract(
@@ -79,29 +79,27 @@ def test_an_axis_that_follows_values_has_pytorchs_size_in_every_sample(
         outputs=(put_out("y", "found", 2, dtype="int64"),),
         axes=(Axis(name="batch", example=3), Axis(name="found", example=None)),
     )
-    record = proved(spec, tmp_path, opset, exporter)
+    record = export_and_check(spec, tmp_path, opset, exporter)
     assert (record.status, record.message) == (Status.PASS, "")
     fixed = spec.model_copy(update={"outputs": (put_out("y", 6, 2, dtype="int64"),)})
-    assert proved(fixed, tmp_path / "fixed", opset, exporter).status is Status.FAIL
+    assert export_and_check(fixed, tmp_path / "fixed", opset, exporter).status is Status.FAIL
 
 
 @BOTH
-def test_the_outputs_of_a_dict_have_the_contracts_names_in_its_order(
+def test_outputs_of_a_dict_have_names_of_the_contract(
     opset: int, exporter: str, tmp_path: Path
 ) -> None:
     outputs = (put_out("difference", "batch", 4), put_out("twice", "batch", 4))
     inputs = (given("left"), given("right", at="args[1]"))
     spec = contract("Keywords", inputs=inputs, outputs=outputs)
-    record = proved(spec, tmp_path, opset, exporter)
+    record = export_and_check(spec, tmp_path, opset, exporter)
     assert (record.status, record.message) == (Status.PASS, "")
 
 
 @BOTH
-def test_one_answer_for_all_inputs_is_inconclusive(
-    opset: int, exporter: str, tmp_path: Path
-) -> None:
-    """Integers are compared exactly, and a file that always answers 0 would still pass."""
+def test_constant_output_is_inconclusive(opset: int, exporter: str, tmp_path: Path) -> None:
+    """Integers are compared exactly, but a file that always returns 0 would pass."""
     spec = contract("Decided", outputs=(put_out("best", "batch", dtype="int64"),))
-    record = proved(spec, tmp_path, opset, exporter)
+    record = export_and_check(spec, tmp_path, opset, exporter)
     assert (record.status, record.check) == (Status.INCONCLUSIVE, "power")
     assert "the very same 'best'" in record.message

@@ -1,4 +1,4 @@
-"""Which of several checks decides a cell."""
+"""The first deciding check gives the verdict of a cell."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from exporter.records.record import CheckResult, Stage, Status
 from exporter.worker.verify.run_checks import (
     REFERENCE,
     StageTimes,
-    _first_no,
-    _timed,
+    _find_verdict,
+    _run_timed,
 )
 
 
 def result(check: str, status: Status) -> CheckResult:
-    return CheckResult(check=check, status=status, message=f"{check} says {status}")
+    return CheckResult(check=check, status=status, message=f"{check}: {status}")
 
 
 @pytest.mark.parametrize(
@@ -24,36 +24,36 @@ def result(check: str, status: Status) -> CheckResult:
     [
         ({"determinism": Status.PASS, "power": Status.PASS, "parity": Status.PASS}, None),
         ({"determinism": Status.PASS, "power": Status.INCONCLUSIVE}, "power"),
-        # A wrong file is wrong, whether or not the comparison could tell all wrong ones.
+        # A wrong file is wrong, even if the comparison would miss other wrong files.
         ({"power": Status.INCONCLUSIVE, "parity": Status.FAIL}, "parity"),
         ({"power": Status.INCONCLUSIVE, "parity": Status.PASS, "axes": Status.FAIL}, "axes"),
-        # A model that differs from itself says nothing about its file.
+        # A model that is not deterministic proves nothing about its file.
         ({"determinism": Status.INCONCLUSIVE, "parity": Status.FAIL}, "determinism"),
         ({"parity": Status.FAIL, "axes": Status.FAIL}, "parity"),
     ],
 )
-def test_the_check_that_decides(statuses: dict[str, Status], decides: str | None) -> None:
+def test_deciding_check_gives_the_verdict(statuses: dict[str, Status], decides: str | None) -> None:
     results = [result(check, status) for check, status in statuses.items()]
-    outcome = _first_no(results, Stage.PARITY)
-    assert (outcome.check if outcome else None) == decides
-    if outcome:
-        assert outcome.status is statuses[outcome.check or ""]
+    verdict = _find_verdict(results, Stage.PARITY)
+    assert (verdict.check if verdict else None) == decides
+    if verdict:
+        assert verdict.status is statuses[verdict.check or ""]
 
 
 def test_every_check_is_timed() -> None:
-    def slow(answer: CheckResult) -> CheckResult:
+    def slow(result: CheckResult) -> CheckResult:
         time.sleep(0.02)
-        return answer
+        return result
 
-    found = _timed(slow, result("parity", Status.PASS))
-    assert found.seconds >= 0.02
-    assert found.model_copy(update={"seconds": 0.0}) == result("parity", Status.PASS)
+    timed = _run_timed(slow, result("parity", Status.PASS))
+    assert timed.seconds >= 0.02
+    assert timed.model_copy(update={"seconds": 0.0}) == result("parity", Status.PASS)
 
 
-def test_seconds_add_up_by_stage_and_for_the_reference() -> None:
-    seconds = StageTimes()
+def test_times_are_added_by_stage() -> None:
+    times = StageTimes()
     for name in (Stage.LOAD, REFERENCE, Stage.LOAD):
-        with seconds.of(name):
+        with times.measure(name):
             time.sleep(0.01)
-    assert list(seconds) == ["load", "reference"]
-    assert seconds["load"] >= 0.02
+    assert list(times) == ["load", "reference"]
+    assert times["load"] >= 0.02

@@ -1,0 +1,112 @@
+"""The output of a job: announcements, logs and records.
+
+Input: the job, and the records or failures of its cells.
+Output: one JSON file for each record as soon as its cell is done. Before each step, an announcement
+of the cells that a crash of this step would affect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from exporter.jobs.job import Announcement, Job, OpsetJob
+from exporter.jobs.job_folder import JobFolder, write_json
+from exporter.manifest import ModelSpec
+from exporter.records.record import CellId, Record, Stage
+from exporter.worker.dependencies.distributions import list_loaded_packages
+from exporter.worker.dependencies.opened_files import OpenedFiles
+from exporter.worker.dependencies.source_files import (
+    JobStart,
+    digest_external_libraries,
+    digest_loaded_sources,
+)
+from exporter.worker.model.custom_ops import NO_CUSTOM_OPS, CustomOps
+from exporter.worker.process.failure import Failure
+from exporter.worker.process.memory_limit import mark_resource_failures
+from exporter.worker.process.output_log import redirect_output
+
+#: Stages that serve all opsets of the job.
+_SHARED_STAGES = (Stage.SOURCE, Stage.CAPTURE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOutput:
+    """The folder of a job, with the fields that its records share.
+
+    A stage that finds out more creates a new value with `dataclasses.replace`.
+    """
+
+    job: Job
+    spec: ModelSpec
+    folder: JobFolder
+    root: Path
+    start: JobStart
+    opened: OpenedFiles
+    custom: CustomOps = NO_CUSTOM_OPS
+    operators: Mapping[str, int] = field(default_factory=dict)
+    """The counted operators of the captured program or traced graph."""
+
+    def announce(
+        self, stage: Stage, opsets: tuple[OpsetJob, ...], *, only: CellId | None = None
+    ) -> None:
+        """Announce the next step and redirect output to its log.
+
+        Args:
+            stage: The stage of the step.
+            opsets: The opsets that the step serves.
+            only: The cell of a check on one device; records of other devices remain valid.
+        """
+        cells = tuple(cell for opset in opsets for cell in self.job.cells_of(opset))
+        opset = None if stage in _SHARED_STAGES else opsets[0].opset
+        redirect_output(self.folder.log(opset))
+        announcement = Announcement(
+            stage=stage,
+            cells=(only,) if only is not None else cells,
+            log=self.format_log_path(opset),
+            part=self.job.part,
+        )
+        write_json(self.folder.announcement, announcement)
+
+    def format_log_path(self, opset: int | None) -> str:
+        """Return the final path of a log, relative to the build folder."""
+        path = self.folder.log(opset).relative_to(self.folder.path)
+        return f"{self.spec.id}/{path.as_posix()}"
+
+    def write_failures(
+        self, opsets: tuple[OpsetJob, ...], failure: Failure, seconds: Mapping[str, float]
+    ) -> None:
+        """Write the records of all cells of the opsets that a failure affects."""
+        for opset in opsets:
+            log = None if failure.stage in _SHARED_STAGES else opset.opset
+            for cell in self.job.cells_of(opset):
+                record = Record(
+                    cell=cell,
+                    status=failure.status,
+                    stage=failure.stage,
+                    message=failure.message,
+                    detail=failure.detail,
+                    missing=failure.missing,
+                    advice=failure.advice,
+                    route=opset.route,
+                    log=self.format_log_path(log),
+                    seconds=dict(seconds),
+                )
+                self.write_record(record)
+
+    def write_record(self, record: Record) -> None:
+        """Write a record with everything that it depends on."""
+        declared = (*self.spec.data_files, *self.custom.list_project_libraries(self.root))
+        names = dict.fromkeys((*declared, *self.opened.list_names()))
+        libraries = self.custom.list_external_libraries(self.root)
+        external = digest_external_libraries(self.root, self.start, libraries)
+        complete = mark_resource_failures(record, self.spec).model_copy(
+            update={
+                "fingerprint": self.job.make_fingerprint(record.cell),
+                "sources": digest_loaded_sources(self.root, self.start, names),
+                "packages": {**list_loaded_packages(), **external},
+                "torch_operators": dict(sorted(self.operators.items())),
+            }
+        )
+        write_json(self.folder.record(record.cell), complete)
