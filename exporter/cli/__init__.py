@@ -1,4 +1,4 @@
-"""The command line: the only package that prints, exits and reads the environment."""
+"""The command line: the only package that prints, exits and reads environment variables."""
 
 from exporter.cli.entry_point import main
 

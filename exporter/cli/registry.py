@@ -1,6 +1,6 @@
-"""The list of commands; each is imported when it is used, so that none waits for the others.
+"""The group of all commands; each command is imported when it is used.
 
-In: the name of a command. Out: the command.
+Input: the name of a command. Output: the command.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import click
 
 from exporter.core.errors import suggest_nearest
 
-#: Command -> its module in `exporter.cli.commands`.
+#: The module of each command in `exporter.cli.commands`, which has a function of the same name.
 _MODULES = {
     "export": "export",
     "plan": "plan",
@@ -35,27 +35,28 @@ _MODULES = {
 
 
 class Commands(click.Group):
-    """Finds commands by name without importing the others."""
+    """A group that imports only the command that is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every command, in the order of their use."""
+        """Return the names of all commands, in the order of their use."""
         return list(_MODULES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name; None where there is none."""
+        """Return the command with that name, or None if it does not exist."""
         if cmd_name not in _MODULES:
             return None
-        module = importlib.import_module(f"exporter.cli.commands.{_MODULES[cmd_name]}")
-        command: click.Command = module.command
+        name = _MODULES[cmd_name]
+        module = importlib.import_module(f"exporter.cli.commands.{name}")
+        command: click.Command = getattr(module, name)
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the first word names.
+        """Return the command that the first argument names.
 
         Raises:
-            click.UsageError: There is none of that name; the message has the nearest.
+            click.UsageError: The command does not exist; the message suggests a similar one.
         """
         if args and args[0] not in _MODULES and not args[0].startswith("-"):
             ctx.fail(f"there is no command '{args[0]}'{suggest_nearest(args[0], _MODULES)}")
@@ -75,14 +76,14 @@ def _show_version(context: click.Context, _: click.Parameter, value: bool) -> No
 
 _EXIT_CODES = """\b
 Exit codes:
-  0    fine
+  0    success
   1    red cells, or findings of the gate
   2    a manifest, a setting or the command line is wrong
   3    nothing is selected
-  4    the environment lacks something
+  4    a package, a device or a permission is missing
   5    a stored file cannot be read, or there are no results yet
   70   a bug of exporter
-  130  interrupted; what was done before is kept
+  130  interrupted; finished results are kept
 """
 
 
@@ -100,4 +101,4 @@ Exit codes:
     help="Show the version and exit.",
 )
 def exporter() -> None:
-    """Builds every ONNX file that the manifests promise, and proves each promise."""
+    """Build every ONNX file that the manifests declare, and prove its promises."""

@@ -1,6 +1,6 @@
-"""Write text files atomically: a reader sees the complete file or the previous one.
+"""Write files atomically: a reader sees the complete file or the previous one.
 
-Input: a path and its text. Output: the file, or an `ExporterError` with the reason.
+Input: a path and its content. Output: the file, or an `ExporterError` with the reason.
 """
 
 from __future__ import annotations
@@ -17,7 +17,12 @@ _UNFINISHED = re.compile(r"\..+\.([1-9][0-9]*)\.fresh")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` as UTF-8 with unchanged newlines; replace a link at `path`.
+    """Write `text` as UTF-8 with unchanged newlines; see `write_bytes`."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write `content`; replace a link at `path`.
 
     Raises:
         ExporterError: ENVIRONMENT if the file cannot be written; the old file is unchanged.
@@ -27,8 +32,8 @@ def write_text(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh.unlink(missing_ok=True)
         # Mode "x" fails if another process created a file or a link at this path.
-        with fresh.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with fresh.open("xb") as file:
+            file.write(content)
         fresh.replace(path)
     except OSError as error:
         with suppress(OSError):

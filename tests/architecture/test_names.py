@@ -19,7 +19,6 @@ SHARED_MODULES = {"__init__", "__main__", "client", "protocol"}
 KEYED_PACKAGES = {
     "cli/commands",
     "cli/options",
-    "cli/workflows",
     "manifest/rules",
     "manifest/schema",
     "manifest/spec",

@@ -1,1 +1,1 @@
-"""To be described."""
+"""The commands: each module parses options, calls a use case and prints the result."""

@@ -1,4 +1,4 @@
-"""`exporter doctor`: what is installed and whether it fits, the machine, the project, the store."""
+"""`exporter doctor`: examine the packages, the machine, the project and the store."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from pathlib import Path
 
 import click
 
-from exporter.cli.options.selection import get_today, root_option
-from exporter.cli.options.store import open_store
+from exporter.cli.options.selection import root_option
 from exporter.cli.output.terminal import print_line
-from exporter.cli.workflows.export import default_jobs
+from exporter.core.clock import get_today
 from exporter.core.errors import ExitCode
 from exporter.core.sanitize import join_lines
 from exporter.core.text_format import pluralize
@@ -28,23 +27,27 @@ from exporter.tools.doctor import (
     examine_project,
     examine_store,
 )
+from exporter.usecases.export_run import get_default_jobs
+from exporter.usecases.project_store import open_store
 
-_COLOURS = {Level.OK: "green", Level.NOTE: "yellow", Level.PROBLEM: "red"}
+_COLORS = {Level.OK: "green", Level.NOTE: "yellow", Level.PROBLEM: "red"}
 
 
 @click.command()
 @root_option
 @click.option("--json", "as_json", is_flag=True, help="Write the findings as JSON.")
-def command(root: Path, *, as_json: bool) -> int:
-    """Say what is installed, what works here, what is stale.
+def doctor(root: Path, *, as_json: bool) -> int:
+    """Examine packages, machine, project and stored results.
 
-    A `note` works and could be better; the exit code is 1 where there is a `problem`.
+    A `note` is a possible improvement. The exit code is 1 if there is a `problem`.
     """
     findings = []
     for finding in _examine(root):
         findings.append(finding)
         if not as_json:
-            _show(finding)
+            message = join_lines(finding.message)
+            line = f"{finding.level:7}  {finding.subject:12}  {message}"
+            print_line(line, color=_COLORS[finding.level])
     problems = sum(finding.level is Level.PROBLEM for finding in findings)
     if as_json:
         print_line(Examination(findings=tuple(findings)).to_json().rstrip())
@@ -55,7 +58,7 @@ def command(root: Path, *, as_json: bool) -> int:
 
 
 def _examine(root: Path) -> Iterator[Diagnosis]:
-    """One after the other, so that each is shown when it is known."""
+    """Yield the findings one by one, so the user sees each immediately."""
     environment = make_worker_environment(os.environ)
     can_start = True
     for finding in examine_packages(environment):
@@ -64,19 +67,11 @@ def _examine(root: Path) -> Iterator[Diagnosis]:
     if can_start:
         yield examine_fork_server(environment)
     manifest, finding = examine_project(root)
-    jobs = (manifest.project.jobs if manifest else None) or default_jobs()
+    jobs = (manifest.project.jobs if manifest else None) or get_default_jobs()
     yield from examine_machine(root, jobs, os.environ)
     yield finding
     if manifest is None:
         return
     yield from examine_devices(manifest, environment)
     yield from examine_build(manifest, get_today())
-    yield examine_store(open_store(manifest.project))
-
-
-def _show(finding: Diagnosis) -> None:
-    level = f"{finding.level:7}"
-    print_line(
-        f"{level}  {finding.subject:12}  {join_lines(finding.message)}",
-        color=_COLOURS[finding.level],
-    )
+    yield examine_store(open_store(manifest.project, os.environ))

@@ -1,4 +1,4 @@
-"""`exporter expectations`: what the manifests would have to foresee for the results to be green."""
+"""`exporter expectations`: propose the expectations that make the results green."""
 
 from __future__ import annotations
 
@@ -7,69 +7,65 @@ from pathlib import Path
 
 import click
 
-from exporter.cli.options.selection import get_today, root_option, selection_options
+from exporter.cli.options.selection import root_option, selection_options
+from exporter.cli.output.result_notes import print_result_notes
 from exporter.cli.output.terminal import print_error, print_line
-from exporter.cli.workflows.results import read_results
 from exporter.core.atomic_files import write_text
+from exporter.core.clock import get_today
 from exporter.core.errors import ExitCode
 from exporter.core.text_format import pluralize
-from exporter.manifest import Manifest, load_project
+from exporter.manifest import load_project
 from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
 from exporter.tools.expectations import propose_lists, replace_expectations
+from exporter.usecases.current_results import read_results
 
 
 @click.command()
 @selection_options
-@click.option("--write", is_flag=True, help="Change the manifests instead of showing how.")
-@click.option("--reason", default="", help="Why the failures are accepted, for new entries.")
+@click.option("--write", is_flag=True, help="Change the manifests instead of printing a patch.")
+@click.option("--reason", default="", help="The reason of new entries.")
 @root_option
-def command(selection: Selection, root: Path, write: bool, reason: str) -> int:
+def expectations(selection: Selection, root: Path, write: bool, reason: str) -> int:
     """Propose `expect` from the results, as a patch.
 
-    The exit code is 1 where there is something to change.
+    The exit code is 1 if the patch is not empty.
     """
     manifest = load_project(root)
+    project_root = Path(manifest.project.root)
     selected = {planned.cell for planned in make_plan(manifest, selection).selected}
-    records = [item for item in read_results(manifest).run.records if item.cell in selected]
-    files = _files(manifest)
+    current = read_results(manifest)
+    print_result_notes(current)
+    records = [record for record in current.results.run.records if record.cell in selected]
+    names = dict.fromkeys(spec.manifest for spec in manifest.models)
+    # Read bytes, because text mode would change the ends of lines.
+    files = {name: (project_root / name).read_bytes().decode("utf-8") for name in names}
     lists = propose_lists(manifest, records, get_today(), reason.strip(), files.values())
     if not lists:
-        print_line("the results are as the manifests foresee")
+        print_line("the expectations match the results")
         return ExitCode.OK
-    new = [entry for _, entries in lists.values() for entry in entries if entry.index is None]
-    unexplained = [entry for entry in new if not entry.expectation.reason]
+    added = [entry for _, entries in lists.values() for entry in entries if entry.index is None]
+    unexplained = [entry for entry in added if not entry.expectation.reason]
     if write and unexplained:
         count = pluralize(len(unexplained), "new expectation")
-        print_error(
-            f"not written: {count} without a reason; say why the failures are accepted: "
-            "--reason TEXT"
-        )
+        print_error(f"not written: {count} without a reason; add --reason TEXT")
         return ExitCode.RED
     for name, before in files.items():
-        of_file = {id: new for id, new in lists.items() if new[0].manifest == name}
-        after = replace_expectations(before, of_file) if of_file else before
-        if write and after != before:
-            write_text(Path(manifest.project.root) / name, after)
-        elif not write:
-            _show(name, before, after)
+        file_lists = {id: value for id, value in lists.items() if value[0].manifest == name}
+        after = replace_expectations(before, file_lists) if file_lists else before
+        if not write:
+            _print_patch(name, before, after)
+        elif after != before:
+            write_text(project_root / name, after)
     if not write:
         return ExitCode.RED
-    load_project(root)  # what was written is a manifest
-    written = f"expectations of {pluralize(len(lists), 'model')} written"
-    print_line(f"{written}; `exporter export` holds against them")
+    load_project(root)  # validate the written manifests
+    models = pluralize(len(lists), "model")
+    print_line(f"wrote the expectations of {models}; run `exporter export` to apply them")
     return ExitCode.OK
 
 
-def _files(manifest: Manifest) -> dict[str, str]:
-    """The text of every manifest, by its name."""
-    root = Path(manifest.project.root)
-    names = dict.fromkeys(spec.manifest for spec in manifest.models)
-    # By bytes: ends of lines stay what they are.
-    return {name: (root / name).read_bytes().decode("utf-8") for name in names}
-
-
-def _show(name: str, before: str, after: str) -> None:
+def _print_patch(name: str, before: str, after: str) -> None:
     lines = difflib.unified_diff(
         before.splitlines(), after.splitlines(), f"a/{name}", f"b/{name}", lineterm=""
     )

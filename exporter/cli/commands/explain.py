@@ -1,4 +1,4 @@
-"""`exporter explain`: every setting of one cell, and where it comes from."""
+"""`exporter explain`: every setting of one cell, and the line it comes from."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from exporter.cli.options.selection import root_option, select_one_cell
-from exporter.cli.output.terminal import align_columns, print_line
+from exporter.cli.output.terminal import print_line, print_table
 from exporter.core.errors import ExitCode
 from exporter.manifest import explain_cell, load_layers
 
@@ -15,10 +15,10 @@ from exporter.manifest import explain_cell, load_layers
 @click.command()
 @click.argument("cell")
 @root_option
-def command(cell: str, root: Path) -> int:
+def explain(cell: str, root: Path) -> int:
     """Show each setting of CELL, and the line it comes from.
 
-    CELL is a whole id (model/opset/device) or a pattern that means one cell.
+    CELL is a full id (model/opset/device) or a pattern that matches one cell.
     """
     loaded = load_layers(root)
     planned = select_one_cell(loaded.manifest, cell)
@@ -26,10 +26,8 @@ def command(cell: str, root: Path) -> int:
     print_line(f"{id}: {route.exporter} {route.capture}, because {route.reason}")
     if planned.skip:
         print_line(f"skipped: {planned.skip}")
-    rows = [("KEY", "FROM", "VALUE")]
     spec = loaded.manifest.find_model(id.model)
-    found = explain_cell(loaded.layers[id.model], spec, id.opset, id.device)
-    rows.extend((row.key, row.origin, row.value) for row in found)
-    for line in align_columns(rows):
-        print_line(line)
+    settings = explain_cell(loaded.layers[id.model], spec, id.opset, id.device)
+    rows = ((setting.key, setting.origin, setting.value) for setting in settings)
+    print_table([("KEY", "FROM", "VALUE"), *rows])
     return ExitCode.OK

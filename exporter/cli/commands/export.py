@@ -1,34 +1,25 @@
-"""`exporter export`: builds and proves the selected cells, and writes the reports.
+"""`exporter export`: build and prove the selected cells, and write the reports.
 
-Where nothing was touched since the last one, it says what that one said, and loads nothing more.
+If nothing changed since the last export, print its summary and exit without loading more.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from exporter.cli.options.selection import (
-    no_store_option,
-    root_option,
-    selection_options,
-    get_today,
-)
+from exporter.cli.options.selection import no_store_option, root_option, selection_options
 from exporter.cli.options.shards import shard_option
 from exporter.cli.output.terminal import print_line
-from exporter.cli.workflows.noop import load_noop_summary
+from exporter.core.clock import get_today
+from exporter.core.errors import ExitCode
 from exporter.planning.selection import Selection
-from exporter.processes import (
-    ForkServerStarter,
-    ProcessStarter,
-    Spawner,
-    make_worker_environment,
-)
+from exporter.processes.worker_starter import make_starter
+from exporter.usecases.noop_check import load_noop_summary
 
 if TYPE_CHECKING:
     from exporter.planning.shards import Shard
@@ -40,50 +31,61 @@ if TYPE_CHECKING:
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
-    help="Workers at once.  [default: by cores and memory]",
+    help="Number of workers.  [default: by cores and memory]",
 )
 @shard_option
-@click.option("--dry-run", is_flag=True, help="Only show what would run, like `plan`.")
-@click.option("--force", is_flag=True, help="Run cells whose result still holds, too.")
+@click.option("--dry-run", is_flag=True, help="Only print the plan, like `plan`.")
+@click.option("--force", is_flag=True, help="Also run cells that are up to date.")
 @click.option("--thorough", is_flag=True, help="Try more sizes and values; takes longer.")
 @no_store_option
-@click.option("--explain", is_flag=True, help="Say why each cell runs that does.")
-def command(
+@click.option("--explain", is_flag=True, help="Print the reason each cell is rebuilt.")
+def export(
     selection: Selection, root: Path, jobs: int | None, shard: Shard | None, **flags: bool
 ) -> int:
-    """Build and prove the files of CELLS, or of all of them.
+    """Build and prove the files of CELLS, or of all cells.
 
-    CELLS are globs over cell ids, such as 'alexnet', 'resnet*/18' or '*/*/cpu'. A cell whose
-    result still holds is left as it is, and one that was made before from the same is taken from
-    the store.
+    CELLS are globs over cell ids, such as 'alexnet', 'resnet*/18' or '*/*/cpu'. A cell that is up
+    to date is reused. If the store has the result of the same inputs, it is restored.
     """
-    asks_more = shard or flags["dry_run"] or flags["force"] or flags["thorough"]
-    if selection.is_everything and not asks_more and (said := load_noop_summary(root, get_today())):
-        for line, colour in said.lines:
-            print_line(line, color=colour)
-        return said.code
-    with closing(_starter()) as starter:
+    has_options = shard or flags["dry_run"] or flags["force"] or flags["thorough"]
+    if selection.is_everything and not has_options:
+        summary = load_noop_summary(root, get_today())
+        if summary:
+            for line, color in summary.lines:
+                print_line(line, color=color)
+            return summary.code
+    with closing(make_starter(os.environ)) as starter:
         if not flags["dry_run"]:
-            # Seconds pass until the first worker can start: it is decided meanwhile whether one
-            # has to.
+            # The first worker needs seconds to start; meanwhile the parent decides what to run.
             starter.prepare()
-        # What an export takes is loaded only now.
-        from exporter.cli.workflows.export import ExportOptions, build_and_prove
+        # A no-op must not import the build.
+        from exporter.cache.noop_snapshot import ExportSummary
+        from exporter.cli.output.plan_table import show_plan
+        from exporter.cli.output.progress import observe_progress
+        from exporter.cli.output.summary import make_summary, print_summary
+        from exporter.manifest import load_project
+        from exporter.usecases import build_plan, export_run
 
-        asked = ExportOptions(
+        options = build_plan.ExportOptions(
             selection=selection,
-            jobs=jobs,
             shard=shard,
-            dry_run=flags["dry_run"],
+            jobs=jobs,
             force=flags["force"],
             thorough=flags["thorough"],
-            explain=flags["explain"],
-            no_store=flags["no_store"],
+            use_store=not flags["no_store"],
         )
-        return build_and_prove(root, asked, starter)
-
-
-def _starter() -> ProcessStarter:
-    """Warm workers where processes can fork and the kernel ends children with their parent."""
-    environment = make_worker_environment(os.environ)
-    return ForkServerStarter(environment) if sys.platform == "linux" else Spawner(environment)
+        if flags["dry_run"]:
+            show_plan(build_plan.plan(load_project(root), options, os.environ))
+            return ExitCode.OK
+        with observe_progress(explain=flags["explain"]) as observer:
+            result = export_run.export(root, options, observer, starter, os.environ)
+        manifest, restored = result.manifest, len(result.results.restored)
+        summary = make_summary(manifest, result.plan, result.results.run, restored=restored)
+        if shard:
+            print_line(f"shard {shard}: `exporter merge` writes the tables of all shards")
+        else:
+            tables = (f"tables: {manifest.project.reports}/COMPATIBILITY.md", None)
+            summary = ExportSummary(lines=(*summary.lines, tables), code=summary.code)
+        print_summary(summary)
+        export_run.save_noop_summary(result, summary)
+        return summary.code

@@ -1,7 +1,8 @@
-"""`exporter gc`: removes what no promised cell needs, and what is too much for the store."""
+"""`exporter gc`: remove built files of no cell, and entries above the store's limits."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,68 +11,70 @@ import click
 from exporter.build import BuildFolder, find_garbage, remove_garbage
 from exporter.cache.store import Store
 from exporter.cli.options.selection import root_option
-from exporter.cli.options.store import limit_options, open_limited_store
-from exporter.cli.output.terminal import align_columns, print_line
+from exporter.cli.options.store_limits import limit_options
+from exporter.cli.output.terminal import print_line, print_table
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.text_format import pluralize
+from exporter.core.text_format import format_bytes, pluralize
 from exporter.manifest import load_project
 from exporter.planning.plan import make_plan
 from exporter.records.record import CellId
-from exporter.report.text.number_format import size
+from exporter.usecases.project_store import open_store
 
 
-@click.command("gc")
+@click.command()
 @root_option
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be removed.")
 @limit_options
-def command(root: Path, *, dry_run: bool, store_size: int | None, store_age: float | None) -> int:
-    """Remove built files that no manifest promises any more.
+def gc(root: Path, *, dry_run: bool, store_size: int | None, store_age: float | None) -> int:
+    """Remove built files that no manifest declares any more.
 
-    Models, opsets and cells that left the manifests go, and weights that no file refers to. What
-    is promised stays, whether its result still holds or not; so does what no export made.
+    Removed are models, opsets and cells that are in no manifest, and weights that no file uses.
+    Files of declared cells are kept, even if they are stale. Other files are kept, too.
 
-    Of the store goes what nobody used for as long as `store_age` says, and then what was not used
-    for longest, until it takes no more than `store_size`.
+    Store entries unused for `store_age` are removed first, then the least recently used entries
+    until the store is smaller than `store_size`.
     """
     manifest = load_project(root)
-    promised = [planned.cell for planned in make_plan(manifest).cells]
-    if not promised:
-        message = "no manifest promises a cell, so that everything would go; nothing was removed"
+    cells = [planned.cell for planned in make_plan(manifest).cells]
+    if not cells:
+        message = "the manifests declare no cell; nothing was removed, to keep all files"
         raise ExporterError(ExitCode.NOTHING_SELECTED, message)
-    store = open_limited_store(manifest.project, store_size, store_age)
+    store = open_store(manifest.project, os.environ, size=store_size, age=store_age)
     build = BuildFolder.from_project(manifest.project)
     if build.path.exists():
-        _clear(build, promised, dry_run=dry_run)
+        _clean_build(build, cells, dry_run=dry_run)
     else:
-        print_line(f"nothing to remove: there is no {build.path.name}")
+        print_line(f"nothing to remove: {build.path.name} does not exist")
     if store and store.path.is_dir():
-        _bound(store, dry_run=dry_run)
+        _clean_store(store, dry_run=dry_run)
     return ExitCode.OK
 
 
-def _clear(build: BuildFolder, promised: Iterable[CellId], *, dry_run: bool) -> None:
+def _clean_build(build: BuildFolder, cells: Iterable[CellId], *, dry_run: bool) -> None:
     with build.lock():
-        found = find_garbage(build.path, promised)
+        items = find_garbage(build.path, cells)
         if not dry_run:
-            for garbage in found:
-                remove_garbage(garbage)
-    rows = [
-        (garbage.path.relative_to(build.path.parent).as_posix(), size(garbage.size), garbage.why)
-        for garbage in found
-    ]
-    for line in align_columns(rows):
-        print_line(line)
-    freed = size(sum(garbage.size for garbage in found))
-    verb = "would go and free" if dry_run else "removed, which freed"
-    print_line(f"{pluralize(len(found), 'item')} {verb} {freed}" if found else "nothing to remove")
+            for item in items:
+                remove_garbage(item)
+    print_table(
+        (item.path.relative_to(build.path.parent).as_posix(), format_bytes(item.size), item.reason)
+        for item in items
+    )
+    size = sum(item.size for item in items)
+    print_line(_format_removed(len(items), "item", size, dry_run=dry_run))
 
 
-def _bound(store: Store, *, dry_run: bool) -> None:
+def _clean_store(store: Store, *, dry_run: bool) -> None:
     if store.is_read_only:
-        print_line("store: is only read, and stays as it is")
+        print_line("store: is read-only; nothing was removed")
         return
-    freed = store.evict(dry_run=dry_run)
-    verb = "would go and free" if dry_run else "removed, which freed"
-    gone = f"{pluralize(freed.cells, 'result')} {verb} {size(freed.bytes)}"
-    found = gone if freed.cells or freed.bytes else "nothing to remove"
-    print_line(f"store: {found}; {size(freed.remaining)} stay")
+    evicted = store.evict(dry_run=dry_run)
+    removed = _format_removed(evicted.cells, "result", evicted.bytes, dry_run=dry_run)
+    print_line(f"store: {removed}; {format_bytes(evicted.remaining)} remain")
+
+
+def _format_removed(count: int, noun: str, size: int, *, dry_run: bool) -> str:
+    if not count and not size:
+        return "nothing to remove"
+    verb = "would remove" if dry_run else "removed"
+    return f"{verb} {pluralize(count, noun)} ({format_bytes(size)})"

@@ -1,4 +1,4 @@
-"""`exporter list`: what the manifests declare."""
+"""`exporter list`: the models of the manifests."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from pathlib import Path
 import click
 
 from exporter.cli.options.selection import root_option, selection_options
-from exporter.cli.output.call_table import HEADER, call_rows
-from exporter.cli.output.terminal import align_columns, print_line
+from exporter.cli.output.call_table import HEADER, build_call_rows
+from exporter.cli.output.terminal import print_line, print_table
+from exporter.core.errors import ExitCode
 from exporter.core.text_format import pluralize
 from exporter.manifest import load_project
+from exporter.manifest.syntax.opsets import format_opsets
 from exporter.planning.plan import PlannedCell, make_plan
 from exporter.planning.selection import Selection
-from exporter.report import fold_opsets
 
 
 @click.command("list")
@@ -23,36 +24,35 @@ from exporter.report import fold_opsets
     "--inputs", "shows_inputs", is_flag=True, help="Show the call of each model, input by input."
 )
 @root_option
-def command(selection: Selection, root: Path, *, shows_inputs: bool) -> int:
+def list_cells(selection: Selection, root: Path, *, shows_inputs: bool) -> int:
     """Show the models, their opsets, devices and exporters."""
     manifest = load_project(root)
     plan = make_plan(manifest, selection)
     if shows_inputs:
         for model in dict.fromkeys(planned.cell.model for planned in plan.selected):
             print_line(model)
-            for line in align_columns([HEADER, *call_rows(manifest.find_model(model))]):
-                print_line(f"  {line}")
-        return 0
+            print_table([HEADER, *build_call_rows(manifest.find_model(model))], indent="  ")
+        return ExitCode.OK
     rows = [("MODEL", "OPSETS", "DEVICES", "EXPORTER", "TAGS")]
     for model, group in groupby(plan.selected, key=lambda planned: planned.cell.model):
         cells = list(group)
+        exporters = dict.fromkeys(planned.route.exporter for planned in cells)
         rows.append(
             (
                 model,
-                _opsets(cells),
+                _format_cell_opsets(cells),
                 " ".join(dict.fromkeys(planned.cell.device for planned in cells)),
                 ", ".join(
-                    f"{name} {_opsets([c for c in cells if c.route.exporter == name])}"
-                    for name in dict.fromkeys(planned.route.exporter for planned in cells)
+                    f"{name} {_format_cell_opsets([c for c in cells if c.route.exporter == name])}"
+                    for name in exporters
                 ),
                 " ".join(manifest.find_model(model).tags),
             )
         )
-    for line in align_columns(rows):
-        print_line(line)
+    print_table(rows)
     print_line(f"{pluralize(len(rows) - 1, 'model')}, {pluralize(len(plan.selected), 'cell')}")
-    return 0
+    return ExitCode.OK
 
 
-def _opsets(cells: list[PlannedCell]) -> str:
-    return fold_opsets(planned.cell.opset for planned in cells)
+def _format_cell_opsets(cells: list[PlannedCell]) -> str:
+    return format_opsets(planned.cell.opset for planned in cells)

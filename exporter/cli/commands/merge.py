@@ -1,4 +1,4 @@
-"""`exporter merge`: the shards of an export as one result."""
+"""`exporter merge`: join the shards of an export."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ import click
 from exporter.build import BuildFolder
 from exporter.build.shard_merge import merge_shards, read_shard_parts
 from exporter.cli.options.selection import root_option
-from exporter.cli.output.summary import show_summary
-from exporter.cli.output.terminal import print_error, print_line
-from exporter.cli.workflows.report import publish
+from exporter.cli.output.result_notes import print_missing
+from exporter.cli.output.summary import make_summary, print_summary
+from exporter.cli.output.terminal import print_line
 from exporter.core.errors import ExitCode
 from exporter.core.text_format import pluralize
 from exporter.manifest import load_project
 from exporter.planning.plan import make_plan
-from exporter.records.baseline import parse_cell
-from exporter.report.rows.opset_groups import group_by_opset
+from exporter.usecases.report_pages import write_reports
 
 
 @click.command()
@@ -29,22 +28,19 @@ from exporter.report.rows.opset_groups import group_by_opset
     type=click.Path(exists=True, file_okay=False, path_type=Path),
 )
 @root_option
-def command(folders: tuple[Path, ...], root: Path) -> int:
-    """Put the build folders of all shards together.
+def merge(folders: tuple[Path, ...], root: Path) -> int:
+    """Join the build folders of all shards and write the tables.
 
-    They are what `export --shard` filled; the tables are written from them. Every
-    shard must have come, and every promised cell with them. Red cells are the gate's to judge:
-    they do not change the exit code.
+    Each FOLDER is the result of `export --shard`. All shards must be present, with all cells of
+    the manifests. Red cells do not change the exit code, because the gate decides about them.
     """
     manifest = load_project(root)
     plan = make_plan(manifest)
     parts = read_shard_parts(folders, BuildFolder.from_project(manifest.project).path)
     results = merge_shards(manifest, plan, parts)
-    publish(manifest, results.run)
-    show_summary(manifest, plan, results.run)
-    absent = group_by_opset(results.missing.items(), lambda item: parse_cell(item[0]), lambda item: item[1])
-    for alike in absent:
-        print_error(f"{alike.label}: no result: {alike.first[1]}")
+    write_reports(manifest, results.run)
+    print_summary(make_summary(manifest, plan, results.run))
+    print_missing(results.missing)
     tables = f"{manifest.project.reports}/COMPATIBILITY.md"
-    print_line(f"{pluralize(len(parts), 'shard')} merged; tables: {tables}")
+    print_line(f"merged {pluralize(len(parts), 'shard')}; tables: {tables}")
     return ExitCode.RED if results.missing else ExitCode.OK

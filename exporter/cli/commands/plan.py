@@ -1,25 +1,18 @@
-"""`exporter plan`: which cells would run, and why."""
+"""`exporter plan`: the cells that an export would run, with the reasons."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
 
-from exporter.build import (
-    BuildOptions,
-)
-from exporter.cli.options.selection import (
-    no_store_option,
-    root_option,
-    selection_options,
-)
-from exporter.cli.options.store import open_store
+from exporter.cli.options.selection import no_store_option, root_option, selection_options
 from exporter.cli.output.plan_table import show_plan
-from exporter.cli.workflows.plan import decisions_for
+from exporter.core.errors import ExitCode
 from exporter.manifest import load_project
-from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
+from exporter.usecases import build_plan
 
 
 @click.command()
@@ -28,11 +21,10 @@ from exporter.planning.selection import Selection
 @click.option("--force", is_flag=True, help="As `export --force` would.")
 @click.option("--thorough", is_flag=True, help="As `export --thorough` would.")
 @no_store_option
-def command(selection: Selection, root: Path, force: bool, thorough: bool, no_store: bool) -> int:
-    """Show the cells that an export would run, and why."""
-    manifest = load_project(root)
-    plan = make_plan(manifest, selection)
-    store = None if no_store else open_store(manifest.project)
-    wish = BuildOptions(force=force, thorough=thorough, store=store)
-    show_plan(plan, decisions_for(manifest, plan, wish))
-    return 0
+def plan(selection: Selection, root: Path, force: bool, thorough: bool, no_store: bool) -> int:
+    """Show the cells that an export would run, with the reasons."""
+    options = build_plan.ExportOptions(
+        selection=selection, force=force, thorough=thorough, use_store=not no_store
+    )
+    show_plan(build_plan.plan(load_project(root), options, os.environ))
+    return ExitCode.OK

@@ -1,4 +1,4 @@
-"""`exporter publish`: proved files as folders that stand alone."""
+"""`exporter publish`: write proved files to self-contained directories."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from exporter.cli.options.selection import root_option, selection_options
 from exporter.cli.output.terminal import print_error, print_line
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text_format import pluralize
-from exporter.manifest import Manifest, load_project
+from exporter.manifest import load_project
 from exporter.planning.plan import make_plan, pattern_matches
 from exporter.planning.selection import Selection
 from exporter.processes import make_worker_environment
@@ -24,74 +24,71 @@ from exporter.tools.publish import (
     PublishResult,
     choose_files,
     prepare_destination,
-    publish,
+    publisher,
 )
 
 
 @click.command()
 @selection_options
 @click.argument("dest")
-@click.option("--include-red", is_flag=True, help="Publish what is red, too, and say so in it.")
+@click.option("--include-red", is_flag=True, help="Also publish failing cells, marked as failing.")
 @root_option
-def command(selection: Selection, root: Path, dest: str, include_red: bool) -> int:
-    """Write files that pass as folders that stand alone.
+def publish(selection: Selection, root: Path, dest: str, include_red: bool) -> int:
+    """Write each passing file to a self-contained directory.
 
     DEST/<model>/<opset>/ is written for each selected file that passes on all selected devices.
 
-    Each folder holds model.onnx, its weights, test data for ONNX's test runners, the contract, the
-    proof and SHA256SUMS. A folder there that this command did not write is never touched.
+    Each directory contains model.onnx, its weights, test data for ONNX's test runners, the
+    contract, the proof and SHA256SUMS. A directory that this command did not write is never
+    changed.
     """
     manifest = load_project(root)
-    _refuse_forgotten(manifest, dest)
+    cells = make_plan(manifest).cells if not Path(dest).exists() else ()
+    if any(pattern_matches(dest, planned.cell) for planned in cells):
+        message = (
+            f"DEST: '{dest}' matches cells; add the destination, as in "
+            f"`exporter publish {dest} dist`, or write `./{dest}` for a directory of that name"
+        )
+        raise ExporterError(ExitCode.MANIFEST, message)
     plan = make_plan(manifest, selection)
     build = BuildFolder.from_project(manifest.project)
     run = read_run(build.results)
     results = filter_valid_results(run, manifest, plan)
-    chosen, left_out = choose_files(
+    candidates, omissions = choose_files(
         plan.selected, results.run.by_cell(), results.missing, include_red=include_red
     )
-    folds = group_by_opset(
-        left_out, lambda item: item.cell, lambda item: (item.reason, item.is_refused)
-    )
-    for alike in folds:
-        tell = print_error if alike.first.is_refused else print_line
-        tell(f"{alike.model}/{alike.opset_ranges}: not published: {alike.first.reason}")
+    for group in group_by_opset(
+        omissions, lambda item: item.cell, lambda item: (item.reason, item.is_refused)
+    ):
+        print_omission = print_error if group.first.is_refused else print_line
+        print_omission(f"{group.model}/{group.opset_ranges}: not published: {group.first.reason}")
     done: Sequence[PublishResult] = ()
-    if chosen:
+    if candidates:
         require_packages()
-        shipment = PublishOptions(
+        options = PublishOptions(
             manifest=manifest,
             destination=prepare_destination(Path(dest), build.path),
             tools=run.tools,
             environment=make_worker_environment(os.environ),
         )
-        done = publish(shipment, chosen, lambda shipped: _tell(shipped, Path(dest)))
-    published = [shipped for shipped in done if not shipped.problem]
+        done = publisher.publish(
+            options, candidates, lambda result: _print_result(result, Path(dest))
+        )
+    published = [result for result in done if not result.problem]
     print_line(f"{pluralize(len(published), 'file')} published in {dest}")
-    if len(published) < len(done) or any(item.is_refused for item in left_out):
+    if len(published) < len(done) or any(item.is_refused for item in omissions):
         return ExitCode.RED
     return ExitCode.OK if published else ExitCode.NOTHING_SELECTED
 
 
-def _refuse_forgotten(manifest: Manifest, dest: str) -> None:
-    """`exporter publish alexnet` names a model where the folder belongs."""
-    cells = make_plan(manifest).cells if not Path(dest).exists() else ()
-    if any(pattern_matches(dest, planned.cell) for planned in cells):
-        message = (
-            f"'{dest}' selects cells: say where to publish after it, as in "
-            f"`exporter publish {dest} dist`, or `./{dest}` for a folder of that name"
-        )
-        raise ExporterError(ExitCode.MANIFEST, message)
-
-
-def _tell(shipped: PublishResult, dest: Path) -> None:
-    candidate = shipped.candidate
+def _print_result(result: PublishResult, dest: Path) -> None:
+    candidate = result.candidate
     name = f"{candidate.model}/{candidate.opset}"
-    if shipped.problem:
-        print_error(f"{name}: not published: {shipped.problem}")
+    if result.problem:
+        print_error(f"{name}: not published: {result.problem}")
     else:
         print_line(f"{dest / name}", color="green" if not candidate.warning else "red")
         if candidate.warning:
             print_error(f"{name}: published although it is red: {candidate.warning}")
-    for note in shipped.notes:
+    for note in result.notes:
         print_line(f"    {note}")

@@ -1,4 +1,4 @@
-"""`exporter report`: writes the reports from the results."""
+"""`exporter report`: write the reports from the results."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ from pathlib import Path
 import click
 
 from exporter.cli.options.selection import root_option
+from exporter.cli.output.result_notes import print_result_notes
 from exporter.cli.output.terminal import print_line
-from exporter.cli.workflows.report import publish
-from exporter.cli.workflows.results import read_results
 from exporter.core.errors import ExitCode
 from exporter.core.text_format import pluralize
 from exporter.manifest import load_project
+from exporter.usecases.current_results import read_results
+from exporter.usecases.report_pages import write_reports
 
 
 @click.command()
 @root_option
-def command(root: Path) -> int:
+def report(root: Path) -> int:
     """Write the tables and the pages of the models."""
     manifest = load_project(root)
-    results = read_results(manifest)
-    publish(manifest, results.run)
-    print_line(
-        f"{pluralize(len(results.run.records), 'cell')}: {manifest.project.reports}/COMPATIBILITY.md"
-    )
+    current = read_results(manifest)
+    print_result_notes(current)
+    run = current.results.run
+    write_reports(manifest, run)
+    cells = pluralize(len(run.records), "cell")
+    print_line(f"{cells}: {manifest.project.reports}/COMPATIBILITY.md")
     return ExitCode.OK

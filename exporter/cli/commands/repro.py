@@ -1,4 +1,4 @@
-"""`exporter repro`: one cell as a folder that shows its failure without us."""
+"""`exporter repro`: write a folder that reproduces one cell without this tool."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from exporter.build import BuildFolder, filter_valid_results
 from exporter.cli.options.selection import root_option, select_one_cell
 from exporter.cli.output.terminal import print_line
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.manifest import Manifest, load_project
+from exporter.manifest import load_project
 from exporter.planning.plan import make_plan
-from exporter.records.record import Record, read_run
+from exporter.records.record import read_run
 from exporter.tools.repro import ReproducedCell, write_reproducer
 
 
@@ -20,40 +20,33 @@ from exporter.tools.repro import ReproducedCell, write_reproducer
 @click.argument("cell")
 @click.argument("dest", required=False, type=click.Path(path_type=Path))
 @root_option
-def command(cell: str, dest: Path | None, root: Path) -> int:
-    """Write a script that shows the failure of CELL alone.
+def repro(cell: str, dest: Path | None, root: Path) -> int:
+    """Write a script that reproduces the failure of CELL.
 
-    It needs torch, onnx and onnxruntime, and nothing of this tool.
+    The script needs torch, onnx and onnxruntime, but not this tool.
 
-    CELL is a whole id (model/opset/device) or a pattern that means one cell. The folder is DEST,
+    CELL is a full id (model/opset/device) or a pattern that matches one cell. The folder is DEST,
     or build/repro/<model>-<opset>-<device>.
     """
     manifest = load_project(root)
-    record, tools = _record(manifest, cell)
+    id = select_one_cell(manifest, cell).cell
     build = BuildFolder.from_project(manifest.project)
-    id = record.cell
+    results = filter_valid_results(read_run(build.results), manifest, make_plan(manifest))
+    record = results.run.by_cell().get(str(id))
+    if record is None:
+        reason = results.missing.get(str(id), "has no result; run `exporter export` first")
+        raise ExporterError(ExitCode.NOTHING_SELECTED, f"{id}: {reason}")
     folder = dest or build.path / "repro" / f"{id.model}-{id.opset}-{id.device}"
     write_reproducer(
         ReproducedCell(
             spec=manifest.find_model(id.model).resolve_cell(id.opset, id.device),
             record=record,
             device=manifest.project.find_device(id.device),
-            tools=tools,
+            tools=results.run.tools,
             root=Path(manifest.project.root),
             built=build.model_folder(id.model),
         ),
         folder,
     )
-    print_line(f"{folder}: run `python repro.py` there")
+    print_line(f"{folder}: run `python repro.py` in this folder")
     return ExitCode.OK
-
-
-def _record(manifest: Manifest, pattern: str) -> tuple[Record, dict[str, str]]:
-    name = str(select_one_cell(manifest, pattern).cell)
-    run = read_run(BuildFolder.from_project(manifest.project).results)
-    results = filter_valid_results(run, manifest, make_plan(manifest))
-    known = results.run.by_cell()
-    if name not in known:
-        message = f"{name}: {results.missing.get(name, 'it has not been exported yet')}"
-        raise ExporterError(ExitCode.NOTHING_SELECTED, message)
-    return known[name], results.run.tools

@@ -1,4 +1,4 @@
-"""`exporter show`: the graph of one cell's file."""
+"""`exporter show`: print the graph of one cell's file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import load_project
 from exporter.processes import make_worker_environment
 from exporter.records.baseline import extract_outcome
-from exporter.records.record import Record
 from exporter.tools.graph_view.client import render_graph
 
 
@@ -25,21 +24,23 @@ from exporter.tools.graph_view.client import render_graph
 @click.option(
     "--html",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write a page of HTML to this file instead.",
+    help="Write an HTML page to this file instead.",
 )
 @root_option
-def command(cell: str, html: Path | None, root: Path) -> int:
-    """Show the graph of CELL's file in ONNX's text form.
+def show(cell: str, html: Path | None, root: Path) -> int:
+    """Print the graph of CELL's file in ONNX's text form.
 
-    CELL is a whole id (model/opset/device) or a pattern that means one cell. Large weights are
-    left out.
+    CELL is a full id (model/opset/device) or a pattern that matches one cell. Large weights are
+    omitted.
     """
     manifest = load_project(root)
     id = select_one_cell(manifest, cell).cell
     folder = BuildFolder.from_project(manifest.project).model_folder(id.model)
     path = folder.model(id.opset)
     if not path.is_file():
-        message = f"{id}: there is no file of it: {_why_absent(folder.read_records().get(str(id)))}"
+        record = folder.read_records().get(str(id))
+        reason = f"{extract_outcome(record)}: {record.message}" if record else "no result yet"
+        message = f"{id}: has no file: {reason}; run `exporter export` to create it"
         raise ExporterError(ExitCode.NOTHING_SELECTED, message)
     require_packages()
     form: Literal["text", "html"] = "text" if html is None else "html"
@@ -50,9 +51,3 @@ def command(cell: str, html: Path | None, root: Path) -> int:
         write_text(html, graph)
         print_line(f"{html}: open it in a browser")
     return ExitCode.OK
-
-
-def _why_absent(record: Record | None) -> str:
-    if record is None:
-        return "run `exporter export` first"
-    return f"{extract_outcome(record)}: {record.message}"

@@ -1,1 +1,1 @@
-"""To be described."""
+"""Options that several commands share."""

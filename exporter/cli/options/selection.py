@@ -1,13 +1,12 @@
-"""Options that commands share, turned into the values that the rest of the package works with.
+"""Options that select the project and its cells.
 
-In: words of the command line, and the clock. Out: a `Selection`, a folder, a date.
+Input: the arguments of the command line. Output: a `Selection`, a folder, a planned cell.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,16 +15,14 @@ import click
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.planning.selection import Selection
 
-if TYPE_CHECKING:  # a run with nothing to do never reads a manifest
+if TYPE_CHECKING:  # a no-op must not import the manifest package
     from exporter.manifest import Manifest
     from exporter.planning.plan import PlannedCell
 
-#: How many cells a message names.
+#: The number of cells that a message lists.
 _SHOWN = 4
 
-no_store_option = click.option(
-    "--no-store", is_flag=True, help="Take nothing from the store, and keep nothing there."
-)
+no_store_option = click.option("--no-store", is_flag=True, help="Neither read nor write the store.")
 root_option = click.option(
     "--root",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -35,14 +32,14 @@ root_option = click.option(
 
 
 def selection_options(function: Callable[..., int]) -> Callable[..., int]:
-    """Adds the arguments that select cells; the command gets them as one `Selection`."""
+    """Add the arguments that select cells; the command receives one `Selection`."""
 
     @click.argument("cells", nargs=-1)
     @click.option("--tag", "tags", multiple=True, help="Only models with this tag; repeatable.")
     @click.option("--opset", "opsets", multiple=True, type=int, help="Only this opset; repeatable.")
     @click.option("--device", "devices", multiple=True, help="Only this device; repeatable.")
     @functools.wraps(function)
-    def selecting(
+    def call_with_selection(
         cells: tuple[str, ...],
         tags: tuple[str, ...],
         opsets: tuple[int, ...],
@@ -52,14 +49,14 @@ def selection_options(function: Callable[..., int]) -> Callable[..., int]:
         selection = Selection(patterns=cells, tags=tags, opsets=opsets, devices=devices)
         return function(selection, **others)
 
-    return selecting
+    return call_with_selection
 
 
 def select_one_cell(manifest: Manifest, pattern: str) -> PlannedCell:
-    """The one cell that a pattern means.
+    """Return the only cell that matches a pattern.
 
     Raises:
-        ExporterError: NOTHING_SELECTED, where it means none or several.
+        ExporterError: NOTHING_SELECTED if the pattern matches no cell or several cells.
     """
     from exporter.planning.plan import make_plan
 
@@ -67,11 +64,6 @@ def select_one_cell(manifest: Manifest, pattern: str) -> PlannedCell:
     if len(plan.selected) > 1:
         ids = [str(planned.cell) for planned in plan.selected]
         shown = ", ".join([*ids[:_SHOWN], *(["..."] if len(ids) > _SHOWN else [])])
-        message = f"'{pattern}' means {len(ids)} cells; name one of them: {shown}"
+        message = f"'{pattern}' matches {len(ids)} cells; name one of them: {shown}"
         raise ExporterError(ExitCode.NOTHING_SELECTED, message)
     return plan.selected[0]
-
-
-def get_today() -> date:
-    """The date by which expectations end, the same wherever the command runs."""
-    return datetime.now(tz=UTC).date()

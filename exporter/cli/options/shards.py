@@ -1,6 +1,6 @@
-"""How a part of an export is named on the command line.
+"""The option `--shard`.
 
-In: `2/3`. Out: a `Shard`.
+Input: `2/3`. Output: a `Shard`.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-if TYPE_CHECKING:  # an export without a shard need not load it
+if TYPE_CHECKING:  # a no-op must not import the planning modules
     from exporter.planning.shards import Shard
 
 
 def shard_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds `--shard I/N`; the command gets a `Shard`, or None."""
-    text = "Only part I of N: whole models, for `merge`."
-    return click.option("--shard", metavar="I/N", callback=_shard, help=text)(function)
+    """Add `--shard I/N`; the command receives a `Shard`, or None."""
+    text = "Only part I of N, in complete models; `merge` joins the parts."
+    return click.option("--shard", metavar="I/N", callback=_parse_shard, help=text)(function)
 
 
-def _shard(_: click.Context, __: click.Parameter, value: str | None) -> Shard | None:
+def _parse_shard(_: click.Context, __: click.Parameter, value: str | None) -> Shard | None:
     if value is None:
         return None
     from exporter.planning.shards import Shard

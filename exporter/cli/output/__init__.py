@@ -1,1 +1,1 @@
-"""To be described."""
+"""Lines, tables and annotations of the commands."""

@@ -1,7 +1,7 @@
-"""Findings of the gate on the terminal.
+"""Print the findings of the gate.
 
-In: findings. Out: a line for each group that is alike but for the opset, the worst first, and what
-a reviewer needs to act on those that block.
+Input: findings. Output: a line for each group that differs only in the opset, the worst first, and
+hints for the blocking ones.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from exporter.report import group_findings
 from exporter.report.rows.finding_context import FindingContext, GateContext, find_context
 
 
-def show_findings(findings: Sequence[GateFinding], known: GateContext | None = None) -> None:
-    """Says each finding; alike ones of a model together.
+def show_findings(findings: Sequence[GateFinding], context: GateContext | None = None) -> None:
+    """Print the findings in groups.
 
     Args:
         findings: The worst first.
-        known: Where models are promised, what was found, and since when; None: not told.
+        context: The manifest and the records, for hints. None for no hints.
     """
-    for alike in group_findings(findings):
-        finding = alike.first
-        colour = "green" if finding.is_improvement else "red" if finding.is_blocking else "yellow"
+    for group in group_findings(findings):
+        finding = group.first
+        color = "green" if finding.is_improvement else "red" if finding.is_blocking else "yellow"
         warning = "" if finding.is_blocking else "warning: "
         change = f"{finding.before} -> {finding.after}"
-        print_line(f"{alike.label}: {warning}{finding.kind}: {change}", color=colour)
+        print_line(f"{group.label}: {warning}{finding.kind}: {change}", color=color)
         if finding.message:
             print_line(f"    {finding.message}")
-        if known and finding.is_blocking and not finding.is_improvement:
-            for hint in format_hints(find_context(alike.members, known)):
+        if context and finding.is_blocking and not finding.is_improvement:
+            for hint in format_hints(find_context(group.members, context)):
                 print_line(f"    {hint}")
 
 
-def format_hints(lead: FindingContext) -> Iterator[str]:
-    """Where it is, since when, and how to see it again, each on a line."""
-    if lead.places:
-        line = f"promised at {', '.join(lead.places)}"
-        yield f"{line}; in the model at {', '.join(lead.lines)}" if lead.lines else line
-    if lead.since:
-        yield lead.since
-    if lead.reproduce:
-        yield f"show it without this tool: {lead.reproduce}"
-    elif lead.rerun:
-        yield f"run it again: {lead.rerun}"
+def format_hints(context: FindingContext) -> Iterator[str]:
+    """Yield the locations, the last green commit and the command to reproduce it."""
+    if context.locations:
+        line = f"declared at {', '.join(context.locations)}"
+        yield f"{line}; in the model at {', '.join(context.lines)}" if context.lines else line
+    if context.acceptance:
+        yield context.acceptance
+    if context.repro_command:
+        yield f"reproduce: {context.repro_command}"
+    elif context.export_command:
+        yield f"run again: {context.export_command}"

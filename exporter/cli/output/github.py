@@ -1,10 +1,10 @@
-"""Lines that GitHub shows at a file and line of a change, and pages cut to what it takes.
+"""Annotations of GitHub at a file and a line, and pages within GitHub's size limits.
 
-In: findings, problems, markdown. Out: workflow commands on stdout, in a GitHub job alone.
+Input: findings, problems, markdown. Output: workflow commands on stdout, only in a GitHub job.
 
-GitHub shows 10 errors and 10 warnings of a step and drops the rest without a word: where there are
-more, the last place of its kind says how many. It reads a command in any line that begins with two
-colons, which is why text of a model goes through `printable` everywhere else.
+GitHub shows 10 errors and 10 warnings of a step. If there are more, the last annotation has their
+number. GitHub executes any line that begins with two colons. All other text of a model therefore
+passes `escape_ci_commands`.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import click
 from exporter.core.errors import Location
 from exporter.core.sanitize import join_lines
 
-#: Of each level in one step.
+#: GitHub's limit of annotations per level and step.
 _SHOWN = 10
-#: GitHub cuts longer ones.
+#: GitHub's limit of characters per annotation.
 _LENGTH = 4000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotation:
-    """One thing to show."""
+    """A message at a line of a file."""
 
     level: Literal["error", "warning"]
     title: str
@@ -38,7 +38,7 @@ class Annotation:
 
 
 def annotate(annotations: Iterable[Annotation], root: Path) -> None:
-    """Writes the commands, where a GitHub job is what runs this."""
+    """Print the annotations if this is a GitHub job."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return
     workspace = Path(os.environ.get("GITHUB_WORKSPACE") or Path.cwd())
@@ -49,54 +49,52 @@ def annotate(annotations: Iterable[Annotation], root: Path) -> None:
 def format_commands(
     annotations: Sequence[Annotation], root: Path, workspace: Path
 ) -> Iterator[str]:
-    """One line for each annotation that GitHub would show.
+    """Yield one line for each annotation that GitHub shows.
 
     Args:
-        annotations: All of them, the most important first.
+        annotations: All annotations, the most important first.
         root: The project's root, absolute.
-        workspace: The checkout, which GitHub's paths are relative to, absolute.
+        workspace: The checkout that GitHub's paths are relative to, absolute.
     """
     for level in ("error", "warning"):
-        these = [item for item in annotations if item.level == level]
-        shown = these if len(these) <= _SHOWN else these[: _SHOWN - 1]
-        yield from (_command(item, root, workspace) for item in shown)
-        if len(shown) < len(these):
-            left = len(these) - len(shown)
-            yield f"::{level} title=And {left} more::GitHub shows {_SHOWN}; the summary has all"
+        group = [item for item in annotations if item.level == level]
+        shown = group if len(group) <= _SHOWN else group[: _SHOWN - 1]
+        yield from (_format_command(item, root, workspace) for item in shown)
+        if more := len(group) - len(shown):
+            yield f"::{level} title=And {more} more::GitHub shows {_SHOWN}; the summary has all"
 
 
 def shorten_page(page: str, limit: int) -> str:
-    """Markdown of at most `limit` bytes: whole lines, and how many are left out."""
+    """Return complete lines of a page with at most `limit` bytes, and the number of the others."""
     if len(page.encode()) <= limit:
         return page
     lines = page.splitlines()
-    kept, size = [], len(_left(len(lines)).encode())
+    first, size = [], len(_format_rest(len(lines)).encode())
     for line in lines:
         size += len(line.encode()) + 1
         if size > limit:
             break
-        kept.append(line)
-    return "\n".join(kept) + _left(len(lines) - len(kept))
+        first.append(line)
+    return "\n".join(first) + _format_rest(len(lines) - len(first))
 
 
-def _left(count: int) -> str:
-    return f"\n\n… {count} more lines are in `gate.md`, among what the job uploads.\n"
+def _format_rest(count: int) -> str:
+    return f"\n\n… {count} more lines are in `gate.md` of the job's uploaded files.\n"
 
 
-def _command(item: Annotation, root: Path, workspace: Path) -> str:
+def _format_command(item: Annotation, root: Path, workspace: Path) -> str:
     properties = {"title": join_lines(item.title)}
     if item.location is not None:
         path = Path(os.path.relpath(root / item.location.file, workspace)).as_posix()
         properties["file"] = path
         if item.location.line is not None:
             properties["line"] = str(item.location.line)
-    text = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-    return f"::{item.level} {text}::{_data(join_lines(item.message)[:_LENGTH])}"
+    text = ",".join(
+        f"{name}={_escape(value).replace(':', '%3A').replace(',', '%2C')}"
+        for name, value in properties.items()
+    )
+    return f"::{item.level} {text}::{_escape(join_lines(item.message)[:_LENGTH])}"
 
 
-def _data(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,17 +1,18 @@
-"""Split off; to be described."""
+"""Print what an export would do with each cell.
+
+Input: a `BuildPlan`. Output: a line for each selected cell, and the counts.
+"""
 
 from __future__ import annotations
 
-from exporter.build import (
-    Decisions,
-)
-from exporter.cli.output.terminal import align_columns, print_line
+from exporter.cli.output.terminal import print_line, print_table
 from exporter.core.text_format import pluralize
-from exporter.planning.plan import Plan
+from exporter.usecases.build_plan import BuildPlan
 
 
-def show_plan(plan: Plan, decisions: Decisions) -> None:
-    """One line per selected cell: whether it runs, its exporter, and why."""
+def show_plan(build_plan: BuildPlan) -> None:
+    """Print the decision for each selected cell, its route and the reason."""
+    plan, decisions = build_plan.plan, build_plan.decisions
     rows = []
     for planned in plan.selected:
         name = str(planned.cell)
@@ -21,13 +22,12 @@ def show_plan(plan: Plan, decisions: Decisions) -> None:
         elif decisions.is_to_run(planned):
             rows.append((name, "run", route, decisions.reasons[name]))
         elif hit := decisions.hits.get(name):
-            rows.append((name, "take", route, f"taken from the store: {hit.why}"))
+            rows.append((name, "restore", route, f"from the store: {hit.reason}"))
         else:
-            rows.append((name, "keep", route, "nothing that it depends on changed"))
-    for line in align_columns(rows):
-        print_line(line)
-    taken = len(decisions.hits)
-    kept = len(plan.to_run) - len(decisions.to_run) - taken
+            rows.append((name, "keep", route, "up to date"))
+    print_table(rows)
+    run, restored = len(decisions.to_run), len(decisions.hits)
+    unchanged = len(plan.to_run) - run - restored
     skipped = len(plan.selected) - len(plan.to_run)
-    counts = f"{pluralize(len(decisions.to_run), 'cell')} to run, {kept} to keep, {skipped} to skip"
-    print_line(f"{counts}, {taken} to take from the store" if taken else counts)
+    counts = f"{pluralize(run, 'cell')} to run, {unchanged} to keep, {skipped} to skip"
+    print_line(f"{counts}, {restored} to restore from the store" if restored else counts)

@@ -1,14 +1,14 @@
-"""What a person sees while models are at work.
+"""Print the progress of an export.
 
-In: what `run` tells a `BuildObserver`. Out: lines; on a terminal also a bar and the cells at work, drawn
-over again.
+Input: the events of a `BuildObserver`. Output: lines; on a terminal also a bar and the cells in
+progress, which are redrawn.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,8 @@ from exporter.build import BuildObserver, Decisions
 from exporter.cli.output.summary import format_red_line
 from exporter.cli.output.terminal import choose_color, is_terminal, print_line
 from exporter.jobs.job import Announcement
+from exporter.manifest.syntax.opsets import format_opsets
 from exporter.records.record import Record
-from exporter.report import fold_opsets
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,121 +25,114 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def observe_progress(
-    *, explain: bool, meanwhile: Callable[[], None] = lambda: None
-) -> Iterator[BuildObserver]:
-    """The watcher for this stdout.
+def observe_progress(*, explain: bool) -> Iterator[BuildObserver]:
+    """Yield the observer for this stdout.
 
     Args:
-        explain: Say of each cell why it runs.
-        meanwhile: What to do while the first workers come up, which takes seconds.
+        explain: Print the reason why each cell runs.
     """
     if not is_terminal():
-        yield LineProgress(explain=explain, meanwhile=meanwhile)
+        yield LineProgress(explain=explain)
         return
     from rich.live import Live
 
-    screen = LiveProgress(explain=explain, meanwhile=meanwhile)
-    with Live(get_renderable=screen.render, refresh_per_second=8, transient=True) as live:
-        screen.live = live
-        yield screen
+    progress = LiveProgress(explain=explain)
+    with Live(get_renderable=progress.render, refresh_per_second=8, transient=True) as live:
+        progress.live = live
+        yield progress
 
 
 class LineProgress:
-    """Red cells as they happen, and a line for each model that is done."""
+    """Prints red cells when they are done, and a line for each finished model."""
 
-    def __init__(
-        self, *, explain: bool = False, meanwhile: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, *, explain: bool = False) -> None:
         self._explain = explain
-        self._meanwhile = meanwhile
         self._total = 0
         self._done = 0
-        self._found: dict[str, Counter[str]] = {}
+        self._statuses: dict[str, Counter[str]] = {}
 
     def on_decisions(self, decisions: Decisions) -> None:
-        """Knows how much there is to do, and says why where that was asked for."""
+        """Store the number of cells; print the reasons if requested."""
         self._total = len(decisions.to_run)
         if self._explain:
-            for cell, why in decisions.reasons.items():
-                self.say(f"{cell} runs: {why}")
+            for cell, reason in decisions.reasons.items():
+                self.print(f"{cell} runs: {reason}")
             for cell, hit in decisions.hits.items():
-                self.say(f"{cell} is taken from the store: {hit.why}")
-        if decisions.to_run:
-            self._meanwhile()
+                self.print(f"{cell} is restored from the store: {hit.reason}")
 
     def on_announcement(self, announcement: Announcement) -> None:
-        """Nothing: without a terminal only what is done is worth a line."""
+        """Do nothing: without a terminal, only finished cells are printed."""
 
     def on_cell_done(self, record: Record) -> None:
-        """Counts the cell, and says so where it is red."""
+        """Count the cell; print it if it is red."""
         self._done += 1
-        self._found.setdefault(record.cell.model, Counter())[record.status.value] += 1
+        self._statuses.setdefault(record.cell.model, Counter())[record.status.value] += 1
         if record.status.is_red:
-            self.say(format_red_line(str(record.cell), record), color=choose_color(record.status))
+            line = format_red_line(str(record.cell), record)
+            self.print(line, color=choose_color(record.status))
             if record.log:
-                self.say(f"    log: {record.log} in the build folder")
+                self.print(f"    log: {record.log} in the build folder")
 
     def on_model_done(self, model: str) -> None:
-        """Says what came of the model."""
-        found = self._found.get(model, Counter())
-        counts = ", ".join(f"{count} {status}" for status, count in found.items())
-        self.say(f"[{self._done:{len(str(self._total))}}/{self._total}] {model}: {counts}")
+        """Print the number of the model's cells per status."""
+        statuses = self._statuses.get(model, Counter())
+        counts = ", ".join(f"{count} {status}" for status, count in statuses.items())
+        self.print(f"[{self._done:{len(str(self._total))}}/{self._total}] {model}: {counts}")
 
     def on_note(self, message: str) -> None:
-        """Says it."""
-        self.say(message)
+        """Print the message."""
+        self.print(message)
 
-    def say(self, text: str, *, colour: str | None = None) -> None:
-        """One line."""
-        print_line(text, color=colour)
+    def print(self, text: str, *, color: str | None = None) -> None:
+        """Print one line."""
+        print_line(text, color=color)
 
 
 class LiveProgress(LineProgress):
-    """The same lines, above a bar and the cells at work."""
+    """Prints the same lines above a bar and the cells in progress."""
 
     live: Live | None = None
 
-    def __init__(
-        self, *, explain: bool = False, meanwhile: Callable[[], None] = lambda: None
-    ) -> None:
-        super().__init__(explain=explain, meanwhile=meanwhile)
+    def __init__(self, *, explain: bool = False) -> None:
+        super().__init__(explain=explain)
         self._started = time.monotonic()
-        self._at_work: dict[tuple[str, int], tuple[Announcement, float]] = {}
+        self._in_progress: dict[tuple[str, int], tuple[Announcement, float]] = {}
 
     def on_announcement(self, announcement: Announcement) -> None:
-        """Shows it until the worker does something else."""
+        """Show the step until the worker announces another one."""
         if announcement.cells:
             worker = (announcement.cells[0].model, announcement.part)
-            self._at_work[worker] = (announcement, time.monotonic())
+            self._in_progress[worker] = (announcement, time.monotonic())
 
     def on_cell_done(self, record: Record) -> None:
-        """The cell is no longer at work."""
-        self._at_work = {
+        """Remove the cell from the cells in progress."""
+        self._in_progress = {
             worker: (announcement, since)
-            for worker, (announcement, since) in self._at_work.items()
+            for worker, (announcement, since) in self._in_progress.items()
             if announcement.cells != (record.cell,)
         }
         super().on_cell_done(record)
 
     def on_model_done(self, model: str) -> None:
-        """The model is no longer at work."""
-        self._at_work = {worker: at for worker, at in self._at_work.items() if worker[0] != model}
+        """Remove the model from the cells in progress."""
+        self._in_progress = {
+            worker: step for worker, step in self._in_progress.items() if worker[0] != model
+        }
         super().on_model_done(model)
 
-    def say(self, text: str, *, colour: str | None = None) -> None:
-        """One line above the bar."""
+    def print(self, text: str, *, color: str | None = None) -> None:
+        """Print one line above the bar."""
         if self.live is None:
-            super().say(text, color=colour)
+            super().print(text, color=color)
             return
         from rich.text import Text
 
         from exporter.core.sanitize import remove_controls
 
-        self.live.console.print(Text(remove_controls(text), style=colour or ""))
+        self.live.console.print(Text(remove_controls(text), style=color or ""))
 
     def render(self) -> RenderableType:
-        """The bar, and a line for each model at work."""
+        """Return the bar, and a line for each model in progress."""
         from rich.console import Group
         from rich.progress_bar import ProgressBar
         from rich.table import Table
@@ -149,16 +142,16 @@ class LiveProgress(LineProgress):
         bar = ProgressBar(
             total=max(self._total, 1), completed=self._done, width=40, complete_style="green"
         )
-        left = self._total - self._done
-        head.add_row(
-            bar, f"{self._done}/{self._total} cells, {left} left, {_clock(now - self._started)}"
-        )
+        remaining = self._total - self._done
+        clock = _format_clock(now - self._started)
+        head.add_row(bar, f"{self._done}/{self._total} cells, {remaining} left, {clock}")
         table = Table.grid(padding=(0, 2))
-        for (model, _), (announcement, since) in self._at_work.items():
-            opsets = fold_opsets(cell.opset for cell in announcement.cells)
-            table.add_row(f"  {model}", f"opset {opsets}", announcement.stage, _clock(now - since))
+        for (model, _), (announcement, since) in self._in_progress.items():
+            opsets = format_opsets(cell.opset for cell in announcement.cells)
+            clock = _format_clock(now - since)
+            table.add_row(f"  {model}", f"opset {opsets}", announcement.stage, clock)
         return Group(head, table)
 
 
-def _clock(seconds: float) -> str:
+def _format_clock(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02}"

@@ -1,6 +1,6 @@
-"""How lines reach the terminal: without controls and commands, and in colour only where it is one.
+"""Print lines without terminal controls, with colors if stdout is a terminal.
 
-In: text, trusted or not. Out: lines on stdout and stderr.
+Input: text, trusted or not. Output: lines on stdout and stderr.
 """
 
 from __future__ import annotations
@@ -18,56 +18,60 @@ import click
 from exporter.core.command_names import read_command, replace_commands
 from exporter.core.sanitize import escape_ci_commands, remove_controls
 
-if TYPE_CHECKING:  # `--version` does not wait for pydantic
+if TYPE_CHECKING:  # `--version` must not import pydantic
     from exporter.records.record import Status
 
 
-#: The project's folder, whose settings know how its people type a command.
-ROOT = ContextVar("ROOT", default=Path())
+#: The project's folder, for the setting `command`.
+PROJECT_ROOT = ContextVar("PROJECT_ROOT", default=Path())
 
 
-def print_line(text: str = "", *, colour: str | None = None) -> None:
-    """One line or more on stdout."""
+def print_line(text: str = "", *, color: str | None = None) -> None:
+    """Print one line or more to stdout."""
     text = sanitize_for_terminal(text)
-    click.echo(click.style(text, fg=colour) if colour else text, color=has_color())
+    click.echo(click.style(text, fg=color) if color else text, color=has_color())
+
+
+def print_table(rows: Iterable[Sequence[str]], indent: str = "") -> None:
+    """Print rows with aligned columns."""
+    for line in align_columns(rows):
+        print_line(f"{indent}{line}")
 
 
 def print_error(text: str) -> None:
-    """One line or more on stderr."""
+    """Print one line or more to stderr."""
     click.echo(sanitize_for_terminal(text), err=True)
 
 
 def sanitize_for_terminal(text: str) -> str:
-    """The text as it is shown: harmless, and its commands spelled as this project does."""
+    """Return the text without controls, with the project's form of its commands."""
     if "`exporter " in text:
-        text = replace_commands(text, _command(ROOT.get()))
+        text = replace_commands(text, _read_command_cached(PROJECT_ROOT.get()))
     return escape_ci_commands(text)
 
 
-@cache
-def _command(root: Path) -> str:
-    return read_command(root)
+_read_command_cached = cache(read_command)
 
 
 def has_color() -> bool:
-    """Whether stdout shows colours and the user wants them (https://no-color.org)."""
+    """Return True if stdout shows colors and the user wants them (https://no-color.org)."""
     return is_terminal() and not os.environ.get("NO_COLOR")
 
 
 def is_terminal() -> bool:
-    """Whether stdout is a terminal on which lines can be drawn again."""
+    """Return True if stdout is a terminal that can redraw lines."""
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def choose_color(status: Status) -> str | None:
-    """Green, red, or nothing special."""
+    """Return green, red, or None if the status is neither."""
     if status.is_red:
         return "red"
     return "green" if status.is_green else None
 
 
 def align_columns(rows: Iterable[Sequence[str]]) -> list[str]:
-    """Rows as lines, each column as wide as its widest entry."""
+    """Return the rows as lines with columns of equal width."""
     rows = [[remove_controls(entry) for entry in row] for row in rows]
     if not rows:
         return []

@@ -1,3 +1,5 @@
+"""Every error becomes a message and an exit code."""
+
 from __future__ import annotations
 
 import errno
@@ -18,7 +20,7 @@ from exporter.core.errors import (
 )
 
 
-def raising(error: BaseException) -> click.Command:
+def make_failing_command(error: BaseException) -> click.Command:
     def command() -> NoReturn:
         raise error
 
@@ -27,10 +29,10 @@ def raising(error: BaseException) -> click.Command:
 
 @pytest.fixture
 def fail_with(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], int]:
-    """Runs a command that raises this; the answer is the exit code."""
+    """Return a function that runs a failing command and returns the exit code."""
 
     def run(error: BaseException) -> int:
-        monkeypatch.setattr(entry, "exporter", raising(error))
+        monkeypatch.setattr(entry, "exporter", make_failing_command(error))
         return entry.run([])
 
     return run
@@ -50,11 +52,11 @@ def test_problems_are_one_per_line_without_a_traceback(
 @pytest.mark.parametrize(
     ("error", "code", "shown"),
     [
-        (KeyboardInterrupt(), 130, "what was done before is kept"),
+        (KeyboardInterrupt(), 130, "finished results are kept"),
         (OSError(errno.ENOSPC, "", "build/x"), 4, "build/x: No space left on device"),
         (PermissionError(errno.EACCES, ""), 4, "Permission denied"),
         (OSError(errno.ENOENT, ""), 70, "Traceback"),
-        (ZeroDivisionError(), 70, "please report it"),
+        (ZeroDivisionError(), 70, "report the lines above"),
         (click.UsageError("no such thing"), 2, "no such thing"),
     ],
 )
@@ -81,7 +83,7 @@ def test_every_error_has_its_code(
         (["list", "--root", "/nowhere/at/all"], 2, "--root"),
     ],
 )
-def test_the_command_line_explains_itself(
+def test_the_command_line_reports_help_and_errors(
     capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, shown: str
 ) -> None:
     assert entry.run(arguments) == code

@@ -1,4 +1,4 @@
-"""The list of commands: what each is for fits its line, and a slip of the keys is understood."""
+"""The list of commands: each description fits its line, and typos have a suggestion."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from exporter.cli.registry import exporter
 from exporter.core.errors import ExitCode
 
 
-def test_the_help_shows_each_command_with_a_whole_sentence_and_every_exit_code() -> None:
+def test_the_help_has_a_full_sentence_for_each_command_and_every_exit_code() -> None:
     shown = CliRunner().invoke(exporter, ["--help"], terminal_width=80).output
     names = exporter.list_commands(click.Context(exporter))
     lines = {line.split()[0]: line for line in shown.splitlines() if line.strip()}
@@ -20,18 +20,18 @@ def test_the_help_shows_each_command_with_a_whole_sentence_and_every_exit_code()
 
 
 @pytest.mark.parametrize(
-    ("word", "says"),
+    ("word", "message"),
     [
         ("exprot", "there is no command 'exprot'; did you mean 'export'?"),
         ("xyzzy", "there is no command 'xyzzy'"),
     ],
 )
-def test_a_command_that_does_not_exist_names_the_nearest(word: str, says: str) -> None:
-    refused = CliRunner().invoke(exporter, [word])
-    assert refused.exit_code == ExitCode.MANIFEST
-    assert refused.output.rstrip().endswith(says)
+def test_an_unknown_command_has_a_suggestion(word: str, message: str) -> None:
+    result = CliRunner().invoke(exporter, [word])
+    assert result.exit_code == ExitCode.MANIFEST
+    assert result.output.rstrip().endswith(message)
 
 
-def test_an_option_that_does_not_exist_is_no_command() -> None:
-    refused = CliRunner().invoke(exporter, ["--jobs"])
-    assert "No such option" in refused.output
+def test_an_unknown_option_is_not_a_command() -> None:
+    result = CliRunner().invoke(exporter, ["--jobs"])
+    assert "No such option" in result.output

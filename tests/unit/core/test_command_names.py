@@ -9,9 +9,9 @@ import pytest
 from exporter.cli.entry_point import run
 from exporter.core.command_names import (
     DEFAULT_COMMAND,
+    format_command,
     read_command,
     replace_commands,
-    format_command,
 )
 
 NOX = "nox -s {} --"
@@ -43,9 +43,7 @@ def test_only_text_in_backticks_is_a_command() -> None:
         "tool = 1",
     ],
 )
-def test_invalid_settings_give_the_default_command(
-    tmp_path: Path, settings: str | None
-) -> None:
+def test_invalid_settings_give_the_default_command(tmp_path: Path, settings: str | None) -> None:
     if settings is not None:
         (tmp_path / "pyproject.toml").write_text(settings)
     assert read_command(tmp_path) == DEFAULT_COMMAND

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.core.sanitize import join_lines, remove_controls, redact
+from exporter.core.sanitize import join_lines, redact, remove_controls
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def apply(record: Record, *expected: Expectation) -> Record:
     ],
 )
 def test_an_expected_failure_is_xfail_with_its_reason(expectation: Expectation) -> None:
-    record =apply(failure(), expectation)
+    record = apply(failure(), expectation)
     assert record.status is Status.XFAIL
     assert record.foreseen == "needs 14"
     # The problem of the cell is unchanged.
@@ -68,18 +68,18 @@ def test_an_expected_failure_is_xfail_with_its_reason(expectation: Expectation) 
 def test_another_failure_is_red_and_contains_the_expectation(
     expectation: Expectation, note: str
 ) -> None:
-    record =apply(failure(), expectation)
+    record = apply(failure(), expectation)
     assert record.status is Status.ERROR
     assert record.expectation == note
 
 
 def test_an_expectation_of_other_cells_is_ignored() -> None:
     for other in (Expectation(reason="r", opsets=(16,)), Expectation(reason="r", device="cuda")):
-        assertapply(failure(), other) == failure()
+        assert apply(failure(), other) == failure()
 
 
 def test_an_unexpected_pass_is_red() -> None:
-    record =apply(Record(cell=CELL, status=Status.PASS), Expectation(reason="r", stage="load"))
+    record = apply(Record(cell=CELL, status=Status.PASS), Expectation(reason="r", stage="load"))
     assert record.status is Status.XPASS
     assert not record.status.is_green
     assert "a failure at load (r)" in record.message
@@ -88,18 +88,18 @@ def test_an_unexpected_pass_is_red() -> None:
 @pytest.mark.parametrize("status", [Status.SKIP, Status.UNAVAILABLE])
 def test_a_cell_that_did_not_run_matches_no_expectation(status: Status) -> None:
     record = failure(status=status)
-    assertapply(record, Expectation(reason="r")) == record
+    assert apply(record, Expectation(reason="r")) == record
 
 
 @pytest.mark.parametrize("status", [Status.CRASH, Status.TIMEOUT, Status.KILLED])
 def test_a_dead_worker_matches_only_by_its_message(status: Status) -> None:
     record = failure(status=status, message="died with signal SIGSEGV")
-    assertapply(record, Expectation(reason="r")).status is status
-    assertapply(record, Expectation(reason="r", match="SIGSEGV")).status is Status.XFAIL
+    assert apply(record, Expectation(reason="r")).status is status
+    assert apply(record, Expectation(reason="r", match="SIGSEGV")).status is Status.XFAIL
 
 
 def test_one_of_several_expectations_is_enough() -> None:
-    record =apply(
+    record = apply(
         failure(),
         Expectation(reason="old", stage="capture"),
         Expectation(reason="new", stage="convert", issue="https://example.org/1"),
@@ -112,7 +112,7 @@ def test_one_of_several_expectations_is_enough() -> None:
     ("until", "is_noted"), [("2026-11-20", True), ("2026-12-04", True), ("2026-12-05", False)]
 )
 def test_an_expiry_within_two_weeks_is_noted(until: str, is_noted: bool) -> None:
-    record =apply(failure(notes=("one",)), Expectation(reason="needs 14", until=until))
+    record = apply(failure(notes=("one",)), Expectation(reason="needs 14", until=until))
     assert record.status is Status.XFAIL
     note = f"expectation 'needs 14' expires on {until}; the cell is red after it"
     assert record.notes == (("one", note) if is_noted else ("one",))

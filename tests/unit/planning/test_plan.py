@@ -135,9 +135,7 @@ def test_exporter_capture_and_opset_determine_the_route(
 
 
 @pytest.mark.parametrize(("opset", "is_converted"), [(17, True), (18, False)])
-def test_the_reason_mentions_the_version_converter(
-    opset: int, is_converted: bool
-) -> None:
+def test_the_reason_mentions_the_version_converter(opset: int, is_converted: bool) -> None:
     reason = choose_route(spec(exporter="dynamo"), opset).reason
     assert ("version converter" in reason) is is_converted
 
@@ -147,9 +145,7 @@ def test_the_reason_mentions_the_version_converter(
     opset=st.integers(7, 26),
     device=st.sampled_from(["cpu", "cuda"]),
 )
-def test_the_id_of_a_cell_and_its_prefixes_match_it(
-    model: str, opset: int, device: str
-) -> None:
+def test_the_id_of_a_cell_and_its_prefixes_match_it(model: str, opset: int, device: str) -> None:
     cell = CellId(model=model, opset=opset, device=device)
     for pattern in (str(cell), f"{model}/{opset}", model, "*", "*/*/*", f"{model[:1]}*"):
         assert pattern_matches(pattern, cell)

@@ -13,11 +13,11 @@ from exporter.planning.plan import Plan, make_plan
 from exporter.planning.selection import Selection
 from exporter.planning.shards import (
     Shard,
-    remove_shard_note,
     assign_models,
-    write_shard_note,
-    select_shard,
     read_shard_note,
+    remove_shard_note,
+    select_shard,
+    write_shard_note,
 )
 from tests.unit.factory import make_manifest, make_spec
 

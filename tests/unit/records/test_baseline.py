@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.records.baseline import (
     Baseline,
-    make_baseline,
     extract_outcome,
     extract_outcomes,
+    make_baseline,
     parse_cell,
     read_baseline,
     write_baseline,
@@ -43,7 +43,9 @@ def test_figures_are_missing_if_one_passing_cell_has_none() -> None:
 
 @given(st.permutations(RECORDS))
 def test_the_same_records_give_the_same_bytes(records: list[Record]) -> None:
-    assert make_baseline(make_run(*records)).to_json() == make_baseline(make_run(*RECORDS)).to_json()
+    assert (
+        make_baseline(make_run(*records)).to_json() == make_baseline(make_run(*RECORDS)).to_json()
+    )
 
 
 def test_there_is_one_sorted_line_per_cell_without_machine_details() -> None:

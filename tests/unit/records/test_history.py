@@ -66,6 +66,8 @@ def test_a_written_history_is_read_back_with_one_line_per_entry(tmp_path: Path) 
 def test_a_damaged_history_is_an_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "history.json"
     path.write_text(text)
-    with pytest.raises(ExporterError, match=r"history\.json: is not a history of format 1") as caught:
+    with pytest.raises(
+        ExporterError, match=r"history\.json: is not a history of format 1"
+    ) as caught:
         read_history(path)
     assert caught.value.exit_code is ExitCode.UNREADABLE

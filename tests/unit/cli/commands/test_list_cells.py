@@ -1,4 +1,4 @@
-"""`exporter list`, and the calls that `--inputs` lays out without PyTorch."""
+"""`exporter list`, and the table of `--inputs`, which needs no PyTorch."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ inputs = [{ name = "x", shape = ["batch", 3] }]
 """
 
 
-def listed(root: Path, capsys: pytest.CaptureFixture[str], *words: str) -> list[list[str]]:
+def run_list(root: Path, capsys: pytest.CaptureFixture[str], *words: str) -> list[list[str]]:
     make_project(root, {"manifests/net.toml": _NET})
     assert run(["list", *words, "--root", str(root)]) == 0
     return [line.split() for line in capsys.readouterr().out.splitlines()]
 
 
-def test_inputs_are_laid_out_in_the_order_of_the_file(
+def test_inputs_have_the_order_of_the_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert listed(tmp_path, capsys, "net", "--inputs") == [
+    assert run_list(tmp_path, capsys, "net", "--inputs") == [
         ["net"],
         ["INPUT", "GOES", "TO", "DTYPE", "SHAPE", "VALUES"],
         ["x", "args[0]", "float32", "[batch,", "3]", "normal"],
@@ -54,10 +54,10 @@ def test_inputs_are_laid_out_in_the_order_of_the_file(
     ]
 
 
-def test_a_call_made_by_code_has_no_places_yet(
+def test_inputs_from_a_function_have_no_position_in_the_call(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = listed(tmp_path, capsys, "made", "--inputs")
+    rows = run_list(tmp_path, capsys, "made", "--inputs")
     assert [
         "x",
         "tensor",
@@ -72,8 +72,8 @@ def test_a_call_made_by_code_has_no_places_yet(
     ] in rows
 
 
-def test_without_it_models_and_cells_are_listed(
+def test_models_and_cells_are_listed_by_default(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = listed(tmp_path, capsys)
+    rows = run_list(tmp_path, capsys)
     assert rows[-1] == ["2", "models,", "4", "cells"]

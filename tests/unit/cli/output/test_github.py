@@ -1,4 +1,4 @@
-"""What a GitHub job shows: at the right line, escaped, no more than it takes."""
+"""Annotations of a GitHub job: at the right line, escaped, within GitHub's limits."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ WORKSPACE = Path("/work/checkout")
 def annotation(
     message: str = "off", level: Literal["error", "warning"] = "error", title: str = "net/18/cpu"
 ) -> Annotation:
-    place = Location(file="manifests/nets.toml", line=14)
-    return Annotation(level=level, title=title, message=message, location=place)
+    location = Location(file="manifests/nets.toml", line=14)
+    return Annotation(level=level, title=title, message=message, location=location)
 
 
 def lines(*annotations: Annotation) -> list[str]:
     return list(format_commands(annotations, ROOT, WORKSPACE))
 
 
-def test_it_stands_at_the_line_of_the_entry_in_the_checkout() -> None:
+def test_the_annotation_is_at_the_line_of_the_entry_in_the_checkout() -> None:
     assert lines(annotation()) == [
         "::error title=net/18/cpu,file=project/manifests/nets.toml,line=14::off"
     ]
@@ -47,7 +47,7 @@ def test_text_cannot_end_a_property_or_begin_another_command() -> None:
     )
 
 
-def test_of_more_than_ten_the_last_place_counts_the_rest() -> None:
+def test_the_tenth_of_more_annotations_counts_the_rest() -> None:
     ten = [annotation(str(index)) for index in range(10)]
     assert len(lines(*ten)) == 10
     many = lines(*ten, *[annotation("more")] * 5, annotation("soft", "warning"))
@@ -57,7 +57,7 @@ def test_of_more_than_ten_the_last_place_counts_the_rest() -> None:
     assert len(many) == 11
 
 
-def test_only_a_github_job_is_told(
+def test_only_a_github_job_has_annotations(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
@@ -74,7 +74,7 @@ def test_a_page_is_cut_at_a_line_by_bytes() -> None:
     assert shorten_page(page, 100_000) == page
     cut = shorten_page(page, 5000)
     assert len(cut.encode()) <= 5000
-    kept, _, rest = cut.partition("\n\n… ")
-    assert page.startswith(kept + "\n")
+    first, _, rest = cut.partition("\n\n… ")
+    assert page.startswith(first + "\n")
     count = int(rest.split()[0])
-    assert kept.count("\n") + 1 + count == 1000
+    assert first.count("\n") + 1 + count == 1000

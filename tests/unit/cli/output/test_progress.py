@@ -1,3 +1,5 @@
+"""Progress on a terminal and in a log."""
+
 from __future__ import annotations
 
 import io
@@ -20,93 +22,85 @@ ALL = Decisions(
 )
 
 
-def started(screen: LiveProgress) -> LiveProgress:
+def start(screen: LiveProgress) -> LiveProgress:
     screen.on_decisions(ALL)
     return screen
 
 
-def drawn(screen: LiveProgress) -> str:
+def render(screen: LiveProgress) -> str:
     console = Console(file=io.StringIO(), width=100)
     console.print(screen.render())
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
-def at_work(*opsets: int) -> Announcement:
+def announce(*opsets: int) -> Announcement:
     cells = tuple(CellId(model="a", opset=opset, device="cpu") for opset in opsets)
     return Announcement(stage=Stage.CAPTURE, cells=cells, log="a/logs/model.log")
 
 
-def test_the_screen_shows_the_cells_at_work_and_what_is_left() -> None:
-    screen = started(LiveProgress())
-    assert "0/3 cells, 3 left" in drawn(screen)
-    screen.on_announcement(at_work(17, 18))
-    shown = drawn(screen)
-    assert "opset 17-18" in shown
+def test_the_screen_shows_the_cells_in_progress_and_the_rest() -> None:
+    screen = start(LiveProgress())
+    assert "0/3 cells, 3 left" in render(screen)
+    screen.on_announcement(announce(17, 18))
+    shown = render(screen)
+    assert "opset 17..18" in shown
     assert "capture" in shown
 
 
-def test_what_is_done_leaves_the_screen_and_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    screen = started(LiveProgress())
-    screen.on_announcement(at_work(17))
+def test_a_finished_cell_leaves_the_screen_and_is_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    screen = start(LiveProgress())
+    screen.on_announcement(announce(17))
     screen.on_cell_done(make_record("a/17/cpu"))
     screen.on_cell_done(make_record("a/18/cpu", "fail", message="[red]off[/red] by 1"))
     screen.on_model_done("a")
-    shown = drawn(screen)
+    shown = render(screen)
     assert "2/3 cells, 1 left" in shown
     assert "capture" not in shown
-    said = capsys.readouterr().out
-    assert "a/18/cpu: fail at parity: [red]off[/red] by 1" in said
-    assert "[2/3] a: 1 pass, 1 fail" in said
+    output = capsys.readouterr().out
+    assert "a/18/cpu: fail at parity: [red]off[/red] by 1" in output
+    assert "[2/3] a: 1 pass, 1 fail" in output
 
 
 def test_each_worker_of_a_model_has_its_line_until_its_cell_is_done() -> None:
-    screen = started(LiveProgress())
+    screen = start(LiveProgress())
     for part, opset in enumerate((17, 18)):
         cell = CellId(model="a", opset=opset, device="cpu")
         screen.on_announcement(Announcement(stage=Stage.PARITY, cells=(cell,), log="", part=part))
-    assert "opset 17 " in drawn(screen)
-    assert "opset 18 " in drawn(screen)
+    assert "opset 17 " in render(screen)
+    assert "opset 18 " in render(screen)
     screen.on_cell_done(make_record("a/17/cpu"))
-    assert "opset 17 " not in drawn(screen)
-    assert "opset 18 " in drawn(screen)
+    assert "opset 17 " not in render(screen)
+    assert "opset 18 " in render(screen)
     screen.on_model_done("a")
-    assert "opset" not in drawn(screen)
+    assert "opset" not in render(screen)
 
 
-def test_an_announcement_of_no_cell_is_not_shown() -> None:
-    screen = started(LiveProgress())
+def test_an_announcement_without_cells_is_not_shown() -> None:
+    screen = start(LiveProgress())
     screen.on_announcement(Announcement(stage=Stage.CAPTURE, cells=(), log=""))
-    assert "capture" not in drawn(screen)
+    assert "capture" not in render(screen)
 
 
 def test_without_a_terminal_there_are_only_lines() -> None:
-    with observe_progress(explain=False) as watcher:
-        assert type(watcher) is LineProgress
+    with observe_progress(explain=False) as observer:
+        assert type(observer) is LineProgress
 
 
 def test_on_a_terminal_there_is_a_screen(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("exporter.cli.output.progress.is_terminal", lambda: True)
-    with observe_progress(explain=False) as watcher:
-        assert isinstance(watcher, LiveProgress)
-        watcher.on_cell_done(make_record("a/18/cpu", "fail", message="\x1b[31m[b]off[/b]"))
+    with observe_progress(explain=False) as observer:
+        assert isinstance(observer, LiveProgress)
+        observer.on_cell_done(make_record("a/18/cpu", "fail", message="\x1b[31m[b]off[/b]"))
     assert "a/18/cpu: fail at parity: [b]off[/b]" in capsys.readouterr().out
 
 
-def test_who_asks_is_told_why_each_cell_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_prints_the_reason_of_each_cell(capsys: pytest.CaptureFixture[str]) -> None:
     LineProgress(explain=True).on_decisions(ALL)
     assert capsys.readouterr().out.splitlines()[0] == "a/17/cpu runs: it has not been exported yet"
     LineProgress().on_decisions(ALL)
     assert capsys.readouterr().out == ""
-
-
-def test_what_can_be_done_meanwhile_is_done_where_something_runs() -> None:
-    done: list[str] = []
-    nothing = Decisions(to_run=(), reasons={})
-    with observe_progress(explain=False, meanwhile=lambda: done.append("pages")) as watcher:
-        watcher.on_decisions(nothing)
-        assert done == []
-        watcher.on_decisions(ALL)
-    assert done == ["pages"]

@@ -1,10 +1,10 @@
-"""Results that other tools made are named, and what is not installed here is no other tool."""
+"""Tools with another version than the results are listed, missing ones are ignored."""
 
 from __future__ import annotations
 
 import pytest
 
-from exporter.cli.workflows.results import other_tools
+from exporter.usecases.current_results import find_other_tools
 
 
 @pytest.mark.parametrize(
@@ -25,4 +25,4 @@ from exporter.cli.workflows.results import other_tools
 def test_other_versions_are_named(
     made: dict[str, str], today: dict[str, str], expected: str
 ) -> None:
-    assert other_tools(made, today) == expected
+    assert find_other_tools(made, today) == expected

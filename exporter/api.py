@@ -1,0 +1,62 @@
+"""The public Python interface: plan, export, gate and reports of a project.
+
+The commands of the command line call these functions. Nothing here prints or exits. A problem is an
+`ExporterError` with an exit code. See docs/api.md for an example.
+"""
+
+from exporter.build import BuildObserver, Decisions, Results
+from exporter.cache.noop_snapshot import ExportSummary
+from exporter.core.errors import ExitCode, ExporterError, Location, Problem
+from exporter.gate import GateFinding
+from exporter.manifest import Manifest, load_project
+from exporter.planning.plan import Plan, PlannedCell
+from exporter.planning.selection import Selection
+from exporter.planning.shards import Shard
+from exporter.processes import ProcessStarter
+from exporter.processes.worker_starter import make_starter
+from exporter.records.record import CellId, Record, RunRecord, Stage, Status
+from exporter.usecases.baseline_acceptance import Acceptance, accept, prepare_acceptance
+from exporter.usecases.build_plan import BuildPlan, ExportOptions, plan
+from exporter.usecases.current_results import CurrentResults, read_results
+from exporter.usecases.export_run import ExportResult, export
+from exporter.usecases.gate_run import GateResult, gate
+from exporter.usecases.report_pages import find_stale_pages, write_reports
+
+__all__ = [
+    "Acceptance",
+    "BuildObserver",
+    "BuildPlan",
+    "CellId",
+    "CurrentResults",
+    "Decisions",
+    "ExitCode",
+    "ExportOptions",
+    "ExportResult",
+    "ExportSummary",
+    "ExporterError",
+    "GateFinding",
+    "GateResult",
+    "Location",
+    "Manifest",
+    "Plan",
+    "PlannedCell",
+    "Problem",
+    "ProcessStarter",
+    "Record",
+    "Results",
+    "RunRecord",
+    "Selection",
+    "Shard",
+    "Stage",
+    "Status",
+    "accept",
+    "export",
+    "find_stale_pages",
+    "gate",
+    "load_project",
+    "make_starter",
+    "plan",
+    "prepare_acceptance",
+    "read_results",
+    "write_reports",
+]

@@ -1,0 +1,37 @@
+"""The options `--store-size` and `--store-age`.
+
+Input: `5GiB`, `30d`. Output: bytes and seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+from pydantic import TypeAdapter, ValidationError
+
+from exporter.manifest.schema.fields import Memory
+from exporter.manifest.schema.store import Age
+
+
+def limit_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add both options; the command receives bytes and seconds, or None."""
+    size = "Maximum size of the store, e.g. 5GiB.  [default: `store_size`, or 10GiB]"
+    age = "Maximum age of unused entries, e.g. 30d.  [default: `store_age`, or 90d]"
+    function = click.option("--store-age", metavar="AGE", callback=_parse(Age), help=age)(function)
+    return click.option("--store-size", metavar="SIZE", callback=_parse(Memory), help=size)(
+        function
+    )
+
+
+def _parse(field: Any) -> Callable[[click.Context, click.Parameter, str | None], Any]:
+    """Return a callback that validates the option like the project's setting."""
+
+    def parse(_: click.Context, __: click.Parameter, value: str | None) -> Any:
+        try:
+            return None if value is None else TypeAdapter(field).validate_python(value)
+        except ValidationError as error:
+            raise click.BadParameter(error.errors()[0]["msg"].partition(", ")[2]) from None
+
+    return parse

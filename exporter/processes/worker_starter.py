@@ -1,0 +1,20 @@
+"""Choose how workers are started on this machine.
+
+Input: the environment of the parent. Output: a `ProcessStarter`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+from exporter.processes.environment import make_worker_environment
+from exporter.processes.fork_server_client import ForkServerStarter
+from exporter.processes.spawner import ProcessStarter, Spawner
+
+
+def make_starter(environment: Mapping[str, str]) -> ProcessStarter:
+    """Return a fork server on Linux, because its kernel ends children with their parent."""
+    worker_environment = make_worker_environment(environment)
+    is_linux = sys.platform == "linux"
+    return ForkServerStarter(worker_environment) if is_linux else Spawner(worker_environment)

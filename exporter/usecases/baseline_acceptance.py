@@ -1,0 +1,83 @@
+"""Accept the current results: write the baseline, its history and the reports.
+
+Input: a manifest and its results. Output: `reports/baseline.json` and `reports/history.json`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from exporter.gate import GateFinding, accept_all, accept_some, compare_results
+from exporter.manifest import Manifest
+from exporter.planning.plan import make_plan
+from exporter.records.baseline import Baseline, extract_outcomes, read_baseline, write_baseline
+from exporter.records.history import HISTORY_FILE, extend_history, read_history, write_history
+from exporter.records.record import RunRecord
+from exporter.usecases.current_results import CurrentResults, read_results
+from exporter.usecases.report_pages import ReportPaths, write_reports
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acceptance:
+    """The current results and the baseline before they are accepted."""
+
+    manifest: Manifest
+    current: CurrentResults
+    run: RunRecord
+    """The records of the cells in the manifests."""
+    planned: frozenset[str]
+    before: Baseline
+
+    @property
+    def findings(self) -> tuple[GateFinding, ...]:
+        """The differences between the results and the baseline."""
+        return compare_results(self.before, self.run, self.planned, self.manifest.project.gate)
+
+
+def prepare_acceptance(manifest: Manifest) -> Acceptance:
+    """Read the results and the baseline.
+
+    Raises:
+        ExporterError: UNREADABLE if the results or the baseline cannot be read.
+    """
+    current = read_results(manifest)
+    run = current.results.run
+    planned = frozenset(str(planned.cell) for planned in make_plan(manifest).cells)
+    # Cells that left the manifests also leave the baseline.
+    records = tuple(record for record in run.records if str(record.cell) in planned)
+    path = ReportPaths(manifest.project).baseline
+    return Acceptance(
+        manifest=manifest,
+        current=current,
+        run=run.model_copy(update={"records": records}),
+        planned=planned,
+        before=read_baseline(path) if path.exists() else Baseline(tools=run.tools, cells=()),
+    )
+
+
+def accept(acceptance: Acceptance, cells: Collection[str] | None = None, reason: str = "") -> None:
+    """Write the results into the baseline, and write the history and the reports.
+
+    Args:
+        acceptance: The results and the previous baseline.
+        cells: The cells to accept. None for all.
+        reason: The reason for each of them.
+
+    Raises:
+        ExporterError: UNREADABLE if the history cannot be read. ENVIRONMENT if a file cannot be
+            written.
+    """
+    manifest, before, run = acceptance.manifest, acceptance.before, acceptance.run
+    outcomes = extract_outcomes(run)
+    if cells is None:
+        accepted = accept_all(before, outcomes, run.tools, manifest.project.gate)
+    else:
+        accepted = accept_some(before, outcomes, cells, reason)
+    paths = ReportPaths(manifest.project)
+    history_path = paths.reports / HISTORY_FILE
+    # Read the history first: if it is damaged, nothing is accepted.
+    history = extend_history(read_history(history_path), before if before.cells else None, accepted)
+    write_baseline(paths.baseline, accepted)
+    write_history(history_path, history)
+    write_reports(manifest, acceptance.current.results.run)

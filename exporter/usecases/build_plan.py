@@ -1,0 +1,73 @@
+"""Decide what an export would do with each selected cell.
+
+Input: a manifest and a selection. Output: `BuildPlan`. Nothing is run or changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from exporter.build import (
+    BuildFolder,
+    BuildOptions,
+    Decisions,
+    RecordValidator,
+    StoredRecords,
+    decide,
+)
+from exporter.core.clock import get_today
+from exporter.manifest import Manifest
+from exporter.planning.plan import Plan, make_plan
+from exporter.planning.selection import EVERYTHING, Selection
+from exporter.planning.shards import Shard, select_shard
+from exporter.usecases.project_store import open_store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOptions:
+    """The options of `plan` and `export`."""
+
+    selection: Selection = EVERYTHING
+    shard: Shard | None = None
+    """Only the models of this shard."""
+    jobs: int | None = None
+    """The number of workers. None for the project's setting or the machine's cores."""
+    force: bool = False
+    """Also run cells that are up to date."""
+    thorough: bool = False
+    """Try more sizes and values."""
+    use_store: bool = True
+
+    def make_build_options(
+        self, manifest: Manifest, environment: Mapping[str, str]
+    ) -> BuildOptions:
+        """Return the options of the build, with the store."""
+        store = open_store(manifest.project, environment) if self.use_store else None
+        return BuildOptions(force=self.force, thorough=self.thorough, store=store)
+
+    def make_plan(self, manifest: Manifest) -> Plan:
+        """Return the plan with the cells of the selection and of the shard."""
+        full = make_plan(manifest, self.selection)
+        return select_shard(full, self.shard) if self.shard else full
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildPlan:
+    """The selected cells, and the decision for each."""
+
+    plan: Plan
+    decisions: Decisions
+
+
+def plan(manifest: Manifest, options: ExportOptions, environment: Mapping[str, str]) -> BuildPlan:
+    """Return what `export` would do now.
+
+    Raises:
+        ExporterError: NOTHING_SELECTED if no cell is selected.
+    """
+    selected = options.make_plan(manifest)
+    stored = StoredRecords(BuildFolder.from_project(manifest.project))
+    validator = RecordValidator(manifest, get_today())
+    build_options = options.make_build_options(manifest, environment)
+    return BuildPlan(plan=selected, decisions=decide(selected, stored, validator, build_options))

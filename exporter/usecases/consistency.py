@@ -1,0 +1,52 @@
+"""Compare the manifests with the baseline and with the written pages.
+
+Input: a manifest. Output: the problems. Nothing is exported and torch is not needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from exporter.build import BuildFolder, filter_valid_results
+from exporter.manifest import Manifest
+from exporter.planning.plan import Plan, make_plan
+from exporter.records.baseline import parse_cell, read_baseline
+from exporter.records.record import read_run
+from exporter.report.rows.opset_groups import group_by_opset
+from exporter.usecases.report_pages import ReportPaths, are_pages_unmodified, find_stale_pages
+
+
+def find_inconsistencies(manifest: Manifest) -> Iterator[str]:
+    """Yield a message for each problem of the baseline and of the pages."""
+    plan = make_plan(manifest)
+    yield from _compare_baseline(manifest, plan)
+    yield from _compare_pages(manifest, plan)
+
+
+def _compare_baseline(manifest: Manifest, plan: Plan) -> Iterator[str]:
+    path = ReportPaths(manifest.project).baseline
+    if not path.exists():
+        return  # a new project has no baseline; its gate reports that
+    accepted = {outcome.cell for outcome in read_baseline(path).cells}
+    planned = {str(planned.cell) for planned in plan.cells}
+    added = "is not in the baseline; run `exporter export` and `exporter baseline` to accept it"
+    removed = "is in the baseline but in no manifest; run `exporter baseline` to remove it"
+    for cells, problem in ((planned - accepted, added), (accepted - planned, removed)):
+        for group in group_by_opset(sorted(cells), parse_cell, lambda _: ""):
+            yield f"{group.label} {problem}"
+
+
+def _compare_pages(manifest: Manifest, plan: Plan) -> Iterator[str]:
+    """Yield the stale pages, if this machine wrote the pages."""
+    results_path = BuildFolder.from_project(manifest.project).results
+    if not results_path.exists() or not are_pages_unmodified(manifest.project):
+        return
+    results = filter_valid_results(read_run(results_path), manifest, plan)
+    if results.missing:
+        cells = results.missing.items()
+        for group in group_by_opset(cells, lambda item: parse_cell(item[0]), lambda item: item[1]):
+            reason = group.first[1]
+            yield f"{group.label}: the tables are stale: {reason}; run `exporter export`"
+        return
+    for name in find_stale_pages(manifest, results.run):
+        yield f"{manifest.project.reports}/{name} is stale; run `exporter report`"

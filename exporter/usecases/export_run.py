@@ -1,0 +1,150 @@
+"""Export: build and prove the selected cells, and write the reports.
+
+Input: the project's folder and `ExportOptions`. Output: `ExportResult`, the build folder and the
+reports.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from exporter.build import (
+    BuildFolder,
+    BuildObserver,
+    Decisions,
+    Results,
+    require_packages,
+    run_plan,
+)
+from exporter.build.engine import LocalEngine
+from exporter.build.noop_inputs import collect_noop_inputs
+from exporter.cache.noop_snapshot import ExportSummary, NoopInputs, read_filesystem_clock
+from exporter.cache.noop_snapshot import save_snapshot as write_snapshot
+from exporter.core.clock import get_today
+from exporter.jobs.job import Announcement
+from exporter.manifest import Manifest, Project, load_layers
+from exporter.planning.plan import Plan, make_plan
+from exporter.planning.shards import Shard, remove_shard_note, write_shard_note
+from exporter.processes import ProcessStarter
+from exporter.records.record import Record
+from exporter.usecases.build_plan import ExportOptions
+from exporter.usecases.noop_check import find_build_folder
+from exporter.usecases.report_pages import list_page_inputs, preload_pages, write_reports
+
+#: Bytes for one worker: a model of 500 MB with its float64 copy and its files.
+_MEMORY_PER_JOB = 3 * 1024**3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportResult:
+    """The results of an export."""
+
+    manifest: Manifest
+    plan: Plan
+    results: Results
+    shard: Shard | None = None
+    noop_inputs: NoopInputs | None = None
+    """All inputs, if every cell was up to date; see `save_noop_summary`."""
+    started: int = 0
+    """The time of the build folder's file system before the first input was read."""
+
+    @property
+    def is_green(self) -> bool:
+        """Whether all selected cells have a result and no result is red."""
+        records = self.results.run.by_cell()
+        selected = [records.get(str(planned.cell)) for planned in self.plan.selected]
+        return all(record is not None and not record.status.is_red for record in selected)
+
+
+def export(
+    root: Path,
+    options: ExportOptions,
+    observer: BuildObserver,
+    starter: ProcessStarter,
+    environment: Mapping[str, str],
+) -> ExportResult:
+    """Build and prove the selected cells; write the reports unless this is a shard.
+
+    Args:
+        root: The project's folder.
+        options: The selection and the other options.
+        observer: Receives the progress.
+        starter: Starts the workers; the caller closes it.
+        environment: The environment variables.
+
+    Raises:
+        ExporterError: MANIFEST, NOTHING_SELECTED or ENVIRONMENT.
+        KeyboardInterrupt: after the finished cells were stored.
+    """
+    started = read_filesystem_clock(find_build_folder(root))
+    loaded = load_layers(root)
+    manifest, project = loaded.manifest, loaded.manifest.project
+    plan = options.make_plan(manifest)
+    build_options = options.make_build_options(manifest, environment)
+    require_packages()
+    build = BuildFolder.from_project(project).path
+    remove_shard_note(build)
+    engine = LocalEngine(options.jobs or project.jobs or get_default_jobs(), starter)
+    today = get_today()
+    results = run_plan(
+        manifest, plan, engine, _PreloadingObserver(observer, project), today, build_options
+    )
+    inputs = None
+    if options.shard:
+        write_shard_note(build, options.shard, make_plan(manifest, options.selection))
+    else:
+        write_reports(manifest, results.run)
+        is_complete = options.selection.is_everything and not results.missing
+        if is_complete and results.unchanged:
+            inputs = collect_noop_inputs(loaded, results, list_page_inputs(project), today)
+    return ExportResult(
+        manifest=manifest,
+        plan=plan,
+        results=results,
+        shard=options.shard,
+        noop_inputs=inputs,
+        started=started,
+    )
+
+
+def save_noop_summary(result: ExportResult, summary: ExportSummary) -> None:
+    """Store the summary that the next export prints if no input changes."""
+    if result.noop_inputs:
+        project = result.manifest.project
+        root, build = Path(project.root), BuildFolder.from_project(project).path
+        write_snapshot(root, build, result.noop_inputs, summary, result.started)
+
+
+def get_default_jobs() -> int:
+    """Return the number of workers that the cores and the memory allow."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(1, min(cores or 1, memory // _MEMORY_PER_JOB))
+
+
+@dataclass(frozen=True, slots=True)
+class _PreloadingObserver:
+    """Loads the templates while the first workers start, which takes seconds."""
+
+    observer: BuildObserver
+    project: Project
+
+    def on_decisions(self, decisions: Decisions) -> None:
+        self.observer.on_decisions(decisions)
+        if decisions.to_run:
+            preload_pages(self.project)
+
+    def on_announcement(self, announcement: Announcement) -> None:
+        self.observer.on_announcement(announcement)
+
+    def on_cell_done(self, record: Record) -> None:
+        self.observer.on_cell_done(record)
+
+    def on_model_done(self, model: str) -> None:
+        self.observer.on_model_done(model)
+
+    def on_note(self, message: str) -> None:
+        self.observer.on_note(message)

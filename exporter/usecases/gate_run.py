@@ -1,0 +1,106 @@
+"""Compare the current results with the baseline, or with the project at a revision of git.
+
+Input: a manifest. Output: `GateResult` with the findings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from exporter.core.errors import ExitCode, ExporterError, Problem
+from exporter.core.git import Checkout, check_out, find_last_change
+from exporter.gate import (
+    GateFinding,
+    ProjectState,
+    compare_results,
+    compare_with_revision,
+    select_blocking,
+)
+from exporter.manifest import Manifest, load_project
+from exporter.planning.plan import make_plan
+from exporter.records.baseline import Baseline, parse_baseline, read_baseline
+from exporter.usecases.current_results import CurrentResults, read_results
+from exporter.usecases.report_pages import BASELINE_FILE, ReportPaths
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateResult:
+    """The findings of the gate, and the state that the results were compared with."""
+
+    current: CurrentResults
+    baseline: Baseline
+    findings: tuple[GateFinding, ...]
+    """The blocking ones first."""
+    accepted_in: str = ""
+    """The commit of the baseline and its day; empty if it is not committed."""
+    revision: str = ""
+    """The revision and its day; empty for the baseline of the work tree."""
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether no finding blocks the merge."""
+        return not select_blocking(self.findings)
+
+
+def gate(
+    manifest: Manifest, environment: Mapping[str, str], against: str | None = None
+) -> GateResult:
+    """Compare the current results with the accepted ones.
+
+    Args:
+        manifest: The project.
+        environment: The environment variables for git.
+        against: A revision of git whose baseline and policy apply, instead of the work tree's.
+
+    Raises:
+        ExporterError: RED if there is no baseline. UNREADABLE if the results, the baseline or the
+            manifests of the revision cannot be read. MANIFEST and ENVIRONMENT as `check_out`.
+    """
+    current = read_results(manifest)
+    run = current.results.run
+    path = ReportPaths(manifest.project).baseline
+    planned = frozenset(str(planned.cell) for planned in make_plan(manifest).cells)
+    if against is None:
+        baseline = read_baseline(path)
+        findings = compare_results(baseline, run, planned, manifest.project.gate)
+        commit = find_last_change(path, environment) if findings else None
+        return GateResult(
+            current=current, baseline=baseline, findings=findings, accepted_in=str(commit or "")
+        )
+    root = Path(manifest.project.root)
+    with check_out(root, against, environment) as checkout:
+        state = _read_state(checkout, root)
+        name = f"{state.manifest.project.reports}/{BASELINE_FILE}"
+        commit = find_last_change(root / name, environment, checkout.commit.id) or checkout.commit
+    branch_baseline = read_baseline(path) if path.exists() else Baseline(tools={}, cells=())
+    branch = ProjectState(manifest=manifest, baseline=branch_baseline)
+    return GateResult(
+        current=current,
+        baseline=state.baseline,
+        findings=compare_with_revision(state, branch, run, planned),
+        accepted_in=str(commit),
+        revision=f"{checkout.name} of {checkout.commit.day}",
+    )
+
+
+def _read_state(checkout: Checkout, root: Path) -> ProjectState:
+    """Read the manifests and the baseline of a revision."""
+    try:
+        manifest = load_project(checkout.root, fallback_root=root)
+    except ExporterError as error:
+        message = (
+            f"{checkout.name}: the manifests cannot be read by this version; compare with a later "
+            "revision"
+        )
+        problems = [Problem(message=f"{checkout.name}: {problem}") for problem in error.problems]
+        raise ExporterError(ExitCode.UNREADABLE, [*problems, Problem(message=message)]) from error
+    name = f"{manifest.project.reports}/{BASELINE_FILE}"
+    try:
+        content = (checkout.root / name).read_bytes()
+    except OSError as error:
+        message = f"{checkout.name}: has no {name}; accept its results first"
+        raise ExporterError(ExitCode.RED, message) from error
+    baseline = parse_baseline(content, f"{checkout.name}: {name}")
+    return ProjectState(manifest=manifest, baseline=baseline)

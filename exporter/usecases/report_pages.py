@@ -1,0 +1,149 @@
+"""Render and write the files of the report.
+
+Input: a manifest, the results, the baseline and the audits. Output: the files in the reports
+folder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from exporter.cache.fingerprint import hash_source, read_exporter_state
+from exporter.gate import GROWTH_KINDS, compare_results
+from exporter.manifest import Manifest, Project
+from exporter.planning.plan import make_plan
+from exporter.records.baseline import read_baseline
+from exporter.records.history import HISTORY_FILE, read_history
+from exporter.records.record import RunRecord
+from exporter.report import preload_templates, render_exports, render_pages
+from exporter.report import write_reports as write_files
+from exporter.report.exports.plugins import describe_plugins, list_plugin_folders
+from exporter.report.pages.template_folder import find_packaged_templates
+from exporter.report.rows.acceptance import AcceptanceHistory
+from exporter.report.rows.audits import AUDITS, read_audits
+from exporter.report.written_pages import (
+    are_unmodified,
+    compute_key,
+    is_up_to_date,
+    list_written_pages,
+    save_up_to_date_key,
+)
+
+#: In the build folder: the key of the inputs and the digests of the written files.
+PAGES_NOTE = "reports.json"
+BASELINE_FILE = "baseline.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ReportPaths:
+    """The paths that belong to the report of a project."""
+
+    project: Project
+
+    @property
+    def reports(self) -> Path:
+        """The folder of the report."""
+        return Path(self.project.root) / self.project.reports
+
+    @property
+    def baseline(self) -> Path:
+        """The accepted baseline."""
+        return self.reports / BASELINE_FILE
+
+    @property
+    def note(self) -> Path:
+        """The note of the files that were written last."""
+        return Path(self.project.root) / self.project.build / PAGES_NOTE
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """The folders that the pages depend on; they need not exist."""
+        templates = Path(self.project.root) / self.project.templates
+        return (templates, find_packaged_templates(), self.reports / AUDITS)
+
+
+def write_reports(manifest: Manifest, run: RunRecord) -> None:
+    """Write all files of the report, unless they are up to date."""
+    paths = ReportPaths(manifest.project)
+    history = _read_acceptance(paths)
+    key = _compute_key(manifest, run, history)
+    if is_up_to_date(paths.note, key, paths.reports):
+        return
+    files = _render(manifest, run, history)
+    write_files(paths.reports, files)
+    save_up_to_date_key(paths.note, key, paths.reports, files)
+
+
+def preload_pages(project: Project) -> None:
+    """Load the templates in advance; rendering reports any problem with them."""
+    preload_templates(Path(project.root) / project.templates, project.style, project.command)
+
+
+def find_stale_pages(manifest: Manifest, run: RunRecord) -> tuple[str, ...]:
+    """Return the names of the files that differ from the ones that would be written now."""
+    paths = ReportPaths(manifest.project)
+    history = _read_acceptance(paths)
+    if is_up_to_date(paths.note, _compute_key(manifest, run, history), paths.reports):
+        return ()
+    files = sorted(_render(manifest, run, history).items())
+    return tuple(name for name, content in files if not _has_content(paths.reports / name, content))
+
+
+def are_pages_unmodified(project: Project) -> bool:
+    """Return True if this machine wrote the files and no other program changed them."""
+    paths = ReportPaths(project)
+    return are_unmodified(paths.note, paths.reports)
+
+
+def list_page_inputs(project: Project) -> list[Path]:
+    """Return the paths that `write_reports` reads or wrote, except results and manifests."""
+    paths = ReportPaths(project)
+    written = (paths.reports / name for name in list_written_pages(paths.note))
+    sources = (*paths.folders, *list_plugin_folders())
+    return [*sources, paths.baseline, paths.reports / HISTORY_FILE, paths.note, *written]
+
+
+def _has_content(path: Path, content: str | bytes) -> bool:
+    data = content.encode() if isinstance(content, str) else content
+    return bool(hash_source(path)) and path.read_bytes() == data
+
+
+def _compute_key(manifest: Manifest, run: RunRecord, history: AcceptanceHistory) -> str:
+    # The pages do not contain the project's root, so a copy of the project has the same key.
+    project = manifest.project.model_copy(update={"root": ""})
+    accepted = (history.baseline,) if history.baseline else ()
+    values = (run, Manifest(project=project, models=manifest.models), history.history, *accepted)
+    texts = (
+        *(value.model_dump_json() for value in values),
+        read_exporter_state(),
+        describe_plugins(),
+    )
+    folders = (*ReportPaths(manifest.project).folders, *list_plugin_folders())
+    return compute_key(texts, folders)
+
+
+def _render(
+    manifest: Manifest, run: RunRecord, history: AcceptanceHistory
+) -> dict[str, str | bytes]:
+    project = manifest.project
+    findings = None
+    if history.baseline:
+        planned = frozenset(str(each.cell) for each in make_plan(manifest).cells)
+        compared = compare_results(history.baseline, run, planned, project.gate)
+        # Figures differ between machines, so the pages do not contain their drift.
+        findings = tuple(each for each in compared if each.kind not in GROWTH_KINDS)
+    pages = render_pages(
+        manifest,
+        run,
+        findings,
+        Path(project.root) / project.templates,
+        read_audits(ReportPaths(project).reports),
+        history,
+    )
+    return {**pages, **render_exports(manifest, run, history)}
+
+
+def _read_acceptance(paths: ReportPaths) -> AcceptanceHistory:
+    baseline = read_baseline(paths.baseline) if paths.baseline.exists() else None
+    return AcceptanceHistory(baseline, read_history(paths.reports / HISTORY_FILE))

@@ -1,0 +1,25 @@
+"""The use case `export`."""
+
+from __future__ import annotations
+
+import pytest
+
+from exporter.build import Decisions
+from exporter.cli.output.progress import LineProgress
+from exporter.planning.plan import make_plan
+from exporter.usecases import export_run
+from tests.unit.factory import make_manifest, make_spec
+
+MANIFEST = make_manifest(make_spec("a", opsets=(17, 18)))
+PLAN = make_plan(MANIFEST)
+
+
+def test_templates_are_loaded_while_workers_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[str] = []
+    monkeypatch.setattr(export_run, "preload_pages", lambda project: loaded.append(project.reports))
+    observer = export_run._PreloadingObserver(LineProgress(), MANIFEST.project)
+    observer.on_decisions(Decisions(to_run=(), reasons={}))
+    assert loaded == []
+    reasons = {str(planned.cell): "no result" for planned in PLAN.to_run}
+    observer.on_decisions(Decisions(to_run=PLAN.to_run, reasons=reasons))
+    assert loaded == ["reports"]
