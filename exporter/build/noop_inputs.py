@@ -1,6 +1,6 @@
-"""Everything that the outcome of an export without anything to do was made from.
+"""List all inputs of an export in which no cell ran, for the no-op snapshot.
 
-In: the project as it was loaded, its results and the pages of its report. Out: a `NoopInputs`.
+Input: the loaded project, its results and the paths of the reports. Output: a `NoopInputs`.
 """
 
 from __future__ import annotations
@@ -22,41 +22,45 @@ _PYPROJECT = "pyproject.toml"
 
 
 def collect_noop_inputs(
-    loaded: LoadedProject, results: Results, pages: Iterable[Path], today: date
+    loaded: LoadedProject, results: Results, reports: Iterable[Path], today: date
 ) -> NoopInputs:
-    """What has to stay as it is for the next export to end as this one.
+    """Return the inputs that must not change for the next export to be a no-op.
 
     Args:
         loaded: The project.
-        results: Of all its cells; none was run for them, and none is missing.
-        pages: Every file and folder that the reports were made from or written to.
-        today: The date by which expectations end.
+        results: The results of all cells. No cell ran, and none is missing.
+        reports: All files and folders that the reports were read from or written to.
+        today: The date for expectations.
     """
     project = loaded.manifest.project
     root, build = Path(project.root), BuildFolder.from_project(project)
     records = [record for record in results.run.records if record.status is not Status.SKIP]
     sources = {each.file: each.sha256 for record in records for each in record.sources}
     listings = {file: sha for file, sha in sources.items() if posixpath.basename(file) == LISTING}
-    read = {root / _PYPROJECT, *loaded.files, *(path for path in pages if not path.is_dir())}
-    there = {path for path in read if path.exists()}
+    paths = {root / _PYPROJECT, *loaded.files, *(path for path in reports if not path.is_dir())}
+    existing = {path for path in paths if path.exists()}
     files = [
-        *(_name(path, root) for path in sorted(there)),
-        *(_name(build.results, root), *(file for file in sources if file not in listings)),
-        *(name for record in records for name in _built(record, project, build)),
+        *(_make_relative(path, root) for path in sorted(existing)),
+        *(_make_relative(build.results, root), *(file for file in sources if file not in listings)),
+        *(name for record in records for name in _list_cell_files(record, project, build)),
     ]
-    absent = [*(read - there), *build.private_paths, build.path / SHARD_NOTE]
+    by_folder: dict[str, list[str]] = {}
+    for file in dict.fromkeys(files):
+        folder, _, name = file.rpartition("/")
+        by_folder.setdefault(folder, []).append(name)
+    absent = [*(paths - existing), *build.private_paths, build.path / SHARD_NOTE]
     return NoopInputs(
         day=today.isoformat(),
-        files=_by_folder(dict.fromkeys(files)),
-        absent=sorted(_name(path, root) for path in absent),
-        trees=[project.manifests, *(_name(path, root) for path in pages if path.is_dir())],
+        files=by_folder,
+        absent=sorted(_make_relative(path, root) for path in absent),
+        trees=[project.manifests, *(_make_relative(p, root) for p in reports if p.is_dir())],
         listings=listings,
         packages={name: state for each in records for name, state in each.packages.items()},
     )
 
 
-def _built(record: Record, project: Project, build: BuildFolder) -> Iterator[str]:
-    """What lies in the build folder of a cell, relative to the project."""
+def _list_cell_files(record: Record, project: Project, build: BuildFolder) -> Iterator[str]:
+    """Yield the record and the artifact of a cell, relative to the project."""
     folder = f"{project.build}/{record.cell.model}"
     path = build.model_folder(record.cell.model).record(record.cell)
     yield f"{folder}/{path.parent.name}/{path.name}"
@@ -66,14 +70,6 @@ def _built(record: Record, project: Project, build: BuildFolder) -> Iterator[str
             yield f"{folder}/{name}"
 
 
-def _name(path: Path, root: Path) -> str:
-    """Relative to the project where it lies inside."""
+def _make_relative(path: Path, root: Path) -> str:
+    """Return the path relative to the project if it is inside."""
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
-
-
-def _by_folder(files: Iterable[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for file in files:
-        folder, _, name = file.rpartition("/")
-        found.setdefault(folder, []).append(name)
-    return found

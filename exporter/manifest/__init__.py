@@ -1,4 +1,7 @@
-"""TOML text in, a frozen, typed `Manifest` out, or every problem with its file and line."""
+"""Read the manifests of a project.
+
+Input: TOML files. Output: a frozen, typed `Manifest`, or all problems with their files and lines.
+"""
 
 from exporter.manifest.cell_settings import explain_cell
 from exporter.manifest.loader import LoadedProject, load_layers, load_project

@@ -1,6 +1,6 @@
-"""`python -m exporter.manifest`: writes the committed schema and reference under docs/.
+"""`python -m exporter.manifest`: write the committed schema and reference of the manifest.
 
-In: the classes of `entry.py` and `settings.py`. Out: docs/manifest.schema.json, docs/manifest.md.
+Output: docs/manifest.schema.json and docs/manifest.md.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from exporter.manifest.schema.reference_docs import format_reference
 
 
 def main(docs: Path = Path("docs")) -> None:
-    """Writes both files into the folder."""
+    """Write both files into the folder."""
     docs.mkdir(exist_ok=True)
     (docs / "manifest.schema.json").write_text(format_schema(), encoding="utf-8")
     (docs / "manifest.md").write_text(format_reference(), encoding="utf-8")

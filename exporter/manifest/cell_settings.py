@@ -1,6 +1,6 @@
-"""Every setting of one cell, and the file and line that it comes from.
+"""List every setting of one cell with the file and line of its origin.
 
-In: the project as it was read, and a cell. Out: a row per key, in the order of the reference.
+Input: a loaded project and a cell. Output: a row for each key, in the order of the reference.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ExplainedSetting:
 
     key: str
     value: str
-    """In TOML's spelling."""
+    """In TOML notation."""
     origin: str
     """`manifests/vision.toml:14`, `built-in default` or `chosen`."""
 
@@ -40,57 +40,53 @@ class ExplainedSetting:
 def explain_cell(
     model: EffectiveSettings, spec: ModelSpec, opset: int, device: str
 ) -> Iterator[ExplainedSetting]:
-    """What holds for one cell of a model, key by key.
+    """Yield the settings of one cell, key by key.
 
     Args:
-        model: The settings with their layers.
-        spec: What was made of them.
-        opset: The cell's.
-        device: The cell's.
+        model: The settings of the model with their layers.
+        spec: The resolved model.
+        opset: The opset of the cell.
+        device: The device of the cell.
     """
     overrides: _Overrides = [
         (("overrides", index), table)
         for index, table in enumerate(model.settings.overrides)
-        if _means(table, opset, device)
+        if (table.opset is None or opset in table.opset) and fnmatchcase(device, table.device)
     ]
     for key in Settings.model_fields:
         if key == "overrides":
             continue
         if key in Settings.merged:
-            yield from _merged(model, key, overrides)
+            yield from _explain_items(model, key, overrides)
             if key == "axes":
-                yield from _chosen_examples(model, spec)
-        else:
-            path = _winner(key, overrides) or (key,)
-            if row := _row(model, key, path):
-                yield row
-    yield from _outputs(model, overrides)
+                yield from _explain_examples(model, spec)
+        elif row := _explain_key(model, key, overrides):
+            yield row
+    outputs = {
+        output.name: (*path, "outputs", index, "tolerance")
+        for path, table in overrides
+        for index, output in enumerate(table.outputs)
+    }
+    for name, path in outputs.items():
+        yield _build_row(model, ("outputs", name, "tolerance"), path)
 
 
-def _means(table: OverrideTable, opset: int, device: str) -> bool:
-    right_opset = table.opset is None or opset in table.opset
-    return right_opset and fnmatchcase(device, table.device)
-
-
-def _winner(key: str, overrides: _Overrides) -> KeyPath | None:
-    """Where the last override stands that says a key; its exporter brings its own capture."""
-    found: KeyPath | None = None
+def _explain_key(
+    model: EffectiveSettings, key: str, overrides: _Overrides
+) -> ExplainedSetting | None:
+    """Return the row of a key, or None if the key has no value."""
+    winner: KeyPath = (key,)
     for path, table in overrides:
         if key == "capture" and table.exporter is not None:
-            found = (*path, "exporter")
+            # An exporter in an override resets the capture to its own default.
+            winner = (*path, "exporter")
         if key in table.model_fields_set and key != "outputs":
-            found = (*path, key)
-    return found
-
-
-def _row(model: EffectiveSettings, key: str, path: KeyPath) -> ExplainedSetting | None:
-    """The row of a key that stands at `path`, or has its default; none where that is empty."""
-    if path[-1] == "exporter" and key == "capture":
-        return ExplainedSetting(key=key, value="the exporter's own", origin=_place(model, path))
-    if path[:1] in model.origins:
-        return ExplainedSetting(
-            key=key, value=format_toml_value(_raw(model, path)), origin=_place(model, path)
-        )
+            winner = (*path, key)
+    if winner[-1] == "exporter" and key == "capture":
+        origin = _find_origin(model, winner)
+        return ExplainedSetting(key=key, value="the exporter's default", origin=origin)
+    if winner[:1] in model.origins:
+        return _build_row(model, (key,), winner)
     default = Settings.model_fields[key].get_default(call_default_factory=True)
     if key == "tolerance":
         return ExplainedSetting(key=key, value=_MEASURED, origin=BUILT_IN)
@@ -99,10 +95,10 @@ def _row(model: EffectiveSettings, key: str, path: KeyPath) -> ExplainedSetting 
     return ExplainedSetting(key=key, value=format_toml_value(default), origin=BUILT_IN)
 
 
-def _merged(
+def _explain_items(
     model: EffectiveSettings, key: str, overrides: _Overrides
 ) -> Iterator[ExplainedSetting]:
-    """A row for each item of a table that layers share."""
+    """Yield a row for each item of a table that is merged key by key."""
     paths: dict[str, KeyPath] = {
         str(path[1]): path for path in model.origins if path[0] == key and len(path) == 2
     }
@@ -110,15 +106,11 @@ def _merged(
         for path, table in overrides:
             paths |= {item: (*path, key, item) for item in list_explicit_values(table.options)}
     for item, path in paths.items():
-        yield ExplainedSetting(
-            key=format_key((key, item)),
-            value=format_toml_value(_raw(model, path)),
-            origin=_place(model, path),
-        )
+        yield _build_row(model, (key, item), path)
 
 
-def _chosen_examples(model: EffectiveSettings, spec: ModelSpec) -> Iterator[ExplainedSetting]:
-    """Sizes that nobody wrote: an axis without one is exported at a prime of its own."""
+def _explain_examples(model: EffectiveSettings, spec: ModelSpec) -> Iterator[ExplainedSetting]:
+    """Yield the example sizes that the manifest does not set, and that the tool chooses."""
     for axis in spec.axes:
         table = model.settings.axes.get(axis.name)
         if axis.example is not None and (table is None or table.example is None):
@@ -126,38 +118,27 @@ def _chosen_examples(model: EffectiveSettings, spec: ModelSpec) -> Iterator[Expl
             yield ExplainedSetting(key=key, value=str(axis.example), origin=CHOSEN)
 
 
-def _outputs(model: EffectiveSettings, overrides: _Overrides) -> Iterator[ExplainedSetting]:
-    """Tolerances of single outputs; the last override of each wins."""
-    found = {
-        output.name: (*path, "outputs", index, "tolerance")
-        for path, table in overrides
-        for index, output in enumerate(table.outputs)
-    }
-    for name, path in found.items():
-        yield ExplainedSetting(
-            key=format_key(("outputs", name, "tolerance")),
-            value=format_toml_value(_raw(model, path)),
-            origin=_place(model, path),
-        )
-
-
-def _raw(model: EffectiveSettings, path: KeyPath) -> Any:
-    """What the file says at a path of the model."""
-    layer = model.origin(path)
+def _build_row(model: EffectiveSettings, key: KeyPath, path: KeyPath) -> ExplainedSetting:
+    """Return the row of a key with the value at `path` of the model."""
+    layer = model.find_layer(path)
     value: Any = layer.file.table
     for step in (*layer.path, *path):
-        # `devices` of the project may stand under the key `default_devices`.
+        # `devices` of the project may be under the key `default_devices`.
         value = value[step] if not isinstance(value, dict) or step in value else None
-    return getattr(layer.table, str(path[0])) if value is None else value
+    if value is None:
+        value = getattr(layer.table, str(path[0]))
+    return ExplainedSetting(
+        key=format_key(key), value=format_toml_value(value), origin=_find_origin(model, path)
+    )
 
 
-def _place(model: EffectiveSettings, path: KeyPath) -> str:
-    layer = model.origin(path)
-    return str(layer.file.problem((*layer.path, *path), "").location)
+def _find_origin(model: EffectiveSettings, path: KeyPath) -> str:
+    layer = model.find_layer(path)
+    return str(layer.file.build_problem((*layer.path, *path), "").location)
 
 
 def format_toml_value(value: object) -> str:
-    """A value in TOML's spelling, on one line."""
+    """Return a value in TOML notation, on one line."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -168,10 +149,7 @@ def format_toml_value(value: object) -> str:
         case list() | tuple():
             return f"[{', '.join(format_toml_value(item) for item in value)}]"
         case dict():
-            items = (
-                f"{format_key((str(key),))} = {format_toml_value(item)}"
-                for key, item in value.items()
-            )
+            items = (f"{format_key((str(k),))} = {format_toml_value(v)}" for k, v in value.items())
             return f"{{ {', '.join(items)} }}" if value else "{}"
         case float() if value.is_integer():
             return f"{value:.1f}"

@@ -1,6 +1,7 @@
-"""`[tool.exporter]` of pyproject.toml in, the `Project` and the lowest layer of settings out.
+"""Read `[tool.exporter]` of pyproject.toml.
 
-No pyproject.toml, or one without that table, gives the defaults.
+Output: the `Project` and the lowest layer of settings. If the file or the table does not exist, the
+project has the defaults.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from fnmatch import fnmatchcase
 from functools import reduce
 from operator import getitem
 from pathlib import Path
+from typing import Any
 
 from exporter.core.errors import Problem, suggest_nearest
 from exporter.core.toml_table import SETTINGS_FILE, SETTINGS_KEYS, find_settings
@@ -20,7 +22,7 @@ from exporter.manifest.reading.toml_file import TomlFile, read_toml
 from exporter.manifest.reading.validation import validate
 from exporter.manifest.rules.devices import BUILT_IN_DEVICES, format_unknown_device, resolve_devices
 from exporter.manifest.schema.entry import Settings
-from exporter.manifest.schema.settings import GateTable, ProjectTable
+from exporter.manifest.schema.settings import ProjectTable
 from exporter.manifest.schema.tables import list_explicit_values
 from exporter.manifest.spec.gate import Gate, GatePolicy, ModelPolicy
 from exporter.manifest.spec.model import Device, Project
@@ -29,13 +31,13 @@ from exporter.manifest.syntax.message_format import KeyPath, format_value, quote
 
 _PATH: KeyPath = SETTINGS_KEYS
 _FOLDERS = ("manifests", "build", "reports", "templates")
-#: Keys of the project that are settings of its models.
-_FOR_MODELS = ("opsets", "tolerance", "timeout", "memory", "thorough")
+#: Keys of the project that are defaults of its models.
+_MODEL_KEYS = ("opsets", "tolerance", "timeout", "memory", "thorough")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectSettings:
-    """The project, and what it says for models that say nothing."""
+    """The project, and the defaults of its models."""
 
     project: Project
     layer: Layer | None
@@ -43,50 +45,62 @@ class ProjectSettings:
 
 
 def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
-    """Reads the settings of the project at `root`."""
+    """Read the settings of the project at `root`."""
     file = (
         read_toml(root / SETTINGS_FILE, SETTINGS_FILE) if (root / SETTINGS_FILE).exists() else None
     )
     if isinstance(file, Problem):
         report.add(file)
-    if not isinstance(file, TomlFile) or not _has_settings(file, report):
-        return ProjectSettings(project=_project(root, ProjectTable(), BUILT_IN_DEVICES), layer=None)
-    table, dropped = validate(ProjectTable, file, _PATH, report)
-    tables = table.devices if isinstance(table.devices, dict) else {}
+    table: dict[str, Any] | None = None
+    if isinstance(file, TomlFile):
+        table, keys = find_settings(file.table)
+        if keys:
+            value = format_value(reduce(getitem, keys, file.table))
+            report.add(file.build_problem(keys, f"expected a table, got {value}"))
+    if not isinstance(file, TomlFile) or table is None:
+        project = _build_project(root, ProjectTable(), BUILT_IN_DEVICES)
+        return ProjectSettings(project=project, layer=None)
+    settings, removed = validate(ProjectTable, file, _PATH, report)
+    tables = settings.devices if isinstance(settings.devices, dict) else {}
     devices = resolve_devices(file, (*_PATH, "devices"), tables, report)
-    _check_folders(file, table, report)
+    _check_folders(file, settings, report)
     values = {
-        key: value for key, value in list_explicit_values(table).items() if key in _FOR_MODELS
+        key: value for key, value in list_explicit_values(settings).items() if key in _MODEL_KEYS
     }
-    values["devices"] = _default_devices(file, table, devices, report)
+    values["devices"] = _resolve_default_devices(file, settings, devices, report)
     layer = Layer(
         file=file,
         path=_PATH,
         table=Settings.model_construct(set(values), **values),
-        broken=frozenset(str(unit[0]) for unit in dropped).intersection(Settings.model_fields),
+        broken=frozenset(str(key[0]) for key in removed).intersection(Settings.model_fields),
     )
-    return ProjectSettings(project=_project(root, table, devices), layer=layer, file=file)
+    return ProjectSettings(project=_build_project(root, settings, devices), layer=layer, file=file)
 
 
-def check_gate(found: ProjectSettings, models: Collection[str], report: ProblemCollector) -> None:
-    """A policy for models that do not exist is a slip of the hand, and holds for nothing."""
-    if found.file is None:
+def check_gate(
+    settings: ProjectSettings, models: Collection[str], report: ProblemCollector
+) -> None:
+    """Report gate policies that match no model, which are mistakes."""
+    if settings.file is None:
         return
-    for each in found.project.gate.models:
-        if not any(fnmatchcase(model, each.models) for model in models):
-            message = f"no model matches{suggest_nearest(each.models, models)}"
-            report.add(found.file.problem((*_PATH, "gate", "models", each.models), message))
+    for policy in settings.project.gate.models:
+        if not any(fnmatchcase(model, policy.models) for model in models):
+            message = f"no model matches{suggest_nearest(policy.models, models)}"
+            path = (*_PATH, "gate", "models", policy.models)
+            report.add(settings.file.build_problem(path, message))
 
 
-def _has_settings(file: TomlFile, report: ProblemCollector) -> bool:
-    table, keys = find_settings(file.table)
-    if keys:
-        value = reduce(getitem, keys, file.table)
-        report.add(file.problem(keys, f"expected a table, got {format_value(value)}"))
-    return table is not None
-
-
-def _project(root: Path, table: ProjectTable, devices: Mapping[str, Device]) -> Project:
+def _build_project(root: Path, table: ProjectTable, devices: Mapping[str, Device]) -> Project:
+    gate_table = table.gate
+    policy = {
+        key: value
+        for key, value in list_explicit_values(gate_table).items()
+        if key in GatePolicy.model_fields
+    }
+    policies = tuple(
+        ModelPolicy(models=name, values=list_explicit_values(each))
+        for name, each in gate_table.models.items()
+    )
     return Project(
         root=str(root),
         manifests=table.manifests,
@@ -98,56 +112,44 @@ def _project(root: Path, table: ProjectTable, devices: Mapping[str, Device]) -> 
         store_age=DEFAULT_STORE_AGE if table.store_age is None else table.store_age,
         devices=tuple(devices.values()),
         jobs=table.jobs,
-        gate=_gate(table.gate),
+        gate=Gate(policy=GatePolicy(**policy), models=policies),
         style=table.style,
         command=table.command,
     )
 
 
-def _gate(table: GateTable) -> Gate:
-    policy = {
-        key: value
-        for key, value in list_explicit_values(table).items()
-        if key in GatePolicy.model_fields
-    }
-    models = (
-        ModelPolicy(models=name, values=list_explicit_values(each))
-        for name, each in table.models.items()
-    )
-    return Gate(policy=GatePolicy(**policy), models=tuple(models))
-
-
-def _default_devices(
+def _resolve_default_devices(
     file: TomlFile, table: ProjectTable, devices: Mapping[str, Device], report: ProblemCollector
 ) -> tuple[str, ...]:
-    """The devices of models that name none, from the list under either key."""
-    listed = isinstance(table.devices, tuple) and "devices" in table.model_fields_set
-    if listed and "default_devices" in table.model_fields_set:
-        message = "`devices` lists the default devices already"
-        report.add(file.problem((*_PATH, "default_devices"), message))
-    key = "devices" if listed else "default_devices"
+    """Return the devices of models without `devices`, from the list under either key."""
+    is_list = isinstance(table.devices, tuple) and "devices" in table.model_fields_set
+    if is_list and "default_devices" in table.model_fields_set:
+        message = "`devices` already lists the default devices; remove one of the two"
+        report.add(file.build_problem((*_PATH, "default_devices"), message))
+    key = "devices" if is_list else "default_devices"
     names: tuple[str, ...] = getattr(table, key)
     for index, name in enumerate(names):
         if name not in devices:
             problem = format_unknown_device(name, devices)
-            report.add(file.problem((*_PATH, key, index), problem))
+            report.add(file.build_problem((*_PATH, key, index), problem))
         elif name in names[:index]:
-            report.add(file.problem((*_PATH, key, index), f"{quote(name)} is named twice"))
+            message = f"{quote(name)} is listed twice"
+            report.add(file.build_problem((*_PATH, key, index), message))
     return names
 
 
 def _check_folders(file: TomlFile, table: ProjectTable, report: ProblemCollector) -> None:
-    """What is written must not lie in what is read, nor inside the other."""
+    """Report folders for output that are inside a folder for input or inside each other."""
     for key in ("build", "reports"):
         for other in _FOLDERS:
             inner, outer = getattr(table, key), getattr(table, other)
             if key != other and f"{inner}/".startswith(f"{outer}/"):
-                message = f"{quote(inner)} lies in the folder of `{other}`, {quote(outer)}"
-                said_by = key if key in table.model_fields_set else other
-                report.add(file.problem((*_PATH, said_by), message))
-    # What is cleared away, read or in git is no place for what is kept.
+                message = f"{quote(inner)} is inside the folder of `{other}`, {quote(outer)}"
+                explicit_key = key if key in table.model_fields_set else other
+                report.add(file.build_problem((*_PATH, explicit_key), message))
+    # The store must survive a cleanup of these folders, and must not be read or committed.
     for other in _FOLDERS:
         folder = getattr(table, other)
         if f"{table.store}/".startswith(f"{folder}/"):
-            message = f"{quote(table.store)} lies in the folder of `{other}`, {quote(folder)}"
-            report.add(file.problem((*_PATH, "store"), message))
+            message = f"{quote(table.store)} is inside the folder of `{other}`, {quote(folder)}"
+            report.add(file.build_problem((*_PATH, "store"), message))

@@ -1,6 +1,6 @@
-"""Entries and what they extend in, the layers that each stands on out.
+"""Find the layers of settings of each entry: the entry, its parents, and their `[defaults]`.
 
-Unknown parents and circles are reported, and cost only what they would have brought.
+Unknown parents and cycles are reported. They only drop the settings of that parent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from exporter.manifest.syntax.message_format import quote
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InheritedEntry:
-    """An entry, and the file that it stands in."""
+    """An entry with the `[defaults]` of its file."""
 
     id: str
     entry: Layer
@@ -26,7 +26,7 @@ class InheritedEntry:
 
     @property
     def parent(self) -> str:
-        """The ID that it extends; empty where it extends none."""
+        """The ID that the entry extends, or ""."""
         table = self.entry.table
         return table.extends if isinstance(table, ModelEntry) else ""
 
@@ -36,51 +36,49 @@ class InheritanceGraph:
     """Every entry of every file."""
 
     report: ProblemCollector
-    members: list[InheritedEntry] = field(default_factory=list)
+    entries: list[InheritedEntry] = field(default_factory=list)
     _by_id: dict[str, InheritedEntry] = field(default_factory=dict)
     _unreadable: set[str] = field(default_factory=set)
 
     def add(self, file: ManifestFile) -> None:
-        """Takes in the entries of a file."""
+        """Add the entries of a file."""
         self._unreadable.update(file.unreadable)
-        for id, entry in file.entries.items():
-            member = InheritedEntry(id=id, entry=entry, defaults=file.defaults)
-            self.members.append(member)
-            self._by_id.setdefault(id, member)
+        for id, layer in file.entries.items():
+            entry = InheritedEntry(id=id, entry=layer, defaults=file.defaults)
+            self.entries.append(entry)
+            self._by_id.setdefault(id, entry)
 
-    def layers(self, member: InheritedEntry) -> Sequence[Layer]:
-        """Lowest first: `[defaults]` of the file, all that the parent stands on, the entry."""
-        return self._layers(member, (member.id,))
+    def list_layers(self, entry: InheritedEntry, children: tuple[str, ...] = ()) -> Sequence[Layer]:
+        """Return the layers, lowest first: `[defaults]`, the layers of the parent, the entry.
 
-    def _layers(self, member: InheritedEntry, children: tuple[str, ...]) -> list[Layer]:
-        if "extends" in member.entry.broken:
-            return [member.defaults, _unknown(member), member.entry]
-        if not member.parent:
-            return [member.defaults, member.entry]
-        parent = self._by_id.get(member.parent)
-        if parent is None or member.parent in children:
-            self._refuse(member, children)
-            return [member.defaults, _unknown(member), member.entry]
-        above = self._layers(parent, (*children, member.parent))
-        return [member.defaults, *above, member.entry]
+        Args:
+            entry: The entry.
+            children: The entries that inherit from it, to detect cycles.
+        """
+        children = (*children, entry.id)
+        if not entry.parent and "extends" not in entry.entry.broken:
+            return [entry.defaults, entry.entry]
+        parent = self._by_id.get(entry.parent)
+        if parent is not None and entry.parent not in children:
+            return [entry.defaults, *self.list_layers(parent, children), entry.entry]
+        if "extends" not in entry.entry.broken:
+            self._report_parent(entry, children)
+        # Any required key may be in the unreadable parent, so none counts as missing.
+        empty = Settings.model_construct(set())
+        unknown = replace(entry.entry, table=empty, broken=frozenset(Settings.required))
+        return [entry.defaults, unknown, entry.entry]
 
-    def _refuse(self, member: InheritedEntry, children: tuple[str, ...]) -> None:
-        name = member.parent
+    def _report_parent(self, entry: InheritedEntry, children: tuple[str, ...]) -> None:
+        name = entry.parent
         if name in children:
-            circle = children[children.index(name) :]
-            first = circle.index(min(circle))  # told once, from wherever it is entered
-            ring = " -> ".join((*circle[first:], *circle[: first + 1]))
-            entry = self._by_id[circle[first]].entry
-            path = (*entry.path, "extends")
-            self.report.add(entry.file.problem(path, f"goes in a circle: {ring}"))
+            cycle = children[children.index(name) :]
+            first = cycle.index(min(cycle))  # every entry of the cycle reports the same problem
+            text = " -> ".join((*cycle[first:], *cycle[: first + 1]))
+            self._report(self._by_id[cycle[first]], f"is a cycle: {text}; remove one `extends`")
         elif name not in self._unreadable:
             hint = suggest_nearest(name, self._by_id)
-            message = f"no model has the ID {quote(name)}{hint}"
-            path = (*member.entry.path, "extends")
-            self.report.add(member.entry.file.problem(path, message))
+            self._report(entry, f"no model has the ID {quote(name)}{hint}")
 
-
-def _unknown(member: InheritedEntry) -> Layer:
-    """Stands for a parent that cannot be read: what every model needs may be in it."""
-    empty = Settings.model_construct(set())
-    return replace(member.entry, table=empty, broken=frozenset(Settings.required))
+    def _report(self, entry: InheritedEntry, message: str) -> None:
+        path = (*entry.entry.path, "extends")
+        self.report.add(entry.entry.file.build_problem(path, message))

@@ -1,8 +1,8 @@
-"""Layers of settings in, the effective settings of a model out, with where each came from.
+"""Merge layers of settings into the effective settings of a model, with the origin of each key.
 
-Later wins: built-in default, `[tool.exporter]`, `[defaults]` of the file, the parent that `extends`
-names, the entry. A parent brings the `[defaults]` of its own file with it: what extends it starts
-from what it is. `init`, `options` and `axes` are merged key by key, all else is replaced.
+Later layers win: built-in default, `[tool.exporter]`, `[defaults]` of the file, the parent that
+`extends` names, the entry. A parent is resolved with its own file's `[defaults]` before an entry
+extends it. `init`, `options` and `axes` are merged key by key, other keys are replaced.
 """
 
 from __future__ import annotations
@@ -15,23 +15,24 @@ from typing import Any
 from exporter.manifest.reading.problems import ProblemCollector
 from exporter.manifest.reading.toml_file import TomlFile
 from exporter.manifest.schema.entry import Settings
-from exporter.manifest.schema.tables import OptionsTable, Table, list_explicit_values
+from exporter.manifest.schema.options import OptionsTable
+from exporter.manifest.schema.tables import Table, list_explicit_values
 from exporter.manifest.syntax.message_format import KeyPath
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """One table of settings, and where it stands."""
+    """One table of settings with its place."""
 
     file: TomlFile
     path: KeyPath
     table: Settings
     broken: frozenset[str] = frozenset()
-    """Keys that were written and are reported already."""
+    """Invalid keys, which are already reported."""
 
     @property
     def folder(self) -> str:
-        """The folder of the file, relative to the project's root; empty for the root."""
+        """The folder of the file, relative to the project's root; "" for the root."""
         return posixpath.dirname(self.file.name)
 
 
@@ -40,43 +41,43 @@ class EffectiveSettings:
     """The settings of one model."""
 
     id: str
-    own: Layer
+    entry: Layer
     settings: Settings
     origins: Mapping[KeyPath, Layer]
     """The layer of each key, and of each item of the merged tables."""
     broken: frozenset[str]
     report: ProblemCollector
-    written: Mapping[KeyPath, KeyPath] = field(default_factory=dict)
-    """Where the table of a copy is written, by the place of the copy: `("inputs", 5)`."""
+    source_paths: Mapping[KeyPath, KeyPath] = field(default_factory=dict)
+    """The table with `repeat` of each copy, such as `("inputs", 5)`."""
 
-    def key(self, path: KeyPath) -> KeyPath:
-        """The key that the user wrote for what stands at `path`."""
-        return (*self.written.get(path[:2], path[:2]), *path[2:])
+    def find_source_path(self, path: KeyPath) -> KeyPath:
+        """Return the key in the file for the value at `path`."""
+        return (*self.source_paths.get(path[:2], path[:2]), *path[2:])
 
-    def origin(self, path: KeyPath) -> Layer:
-        """The layer that says what stands at `path`; the entry where none does."""
-        return self.origins.get(path[:2]) or self.origins.get(path[:1]) or self.own
+    def find_layer(self, path: KeyPath) -> Layer:
+        """Return the layer that sets the value at `path`, or the entry if none sets it."""
+        return self.origins.get(path[:2]) or self.origins.get(path[:1]) or self.entry
 
     def add_problem(self, path: KeyPath, message: str) -> None:
-        """Reports a problem where the value stands, be it in `[defaults]` or in a parent."""
-        path = self.key(path)
-        layer = self.origin(path)
-        problem = layer.file.problem((*layer.path, *path), message)
-        self.report.add(problem, model="" if layer is self.own else self.id)
+        """Report a problem at the place of the value, which may be in another layer."""
+        path = self.find_source_path(path)
+        layer = self.find_layer(path)
+        problem = layer.file.build_problem((*layer.path, *path), message)
+        self.report.add(problem, model="" if layer is self.entry else self.id)
 
-    def has(self, *keys: str) -> bool:
-        """Whether all these are there and sound, so that rules about them make sense."""
+    def has_valid(self, *keys: str) -> bool:
+        """Return whether all keys exist and are valid, so that rules can use them."""
         missing = (key in Settings.required and (key,) not in self.origins for key in keys)
         return self.broken.isdisjoint(keys) and not any(missing)
 
     def first_own_key(self, *keys: str) -> KeyPath:
-        """Of keys that contradict each other, the first one that the entry itself says."""
-        own = (key for key in keys if self.origins.get((key,)) is self.own)
-        return (next(own, keys[0]),)
+        """Return the first of the contradictory keys that the entry itself sets."""
+        own_keys = (key for key in keys if self.origins.get((key,)) is self.entry)
+        return (next(own_keys, keys[0]),)
 
 
 def merge_layers(id: str, layers: Sequence[Layer], report: ProblemCollector) -> EffectiveSettings:
-    """Lays the last of `layers` over those before it."""
+    """Merge the layers, lowest first; the last one is the entry."""
     values: dict[str, Any] = {}
     origins: dict[KeyPath, Layer] = {}
     broken: set[str] = set()
@@ -94,11 +95,11 @@ def merge_layers(id: str, layers: Sequence[Layer], report: ProblemCollector) -> 
                 broken.discard(key)
         broken |= layer.broken
     if "options" in values:
-        written = set(values["options"])
-        values["options"] = OptionsTable.model_construct(written, **values["options"])
+        keys = set(values["options"])
+        values["options"] = OptionsTable.model_construct(keys, **values["options"])
     return EffectiveSettings(
         id=id,
-        own=layers[-1],
+        entry=layers[-1],
         settings=Settings.model_construct(set(values), **values),
         origins=origins,
         broken=frozenset(broken),

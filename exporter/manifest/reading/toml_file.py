@@ -25,8 +25,8 @@ class TomlFile:
     table: dict[str, Any]
     lines: Mapping[KeyPath, int]
 
-    def problem(self, path: KeyPath, message: str) -> Problem:
-        """A problem at a key of this file, or where the key would stand."""
+    def build_problem(self, path: KeyPath, message: str) -> Problem:
+        """Return a problem at a key of this file, or at its parent if the key does not exist."""
         line = find_nearest_line(self.lines, path)
         location = Location(file=self.name, line=line if path else None)
         return Problem(message=message, location=location, key=format_key(path))

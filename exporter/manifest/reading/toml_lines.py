@@ -1,9 +1,9 @@
-"""TOML text that tomli accepts in, the line of every key path out.
+"""Find the line of every key in TOML text that tomli accepts.
 
-tomli gives lines for syntax errors alone. This reads the text once more for its keys: strings and
-comments are skipped as wholes, dotted and quoted keys are taken apart by tomli itself. Finding the
-shortest prefix of the text that parses and has the path would need less code, but it can say no
-more than the last line of an array over several lines, and every entry needs its line.
+tomli reports lines only for syntax errors. This module scans the text again for its keys. It skips
+strings and comments, and tomli splits dotted and quoted keys. A search for the shortest prefix that
+parses and contains the key would need less code, but it only finds the last line of an array over
+several lines, and every entry needs its own line.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from exporter.manifest.syntax.message_format import KeyPath
 
 _TOKEN = re.compile(
     r"""
-      [ \t\r]+ | \#[^\n]*                                    # nothing to see
+      [ \t\r]+ | \#[^\n]*                                    # ignored
     | (?P<newline>\n)
     | (?P<text>
           \"{3} (?: [^\\] | \\. )*? \"{3,5} | '{3} .*? '{3,5}  # up to two quotes may end the text
@@ -40,20 +40,20 @@ class _Token:
 
 
 def find_key_lines(text: str) -> Mapping[KeyPath, int]:
-    """The line on which each key, each item of an array and each table header stands.
+    """Return the line of each key, each item of an array and each table header.
 
     Args:
-        text: A document that tomli has accepted.
+        text: A document that tomli accepts.
 
     Returns:
-        Lines from 1, by path; `()` is line 1. Tables without a header have the line of their
-        first key.
+        Lines from 1, by path; `()` is line 1. A table without a header has the line of its first
+        key.
     """
-    return _Reader(text).document()
+    return _Reader(text).read_document()
 
 
 def find_nearest_line(lines: Mapping[KeyPath, int], path: KeyPath) -> int:
-    """The line of `path`, or where it does not exist, of what it would stand in."""
+    """Return the line of `path`, or of its nearest parent if it does not exist."""
     while path not in lines:
         path = path[:-1]
     return lines[path]
@@ -61,106 +61,99 @@ def find_nearest_line(lines: Mapping[KeyPath, int], path: KeyPath) -> int:
 
 class _Reader:
     def __init__(self, text: str) -> None:
-        self._tokens = _tokens(text)
+        self._tokens = _scan(text)
         self._next = next(self._tokens)
         self._lines: dict[KeyPath, int] = {(): 1}
         self._sizes: dict[KeyPath, int] = {}
 
-    def document(self) -> Mapping[KeyPath, int]:
+    def read_document(self) -> Mapping[KeyPath, int]:
         table: KeyPath = ()
         while self._next.kind != "end":
             if self._next.text == "[":
-                table = self._header()
+                table = self._read_header()
             else:
-                self._pair(table)
+                self._read_pair(table)
         return self._lines
 
-    def _take(self) -> _Token:
+    def _advance(self) -> _Token:
         token = self._next
         self._next = next(self._tokens)
         return token
 
-    def _header(self) -> KeyPath:
-        line = self._take().line
+    def _read_header(self) -> KeyPath:
+        line = self._advance().line
         if is_array := self._next.text == "[":
-            self._take()
+            self._advance()
         path: KeyPath = ()
-        *parents, last = self._key("]")
+        *parents, last = self._read_key("]")
         for step in parents:
             path = (*path, step)
             self._lines.setdefault(path, line)
-            if path in self._sizes:  # `[models.x.cases.values]` is about the last case
+            if path in self._sizes:  # `[models.x.cases.values]` belongs to the last case
                 path = (*path, self._sizes[path] - 1)
         path = (*path, last)
         if not is_array:
             self._lines[path] = line
             return path
-        self._take()
+        self._advance()
         self._lines.setdefault(path, line)
         index = self._sizes.get(path, 0)
         self._sizes[path] = index + 1
         self._lines[(*path, index)] = line
         return (*path, index)
 
-    def _pair(self, table: KeyPath) -> None:
+    def _read_pair(self, table: KeyPath) -> None:
         line = self._next.line
-        for step in self._key("="):
+        for step in self._read_key("="):
             table = (*table, step)
             self._lines.setdefault(table, line)
-        self._value(table)
+        self._read_value(table)
 
-    def _key(self, end: str) -> tuple[str, ...]:
-        """Takes a key and the mark after it."""
+    def _read_key(self, end: str) -> tuple[str, ...]:
+        """Read a key and the mark after it."""
         text = ""
         while self._next.text != end or self._next.kind != "mark":
-            text += self._take().text
-        self._take()
+            text += self._advance().text
+        self._advance()
         if _PLAIN_KEY.fullmatch(text):
             return tuple(text.split("."))
-        return tuple(_only_path(tomli.loads(f"{text} = 0")))
+        keys: list[str] = []
+        inner: object = tomli.loads(f"{text} = 0")
+        while isinstance(inner, dict):
+            ((key, inner),) = inner.items()
+            keys.append(key)
+        return tuple(keys)
 
-    def _value(self, path: KeyPath) -> None:
-        """Takes a value; one call per level, so that tomli's own limit is the first to be met."""
-        opening = self._take()
+    def _read_value(self, path: KeyPath) -> None:
+        """Read a value; one call for each level, so that tomli's limit applies first."""
+        opening = self._advance()
         index = 0
         while opening.text in ("[", "{"):
             match self._next.text:
                 case "]" | "}":
-                    self._take()
+                    self._advance()
                     return
                 case ",":
-                    self._take()
+                    self._advance()
                 case _ if opening.text == "[":
                     self._lines.setdefault((*path, index), self._next.line)
-                    self._value((*path, index))
+                    self._read_value((*path, index))
                     index += 1
                 case _:
-                    line, inner = self._next.line, path
-                    for step in self._key("="):
-                        inner = (*inner, step)
-                        self._lines.setdefault(inner, line)
-                    self._value(inner)
-        # A date may be followed by a time after a space.
+                    self._read_pair(path)
+        # A date may have a time after a space.
         while self._next.kind == "bare" and self._next.line == opening.line:
-            self._take()
+            self._advance()
 
 
-def _tokens(text: str) -> Iterator[_Token]:
-    """Everything but space, comments and ends of lines; after the last, ends without end."""
+def _scan(text: str) -> Iterator[_Token]:
+    """Yield all tokens except spaces, comments and newlines, and then endless end tokens."""
     line = 1
-    for found in _TOKEN.finditer(text):
-        if found.lastgroup == "newline":
+    for match in _TOKEN.finditer(text):
+        if match.lastgroup == "newline":
             line += 1
-        elif found.lastgroup:
-            yield _Token(found.lastgroup, found[0], line)
-            line += found[0].count("\n")
+        elif match.lastgroup:
+            yield _Token(match.lastgroup, match[0], line)
+            line += match[0].count("\n")
     while True:
         yield _Token("end", "", line)
-
-
-def _only_path(table: Mapping[str, object]) -> Iterator[str]:
-    """The keys of tables that hold one key each."""
-    inner: object = table
-    while isinstance(inner, dict):
-        ((key, inner),) = inner.items()
-        yield key

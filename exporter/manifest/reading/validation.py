@@ -1,7 +1,7 @@
-"""A TOML file in, its tables validated one by one out; what is wrong is reported.
+"""Validate the tables of a TOML file one by one, and report the problems.
 
-A wrong key costs that key and not its neighbours: it is reported, taken out, and remembered as
-broken, so that the rules which look at several keys still speak about all others.
+An invalid key does not affect its neighbors. It is reported, removed, and listed as broken, so the
+rules for several keys still check all others.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from exporter.manifest.schema.tables import Table
 from exporter.manifest.syntax.message_format import KeyPath
 
 T = TypeVar("T", bound=Table)
+#: A problem below these keys removes a path of this length; below other keys only the key.
+_REMOVED_LENGTHS = {"models": 3, "defaults": 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,23 +33,23 @@ class ManifestFile:
     defaults: Layer
     entries: Mapping[str, Layer]
     unreadable: frozenset[str]
-    """IDs whose entry is no table."""
+    """IDs of entries that are not tables."""
 
 
 def validate_manifest(file: TomlFile, report: ProblemCollector) -> ManifestFile:
-    """Validates a manifest file."""
-    document, dropped = validate(Document, file, (), report)
+    """Validate a manifest file."""
+    document, removed = validate(Document, file, (), report)
 
-    def layer(path: KeyPath, table: Settings) -> Layer:
-        broken = frozenset(str(each[-1]) for each in dropped if each[:-1] == path)
+    def build_layer(path: KeyPath, table: Settings) -> Layer:
+        broken = frozenset(str(key[-1]) for key in removed if key[:-1] == path)
         return Layer(file=file, path=path, table=table, broken=broken)
 
     return ManifestFile(
         file=file,
-        defaults=layer(("defaults",), document.defaults),
-        entries={id: layer(("models", id), entry) for id, entry in document.models.items()},
+        defaults=build_layer(("defaults",), document.defaults),
+        entries={id: build_layer(("models", id), entry) for id, entry in document.models.items()},
         unreadable=frozenset(
-            str(each[1]) for each in dropped if each[0] == "models" and len(each) == 2
+            str(key[1]) for key in removed if key[0] == "models" and len(key) == 2
         ),
     )
 
@@ -55,10 +57,10 @@ def validate_manifest(file: TomlFile, report: ProblemCollector) -> ManifestFile:
 def validate(
     table: type[T], file: TomlFile, path: KeyPath, report: ProblemCollector
 ) -> tuple[T, frozenset[KeyPath]]:
-    """Validates the table at `path` of `file`.
+    """Validate the table at `path` of `file`.
 
     Returns:
-        The table without what is wrong in it, and the paths of what was taken out.
+        The table without its invalid keys, and the paths of the removed keys.
     """
     raw: Any = file.table
     for step in path:
@@ -68,22 +70,19 @@ def validate(
     except ValidationError as error:
         problems = list(format_errors(error, table))
     for inner, message in problems:
-        report.add(file.problem((*path, *inner), message))
-    dropped = frozenset(_unit(inner) for inner, _ in problems if inner)
-    for unit in dropped:
-        raw = _without(raw, unit)
-    return table.model_validate({**table.default_values, **raw}), dropped
+        report.add(file.build_problem((*path, *inner), message))
+    removed = frozenset(
+        inner[: _REMOVED_LENGTHS.get(str(inner[0]), 1)] for inner, _ in problems if inner
+    )
+    for key_path in removed:
+        raw = _remove_key(raw, key_path)
+    return table.model_validate({**table.default_values, **raw}), removed
 
 
-def _unit(path: KeyPath) -> KeyPath:
-    """How much is taken out for a problem at `path`: one key of one table of settings."""
-    return path[: {"models": 3, "defaults": 2}.get(str(path[0]), 1)]
-
-
-def _without(table: Any, path: KeyPath) -> Any:
+def _remove_key(table: Any, path: KeyPath) -> Any:
     key, *rest = path
     if not rest:
         return {name: value for name, value in table.items() if name != key}
     if not isinstance(table.get(key), dict):
         return table
-    return {**table, key: _without(table[key], tuple(rest))}
+    return {**table, key: _remove_key(table[key], tuple(rest))}

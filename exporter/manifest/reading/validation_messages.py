@@ -1,7 +1,7 @@
-"""What pydantic found in, our words for it out: (key path, message) pairs.
+"""Convert pydantic's errors into messages about the keys of a manifest.
 
-pydantic says that "extra inputs are not permitted"; a person needs to know which key was meant, or
-that the key exists in the format and not yet in this version.
+pydantic reports "extra inputs are not permitted". These messages suggest the right key, or explain
+that the key belongs to another table.
 """
 
 from __future__ import annotations
@@ -36,115 +36,96 @@ _EXPECTED = {
 
 
 def format_errors(error: ValidationError, table: type[Table]) -> Iterator[tuple[KeyPath, str]]:
-    """The problems of one table, each with its path inside the table."""
+    """Return the path inside the table and the message of each problem."""
     for detail in error.errors(include_url=False):
         path = tuple(step for step in detail["loc"] if step not in FORM_TAGS)
         cause = detail.get("ctx", {}).get("error")
         if detail["type"] == "missing":
-            yield path[:-1], format_missing_key(str(path[-1]), _table_at(table, path[:-1]) or table)
+            owner = _find_table(table, path[:-1]) or table
+            key = str(path[-1])
+            yield path[:-1], owner.missing_messages.get(key, f"needs the key '{key}'")
         elif isinstance(cause, NestedProblem):
             yield (*path, *cause.path), str(cause)
-        elif not _follows_from_another(detail):
-            yield path, _message(detail, path, table)
+        elif detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]:
+            pass  # pydantic counts only valid items, and reports the invalid ones as well
+        else:
+            yield path, _format_message(detail, path, table)
 
 
-def format_unknown_key(key: str, table: type[Table]) -> str:
-    """What to say of a key that `table` does not take."""
-    if key in table.unsupported_keys:
-        return "is not supported yet"
-    if key in table.misplaced_keys:
-        return f"is not set here: {table.misplaced_keys[key]}"
-    return f"unknown key{suggest_nearest(key, table.model_fields)}"
-
-
-def format_missing_key(key: str, table: type[Table]) -> str:
-    """What to say of a key that `table` lacks."""
-    return table.missing_messages.get(key, f"needs the key '{key}'")
-
-
-def _message(detail: ErrorDetails, path: KeyPath, table: type[Table]) -> str:
-    value, kind, about = detail["input"], detail["type"], detail.get("ctx", {})
+def _format_message(detail: ErrorDetails, path: KeyPath, table: type[Table]) -> str:
+    value, kind, context = detail["input"], detail["type"], detail.get("ctx", {})
     match kind:
         case "extra_forbidden":
-            return format_unknown_key(str(path[-1]), _table_at(table, path[:-1]) or table)
+            return _format_unknown_key(str(path[-1]), _find_table(table, path[:-1]) or table)
         case "literal_error":
-            return _no_choice(value, _choices(table, path) or about["expected"])
+            choices = _list_choices(table, path)
+            expected = join_words((f"'{word}'" for word in choices), "or") if choices else ""
+            hint = suggest_nearest(value, choices) if isinstance(value, str) else ""
+            return f"expected {expected or context['expected']}, got {format_value(value)}{hint}"
         case "too_short" | "too_long":
-            return _wrong_length(value, about)
+            if context.get("min_length") == 1:
+                return "needs at least one item"
+            return f"expected 2 numbers, got {len(value)}"
         case "value_error":
-            return str(about["error"])
-        case "model_type" if _table_at(table, path[:-1]) is ToleranceTable:
-            return _no_bound(str(path[-1]), value)
+            return str(context["error"])
+        case "model_type" if _find_table(table, path[:-1]) is ToleranceTable:
+            # A key of a tolerance that is not one of its own is a dtype or a device.
+            hint = suggest_nearest(str(path[-1]), BoundTable.model_fields)
+            expected = f"expected a table for a dtype or a device, got {format_value(value)}"
+            return f"unknown key{hint}" if hint else expected
     if kind in _EXPECTED:
-        return f"expected {_EXPECTED[kind].format(**about)}, got {format_value(value)}"
-    # Our own kinds say what was expected; pydantic's rarer ones serve, but for the capital.
+        return f"expected {_EXPECTED[kind].format(**context)}, got {format_value(value)}"
+    # The project's own errors contain the expected form; pydantic's rare ones are used as they are.
     return f"{detail['msg'][:1].lower()}{detail['msg'][1:]}, got {format_value(value)}"
 
 
-def _no_bound(key: str, value: object) -> str:
-    """In a table of tolerances every key that is not its own names a dtype or a device."""
-    if near := suggest_nearest(key, BoundTable.model_fields):
-        return f"unknown key{near}"
-    return f"expected a table for a dtype or a device, got {format_value(value)}"
+def _format_unknown_key(key: str, table: type[Table]) -> str:
+    if key in table.unsupported_keys:
+        return "is not supported yet"
+    if key in table.misplaced_keys:
+        return f"is not valid here; {table.misplaced_keys[key]}"
+    return f"unknown key{suggest_nearest(key, table.model_fields)}"
 
 
-def _follows_from_another(detail: ErrorDetails) -> bool:
-    """Only good items are counted: a list of bad ones is too short besides."""
-    return detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]
-
-
-def _wrong_length(value: Any, about: dict[str, Any]) -> str:
-    if about.get("min_length") == 1:
-        return "needs at least one item"
-    return f"expected 2 numbers, got {len(value)}"
-
-
-def _choices(table: type[Table], path: KeyPath) -> tuple[str, ...]:
-    """What a Literal allows, found in the field: pydantic has it as prose only."""
+def _list_choices(table: type[Table], path: KeyPath) -> tuple[str, ...]:
+    """Return the values of a Literal from the field, because pydantic has them only as text."""
     *parents, key = path
-    owner = _table_at(table, tuple(parents))
+    owner = _find_table(table, tuple(parents))
     field = owner.model_fields.get(str(key)) if owner else None
-    found = _alternatives(field.annotation) if field else ()
-    return tuple(word for each in found for word in get_args(each) if isinstance(word, str))
+    members = _list_members(field.annotation) if field else ()
+    return tuple(word for each in members for word in get_args(each) if isinstance(word, str))
 
 
-def _no_choice(value: object, choices: tuple[str, ...] | str) -> str:
-    if isinstance(choices, str):
-        return f"expected {choices}, got {format_value(value)}"
-    hint = suggest_nearest(value, choices) if isinstance(value, str) else ""
-    known = join_words((f"'{word}'" for word in choices), "or")
-    return f"expected {known}, got {format_value(value)}{hint}"
-
-
-def _table_at(table: type[Table], path: KeyPath) -> type[Table] | None:
-    """The class of the table that stands at `path`."""
-    found: list[Any] = [table]
+def _find_table(table: type[Table], path: KeyPath) -> type[Table] | None:
+    """Return the class of the table at `path`, or None if there is no table."""
+    annotations: list[Any] = [table]
     for step in path:
-        found = [inner for each in found for inner in _below(each, step)]
-    tables = (each for each in found if isinstance(each, type) and issubclass(each, Table))
+        annotations = [inner for each in annotations for inner in _list_inner(each, step)]
+    tables = (each for each in annotations if isinstance(each, type) and issubclass(each, Table))
     return next(tables, None)
 
 
-def _below(annotation: Any, step: int | str) -> Iterator[Any]:
+def _list_inner(annotation: Any, step: int | str) -> Iterator[Any]:
+    """Return the types of the value at `step` of a value with this annotation."""
     if isinstance(annotation, type) and issubclass(annotation, Table):
         field = annotation.model_fields.get(str(step))
         if field:
-            yield from _alternatives(field.annotation)
+            yield from _list_members(field.annotation)
         elif annotation is ToleranceTable:
             yield BoundTable
     elif get_origin(annotation) is tuple and isinstance(step, int):
-        yield from _alternatives(get_args(annotation)[0])
+        yield from _list_members(get_args(annotation)[0])
     elif get_origin(annotation) is dict and isinstance(step, str):
-        yield from _alternatives(get_args(annotation)[1])
+        yield from _list_members(get_args(annotation)[1])
 
 
-def _alternatives(annotation: Any) -> Iterator[Any]:
-    """The members of a union, without what `Annotated` adds."""
+def _list_members(annotation: Any) -> Iterator[Any]:
+    """Return the members of a union, without the metadata of `Annotated`."""
     match get_origin(annotation):
         case origin if origin is Annotated:
-            yield from _alternatives(get_args(annotation)[0])
+            yield from _list_members(get_args(annotation)[0])
         case origin if origin in (Union, UnionType):
             for member in get_args(annotation):
-                yield from _alternatives(member)
+                yield from _list_members(member)
         case _:
             yield annotation

@@ -1,4 +1,4 @@
-"""The cases of an entry in, checked against its inputs and axes, out."""
+"""Resolve the cases of an entry, checked against its inputs and axes."""
 
 from __future__ import annotations
 
@@ -22,96 +22,88 @@ _DECLARED = "declared"
 def resolve_cases(
     model: EffectiveSettings, axes: Sequence[Axis], references: References
 ) -> tuple[Case, ...]:
-    """The cases, in order."""
-    inputs = {table.name: table for table in model.settings.inputs}
-    choosable = {axis.name: axis for axis in axes if axis.example is not None}
-    places: dict[str, KeyPath] = {}
+    """Return the cases, in order."""
+    input_axes = {axis.name: axis for axis in axes if axis.example is not None}
+    owners: dict[str, KeyPath] = {}
+    cases = []
     for index, case in enumerate(model.settings.cases):
-        place = ("cases", index)
+        path = ("cases", index)
         if case.name == _DECLARED:
-            message = f"{quote(_DECLARED)} is the name of the declared inputs themselves"
-            model.add_problem((*place, "name"), message)
-        elif owner := places.get(case.name):
-            message = f"{quote(case.name)} is the name of {format_key(owner)} already"
-            model.add_problem((*place, "name"), message)
-        places.setdefault(case.name, place)
+            message = f"{quote(_DECLARED)} is reserved for the declared inputs; use another name"
+            model.add_problem((*path, "name"), message)
+        elif owner := owners.get(case.name):
+            message = f"{quote(case.name)} is already the name of {format_key(owner)}"
+            model.add_problem((*path, "name"), message)
+        owners.setdefault(case.name, path)
         if not case.values and not case.axes and not case.inputs_from:
-            message = (
-                "needs `values`, `axes` or `inputs_from`: it has no other inputs than the model"
-            )
-            model.add_problem(place, message)
-        _check_maker(model, place, case)
-        _check_values(model, place, case, inputs)
-        _check_axes(model, place, case, choosable)
-    cases = enumerate(model.settings.cases)
-    return tuple(_case(model, ("cases", index), case, references) for index, case in cases)
-
-
-def _case(
-    model: EffectiveSettings, place: KeyPath, case: CaseTable, references: References
-) -> Case:
-    files = {
-        name: references.data_file(model, (*place, "values", name, "file"), value["file"])
-        for name, value in case.values.items()
-        if isinstance(value, dict)
-    }
-    absent = tuple(name for name, value in case.values.items() if value == OMITTED)
-    given = {n: value for n, value in case.values.items() if n not in files and n not in absent}
-    return Case(
-        name=case.name,
-        values=given,
-        files=files,
-        absent=absent,
-        axes=case.axes,
-        inputs_from=resolve_inputs_from(
-            model, (*place, "inputs_from"), case.inputs_from, references
-        ),
-    )
+            message = "has the inputs of the model; add `values`, `axes` or `inputs_from`"
+            model.add_problem(path, message)
+        if case.inputs_from and case.values:
+            message = "`inputs_from` of this case creates all values; remove one of the two keys"
+            model.add_problem((*path, "values"), message)
+        elif model.settings.inputs_from and case.values:
+            message = "the model's `inputs_from` creates the complete call; use `inputs_from` here"
+            model.add_problem((*path, "values"), message)
+        _check_values(model, path, case)
+        _check_axes(model, path, case, input_axes)
+        cases.append(_resolve_case(model, path, case, references))
+    return tuple(cases)
 
 
 def resolve_inputs_from(
     model: EffectiveSettings, path: KeyPath, function: str, references: References
 ) -> InputsFrom | None:
-    """The function that makes a whole call, checked; None where none is named."""
+    """Return the checked function that creates the call, or None if none is set."""
     if not function:
         return None
-    return InputsFrom(function=references.function(model, path, function))
+    return InputsFrom(function=references.check_function(model, path, function))
 
 
-def _check_maker(model: EffectiveSettings, place: KeyPath, case: CaseTable) -> None:
-    """Two ways to say one value contradict each other."""
-    if case.inputs_from and case.values:
-        model.add_problem(
-            (*place, "values"), "the call of `inputs_from` has them; leave one of them out"
-        )
-    elif model.settings.inputs_from and case.values:
-        message = "the model's `inputs_from` makes the whole call: write `inputs_from` here too"
-        model.add_problem((*place, "values"), message)
+def _resolve_case(
+    model: EffectiveSettings, path: KeyPath, case: CaseTable, references: References
+) -> Case:
+    files = {
+        name: references.check_data_file(model, (*path, "values", name, "file"), value["file"])
+        for name, value in case.values.items()
+        if isinstance(value, dict)
+    }
+    absent = tuple(name for name, value in case.values.items() if value == OMITTED)
+    values = {n: value for n, value in case.values.items() if n not in files and n not in absent}
+    return Case(
+        name=case.name,
+        values=values,
+        files=files,
+        absent=absent,
+        axes=case.axes,
+        inputs_from=resolve_inputs_from(
+            model, (*path, "inputs_from"), case.inputs_from, references
+        ),
+    )
 
 
-def _check_values(
-    model: EffectiveSettings, place: KeyPath, case: CaseTable, inputs: Mapping[str, InputTable]
-) -> None:
+def _check_values(model: EffectiveSettings, path: KeyPath, case: CaseTable) -> None:
+    inputs: dict[str, InputTable] = {table.name: table for table in model.settings.inputs}
     for name, value in case.values.items():
-        path = (*place, "values", name)
+        value_path = (*path, "values", name)
         if name not in inputs:
-            model.add_problem(path, f"no input has this name{suggest_nearest(name, inputs)}")
+            model.add_problem(value_path, f"no input has this name{suggest_nearest(name, inputs)}")
         elif value == OMITTED:
             if not inputs[name].optional:
-                model.add_problem(path, f"the input {quote(name)} is not `optional`")
+                model.add_problem(value_path, f"the input {quote(name)} is not `optional`")
         elif isinstance(value, dict):
             continue
         elif problem := find_value_problem(value, resolve_dtype(model.settings, inputs[name])):
-            model.add_problem(path, problem)
+            model.add_problem(value_path, problem)
 
 
 def _check_axes(
-    model: EffectiveSettings, place: KeyPath, case: CaseTable, choosable: Mapping[str, Axis]
+    model: EffectiveSettings, path: KeyPath, case: CaseTable, axes: Mapping[str, Axis]
 ) -> None:
     for name, size in case.axes.items():
-        path = (*place, "axes", name)
-        if name not in choosable:
-            model.add_problem(path, f"no input has this axis{suggest_nearest(name, choosable)}")
-        elif not choosable[name].allows(size):
-            sizes = format_size_limits(choosable[name])
-            model.add_problem(path, f"the axis {quote(name)} takes sizes of {sizes}, not {size}")
+        axis_path = (*path, "axes", name)
+        if name not in axes:
+            model.add_problem(axis_path, f"no input has this axis{suggest_nearest(name, axes)}")
+        elif not axes[name].allows(size):
+            limits = format_size_limits(axes[name])
+            message = f"the axis {quote(name)} takes sizes of {limits}, not {size}"
+            model.add_problem(axis_path, message)

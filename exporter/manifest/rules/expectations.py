@@ -1,4 +1,4 @@
-"""`expect` and `skip` in, with their conditions turned into the opsets of the model, out."""
+"""Resolve `expect` and `skip`, with their conditions as opsets of the model."""
 
 from __future__ import annotations
 
@@ -14,26 +14,24 @@ from exporter.manifest.syntax.opsets import format_opsets
 
 
 def resolve_expectations(model: EffectiveSettings) -> tuple[Expectation, ...]:
-    """The foreseen failures, in order."""
-    found = []
-    for index, table in enumerate(model.settings.expect):
-        found.append(
-            Expectation(
-                opsets=resolve_condition(model, ("expect", index), table),
-                device=table.device,
-                stage=table.stage,
-                check=table.check,
-                match=table.match,
-                reason=table.reason,
-                issue=table.issue,
-                until=table.until,
-            )
+    """Return the foreseen failures, in order."""
+    return tuple(
+        Expectation(
+            opsets=resolve_condition(model, ("expect", index), table),
+            device=table.device,
+            stage=table.stage,
+            check=table.check,
+            match=table.match,
+            reason=table.reason,
+            issue=table.issue,
+            until=table.until,
         )
-    return tuple(found)
+        for index, table in enumerate(model.settings.expect)
+    )
 
 
 def resolve_skips(model: EffectiveSettings) -> tuple[Skip, ...]:
-    """The cells that are not run, in order."""
+    """Return the conditions of cells that are not run, in order."""
     return tuple(
         Skip(
             opsets=resolve_condition(model, ("skip", index), table),
@@ -45,20 +43,22 @@ def resolve_skips(model: EffectiveSettings) -> tuple[Skip, ...]:
 
 
 def resolve_condition(
-    model: EffectiveSettings, place: KeyPath, table: ExpectTable | SkipTable | OverrideTable
+    model: EffectiveSettings, path: KeyPath, table: ExpectTable | SkipTable | OverrideTable
 ) -> tuple[int, ...] | None:
-    """The opsets of the model that are meant; checks the device on the way."""
+    """Check the device of a condition and return its opsets.
+
+    Returns:
+        The matching opsets of the model, or None if the condition has no opset.
+    """
     devices = model.settings.devices
-    if model.has("devices") and not any(fnmatchcase(name, table.device) for name in devices):
+    if model.has_valid("devices") and not any(fnmatchcase(name, table.device) for name in devices):
         hint = suggest_nearest(table.device, devices)
-        known = join_words(devices)
-        model.add_problem(
-            (*place, "device"), f"{quote(table.device)} is none of the devices: {known}{hint}"
-        )
+        message = f"{quote(table.device)} matches no device of {join_words(devices)}{hint}"
+        model.add_problem((*path, "device"), message)
     if table.opset is None:
         return None
     opsets = tuple(opset for opset in table.opset if opset in model.settings.opsets)
-    if not opsets and model.has("opsets"):
-        offered = format_opsets(model.settings.opsets)
-        model.add_problem((*place, "opset"), f"is none of the model's opsets, {offered}")
+    if not opsets and model.has_valid("opsets"):
+        promised = format_opsets(model.settings.opsets)
+        model.add_problem((*path, "opset"), f"matches none of the model's opsets {promised}")
     return opsets

@@ -1,7 +1,4 @@
-"""How an input gets its values: the fill that suits its dtype, and values of the right kind.
-
-In: the fill of an input as written. Out: a `Fill`, or what is wrong with it.
-"""
+"""Resolve the fill of an input, and check that it suits the dtype."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ from exporter.manifest.spec.call import Fill
 from exporter.manifest.syntax.message_format import KeyPath, format_value
 
 FLOATS = ("float32", "float16", "bfloat16", "float64")
+#: The smallest and the largest value of each integer dtype.
 _INTS = {
     "int8": (-(2**7), 2**7 - 1),
     "int16": (-(2**15), 2**15 - 1),
@@ -22,10 +20,11 @@ _INTS = {
     "uint8": (0, 2**8 - 1),
 }
 _COMPLEX = ("complex64", "complex128")
-#: Bounds are kept as floats, which are exact up to here.
-_EXACT = 2**53
+#: Floats represent integers exactly up to this value, and `Fill` stores bounds as floats.
+_MAX_EXACT = 2**53
 
-_SUITS = {
+#: The dtypes of each fill; other fills suit every dtype.
+_DTYPES = {
     "normal": (*FLOATS, *_COMPLEX),
     "arange": (*FLOATS, *_INTS),
     "uniform": FLOATS,
@@ -35,14 +34,21 @@ _SUITS = {
 
 
 def resolve_fill(
-    model: EffectiveSettings, place: KeyPath, fill: str | FillTable, dtype: str
+    model: EffectiveSettings, input_path: KeyPath, fill: str | FillTable, dtype: str
 ) -> Fill:
-    """The fill of the input at `place`; where it does not suit the dtype, that is reported."""
-    path = (*place, "fill")
-    kind, value = _written(fill)
-    if dtype not in _SUITS.get(kind, (dtype,)):
-        model.add_problem(path, f"'{kind}' does not suit {dtype}; {_suggestion(dtype)}")
-    elif problem := _problem(kind, value, dtype):
+    """Return the fill of an input, and report it if it does not suit the dtype."""
+    path = (*input_path, "fill")
+    items: dict[str, Any] = {fill: None} if isinstance(fill, str) else list_explicit_values(fill)
+    ((kind, value),) = items.items()
+    if dtype not in _DTYPES.get(kind, (dtype,)):
+        example = 'fill = "normal"'
+        if dtype == "bool":
+            example = "fill = { bernoulli = 0.5 }"
+        elif dtype in _INTS:
+            example = "fill = { randint = [0, 10] }"
+        message = f"'{kind}' does not suit {dtype}; write, for example, {example}"
+        model.add_problem(path, message)
+    elif problem := _find_problem(kind, value, dtype):
         model.add_problem((*path, kind), problem)
     match kind:
         case "uniform" | "randint":
@@ -59,57 +65,40 @@ def resolve_fill(
             return Fill.model_validate({"kind": kind})
 
 
-def _written(fill: str | FillTable) -> tuple[str, Any]:
-    if isinstance(fill, str):
-        return fill, None
-    ((kind, value),) = list_explicit_values(fill).items()
-    return kind, value
-
-
 def find_value_problem(value: object, dtype: str) -> str:
-    """Why an input of `dtype` cannot hold `value` or one of its items; empty where it can."""
-    for item in _leaves(value):
+    """Return why a value or one of its items does not suit the dtype, or "" if it does."""
+    for item in _flatten(value):
         if dtype == "bool" and not isinstance(item, bool):
-            return f"bool inputs take true and false, not {format_value(item)}"
+            return f"a bool input takes true and false, not {format_value(item)}"
         if dtype != "bool" and isinstance(item, bool):
-            return f"{dtype} inputs take numbers, not {format_value(item)}"
+            return f"an input of {dtype} takes numbers, not {format_value(item)}"
         if dtype in _INTS:
             low, high = _INTS[dtype]
             if not isinstance(item, int):
-                return f"{dtype} inputs take integers, not {format_value(item)}"
+                return f"an input of {dtype} takes integers, not {format_value(item)}"
             if not low <= item <= high:
-                return (
-                    f"{dtype} inputs take integers from {low} to {high}, not {format_value(item)}"
-                )
+                limits = f"from {low} to {high}"
+                return f"an input of {dtype} takes integers {limits}, not {format_value(item)}"
     return ""
 
 
-def _problem(kind: str, value: Any, dtype: str) -> str:
+def _find_problem(kind: str, value: Any, dtype: str) -> str:
     if kind == "value":
         return find_value_problem(value, dtype)
     if kind not in ("uniform", "randint"):
         return ""
     low, high = value
     if low >= high:
-        return (
-            f"the upper end, {format_value(high)}, must be above the lower one, {format_value(low)}"
-        )
-    if max(abs(low), abs(high)) > _EXACT:
-        return f"bounds beyond {_EXACT} are not exact"
+        ends = f"{format_value(high)}, must be above the lower end, {format_value(low)}"
+        return f"the upper end, {ends}"
+    if max(abs(low), abs(high)) > _MAX_EXACT:
+        return f"bounds above {_MAX_EXACT} are not exact; use smaller ones"
     return find_value_problem([low, high - 1], dtype) if kind == "randint" else ""
 
 
-def _suggestion(dtype: str) -> str:
-    if dtype == "bool":
-        return "write, for example, fill = { bernoulli = 0.5 }"
-    if dtype in _INTS:
-        return "write, for example, fill = { randint = [0, 10] }"
-    return 'write, for example, fill = "normal"'
-
-
-def _leaves(value: object) -> Iterator[object]:
+def _flatten(value: object) -> Iterator[object]:
     if isinstance(value, list | tuple):
         for item in value:
-            yield from _leaves(item)
+            yield from _flatten(item)
     else:
         yield value

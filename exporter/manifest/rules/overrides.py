@@ -1,12 +1,12 @@
-"""`overrides` in, with their conditions turned into the opsets of the model, out.
+"""Resolve `overrides`, with their conditions as opsets of the model.
 
-What can be set for a cell is what a file of one opset, or the comparison on one device, has for
-itself; `override_table.py` says for every other key where it belongs.
+An override may set keys of the file of one opset, and keys of the comparison on one device.
+`schema/overrides.py` has the advice for all other keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from exporter.core.errors import suggest_nearest
@@ -24,60 +24,61 @@ _CONDITIONS = ("opset", "device")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """Opsets that are made alike."""
+    """The opsets of a model with the same exporter and capture."""
 
     settings: Settings
-    """As they are for these opsets; `opsets` holds these alone."""
+    """The settings of these opsets; `opsets` contains only these."""
     override: int | None
-    """The override that says `exporter` or `capture`; None where the entry does."""
+    """The override that sets `exporter` or `capture`; None if the entry sets them."""
 
-    def place(self, key: str) -> KeyPath | None:
-        """Where the override says `key`; None where none does."""
+    def find_path(self, key: str) -> KeyPath | None:
+        """Return the path of `key` in the override, or None if there is no override."""
         return None if self.override is None else ("overrides", self.override, key)
 
 
 def resolve_overrides(model: EffectiveSettings, devices: Collection[str]) -> tuple[Override, ...]:
-    """The overrides, in order.
+    """Return the overrides, in order.
 
     Args:
-        model: Whose they are.
+        model: The settings of the model.
         devices: Every device of the project.
     """
-    found = []
+    overrides = []
     for index, table in enumerate(model.settings.overrides):
-        place: KeyPath = ("overrides", index)
-        _check_keys(model, place, table)
-        found.append(
+        path: KeyPath = ("overrides", index)
+        _check_keys(model, path, table)
+        tolerance = None
+        if table.tolerance:
+            tolerance = resolve_tolerance(model, (*path, "tolerance"), table.tolerance, devices)
+        overrides.append(
             Override(
-                opsets=resolve_condition(model, place, table),
+                opsets=resolve_condition(model, path, table),
                 device=table.device,
                 exporter=table.exporter,
                 capture=table.capture,
                 ir_version=table.ir_version,
                 options=list_explicit_values(table.options),
-                tolerance=resolve_tolerance(model, (*place, "tolerance"), table.tolerance, devices)
-                if table.tolerance
-                else None,
-                outputs=dict(_outputs(model, place, table, devices)),
+                tolerance=tolerance,
+                outputs=_resolve_outputs(model, path, table, devices),
             )
         )
-    return tuple(found)
+    return tuple(overrides)
 
 
 def split_variants(settings: Settings) -> tuple[Variant, ...]:
-    """The opsets of a model by what its overrides say of exporter and capture."""
-    alike: dict[tuple[object, object, int | None], list[int]] = {}
+    """Group the opsets of a model by the exporter and capture of its overrides."""
+    groups: dict[tuple[object, object, int | None], list[int]] = {}
     for opset in settings.opsets:
         exporter, capture, origin = settings.exporter, settings.capture, None
         for index, table in enumerate(settings.overrides):
             if table.opset is not None and opset not in table.opset:
                 continue
             if table.exporter is not None:
-                # Captures belong to one exporter.
+                # A capture belongs to one exporter.
                 exporter, capture, origin = table.exporter, None, index
             if table.capture is not None:
                 capture, origin = table.capture, index
-        alike.setdefault((exporter, capture, origin), []).append(opset)
+        groups.setdefault((exporter, capture, origin), []).append(opset)
     return tuple(
         Variant(
             settings=settings.model_copy(
@@ -85,32 +86,36 @@ def split_variants(settings: Settings) -> tuple[Variant, ...]:
             ),
             override=origin,
         )
-        for (exporter, capture, origin), opsets in alike.items()
+        for (exporter, capture, origin), opsets in groups.items()
     )
 
 
-def _check_keys(model: EffectiveSettings, place: KeyPath, table: OverrideTable) -> None:
+def _check_keys(model: EffectiveSettings, path: KeyPath, table: OverrideTable) -> None:
     keys = list_explicit_values(table)
     if not any(key in keys for key in _CONDITIONS):
-        message = "needs `opset` or `device`; what holds for all cells stands in the entry"
-        model.add_problem(place, message)
+        message = "needs `opset` or `device`; write settings for all cells in the entry itself"
+        model.add_problem(path, message)
     if all(key in _CONDITIONS for key in keys):
-        known = join_words((f"`{key}`" for key in (*table.of_file, "tolerance", "outputs")), "or")
-        model.add_problem(place, f"changes nothing; needs {known}")
-    for key in table.of_file:
+        names = join_words((f"`{key}`" for key in (*table.file_keys, "tolerance", "outputs")), "or")
+        model.add_problem(path, f"changes nothing; needs {names}")
+    for key in table.file_keys:
         if key in keys and table.device != "*":
-            message = "one file of an opset serves all devices; only tolerances depend on `device`"
-            model.add_problem((*place, key), message)
+            message = "all devices use the same file of an opset; remove `device` or this key"
+            model.add_problem((*path, key), message)
 
 
-def _outputs(
-    model: EffectiveSettings, place: KeyPath, table: OverrideTable, devices: Collection[str]
-) -> Iterator[tuple[str, Tolerance]]:
-    known = [output.name for output in model.settings.outputs]
+def _resolve_outputs(
+    model: EffectiveSettings, path: KeyPath, table: OverrideTable, devices: Collection[str]
+) -> dict[str, Tolerance]:
+    names = [output.name for output in model.settings.outputs]
+    tolerances = {}
     for index, output in enumerate(table.outputs):
-        path = (*place, "outputs", index)
-        if output.name not in known and model.has("outputs"):
-            hint = suggest_nearest(output.name, known)
-            model.add_problem((*path, "name"), f"no output has the name {quote(output.name)}{hint}")
-        where = (*path, "tolerance")
-        yield output.name, resolve_tolerance(model, where, output.tolerance, devices)
+        output_path = (*path, "outputs", index)
+        if output.name not in names and model.has_valid("outputs"):
+            message = f"no output has the name {quote(output.name)}"
+            hint = suggest_nearest(output.name, names)
+            model.add_problem((*output_path, "name"), f"{message}{hint}")
+        tolerances[output.name] = resolve_tolerance(
+            model, (*output_path, "tolerance"), output.tolerance, devices
+        )
+    return tolerances

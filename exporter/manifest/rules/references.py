@@ -1,7 +1,7 @@
-"""`file.py:attribute`, `package.module:attribute` or a file in, whether it exists out, by reading.
+"""Check references: `file.py:attribute`, `package.module:attribute`, or a file.
 
-Files are parsed, not run: an attribute exists where a statement of the module defines it, or where
-the module could define anything (a star import, `__getattr__`, `globals()`).
+Python files are parsed, not run. An attribute exists if a statement of the module defines it, or if
+the module can define any name (a star import, `__getattr__`, `globals()`).
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from exporter.manifest.syntax.message_format import KeyPath, quote
 from exporter.manifest.syntax.tensor_files import split_data_file
 
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_SAVED_MODELS = (".pt2", ".pt")
 
 
 @dataclass(frozen=True, slots=True)
-class _Names:
-    """What a Python file defines at its top level."""
+class _ModuleNames:
+    """The names that a Python file defines at its top level."""
 
     names: frozenset[str]
     is_open: bool
-    """Whether there may be more than these."""
+    """Whether the module can define any other name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,102 +41,112 @@ class References:
     """Checks references, and reads each file once."""
 
     root: Path
-    beside: Path | None = None
-    """Where files lie that `root` lacks: what git ignores, of a project that it holds."""
-    found: set[Path] = field(default_factory=set)
-    """Every file that is named and there."""
-    _files: dict[Path, _Names | Problem] = field(default_factory=dict)
+    fallback_root: Path | None = None
+    """A folder for files that `root` lacks, such as files that git ignores."""
+    files: set[Path] = field(default_factory=set)
+    """Every existing file that an entry names."""
+    _modules: dict[Path, _ModuleNames | Problem] = field(default_factory=dict)
 
-    def source(self, model: EffectiveSettings, path: KeyPath, text: str) -> str:
-        """Checks a reference of either form; returns it relative to the model's own manifest."""
-        place, _, attribute = text.rpartition(":")
-        if not place and text.endswith((".pt2", ".pt")):
-            return self.file(model, path, text)
-        if place.endswith(".py"):
-            return self.function(model, path, text)
-        if not (_MODULE.fullmatch(place) and attribute.isidentifier()):
-            form = '"file.py:attribute" or "package.module:attribute"'
-            hint = f'; did you mean "{place}.py:{attribute}"?' if "/" in place else ""
-            if place.endswith((".pt2", ".pt")):
-                hint = f"; a saved model has no attributes: {quote(place)}"
-            model.add_problem(path, f"expected {form}, got {quote(text)}{hint}")
-        else:
-            self._module(model, path, place, attribute)
+    def check_source(self, model: EffectiveSettings, path: KeyPath, text: str) -> str:
+        """Check a source and return it relative to the model's own manifest.
+
+        Args:
+            model: The model, which receives the problems.
+            path: The key of the reference.
+            text: A file with an attribute, a module with an attribute, or a saved model.
+        """
+        location, _, attribute = text.rpartition(":")
+        if not location and text.endswith(_SAVED_MODELS):
+            return self.check_file(model, path, text)
+        if location.endswith(".py"):
+            return self.check_function(model, path, text)
+        if _MODULE.fullmatch(location) and attribute.isidentifier():
+            self._check_module(model, path, location, attribute)
+            return text
+        hint = f'; did you mean "{location}.py:{attribute}"?' if "/" in location else ""
+        if location.endswith(_SAVED_MODELS):
+            hint = f"; a saved model has no attributes, use {quote(location)}"
+        form = '"file.py:attribute" or "package.module:attribute"'
+        model.add_problem(path, f"expected {form}, got {quote(text)}{hint}")
         return text
 
-    def function(self, model: EffectiveSettings, path: KeyPath, text: str) -> str:
-        """Checks a reference of the file form; returns it relative to the model's own manifest."""
-        place, _, attribute = text.rpartition(":")
-        if not (place.endswith(".py") and attribute.isidentifier()):
+    def check_function(self, model: EffectiveSettings, path: KeyPath, text: str) -> str:
+        """Check `file.py:attribute` and return it relative to the model's own manifest."""
+        location, _, attribute = text.rpartition(":")
+        if not (location.endswith(".py") and attribute.isidentifier()):
             model.add_problem(path, f'expected "file.py:attribute", got {quote(text)}')
             return text
-        name = self._existing(model, path, place)
+        name = self._resolve_name(model, path, location)
         if not name:
             return text
-        self._attribute(model, path, self._found(name) or self.root / name, (name, attribute))
-        if model.origin(path).folder == model.own.folder:
+        file = self._find_file(name) or self.root / name
+        self._check_attribute(model, path, file, (name, attribute))
+        if model.find_layer(path).folder == model.entry.folder:
             return text
-        return f"{posixpath.relpath(name, model.own.folder or '.')}:{attribute}"
+        return f"{posixpath.relpath(name, model.entry.folder or '.')}:{attribute}"
 
-    def data_file(self, model: EffectiveSettings, path: KeyPath, text: str) -> str:
-        """Checks that a file of tensors exists; returns it relative to the model's manifest."""
-        place, key = split_data_file(text)
-        name = self.file(model, path, place)
+    def check_data_file(self, model: EffectiveSettings, path: KeyPath, text: str) -> str:
+        """Check that a tensor file exists; return it relative to the model's own manifest."""
+        location, key = split_data_file(text)
+        name = self.check_file(model, path, location)
         return f"{name}:{key}" if key else name
 
-    def file(self, model: EffectiveSettings, path: KeyPath, text: str) -> str:
-        """Checks that a file of the project exists; returns it relative to the model's manifest."""
-        if posixpath.normpath(posixpath.join(model.origin(path).folder, text)).startswith("../"):
-            model.add_problem(path, f"{quote(text)} lies outside the project")
+    def check_file(self, model: EffectiveSettings, path: KeyPath, text: str) -> str:
+        """Check that a file of the project exists; return it relative to the model's manifest."""
+        folder = model.find_layer(path).folder
+        if posixpath.normpath(posixpath.join(folder, text)).startswith("../"):
+            model.add_problem(path, f"{quote(text)} is outside the project; use a file inside it")
             return text
-        name = self._existing(model, path, text)
-        if not name or model.origin(path).folder == model.own.folder:
+        name = self._resolve_name(model, path, text)
+        if not name or folder == model.entry.folder:
             return text
-        return posixpath.relpath(name, model.own.folder or ".")
+        return posixpath.relpath(name, model.entry.folder or ".")
 
-    def _existing(self, model: EffectiveSettings, path: KeyPath, place: str) -> str:
-        """The file relative to the project's root; empty where there is none."""
-        if place.startswith("/") or "\\" in place or ":" in place:
+    def _resolve_name(self, model: EffectiveSettings, path: KeyPath, text: str) -> str:
+        """Return the file relative to the project's root, or "" if it does not exist."""
+        if text.startswith("/") or "\\" in text or ":" in text:
             message = "expected a path relative to the manifest, with forward slashes"
-            model.add_problem(path, f"{message}, got {quote(place)}")
+            model.add_problem(path, f"{message}, got {quote(text)}")
             return ""
-        name = posixpath.normpath(posixpath.join(model.origin(path).folder, place))
-        if self._found(name):
+        name = posixpath.normpath(posixpath.join(model.find_layer(path).folder, text))
+        if self._find_file(name):
             return name
-        model.add_problem(path, f"there is no file {quote(name)}{_nearest_file(self.root / name)}")
+        hint = _suggest_file(self.root / name)
+        model.add_problem(path, f"the file {quote(name)} does not exist{hint}")
         return ""
 
-    def _found(self, name: str) -> Path | None:
-        places = (self.root, self.beside) if self.beside else (self.root,)
-        file = next((place / name for place in places if _is_file(place / name)), None)
+    def _find_file(self, name: str) -> Path | None:
+        roots = (self.root, self.fallback_root) if self.fallback_root else (self.root,)
+        file = next((root / name for root in roots if _is_file(root / name)), None)
         if file:
-            self.found.add(file)
+            self.files.add(file)
         return file
 
-    def _module(self, model: EffectiveSettings, path: KeyPath, module: str, attribute: str) -> None:
-        package, *inner = module.split(".")
-        found = _package(package, [str(self.root / model.own.folder), str(self.root)])
-        if found is None:
-            message = f"there is no package {quote(package)} in the project or in this environment"
-            model.add_problem(path, message)
-            return
-        file = _module_file(found, inner)
-        if file:
-            self.found.add(file)
-            name = file.relative_to(self.root).as_posix() if file.is_relative_to(self.root) else ""
-            self._attribute(model, path, file, (name or module, attribute))
-
-    def _attribute(
-        self, model: EffectiveSettings, path: KeyPath, file: Path, wanted: tuple[str, str]
+    def _check_module(
+        self, model: EffectiveSettings, path: KeyPath, module: str, attribute: str
     ) -> None:
-        name, attribute = wanted
-        if file not in self._files:
-            self._files[file] = _top_level(file, name)
-        found = self._files[file]
-        if isinstance(found, Problem):
-            model.report.add(found)
-        elif attribute not in found.names and not found.is_open:
-            hint = suggest_nearest(attribute, found.names)
+        """Check the attribute if the source of the module can be found without an import.
+
+        If the package is not installed, nothing is reported: a command that does not export must
+        also work in an environment without the packages of the models. The export reports it.
+        """
+        file = _find_module_file(module, [str(self.root / model.entry.folder), str(self.root)])
+        if file:
+            self.files.add(file)
+            name = file.relative_to(self.root).as_posix() if file.is_relative_to(self.root) else ""
+            self._check_attribute(model, path, file, (name or module, attribute))
+
+    def _check_attribute(
+        self, model: EffectiveSettings, path: KeyPath, file: Path, reference: tuple[str, str]
+    ) -> None:
+        name, attribute = reference
+        if file not in self._modules:
+            self._modules[file] = _read_module(file, name)
+        module = self._modules[file]
+        if isinstance(module, Problem):
+            model.report.add(module)
+        elif attribute not in module.names and not module.is_open:
+            hint = suggest_nearest(attribute, module.names)
             model.add_problem(path, f"{name} does not define {quote(attribute)}{hint}")
 
 
@@ -146,7 +157,7 @@ def _is_file(file: Path) -> bool:
         return False
 
 
-def _nearest_file(file: Path) -> str:
+def _suggest_file(file: Path) -> str:
     try:
         names = [each.stem for each in file.parent.iterdir() if each.suffix == file.suffix]
     except OSError:
@@ -155,58 +166,56 @@ def _nearest_file(file: Path) -> str:
     return f"; did you mean '{close[0]}{file.suffix}'?" if close else ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Package:
-    origin: str | None
-    folders: Sequence[str]
+def _find_module_file(module: str, folders: Sequence[str]) -> Path | None:
+    """Return the source of a module, searched in the folders and then on Python's path.
 
-
-def _package(name: str, places: Sequence[str]) -> _Package | None:
-    """A top-level module or package, found as Python would, in these places before its own."""
+    Returns:
+        None if the package does not exist, or if only an import can find the module.
+    """
+    package, *inner = module.split(".")
     try:
-        spec = PathFinder.find_spec(name, places) or importlib.util.find_spec(name)
+        spec = PathFinder.find_spec(package, folders) or importlib.util.find_spec(package)
     except (ImportError, ValueError):
         return None
-    return _Package(spec.origin, list(spec.submodule_search_locations or ())) if spec else None
-
-
-def _module_file(package: _Package, inner: Sequence[str]) -> Path | None:
-    """The source of a module, where its path tells; None where only an import could."""
-    if not inner:
-        candidates = [Path(package.origin)] if package.origin else []
-    else:
-        bases = [Path(folder, *inner) for folder in package.folders]
+    if spec is None:
+        return None
+    candidates = [Path(spec.origin)] if spec.origin else []
+    if inner:
+        bases = [Path(folder, *inner) for folder in spec.submodule_search_locations or ()]
         candidates = [
             file for base in bases for file in (base / "__init__.py", base.with_suffix(".py"))
         ]
     return next((file for file in candidates if file.suffix == ".py" and _is_file(file)), None)
 
 
-def _top_level(file: Path, name: str) -> _Names | Problem:
+def _read_module(file: Path, name: str) -> _ModuleNames | Problem:
     try:
-        return _names_in(file.read_bytes())
+        return _parse_names(file.read_bytes())
     except SyntaxError as error:
         location = Location(file=name, line=error.lineno)
         return Problem(message=f"is not valid Python: {error.msg}", location=location)
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}"
-        return Problem(message=message, location=Location(file=name))
     except (ValueError, RecursionError, MemoryError) as error:
         message = f"is not valid Python: {error}"
-        return Problem(message=message, location=Location(file=name))
+    return Problem(message=message, location=Location(file=name))
 
 
 @lru_cache(maxsize=1 << 12)  # two revisions of a project share most of their files
-def _names_in(source: bytes) -> _Names:
+def _parse_names(source: bytes) -> _ModuleNames:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the file's own style is not our business
+        warnings.simplefilter("ignore")  # warnings about the user's code are not for this tool
         tree = ast.parse(source)
-    names = frozenset(_defined(tree.body))
-    return _Names(names, is_open=bool(names & {"*", "__getattr__"}) or _calls_globals(tree))
+    names = frozenset(_list_names(tree.body))
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    is_dynamic = any(
+        isinstance(func, ast.Name) and func.id in ("globals", "exec") for func in calls
+    )
+    return _ModuleNames(names, is_open=bool(names & {"*", "__getattr__"}) or is_dynamic)
 
 
-def _defined(statements: Sequence[ast.stmt]) -> Iterator[str]:
-    """Names bound by these statements, in branches and loops as well, not inside functions."""
+def _list_names(statements: Sequence[ast.stmt]) -> Iterator[str]:
+    """Yield the names that the statements bind, also in branches and loops, not in functions."""
     for statement in statements:
         match statement:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
@@ -215,22 +224,17 @@ def _defined(statements: Sequence[ast.stmt]) -> Iterator[str]:
                 for alias in statement.names:
                     yield alias.asname or alias.name.partition(".")[0]
             case _:
-                yield from _bound(statement)
+                yield from _list_inner_names(statement)
 
 
-def _bound(statement: ast.stmt) -> Iterator[str]:
+def _list_inner_names(statement: ast.stmt) -> Iterator[str]:
     for node in ast.iter_child_nodes(statement):
         match node:
             case ast.stmt():
-                yield from _defined([node])
+                yield from _list_names([node])
             case ast.ExceptHandler() | ast.match_case():
-                yield from _defined(node.body)
+                yield from _list_names(node.body)
             case _:
                 for inner in ast.walk(node):
                     if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
                         yield inner.id
-
-
-def _calls_globals(tree: ast.Module) -> bool:
-    called = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
-    return any(isinstance(func, ast.Name) and func.id in ("globals", "exec") for func in called)

@@ -1,7 +1,7 @@
-"""Tables with `repeat` in, one table for each copy out, in the order of the graph.
+"""Expand tables with `repeat` into one table for each copy, in the order of the graph.
 
-Tables next to each other that repeat alike take turns, as the layers of a cache do: `past.0.key`,
-`past.0.value`, `past.1.key`. Problems of a copy are told where its table stands.
+Adjacent tables with the same `repeat` alternate, as the layers of a cache do: `past.0.key`,
+`past.0.value`, `past.1.key`. Problems of a copy are reported at its table.
 """
 
 from __future__ import annotations
@@ -13,94 +13,94 @@ from typing import Any, TypeAlias
 
 from exporter.core.errors import suggest_nearest
 from exporter.manifest.reading.layers import EffectiveSettings
-from exporter.manifest.schema.containers import ContainerTable
 from exporter.manifest.schema.fields import PLACEHOLDER
 from exporter.manifest.schema.tables import (
     ConstantTable,
+    ContainerTable,
     FillTable,
     InputTable,
     OutputTable,
 )
 from exporter.manifest.syntax.message_format import KeyPath
 
-_Repeating: TypeAlias = "InputTable | OutputTable | ConstantTable | ContainerTable"
+_Repeatable: TypeAlias = "InputTable | OutputTable | ConstantTable | ContainerTable"
 
-#: The keys of an entry whose tables may repeat.
+#: The keys of an entry with tables that have `repeat`.
 _KEYS = ("inputs", "outputs", "constants", "containers")
 
 
 def expand_repeats(model: EffectiveSettings) -> EffectiveSettings:
-    """The model with every copy as a table of its own."""
-    written: dict[KeyPath, KeyPath] = {}
+    """Return the model with a separate table for each copy."""
+    source_paths: dict[KeyPath, KeyPath] = {}
     settings: dict[str, Any] = {}
     for key in _KEYS:
-        if not model.has(key):
+        if not model.has_valid(key):
             continue
-        tables: Sequence[_Repeating] = getattr(model.settings, key)
-        copies = list(_copies(model, key, tables))
+        copies = list(_expand_tables(model, key, getattr(model.settings, key)))
         settings[key] = tuple(table for _, table in copies)
-        written |= {(key, new): (key, old) for new, (old, _) in enumerate(copies)}
-    return replace(model, settings=model.settings.model_copy(update=settings), written=written)
+        source_paths |= {(key, new): (key, old) for new, (old, _) in enumerate(copies)}
+    expanded = model.settings.model_copy(update=settings)
+    return replace(model, settings=expanded, source_paths=source_paths)
 
 
-def _copies(
-    model: EffectiveSettings, key: str, tables: Sequence[_Repeating]
-) -> Iterator[tuple[int, _Repeating]]:
-    """Each table of the result, with the index at which it was written."""
+def _expand_tables(
+    model: EffectiveSettings, key: str, tables: Sequence[_Repeatable]
+) -> Iterator[tuple[int, _Repeatable]]:
+    """Yield each table of the result with its index in the file."""
     for repeat, group in groupby(enumerate(tables), key=lambda pair: pair[1].repeat):
         members = list(group)
         if not repeat:
-            yield from ((i, _without_numbers(model, (key, i), table)) for i, table in members)
+            yield from ((i, _check_single(model, (key, i), table)) for i, table in members)
             continue
         ((name, count),) = repeat.items()
-        sound = [(i, t) for i, t in members if _is_sound(model, (key, i), t, name)]
+        valid = [(i, t) for i, t in members if _check_repeated(model, (key, i), t, name)]
         for number in range(count):
-            yield from ((index, _copy(table, name, number)) for index, table in sound)
+            yield from ((index, _copy_table(table, name, number)) for index, table in valid)
 
 
-def _texts(table: _Repeating) -> Mapping[str, str]:
-    """Where a number can stand, by key."""
+def _find_texts(table: _Repeatable) -> Mapping[str, str]:
+    """Return the texts that may contain a number, by key."""
     texts = {key: getattr(table, key, None) for key in ("name", "at")}
     return {key: text for key, text in texts.items() if isinstance(text, str)}
 
 
-def _is_sound(model: EffectiveSettings, place: KeyPath, table: _Repeating, name: str) -> bool:
-    """Whether every copy gets a name and a place of its own."""
-    before = len(model.report)
-    for key, text in _texts(table).items():
-        used = PLACEHOLDER.findall(text)
-        for other in used:
-            if other != name:
-                hint = suggest_nearest(other, (name,))
-                message = f"'{{{other}}}' is not what repeats here, '{{{name}}}' is{hint}"
-                model.add_problem((*place, key), message)
-        if not used:
-            model.add_problem(
-                (*place, key), f"is the same for every copy: put '{{{name}}}' into it"
-            )
-    return len(model.report) == before
+def _check_repeated(model: EffectiveSettings, path: KeyPath, table: _Repeatable, name: str) -> bool:
+    """Return whether every copy gets its own name and path; report problems."""
+    count = len(model.report)
+    for key, text in _find_texts(table).items():
+        placeholders = PLACEHOLDER.findall(text)
+        for placeholder in placeholders:
+            if placeholder != name:
+                hint = suggest_nearest(placeholder, (name,))
+                message = f"expected '{{{name}}}' of `repeat`, got '{{{placeholder}}}'{hint}"
+                model.add_problem((*path, key), message)
+        if not placeholders:
+            model.add_problem((*path, key), f"is the same for every copy; add '{{{name}}}' to it")
+    return len(model.report) == count
 
 
-def _without_numbers(model: EffectiveSettings, place: KeyPath, table: _Repeating) -> _Repeating:
-    """A table that does not repeat; where its place has a number all the same, that is reported."""
-    at = _texts(table).get("at", "")
-    found = PLACEHOLDER.findall(at)
-    for other in found:
-        message = f"'{{{other}}}' needs `repeat = {{ {other} = COUNT }}` beside it"
-        model.add_problem((*place, "at"), message)
-    return table.model_copy(update={"at": PLACEHOLDER.sub("0", at)}) if found else table
+def _check_single(model: EffectiveSettings, path: KeyPath, table: _Repeatable) -> _Repeatable:
+    """Return a table without `repeat`; report a placeholder in its path and replace it by 0."""
+    call_path = _find_texts(table).get("at", "")
+    placeholders = PLACEHOLDER.findall(call_path)
+    for placeholder in placeholders:
+        message = f"'{{{placeholder}}}' needs `repeat = {{ {placeholder} = COUNT }}` in this table"
+        model.add_problem((*path, "at"), message)
+    if not placeholders:
+        return table
+    return table.model_copy(update={"at": PLACEHOLDER.sub("0", call_path)})
 
 
-def _copy(table: _Repeating, name: str, number: int) -> _Repeating:
-    def numbered(text: str) -> str:
+def _copy_table(table: _Repeatable, name: str, number: int) -> _Repeatable:
+    def insert_number(text: str) -> str:
         return text.replace(f"{{{name}}}", str(number))
 
-    changes: dict[str, Any] = {key: numbered(text) for key, text in _texts(table).items()}
+    changes: dict[str, Any] = {key: insert_number(t) for key, t in _find_texts(table).items()}
     if isinstance(table, InputTable | OutputTable):
         changes["shape"] = tuple(
-            numbered(dim) if isinstance(dim, str) else dim for dim in table.shape
+            insert_number(dim) if isinstance(dim, str) else dim for dim in table.shape
         )
     if isinstance(table, InputTable) and isinstance(table.fill, FillTable) and table.fill.file:
-        file = numbered(table.fill.file)
+        file = insert_number(table.fill.file)
         changes["fill"] = table.fill.model_copy(update={"file": file})
     return table.model_copy(update=changes)

@@ -1,4 +1,4 @@
-"""Tolerances as written in, as bounds for all, by dtype and by device, out."""
+"""Resolve tolerances into a general bound and bounds by dtype and by device."""
 
 from __future__ import annotations
 
@@ -15,36 +15,38 @@ from exporter.manifest.syntax.message_format import KeyPath
 def resolve_tolerance(
     model: EffectiveSettings, path: KeyPath, table: ToleranceTable, devices: Collection[str]
 ) -> Tolerance:
-    """The tolerance at `path`.
+    """Return the tolerance at `path`.
 
     Args:
-        model: Whose tolerance it is.
-        path: Where it stands.
-        table: What stands there.
+        model: The settings of the model.
+        path: The path of the table, for messages.
+        table: The tolerance of the user.
         devices: Every device of the project.
     """
-    own = _bound(table)
-    special = table.__pydantic_extra__ or {}
-    for name in special:
+    general = _resolve_bound(table)
+    tables = table.__pydantic_extra__ or {}
+    for name in tables:
         if name not in FLOATS and name not in devices:
-            known = suggest_nearest(name, [*FLOATS, *devices])
-            model.add_problem((*path, name), f"is neither a floating dtype nor a device{known}")
+            hint = suggest_nearest(name, [*FLOATS, *devices])
+            model.add_problem((*path, name), f"is neither a floating dtype nor a device{hint}")
     return Tolerance(
-        atol=own.atol,
-        rtol=own.rtol,
-        outside=own.outside,
-        noise=own.noise,
-        by_dtype={name: _bound(bound) for name, bound in special.items() if name in FLOATS},
-        by_device={name: _bound(bound) for name, bound in special.items() if name in devices},
+        atol=general.atol,
+        rtol=general.rtol,
+        outside=general.outside,
+        noise=general.noise,
+        by_dtype={name: _resolve_bound(bound) for name, bound in tables.items() if name in FLOATS},
+        by_device={
+            name: _resolve_bound(bound) for name, bound in tables.items() if name in devices
+        },
     )
 
 
-def _bound(table: BoundTable) -> Bound:
-    """By hand both numbers count, and the one that is not given is 0."""
-    by_hand = table.atol is not None or table.rtol is not None
+def _resolve_bound(table: BoundTable) -> Bound:
+    """Return the bound; if only one of `atol` and `rtol` is set, the other one is 0."""
+    is_explicit = table.atol is not None or table.rtol is not None
     return Bound(
-        atol=table.atol or 0.0 if by_hand else None,
-        rtol=table.rtol or 0.0 if by_hand else None,
+        atol=table.atol or 0.0 if is_explicit else None,
+        rtol=table.rtol or 0.0 if is_explicit else None,
         outside=table.outside,
         noise=table.noise,
     )

@@ -1,7 +1,4 @@
-"""What users write in `[[models.ID.overrides]]`: settings of some cells of a model.
-
-In: what tomli read. Out: a frozen, typed table. The conventions are those of `entry.py`.
-"""
+"""The tables of `[[models.ID.overrides]]`: other settings for some cells of a model."""
 
 from __future__ import annotations
 
@@ -12,12 +9,13 @@ from pydantic import Field
 
 from exporter.core.frozen_model import Items
 from exporter.manifest.schema.fields import Line, Name, OpsetCondition
-from exporter.manifest.schema.tables import OptionsTable, Table, ToleranceTable
+from exporter.manifest.schema.options import OptionsTable
+from exporter.manifest.schema.tables import Table, ToleranceTable
 from exporter.manifest.spec.model import CaptureName
 
-_ONE_MODEL = "one model serves all its cells; write another entry that `extends` this one"
-_ONE_JOB = "one job makes all files of a model"
-_OWN = "its items have an `opset` of their own"
+_ONE_MODEL = "all cells share one model; write another entry that `extends` this one"
+_ONE_JOB = "one job creates all files of a model"
+_HAS_OPSET = "its items have their own `opset`"
 
 
 class OutputOverride(Table):
@@ -28,13 +26,13 @@ class OutputOverride(Table):
     )
 
     name: Name
-    """Its name in the file."""
+    """The name in the file."""
     tolerance: ToleranceTable
-    """In the place of the tolerance that it has elsewhere."""
+    """Replaces the tolerance of the output."""
 
 
 class OverrideTable(Table):
-    """Settings of some cells; of two that mean a cell the later wins; `options` are merged."""
+    """Settings of some cells. If two match a cell, the later one wins; `options` are merged."""
 
     misplaced_keys: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(
@@ -46,27 +44,27 @@ class OverrideTable(Table):
             _ONE_MODEL,
         ),
         **dict.fromkeys(("latency", "memory", "thorough", "timeout"), _ONE_JOB),
-        **dict.fromkeys(("custom_ops", "expect", "skip"), _OWN),
-        "devices": "`device` says which devices are meant, `skip` leaves cells out",
-        "extends": "each entry says for itself what it extends",
-        "opsets": "`opset` says which opsets are meant, `skip` leaves cells out",
+        **dict.fromkeys(("custom_ops", "expect", "skip"), _HAS_OPSET),
+        "devices": "use `device` to select devices, or `skip` to leave out cells",
+        "extends": "write it in each entry",
+        "opsets": "use `opset` to select opsets, or `skip` to leave out cells",
     }  # fmt: skip
-    #: Keys of the file: one file of an opset serves all devices.
-    of_file: ClassVar[tuple[str, ...]] = ("exporter", "capture", "ir_version", "options")
+    #: Keys of the file: all devices use the same file of an opset.
+    file_keys: ClassVar[tuple[str, ...]] = ("exporter", "capture", "ir_version", "options")
 
     opset: OpsetCondition | None = None
-    """Which opsets: `13`, `"<14"`, `">=18"`, `"9..13"`, a list of these; without it: all."""
+    """The opsets: `13`, `"<14"`, `">=18"`, `"9..13"`, a list of these; without it: all."""
     device: Line = "*"
-    """Which devices: a name, or a pattern such as `"cu*"`. Only `tolerance` and `outputs` can
-    depend on it: one file of an opset serves all devices."""
+    """The devices: a name, or a pattern such as `"cu*"`. Only `tolerance` and `outputs` can depend
+    on it, because all devices use the same file of an opset."""
     exporter: Literal["auto", "dynamo", "torchscript"] | None = None
-    """The exporter of these opsets. Its own capture comes with it where `capture` says none."""
+    """The exporter of these opsets. If `capture` is not set, it uses its default capture."""
     capture: CaptureName | None = None
     """The capture of these opsets."""
     ir_version: Annotated[int, Field(ge=3, le=99)] | None = None
     """The highest IR version of these files."""
     options: OptionsTable = Field(default_factory=OptionsTable)
-    """Options of these files, over those of the entry."""
+    """Options of these files, merged over those of the entry."""
     tolerance: ToleranceTable | None = None
     """The tolerance of these cells."""
     outputs: Items[OutputOverride] = ()

@@ -1,14 +1,11 @@
-"""The tables inside an entry: inputs, outputs, axes, cases, tolerances, options, expectations.
-
-In: what tomli read. Out: frozen, typed tables. The conventions are those of `entry.py`.
-"""
+"""The tables inside an entry: inputs, outputs, axes, constants, cases, tolerances, expectations."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, Tag, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, Tag, model_validator
 
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.manifest.schema.fields import (
@@ -36,43 +33,42 @@ from exporter.manifest.schema.fields import (
     TensorField,
     discriminate_form,
 )
-from exporter.manifest.schema.removed_options import REMOVED_OPTIONS
-from exporter.manifest.spec.model import Kind
-from exporter.manifest.syntax.message_format import join_words
+from exporter.manifest.spec.model import NUMBER_PLACEHOLDER, Kind
+from exporter.manifest.syntax.message_format import join_words, unexpected_value
 
 
 class Table(FrozenModel):
     """A table of the manifest."""
 
-    #: Keys that the format knows and this version does not.
+    #: Keys of the format that this version does not support yet.
     unsupported_keys: ClassVar[frozenset[str]] = frozenset()
-    #: Keys that belong elsewhere, with what to say about them.
+    #: Keys that belong to another place, with the advice for each.
     misplaced_keys: ClassVar[Mapping[str, str]] = {}
-    #: What to say where a key is missing, if more than that.
+    #: Messages for missing keys that need more than the standard text.
     missing_messages: ClassVar[Mapping[str, str]] = {}
-    #: Values for required keys that are missing or wrong, so that the rest can be read.
+    #: Values for required keys that are missing or invalid, for the validation of the other keys.
     default_values: ClassVar[Mapping[str, Any]] = {}
 
 
 class FillTable(Table):
-    """How an input gets its values: exactly one key."""
+    """The rule that generates the values of an input: exactly one key."""
 
     uniform: Pair | None = None
-    """Evenly spread between two numbers; floating dtypes."""
+    """Uniform random values between two numbers; floating dtypes."""
     randint: IntPair | None = None
-    """Integers from the first number up to the second, which is excluded."""
+    """Random integers from the first number up to the second, which is excluded."""
     bernoulli: Annotated[float, Field(ge=0, le=1)] | None = None
     """Ones (or `true`) with this probability, else zeros."""
     value: TensorField | None = None
     """One number for all elements, or nested lists of the input's shape."""
     file: DataFile | None = None
-    """`"x.npy"`, `"x.pb"`, `"x.npz:key"` or `"x.safetensors:key"`, relative to the manifest. At
-    other sizes of an axis its values are cut, or repeated from the first."""
+    """`"x.npy"`, `"x.pb"`, `"x.npz:key"` or `"x.safetensors:key"`, relative to the manifest. If an
+    axis has another size, the values are cut, or repeated from the first."""
     python: Line | None = None
     """`"file.py:function"`, relative to the manifest; called with shape, dtype and generator."""
 
     @model_validator(mode="after")
-    def _exactly_one(self) -> FillTable:
+    def _check_one_key(self) -> FillTable:
         if len(self.model_fields_set) != 1:
             names = join_words(FillTable.model_fields)
             raise ValueError(f"needs exactly one of {names}")
@@ -87,57 +83,58 @@ FillField = Annotated[
 
 
 class InputTable(Table):
-    """One input of the graph; inputs stand in the order of the exported file."""
+    """One input of the graph. The inputs have the order of the exported file."""
 
     name: Name
-    """Its name in the file."""
+    """The name in the file."""
     shape: Items[DimField]
-    """A size where the dimension is fixed, a name where it is a dynamic axis; `[]` is a scalar."""
+    """A size for a static dimension, a name for a dynamic axis; `[]` is a scalar."""
     dtype: Dtype | None = None
-    """A dtype of PyTorch by its name. Without it: the model's `precision`, else float32; a dtype
-    that is named stays, whatever the `precision`. ONNX's operators take no complex numbers: where
-    `complex64` and `["n", 4]` are declared, the file has float32 and `["n", 4, 2]`, real and
-    imaginary parts in the last dimension, and so have the samples. Dynamo alone exports them."""
+    """The name of a dtype of PyTorch. Without it: the model's `precision`, else float32. An
+    explicit dtype does not change with `precision`. ONNX's operators take no complex numbers: if an
+    input has `complex64` and `["n", 4]`, then the file and the samples have float32 and
+    `["n", 4, 2]`, with real and imaginary parts in the last dimension. Only dynamo exports
+    them."""
     at: At | None = None
-    """Where the value goes in the call: `"args[0]"`, `"kwargs.mask"`, `"args[1][0]"`,
-    `"kwargs.past[0].key"`. Without it: the next position of `args`. Positions make a tuple and keys
-    a dict, where `containers` does not say otherwise."""
+    """The path of the value in the call: `"args[0]"`, `"kwargs.mask"`, `"args[1][0]"`,
+    `"kwargs.past[0].key"`. Without it: the next position of `args`. Positions create a tuple and
+    keys a dict, unless `containers` sets another type."""
     fill: FillField = "normal"
-    """`"normal"`, `"zeros"`, `"ones"`, `"arange"`, or a table of one key. Random values are drawn
-    with the model's `seed`."""
+    """`"normal"`, `"zeros"`, `"ones"`, `"arange"`, or a table with one key. Random values depend on
+    the model's `seed`."""
     scalar: bool = False
-    """The model takes a Python number, not a tensor; in the file it is a tensor of shape `[]`."""
+    """The model takes a Python number instead of a tensor; the file has a tensor of shape `[]`."""
     optional: bool = False
-    """A case may leave it out with `values.NAME = "none"`: the model gets `None`, and the file
-    nothing. Only `capture = "script"` makes such inputs, from opset 15 up; elsewhere the file has
-    an input always or never."""
+    """A case may omit the input with `values.NAME = "none"`: the model gets `None`, and the file
+    gets no value. Only `capture = "script"` creates such inputs, from opset 15. With another
+    capture, the file has an input always or never."""
     repeat: Repeat = Field(default_factory=dict)
-    """`{ layer = 12 }` stands for 12 inputs, with the numbers 0 to 11 for `{layer}` in `name`,
-    `at`, `shape` and `fill.file`. Tables next to each other that repeat alike take turns: all of
-    layer 0, then all of layer 1."""
+    """`{ layer = 12 }` creates 12 inputs, with the numbers 0 to 11 for `{layer}` in `name`, `at`,
+    `shape` and `fill.file`. Adjacent tables with the same `repeat` alternate: all of layer 0, then
+    all of layer 1."""
 
 
 class BoundTable(Table):
-    """How far a floating output may be off."""
+    """The allowed error of a floating output."""
 
     atol: Amount | None = None
-    """Absolute tolerance; 0 where only `rtol` is given."""
+    """Absolute tolerance; 0 if only `rtol` is set."""
     rtol: Amount | None = None
-    """Relative tolerance; 0 where only `atol` is given."""
+    """Relative tolerance; 0 if only `atol` is set."""
     outside: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """The share of elements that may lie beyond `atol + rtol * |expected|`."""
+    """The share of elements that may exceed `atol + rtol * |expected|`."""
     noise: Factor | None = None
     """The allowed error as a multiple of PyTorch's own float32 error, instead of `atol`, `rtol`."""
 
     @model_validator(mode="after")
-    def _one_way(self) -> BoundTable:
+    def _check_one_kind(self) -> BoundTable:
         if self.noise is not None and (self.atol is not None or self.rtol is not None):
             raise ValueError("takes either `noise` or `atol` and `rtol`, not both")
         return self
 
 
 class ToleranceTable(BoundTable):
-    """A bound, and tables with other bounds for a dtype or for a device, by its name."""
+    """A bound, and tables with other bounds for a dtype or a device, by its name."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, BoundTable] = Field(init=False)
@@ -147,65 +144,78 @@ class OutputTable(Table):
     """One output of the graph, in order."""
 
     name: Name
-    """Its name in the file."""
+    """The name in the file."""
     shape: Items[DimField]
     """Sizes and axis names, as for inputs. An axis that only an output has is allowed."""
     dtype: Dtype | None = None
     """Checked, not cast. Without it: the model's `precision`, else float32. Complex numbers are
     pairs in the file, as for inputs."""
     kind: Kind = "tensor"
-    """`sequence` is a list of tensors: `shape` and `dtype` are those of each item, and along an
-    axis that no tensor has, items may differ in size. Only TorchScript's compiler keeps lists, so
-    that `capture = "script"` is needed, and opset 11; a trace and dynamo put out each item by
-    itself."""
+    """`sequence` is a list of tensors: `shape` and `dtype` apply to each item. Along an axis that
+    no tensor has, the items may have different sizes. Only TorchScript's compiler keeps lists, so
+    it needs `capture = "script"` and opset 11; a trace and dynamo return each item separately."""
     tolerance: ToleranceTable | None = None
-    """A tolerance for this output alone."""
+    """A tolerance for this output only."""
     repeat: Repeat = Field(default_factory=dict)
     """As for inputs: `{layer}` in `name` and `shape`."""
 
 
 class AxisTable(Table):
-    """A dynamic axis and the sizes that it promises."""
+    """A dynamic axis and its promised sizes."""
 
     example: Example | None = None
-    """The size it is exported at, at least 2. Without it: a prime that no other axis has."""
+    """The size for the export, at least 2. Without it: a prime that no other axis has."""
     min: Size = 1
-    """The smallest size promised; 0 where it may be empty, as a cache at the start."""
+    """The smallest promised size; 0 if the axis may be empty, such as an initial cache."""
     max: AxisSize | None = None
-    """The largest size promised; without it there is no limit."""
+    """The largest promised size; without it there is no limit."""
     multiple_of: AxisSize = 1
-    """Every size promised is a multiple of this."""
+    """Every promised size is a multiple of this number."""
     probe: Items[AxisSize] = ()
-    """Sizes to try besides those that are chosen."""
+    """Sizes to probe in addition to the chosen ones."""
 
 
 class ConstantTable(Table):
-    """A fixed argument of the call that is no input of the graph."""
+    """A fixed argument of the call that is not an input of the graph."""
 
     at: At
-    """Where it goes, as for inputs."""
+    """The path in the call, as for inputs."""
     value: PlainField = None
     """Text, a number, true, false, or lists and tables of these."""
     none: bool = False
-    """`none = true` in place of `value`: Python's `None`, for which TOML has no word."""
+    """`none = true` instead of `value`: Python's `None`, which TOML lacks."""
     repeat: Repeat = Field(default_factory=dict)
     """As for inputs: `{layer}` in `at`."""
 
     @model_validator(mode="after")
-    def _one_value(self) -> ConstantTable:
+    def _check_one_value(self) -> ConstantTable:
         if ("value" in self.model_fields_set) is self.none:
             raise ValueError("needs `value`, or `none = true` for None")
         return self
 
 
+class ContainerTable(Table):
+    """A tuple, list, dict or object in the call that contains other values."""
+
+    at: At
+    """The path in the call: `"kwargs.past"`, `"args[1][0]"`. If no input or constant has a path
+    inside it, the container is empty."""
+    type: Line
+    """`"list"`, `"tuple"`, `"dict"`, or a class or function: `"file.py:name"`, relative to the
+    manifest, or `"package.module:name"`. It is called with the values at its positions, or with the
+    values under its keys as keyword arguments, as for dataclasses and named tuples."""
+    repeat: Repeat = Field(default_factory=dict)
+    """As for inputs: `{layer}` in `at`."""
+
+
 class CaseTable(Table):
-    """One more input set, run against PyTorch and on every device."""
+    """An additional input set, compared with PyTorch on every device."""
 
     name: Name
-    """Its name in reports."""
+    """The name in reports."""
     values: dict[str, CaseValue] = Field(default_factory=dict)
     """Values for inputs, by name: as in `fill.value`, `{ file = "x.npy" }` as in `fill.file`, or
-    `"none"` for an optional input that is left out."""
+    `"none"` to omit an optional input."""
     axes: dict[str, Size] = Field(default_factory=dict)
     """Sizes for axes, by name."""
     inputs_from: Line = Field(default="")
@@ -213,18 +223,17 @@ class CaseTable(Table):
 
 
 class CustomOpTable(Table):
-    """What becomes of an operator that ONNX lacks, and what runs the result.
+    """The export of an operator that ONNX lacks, and the kernels that run the result.
 
-    At most one of `symbolic`, `onnxscript` and `translation`; the kernels may stand with it or in
-    an entry of their own. What no runtime at hand has a kernel for is `unavailable`, never green.
-    A function that the file brings along (`onnxscript`) needs no kernel, and none may hide it.
-    The domains of all other operators have to be named by `options.custom_opsets` or by an entry of
-    kernels.
+    Set at most one of `symbolic`, `onnxscript` and `translation`. Kernels can be in the same entry
+    or in a separate one. If no installed runtime has a kernel, the cell is `unavailable`, never
+    green. A function in the file (`onnxscript`) needs no kernel, and no kernel may replace it.
+    Name the domains of all other operators in `options.custom_opsets` or in an entry of kernels.
     """
 
     name: Line
-    """PyTorch's operator: `"namespace::operator"` under TorchScript,
-    `"namespace.operator.overload"` under dynamo. In an entry of kernels alone: the operator of the
+    """PyTorch's operator: `"namespace::operator"` for TorchScript,
+    `"namespace.operator.overload"` for dynamo. If the entry has only kernels: the operator of the
     file, `"domain::Operator"`."""
     symbolic: Line | None = None
     """TorchScript: `"file.py:function"`, called as `function(g, *arguments)`; it builds the nodes.
@@ -233,120 +242,63 @@ class CustomOpTable(Table):
     """TorchScript: `"file.py:function"`, a function of onnxscript, which becomes a function in the
     file. Its inputs and attributes are the operator's arguments in order."""
     translation: Line | None = None
-    """dynamo: `"file.py:function"`, called with the operator's arguments; it is written in
-    onnxscript. As for `custom_translation_table` of `torch.onnx.export`."""
+    """dynamo: `"file.py:function"`, written in onnxscript and called with the operator's arguments.
+    As for `custom_translation_table` of `torch.onnx.export`."""
     opset: Annotated[int, Field(ge=1, le=99)] | None = None
-    """The opset from which on this holds; without it: every opset. Of several entries for one
-    operator, the highest that is not above the file's opset counts."""
+    """The first opset that this entry applies to; without it: every opset. If an operator has
+    several entries, the highest one that is not above the file's opset applies."""
     ort_library: Line | None = None
     """A library of kernels for ONNX Runtime: `"libfoo.so"`, relative to the manifest and inside
     the project, or `"package.module:function"` or `"file.py:function"`, which returns its path."""
     reference: Line | None = None
-    """A kernel for onnx.reference: `"file.py:Class"`, an `onnx.reference.op_run.OpRun` that has
-    the operator's name and an `op_domain`."""
+    """A kernel for onnx.reference: `"file.py:Class"`, an `onnx.reference.op_run.OpRun` with the
+    operator's name and an `op_domain`."""
 
     @model_validator(mode="after")
-    def _one_way(self) -> CustomOpTable:
-        ways = self.model_fields_set & {"symbolic", "onnxscript", "translation"}
-        if len(ways) > 1:
+    def _check_one_export(self) -> CustomOpTable:
+        exports = self.model_fields_set & {"symbolic", "onnxscript", "translation"}
+        if len(exports) > 1:
             raise ValueError("takes only one of symbolic, onnxscript and translation")
-        if not ways and not self.model_fields_set & {"ort_library", "reference"}:
+        if not exports and not self.model_fields_set & {"ort_library", "reference"}:
             raise ValueError(
                 "needs one of symbolic, onnxscript and translation, "
                 "or a kernel: ort_library or reference"
             )
-        if not ways and "opset" in self.model_fields_set:
+        if not exports and "opset" in self.model_fields_set:
             raise ValueError("takes `opset` with symbolic, onnxscript or translation only")
         return self
 
 
 class ExpectTable(Table):
-    """A foreseen failure. Strict: a pass, or another failure, is red."""
+    """A foreseen failure. Strict: if the cell passes or fails otherwise, it is red."""
 
     opset: OpsetCondition | None = None
-    """Which opsets: `13`, `"<14"`, `">=18"`, `"9..13"`, a list of these, `"*"`; without it: all."""
+    """The opsets: `13`, `"<14"`, `">=18"`, `"9..13"`, a list of these, `"*"`; without it: all."""
     device: Line = "*"
-    """Which devices: a name, or a pattern such as `"cu*"`."""
+    """The devices: a name, or a pattern such as `"cu*"`."""
     stage: Literal["source", "capture", "convert", "structure", "load", "parity"] | None = None
-    """Where it fails; without it: at any stage."""
+    """The stage that fails; without it: any stage."""
     check: Line | None = None
-    """The check that says no; without it: any."""
+    """The check that fails; without it: any."""
     match: Line = Field(default="")
     """A part of the message, compared without regard to case."""
     reason: Line
-    """Why this is accepted."""
+    """The reason why the failure is accepted."""
     issue: Line = Field(default="")
-    """Where it is followed up."""
+    """The issue that tracks it."""
     until: Day = Field(default="")
     """The last day on which it is accepted; without it there is no end."""
 
 
 class SkipTable(Table):
-    """Cells that are not run; the report shows the reason."""
+    """Cells that are not run. The report shows the reason."""
 
     opset: OpsetCondition | None = None
-    """Which opsets, as for `expect`."""
+    """The opsets, as for `expect`."""
     device: Line = "*"
-    """Which devices, as for `expect`."""
+    """The devices, as for `expect`."""
     reason: Line
-    """Why they are not run."""
-
-
-class OptionsTable(Table):
-    """Arguments of `torch.onnx.export`, by their own names."""
-
-    misplaced_keys: ClassVar[Mapping[str, str]] = {
-        "args": "say it with `inputs` and `constants`",
-        "artifacts_dir": "the tool chooses where files go",
-        "custom_translation_table": "say it with `custom_ops`, and `translation`",
-        "dynamic_axes": "say it with the model's own key `dynamic_axes`",
-        "dynamic_shapes": "say it with axis names in `shape`, and `axes`",
-        "dynamo": "say it with `exporter`",
-        "f": "the tool chooses where files go",
-        "fallback": "say it with `exporter`; nothing falls back silently",
-        "input_names": "say it with `inputs`",
-        "kwargs": "say it with `inputs` and `constants`, and `at`",
-        "model": "say it with `source`",
-        "opset_version": "say it with `opsets`",
-        "output_names": "say it with `outputs`",
-        "verify": "every file is verified by the checks",
-        **REMOVED_OPTIONS,
-    }
-
-    export_params: bool = True
-    """Both exporters: store the weights in the file. With `false` they are inputs of the file,
-    after the declared ones, in the order of `state_dict` and by its names; the graph is then
-    neither folded nor optimised, which would compute new weights."""
-    keep_initializers_as_inputs: bool = False
-    """Both exporters: list the weights as inputs, too."""
-    verbose: bool = False
-    """Both exporters: print more into the cell's log."""
-    external_data: bool = True
-    """Both exporters: store the weights beside the file, or with `false` inside it, which holds up
-    to 2 GB. Without a word as the size asks: from 1 MB on beside it."""
-    optimize: bool = True
-    """dynamo: optimise the graph."""
-    report: bool = False
-    """dynamo: write its own report, `logs/<opset>/report.md` in the model's build folder."""
-    profile: bool = False
-    """dynamo: profile the export, into the report or the log; needs the package pyinstrument."""
-    dump_exported_program: bool = False
-    """dynamo: store the captured program, `logs/<opset>/program.pt2`."""
-    autograd_inlining: bool = True
-    """TorchScript: inline `torch.autograd.Function`."""
-    custom_opsets: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
-    """Both exporters: the operator domains besides ONNX's own that the file may have, with their
-    versions. TorchScript writes them so, dynamo takes them from the translation."""
-    do_constant_folding: bool = True
-    """TorchScript: compute what is constant at export time."""
-    export_modules_as_functions: bool = False
-    """TorchScript: keep modules as ONNX functions."""
-    operator_export_type: Literal["ONNX", "ONNX_ATEN", "ONNX_ATEN_FALLBACK", "ONNX_FALLTHROUGH"] = (
-        "ONNX"
-    )
-    """TorchScript: what to do with operators that ONNX lacks."""
-    training: Literal["EVAL", "PRESERVE", "TRAINING"] = "EVAL"
-    """TorchScript: the mode of the exported graph."""
+    """The reason why they are not run."""
 
 
 DynamicAxes = Annotated[
@@ -355,7 +307,22 @@ DynamicAxes = Annotated[
 ]
 
 
+def _check_template(value: str) -> str:
+    if NUMBER_PLACEHOLDER not in value:
+        example = f'a name with "{NUMBER_PLACEHOLDER}" for the number'
+        raise unexpected_value(f'{example}, such as "learned_{NUMBER_PLACEHOLDER}"', value)
+    return value
+
+
+ParametersField = Annotated[
+    Annotated[Annotated[Name, AfterValidator(_check_template)], Tag("<text>")]
+    | Annotated[Annotated[Items[Name], Field(min_length=1)], Tag("<list>")]
+    | Annotated[Annotated[dict[Line, Name], Field(min_length=1)], Tag("<table>")],
+    discriminate_form("expected a name with a number, a list of names or a table of names"),
+]
+
+
 def list_explicit_values(table: FrozenModel) -> dict[str, Any]:
-    """The keys that the user wrote, in the order of the fields, with their values."""
-    written = table.model_fields_set
-    return {key: getattr(table, key) for key in type(table).model_fields if key in written}
+    """Return the keys that the user wrote with their values, in the order of the fields."""
+    explicit = table.model_fields_set
+    return {key: getattr(table, key) for key in type(table).model_fields if key in explicit}

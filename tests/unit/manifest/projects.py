@@ -1,4 +1,4 @@
-"""Small projects on disk: manifests from the test data or from text, and sources to refer to."""
+"""Create small projects from the test data or from text, with sources."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from exporter.manifest import Manifest, ModelSpec, load_project
 
 DATA = Path(__file__).parents[2] / "data" / "manifests"
 
-#: Parsed by the loader and never run; kept as text, because one of them is no Python.
+#: The loader parses these and never runs them. One of them is not valid Python.
 _SOURCES = {
     "vision.py": """
 from somewhere import Imported as Renamed
@@ -55,7 +55,7 @@ opsets = "9..21"
 
 
 def make_project(root: Path, files: Mapping[str, str] | None = None) -> Path:
-    """A project with the sources above and `files`; `settings` is the text of pyproject.toml."""
+    """Create a project with the sources above and `files`."""
     sources = root / "manifests" / "models"
     sources.mkdir(parents=True, exist_ok=True)
     for name, text in _SOURCES.items():
@@ -68,23 +68,23 @@ def make_project(root: Path, files: Mapping[str, str] | None = None) -> Path:
 
 
 def copied_project(root: Path, case: Path) -> Path:
-    """A project from the test data: one manifest, or a folder of a whole project."""
+    """Copy a project from the test data: one manifest, or the folder of a project."""
     make_project(root)
     if case.is_file():
         shutil.copy(case, root / "manifests" / case.name)
         return root
     shutil.copytree(case, root, dirs_exist_ok=True)
-    settings = root / "project.toml"  # not named pyproject.toml, so that no tool reads it
+    settings = root / "project.toml"  # other tools would read a pyproject.toml
     if settings.exists():
         settings.rename(root / "pyproject.toml")
     return root
 
 
 def load(root: Path, text: str, **files: str) -> Manifest:
-    """The manifest of a project whose one file begins with `format = 1`."""
+    """Load a project with one manifest, and prepend `format = 1`."""
     return load_project(make_project(root, {"manifests/net.toml": f"format = 1\n{text}"}))
 
 
 def load_model(root: Path, keys: str = "", entry: str = ENTRY) -> ModelSpec:
-    """One model: the entry above with more keys."""
+    """Load one model: the entry above with more keys."""
     return load(root, f"[models.net]\n{entry}{keys}").find_model("net")

@@ -1,4 +1,4 @@
-"""Whatever stands in a manifest, the answer is a manifest or problems: never another exception."""
+"""Any text in a manifest gives a manifest or problems, and never another exception."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ def _check(root: Path, text: str, project: str = "") -> None:
     (root / "manifests" / "net.toml").write_text(text, encoding="utf-8", newline="")
     (root / "pyproject.toml").write_text(project, encoding="utf-8", newline="")
     try:
-        found: Manifest | ExporterError = load_project(root)
+        result: Manifest | ExporterError = load_project(root)
     except ExporterError as error:
-        found = error
-    if isinstance(found, Manifest):
-        assert found.models
-        for model in found.models:
+        result = error
+    if isinstance(result, Manifest):
+        assert result.models
+        for model in result.models:
             assert type(model).model_validate_json(model.to_json()).id == model.id
         return
-    assert found.exit_code is ExitCode.MANIFEST
-    assert found.problems
+    assert result.exit_code is ExitCode.MANIFEST
+    assert result.problems
     lines = text.count("\n") + project.count("\n") + 1
-    for problem in found.problems:
+    for problem in result.problems:
         assert str(problem).isprintable(), "one line, safe to print"
         assert problem.location is not None
         assert (problem.location.line or 1) <= lines
@@ -92,14 +92,14 @@ def test_any_settings(root: Path, table: dict[str, Any]) -> None:
 def test_the_corpus_with_other_values(root: Path, data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(_CORPUS))
     for _ in range(data.draw(st.integers(1, 3))):
-        places = [found.span(1) for found in re.finditer(r"= ?([^=\n,\]}]+)", text)]
-        if places:
-            start, end = data.draw(st.sampled_from(places))
+        spans = [match.span(1) for match in re.finditer(r"= ?([^=\n,\]}]+)", text)]
+        if spans:
+            start, end = data.draw(st.sampled_from(spans))
             text = text[:start] + data.draw(st.sampled_from(_PIECES)) + text[end:]
     _check(root, text)
 
 
 @given(value=plain_values())
-def test_made_up_values_are_written_as_tomli_reads_them(value: Any) -> None:
+def test_generated_values_are_read_by_tomli(value: Any) -> None:
     read = tomli.loads(f"x = {toml(value)}")["x"]
     assert toml(read) == toml(value)

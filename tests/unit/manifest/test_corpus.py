@@ -1,6 +1,6 @@
-"""The corpus of manifests: what is wrong is told exactly, what is right resolves exactly.
+"""The corpus of manifests: the exact problems of each invalid one, the exact result of the others.
 
-`python -m tests.unit.manifest.test_corpus` writes the expected texts anew; read the difference.
+`python -m tests.unit.manifest.test_corpus` updates the expected texts; review the difference.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 import tomli
 
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.manifest import load_project, build_schema
+from exporter.manifest import build_schema, load_project
 from tests.unit.manifest.projects import DATA, copied_project
 
 INVALID = sorted(path for path in (DATA / "invalid").iterdir() if path.suffix != ".expected")
@@ -43,12 +43,12 @@ def _resolved(root: Path) -> str:
 
 
 @pytest.mark.parametrize("case", INVALID, ids=_name)
-def test_every_problem_is_told_exactly(case: Path, tmp_path: Path) -> None:
+def test_every_problem_has_the_expected_message(case: Path, tmp_path: Path) -> None:
     expected = case.with_suffix(".expected").read_text(encoding="utf-8")
     assert _problems(copied_project(tmp_path, case)) == expected
 
 
-def test_the_corpus_is_large_and_each_file_says_something() -> None:
+def test_the_corpus_is_large_and_each_file_has_a_problem() -> None:
     texts = [case.with_suffix(".expected").read_text(encoding="utf-8") for case in INVALID]
     assert len(texts) >= 80
     assert all(text.strip() for text in texts)
@@ -57,13 +57,13 @@ def test_the_corpus_is_large_and_each_file_says_something() -> None:
 
 
 @pytest.mark.parametrize("case", VALID, ids=_name)
-def test_what_is_right_resolves_exactly(case: Path, tmp_path: Path) -> None:
+def test_valid_manifests_resolve_to_the_expected_models(case: Path, tmp_path: Path) -> None:
     expected = case.with_suffix(".json").read_text(encoding="utf-8")
     assert _resolved(copied_project(tmp_path, case)) == expected
 
 
 @pytest.mark.parametrize("case", VALID, ids=_name)
-def test_the_schema_accepts_what_is_right(case: Path) -> None:
+def test_the_schema_accepts_valid_manifests(case: Path) -> None:
     document = json.loads(json.dumps(tomli.loads(case.read_text(encoding="utf-8")), default=str))
     jsonschema.Draft202012Validator(build_schema()).validate(document)
 
@@ -71,12 +71,12 @@ def test_the_schema_accepts_what_is_right(case: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["key-unknown", "types-wrong", "id-pattern", "format-missing", "mode-unknown"]
 )
-def test_the_schema_refuses_what_is_wrong(name: str) -> None:
+def test_the_schema_rejects_invalid_manifests(name: str) -> None:
     document = tomli.loads((DATA / "invalid" / f"{name}.toml").read_text(encoding="utf-8"))
     assert list(jsonschema.Draft202012Validator(build_schema()).iter_errors(document))
 
 
-def test_the_projects_own_manifests_are_sound() -> None:
+def test_the_manifests_of_this_project_are_valid() -> None:
     manifest = load_project(DATA.parents[2])
     assert len(manifest.models) >= 16
 

@@ -38,7 +38,7 @@ def test_every_key(tmp_path: Path) -> None:
         manifests = "manifests"
         build = "out/build"
         reports = "docs/tables"
-        templates = "looks"
+        templates = "custom"
         store = "../shared store"
         store_size = "2GiB"
         store_age = "4w"
@@ -59,7 +59,7 @@ def test_every_key(tmp_path: Path) -> None:
     assert (project.build, project.reports, project.templates) == (
         "out/build",
         "docs/tables",
-        "looks",
+        "custom",
     )
     assert project.jobs == 3
     assert (project.store, project.store_size) == ("../shared store", 2 << 30)
@@ -72,12 +72,12 @@ def test_every_key(tmp_path: Path) -> None:
     assert manifest.find_model("net").tolerance.by_device["fast"].rtol == 0.0
 
 
-def test_a_list_names_the_default_devices(tmp_path: Path) -> None:
+def test_a_list_sets_the_default_devices(tmp_path: Path) -> None:
     manifest = _load(tmp_path, "[tool.exporter]\ndevices = ['reference']\n")
     assert manifest.find_model("net").devices == ("reference",)
 
 
-def test_an_entry_names_its_own(tmp_path: Path) -> None:
+def test_the_devices_of_an_entry_win(tmp_path: Path) -> None:
     manifest = _load(tmp_path, "[tool.exporter]\ndevices = ['cuda']\n", "devices = ['cpu']\n")
     assert manifest.find_model("net").devices == ("cpu",)
 
@@ -100,14 +100,14 @@ def test_a_relative_root_is_made_absolute(tmp_path: Path, monkeypatch: pytest.Mo
     assert load_project(Path()).project.root == str(tmp_path)
 
 
-def test_a_file_whose_name_cannot_be_printed(tmp_path: Path) -> None:
+def test_a_file_with_an_unprintable_name(tmp_path: Path) -> None:
     _load(tmp_path, "")
     (tmp_path / "manifests" / "a\nb.toml").write_text("")
-    with pytest.raises(ExporterError, match=r'cannot be printed, "manifests/a\\nb.toml"'):
+    with pytest.raises(ExporterError, match=r'unprintable name, "manifests/a\\nb.toml"'):
         load_project(tmp_path)
 
 
-def test_the_policy_of_the_gate_is_the_models_own_then_the_patterns_then_the_projects(
+def test_the_policy_of_a_model_precedes_that_of_a_pattern_and_of_the_project(
     tmp_path: Path,
 ) -> None:
     gate = _load(
@@ -128,7 +128,7 @@ def test_the_policy_of_the_gate_is_the_models_own_then_the_patterns_then_the_pro
     assert (other.file_grown, other.nodes_grown, other.error_factor) == ("block", "warn", 2.0)
 
 
-def test_a_policy_for_no_model_is_refused(tmp_path: Path) -> None:
+def test_a_policy_without_a_model_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ExporterError) as caught:
         _load(tmp_path, '[tool.exporter.gate.models."nett*"]\nmissing = "warn"\n')
     assert str(caught.value) == (
@@ -137,27 +137,27 @@ def test_a_policy_for_no_model_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_without_a_word_the_store_is_in_the_build_folder_and_bounded(tmp_path: Path) -> None:
+def test_by_default_the_store_is_in_the_build_folder_and_limited(tmp_path: Path) -> None:
     project = _load(tmp_path, "").project
     assert (project.store, project.store_size) == ("", 10 << 30)
     assert project.store_age == 90 * 24 * 3600
 
 
 @pytest.mark.parametrize("store", ["off", "~/.cache/exporter", "/srv/store", "../../x", "cache"])
-def test_places_of_a_store(tmp_path: Path, store: str) -> None:
+def test_valid_folders_of_a_store(tmp_path: Path, store: str) -> None:
     assert _load(tmp_path, f"[tool.exporter]\nstore = {store!r}\n").project.store == store
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "message"),
     [
         ("store = ''", "must not be blank"),
         ("store = 'a//b'", "expected a folder such as"),
         ("store = 'C:/x'", "expected a folder such as"),
         ("store = '~other/x'", "expected a folder such as"),
         ("store = true", "expected"),
-        ("store = 'build/store'", 'lies in the folder of `build`, "build"'),
-        ("store = 'reports'", 'lies in the folder of `reports`, "reports"'),
+        ("store = 'build/store'", 'is inside the folder of `build`, "build"'),
+        ("store = 'reports'", 'is inside the folder of `reports`, "reports"'),
         ("store_size = 5", "expected a size of at least 1MB"),
         ("store_age = 30", "expected an age such as"),
         ("store_age = '0d'", "expected an age such as"),
@@ -165,7 +165,7 @@ def test_places_of_a_store(tmp_path: Path, store: str) -> None:
         ("store_agee = '9w'", "did you mean 'store_age'"),
     ],
 )
-def test_what_is_no_setting_of_a_store(tmp_path: Path, setting: str, said: str) -> None:
-    with pytest.raises(ExporterError, match=re.escape(said)) as caught:
+def test_invalid_settings_of_a_store(tmp_path: Path, setting: str, message: str) -> None:
+    with pytest.raises(ExporterError, match=re.escape(message)) as caught:
         _load(tmp_path, f"[tool.exporter]\n{setting}\n")
     assert "pyproject.toml:2: tool.exporter.store" in str(caught.value)

@@ -1,4 +1,4 @@
-"""Made-up TOML documents: text, and the line on which each key was written."""
+"""Generate TOML documents with the line of each key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from exporter.manifest.syntax.message_format import KeyPath
 
-Made = tuple[str, dict[KeyPath, int]]
+Generated = tuple[str, dict[KeyPath, int]]
 
 _KEYS = st.one_of(
     st.sampled_from(["a", "b", "models", "inputs", "x-1", "0"]), st.text(min_size=0, max_size=4)
@@ -26,7 +26,7 @@ _SCALARS = st.sampled_from(
 
 
 def plain_values(leaves: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy[Any]:
-    """Whatever TOML can hold, as Python values."""
+    """Return a strategy for all values of TOML as Python values."""
     scalars = leaves or st.one_of(
         st.booleans(),
         st.integers(-(2**70), 2**70),
@@ -45,7 +45,7 @@ def plain_values(leaves: st.SearchStrategy[Any] | None = None) -> st.SearchStrat
 
 
 def toml(value: Any) -> str:
-    """A value in TOML's spelling, on one line."""
+    """Return a value in TOML notation, on one line."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -71,8 +71,8 @@ def _escaped(text: str) -> str:
 
 
 @st.composite
-def documents(draw: Callable[..., Any]) -> Made:
-    """A document of headers, arrays of tables, and keys with values over several lines."""
+def documents(draw: Callable[..., Any]) -> Generated:
+    """Generate a document of headers, arrays of tables, and values over several lines."""
     lines: dict[KeyPath, int] = {}
     text = ""
     tables = draw(st.lists(_KEYS, max_size=4, unique=True))

@@ -1,4 +1,4 @@
-"""Where settings come from: later wins, three tables are merged, problems know their place."""
+"""Layers of settings: the precedence, the merged tables, and the places of problems."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _NO_OPSETS = ENTRY.replace('opsets = "9..21"\n', "")
 
 
 def _project(root: Path, **files: str) -> Path:
-    named = {"settings": "pyproject.toml"}
+    paths = {"settings": "pyproject.toml"}
     return make_project(
-        root, {named.get(name, f"manifests/{name}.toml"): text for name, text in files.items()}
+        root, {paths.get(name, f"manifests/{name}.toml"): text for name, text in files.items()}
     )
 
 
@@ -41,7 +41,7 @@ def test_each_layer_wins_over_those_before_it(tmp_path: Path) -> None:
     assert (b.timeout, b.mode, b.seed) == (2.0, "keep", 3)
 
 
-def test_init_options_and_axes_are_merged_and_all_else_is_replaced(tmp_path: Path) -> None:
+def test_init_options_and_axes_are_merged_and_other_keys_are_replaced(tmp_path: Path) -> None:
     text = (
         "[defaults]\ninit = { a = 1, b = { c = 1 } }\ntags = ['x']\noptions.verbose = true\n"
         f"axes.batch = {{ max = 8, min = 2 }}\n[models.net]\n{ENTRY}"
@@ -55,7 +55,7 @@ def test_init_options_and_axes_are_merged_and_all_else_is_replaced(tmp_path: Pat
     assert (model.find_axis("batch").max, model.find_axis("batch").multiple_of) == (None, 2)
 
 
-def test_a_parent_brings_the_defaults_of_its_own_file(tmp_path: Path) -> None:
+def test_a_parent_has_the_defaults_of_its_own_file(tmp_path: Path) -> None:
     root = _project(
         tmp_path,
         a=f"format = 1\n[defaults]\nopsets = 17\ntags = ['a']\n[models.net]\n{_NO_OPSETS}",
@@ -67,7 +67,7 @@ def test_a_parent_brings_the_defaults_of_its_own_file(tmp_path: Path) -> None:
     assert (child.manifest, child.line) == ("manifests/b.toml", 6)
 
 
-def test_paths_that_come_from_a_parent_still_lead_to_its_files(tmp_path: Path) -> None:
+def test_paths_of_a_parent_are_relative_to_its_files(tmp_path: Path) -> None:
     entry = ENTRY.replace(
         '"batch", 3] }', '"batch", 3], fill = { python = "models/vision.py:make" } }', 1
     )
@@ -81,7 +81,7 @@ def test_paths_that_come_from_a_parent_still_lead_to_its_files(tmp_path: Path) -
     assert (root / child.manifest).parent.joinpath("../../models/vision.py").is_file()
 
 
-def test_models_stand_in_order_of_file_and_place(tmp_path: Path) -> None:
+def test_models_have_the_order_of_files_and_entries(tmp_path: Path) -> None:
     entry = f"\n{ENTRY}"
     root = _project(
         tmp_path,
@@ -91,7 +91,7 @@ def test_models_stand_in_order_of_file_and_place(tmp_path: Path) -> None:
     assert [model.id for model in load_project(root).models] == ["m", "z", "a"]
 
 
-def test_a_problem_in_defaults_is_told_once_with_the_models_that_met_it(tmp_path: Path) -> None:
+def test_a_problem_in_defaults_is_reported_once_with_the_models(tmp_path: Path) -> None:
     models = "".join(f"[models.m{index}]\n{ENTRY}" for index in range(5))
     with pytest.raises(ExporterError) as raised:
         load(tmp_path, f"[defaults]\ndevices = ['quantum']\n{models}")
@@ -100,7 +100,7 @@ def test_a_problem_in_defaults_is_told_once_with_the_models_that_met_it(tmp_path
     assert str(problem).endswith("(for models.m0, models.m1, models.m2 and 2 more)")
 
 
-def test_a_broken_default_that_an_entry_replaces_hides_nothing(tmp_path: Path) -> None:
+def test_an_invalid_default_that_an_entry_replaces_hides_no_problem(tmp_path: Path) -> None:
     entry = ENTRY.replace('"9..21"', "21")
     with pytest.raises(ExporterError) as raised:
         load(tmp_path, f"[defaults]\nopsets = 99\n[models.net]\nexporter = 'torchscript'\n{entry}")
@@ -108,10 +108,10 @@ def test_a_broken_default_that_an_entry_replaces_hides_nothing(tmp_path: Path) -
     assert keys == ["defaults.opsets", "models.net.opsets"]
 
 
-def test_a_broken_key_costs_no_word_about_what_depends_on_it(tmp_path: Path) -> None:
-    broken = ENTRY.replace('shape = ["batch", 3] }]\noutputs', 'shap = ["batch"] }]\noutputs')
+def test_an_invalid_key_causes_no_follow_up_problems(tmp_path: Path) -> None:
+    invalid = ENTRY.replace('shape = ["batch", 3] }]\noutputs', 'shap = ["batch"] }]\noutputs')
     with pytest.raises(ExporterError) as raised:
-        load(tmp_path, f"[models.net]\n{broken}axes.batch.example = 4\nmode = 'fast'\n")
+        load(tmp_path, f"[models.net]\n{invalid}axes.batch.example = 4\nmode = 'fast'\n")
     assert [problem.key for problem in raised.value.problems] == [
         "models.net.inputs[0]",
         "models.net.inputs[0].shap",
@@ -119,7 +119,7 @@ def test_a_broken_key_costs_no_word_about_what_depends_on_it(tmp_path: Path) -> 
     ]
 
 
-def test_a_variant_in_half_precision_is_two_lines(tmp_path: Path) -> None:
+def test_a_variant_in_half_precision_has_two_lines(tmp_path: Path) -> None:
     inputs = (
         "inputs = [{ name = 'x', shape = [2] }, { name = 't', shape = [], dtype = 'float32' },"
         " { name = 'ids', shape = [2], dtype = 'int64', fill = 'arange' }]\n"
@@ -139,7 +139,7 @@ def test_a_variant_in_half_precision_is_two_lines(tmp_path: Path) -> None:
     assert [item.dtype for item in half.outputs] == ["float16", "int64"]
 
 
-def test_values_are_the_same_for_every_order_of_hashing(tmp_path: Path) -> None:
+def test_the_order_of_options_does_not_depend_on_hashing(tmp_path: Path) -> None:
     options = "options = { verbose = true, export_params = true, autograd_inlining = false }\n"
     assert list(load_model(tmp_path, options).options) == [
         "export_params",

@@ -1,4 +1,4 @@
-"""Files that are no TOML: each is one problem, none an exception."""
+"""Files that are not valid TOML: each gives one problem and no exception."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.unit.manifest.projects import make_project
 def _problem(tmp_path: Path, content: bytes) -> str:
     path = tmp_path / "net.toml"
     path.write_bytes(content)
-    found = read_toml(path, "manifests/net.toml")
-    assert isinstance(found, Problem)
-    return str(found)
+    problem = read_toml(path, "manifests/net.toml")
+    assert isinstance(problem, Problem)
+    return str(problem)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_line_of_two_megabytes_of_brackets_is_one_problem_of_the_project(tmp_p
     ]
 
 
-def test_a_key_of_very_many_parts_is_no_exception(tmp_path: Path) -> None:
+def test_a_key_of_very_many_parts_raises_no_exception(tmp_path: Path) -> None:
     path = tmp_path / "net.toml"
     path.write_text("a" + ".a" * 20_000 + " = 1")
     assert isinstance(read_toml(path, "net.toml"), Problem | TomlFile)

@@ -1,4 +1,4 @@
-"""Lines of keys: in every spelling that TOML has, and against tomli for made-up documents."""
+"""Lines of keys in every notation of TOML, compared with tomli for generated documents."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_tables_have_the_line_of_their_header_and_arrays_count() -> None:
     assert lines["models", "net", "cases", 1, "deep", 1, "y"] == 12
 
 
-def test_what_is_missing_has_the_line_of_what_it_would_stand_in() -> None:
+def test_a_missing_key_has_the_line_of_its_parent() -> None:
     lines = _lines("[a]\nb = 1\n")
     assert find_nearest_line(lines, ("a", "c", 3)) == 1
     assert find_nearest_line(lines, ("z",)) == 1
@@ -125,25 +125,27 @@ def test_windows_line_ends() -> None:
     assert find_key_lines('a = 1\r\nb = """\r\n"""\r\n[c]\r\nd = 2\r\n')["c", "d"] == 5
 
 
-def test_as_deep_as_tomli_goes() -> None:
+def test_nesting_up_to_the_limit_of_tomli() -> None:
     text = "a = " + "[" * 300 + "]" * 300
     assert len(find_key_lines(text)) == len(list(_paths(tomli.loads(text))))
 
 
 @given(documents())
-def test_every_path_of_made_up_documents_has_its_line(made: tuple[str, dict[KeyPath, int]]) -> None:
-    text, expected = made
-    found = find_key_lines(text)
-    assert set(found) == set(_paths(tomli.loads(text)))
-    assert {path: found[path] for path in expected} == expected
+def test_every_path_of_generated_documents_has_its_line(
+    document: tuple[str, dict[KeyPath, int]],
+) -> None:
+    text, expected = document
+    lines = find_key_lines(text)
+    assert set(lines) == set(_paths(tomli.loads(text)))
+    assert {path: lines[path] for path in expected} == expected
 
 
 @given(documents(), st.data())
 def test_lines_agree_with_the_shortest_prefix_that_has_the_path(
-    made: tuple[str, dict[KeyPath, int]], data: st.DataObject
+    document: tuple[str, dict[KeyPath, int]], data: st.DataObject
 ) -> None:
-    """The other way to find a line: slow, and blind inside statements, but with tomli alone."""
-    text, expected = made
+    """Find a line with tomli only, which is slow and has no lines inside statements."""
+    text, expected = document
     path = data.draw(st.sampled_from(sorted(expected, key=str)))
     lines = text.split("\n")
     for count in range(1, len(lines) + 1):

@@ -48,7 +48,7 @@ def test_primes_from_3_in_order_of_appearance(tmp_path: Path) -> None:
     assert _examples(model) == {"b": 3, "a": 5, "c": 7, "z": None}
 
 
-def test_examples_that_are_said_are_nobody_elses(tmp_path: Path) -> None:
+def test_explicit_examples_are_not_chosen_for_other_axes(tmp_path: Path) -> None:
     model = _model(tmp_path, '["a", "b", "c"]', "axes.c.example = 3\naxes.a.example = 5\n")
     assert _examples(model) == {"a": 5, "b": 7, "c": 3, "batch": None}
 
@@ -66,7 +66,7 @@ def test_examples_that_are_said_are_nobody_elses(tmp_path: Path) -> None:
         ("multiple_of = 1000003", 3000009),
     ],
 )
-def test_an_example_keeps_the_contract(tmp_path: Path, contract: str, example: int) -> None:
+def test_an_example_is_a_promised_size(tmp_path: Path, contract: str, example: int) -> None:
     model = _model(tmp_path, '["batch"]', f"axes.batch = {{ {contract} }}\n")
     assert _examples(model) == {"batch": example}
 
@@ -83,24 +83,24 @@ def test_generated_names_count_positions_in_the_list_as_torch_onnx_does(tmp_path
     assert model.outputs[0].shape == (4,)
 
 
-def test_a_name_in_the_shape_stays_where_the_list_names_none(tmp_path: Path) -> None:
+def test_a_name_in_the_shape_precedes_a_generated_name(tmp_path: Path) -> None:
     model = _model(tmp_path, '["batch", 3]', "dynamic_axes.x = [0, 1]\n")
     assert model.inputs[0].shape == ("batch", "x_dynamic_axes_2")
 
 
-def test_contracts_of_axes_that_only_outputs_have(tmp_path: Path) -> None:
-    model = _model(tmp_path, '["batch"]', "axes.found.max = 8\n", output='["found"]')
-    assert model.find_axis("found").max == 8
-    assert model.find_axis("found").example is None
+def test_limits_of_axes_that_only_outputs_have(tmp_path: Path) -> None:
+    model = _model(tmp_path, '["batch"]', "axes.rows.max = 8\n", output='["rows"]')
+    assert model.find_axis("rows").max == 8
+    assert model.find_axis("rows").example is None
 
 
-def test_an_example_of_one_is_refused_wherever_it_comes_from(tmp_path: Path) -> None:
+def test_an_example_of_one_in_a_shape_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ExporterError, match=r'shape\[0\]: the example of the dynamic axis "batch"'):
         _model(tmp_path, "[1]", 'dynamic_axes.x = { 0 = "batch" }\n')
 
 
 @given(st.lists(_AXIS, min_size=1, max_size=4))
-def test_examples_are_allowed_apart_and_never_0_or_1(contracts: list[dict[str, int]]) -> None:
+def test_examples_are_promised_distinct_and_never_0_or_1(contracts: list[dict[str, int]]) -> None:
     names = [f"a{index}" for index in range(len(contracts))]
     settings = Settings.model_validate(
         {
@@ -117,16 +117,16 @@ def test_examples_are_allowed_apart_and_never_0_or_1(contracts: list[dict[str, i
     if report:
         return
     chosen = [
-        axis.example for axis, said in zip(axes, contracts, strict=True) if "example" not in said
+        axis.example for axis, table in zip(axes, contracts, strict=True) if "example" not in table
     ]
-    said = {contract["example"] for contract in contracts if "example" in contract}
+    explicit = {contract["example"] for contract in contracts if "example" in contract}
     assert all(axis.example is not None and axis.example >= 2 for axis in axes)
     assert all(axis.allows(axis.example or 0) for axis in axes)
     assert len(set(chosen)) == len(chosen)
-    assert said.isdisjoint(chosen)
+    assert explicit.isdisjoint(chosen)
 
 
-def test_chosen_examples_are_primes_where_nothing_is_said(tmp_path: Path) -> None:
+def test_chosen_examples_of_unlimited_axes_are_primes(tmp_path: Path) -> None:
     names = ", ".join(f'"a{index}"' for index in range(30))
     sizes = [axis.example or 0 for axis in _model(tmp_path, f"[{names}]", output="[]").axes]
     assert len(set(sizes)) == 30

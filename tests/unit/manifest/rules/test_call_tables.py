@@ -1,4 +1,4 @@
-"""Repeated inputs, containers, files and functions: what a call of tables resolves to."""
+"""The resolved call of repeated inputs, containers, files and functions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def model(root: Path, keys: str) -> ModelSpec:
     return load_model(root, keys, _HEAD)
 
 
-def test_neighbours_that_repeat_alike_take_turns(tmp_path: Path) -> None:
+def test_adjacent_tables_with_the_same_repeat_alternate(tmp_path: Path) -> None:
     spec = model(
         tmp_path,
         """inputs = [
@@ -51,7 +51,7 @@ def test_neighbours_that_repeat_alike_take_turns(tmp_path: Path) -> None:
     assert [item.name for item in spec.outputs] == ["y0", "y1"]
 
 
-def test_others_that_repeat_do_not_take_turns(tmp_path: Path) -> None:
+def test_tables_with_different_repeats_do_not_alternate(tmp_path: Path) -> None:
     spec = model(
         tmp_path,
         """inputs = [
@@ -93,15 +93,15 @@ constants = [
     ]
 
 
-def test_an_empty_container_stands_where_nothing_else_can(tmp_path: Path) -> None:
+def test_an_empty_container_excludes_other_values_at_its_path(tmp_path: Path) -> None:
     keys = """inputs = [{ name = "x", at = "args[1][0]", shape = ["batch"] }]
 containers = [{ at = "args[0]", type = "list" }, { at = "args[1][1]", type = "tuple" }]"""
     assert len(model(tmp_path, keys).containers) == 2
-    with pytest.raises(ExporterError, match=r"containers\[0\].at: 'args\[0\]' is already taken by"):
+    with pytest.raises(ExporterError, match=r"containers\[0\].at: 'args\[0\]' is already used by"):
         model(tmp_path, keys.replace("args[1][0]", "args[0]").replace("args[1][1]", "args[1]"))
 
 
-def test_files_count_among_the_data_of_a_model(tmp_path: Path) -> None:
+def test_data_files_of_a_model_include_tensor_files(tmp_path: Path) -> None:
     folder = tmp_path / "manifests" / "data"
     folder.mkdir(parents=True)
     for name in ("x.npy", "y.npz", "z.pb"):
@@ -124,7 +124,7 @@ cases = [{ name = "z", values = { x = { file = "data/z.pb" } } }]""",
     assert spec.data_files == tuple(f"manifests/data/{n}" for n in ("x.npy", "y.npz", "z.pb"))
 
 
-def test_a_function_makes_the_call(tmp_path: Path) -> None:
+def test_a_function_creates_the_call(tmp_path: Path) -> None:
     spec = model(
         tmp_path,
         """inputs_from = "models/vision.py:make"
@@ -157,8 +157,8 @@ opsets = "15..17"
     st.sampled_from(sorted(DATA_SUFFIXES)),
     st.from_regex(r"[a-z.:0-9]{0,9}", fullmatch=True),
 )
-def test_a_path_and_its_key_are_told_apart(path: str, suffix: str, key: str) -> None:
+def test_a_path_and_its_key_are_split(path: str, suffix: str, key: str) -> None:
     text = f"{path}{suffix}:{key}" if key else f"{path}{suffix}"
-    found = split_data_file(text)
-    assert ":".join(part for part in found if part) == text
-    assert found == (path + suffix, key) or any(end in path + ":" for end in DATA_SUFFIXES)
+    parts = split_data_file(text)
+    assert ":".join(part for part in parts if part) == text
+    assert parts == (path + suffix, key) or any(end in path + ":" for end in DATA_SUFFIXES)

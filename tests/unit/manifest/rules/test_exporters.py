@@ -1,4 +1,4 @@
-"""Which exporter serves which opsets, and what that asks of capture and options."""
+"""The exporter of each opset, and its captures and options."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from exporter.core.errors import ExporterError
 from exporter.manifest.rules.exporters import EXPORTER_OPTIONS, list_exporters
 from exporter.manifest.schema.entry import Settings
-from exporter.manifest.schema.tables import OptionsTable
+from exporter.manifest.schema.options import OptionsTable
 from tests.unit.manifest.projects import ENTRY, load_model
 
 
@@ -34,36 +34,54 @@ def _load(root: Path, opsets: str, keys: str) -> object:
         ("18", "options = { optimize = false, keep_initializers_as_inputs = true }"),
     ],
 )
-def test_what_goes_together(tmp_path: Path, opsets: str, keys: str) -> None:
+def test_valid_combinations(tmp_path: Path, opsets: str, keys: str) -> None:
     assert _load(tmp_path, opsets, keys)
 
 
 @pytest.mark.parametrize(
     ("opsets", "keys", "message"),
     [
-        ('"7..21"', "exporter = 'torchscript'", "TorchScript makes opsets 7 to 20, not 21"),
-        ("21", "capture = 'trace'", "capture = 'trace' means TorchScript for all opsets"),
-        ("17", "capture = 'export'", "capture = 'export' means dynamo for all opsets"),
+        ('"7..21"', "exporter = 'torchscript'", "TorchScript supports opsets 7..20, not 21"),
+        (
+            "21",
+            "capture = 'trace'",
+            "remove capture = 'trace', which selects TorchScript for all opsets",
+        ),
+        (
+            "17",
+            "capture = 'export'",
+            "remove capture = 'export', which selects dynamo for all opsets",
+        ),
         ("18", "exporter = 'dynamo'\ncapture = 'script'", "'script' is not a capture of dynamo"),
-        ("17", "options.optimize = true", "TorchScript does not take 'optimize'; dynamo does"),
-        ("18", "options.training = 'EVAL'", "dynamo does not take 'training'; TorchScript does"),
+        (
+            "17",
+            "options.optimize = true",
+            "TorchScript does not have the option 'optimize'; dynamo has it",
+        ),
+        (
+            "18",
+            "options.training = 'EVAL'",
+            "dynamo does not have the option 'training'; TorchScript has it",
+        ),
     ],
 )
-def test_what_does_not(tmp_path: Path, opsets: str, keys: str, message: str) -> None:
+def test_invalid_combinations(tmp_path: Path, opsets: str, keys: str, message: str) -> None:
     with pytest.raises(ExporterError, match=message):
         _load(tmp_path, opsets, keys)
 
 
-def test_auto_divides_at_18() -> None:
-    def of(*opsets: int) -> set[str]:
+def test_auto_selects_dynamo_from_opset_18() -> None:
+    def list_for(*opsets: int) -> set[str]:
         return set(list_exporters(Settings.model_validate({"opsets": list(opsets)})))
 
-    assert of(7, 17) == {"torchscript"}
-    assert of(18, 26) == {"dynamo"}
-    assert of(17, 18) == {"dynamo", "torchscript"}
+    assert list_for(7, 17) == {"torchscript"}
+    assert list_for(18, 26) == {"dynamo"}
+    assert list_for(17, 18) == {"dynamo", "torchscript"}
 
 
 def test_every_option_has_an_exporter() -> None:
-    assert EXPORTER_OPTIONS["dynamo"] | EXPORTER_OPTIONS["torchscript"] == set(OptionsTable.model_fields)
+    assert EXPORTER_OPTIONS["dynamo"] | EXPORTER_OPTIONS["torchscript"] == set(
+        OptionsTable.model_fields
+    )
     for name, field in OptionsTable.model_fields.items():
         assert field.default is not None or field.default_factory, name

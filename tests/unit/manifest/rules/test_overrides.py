@@ -1,4 +1,4 @@
-"""Overrides: which cells they mean, what wins, and what they change of plan and fingerprint."""
+"""Overrides: the selected cells, the precedence, and the effect on plan and fingerprint."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ outputs = [{ name = "y", tolerance = { rtol = 1e-2 } }]
 """
 
 
-def test_a_key_holds_for_the_cells_that_the_conditions_mean(tmp_path: Path) -> None:
+def test_a_key_applies_to_the_cells_of_its_conditions(tmp_path: Path) -> None:
     model = load_model(tmp_path, OVERRIDES)
     assert [model.resolve_cell(opset).ir_version for opset in (9, 12, 13, 18)] == [7, 7, 9, 9]
     assert model.resolve_cell(9).options == {"verbose": True, "do_constant_folding": False}
@@ -43,7 +43,7 @@ def test_a_key_holds_for_the_cells_that_the_conditions_mean(tmp_path: Path) -> N
     assert model.resolve_cell(13).options == {"verbose": True}
 
 
-def test_the_exporter_of_an_opset_is_the_plans(tmp_path: Path) -> None:
+def test_the_plan_uses_the_exporter_of_an_override(tmp_path: Path) -> None:
     model = load_model(tmp_path, OVERRIDES)
     assert [choose_route(model, opset).exporter for opset in (17, 18, 19)] == [
         "torchscript",
@@ -56,15 +56,15 @@ def test_tolerances_depend_on_the_device(tmp_path: Path) -> None:
     model = load_model(tmp_path, OVERRIDES)
     for cell in (model.resolve_cell(13), model.resolve_cell(13, "cpu")):
         assert (cell.tolerance.noise, cell.outputs[0].tolerance) == (5, None)
-    there = model.resolve_cell(13, "reference")
-    assert (there.tolerance.atol, there.tolerance.noise) == (1e-3, None)
-    assert there.outputs[0].tolerance is not None
-    assert (there.outputs[0].tolerance.rtol, there.outputs[0].name) == (1e-2, "y")
-    # Applied twice, it says the same.
-    assert there.resolve_cell(13, "reference") == there
+    cell = model.resolve_cell(13, "reference")
+    assert (cell.tolerance.atol, cell.tolerance.noise) == (1e-3, None)
+    assert cell.outputs[0].tolerance is not None
+    assert (cell.outputs[0].tolerance.rtol, cell.outputs[0].name) == (1e-2, "y")
+    # A second application changes nothing.
+    assert cell.resolve_cell(13, "reference") == cell
 
 
-def test_another_exporter_brings_its_own_capture(tmp_path: Path) -> None:
+def test_another_exporter_resets_the_capture(tmp_path: Path) -> None:
     text = 'capture = "strict"\n[[models.net.overrides]]\nopset = "<18"\nexporter = "torchscript"\n'
     model = load_model(tmp_path, text, ENTRY.replace("9..21", "17..19"))
     assert [choose_route(model, opset).capture for opset in (17, 18)] == ["trace", "strict"]
@@ -80,10 +80,11 @@ def test_an_entry_inherits_the_overrides_or_has_its_own(tmp_path: Path) -> None:
         "[models.c]\nextends = 'a'\n[[models.c.overrides]]\nopset = 10\nir_version = 4\n"
     )
     manifest = load(tmp_path, text)
-    found = [
-        [manifest.find_model(id).resolve_cell(opset).ir_version for opset in (9, 10)] for id in ("a", "b", "c")
+    versions = [
+        [manifest.find_model(id).resolve_cell(opset).ir_version for opset in (9, 10)]
+        for id in ("a", "b", "c")
     ]
-    assert found == [[3, None], [3, None], [None, 4]]
+    assert versions == [[3, None], [3, None], [None, 4]]
 
 
 @pytest.mark.parametrize(
@@ -95,12 +96,16 @@ def test_an_entry_inherits_the_overrides_or_has_its_own(tmp_path: Path) -> None:
         ("outputs = [{ name = 'y', tolerance = { atol = 1e-3 } }]", "checks"),
     ],
 )
-def test_what_only_the_checks_read_keeps_the_file(override: str, part: str, tmp_path: Path) -> None:
+def test_a_key_of_the_checks_does_not_change_the_entry_part(
+    override: str, part: str, tmp_path: Path
+) -> None:
     before = compute_fingerprint(load_model(tmp_path))
-    after = compute_fingerprint(load_model(tmp_path, f"[[models.net.overrides]]\nopset = 9\n{override}\n"))
+    after = compute_fingerprint(
+        load_model(tmp_path, f"[[models.net.overrides]]\nopset = 9\n{override}\n")
+    )
     assert {key for key in before if before[key] != after[key]} == {part}
 
 
-def test_every_key_of_an_entry_is_taken_or_said_to_belong_elsewhere() -> None:
+def test_every_key_of_an_entry_is_valid_or_has_an_advice() -> None:
     known = {*OverrideTable.model_fields, *OverrideTable.misplaced_keys, "overrides"}
     assert set(Settings.model_fields) - known == set()

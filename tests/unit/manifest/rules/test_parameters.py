@@ -1,4 +1,4 @@
-"""Names of weights in their three forms."""
+"""The three forms of `parameters`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.unit.manifest.projects import load_model
         ),
     ],
 )
-def test_each_form_says_what_weights_are_called(
+def test_each_form_sets_the_names_of_the_weights(
     text: str, names: ParameterNames, tmp_path: Path
 ) -> None:
     assert load_model(tmp_path, f"parameters = {text}\n").parameters == names
 
 
-def test_without_it_weights_keep_their_names(tmp_path: Path) -> None:
+def test_by_default_weights_keep_their_names(tmp_path: Path) -> None:
     assert load_model(tmp_path).parameters is None

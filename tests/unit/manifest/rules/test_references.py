@@ -1,4 +1,4 @@
-"""Sources are looked up without running them."""
+"""The search for sources, which does not run them."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def _source(root: Path, source: str) -> str:
         *("annotated", "fast", "fallback"),
     ],
 )
-def test_whatever_the_top_level_defines(tmp_path: Path, name: str) -> None:
+def test_names_that_the_top_level_defines(tmp_path: Path, name: str) -> None:
     assert _source(tmp_path, f"models/vision.py:{name}") == f"models/vision.py:{name}"
 
 
 @pytest.mark.parametrize("name", ["inner", "width", "problem", "somewhere", "Imported", "kernels"])
-def test_what_the_top_level_does_not_define(tmp_path: Path, name: str) -> None:
+def test_names_that_the_top_level_does_not_define(tmp_path: Path, name: str) -> None:
     with pytest.raises(ExporterError, match=f'vision.py does not define "{name}"'):
         _source(tmp_path, f"models/vision.py:{name}")
 
 
 @pytest.mark.parametrize("file", ["star.py", "lazy.py"])
-def test_a_module_that_could_define_anything(tmp_path: Path, file: str) -> None:
-    assert _source(tmp_path, f"models/{file}:Whatever")
+def test_a_module_that_can_define_any_name(tmp_path: Path, file: str) -> None:
+    assert _source(tmp_path, f"models/{file}:AnyName")
 
 
 @pytest.mark.parametrize("source", ["json:loads", "json.decoder:JSONDecoder", "zlib:crc32"])
@@ -44,7 +44,7 @@ def test_modules_of_this_environment(tmp_path: Path, source: str) -> None:
 
 @pytest.mark.parametrize("folder", ["", "manifests"])
 def test_a_module_of_the_project_is_found_before_others(tmp_path: Path, folder: str) -> None:
-    package = tmp_path / folder / "json"  # shadows the standard library's, as it will at run time
+    package = tmp_path / folder / "json"  # shadows the standard library, as at run time
     package.mkdir(parents=True)
     (package / "mine.py").write_text("class Net:\n    pass\n")
     assert _source(tmp_path, "json.mine:Net") == "json.mine:Net"
@@ -57,6 +57,11 @@ def test_a_problem_in_a_module_of_the_project_names_its_file(tmp_path: Path) -> 
         _source(tmp_path, "nets:Net")
 
 
+@pytest.mark.parametrize("source", ["no_such_package:Net", "no_such_package.nets:Net"])
+def test_a_package_that_is_not_installed_is_left_to_the_export(tmp_path: Path, source: str) -> None:
+    assert _source(tmp_path, source) == source
+
+
 def test_nothing_is_imported(tmp_path: Path) -> None:
     package = tmp_path / "loud"
     package.mkdir()
@@ -65,24 +70,24 @@ def test_nothing_is_imported(tmp_path: Path) -> None:
     assert _source(tmp_path, "loud.net:Net") == "loud.net:Net"
 
 
-def test_a_submodule_that_only_an_import_could_find_is_left_to_the_worker(tmp_path: Path) -> None:
+def test_a_submodule_that_only_an_import_can_find_is_not_checked(tmp_path: Path) -> None:
     assert _source(tmp_path, "json.generated:Net") == "json.generated:Net"
 
 
 @pytest.mark.parametrize("content", [b"x = '\xff'\n", b"x = 1\n\x00\n", b"(" * 5000, b"  x = 1\n"])
-def test_files_that_are_no_python(tmp_path: Path, content: bytes) -> None:
+def test_files_that_are_not_python(tmp_path: Path, content: bytes) -> None:
     root = make_project(tmp_path, {"manifests/net.toml": f"format = 1\n[models.net]\n{ENTRY}"})
     (root / "manifests" / "models" / "vision.py").write_bytes(content)
     with pytest.raises(ExporterError, match=r"models/vision\.py.*is not valid Python"):
         load_project(root)
 
 
-def test_a_warning_in_a_source_is_not_ours(tmp_path: Path) -> None:
+def test_a_warning_in_a_source_is_ignored(tmp_path: Path) -> None:
     root = make_project(tmp_path, {"manifests/net.toml": f"format = 1\n[models.net]\n{ENTRY}"})
     (root / "manifests" / "models" / "vision.py").write_text("AlexNet = '\\d' is 3\n")
     assert load_project(root).find_model("net")
 
 
 def test_a_name_too_long_for_a_file(tmp_path: Path) -> None:
-    with pytest.raises(ExporterError, match="there is no file"):
+    with pytest.raises(ExporterError, match="does not exist"):
         _source(tmp_path, f"{'x' * 5000}.py:Net")

@@ -1,4 +1,4 @@
-"""The committed schema and reference are those of the classes."""
+"""The committed schema and reference match the classes."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def test_committed_files_are_up_to_date(name: str, text: object) -> None:
     assert committed == text(), "run `python -m exporter.manifest`"
 
 
-def test_the_schema_is_one() -> None:
+def test_the_schema_is_valid() -> None:
     jsonschema.Draft202012Validator.check_schema(build_schema())
 
 
-def test_every_key_is_explained() -> None:
+def test_every_key_has_a_description() -> None:
     page = format_reference()
     assert len(_TABLES) > 15
     for table in _TABLES:
@@ -49,14 +49,14 @@ def test_every_key_is_explained() -> None:
             assert line.rstrip(" |").count(" | ") >= 3, f"no meaning: {line}"
 
 
-def test_nothing_is_both_known_and_not_yet() -> None:
+def test_no_key_is_both_valid_and_unsupported() -> None:
     for table in _TABLES:
         assert table.unsupported_keys.isdisjoint(table.model_fields)
         assert set(table.misplaced_keys).isdisjoint(table.model_fields)
 
 
-def test_what_can_be_said_of_a_failure_is_what_records_say() -> None:
-    """The manifest does not import records, so that the stages stand in both."""
+def test_the_stages_of_expectations_are_those_of_records() -> None:
+    """The manifest does not import records, so both list the stages."""
     from exporter.records.record import Stage
 
     stages = build_schema()["$defs"]["ExpectTable"]["properties"]["stage"]["enum"]
