@@ -1,5 +1,5 @@
-"""How much the checks can see: a sound file is changed in many small ways, and each change judged.
+"""The audit: it makes many small changes to a proved file and counts the changes that checks miss.
 
-In: a `PublishRequest`: a cell that passed, a count of mutants and a seed. Out: an `Audit`: how many of
-the mutants a check caught, which do not change what the contract promises, and which survived.
+Input: an `AuditRequest`: a cell that passed, a number of mutants and a seed. Output: an `Audit` with
+the numbers of mutants that a check caught, that stay inside the contract, and that survived.
 """

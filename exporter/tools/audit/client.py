@@ -1,7 +1,7 @@
-"""The audit of one cell, from its files in the build folder to the figures.
+"""The audit of one cell, from its files in the build folder to the counts.
 
-In: a manifest, the cell, how many mutants and the seed. Out: an `Audit`. The build folder is only
-read: the mutants lie in a private copy of what the checks need, which goes when the audit ends.
+Input: a manifest, the cell and `AuditOptions`. Output: an `Audit`. The build folder is only read:
+the mutants are in a private copy, which is removed when the audit ends.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MESSAGE_LENGTH = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditOptions:
-    """How much to change, and where to start drawing."""
+    """The number of mutants and the seed of their changes."""
 
     mutants: int
     seed: int
@@ -38,28 +38,28 @@ class AuditOptions:
 def run_audit(
     manifest: Manifest,
     cell: CellId,
-    mutation: AuditOptions,
+    options: AuditOptions,
     environment: Mapping[str, str],
-    heard: Callable[[int], None],
+    on_progress: Callable[[int], None],
 ) -> Audit:
-    """Audits one cell.
+    """Audit one cell.
 
     Args:
         manifest: The project.
-        cell: One that passed.
-        mutation: How many mutants, and the seed.
-        environment: Of the process that makes and judges the mutants.
-        heard: Called with the count of mutants that are done.
+        cell: A cell that passed.
+        options: The number of mutants, and the seed.
+        environment: Variables of the process that creates and checks the mutants.
+        on_progress: Called with the number of finished mutants.
 
     Raises:
-        ExporterError: NOTHING_SELECTED, where the cell has no result that passes and still holds;
-            ENVIRONMENT, where another run is at work; BUG, where the audit itself fails.
+        ExporterError: NOTHING_SELECTED if the cell has no valid result that passes; ENVIRONMENT if
+            another run uses the build folder; BUG if the audit itself fails.
     """
     build = BuildFolder.from_project(manifest.project)
     with build.lock():
         original, private = build.model_folder(cell.model), build.create_folder(cell.model)
-        record = _sound(manifest, cell, original)
-        _copy(record, original, private)
+        record = _find_passing_record(manifest, cell, original)
+        _copy_files(record, original, private)
         request = AuditRequest(
             cell=cell,
             spec=manifest.find_model(cell.model).resolve_cell(cell.opset, cell.device),
@@ -67,15 +67,15 @@ def run_audit(
             root=str(Path(manifest.project.root).resolve()),
             original=str(original.path.resolve()),
             folder=str(private.path.resolve()),
-            mutants=mutation.mutants,
-            seed=mutation.seed,
+            mutants=options.mutants,
+            seed=options.seed,
             entry=record.fingerprint.get("entry", ""),
         )
         result = send_request(
             _MODULE,
             request.to_json(),
             environment,
-            on_line=lambda line: heard(int(line)) if line.strip().isdigit() else None,
+            on_line=lambda line: on_progress(int(line)) if line.strip().isdigit() else None,
         )
     if result.code == 0 and result.response:
         return Audit.model_validate_json(result.response)
@@ -87,9 +87,9 @@ def run_audit(
     raise ExporterError(ExitCode.BUG, f"{cell}: the audit {reason}")
 
 
-def _sound(manifest: Manifest, cell: CellId, folder: JobFolder) -> Record:
+def _find_passing_record(manifest: Manifest, cell: CellId, folder: JobFolder) -> Record:
     record = folder.read_records().get(str(cell))
-    # Tools may differ: the file is held against the checks of today before it is changed.
+    # Tools may differ, because the current checks run on the file before it is changed.
     parts = drop_tool_parts(compute_fingerprint(manifest.find_model(cell.model)))
     parts["device"] = hash_device(manifest.project.find_device(cell.device))
     if record is None:
@@ -97,20 +97,22 @@ def _sound(manifest: Manifest, cell: CellId, folder: JobFolder) -> Record:
     elif stale := CurrentState(Path(manifest.project.root)).find_staleness_reason(record, parts):
         problem = f"{stale} since it was exported; run `exporter export` first"
     elif record.status is not Status.PASS:
-        problem = f"it is {record.status}: what does not pass catches everything"
+        problem = f"its status is {record.status}, so a check would catch every mutant"
     else:
         return record
     raise ExporterError(ExitCode.NOTHING_SELECTED, f"{cell}: cannot be audited: {problem}")
 
 
-def _copy(record: Record, original: JobFolder, private: JobFolder) -> None:
-    """Brings what the checks read; links would let a mutant reach the file that ships."""
-    outside = record.artifact.external_data if record.artifact else ()
+def _copy_files(record: Record, original: JobFolder, private: JobFolder) -> None:
+    """Copy the files that the checks read; through a link, a mutant would change the original."""
+    external = record.artifact.external_data if record.artifact else ()
     files = [original.model(record.cell.opset), original.reference]
-    files += [original.path / name for name in outside]
+    files += [original.path / name for name in external]
     for path in files:
         if path.parent != original.path or path.is_symlink():
-            message = f"{path.name}: is not inside the model's folder; run `exporter export` again"
+            message = (
+                f"{path.name}: it is not inside the model's folder; run `exporter export` again"
+            )
             raise ExporterError(ExitCode.UNREADABLE, message)
         shutil.copyfile(path, private.path / path.name)
     for sample in original.path.glob("test_data_set_*"):

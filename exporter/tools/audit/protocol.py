@@ -1,7 +1,7 @@
-"""What an audit is asked and what it answers, as JSON between two processes and in git.
+"""The request of an audit, and the results that the response counts.
 
-In: nothing. Out: `PublishRequest`, `MutantResult`, `MutantOutcome`, `Survivor`, `Audit`. Imports nothing heavy: the
-command and the report read these too.
+Input: `MutantResult`s. Output: an `Audit`. Nothing heavy is imported, because the command and the
+report read these types too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from exporter.records.record import CellId
 
 
 class AuditRequest(FrozenModel):
-    """One audit: the cell, and what to do with it."""
+    """The cell of an audit and its options."""
 
     cell: CellId
     spec: ModelSpec
@@ -24,52 +24,49 @@ class AuditRequest(FrozenModel):
     root: str
     """The project's root, absolute."""
     original: str
-    """The model's folder under the build folder, absolute; only read."""
+    """The model's folder inside the build folder, absolute; read only."""
     folder: str
-    """A private folder, absolute: the mutants are written here."""
+    """A private folder for the mutants, absolute."""
     mutants: int
     seed: int
     entry: str = ""
-    """The fingerprint of the entry that the file was made from."""
+    """The fingerprint of the entry when the file was exported."""
 
 
 class MutantResult(FrozenModel):
-    """One mutant and its fate."""
+    """One mutant and its outcome."""
 
     kind: str
     """`weight`, `attribute`, `operator`, `edge`, `shape` or `header`."""
     change: str
-    """One line: what was changed."""
-    fate: MutantOutcome
-    by: str = ""
-    """Of a caught one, the check that said no, or `load`, `crash`, `timeout`, `raised`."""
-    why: str = ""
-    """Of a survivor, the input that shows it and by how much; of others, what was seen."""
+    """The change, in one line."""
+    outcome: MutantOutcome
+    check: str = ""
+    """If it was caught, the check that failed, or `load`, `crash`, `timeout`, `raised`."""
+    reason: str = ""
+    """If it survived, the input that shows the error and its size; otherwise the observation."""
 
 
 def summarize_audit(
-    request: AuditRequest, tried: Iterable[MutantResult], tools: dict[str, str]
+    request: AuditRequest, results: Iterable[MutantResult], tools: dict[str, str]
 ) -> Audit:
-    """Counts what came of each mutant."""
-    results = tuple(tried)
-    kinds = tuple(dict.fromkeys(item.kind for item in results))
-    by = Counter(item.by for item in results if item.fate is MutantOutcome.CAUGHT)
+    """Return the counts of outcomes, and the survivors."""
+    results = tuple(results)
+    outcomes: dict[str, Counter[str]] = {}
+    for result in results:
+        outcomes.setdefault(result.kind, Counter())[result.outcome.value] += 1
+    checks = Counter(item.check for item in results if item.outcome is MutantOutcome.CAUGHT)
     return Audit(
         cell=request.cell,
         seed=request.seed,
         mutants=len(results),
         tools=tools,
         entry=request.entry,
-        tallies=tuple(_tally(kind, results) for kind in sorted(kinds)),
-        by=dict(sorted(by.items())),
+        tallies=tuple(Tally(kind=kind, **counts) for kind, counts in sorted(outcomes.items())),
+        by=dict(sorted(checks.items())),
         survivors=tuple(
-            Survivor(kind=item.kind, change=item.change, why=item.why)
+            Survivor(kind=item.kind, change=item.change, why=item.reason)
             for item in results
-            if item.fate is MutantOutcome.SURVIVED
+            if item.outcome is MutantOutcome.SURVIVED
         ),
     )
-
-
-def _tally(kind: str, results: Iterable[MutantResult]) -> Tally:
-    fates = Counter(item.fate.value for item in results if item.kind == kind)
-    return Tally(kind=kind, **fates)

@@ -1,1 +1,1 @@
-"""To be described."""
+"""The process that creates and checks the mutants of an audit."""

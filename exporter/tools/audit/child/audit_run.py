@@ -1,14 +1,14 @@
-"""The order of an audit: draw a mutant, write it, check it, search for what the checks missed.
+"""The loop of an audit: draw a mutant, write it, check it, search for an error that was missed.
 
-In: a `PublishRequest`. Out: an `Audit`. The mutants lie in the private folder one after the other under
-the name of the file, beside the weights and the samples, so that the checks see what they would
-see in an export.
+Input: an `AuditRequest`. Output: an `Audit`. Each mutant replaces the file in the private folder,
+with the weights and samples of the export, so the checks read the same files as in an export.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from google.protobuf.message import Message
@@ -26,147 +26,135 @@ from exporter.runtimes import Kernels, load_kernels
 from exporter.runtimes.graph_walk import find_needed_names, index_functions
 from exporter.tools.audit.child.mutators.draft import apply_patches
 from exporter.tools.audit.child.mutators.mutants import Mutant, draw_mutants
-from exporter.tools.audit.child.verdict import first_failure, search_difference
+from exporter.tools.audit.child.verdict import find_first_failure, search_difference
 from exporter.tools.audit.protocol import AuditRequest, MutantResult, summarize_audit
 
-#: A mutant may take so many times as long as the sound file, and these seconds more.
-_SLOWER, _MORE = 10.0, 20.0
+#: The time limit of a mutant: this multiple of the original's time, and these seconds more.
+_TIME_FACTOR, _EXTRA_SECONDS = 10.0, 20.0
 #: The search runs two files on many more inputs.
-_SEARCH = 10
+_SEARCH_FACTOR = 10
 _MEMORY = 8 << 30
 
 
 class InvalidBaselineFile(Exception):
-    """The file does not pass its own checks: nothing can be said of mutants of it."""
+    """The original file does not pass its own checks, so mutants of it prove nothing."""
 
 
-def audit_cell(request: AuditRequest, heard: Callable[[int], None]) -> Audit:
-    """Audits one cell.
+def audit_cell(request: AuditRequest, on_progress: Callable[[int], None]) -> Audit:
+    """Audit one cell.
 
     Args:
-        request: The cell, and what to do with it.
-        heard: Called with the count of mutants that are done.
+        request: The cell and the options.
+        on_progress: Called with the number of finished mutants.
 
     Raises:
-        Unsound: where the file itself does not pass, or what it is checked with is not to be had.
+        InvalidBaselineFile: if the file does not pass, or its kernels or reference are missing.
     """
-    tried: list[MutantResult] = []
-    for one in _Auditor(request).tried():
-        tried.append(one)
-        heard(len(tried))
-    return summarize_audit(request, tried, read_tool_versions())
-
-
-class _Auditor:
-    def __init__(self, request: AuditRequest) -> None:
-        self._request = request
-        self._folder = JobFolder(Path(request.folder))
-        kernels = _kernels(request)
-        self._subject = _subject(request, self._folder, kernels)
-        self._original = _subject(request, JobFolder(Path(request.original)), kernels)
-        self._model = read_model(self._original.path)
-        self._seconds = self._measure()
-
-    def tried(self) -> Iterator[MutantResult]:
-        """Every mutant and its fate."""
-        request = self._request
-        for mutant in draw_mutants(self._model, self._folder.path, request.mutants, request.seed):
-            self._subject.path.write_bytes(mutant.model.SerializeToString())
-            yield self._try(mutant)
-
-    def _measure(self) -> float:
-        """How long a mutant may take; the sound file must pass."""
-        start = time.monotonic()
-        done = call_in_fork(
-            lambda: first_failure(self._subject, self._request.device),
-            CallLimits(seconds=self._request.spec.timeout, memory=_MEMORY),
+    auditor = _Auditor.start(request)
+    folder = auditor.mutant.folder.path
+    results: list[MutantResult] = []
+    for mutant in draw_mutants(auditor.model, folder, request.mutants, request.seed):
+        auditor.mutant.path.write_bytes(mutant.model.SerializeToString())
+        with apply_patches(list(mutant.patches), folder):
+            outcome, check, reason = auditor.judge(mutant)
+        results.append(
+            MutantResult(
+                kind=mutant.kind,
+                change=mutant.change,
+                outcome=outcome,
+                check=check,
+                reason=join_lines(reason),
+            )
         )
-        if isinstance(done, CallFailure):
-            raise InvalidBaselineFile(join_lines(f"{done.kind}: {done.message}"))
-        if done.value is not None:
-            raise InvalidBaselineFile(f"{done.value.by}: {done.value.message}")
-        return (time.monotonic() - start) * _SLOWER + _MORE
+        on_progress(len(results))
+    return summarize_audit(request, results, read_tool_versions())
 
-    def _try(self, mutant: Mutant) -> MutantResult:
-        with apply_patches(list(mutant.patches), self._folder.path):
-            fate, by, why = self._judge(mutant)
-        return MutantResult(kind=mutant.kind, change=mutant.change, fate=fate, by=by, why=why)
 
-    def _judge(self, mutant: Mutant) -> tuple[MutantOutcome, str, str]:
-        device = self._request.device
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Auditor:
+    request: AuditRequest
+    mutant: CheckContext
+    original: CheckContext
+    model: ModelProto
+    seconds: float
+    """The time limit of one mutant."""
+
+    @classmethod
+    def start(cls, request: AuditRequest) -> _Auditor:
+        """Read the original file, run its checks and measure their time."""
+        try:
+            kernels = load_kernels(request.spec, Path(request.root))
+        except Exception as error:
+            message = join_lines(f"custom_ops: {type(error).__name__}: {error}")
+            raise InvalidBaselineFile(message) from error
+        mutant = _create_context(request, JobFolder(Path(request.folder)), kernels)
+        original = _create_context(request, JobFolder(Path(request.original)), kernels)
+        start = time.monotonic()
+        result = call_in_fork(
+            lambda: find_first_failure(mutant, request.device),
+            CallLimits(seconds=request.spec.timeout, memory=_MEMORY),
+        )
+        if isinstance(result, CallFailure):
+            raise InvalidBaselineFile(join_lines(f"{result.kind}: {result.message}"))
+        if result.value is not None:
+            raise InvalidBaselineFile(f"{result.value.check}: {result.value.message}")
+        return cls(
+            request=request,
+            mutant=mutant,
+            original=original,
+            model=read_model(original.path),
+            seconds=(time.monotonic() - start) * _TIME_FACTOR + _EXTRA_SECONDS,
+        )
+
+    def judge(self, mutant: Mutant) -> tuple[MutantOutcome, str, str]:
+        """Return the outcome of a mutant, the check that failed, and a reason."""
+        device, seed = self.request.device, self.request.seed
         checked = call_in_fork(
-            lambda: first_failure(self._subject, device),
-            CallLimits(seconds=self._seconds, memory=_MEMORY),
+            lambda: find_first_failure(self.mutant, device),
+            CallLimits(seconds=self.seconds, memory=_MEMORY),
         )
         if isinstance(checked, CallFailure):
-            # An export has more time and memory than a mutant gets: these limits are no verdict.
-            is_caught = checked.kind in ("crash", "raised")
-            fate = MutantOutcome.CAUGHT if is_caught else MutantOutcome.SURVIVED
-            return (
-                fate,
-                checked.kind if is_caught else "",
-                join_lines(f"{checked.kind}: {checked.message}"),
-            )
+            message = f"{checked.kind}: {checked.message}"
+            # An export has more time and memory, so a mutant is not caught by these limits.
+            if checked.kind in ("crash", "raised"):
+                return MutantOutcome.CAUGHT, checked.kind, message
+            return MutantOutcome.SURVIVED, "", message
         if checked.value is not None:
-            return MutantOutcome.CAUGHT, checked.value.by, checked.value.message
-        if _is_equivalent(mutant, self._model):
+            return MutantOutcome.CAUGHT, checked.value.check, checked.value.message
+        before, after = _serialize_live_parts(self.model), _serialize_live_parts(mutant.model)
+        if before == after and not any(name in before for name in mutant.touched):
             return MutantOutcome.EQUIVALENT, "", "no output depends on it"
-        seed = self._request.seed
         searched = call_in_fork(
-            lambda: search_difference(self._subject, self._original, device, mutant.rows, seed),
-            CallLimits(seconds=_SEARCH * self._seconds, memory=2 * _MEMORY),
+            lambda: search_difference(self.mutant, self.original, device, mutant.rows, seed),
+            CallLimits(seconds=_SEARCH_FACTOR * self.seconds, memory=2 * _MEMORY),
         )
         if isinstance(searched, CallFailure):
-            return (
-                MutantOutcome.SURVIVED,
-                "",
-                join_lines(f"on further inputs: {searched.kind}: {searched.message}"),
-            )
-        return searched.value.fate, "", searched.value.why
+            message = f"on further inputs: {searched.kind}: {searched.message}"
+            return MutantOutcome.SURVIVED, "", message
+        return searched.value.outcome, "", searched.value.reason
 
 
-def _kernels(request: AuditRequest) -> Kernels:
-    """The kernels of custom operators, as the export had them."""
+def _create_context(request: AuditRequest, folder: JobFolder, kernels: Kernels) -> CheckContext:
     try:
-        return load_kernels(request.spec, Path(request.root))
-    except Exception as error:
-        raise InvalidBaselineFile(
-            join_lines(f"custom_ops: {type(error).__name__}: {error}")
-        ) from error
-
-
-def _subject(request: AuditRequest, folder: JobFolder, kernels: Kernels) -> CheckContext:
+        reference = Reference.read(folder.reference.read_bytes())
+    except (OSError, ValueError) as error:
+        message = "reference.json: cannot be read; export the model again"
+        raise InvalidBaselineFile(message) from error
     return CheckContext(
         folder=folder,
         opset=request.cell.opset,
         spec=request.spec,
-        reference=_reference(folder),
+        reference=reference,
         kernels=kernels,
     )
 
 
-def _reference(folder: JobFolder) -> Reference:
-    try:
-        return Reference.read(folder.reference.read_bytes())
-    except (OSError, ValueError) as error:
-        raise InvalidBaselineFile(
-            "reference.json cannot be read; export the model again"
-        ) from error
-
-
-def _is_equivalent(mutant: Mutant, model: ModelProto) -> bool:
-    """Whether what the outputs depend on is the same: the change is in dead code."""
-    before, after = _live(model), _live(mutant.model)
-    return before == after and not any(name in before for name in mutant.touched)
-
-
-def _live(model: ModelProto) -> dict[str, bytes]:
-    """What the outputs of the main graph depend on, by name."""
+def _serialize_live_parts(model: ModelProto) -> dict[str, bytes]:
+    """Return the parts of the main graph that its outputs depend on, by name."""
     graph = model.graph
-    needed = find_needed_names(
-        graph.node, (item.name for item in graph.output), index_functions(model)
-    )
-    nodes = [n for n in graph.node if not needed.isdisjoint(n.output)]
+    outputs = (item.name for item in graph.output)
+    needed = find_needed_names(graph.node, outputs, index_functions(model))
+    nodes = [node for node in graph.node if not needed.isdisjoint(node.output)]
     live: dict[str, Message] = {f"node {i}": node for i, node in enumerate(nodes)}
     live |= {tensor.name: tensor for tensor in graph.initializer if tensor.name in needed}
     live |= {f"{i}": item for i, item in enumerate((*graph.input, *graph.output))}

@@ -1,13 +1,13 @@
 """Further inputs that the contract allows, far from the stored samples.
 
-In: a contract, the stored samples, a seed, and where the audit changed a weight. Out: `Trial`s,
-named sets of inputs. Drawn here and not by PyTorch, so that nothing is taken from the samples but
-values that only they know (a fill written in Python). Values are those of the contract's fills:
-how exact PyTorch is at other magnitudes is not known, and so neither is what would be wrong there.
+Input: a contract, the stored samples, a seed, and the changed rows of a weight. Output: `Trial`s,
+named sets of inputs. They are drawn here and not by PyTorch. The samples provide only the values of
+a fill in Python. Values follow the contract's fills, because PyTorch's accuracy at other magnitudes
+is unknown, and so is the limit there.
 
-A table of weights is read row by row, by an index that an input gives or by the place along an
-axis. No random input finds one row among thirty thousand, so a changed row has trials of its own:
-that index everywhere, and an axis long enough to reach it.
+A table of weights is read row by row, by an index from an input or by the position along an axis.
+No random input finds one row of thirty thousand. So a changed row has its own trials: this index
+in all inputs, and an axis that is long enough to reach it.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ from exporter.manifest import (
 Array = np.ndarray[Any, Any]
 Inputs = Mapping[str, Array]
 
-#: The longest that an axis is made to reach a row.
-_LONGEST = 1024
-#: So often are values drawn at the exported sizes, and so often other sizes.
+#: The largest size of an axis that is used to reach a row.
+_MAX_SIZE = 1024
+#: Number of trials with the exported sizes, and of trials with other sizes.
 _DRAWS = 3
-#: How far sizes go beyond the exported one.
-_BEYOND = 3
+#: Steps by which a drawn size may exceed the exported one.
+_MAX_STEPS = 3
 
 
 class NoSuchInput(Exception):
-    """The contract's fills give no such inputs here."""
+    """The fills of the contract cannot give the inputs of a trial."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What to draw."""
+    """The plan of one set of inputs."""
 
     name: str
     sizes: Mapping[str, int]
     index: int | None = None
-    """The value of every integer input whose range has it."""
+    """The value of every integer input with a range that contains it."""
     case: Case | None = None
 
 
 def plan_trials(spec: ModelSpec, seed: int, rows: Sequence[int]) -> Iterator[Trial]:
-    """What to try on a mutant that no check caught, the cheap and telling ones first."""
+    """Yield trials for a mutant that no check caught, the cheap and effective ones first."""
     axes = [axis for axis in spec.axes if axis.example is not None]
     example = {axis.name: axis.example for axis in axes if axis.example is not None}
     rng = np.random.default_rng([seed, len(axes)])
@@ -63,63 +63,57 @@ def plan_trials(spec: ModelSpec, seed: int, rows: Sequence[int]) -> Iterator[Tri
         yield Trial(name=f"other values ({number})", sizes=example)
     for row in rows:
         yield Trial(name=f"index {row} everywhere", sizes=example, index=row)
-        yield from _reaching(axes, example, row)
-    smallest = {axis.name: _smallest(axis) for axis in axes}
+        yield from _plan_long_axes(axes, example, row)
+    smallest = {axis.name: _find_smallest_size(axis) for axis in axes}
     if smallest != example:
-        yield Trial(name=f"smallest sizes {_words(smallest)}", sizes=smallest)
+        yield Trial(name=f"smallest sizes {_format_sizes(smallest)}", sizes=smallest)
     for _ in range(_DRAWS if axes else 0):
-        sizes = {axis.name: _any(axis, rng) for axis in axes}
-        yield Trial(name=f"other values, {_words(sizes)}", sizes=sizes)
+        sizes = {}
+        for axis in axes:
+            unit, low = axis.multiple_of, _find_smallest_size(axis)
+            limit = min(axis.max or 1 << 30, (axis.example or 1) + _MAX_STEPS * unit)
+            sizes[axis.name] = int(rng.integers(low // unit, max(low, limit) // unit + 1)) * unit
+        yield Trial(name=f"other values, {_format_sizes(sizes)}", sizes=sizes)
     for case in spec.cases:
         yield Trial(name=f"case {case.name}", sizes={**example, **case.axes}, case=case)
 
 
-def _reaching(axes: Sequence[Axis], example: Mapping[str, int], row: int) -> Iterator[Trial]:
-    """Sizes at which the place along an axis is the row."""
+def _plan_long_axes(axes: Sequence[Axis], example: Mapping[str, int], row: int) -> Iterator[Trial]:
+    """Yield trials with an axis that is just long enough to contain the row."""
+    smallest = {axis.name: 1 if axis.allows(1) else example[axis.name] for axis in axes}
     for axis in axes:
-        wanted = -(-(row + 1) // axis.multiple_of) * axis.multiple_of
-        if wanted > (axis.example or 0) and wanted <= _LONGEST and axis.allows(wanted):
-            sizes = {name: 1 if _allows(axes, name, 1) else size for name, size in example.items()}
-            sizes[axis.name] = wanted
-            yield Trial(name=f"sizes {_words(sizes)}", sizes=sizes)
+        size = -(-(row + 1) // axis.multiple_of) * axis.multiple_of
+        if (axis.example or 0) < size <= _MAX_SIZE and axis.allows(size):
+            sizes = {**smallest, axis.name: size}
+            yield Trial(name=f"sizes {_format_sizes(sizes)}", sizes=sizes)
 
 
-def _allows(axes: Sequence[Axis], name: str, size: int) -> bool:
-    return any(axis.name == name and axis.allows(size) for axis in axes)
+def _find_smallest_size(axis: Axis) -> int:
+    return -(-max(axis.min, 1) // axis.multiple_of) * axis.multiple_of
 
 
-def _smallest(axis: Axis) -> int:
-    unit = axis.multiple_of
-    return -(-max(axis.min, 1) // unit) * unit
-
-
-def _any(axis: Axis, rng: np.random.Generator) -> int:
-    unit, low = axis.multiple_of, _smallest(axis)
-    high = max(low, min(axis.max or 1 << 30, (axis.example or 1) + _BEYOND * unit))
-    return int(rng.integers(low // unit, high // unit + 1)) * unit
-
-
-def _words(sizes: Mapping[str, int]) -> str:
+def _format_sizes(sizes: Mapping[str, int]) -> str:
     return " ".join(f"{name}={size}" for name, size in sizes.items())
 
 
 def draw_inputs(
     spec: ModelSpec, trial: Trial, stored: Sequence[Inputs], seed: int
 ) -> dict[str, Array]:
-    """The inputs of a trial.
+    """Return the inputs of a trial.
 
     Args:
         spec: The contract.
-        trial: What to draw.
+        trial: The plan.
         stored: The inputs of the stored samples.
         seed: The same seed gives the same values.
 
     Raises:
-        Impossible: where a fill that only PyTorch can draw has no sample of these sizes, or no
-            input takes the index that the trial is about.
+        NoSuchInput: if a fill needs a sample with these sizes and there is none, or if no input
+            accepts the index of the trial.
     """
-    if trial.index is not None and not any(_takes(i.fill, trial.index) for i in spec.inputs):
-        raise NoSuchInput("no input takes this index")
+    index, fills = trial.index, [item.fill for item in spec.inputs]
+    if index is not None and not any(_accepts_index(fill, index) for fill in fills):
+        raise NoSuchInput("no input accepts this index")
     inputs = {}
     for number, item in enumerate(spec.inputs):
         dims = item.file_shape
@@ -131,43 +125,43 @@ def draw_inputs(
             fill = Fill(kind="value", value=trial.case.values[item.name])
         if trial.case and item.name in trial.case.absent:
             continue
-        if _is_made(spec, item, fill, trial.case):
-            inputs[item.name] = _from_samples(item, shape, stored, rng)
-        elif trial.index is not None and _takes(fill, trial.index):
-            inputs[item.name] = np.full(shape, trial.index, _dtype(item))
+        if _needs_sample(spec, item, fill, trial.case):
+            inputs[item.name] = _select_stored(item, shape, stored, rng)
+        elif index is not None and _accepts_index(fill, index):
+            inputs[item.name] = np.full(shape, index, _find_dtype(item))
         else:
-            inputs[item.name] = _filled(fill, shape, rng).astype(_dtype(item))
+            inputs[item.name] = _draw_fill(fill, shape, rng).astype(_find_dtype(item))
     return inputs
 
 
-def _is_made(spec: ModelSpec, item: Input, fill: Fill, case: Case | None) -> bool:
-    """Whether only the worker has the values: those of files and of user code."""
+def _needs_sample(spec: ModelSpec, item: Input, fill: Fill, case: Case | None) -> bool:
+    """Return True if only the worker can draw the values: from files or user code."""
     by_case = case is not None and (case.inputs_from is not None or item.name in case.files)
     return by_case or spec.inputs_from is not None or fill.kind in ("file", "python")
 
 
-def _takes(fill: Fill, index: int) -> bool:
+def _accepts_index(fill: Fill, index: int) -> bool:
     return fill.kind == "randint" and fill.low <= index < fill.high
 
 
-def _from_samples(
+def _select_stored(
     item: Input, shape: tuple[int, ...], stored: Sequence[Inputs], rng: np.random.Generator
 ) -> Array:
-    known = [inputs[item.name] for inputs in stored if item.name in inputs]
-    fitting = [array for array in known if array.shape == shape]
-    if not fitting:
+    arrays = [inputs[item.name] for inputs in stored if item.name in inputs]
+    matching = [array for array in arrays if array.shape == shape]
+    if not matching:
         raise NoSuchInput(f"no sample has '{item.name}' in this size")
-    return fitting[int(rng.integers(len(fitting)))]
+    return matching[int(rng.integers(len(matching)))]
 
 
-def _dtype(item: Input) -> np.dtype[Any]:
+def _find_dtype(item: Input) -> np.dtype[Any]:
     names = {"float32": "FLOAT", "float64": "DOUBLE"}
     dtype = item.file_dtype
     kind = TensorProto.DataType.Value(names.get(dtype, dtype.upper()))
     return tensor_dtype_to_np_dtype(kind)
 
 
-def _filled(fill: Fill, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+def _draw_fill(fill: Fill, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
     match fill.kind:
         case "normal":
             return rng.standard_normal(shape)
@@ -187,4 +181,4 @@ def _filled(fill: Fill, shape: tuple[int, ...], rng: np.random.Generator) -> Arr
             value = np.asarray(fill.value)
             return np.broadcast_to(value, shape).copy() if value.ndim == 0 else value
         case "file" | "python":
-            raise NoSuchInput("only the worker has its values")
+            raise NoSuchInput("only the worker can draw its values")

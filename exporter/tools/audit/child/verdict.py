@@ -1,7 +1,7 @@
-"""The verdict on one mutant: the same checks as in an export, then the search for what they missed.
+"""The verdict on one mutant: the checks of an export, then a search for an error that they missed.
 
-In: a `CheckContext` whose file is the mutant. Out: which check says no; and of one that all let pass,
-what further inputs do to its outputs, held against the file as it was.
+Input: a `CheckContext` with the mutant as its file. Output: the failed check. If none fails, the
+difference between the outputs of the mutant and of the original on further inputs.
 """
 
 from __future__ import annotations
@@ -18,12 +18,7 @@ from exporter.checks.protocol import CheckContext
 from exporter.manifest import Device
 from exporter.records.audit import MutantOutcome
 from exporter.records.record import Status
-from exporter.runtimes import (
-    LoadFailure,
-    RunFailure,
-    Session,
-    open_session,
-)
+from exporter.runtimes import LoadFailure, RunFailure, Session, open_session
 from exporter.runtimes.values import Array, OnnxValue
 from exporter.tools.audit.child.counterexamples import (
     Inputs,
@@ -35,115 +30,116 @@ from exporter.tools.audit.child.counterexamples import (
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """What said something else than pass."""
+    """A check that did not pass."""
 
-    by: str
+    check: str
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class FoundDifference:
-    """What the further inputs showed."""
+    """The result of a search on further inputs."""
 
-    fate: MutantOutcome
-    why: str
+    outcome: MutantOutcome
+    reason: str
 
 
-def first_failure(subject: CheckContext, device: Device) -> Rejection | None:
-    """The first check, in the order of the export, that does not pass; None where all do.
+def find_first_failure(context: CheckContext, device: Device) -> Rejection | None:
+    """Return the first check, in the order of an export, that does not pass.
 
-    The first no is enough: an export runs them all, but its verdict is the same.
+    An export runs all checks, but its status depends on the first failure only.
+
+    Returns:
+        None if all checks pass.
     """
     for check in STRUCTURE_CHECKS:
-        result = check(subject)
+        result = check(context)
         if result.status is not Status.PASS:
             return Rejection(result.check, result.message)
     try:
-        session = open_session(subject.path, device, subject.kernels)
-    except LoadFailure as refused:
-        return Rejection("load", str(refused))
-    for parity in RUNTIME_CHECKS:
-        if parity.applies(subject):
-            result = parity(subject, session, device.name)
+        session = open_session(context.path, device, context.kernels)
+    except LoadFailure as error:
+        return Rejection("load", str(error))
+    for runtime_check in RUNTIME_CHECKS:
+        if runtime_check.applies(context):
+            result = runtime_check(context, session, device.name)
             if result.status is not Status.PASS:
                 return Rejection(result.check, result.message)
     return None
 
 
 def search_difference(
-    subject: CheckContext, original: CheckContext, device: Device, rows: Sequence[int], seed: int
+    context: CheckContext, original: CheckContext, device: Device, rows: Sequence[int], seed: int
 ) -> FoundDifference:
-    """Tries further inputs on the mutant and on the file as it was.
+    """Run the mutant and the original file on further inputs.
 
     Args:
-        subject: The mutant.
-        original: The file that it was made from.
-        device: Where both run.
-        rows: Indices that the change is about.
-        seed: Of the inputs.
+        context: The mutant.
+        original: The original file.
+        device: The device of both.
+        rows: Indices that the change affects.
+        seed: Seed of the inputs.
     """
     before = open_session(original.path, device, original.kernels)
-    after = open_session(subject.path, device, subject.kernels)
-    moved, tried = 0.0, 0
-    for name, inputs in _inputs(subject, rows, seed):
+    after = open_session(context.path, device, context.kernels)
+    largest, count = 0.0, 0
+    for name, inputs in _draw_all_inputs(context, rows, seed):
         try:
-            wanted = before.run(inputs)
+            expected = before.run(inputs)
         except RunFailure:
-            continue  # not even the sound file takes them: nothing is promised there
-        tried += 1
-        found = _compare(subject, after, inputs, wanted, device.name)
-        if isinstance(found, str):
-            return FoundDifference(MutantOutcome.SURVIVED, f"on {name}: {found}")
-        moved = max(moved, found)
-    if not tried:
-        return FoundDifference(
-            MutantOutcome.SURVIVED, "nothing shows that it changes nothing: no further input runs"
-        )
-    if moved:
-        return FoundDifference(
-            MutantOutcome.WITHIN, f"moves outputs by {moved:.1e} of what is allowed"
-        )
-    return FoundDifference(MutantOutcome.SAME, f"the same outputs on {tried} further inputs")
+            continue  # the original fails too, so the contract does not include them
+        count += 1
+        difference = _measure_difference(context, after, inputs, expected, device.name)
+        if isinstance(difference, str):
+            return FoundDifference(MutantOutcome.SURVIVED, f"on {name}: {difference}")
+        largest = max(largest, difference)
+    if not count:
+        reason = "no further input runs, so the change may have an effect"
+        return FoundDifference(MutantOutcome.SURVIVED, reason)
+    if largest:
+        reason = f"changes outputs by {largest:.1e} of the allowed error"
+        return FoundDifference(MutantOutcome.WITHIN, reason)
+    return FoundDifference(MutantOutcome.SAME, f"the same outputs on {count} further inputs")
 
 
-def _inputs(subject: CheckContext, rows: Sequence[int], seed: int) -> Iterator[tuple[str, Inputs]]:
-    spec = subject.spec
-    stored = [
-        subject.read(sample).inputs for sample in subject.reference.samples if not sample.error
-    ]
-    for trial in plan_trials(spec, seed, rows):
+def _draw_all_inputs(
+    context: CheckContext, rows: Sequence[int], seed: int
+) -> Iterator[tuple[str, Inputs]]:
+    samples = [sample for sample in context.reference.samples if not sample.error]
+    stored = [context.read(sample).inputs for sample in samples]
+    for trial in plan_trials(context.spec, seed, rows):
         try:
-            yield trial.name, draw_inputs(spec, trial, stored, seed)
+            yield trial.name, draw_inputs(context.spec, trial, stored, seed)
         except NoSuchInput:
             continue
 
 
-def _compare(
-    subject: CheckContext,
+def _measure_difference(
+    context: CheckContext,
     session: Session,
     inputs: Mapping[str, Array],
-    wanted: Sequence[OnnxValue],
+    expected: Sequence[OnnxValue],
     device: str,
 ) -> float | str:
-    """The largest difference as a share of what is allowed; a text where it is more than that."""
+    """Return the largest difference as a share of the limit, or a message if it is exceeded."""
     try:
         outputs = session.run(inputs)
     except RunFailure as failure:
         return f"the runtime fails: {failure}"
+    # The original file replaces PyTorch and the float64 run, to use the same limits.
+    wide = tuple(_to_float64(value) for value in expected)
+    data = SampleData(inputs=inputs, outputs=tuple(expected), float64_outputs=wide)
     largest = 0.0
-    # The sound file stands for PyTorch, and for float64: how far off may it be is what is asked.
-    exact = tuple(_in_float64(value) for value in wanted)
-    sound = SampleData(inputs=inputs, outputs=tuple(wanted), float64_outputs=exact)
-    for index, found in enumerate(outputs):
-        for what, comparison in compare_output(found, sound, OutputContext(subject, index, device)):
+    for index, value in enumerate(outputs):
+        output = OutputContext(context, index, device)
+        for name, comparison in compare_output(value, data, output):
             if comparison.problem:
-                times = f"{comparison.limit_ratio:.1e} times what is allowed"
-                return f"{what} differs, {times}"
+                return f"{name} differs, {comparison.limit_ratio:.1e} times the allowed error"
             largest = max(largest, comparison.limit_ratio)
     return largest
 
 
-def _in_float64(value: OnnxValue) -> OnnxValue:
+def _to_float64(value: OnnxValue) -> OnnxValue:
     if isinstance(value, list):
         return [item.astype(np.float64) for item in value]
     return value.astype(np.float64)

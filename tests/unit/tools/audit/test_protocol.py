@@ -26,15 +26,19 @@ def audit(*tried: MutantResult) -> Audit:
     return summarize_audit(request, tried, {"torch": "2.13.0"})
 
 
-def tried(fate: MutantOutcome, kind: str = "weight", by: str = "") -> MutantResult:
+def tried(outcome: MutantOutcome, kind: str = "weight", check: str = "") -> MutantResult:
     return MutantResult(
-        kind=kind, change="w[0] times 1.1", fate=fate, by=by, why="on other values: off"
+        kind=kind,
+        change="w[0] times 1.1",
+        outcome=outcome,
+        check=check,
+        reason="on other values: off",
     )
 
 
 def test_only_what_breaks_the_contract_counts_in_the_share() -> None:
     found = audit(
-        *[tried(MutantOutcome.CAUGHT, by="parity")] * 3,
+        *[tried(MutantOutcome.CAUGHT, check="parity")] * 3,
         tried(MutantOutcome.SURVIVED),
         tried(MutantOutcome.EQUIVALENT),
         tried(MutantOutcome.SAME),
@@ -48,8 +52,8 @@ def test_only_what_breaks_the_contract_counts_in_the_share() -> None:
 
 def test_counts_stand_by_kind_and_by_check_and_survivors_in_full() -> None:
     found = audit(
-        tried(MutantOutcome.CAUGHT, by="parity"),
-        tried(MutantOutcome.CAUGHT, "header", by="opset"),
+        tried(MutantOutcome.CAUGHT, check="parity"),
+        tried(MutantOutcome.CAUGHT, "header", check="opset"),
         tried(MutantOutcome.SURVIVED, "edge"),
     )
     assert {tally.kind: (tally.caught, tally.survived) for tally in found.tallies} == {
@@ -62,7 +66,7 @@ def test_counts_stand_by_kind_and_by_check_and_survivors_in_full() -> None:
 
 
 def test_an_audit_is_read_as_it_was_written() -> None:
-    found = audit(tried(MutantOutcome.CAUGHT, by="parity"), tried(MutantOutcome.SURVIVED))
+    found = audit(tried(MutantOutcome.CAUGHT, check="parity"), tried(MutantOutcome.SURVIVED))
     assert Audit.model_validate_json(found.to_json()) == found
 
 

@@ -1,1 +1,1 @@
-"""To be described."""
+"""The small changes that an audit makes to a file."""

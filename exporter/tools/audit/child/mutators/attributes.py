@@ -1,7 +1,7 @@
-"""Mutators of what nodes are told: a float, an integer, one of several integers, a word.
+"""Mutators of attributes: a float, an integer, one of several integers, a word.
 
-In: a `Draft`. Out: the draft with one attribute changed, and the change in one line; an empty line
-where there was no place for it.
+Input: a `Draft`. Output: the draft with one attribute changed.
+Each function returns the change in one line, or "" if the file has no place for it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from onnx import AttributeProto, NodeProto
 from exporter.runtimes.graph_walk import iter_nodes
 from exporter.tools.audit.child.mutators.draft import Draft
 
-#: Words of the specification that mean something else in the same place.
+#: Words of the specification, each with another valid word for the same attribute.
 _OTHER_WORDS = {
     b"nearest": b"linear",
     b"linear": b"nearest",
@@ -36,7 +36,7 @@ _OTHER_WORDS = {
 }
 
 
-def _places(draft: Draft, kind: int) -> list[tuple[NodeProto, AttributeProto]]:
+def _find_attributes(draft: Draft, kind: int) -> list[tuple[NodeProto, AttributeProto]]:
     return [
         (node, attribute)
         for node in iter_nodes(draft.model)
@@ -46,22 +46,22 @@ def _places(draft: Draft, kind: int) -> list[tuple[NodeProto, AttributeProto]]:
 
 
 def format_node(node: NodeProto) -> str:
-    """A node as a line names it: by its operator and its first output."""
+    """Return the operator and the first output of a node."""
     return f"{node.op_type} -> {next((name for name in node.output if name), '?')}"
 
 
-def number(draft: Draft) -> str:
-    """A float attribute ten times as large."""
-    return _number(draft, 10.0)
+def scale_float(draft: Draft) -> str:
+    """Multiply a float attribute by 10."""
+    return _scale_float(draft, 10.0)
 
 
-def number_slightly(draft: Draft) -> str:
-    """A float attribute a tenth larger."""
-    return _number(draft, 1.1)
+def scale_float_slightly(draft: Draft) -> str:
+    """Multiply a float attribute by 1.1."""
+    return _scale_float(draft, 1.1)
 
 
-def _number(draft: Draft, factor: float) -> str:
-    places = _places(draft, AttributeProto.FLOAT)
+def _scale_float(draft: Draft, factor: float) -> str:
+    places = _find_attributes(draft, AttributeProto.FLOAT)
     if not places:
         return ""
     node, attribute = draft.rng.choice(places)
@@ -72,9 +72,9 @@ def _number(draft: Draft, factor: float) -> str:
     return f"{format_node(node)}: {attribute.name} from {old:g} to {attribute.f:g}"
 
 
-def integer_attribute(draft: Draft) -> str:
-    """An integer attribute off by one."""
-    places = _places(draft, AttributeProto.INT)
+def change_integer(draft: Draft) -> str:
+    """Change an integer attribute by one."""
+    places = _find_attributes(draft, AttributeProto.INT)
     if not places:
         return ""
     node, attribute = draft.rng.choice(places)
@@ -83,9 +83,9 @@ def integer_attribute(draft: Draft) -> str:
     return f"{format_node(node)}: {attribute.name} from {old} to {attribute.i}"
 
 
-def one_of_integers(draft: Draft) -> str:
-    """One of the integers of pads, strides, axes and the like off by one."""
-    places = [place for place in _places(draft, AttributeProto.INTS) if place[1].ints]
+def change_list_item(draft: Draft) -> str:
+    """Change one integer of a list, such as pads, strides or axes, by one."""
+    places = [place for place in _find_attributes(draft, AttributeProto.INTS) if place[1].ints]
     if not places:
         return ""
     node, attribute = draft.rng.choice(places)
@@ -95,9 +95,9 @@ def one_of_integers(draft: Draft) -> str:
     return f"{format_node(node)}: {attribute.name} from {old} to {list(attribute.ints)}"
 
 
-def two_integers_swapped(draft: Draft) -> str:
-    """Two different integers of an attribute in each other's place: another permutation."""
-    places = [p for p in _places(draft, AttributeProto.INTS) if len(set(p[1].ints)) > 1]
+def swap_list_items(draft: Draft) -> str:
+    """Exchange two different integers of an attribute: another permutation."""
+    places = [p for p in _find_attributes(draft, AttributeProto.INTS) if len(set(p[1].ints)) > 1]
     if not places:
         return ""
     node, attribute = draft.rng.choice(places)
@@ -108,9 +108,9 @@ def two_integers_swapped(draft: Draft) -> str:
     return f"{format_node(node)}: {attribute.name} from {old} to {list(attribute.ints)}"
 
 
-def word(draft: Draft) -> str:
-    """A mode or a direction replaced by another one."""
-    texts = [p for p in _places(draft, AttributeProto.STRING) if p[1].s in _OTHER_WORDS]
+def replace_word(draft: Draft) -> str:
+    """Replace a mode or a direction by another one."""
+    texts = [p for p in _find_attributes(draft, AttributeProto.STRING) if p[1].s in _OTHER_WORDS]
     if not texts:
         return ""
     node, attribute = draft.rng.choice(texts)
@@ -119,8 +119,8 @@ def word(draft: Draft) -> str:
     return f"{format_node(node)}: {attribute.name} from {old.decode()} to {attribute.s.decode()}"
 
 
-def removed(draft: Draft) -> str:
-    """An attribute gone, so that its default holds."""
+def remove_attribute(draft: Draft) -> str:
+    """Remove an attribute, which leaves its default."""
     places = [
         (node, index)
         for node in iter_nodes(draft.model)
@@ -136,11 +136,11 @@ def removed(draft: Draft) -> str:
 
 
 ATTRIBUTES = (
-    number,
-    number_slightly,
-    integer_attribute,
-    one_of_integers,
-    two_integers_swapped,
-    word,
-    removed,
+    scale_float,
+    scale_float_slightly,
+    change_integer,
+    change_list_item,
+    swap_list_items,
+    replace_word,
+    remove_attribute,
 )

@@ -1,10 +1,10 @@
-"""A copy of a model that a mutator may change, its external weights included.
+"""A copy of a model that a mutator may change, including its external weights.
 
-In: a model and the folder of its file. Out: a `Draft`: places to change, chosen by a seeded
-generator, and the `Patch`es that the change makes to files beside the model.
+Input: a model and the folder of its file. Output: a `Draft` with a seeded generator, and `Patch`es
+for the external files.
 
-Weights outside the file are changed where they lie, a few bytes at a time: half a gigabyte is not
-copied for each mutant.
+External weights are changed in place, a few bytes at a time, to avoid a copy of half a gigabyte for
+each mutant.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ INTEGERS = (TensorProto.INT64, TensorProto.INT32)
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """Bytes that take the place of others in a file beside the model."""
+    """Bytes that replace others in an external file."""
 
     file: str
     offset: int
@@ -40,40 +40,39 @@ class Patch:
 
 @dataclass(slots=True)
 class Draft:
-    """A model to be changed in one place."""
+    """A model that a mutator changes in one place."""
 
     model: ModelProto
     folder: Path
     rng: Random
     types: Mapping[str, tuple[int, tuple[int | str, ...]]]
-    """Element type and shape of every value of the main graph whose shape is known; of
-    initializers too."""
+    """Element type and shape of every value of the main graph with a known shape."""
     patches: list[Patch] = field(default_factory=list)
     touched: list[str] = field(default_factory=list)
-    """Names of the tensors that patches change."""
+    """Names of the tensors in patches."""
     rows: tuple[int, ...] = ()
-    """Indices along the first axis of a weight that were changed: an input may select them."""
+    """Changed indices along the first axis of a weight, which an input may select."""
 
     def tensors(self, kinds: tuple[int, ...], *, least: int = 1) -> list[TensorProto]:
-        """Stored tensors of these element types, with at least so many elements."""
-        found = [*iter_initializers(self.model), *_constants(self.model)]
-        return [t for t in found if t.data_type in kinds and math.prod(t.dims) >= least]
+        """Return stored tensors of these element types with at least `least` elements."""
+        tensors = [*iter_initializers(self.model), *_iter_constants(self.model)]
+        return [t for t in tensors if t.data_type in kinds and math.prod(t.dims) >= least]
 
     def read(self, tensor: TensorProto, start: int = 0, count: int = -1) -> Array:
-        """Elements of a tensor in their flat order."""
+        """Return elements of the flat tensor."""
         if tensor.data_location != TensorProto.EXTERNAL:
             flat = numpy_helper.to_array(tensor).reshape(-1)
             return flat[start:].copy() if count < 0 else flat[start : start + count].copy()
         dtype = tensor_dtype_to_np_dtype(tensor.data_type)
         count = math.prod(tensor.dims) - start if count < 0 else count
-        file, offset = _place(tensor)
+        file, offset = _locate_external_data(tensor)
         offset += start * dtype.itemsize
         return np.fromfile(self.folder / file, dtype=dtype, count=count, offset=offset)
 
     def write(self, tensor: TensorProto, start: int, values: Array) -> None:
-        """Puts elements in the place of others, in the flat order."""
+        """Replace elements of the flat tensor."""
         if tensor.data_location == TensorProto.EXTERNAL:
-            file, offset = _place(tensor)
+            file, offset = _locate_external_data(tensor)
             data = values.astype(tensor_dtype_to_np_dtype(tensor.data_type)).tobytes()
             item = tensor_dtype_to_np_dtype(tensor.data_type).itemsize
             self.patches.append(Patch(file, offset + start * item, data))
@@ -87,17 +86,17 @@ class Draft:
 
 @contextmanager
 def apply_patches(patches: list[Patch], folder: Path) -> Iterator[None]:
-    """Changes files while the block runs, and puts them back as they were."""
-    before = [_exchange(folder, patch) for patch in patches]
+    """Apply the patches while the block runs, and restore the files after it."""
+    originals = [_write_patch(folder, patch) for patch in patches]
     try:
         yield
     finally:
-        for patch in reversed(before):
-            _exchange(folder, patch)
+        for patch in reversed(originals):
+            _write_patch(folder, patch)
 
 
-def _exchange(folder: Path, patch: Patch) -> Patch:
-    """Writes the patch; the answer undoes it."""
+def _write_patch(folder: Path, patch: Patch) -> Patch:
+    """Write the patch and return the patch that reverts it."""
     with (folder / patch.file).open("r+b") as file:
         file.seek(patch.offset)
         old = file.read(len(patch.data))
@@ -106,17 +105,17 @@ def _exchange(folder: Path, patch: Patch) -> Patch:
     return Patch(patch.file, patch.offset, old)
 
 
-def _constants(model: ModelProto) -> Iterator[TensorProto]:
-    """Tensors that `Constant` nodes hold."""
+def _iter_constants(model: ModelProto) -> Iterator[TensorProto]:
+    """Yield the tensors of `Constant` nodes."""
     for node in iter_nodes(model):
         if node.op_type == "Constant" and len(node.output) == 1:
             for attribute in node.attribute:
                 if attribute.HasField("t"):
                     if not attribute.t.name:
-                        attribute.t.name = node.output[0]  # so that a line can name it
+                        attribute.t.name = node.output[0]  # for the description of a change
                     yield attribute.t
 
 
-def _place(tensor: TensorProto) -> tuple[str, int]:
+def _locate_external_data(tensor: TensorProto) -> tuple[str, int]:
     entries = {entry.key: entry.value for entry in tensor.external_data}
     return entries["location"], int(entries.get("offset", "0"))

@@ -1,7 +1,7 @@
-"""Mutators of where values go: another value read, inputs swapped, one dropped, outputs crossed.
+"""Mutators of edges: another value as input, exchanged inputs or outputs, a dropped input.
 
-In: a `Draft`. Out: the draft with one edge changed, and the change in one line; an empty line
-where there was no place for it.
+Input: a `Draft`. Output: the draft with one edge changed.
+Each function returns the change in one line, or "" if the file has no place for it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from exporter.runtimes.graph_walk import iter_nodes
 from exporter.tools.audit.child.mutators.attributes import format_node
 from exporter.tools.audit.child.mutators.draft import Draft
 
-#: The order of their inputs makes no difference.
+#: Operators with inputs in any order.
 _COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})
 
 
-def rewired(draft: Draft) -> str:
-    """One input of a node read from another value of the same type and shape."""
-    places = list(_rewirings(draft))
+def rewire_input(draft: Draft) -> str:
+    """Connect an input of a node to another value of the same type and shape."""
+    places = list(_list_rewirings(draft))
     if not places:
         return ""
     node, index, others = draft.rng.choice(places)
@@ -29,8 +29,8 @@ def rewired(draft: Draft) -> str:
     return f"{format_node(node)}: input {index} from {old} to {new}"
 
 
-def _rewirings(draft: Draft) -> Iterator[tuple[NodeProto, int, list[str]]]:
-    """Every input of the main graph with the values that could stand in its place."""
+def _list_rewirings(draft: Draft) -> Iterator[tuple[NodeProto, int, list[str]]]:
+    """Yield each input of a node in the main graph with the values that can replace it."""
     graph = draft.model.graph
     known = [item.name for item in (*graph.input, *graph.initializer)]
     for node in graph.node:
@@ -42,15 +42,15 @@ def _rewirings(draft: Draft) -> Iterator[tuple[NodeProto, int, list[str]]]:
         known += [name for name in node.output if name]
 
 
-def inputs_swapped(draft: Draft) -> str:
-    """Two inputs of a node that tells them apart, each in the other's place."""
+def swap_node_inputs(draft: Draft) -> str:
+    """Exchange two inputs of a node whose operator is not commutative."""
     places = [
         (node, i, j)
         for node in iter_nodes(draft.model)
         if node.op_type not in _COMMUTATIVE
         for i in range(len(node.input))
         for j in range(i)
-        if node.input[i] != node.input[j] and _are_alike(draft, node.input[i], node.input[j])
+        if node.input[i] != node.input[j] and _are_compatible(draft, node.input[i], node.input[j])
     ]
     if not places:
         return ""
@@ -59,14 +59,14 @@ def inputs_swapped(draft: Draft) -> str:
     return f"{format_node(node)}: inputs {j} and {i} swapped"
 
 
-def _are_alike(draft: Draft, one: str, other: str) -> bool:
-    """Of one element type; of the same, where a shape is not known."""
+def _are_compatible(draft: Draft, one: str, other: str) -> bool:
+    """Return True if the element types are equal or unknown."""
     first, second = draft.types.get(one), draft.types.get(other)
     return bool(one and other) and (not first or not second or first[0] == second[0])
 
 
-def input_dropped(draft: Draft) -> str:
-    """The last input of a node gone, such as a bias."""
+def drop_last_input(draft: Draft) -> str:
+    """Remove the last input of a node, such as a bias."""
     nodes = [node for node in iter_nodes(draft.model) if len(node.input) > 1]
     if not nodes:
         return ""
@@ -76,8 +76,8 @@ def input_dropped(draft: Draft) -> str:
     return f"{format_node(node)}: its last input {name} dropped"
 
 
-def weights_swapped(draft: Draft) -> str:
-    """Two weights of the same type and shape, each read where the other should be."""
+def swap_weights(draft: Draft) -> str:
+    """Exchange two weights of the same type and shape."""
     names = [item.name for item in draft.model.graph.initializer if len(item.dims)]
     pairs = [
         (one, other)
@@ -88,14 +88,14 @@ def weights_swapped(draft: Draft) -> str:
     if not pairs:
         return ""
     one, other = draft.rng.choice(pairs)
-    crossed = {one: other, other: one}
+    swapped = {one: other, other: one}
     for node in draft.model.graph.node:
-        node.input[:] = [crossed.get(name, name) for name in node.input]
+        node.input[:] = [swapped.get(name, name) for name in node.input]
     return f"{one} and {other} each in the other's place"
 
 
-def output_replaced(draft: Draft) -> str:
-    """An output of the graph that gives another value of the same type and shape."""
+def replace_output(draft: Draft) -> str:
+    """Connect an output of the graph to another value of the same type and shape."""
     graph = draft.model.graph
     inside = [name for node in graph.node for name in node.output]
     values = [item.name for item in graph.input] + inside
@@ -118,20 +118,27 @@ def output_replaced(draft: Draft) -> str:
     return f"output {end} gives {other}"
 
 
-def outputs_crossed(draft: Draft) -> str:
-    """Two outputs of the graph, each under the other's name."""
+def swap_output_names(draft: Draft) -> str:
+    """Exchange the names of two outputs of the graph."""
     graph = draft.model.graph
-    made = {name for node in graph.node for name in node.output}
-    names = [item.name for item in graph.output if item.name in made]
+    computed = {name for node in graph.node for name in node.output}
+    names = [item.name for item in graph.output if item.name in computed]
     pairs = [(one, other) for i, one in enumerate(names) for other in names[:i]]
     if not pairs:
         return ""
     one, other = draft.rng.choice(pairs)
-    crossed = {one: other, other: one}
+    swapped = {one: other, other: one}
     for node in graph.node:
-        node.input[:] = [crossed.get(name, name) for name in node.input]
-        node.output[:] = [crossed.get(name, name) for name in node.output]
+        node.input[:] = [swapped.get(name, name) for name in node.input]
+        node.output[:] = [swapped.get(name, name) for name in node.output]
     return f"outputs {one} and {other} each under the other's name"
 
 
-EDGES = (rewired, inputs_swapped, input_dropped, weights_swapped, output_replaced, outputs_crossed)
+EDGES = (
+    rewire_input,
+    swap_node_inputs,
+    drop_last_input,
+    swap_weights,
+    replace_output,
+    swap_output_names,
+)

@@ -1,9 +1,9 @@
-"""The mutants of a file: as many as asked, of every kind, the same for the same seed.
+"""The mutants of a file: the requested number, of every kind, equal for equal seeds.
 
-In: a model, the folder of its file, a count and a seed. Out: `Mutant`s, each one change.
+Input: a model, the folder of its file, a number and a seed. Output: `Mutant`s with one change each.
 
-The mutators take turns, so that a file of many weights and few nodes is not changed in its weights
-alone; one that finds no new place leaves the round.
+Each round uses every mutator once, because a file may have many weights and few nodes. A mutator
+that finds no new place is removed from the rounds.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ MUTATORS: tuple[tuple[str, Mutator], ...] = tuple(
     for kind, group in (
         ("weight", WEIGHTS),
         ("attribute", ATTRIBUTES),
-        ("operator", (*OPERATORS, *OPERATORS)),  # two mutators: each has two turns
+        ("operator", (*OPERATORS, *OPERATORS)),  # only two mutators, so each is used twice
         ("edge", EDGES),
         ("shape", SHAPES),
         ("header", HEADERS),
     )
     for mutator in group
 )
-#: So often does a mutator draw a place anew before it is taken to have no more.
-_TRIES = 8
+#: Draws of a mutator before it counts as exhausted.
+_MAX_DRAWS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,35 +52,37 @@ class Mutant:
     model: ModelProto
     patches: tuple[Patch, ...] = ()
     touched: tuple[str, ...] = ()
-    """Names of the tensors that the patches change."""
+    """Names of the tensors in patches."""
     rows: tuple[int, ...] = ()
-    """Indices along the first axis of a weight that were changed."""
+    """Changed indices along the first axis of a weight."""
 
 
 def draw_mutants(model: ModelProto, folder: Path, count: int, seed: int) -> Iterator[Mutant]:
-    """Draws up to `count` different mutants."""
+    """Yield up to `count` different mutants."""
     types = infer_types(model)
-    turns = list(enumerate(MUTATORS))
+    active = list(enumerate(MUTATORS))
     seen: set[str] = set()
-    turn = 0
-    while turns and len(seen) < count:
+    number = 0
+    while active and len(seen) < count:
         remaining = []
-        for place, (kind, mutator) in turns:
+        for position, (kind, mutator) in active:
             if len(seen) == count:
                 return
-            rng = Random(f"{seed}/{place}/{turn}")  # noqa: S311 - draws mutants, keeps no secret
-            mutant = _draw(kind, mutator, Draft(ModelProto(), folder, rng, types), model, seen)
+            rng = Random(f"{seed}/{position}/{number}")  # noqa: S311 - draws mutants, no secret
+            mutant = _draw_mutant(
+                kind, mutator, Draft(ModelProto(), folder, rng, types), model, seen
+            )
             if mutant:
-                remaining.append((place, (kind, mutator)))
+                remaining.append((position, (kind, mutator)))
                 seen.add(mutant.change)
                 yield mutant
-        turns, turn = remaining, turn + 1
+        active, number = remaining, number + 1
 
 
-def _draw(
+def _draw_mutant(
     kind: str, mutator: Mutator, draft: Draft, model: ModelProto, seen: set[str]
 ) -> Mutant | None:
-    for _ in range(_TRIES):
+    for _ in range(_MAX_DRAWS):
         draft.model.CopyFrom(model)
         draft.patches.clear()
         draft.touched.clear()
@@ -98,18 +100,18 @@ def _draw(
 
 
 def infer_types(model: ModelProto) -> Types:
-    """Element type and shape of each value of the main graph where both are known."""
+    """Return element type and shape of each value of the main graph, if both are known."""
     inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
-    found: dict[str, tuple[int, tuple[int | str, ...]]] = {}
+    types: dict[str, tuple[int, tuple[int | str, ...]]] = {}
     for value in (*inferred.input, *inferred.value_info, *inferred.output):
-        if known := _type(value.type):
-            found[value.name] = known
+        if known := _read_type(value.type):
+            types[value.name] = known
     for tensor in iter_initializers(model):
-        found[tensor.name] = (tensor.data_type, tuple(tensor.dims))
-    return found
+        types[tensor.name] = (tensor.data_type, tuple(tensor.dims))
+    return types
 
 
-def _type(value: TypeProto) -> tuple[int, tuple[int | str, ...]] | None:
+def _read_type(value: TypeProto) -> tuple[int, tuple[int | str, ...]] | None:
     tensor = value.tensor_type
     if not value.HasField("tensor_type") or not tensor.HasField("shape"):
         return None

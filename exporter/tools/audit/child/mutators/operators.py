@@ -1,19 +1,17 @@
-"""Mutators of what nodes do: another operator with the same inputs.
+"""Mutators of nodes: another operator with the same inputs.
 
-In: a `Draft`. Out: the draft with one node's operator replaced, and the change in one line; an
-empty line where there was no place for it.
+Input: a `Draft`. Output: the draft with one node's operator replaced.
+Each function returns the change in one line, or "" if the file has no place for it.
 """
 
 from __future__ import annotations
-
-from onnx import NodeProto
 
 from exporter.runtimes.graph_walk import iter_nodes, normalize_domain
 from exporter.tools.audit.child.mutators.attributes import format_node
 from exporter.tools.audit.child.mutators.draft import Draft
 
-#: Operators that take and give the same kinds of tensors. Attributes that the other does not have
-#: are dropped.
+#: Operators with the same kinds of inputs and outputs. Attributes that the other operator does not
+#: have are removed.
 _OTHERS: dict[str, tuple[str, ...]] = {
     "Add": ("Sub", "Mul"),
     "Sub": ("Add",),
@@ -61,10 +59,10 @@ _OTHERS: dict[str, tuple[str, ...]] = {
     "ArgMax": ("ArgMin",),
     "ArgMin": ("ArgMax",),
 }
-#: What both operators of a pool pair understand.
+#: Attributes of both pooling operators.
 _POOL = ("auto_pad", "ceil_mode", "kernel_shape", "pads", "strides", "dilations")
-#: Attributes of one operator that the operators above do not all have.
-_OWN = {
+#: The attributes of an operator, if it lacks some of the attributes that it replaces.
+_ATTRIBUTES = {
     "Identity": (),
     "Relu": (),
     "Tanh": (),
@@ -74,8 +72,8 @@ _OWN = {
 }
 
 
-def replaced(draft: Draft) -> str:
-    """One node's operator replaced by another of the same inputs."""
+def replace_operator(draft: Draft) -> str:
+    """Replace the operator of a node by another one with the same inputs."""
     nodes = [
         node
         for node in iter_nodes(draft.model)
@@ -83,17 +81,21 @@ def replaced(draft: Draft) -> str:
     ]
     if not nodes:
         return ""
-    # By operator first: a hundred convolutions must not hide the one softmax.
+    # Draw the operator first, so that a hundred convolutions do not hide one softmax.
     operator = draft.rng.choice(sorted({node.op_type for node in nodes}))
     node = draft.rng.choice([node for node in nodes if node.op_type == operator])
     other = draft.rng.choice(_OTHERS[operator])
     line = f"{format_node(node)}: {other} in its place"
-    _become(node, other)
+    node.op_type = other
+    if other in _ATTRIBUTES:
+        remaining = [item for item in node.attribute if item.name in _ATTRIBUTES[other]]
+        del node.attribute[:]
+        node.attribute.extend(remaining)
     return line
 
 
-def bypassed(draft: Draft) -> str:
-    """A node replaced by its own input, where that has the same type and shape."""
+def bypass_node(draft: Draft) -> str:
+    """Replace a node by its input, if that has the same type and shape."""
     places = [
         (node, name)
         for node in draft.model.graph.node
@@ -114,12 +116,4 @@ def bypassed(draft: Draft) -> str:
     return line
 
 
-def _become(node: NodeProto, other: str) -> None:
-    node.op_type = other
-    if other in _OWN:
-        kept = [attribute for attribute in node.attribute if attribute.name in _OWN[other]]
-        del node.attribute[:]
-        node.attribute.extend(kept)
-
-
-OPERATORS = (replaced, bypassed)
+OPERATORS = (replace_operator, bypass_node)

@@ -1,7 +1,7 @@
-"""Mutators of stored numbers: one element, a channel, a whole tensor, or two in each other's place.
+"""Mutators of stored numbers: one element, a row, a whole tensor, or two exchanged parts.
 
-In: a `Draft`. Out: the draft with one tensor changed, and the change in one line; an empty line
-where there was no place for it.
+Input: a `Draft`. Output: the draft with one tensor changed.
+Each function returns the change in one line, or "" if the file has no place for it.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from exporter.tools.audit.child.mutators.draft import (
     Draft,
 )
 
-#: A change of a whole tensor is written out; beyond this many elements only parts are changed.
-_LARGEST = 1 << 22
+#: The most elements of a tensor that is changed as a whole.
+_MAX_ELEMENTS = 1 << 22
 
 
 def _is_changed(old: Array, new: Array) -> bool:
     return bool(np.any(old != new))
 
 
-def element(draft: Draft, how: str, change: Callable[[Array], Array]) -> str:
-    """Changes one element of one weight.
+def change_element(draft: Draft, how: str, change: Callable[[Array], Array]) -> str:
+    """Change one element of one weight.
 
     Args:
         draft: The model.
-        how: What `change` does, for the line: `times 1.001`.
-        change: From the old values to the new ones.
+        how: A description of `change`: `times 1.001`.
+        change: Computes the new values from the old ones.
     """
     tensors = draft.tensors(FLOATS)
     if not tensors:
@@ -45,33 +45,33 @@ def element(draft: Draft, how: str, change: Callable[[Array], Array]) -> str:
     if not _is_changed(old, new):
         return ""
     draft.write(tensor, index, new)
-    place = np.unravel_index(index, tuple(tensor.dims) or (1,))
-    draft.rows = (int(place[0]),)
-    return f"{tensor.name}{[int(i) for i in place]} {how}"
+    position = np.unravel_index(index, tuple(tensor.dims) or (1,))
+    draft.rows = (int(position[0]),)
+    return f"{tensor.name}{[int(i) for i in position]} {how}"
 
 
-def slightly(draft: Draft) -> str:
-    """One element a thousandth larger."""
-    return element(draft, "times 1.001", lambda old: old * 1.001)
+def scale_element_slightly(draft: Draft) -> str:
+    """Multiply one element by 1.001."""
+    return change_element(draft, "times 1.001", lambda old: old * 1.001)
 
 
-def tenth(draft: Draft) -> str:
-    """One element a tenth larger."""
-    return element(draft, "times 1.1", lambda old: old * 1.1)
+def scale_element(draft: Draft) -> str:
+    """Multiply one element by 1.1."""
+    return change_element(draft, "times 1.1", lambda old: old * 1.1)
 
 
-def flipped(draft: Draft) -> str:
-    """One element with the other sign."""
-    return element(draft, "with the other sign", lambda old: -old)
+def negate_element(draft: Draft) -> str:
+    """Negate one element."""
+    return change_element(draft, "with the other sign", lambda old: -old)
 
 
-def zeroed(draft: Draft) -> str:
-    """One element gone."""
-    return element(draft, "set to 0", lambda old: old * 0)
+def clear_element(draft: Draft) -> str:
+    """Set one element to 0."""
+    return change_element(draft, "set to 0", lambda old: old * 0)
 
 
-def channel(draft: Draft) -> str:
-    """Everything at one index of the first axis a tenth larger."""
+def scale_row(draft: Draft) -> str:
+    """Multiply the elements at one index of the first axis by 1.1."""
     tensors = [t for t in draft.tensors(FLOATS, least=2) if len(t.dims) > 1]
     if not tensors:
         return ""
@@ -86,9 +86,9 @@ def channel(draft: Draft) -> str:
     return f"{tensor.name}[{row}] times 1.1"
 
 
-def whole(draft: Draft) -> str:
-    """A whole tensor a thousandth larger."""
-    tensors = [t for t in draft.tensors(FLOATS, least=2) if math.prod(t.dims) <= _LARGEST]
+def scale_tensor(draft: Draft) -> str:
+    """Multiply a whole tensor by 1.001."""
+    tensors = [t for t in draft.tensors(FLOATS, least=2) if math.prod(t.dims) <= _MAX_ELEMENTS]
     if not tensors:
         return ""
     tensor = draft.rng.choice(tensors)
@@ -100,14 +100,14 @@ def whole(draft: Draft) -> str:
     return f"{tensor.name} times 1.001"
 
 
-def elements_swapped(draft: Draft) -> str:
-    """Two elements of a weight in each other's place."""
-    return _swapped(draft, lambda tensor: (math.prod(tensor.dims), 1))
+def swap_elements(draft: Draft) -> str:
+    """Exchange two elements of a weight."""
+    return _swap_parts(draft, lambda tensor: (math.prod(tensor.dims), 1))
 
 
-def rows_swapped(draft: Draft) -> str:
-    """Two rows of a weight in each other's place."""
-    return _swapped(
+def swap_rows(draft: Draft) -> str:
+    """Exchange two rows of a weight."""
+    return _swap_parts(
         draft,
         lambda tensor: (
             (tensor.dims[0], math.prod(tensor.dims[1:])) if len(tensor.dims) > 1 else (0, 0)
@@ -115,7 +115,7 @@ def rows_swapped(draft: Draft) -> str:
     )
 
 
-def _swapped(draft: Draft, parts: Callable[[TensorProto], tuple[int, int]]) -> str:
+def _swap_parts(draft: Draft, parts: Callable[[TensorProto], tuple[int, int]]) -> str:
     tensors = [t for t in draft.tensors(FLOATS, least=2) if parts(t)[0] > 1]
     if not tensors:
         return ""
@@ -127,35 +127,35 @@ def _swapped(draft: Draft, parts: Callable[[TensorProto], tuple[int, int]]) -> s
         return ""
     draft.write(tensor, one * size, second)
     draft.write(tensor, other * size, first)
-    # Of single elements, the row is what the first axis says.
+    # The row is the index along the first axis.
     per_row = math.prod(tensor.dims[1:]) // size
     draft.rows = (one // max(per_row, 1), other // max(per_row, 1))
-    what = "elements" if size == 1 else "rows"
-    return f"{tensor.name}: {what} {one} and {other} swapped"
+    unit = "elements" if size == 1 else "rows"
+    return f"{tensor.name}: {unit} {one} and {other} swapped"
 
 
-def integer(draft: Draft) -> str:
-    """One element of a stored shape, index or count off by one."""
+def change_stored_integer(draft: Draft) -> str:
+    """Change one element of a stored shape, index or count by one."""
     tensors = draft.tensors(INTEGERS)
     if not tensors:
         return ""
     tensor = draft.rng.choice(tensors)
     index, by = draft.rng.randrange(math.prod(tensor.dims)), draft.rng.choice((-1, 1))
     old = draft.read(tensor, index, 1)
-    if abs(int(old[0])) >= np.iinfo(np.int32).max:  # "to the end": by one or not is the same
+    if abs(int(old[0])) >= np.iinfo(np.int32).max:  # "to the end": one less has no effect
         return ""
     draft.write(tensor, index, old + by)
     return f"{tensor.name}: element {index} from {old[0]} to {old[0] + by}"
 
 
 WEIGHTS = (
-    slightly,
-    tenth,
-    flipped,
-    zeroed,
-    channel,
-    whole,
-    elements_swapped,
-    rows_swapped,
-    integer,
+    scale_element_slightly,
+    scale_element,
+    negate_element,
+    clear_element,
+    scale_row,
+    scale_tensor,
+    swap_elements,
+    swap_rows,
+    change_stored_integer,
 )

@@ -15,7 +15,7 @@ from exporter.manifest import (
     Output,
 )
 from exporter.records.audit import MutantOutcome
-from exporter.tools.audit.child.verdict import first_failure, search_difference
+from exporter.tools.audit.child.verdict import find_first_failure, search_difference
 from tests.unit.checks.contexts import DOUBLE, at, contract, declared, make_reference, make_subject
 
 CPU = Device(name="cpu", runtime="onnxruntime")
@@ -49,7 +49,7 @@ def table(folder: Path, text: str = TABLE) -> CheckContext:
 
 
 def test_a_sound_file_is_let_through(tmp_path: Path) -> None:
-    assert first_failure(doubles(tmp_path), CPU) is None
+    assert find_first_failure(doubles(tmp_path), CPU) is None
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,9 @@ def test_a_sound_file_is_let_through(tmp_path: Path) -> None:
 )
 def test_the_check_that_says_no_is_named(old: str, new: str, by: str, tmp_path: Path) -> None:
     assert old in DOUBLE
-    no = first_failure(doubles(tmp_path, DOUBLE.replace(old, new)), CPU)
+    no = find_first_failure(doubles(tmp_path, DOUBLE.replace(old, new)), CPU)
     assert no is not None
-    assert no.by == by
+    assert no.check == by
     assert no.message
 
 
@@ -74,24 +74,24 @@ def test_a_row_that_no_sample_selects_is_found_by_its_index(tmp_path: Path) -> N
     original = table(tmp_path / "original")
     mutant = table(tmp_path / "mutant", TABLE.replace("3.0", "3.5"))
     found = search_difference(mutant, original, CPU, rows=(2,), seed=0)
-    assert found.fate is MutantOutcome.SURVIVED
-    assert "output 'y' differs" in found.why
+    assert found.outcome is MutantOutcome.SURVIVED
+    assert "output 'y' differs" in found.reason
 
 
 def test_a_change_beyond_the_samples_survives_with_the_input_that_shows_it(tmp_path: Path) -> None:
     original = doubles(tmp_path / "original")
     mutant = doubles(tmp_path / "mutant", DOUBLE.replace("{2.0}", "{2.1}"))
     found = search_difference(mutant, original, CPU, rows=(), seed=0)
-    assert found.fate is MutantOutcome.SURVIVED
-    assert found.why.startswith("on other values (1): output 'y' differs")
+    assert found.outcome is MutantOutcome.SURVIVED
+    assert found.reason.startswith("on other values (1): output 'y' differs")
 
 
 def test_a_change_within_the_limit_is_told_from_none(tmp_path: Path) -> None:
     original = doubles(tmp_path / "original")
     nudged = doubles(tmp_path / "nudged", DOUBLE.replace("{2.0}", "{2.0000002}"))
-    assert search_difference(nudged, original, CPU, rows=(), seed=0).fate is MutantOutcome.WITHIN
+    assert search_difference(nudged, original, CPU, rows=(), seed=0).outcome is MutantOutcome.WITHIN
     same = doubles(tmp_path / "same", DOUBLE.replace("Mul(x, two)", "Mul(two, x)"))
-    assert search_difference(same, original, CPU, rows=(), seed=0).fate is MutantOutcome.SAME
+    assert search_difference(same, original, CPU, rows=(), seed=0).outcome is MutantOutcome.SAME
 
 
 def test_where_no_further_input_runs_nothing_is_excused(tmp_path: Path) -> None:
@@ -105,5 +105,5 @@ def test_where_no_further_input_runs_nothing_is_excused(tmp_path: Path) -> None:
         folder.mkdir()
         subjects.append(make_subject(folder, broken, spec=spec, reference=make_reference()))
     found = search_difference(subjects[1], subjects[0], CPU, rows=(), seed=0)
-    assert found.fate is MutantOutcome.SURVIVED
-    assert "no further input runs" in found.why
+    assert found.outcome is MutantOutcome.SURVIVED
+    assert "no further input runs" in found.reason
