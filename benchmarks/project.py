@@ -75,7 +75,10 @@ def made_project(root: Path, models: int, opsets: str = "9..18") -> int:
     packages = {name: read_package_state(name) for name in _PACKAGES}
     for planned in plan.cells:
         record = _record(planned, root, listing).model_copy(
-            update={"fingerprint": judge.parts.of(planned.cell), "packages": packages}
+            update={
+                "fingerprint": judge.fingerprints.get_cell_parts(planned.cell),
+                "packages": packages,
+            }
         )
         folder = build.model_folder(planned.cell.model)
         write_json(folder.record(planned.cell), record)

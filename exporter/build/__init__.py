@@ -1,4 +1,7 @@
-"""A plan in, records and files in the build folder out."""
+"""Build a plan: decide, restore, schedule, execute and collect.
+
+Input: a plan. Output: records and files in the build folder.
+"""
 
 from exporter.build.decisions.build_results import (
     RecordValidator,

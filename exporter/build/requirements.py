@@ -1,7 +1,4 @@
-"""Whether this environment can export at all, found out without importing anything heavy.
-
-In: nothing. Out: nothing, or an `ExporterError` that says what to install.
-"""
+"""Check without an import that the packages of an export are installed."""
 
 from __future__ import annotations
 
@@ -13,10 +10,10 @@ _PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "numpy")
 
 
 def require_packages() -> None:
-    """Looks for the packages that every worker imports.
+    """Find the packages that every worker imports.
 
     Raises:
-        ExporterError: ENVIRONMENT, naming all that are missing.
+        ExporterError: ENVIRONMENT, with the names of all missing packages.
     """
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:

@@ -1,13 +1,13 @@
 """Decide whether stored results are up to date.
 
-A record contains its fingerprint (`fingerprint`): the hashes of its manifest entry, its checks, its
-device and the tools. The worker adds the hashes of all loaded files and packages. Five files on disk
-use these values. Each has its own purpose, so that none replaces another:
+A record contains its fingerprint (`fingerprint`): the hashes of its manifest entry, its checks,
+its device and the tools. The worker adds the hashes of all loaded files and packages. Five files on
+disk use these values. Each has its own purpose, and none replaces another:
 
 | file | question | contains | module |
 |---|---|---|---|
-| `build/<model>/records/*.json` | Is the result of a cell valid? | fingerprints | `staleness` |
-| `build/stamps.json` | Does a file have its recorded hash? | hashes by `stat` | `artifact_integrity` |
+| `build/<model>/records/*` | Is the result of a cell valid? | fingerprints | `staleness` |
+| `build/stamps.json` | Has a file its recorded hash? | hashes by `stat` | `artifact_integrity` |
 | `build/untouched.json` | Can an export skip all checks? | `stat` of all inputs | `noop_snapshot` |
 | `build/reports.json` | Are the pages up to date? | one key | `exporter.report` |
 | `<store>/entries/*` | Is there a copy of the result? | records and file hashes | `store` |

@@ -84,7 +84,10 @@ def _split_overrides(
     from exporter.manifest import Override
 
     no_checks: dict[str, object] = {"tolerance": None, "outputs": {}}
-    no_export = {**dict.fromkeys(("exporter", "capture", "ir_version")), "options": {}}
+    no_export: dict[str, object] = {
+        **dict.fromkeys(("exporter", "capture", "ir_version")),
+        "options": {},
+    }
     export = [override.model_copy(update=no_checks) for override in overrides]
     checks = [override.model_copy(update=no_export) for override in overrides]
     conditions = [Override(opsets=each.opsets, device=each.device) for each in overrides]

@@ -1,6 +1,6 @@
 """Start child processes for work that can fail, with a restricted environment.
 
-The package does not import the manifest, so that the fork server can start before the job is known.
+The package does not import the manifest: the fork server can start before the job is known.
 """
 
 from exporter.processes.environment import make_worker_environment

@@ -94,11 +94,11 @@ def test_a_second_run_and_gc_keep_away_from_a_run_at_work(tmp_path: Path) -> Non
     promise(tmp_path, 1)
     first = campaign.started(tmp_path)
     wait_for(first, tmp_path)
-    with pytest.raises(ExporterError, match="another run is at work here"):
+    with pytest.raises(ExporterError, match="another run has locked the folder"):
         campaign.run(tmp_path)
     swept = exporter(tmp_path, "gc")
     assert swept.returncode == 4
-    assert "another run is at work here" in swept.stderr
+    assert "another run has locked the folder" in swept.stderr
     others = [campaign.started(tmp_path) for _ in range(3)]
     assert {other.wait(60) for other in others} <= {0, 1}
     assert first.wait(60) == 0

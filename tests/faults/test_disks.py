@@ -217,7 +217,7 @@ def test_a_build_folder_that_is_read_only(project: Path) -> None:
 def test_a_file_in_the_place_of_the_build_folder(project: Path, command: str) -> None:
     shutil.rmtree(project / "build")
     (project / "build").write_text("no folder")
-    refuses(project, command, because="is no folder; files are built there")
+    refuses(project, command, because="is not a folder; remove it")
     assert (project / "build").read_text() == "no folder"
 
 

@@ -47,7 +47,7 @@ def write_results(root: Path, status: Status = Status.PASS, **others: Status) ->
                 str(planned.cell),
                 Status.SKIP if planned.skip else outcome,
                 route=planned.route,
-                fingerprint=parts.of(planned.cell),
+                fingerprint=parts.get_cell_parts(planned.cell),
             )
         )
     (root / "build").mkdir(exist_ok=True)

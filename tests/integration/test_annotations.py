@@ -33,7 +33,7 @@ def results(root: Path, status: Status, message: str = "") -> None:
             route=planned.route,
             # Letters: what differs in its numbers alone is one finding.
             message=message + planned.cell.model.translate(LETTERS) if message else "",
-            fingerprint=parts.of(planned.cell),
+            fingerprint=parts.get_cell_parts(planned.cell),
         )
         for planned in make_plan(manifest).cells
     )

@@ -121,7 +121,7 @@ if (_HERE / "edit").exists():
     first = exporter(project, "export")
     assert first.returncode == 1
     why = "manifests/moving.py changed while it was exported"
-    said = f"good/15/cpu and 2 more: no result, since {why}; the next export makes it again"
+    said = f"good/15/cpu and 2 more: no result, since {why}; the next export rebuilds it"
     assert said in first.stdout.splitlines()
     assert made(project) == {}
     assert planned(project)[0].endswith(why)

@@ -247,7 +247,7 @@ def test_output_without_end_goes_to_the_log_and_stalls_nothing(tmp_path: Path) -
 def test_a_log_that_grows_without_end_is_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.build.engine.job_monitor._LOG_LIMIT", 100_000)
+    monkeypatch.setattr("exporter.build.engine.job_monitor._MAX_LOG_SIZE", 100_000)
     body = """
         for _ in range(40):
             os.write(1, b"x" * 10_000)
@@ -326,7 +326,7 @@ def test_ctrl_c_leaves_nothing_running_and_tells_of_each_job(tmp_path: Path) -> 
 def test_a_second_ctrl_c_waits_for_no_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.build.engine.local_engine._GRACE", 60.0)
+    monkeypatch.setattr("exporter.build.engine.local_engine._GRACE_PERIOD", 60.0)
     body = """
         signal.signal(signal.SIGTERM, lambda *_: put(folder / "asked.json", []))
         put(folder / "pids.json", [os.getpid()])

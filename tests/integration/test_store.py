@@ -84,13 +84,13 @@ def test_an_edit_that_is_undone_makes_nothing_and_leaves_the_same_bytes(first: P
     source.write_text(text)
     shown = exporter(first, "plan")
     assert shown.stdout.splitlines()[-1] == (
-        "0 cells to run, 2 to keep, 0 to skip, 2 to take from the store"
+        "0 cells to run, 2 to keep, 0 to skip, 2 to restore from the store"
     )
     undone = exporter(first, "export", "--explain")
     assert undone.returncode == 1
     assert " runs: " not in undone.stdout
-    assert undone.stdout.count("is taken from the store: manifests/models.py changed") == 2
-    assert "4 cells: 2 pass, 2 error, 2 of them taken from the store" in undone.stdout
+    assert undone.stdout.count("is restored from the store: manifests/models.py changed") == 2
+    assert "4 cells: 2 pass, 2 error, 2 of them restored from the store" in undone.stdout
     assert files(first) == before
     assert records(first) == found
 
@@ -114,7 +114,7 @@ def test_another_checkout_makes_nothing(first: Path) -> None:
     found = exporter(other, "export", "--explain", EXPORTER_STORE=store)
     assert found.returncode == 1
     assert " runs: " not in found.stdout
-    assert "4 of them taken from the store" in found.stdout
+    assert "4 of them restored from the store" in found.stdout
     assert files(other) == files(first)
     assert records(other) == records(first)
     again = exporter(other, "export", EXPORTER_STORE=store)
@@ -138,7 +138,7 @@ def test_a_store_that_is_only_read_is_said_once(first: Path) -> None:
     source.write_text(source.read_text() + "\n# another version\n")
     made = exporter(first, "export", "wide", EXPORTER_STORE_READONLY="1")
     assert made.returncode == 0, made.stdout + made.stderr
-    assert made.stdout.count("nothing is kept there, it is only read") == 1
+    assert made.stdout.count("results are not stored: the store is read-only") == 1
     assert sorted(shared.rglob("*")) == before
 
 
@@ -153,7 +153,7 @@ def test_two_runs_at_once_share_it(first: Path, tmp_path: Path) -> None:
         assert [each.returncode for each in runs] == [0, 0]
     third = make(tmp_path / "three")
     found = exporter(third, "export", "wide", EXPORTER_STORE=str(store))
-    assert "2 cells: 2 pass, 2 of them taken from the store" in found.stdout
+    assert "2 cells: 2 pass, 2 of them restored from the store" in found.stdout
     ships = (".onnx", ".data", ".pb")
     assert [{n: d for n, d in files(r).items() if n.endswith(ships)} for r in roots] == [
         {n: d for n, d in files(third).items() if n.endswith(ships)}
@@ -173,7 +173,7 @@ def test_the_usual_store_has_weights_nowhere_twice(tmp_path: Path) -> None:
     assert len(large) == 2
     source.write_text(text)
     undone = exporter(root, "export", "wide/18")
-    assert "1 of them taken from the store" in undone.stdout, undone.stdout
+    assert "1 of them restored from the store" in undone.stdout, undone.stdout
     assert files(root) == before
     onnx.checker.check_model(root / "build/wide/18.onnx", full_check=True)
     large = [path for path in (root / "build").rglob("*") if path.stat().st_size > 1 << 20]

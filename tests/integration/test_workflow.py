@@ -140,7 +140,7 @@ def test_a_second_run_at_once_is_refused(tmp_path: Path) -> None:
         time.sleep(0.05)
     second = exporter(root, "export")
     assert second.returncode == 4
-    assert "another run is at work" in second.stderr
+    assert "another run has locked" in second.stderr
     # Even where it cannot clean up, the workers end with it.
     assert _workers_in(root, patience=0)
     first.kill()

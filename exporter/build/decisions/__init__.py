@@ -1,1 +1,1 @@
-"""To be described."""
+"""Decide for each cell: run, recheck, restore or reuse; collect and store the results."""

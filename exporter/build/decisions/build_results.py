@@ -1,7 +1,7 @@
-"""What is known of every promised cell, from the records in the build folder.
+"""Validate records against the manifest and collect them.
 
-In: the manifest, its plan, the records in the build folder. Out: a `RunRecord` of the records that
-still hold, judged against the manifest's expectations, and why the others do not.
+Input: the manifest, its plan, stored records. Output: `Results` with all valid records, adjusted to
+the manifest's expectations, and the reasons for the missing ones.
 """
 
 from __future__ import annotations
@@ -23,35 +23,92 @@ from exporter.cache.staleness import DURING_EXPORT, CurrentState
 from exporter.manifest import Manifest
 from exporter.planning.expectations import apply_expectations
 from exporter.planning.plan import Plan
-from exporter.records.record import (
-    CellId,
-    Record,
-    RunRecord,
-    Status,
-)
+from exporter.records.record import CellId, Record, RunRecord, Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """Every record that holds, and the planned cells that have none."""
+    """All valid records, and the planned cells without one."""
 
     run: RunRecord
     missing: dict[str, str]
-    """Why there is no record, by the text of the cell."""
+    """The reason by the text of the cell."""
     unchanged: bool = False
-    """Whether every selected cell was left as it was."""
+    """True if no selected cell was run or restored."""
     restored: frozenset[str] = frozenset()
-    """The cells that came from the store, by their text."""
+    """The text of each cell that was restored from the store."""
 
 
-def collect_results(plan: Plan, stored: StoredRecords, judge: RecordValidator) -> Results:
-    """Judges the records of every planned cell, selected or not, with the files they speak of."""
-    intact = ArtifactVerifier(stored.path)
+class FingerprintCache:
+    """The current fingerprints. Each is computed at its first use."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        self._models: dict[str, dict[str, str]] = {}
+        self._devices: dict[str, str] = {}
+
+    def get_cell_parts(self, cell: CellId) -> dict[str, str]:
+        """Return the fingerprint of a cell."""
+        return self.get_model_parts(cell.model) | {"device": self.get_device_hash(cell.device)}
+
+    def get_model_parts(self, model: str) -> dict[str, str]:
+        """Return the parts that all cells of a model share."""
+        if model not in self._models:
+            self._models[model] = compute_fingerprint(self._manifest.find_model(model))
+        return self._models[model]
+
+    def get_device_hash(self, device: str) -> str:
+        """Return the part of the cells on a device."""
+        if device not in self._devices:
+            self._devices[device] = hash_device(self._manifest.project.find_device(device))
+        return self._devices[device]
+
+
+class RecordValidator:
+    """Compares records with the current manifest, files and packages.
+
+    Args:
+        manifest: The project.
+        today: The date for expectations.
+    """
+
+    def __init__(self, manifest: Manifest, today: date) -> None:
+        self.fingerprints = FingerprintCache(manifest)
+        self._manifest = manifest
+        self._today = today
+        self._state = CurrentState(Path(manifest.project.root))
+
+    def find_staleness_reason(self, record: Record) -> str:
+        """Return why a record is stale, or "" if it is up to date."""
+        parts = self.fingerprints.get_cell_parts(record.cell)
+        return self._find_reason(record, parts)
+
+    def is_valid(self, record: Record) -> bool:
+        """Return True if a record is up to date."""
+        return not self.find_staleness_reason(record)
+
+    def has_only_check_changes(self, record: Record) -> bool:
+        """Return True if nothing changed except the inputs of the checks."""
+        parts = self.fingerprints.get_cell_parts(record.cell)
+        return not self._find_reason(record, {p: v for p, v in parts.items() if p != CHECKS})
+
+    def _find_reason(self, record: Record, parts: dict[str, str]) -> str:
+        reason = self._state.find_staleness_reason(record, parts)
+        return reason or self._state.find_changed_package_reason(record)
+
+    def apply_expectations(self, record: Record) -> Record:
+        """Return the record with the status `xfail` or `xpass` if an expectation applies."""
+        return apply_expectations(self._manifest.find_model(record.cell.model), record, self._today)
+
+
+def collect_results(plan: Plan, stored: StoredRecords, validator: RecordValidator) -> Results:
+    """Validate the records and files of all planned cells, selected or not."""
+    verifier = ArtifactVerifier(stored.build.path)
     records: list[Record] = []
     missing: dict[str, str] = {}
     for planned in plan.cells:
         name = str(planned.cell)
-        record = stored.of(planned.cell)
+        record = stored.get(planned.cell)
         if planned.skip:
             records.append(
                 Record(
@@ -63,96 +120,38 @@ def collect_results(plan: Plan, stored: StoredRecords, judge: RecordValidator) -
             )
         elif record is None:
             missing[name] = stored.find_missing_reason(planned.cell)
-        elif reason := judge.find_staleness_reason(record):
-            missing[name] = _since(reason)
-        elif record.artifact and (problem := intact.find_problem(record.artifact)):
+        elif reason := validator.find_staleness_reason(record):
+            missing[name] = _add_period(reason)
+        elif record.artifact and (problem := verifier.find_problem(record.artifact)):
             missing[name] = problem
         else:
-            records.append(judge.apply_expectations(record))
-    intact.save()
+            records.append(validator.apply_expectations(record))
+    verifier.save()
     records.sort(key=lambda record: record.cell.sort_key)
-    return Results(
-        run=RunRecord(tools=read_tool_versions(), records=tuple(records)), missing=missing
-    )
+    run = RunRecord(tools=read_tool_versions(), records=tuple(records))
+    return Results(run=run, missing=missing)
 
 
 def filter_valid_results(run: RunRecord, manifest: Manifest, plan: Plan) -> Results:
-    """The records of an earlier run that a change of the entry or the model has not made void.
+    """Drop the records of an earlier run that a change of entry, model or device made stale.
 
-    Tools may differ: results are also read where no torch is installed.
+    Tools are not compared, because results are also read on machines without torch.
     """
-    known = run.by_cell()
-    parts = FingerprintCache(manifest)
-    today = CurrentState(Path(manifest.project.root))
+    by_cell = run.by_cell()
+    fingerprints = FingerprintCache(manifest)
+    state = CurrentState(Path(manifest.project.root))
     missing: dict[str, str] = {}
     for planned in plan.cells:
         name = str(planned.cell)
-        if name not in known:
+        if name not in by_cell:
             missing[name] = "the last export left no current result of it"
-        elif known[name].status is not Status.SKIP:
-            reason = today.find_staleness_reason(
-                known[name], drop_tool_parts(parts.of(planned.cell))
-            )
-            missing |= {name: _since(reason)} if reason else {}
+        elif by_cell[name].status is not Status.SKIP:
+            parts = drop_tool_parts(fingerprints.get_cell_parts(planned.cell))
+            if reason := state.find_staleness_reason(by_cell[name], parts):
+                missing[name] = _add_period(reason)
     records = tuple(record for record in run.records if str(record.cell) not in missing)
     return Results(run=run.model_copy(update={"records": records}), missing=missing)
 
 
-def _since(reason: str) -> str:
+def _add_period(reason: str) -> str:
     return reason if reason.endswith(DURING_EXPORT) else f"{reason} since it was exported"
-
-
-class FingerprintCache:
-    """The fingerprints of today, each made when it is asked for."""
-
-    def __init__(self, manifest: Manifest) -> None:
-        self._manifest = manifest
-        self._models: dict[str, dict[str, str]] = {}
-        self._devices: dict[str, str] = {}
-
-    def of(self, cell: CellId) -> dict[str, str]:
-        """What a record of the cell has to say to be valid."""
-        return self.model(cell.model) | {"device": self.device(cell.device)}
-
-    def model(self, model: str) -> dict[str, str]:
-        """The parts that the cells of a model share."""
-        if model not in self._models:
-            self._models[model] = compute_fingerprint(self._manifest.find_model(model))
-        return self._models[model]
-
-    def device(self, device: str) -> str:
-        """The part of the cells on a device."""
-        if device not in self._devices:
-            self._devices[device] = hash_device(self._manifest.project.find_device(device))
-        return self._devices[device]
-
-
-class RecordValidator:
-    """Holds raw records against the manifest of today."""
-
-    def __init__(self, manifest: Manifest, today: date) -> None:
-        self._manifest = manifest
-        self._date = today
-        self._today = CurrentState(Path(manifest.project.root))
-        self.fingerprints = FingerprintCache(manifest)
-
-    def find_staleness_reason(self, record: Record) -> str:
-        """Why the record no longer speaks for its cell; empty where it does."""
-        stale = self._today.find_staleness_reason(record, self.fingerprints.of(record.cell))
-        return stale or self._today.find_changed_package_reason(record)
-
-    def has_only_check_changes(self, record: Record) -> bool:
-        """Whether the record would still speak for its cell if the checks read what they did."""
-        parts = {p: v for p, v in self.fingerprints.of(record.cell).items() if p != CHECKS}
-        return not (
-            self._today.find_staleness_reason(record, parts)
-            or self._today.find_changed_package_reason(record)
-        )
-
-    def holds(self, record: Record) -> bool:
-        """Whether the record still speaks for its cell."""
-        return not self.find_staleness_reason(record)
-
-    def apply_expectations(self, record: Record) -> Record:
-        """The record as it counts: a foreseen failure is one, and an unforeseen pass too."""
-        return apply_expectations(self._manifest.find_model(record.cell.model), record, self._date)

@@ -1,18 +1,18 @@
-"""Which of the selected cells run, and why; which are left as they are.
+"""Decide which selected cells run, are rechecked, restored or reused, and why.
 
-In: a plan and the records in the build folder. Out: `Decisions`.
+Input: a plan and the records of the build folder. Output: `Decisions`.
 
-A cell is left alone where its record holds, another try could not settle it otherwise, and its
-files are the ones that were proved. In doubt it runs.
+A cell is reused if its record is up to date, a retry cannot change its status, and its files have
+their recorded hashes. If validity is uncertain, the cell is rebuilt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from exporter.build.decisions.build_results import RecordValidator
-from exporter.build.decisions.store_reader import StoreHit, StoreLookup, look_up
+from exporter.build.decisions.store_reader import StoreHit, look_up
 from exporter.build.folder.stored_records import StoredRecords
 from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.cache.staleness import TRANSIENT_STATUSES
@@ -23,123 +23,127 @@ from exporter.records.record import Record, Status
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decisions:
-    """What an export does with each selected cell."""
+    """The decisions of a build, by the text of the cell."""
 
     to_run: tuple[PlannedCell, ...]
     """In the order of the plan."""
     reasons: Mapping[str, str]
-    """Why a cell runs, by its text."""
+    """Why a cell runs."""
     rechecks: frozenset[str] = frozenset()
-    """Those of which only the checks run: their files are the ones that would be made."""
+    """The cells in `to_run` that are rechecked, because their files are up to date."""
     hits: Mapping[str, StoreHit] = field(default_factory=dict)
-    """The cells that are taken from the store instead of being run, by their text."""
+    """The cells that are restored from the store."""
 
     def is_to_run(self, planned: PlannedCell) -> bool:
-        """Whether the cell is run."""
+        """Return True if the cell is run or rechecked."""
         return str(planned.cell) in self.reasons
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildOptions:
-    """What a run is asked to do beyond what has to be done."""
+    """The options of a build."""
 
     force: bool = False
-    """Every selected cell runs, whatever is known of it."""
+    """Run all selected cells."""
     thorough: bool = False
-    """Every selected cell is proved thoroughly, whatever its entry says."""
+    """Prove all selected cells thoroughly."""
     store: Store | None = None
-    """Where finished cells are looked for and kept; None: nowhere but in the build folder."""
+    """The store for finished cells, or None."""
 
 
 DEFAULT_OPTIONS = BuildOptions()
 
 
 def decide(
-    plan: Plan, stored: StoredRecords, judge: RecordValidator, wish: BuildOptions = DEFAULT_OPTIONS
+    plan: Plan,
+    stored: StoredRecords,
+    validator: RecordValidator,
+    options: BuildOptions = DEFAULT_OPTIONS,
 ) -> Decisions:
-    """Looks at every selected cell.
+    """Decide for every selected cell.
 
     Args:
-        plan: What is promised and selected.
+        plan: The selected cells.
         stored: The records of earlier runs.
-        judge: Knows what is true today.
-        wish: What is asked for beyond that.
+        validator: Compares them with the current state.
+        options: The options of the build.
     """
-    intact = ArtifactVerifier(stored.path)
+    verifier = ArtifactVerifier(stored.build.path)
     reasons: dict[str, str] = {}
-    rechecked = set()
+    rechecks = set()
     for planned in plan.to_run:
-        record = stored.of(planned.cell)
-        if wish.force:
-            reasons[str(planned.cell)] = "every selected cell was asked for"
+        name = str(planned.cell)
+        record = stored.get(planned.cell)
+        if options.force:
+            reasons[name] = "a rebuild of every selected cell was requested"
         elif record is None:
-            reasons[str(planned.cell)] = stored.find_missing_reason(planned.cell)
-        elif why := _why(record, judge.find_staleness_reason, intact):
-            reasons[str(planned.cell)] = why
-            if _only_checks(record, judge, intact):
-                rechecked.add(str(planned.cell))
-        elif wish.thorough and not record.thorough:
-            reasons[str(planned.cell)] = "it was not proved thoroughly"
-    intact.save()
-    whole = Decisions(
+            reasons[name] = stored.find_missing_reason(planned.cell)
+        elif record.status in TRANSIENT_STATUSES:
+            reasons[name] = f"its previous result was {record.status}"
+        elif reason := validator.find_staleness_reason(record):
+            reasons[name] = reason
+            if _can_recheck(record, validator, verifier):
+                rechecks.add(name)
+        elif record.artifact and (problem := verifier.find_problem(record.artifact)):
+            reasons[name] = problem
+        elif options.thorough and not record.thorough:
+            reasons[name] = "it was not proved thoroughly"
+    verifier.save()
+    decisions = Decisions(
         to_run=tuple(planned for planned in plan.to_run if str(planned.cell) in reasons),
         reasons=reasons,
-        rechecks=frozenset(rechecked),
+        rechecks=frozenset(rechecks),
     )
-    return _with_hits(whole, _ask_store(whole, judge, wish))
+    if options.store is None or options.force:
+        return decisions
+    return _use_store(decisions, validator, options.store, thorough=options.thorough)
+
+
+def _can_recheck(record: Record, validator: RecordValidator, verifier: ArtifactVerifier) -> bool:
+    """Return True if the cell has its file and only the inputs of the checks changed."""
+    was_checked = record.status in (Status.PASS, Status.FAIL, Status.INCONCLUSIVE)
+    if not was_checked or record.artifact is None or verifier.find_problem(record.artifact):
+        return False
+    return validator.has_only_check_changes(record)
+
+
+def _use_store(
+    decisions: Decisions, validator: RecordValidator, store: Store, *, thorough: bool
+) -> Decisions:
+    """Return the decisions with the cells that the store can restore."""
+    lookup = look_up(
+        store,
+        {planned.cell: decisions.reasons[str(planned.cell)] for planned in decisions.to_run},
+        validator.fingerprints.get_cell_parts,
+        lambda record: validator.is_valid(record) and (record.thorough or not thorough),
+    )
+    reasons = {
+        name: f"{reason}, and {lookup.problems[name]}" if name in lookup.problems else reason
+        for name, reason in decisions.reasons.items()
+        if name not in lookup.hits
+    }
+    return replace(
+        decisions,
+        to_run=tuple(each for each in decisions.to_run if str(each.cell) in reasons),
+        reasons=reasons,
+        rechecks=decisions.rechecks - lookup.hits.keys(),
+        hits=lookup.hits,
+    )
 
 
 def add_failed_restores(decisions: Decisions, plan: Plan, problems: Mapping[str, str]) -> Decisions:
-    """The same decisions, but that some cells could not be taken from the store."""
-    missed = {name: f"{decisions.hits[name].why}, and {why}" for name, why in problems.items()}
-    reasons = {**decisions.reasons, **missed}
+    """Return the decisions with a run for each cell that could not be restored.
+
+    Args:
+        decisions: The decisions before the restore.
+        plan: The order of the cells.
+        problems: Why a cell was not restored, by the text of the cell.
+    """
+    failed = {n: f"{decisions.hits[n].reason}, and {problem}" for n, problem in problems.items()}
+    reasons = {**decisions.reasons, **failed}
     return replace(
         decisions,
         to_run=tuple(planned for planned in plan.to_run if str(planned.cell) in reasons),
         reasons=reasons,
         hits={name: hit for name, hit in decisions.hits.items() if name not in problems},
     )
-
-
-def _ask_store(decisions: Decisions, judge: RecordValidator, wish: BuildOptions) -> StoreLookup:
-    if wish.store is None or wish.force:
-        return StoreLookup(hits={}, problems={})
-    reasons = {planned.cell: decisions.reasons[str(planned.cell)] for planned in decisions.to_run}
-    return look_up(
-        wish.store,
-        reasons,
-        judge.fingerprints.of,
-        lambda record: judge.holds(record) and (record.thorough or not wish.thorough),
-    )
-
-
-def _with_hits(whole: Decisions, found: StoreLookup) -> Decisions:
-    """What is left to run where the store has some of it."""
-    reasons = {
-        name: f"{why}, and {found.problems[name]}" if name in found.problems else why
-        for name, why in whole.reasons.items()
-        if name not in found.hits
-    }
-    return replace(
-        whole,
-        to_run=tuple(planned for planned in whole.to_run if str(planned.cell) in reasons),
-        reasons=reasons,
-        rechecks=whole.rechecks - found.hits.keys(),
-        hits=found.hits,
-    )
-
-
-def _why(record: Record, stale: Callable[[Record], str], intact: ArtifactVerifier) -> str:
-    if record.status in TRANSIENT_STATUSES:
-        return f"it was {record.status} the last time"
-    if reason := stale(record):
-        return reason
-    return intact.find_problem(record.artifact) if record.artifact else ""
-
-
-def _only_checks(record: Record, judge: RecordValidator, intact: ArtifactVerifier) -> bool:
-    """Whether what the checks read is all that changed of a cell that has its file."""
-    has_outcome = record.status in (Status.PASS, Status.FAIL, Status.INCONCLUSIVE)
-    if not has_outcome or record.artifact is None or intact.find_problem(record.artifact):
-        return False
-    return judge.has_only_check_changes(record)

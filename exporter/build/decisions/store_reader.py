@@ -1,21 +1,21 @@
-"""Cells whose record does not hold, taken from the store instead of being made again.
+"""Find stale or missing cells in the store and restore them to the build folder.
 
-In: the cells that would run, and the store. Out: a `StoreHit` for each that was made from what is there
-today; later their records and files in `build/<model>`, beside what holds there.
+Input: the cells that would run, the store. Output: a `StoreHit` for each cell with the same inputs,
+and later its record and files in `build/<model>`.
 
-They come in as another run's results do: PyTorch has to say the same of the model (`carry_over`).
-What holds in the build folder is never given up for them.
+Restored cells are combined with valid results of the build folder by `carry_over`, which requires
+equal PyTorch outputs. Valid results of the build folder are never replaced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.build.folder.build_folder import BuildFolder
 from exporter.build.folder.carry_over import carry_over, remove_unrecorded_files
 from exporter.build.folder.flakiness import mark_flaky
+from exporter.build.folder.stored_records import FolderRecords, StoredRecords
 from exporter.cache.store import Store, StoreEntry
 from exporter.jobs.job import Job
 from exporter.jobs.job_folder import JobFolder, write_json
@@ -24,116 +24,104 @@ from exporter.records.record import CellId, Record
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreHit:
-    """A cell that the store has."""
+    """A cell that the store contains."""
 
     entry: StoreEntry
-    why: str
-    """Why it would run without the store."""
+    reason: str
+    """Why the cell would run without the store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreLookup:
-    """What the store says of the cells that would run, by their text."""
+    """The result of a lookup, by the text of the cell."""
 
     hits: Mapping[str, StoreHit]
     problems: Mapping[str, str]
-    """What is wrong with what it has of a cell."""
+    """Why an existing entry cannot be used."""
 
 
 def look_up(
     store: Store,
     reasons: Mapping[CellId, str],
-    parts_of: Callable[[CellId], Mapping[str, str]],
-    fits: Callable[[Record], bool],
+    get_parts: Callable[[CellId], Mapping[str, str]],
+    is_valid: Callable[[Record], bool],
 ) -> StoreLookup:
-    """Asks the store for cells.
+    """Search the store for cells.
 
     Args:
-        store: Where finished cells are kept.
-        reasons: The cells, and why each would run.
-        parts_of: The fingerprint of a cell today.
-        fits: Whether a record is as good as one that is made today.
+        store: The store.
+        reasons: The cells, with the reason why each would run.
+        get_parts: Returns the current fingerprint of a cell.
+        is_valid: Returns True if a record is up to date.
     """
     hits, problems = {}, {}
-    for cell, why in reasons.items():
-        found = store.find(cell, parts_of(cell), fits)
-        if found.entry:
-            hits[str(cell)] = StoreHit(entry=found.entry, why=why)
-        elif found.problem:
-            problems[str(cell)] = found.problem
+    for cell, reason in reasons.items():
+        result = store.find(cell, get_parts(cell), is_valid)
+        if result.entry:
+            hits[str(cell)] = StoreHit(entry=result.entry, reason=reason)
+        elif result.problem:
+            problems[str(cell)] = result.problem
     return StoreLookup(hits=hits, problems=problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionRules:
-    """Whether a record of the build folder still speaks for a promised cell."""
+    """Predicates for the records of the build folder that stay beside restored ones."""
 
-    fully: Callable[[Record], bool]
-    for_its_file: Callable[[Record], bool]
-    """Whether its file, at least, is the one that would be made."""
+    is_valid: Callable[[Record], bool]
+    has_valid_file: Callable[[Record], bool]
+    """True if at least the file is up to date."""
 
 
 def restore(
     job: Job,
     hits: Mapping[str, StoreHit],
     store: Store,
-    build: BuildFolder,
-    holding: RetentionRules,
+    stored: StoredRecords,
+    rules: RetentionRules,
 ) -> dict[str, str]:
-    """Puts the cells of one model into place.
+    """Restore the cells of one model.
 
     Args:
-        job: What would make the cells; its folder is fresh.
-        hits: What the store has, by the text of the cell.
+        job: The job that would build the cells, with an empty folder.
+        hits: The entries by the text of the cell.
         store: The store.
-        build: The build folder, locked.
-        holding: Which records in place are kept beside them.
+        stored: The records of the build folder, which is locked.
+        rules: Select the records of the build folder that stay.
 
     Returns:
-        Why a cell has to be made after all, by its text.
+        Why a cell cannot be restored, by its text.
     """
-    folder, model = JobFolder(Path(job.folder)), job.spec.id
-    mine = {str(cell): hits[str(cell)] for cell in job.cells()}
-    problems: dict[str, str] = {}
-    for index, group in enumerate(_by_reference(mine)):
-        into = folder if index == 0 else build.create_folder(model)
-        problems |= _fill(into, group, store)
-        if index > 0:
-            lost = carry_over(into, folder, lambda _: True)
-            problems |= dict.fromkeys(_names(lost), "the store has it from another run")
-    if not folder.read_records():
-        store.adopt(folder.path)
-        return problems
-    write_json(folder.job, job)
-    old = build.model_folder(model)
-    mark_flaky(old, folder)
-    lost = carry_over(old, folder, lambda r: holding.fully(r) or holding.for_its_file(r))
-    if any(holding.fully(record) for record in lost):
-        store.adopt(folder.path)
-        return dict.fromkeys(mine, "what the store has does not go with what is here")
-    build.replace_model(model, folder, store.adopt)
-    return problems
-
-
-def _by_reference(hits: Mapping[str, StoreHit]) -> list[dict[str, StoreHit]]:
-    """Cells that were held against the very same answers of PyTorch; the most of them first."""
+    model = job.spec.id
+    main = FolderRecords(JobFolder(Path(job.folder)))
+    model_hits = {str(cell): hits[str(cell)] for cell in job.cells()}
     groups: dict[str, dict[str, StoreHit]] = {}
-    for name, hit in hits.items():
+    for name, hit in model_hits.items():
         groups.setdefault(hit.entry.reference, {})[name] = hit
-    return sorted(groups.values(), key=len, reverse=True)
-
-
-def _fill(folder: JobFolder, hits: Mapping[str, StoreHit], store: Store) -> dict[str, str]:
-    """Brings files and records; the answer is what is wrong, by the text of the cell."""
-    problems = {}
-    for name, hit in hits.items():
-        if wrong := store.take(hit.entry, folder.path):
-            problems[name] = wrong
-        else:
-            write_json(folder.record(hit.entry.record.cell), hit.entry.record)
-    remove_unrecorded_files(folder)
+    problems: dict[str, str] = {}
+    # Cells with the same PyTorch outputs belong together. The largest group has priority.
+    for index, group in enumerate(sorted(groups.values(), key=len, reverse=True)):
+        part = main if index == 0 else FolderRecords(stored.build.create_folder(model))
+        for name, hit in group.items():
+            if problem := store.restore(hit.entry, part.folder.path):
+                problems[name] = problem
+            else:
+                part.write(hit.entry.record)
+        remove_unrecorded_files(part)
+        if part is not main:
+            dropped = carry_over(part, main, lambda _: True)
+            names = (str(record.cell) for record in dropped)
+            problems |= dict.fromkeys(names, "its store entry is from another run")
+    if not main.by_cell:
+        store.adopt(main.folder.path)
+        return problems
+    write_json(main.folder.job, job)
+    old = stored.get_model(model)
+    mark_flaky(old, main)
+    dropped = carry_over(old, main, lambda r: rules.is_valid(r) or rules.has_valid_file(r))
+    if any(rules.is_valid(record) for record in dropped):
+        store.adopt(main.folder.path)
+        message = "its store entry does not match the other results of the model"
+        return dict.fromkeys(model_hits, message)
+    stored.replace_model(model, main, store.adopt)
     return problems
-
-
-def _names(records: Iterable[Record]) -> list[str]:
-    return [str(record.cell) for record in records]

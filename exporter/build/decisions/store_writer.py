@@ -1,10 +1,10 @@
-"""What a job made goes into the store, where it would come out the same again.
+"""Put the results of a job into the store.
 
-In: the records that a job made, and the model's folder with their files. Out: entries of the store,
-or a line that says why there are none.
+Input: the records of a job, the model's folder with their files. Output: store entries, or the
+reason why there are none.
 
-The files and tools are looked at anew: what changed while the job was at work may not be what the
-records say that they were made from.
+The state of files and tools is read again: if an input changed during the job, the result may
+depend on either version and is not stored.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from exporter.records.record import Record
 
 
 class StoreWriter:
-    """Fills the store.
+    """Writes results to the store.
 
     Args:
         manifest: The project.
         today: The date of the run.
-        store: Where cells are kept; None: nowhere.
+        store: The store, or None if results are not stored.
     """
 
     def __init__(self, manifest: Manifest, today: date, store: Store | None) -> None:
@@ -36,28 +36,28 @@ class StoreWriter:
         self._today = today
         self._store = store
 
-    def keep(self, made: Iterable[Record], folder: JobFolder) -> str:
-        """Keeps what still holds.
+    def put(self, records: Iterable[Record], folder: JobFolder) -> str:
+        """Store the records that are up to date.
 
         Args:
-            made: The records of one job.
-            folder: The model's folder, with their files in place.
+            records: The records of one job.
+            folder: The model's folder with their files.
 
         Returns:
-            Why nothing is kept from now on, said once; empty where there is nothing to say.
+            Why nothing is stored from now on. The message is returned once, then "".
         """
         if self._store is None or have_tools_changed():
             return ""
-        judge = RecordValidator(self._manifest, self._today)
-        return self._store.put([record for record in made if judge.holds(record)], folder)
+        validator = RecordValidator(self._manifest, self._today)
+        return self._store.put([each for each in records if validator.is_valid(each)], folder)
 
     def adopt(self, folder: Path) -> None:
-        """Keeps what only a model's folder has that is about to go."""
+        """Move the external data of a model's folder into the store before it is deleted."""
         if self._store is not None:
             self._store.adopt(folder)
 
     def evict_if_needed(self) -> None:
-        """Keeps the store within its limits."""
+        """Keep the store within its limits."""
         if self._store is not None:
-            with suppress(OSError):  # another run tidies at the same time, or the next one will
+            with suppress(OSError):  # another run evicts at the same time, or the next one will
                 self._store.evict_if_needed()

@@ -1,4 +1,7 @@
-"""Jobs in, outcomes out: local processes today, other places behind the same protocol."""
+"""Run jobs in worker processes.
+
+Input: jobs. Output: a `JobResult` for each. The protocol allows other engines than `LocalEngine`.
+"""
 
 from exporter.build.engine.local_engine import LocalEngine
 from exporter.build.engine.protocol import (

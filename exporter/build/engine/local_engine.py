@@ -1,7 +1,7 @@
-"""One process per job on this machine, several at once.
+"""Run jobs as parallel processes on this machine.
 
-In: tasks. Out: outcomes, to a listener. Each worker leads a process group of its own, so that
-whatever it starts ends with it.
+Input: tasks. Output: calls of `JobEvents`. Each worker leads its own process group, and its
+child processes end with it.
 """
 
 from __future__ import annotations
@@ -15,25 +15,20 @@ from contextlib import suppress
 from pathlib import Path
 
 from exporter.build.engine.job_monitor import JobMonitor
-from exporter.build.engine.protocol import (
-    ExitKind,
-    JobEvents,
-    JobResult,
-    Task,
-)
+from exporter.build.engine.protocol import ExitKind, JobEvents, JobResult, Task
 from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.processes.spawner import ProcessStarter, WorkerCommand
 
-_POLL = 0.1  # seconds between two looks
-_GRACE = 1.0  # seconds between asking a worker to end and making it
+_POLL_INTERVAL = 0.1  # seconds
+_GRACE_PERIOD = 1.0  # seconds between SIGTERM and SIGKILL
 
 
 class LocalEngine:
-    """Runs several workers at once.
+    """Runs several workers in parallel.
 
     Args:
-        workers: How many at once.
-        starter: Starts them.
+        workers: The number of workers.
+        starter: Starts the processes.
     """
 
     def __init__(self, workers: int, starter: ProcessStarter) -> None:
@@ -42,113 +37,107 @@ class LocalEngine:
 
     @property
     def workers(self) -> int:
-        """How many at once."""
+        """The number of jobs that run in parallel."""
         return self._workers
 
-    def run(self, tasks: Sequence[Task], listener: JobEvents) -> None:
-        """Runs all tasks and those that the listener adds; leaves nothing running, ever.
+    def run(self, tasks: Sequence[Task], events: JobEvents) -> None:
+        """Run all tasks and those that `events` returns. No process is left behind.
 
         Raises:
-            KeyboardInterrupt: after the jobs at work were ended and the listener heard of each.
+            KeyboardInterrupt: after all running jobs were ended and reported.
         """
         waiting = deque(tasks)
-        running: list[_Worker] = []
+        running: list[_RunningJob] = []
         try:
             while waiting or running:
-                self._fill(running, waiting)
-                self._starter.sleep(_POLL)
-                for worker in tuple(running):
-                    worker.watch.report_news(listener)
-                    if outcome := worker.outcome():
-                        running.remove(worker)
-                        # First of all: what the end means is worked out while the next one works.
-                        self._fill(running, waiting)
-                        if task := listener.on_job_end(outcome):
+                self._start_waiting(running, waiting)
+                self._starter.sleep(_POLL_INTERVAL)
+                for job in tuple(running):
+                    job.monitor.report_news(events)
+                    if result := job.poll():
+                        running.remove(job)
+                        # Before the event is handled: the next job runs meanwhile.
+                        self._start_waiting(running, waiting)
+                        if task := events.on_job_end(result):
                             waiting.appendleft(task)
         except KeyboardInterrupt:
-            _end_all(running)
-            for worker in running:
-                listener.on_job_end(worker.interrupted())
+            _terminate(running)
+            for job in running:
+                events.on_job_end(job.make_result(ExitKind.INTERRUPTED, 0))
             raise
         finally:
-            for worker in running:
-                worker.kill()
+            for job in running:
+                job.kill()
             self._starter.close()
 
-    def _fill(self, running: list[_Worker], waiting: deque[Task]) -> None:
+    def _start_waiting(self, running: list[_RunningJob], waiting: deque[Task]) -> None:
         while waiting and len(running) < self._workers:
-            running.append(_Worker(waiting.popleft(), self._starter))
+            running.append(_RunningJob(waiting.popleft(), self._starter))
 
 
-class _Worker:
-    """A process at work on one task."""
+class _RunningJob:
+    """A worker process with its task."""
 
     def __init__(self, task: Task, starter: ProcessStarter) -> None:
         folder = JobFolder(Path(task.job.folder))
-        # In this order: whenever this process is killed, what lies there tells what was at work.
+        # The job is written first: if this process is killed, recovery needs it.
         write_json(folder.job, task.job)
-        # What an earlier worker announced in this folder is not what this one does.
+        # The announcement of an earlier worker in this folder is not valid for this one.
         folder.announcement.unlink(missing_ok=True)
         log = folder.log(None)
         log.parent.mkdir(parents=True, exist_ok=True)
-        self.watch = JobMonitor(task.job, folder)
+        self.monitor = JobMonitor(task.job, folder)
         self._task = task
-        start = WorkerCommand(job=folder.job, log=log, folder=Path(task.job.root))
-        self._process = starter.start(start)
+        command = WorkerCommand(job=folder.job, log=log, folder=Path(task.job.root))
+        self._process = starter.start(command)
         self._started = time.monotonic()
 
-    def outcome(self) -> JobResult | None:
-        """How it ended; None while it is at work within its time."""
+    def poll(self) -> JobResult | None:
+        """Return the result, or None while the worker runs within its time limit."""
         code = self._process.poll()
         if code is not None:
             self._process.signal_group(signal.SIGKILL)
-            return self._as(ExitKind.EXITED if code >= 0 else ExitKind.SIGNAL, abs(code))
-        if self._seconds() > self._task.seconds:
-            _end_all([self])
-            return self._as(ExitKind.TIMEOUT, 0)
-        self.watch.truncate_logs()
+            return self.make_result(ExitKind.EXITED if code >= 0 else ExitKind.SIGNAL, abs(code))
+        if time.monotonic() - self._started > self._task.seconds:
+            _terminate([self])
+            return self.make_result(ExitKind.TIMEOUT, 0)
+        self.monitor.truncate_logs()
         return None
 
-    def interrupted(self) -> JobResult:
-        """The outcome of a worker that was ended with the run."""
-        return self._as(ExitKind.INTERRUPTED, 0)
+    def make_result(self, exit_kind: ExitKind, code: int) -> JobResult:
+        """Return the result of the ended worker."""
+        return JobResult(
+            job=self._task.job,
+            exit_kind=exit_kind,
+            code=code,
+            last_announcement=self.monitor.read_announcement(),
+            seconds=time.monotonic() - self._started,
+        )
 
-    def ask(self) -> None:
-        """Asks the worker to end."""
+    def terminate(self) -> None:
+        """Send SIGTERM."""
         if self._process.poll() is None:
             self._process.signal_group(signal.SIGTERM)
 
     def wait(self, seconds: float) -> None:
-        """Waits for its end, up to so long."""
+        """Wait for the exit."""
         self._process.wait(max(seconds, 0.0))
 
     def kill(self) -> None:
-        """Ends the worker and everything that it started."""
+        """End the worker and its child processes."""
         if self._process.poll() is None:
             self._process.signal_group(signal.SIGKILL)
             self._process.wait(math.inf)
         self._process.signal_group(signal.SIGKILL)
 
-    def _as(self, ended: ExitKind, code: int) -> JobResult:
-        return JobResult(
-            job=self._task.job,
-            exit_kind=ended,
-            code=code,
-            last_announcement=self.watch.announcement(),
-            seconds=self._seconds(),
-        )
 
-    def _seconds(self) -> float:
-        return time.monotonic() - self._started
-
-
-def _end_all(workers: Sequence[_Worker]) -> None:
-    """Ends workers with a moment's notice; on Ctrl-C meanwhile, without."""
+def _terminate(jobs: Sequence[_RunningJob]) -> None:
+    """End workers by SIGTERM, then by SIGKILL. Another Ctrl-C skips the grace period."""
     with suppress(KeyboardInterrupt):
-        for worker in workers:
-            worker.ask()
-        until = time.monotonic() + _GRACE
-        for worker in workers:
-            worker.wait(until - time.monotonic())
-    for worker in workers:
-        worker.kill()
+        for job in jobs:
+            job.terminate()
+        until = time.monotonic() + _GRACE_PERIOD
+        for job in jobs:
+            job.wait(until - time.monotonic())
+    for job in jobs:
+        job.kill()

@@ -1,8 +1,10 @@
-"""What every engine takes and answers.
+"""Define the interface of an engine.
 
-In: tasks, each a `Job` and the time that it may take. Out: calls of a `JobEvents` while the jobs
-run, and one `JobResult` per job. An engine says how a job ended; what that means for its cells is
-decided in `run`.
+Input: tasks, each with a `Job` and its time limit. Output: calls of `JobEvents` while the jobs run,
+and one `JobResult` for each job.
+
+An engine reports how a job ended. `build.execute` decides about the cells: `JobEvents` can
+return a new task. `BuildObserver` only receives finished decisions and returns nothing.
 """
 
 from __future__ import annotations
@@ -17,21 +19,21 @@ from exporter.records.record import Record
 
 
 class ExitKind(StrEnum):
-    """How a job ended, as seen from outside."""
+    """The end of a job as the engine observes it."""
 
     EXITED = "exited"
-    """By itself, with an exit code; 0 alone does not mean that it finished its cells."""
+    """With an exit code. The code 0 does not prove that all cells are finished."""
     SIGNAL = "signal"
     """By a signal that the engine did not send."""
     TIMEOUT = "timeout"
-    """The engine ended it, because its time was over."""
+    """The engine ended the job at its time limit."""
     INTERRUPTED = "interrupted"
-    """The engine ended it, because the run was."""
+    """The engine ended the job because the run was interrupted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A job, and the seconds that it may take."""
+    """A job with its time limit in seconds."""
 
     job: Job
     seconds: float
@@ -39,41 +41,41 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobResult:
-    """How one job ended."""
+    """The end of a job."""
 
     job: Job
     exit_kind: ExitKind
     code: int
-    """The exit code; of a signal, its number."""
+    """The exit code, or the number of the signal."""
     last_announcement: Announcement | None
-    """The worker's last announcement; None where it made none."""
+    """None if the worker made none."""
     seconds: float
     """Wall time from start to end."""
 
 
 class JobEvents(Protocol):
-    """Hears what happens while jobs run; called from the thread that called `Engine.run`."""
+    """Receives the events of jobs, in the thread that called `Engine.run`."""
 
     def on_announcement(self, announcement: Announcement) -> None:
-        """The worker is about to do this."""
+        """Handle the start of a stage."""
 
     def on_record(self, record: Record) -> None:
-        """The worker has finished a cell and gone on to another."""
+        """Handle a finished cell, when the worker has announced the next one."""
 
-    def on_job_end(self, outcome: JobResult) -> Task | None:
-        """The job is over; the answer runs in its place, at once."""
+    def on_job_end(self, result: JobResult) -> Task | None:
+        """Handle the end of a job, and return a task to run next, or None."""
 
 
 class Engine(Protocol):
-    """Runs jobs, each apart from the others."""
+    """Runs jobs, each in its own process."""
 
     @property
     def workers(self) -> int:
-        """How many jobs it runs at once."""
+        """The number of jobs that run in parallel."""
 
-    def run(self, tasks: Sequence[Task], listener: JobEvents) -> None:
-        """Runs all tasks and those that the listener adds; leaves nothing running, ever.
+    def run(self, tasks: Sequence[Task], events: JobEvents) -> None:
+        """Run all tasks and those that `events` returns. No process is left behind.
 
         Raises:
-            KeyboardInterrupt: after the jobs at work were ended and the listener heard of each.
+            KeyboardInterrupt: after all running jobs were ended and reported.
         """

@@ -1,1 +1,1 @@
-"""To be described."""
+"""Execute jobs: interpret their ends, retry, join parts and replace model folders."""

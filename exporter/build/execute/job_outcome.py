@@ -1,11 +1,11 @@
-"""What the end of a job means for its cells.
+"""Derive the results of cells from the end of their job.
 
-In: an `JobResult`, and the records and the log that the worker left. Out: a `Verdict`: a record for
-every cell that is settled, and the cells that another worker has to try.
+Input: a `JobResult`, the records and the log of the worker. Output: a `Verdict` with a record for
+each decided cell, and the cells for another worker.
 
-A record counts if the worker finished everything and exited with 0, or had announced something
-later. The cells that were at work when it died are settled as the culprits; all others get another
-worker. Each retry settles at least one cell, so that retries end.
+If the worker exited with 0 and wrote all records, all records count. Otherwise the record of a cell
+counts if the worker announced a later one. If the worker died, the announced cells fail, and
+another worker runs the rest. Each retry decides at least one cell, so retries come to an end.
 """
 
 from __future__ import annotations
@@ -19,74 +19,77 @@ from typing import assert_never
 from exporter.build.engine import ExitKind, JobResult
 from exporter.core.resources import is_out_of_memory, is_out_of_resources, memory_limit_message
 from exporter.core.sanitize import redact
+from exporter.core.text_format import join_names
 from exporter.jobs.job import Announcement, Job
 from exporter.jobs.job_folder import JobFolder
+from exporter.processes.request import describe_exit
 from exporter.records.record import CellId, Record, Status
 
 _TAIL_LINES = 20
 _LINE_LENGTH = 300
 _TAIL_BYTES = 64 * 1024
-#: The line with which faulthandler starts its report.
+#: The first line of faulthandler's report.
 _FATAL = "Fatal Python error"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What one job settled, and what it left over."""
+    """The results of one job."""
 
-    settled: Mapping[str, Record]
-    """By the text of the cell."""
+    records: Mapping[str, Record]
+    """The decided cells by their text."""
     retry: tuple[CellId, ...] = ()
+    """The cells for another worker."""
 
 
-def evaluate_job(outcome: JobResult, records: Mapping[str, Record]) -> Verdict:
-    """Settles what the outcome says about the cells of its job.
+def evaluate_job(result: JobResult, records: Mapping[str, Record]) -> Verdict:
+    """Decide the cells of a job.
 
     Args:
-        outcome: How the job ended.
-        records: Every record in the folder of the job, by the text of its cell.
+        result: The end of the job.
+        records: All records in the job's folder, by the text of the cell.
     """
-    cells = {str(cell): cell for cell in outcome.job.cells()}
+    cells = {str(cell): cell for cell in result.job.cells()}
     written = {name: record for name, record in records.items() if name in cells}
-    if outcome.exit_kind is ExitKind.EXITED and outcome.code == 0 and len(written) == len(cells):
-        return Verdict(settled=written)
-    announced = outcome.last_announcement.cells if outcome.last_announcement else ()
-    at_work = {str(cell) for cell in announced} & set(cells)
-    settled = {name: record for name, record in written.items() if name not in at_work}
-    unfinished = [cell for name, cell in cells.items() if name not in settled]
-    match outcome.exit_kind:
+    if result.exit_kind is ExitKind.EXITED and result.code == 0 and len(written) == len(cells):
+        return Verdict(records=written)
+    announced = result.last_announcement.cells if result.last_announcement else ()
+    in_progress = {str(cell) for cell in announced} & set(cells)
+    finished = {name: record for name, record in written.items() if name not in in_progress}
+    unfinished = [cell for name, cell in cells.items() if name not in finished]
+    match result.exit_kind:
         case ExitKind.INTERRUPTED:
-            return Verdict(settled=settled)
+            return Verdict(records=finished)
         case ExitKind.TIMEOUT:
-            late = {str(cell): _late(outcome, cell, at_work) for cell in unfinished}
-            return Verdict(settled=settled | late)
+            late = {str(cell): _make_timeout(result, cell, in_progress) for cell in unfinished}
+            return Verdict(records=finished | late)
         case ExitKind.EXITED | ExitKind.SIGNAL:
-            culprits = [cell for cell in unfinished if str(cell) in at_work] or unfinished
-            dead = {str(cell): _dead(outcome, cell) for cell in culprits}
+            culprits = [cell for cell in unfinished if str(cell) in in_progress] or unfinished
+            dead = {str(cell): _make_crash(result, cell) for cell in culprits}
             retry = tuple(cell for cell in unfinished if str(cell) not in dead)
-            return Verdict(settled=settled | dead, retry=retry)
+            return Verdict(records=finished | dead, retry=retry)
         case _:
-            assert_never(outcome.exit_kind)
+            assert_never(result.exit_kind)
 
 
 def restrict_job(job: Job, cells: Iterable[CellId]) -> Job:
-    """The same job for some of its cells."""
-    wanted = {(cell.opset, cell.device) for cell in cells}
-    opsets = (
-        opset.model_copy(
-            update={
-                "devices": tuple(d for d in opset.devices if (opset.opset, d.name) in wanted),
-            }
-        )
-        for opset in job.opsets
-    )
-    return job.model_copy(update={"opsets": tuple(opset for opset in opsets if opset.devices)})
+    """Return the job with only some of its cells."""
+    selected = {(cell.opset, cell.device) for cell in cells}
+    opsets = []
+    for opset in job.opsets:
+        devices = tuple(d for d in opset.devices if (opset.opset, d.name) in selected)
+        if devices:
+            opsets.append(opset.model_copy(update={"devices": devices}))
+    return job.model_copy(update={"opsets": tuple(opsets)})
 
 
 def read_log_tail(job: Job, announcement: Announcement | None) -> str:
-    """The end of the log that was written last: from a crash report on, or its last lines."""
-    folder = JobFolder(Path(job.folder))
-    log = folder.log(None)
+    """Return the end of the last log.
+
+    Returns:
+        The crash report, or the last lines, or "" if there is no log.
+    """
+    log = JobFolder(Path(job.folder)).log(None)
     if announcement:
         log = log.with_name(Path(announcement.log).name)
     try:
@@ -100,52 +103,40 @@ def read_log_tail(job: Job, announcement: Announcement | None) -> str:
     return "\n".join(redact(line, limit=_LINE_LENGTH) for line in lines)
 
 
-def _dead(outcome: JobResult, cell: CellId) -> Record:
-    is_kill = outcome.exit_kind is ExitKind.SIGNAL and outcome.code == signal.SIGKILL
-    status = Status.KILLED if is_kill else Status.CRASH
-    limit = outcome.job.spec.memory
-    message = f"the worker {_how(outcome)} {_when(outcome)}"
-    tail = "" if is_kill else read_log_tail(outcome.job, outcome.last_announcement)
-    # C++ aborts where it finds no memory; without a limit that may be the machine's own fault.
+def _make_crash(result: JobResult, cell: CellId) -> Record:
+    is_kill = result.exit_kind is ExitKind.SIGNAL and result.code == signal.SIGKILL
+    limit = result.job.spec.memory
+    phrase = describe_exit(-result.code if result.exit_kind is ExitKind.SIGNAL else result.code)
+    message = f"the worker {phrase} {_describe_progress(result)}"
+    tail = "" if is_kill else read_log_tail(result.job, result.last_announcement)
+    # C++ aborts if an allocation fails. Without a limit, the machine may lack memory.
     if limit is not None and is_out_of_memory(tail):
-        return _record(outcome, cell, Status.KILLED, f"{memory_limit_message(limit)}: {message}")
-    last = [line for line in tail.splitlines() if is_out_of_resources(line)]
-    return _record(outcome, cell, status, f"{message}: {last[-1]}" if last else message)
+        message = f"{memory_limit_message(limit)}: {message}"
+        return _make_record(result, cell, Status.KILLED, message)
+    status = Status.KILLED if is_kill else Status.CRASH
+    causes = [line for line in tail.splitlines() if is_out_of_resources(line)]
+    return _make_record(result, cell, status, f"{message}: {causes[-1]}" if causes else message)
 
 
-def _late(outcome: JobResult, cell: CellId, at_work: set[str]) -> Record:
-    limit = f"the model's job took longer than {outcome.job.spec.timeout:g} s"
-    if str(cell) in at_work or not at_work:
-        return _record(outcome, cell, Status.TIMEOUT, f"{limit}, and ended {_when(outcome)}")
-    first, *others = (str(cell) for cell in outcome.job.cells() if str(cell) in at_work)
-    culprit = f"{first} and {len(others)} more" if others else first
-    message = f"not reached: {limit}, and ended {_when(outcome)} for {culprit}"
-    return _record(outcome, cell, Status.TIMEOUT, message, is_culprit=False)
+def _make_timeout(result: JobResult, cell: CellId, in_progress: set[str]) -> Record:
+    progress = _describe_progress(result)
+    reason = f"the model's job took longer than {result.job.spec.timeout:g} s, and ended {progress}"
+    if str(cell) in in_progress or not in_progress:
+        return _make_record(result, cell, Status.TIMEOUT, reason)
+    culprits = [str(other) for other in result.job.cells() if str(other) in in_progress]
+    message = f"not reached: {reason} for {join_names(culprits, limit=1)}"
+    return _make_record(result, cell, Status.TIMEOUT, message, is_culprit=False)
 
 
-def _how(outcome: JobResult) -> str:
-    if outcome.exit_kind is ExitKind.EXITED:
-        return f"exited with code {outcome.code}"
-    if outcome.code == signal.SIGKILL:
-        return "was killed (SIGKILL, most often for its memory)"
-    try:
-        return f"died of {signal.Signals(outcome.code).name}"
-    except ValueError:
-        return f"died of signal {outcome.code}"
+def _describe_progress(result: JobResult) -> str:
+    announcement = result.last_announcement
+    return f"while at {announcement.stage}" if announcement else "before its first stage"
 
 
-def _when(outcome: JobResult) -> str:
-    return (
-        f"while at {outcome.last_announcement.stage}"
-        if outcome.last_announcement
-        else "before it began"
-    )
-
-
-def _record(
-    outcome: JobResult, cell: CellId, status: Status, message: str, *, is_culprit: bool = True
+def _make_record(
+    result: JobResult, cell: CellId, status: Status, message: str, *, is_culprit: bool = True
 ) -> Record:
-    job, announcement = outcome.job, outcome.last_announcement
+    job, announcement = result.job, result.last_announcement
     return Record(
         cell=cell,
         status=status,

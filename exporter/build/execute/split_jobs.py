@@ -1,8 +1,9 @@
-"""The parts of models whose opsets several workers make: each waits for the last, then they join.
+"""Join the parts of a model that several workers build.
 
-In: jobs as they end. Out: the folders of a model, once nobody is at work on it. To put parts into
-place one by one would take away what the others start from, and what they could not be kept beside
-would be made by each in turn.
+Input: jobs at their ends. Output: one folder for each model, after its last part has ended.
+
+A part cannot replace the model's folder on its own: the other parts start from that folder, and
+their results could not be carried over.
 """
 
 from __future__ import annotations
@@ -10,89 +11,92 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.build.engine import Task
 from exporter.build.folder.carry_over import carry_over, remove_unrecorded_files, repair_folder
+from exporter.build.folder.stored_records import FolderRecords
 from exporter.jobs.job import Announcement, Job
 from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.jobs.reference import Reference
 from exporter.records.record import Record, Stage
 
 
+@dataclass(frozen=True, slots=True)
+class EndedJob:
+    """A job with the records in its folder."""
+
+    job: Job
+    records: FolderRecords
+
+
 class SplitJobs:
-    """Knows which folders of a model are at work, and which wait for the others.
+    """The running and ended parts of each model.
 
     Args:
-        tasks: All tasks of the run; those of one model are its parts.
+        tasks: All tasks of the run.
     """
 
     def __init__(self, tasks: Iterable[Task]) -> None:
-        self._at_work: dict[str, set[str]] = {}
+        self._running: dict[str, set[str]] = {}
         for task in tasks:
-            self._at_work.setdefault(task.job.spec.id, set()).add(task.job.folder)
-        self._divided = {model for model, folders in self._at_work.items() if len(folders) > 1}
-        self._ended: dict[str, list[Job]] = {}
+            self._running.setdefault(task.job.spec.id, set()).add(task.job.folder)
+        self._split_models = {model for model, parts in self._running.items() if len(parts) > 1}
+        self._ended: dict[str, list[EndedJob]] = {}
 
-    def is_part(self, model: str) -> bool:
-        """Whether several workers make the model, and have not all ended."""
-        return model in self._divided
+    def is_split(self, model: str) -> bool:
+        """Return True if a model has several parts and not all have ended."""
+        return model in self._split_models
 
-    def ended(self, job: Job) -> list[Job]:
-        """Every ended job of the model where this was the last one at work; none before that."""
+    def add_ended(self, job: Job, records: FolderRecords) -> list[EndedJob]:
+        """Add an ended part.
+
+        Returns:
+            All parts of the model, or an empty list if another part is running.
+        """
         model = job.spec.id
-        self._ended.setdefault(model, []).append(job)
-        self._at_work[model].discard(job.folder)
-        if self._at_work[model]:
-            _rest(job)
+        self._ended.setdefault(model, []).append(EndedJob(job, records))
+        self._running[model].discard(job.folder)
+        if self._running[model]:
+            # If the run is killed now, all records in the folder count.
+            announcement = Announcement(stage=Stage.PARITY, cells=(), log="")
+            write_json(JobFolder(Path(job.folder)).announcement, announcement)
             return []
-        self._divided.discard(model)
+        self._split_models.discard(model)
         return self._ended.pop(model)
 
-    def leave(self) -> list[list[Job]]:
-        """The ended jobs of each model of which a part never started."""
+    def list_incomplete(self) -> list[list[EndedJob]]:
+        """Return the ended parts of each model with a part that never started."""
         return list(self._ended.values())
 
 
-def _rest(job: Job) -> None:
-    """Says that no cell is at work in the folder: should the run be killed, all of them count."""
-    announcement = Announcement(stage=Stage.PARITY, cells=(), log="")
-    write_json(JobFolder(Path(job.folder)).announcement, announcement)
-
-
-def join_folders(folders: Sequence[JobFolder]) -> tuple[JobFolder, list[Record]]:
-    """Brings all parts into one of the folders.
+def join_folders(parts: Sequence[FolderRecords]) -> tuple[FolderRecords, list[Record]]:
+    """Join all parts in one of their folders.
 
     Returns:
-        The folder, and the records that could not be kept in it: PyTorch answered their worker in
-        another way.
+        The joined part, and the records that were dropped because PyTorch's outputs differed.
     """
-    for folder in folders:
-        repair_folder(folder)  # the worker of another part ran the same model
-        remove_unrecorded_files(folder)
-    whole, *others = sorted(folders, key=_says, reverse=True) if len(folders) > 1 else folders
-    lost = [
-        record
-        for other in others
-        for record in carry_over(other, whole, lambda _: True, at_once=True)
-    ]
+    for part in parts:
+        if repair_folder(part.folder):  # the model also ran in the worker of another part
+            part.discard()
+        remove_unrecorded_files(part)
+    main, *others = sorted(parts, key=_rank, reverse=True) if len(parts) > 1 else parts
+    dropped = []
     for other in others:
-        # onnx refuses weights that have a second name. A model may have closed its folder to all:
-        # then it goes, or stays, with the other private folders of the run.
-        shutil.rmtree(other.path, ignore_errors=True)
-    return whole, lost
+        dropped += carry_over(other, main, lambda _: True, same_run=True)
+    for other in others:
+        # onnx rejects external data with a second name. If a model made its folder unreadable, the
+        # folder is removed with the other private folders of the run.
+        shutil.rmtree(other.folder.path, ignore_errors=True)
+    return main, dropped
 
 
-def _says(folder: JobFolder) -> tuple[bool, bool, bool]:
-    """How much the folder says of the model: more goes before less.
-
-    What one worker found worth measuring more exactly holds for the others' files too.
-    """
-    return bool(folder.read_records()), os.path.lexists(folder.reference), _is_exact(folder)
-
-
-def _is_exact(folder: JobFolder) -> bool:
+def _rank(part: FolderRecords) -> tuple[bool, bool, bool]:
+    """Return a sort key: results first, then a reference, then float64 outputs for all samples."""
+    path = part.folder.reference
     try:
-        return Reference.read(folder.reference.read_bytes()).is_measured_everywhere
+        is_exact = Reference.read(path.read_bytes()).is_measured_everywhere
     except (OSError, ValueError):
-        return False
+        is_exact = False
+    return bool(part.by_cell), os.path.lexists(path), is_exact

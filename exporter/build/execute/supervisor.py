@@ -1,7 +1,7 @@
-"""What becomes of jobs as they end: records, further tries, folders put into place.
+"""Handle the events of jobs: decide their cells, retry, and replace model folders.
 
-In: what an engine tells of its workers. Out: `build/<model>` for each model, calls of a `BuildObserver`,
-and the tasks that have to follow.
+Input: events of an engine. Output: `build/<model>` for each model, calls of a `BuildObserver`, and
+the tasks that follow.
 """
 
 from __future__ import annotations
@@ -15,180 +15,175 @@ from typing import Protocol
 from exporter.build.decisions.build_results import RecordValidator
 from exporter.build.decisions.cell_decisions import Decisions
 from exporter.build.decisions.store_writer import StoreWriter
-from exporter.build.engine import (
-    Engine,
-    ExitKind,
-    JobResult,
-    Task,
-)
+from exporter.build.engine import Engine, ExitKind, JobResult, Task
 from exporter.build.execute.job_outcome import evaluate_job, read_log_tail, restrict_job
-from exporter.build.execute.split_jobs import SplitJobs, join_folders
-from exporter.build.folder.build_folder import BuildFolder
+from exporter.build.execute.split_jobs import EndedJob, SplitJobs, join_folders
 from exporter.build.folder.carry_over import carry_over, repair_folder
 from exporter.build.folder.flakiness import mark_flaky
+from exporter.build.folder.stored_records import FolderRecords, StoredRecords
 from exporter.build.schedule.tasks import make_opset_jobs
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.jobs.job import Announcement, Job
-from exporter.jobs.job_folder import JobFolder, write_json
+from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import Manifest
 from exporter.planning.plan import Plan
 from exporter.records.record import Record, Status
 
 
 class BuildObserver(Protocol):
-    """Is told what happens, to show it."""
+    """Receives the progress of a build, to show it."""
 
     def on_decisions(self, decisions: Decisions) -> None:
-        """These cells run, for these reasons; told once, before all else."""
+        """Show the decisions. This is the first call, and it is made once."""
 
     def on_announcement(self, announcement: Announcement) -> None:
-        """These cells are at this stage now."""
+        """Show the current stage of cells."""
 
     def on_cell_done(self, record: Record) -> None:
-        """This cell is done; the record is as it counts."""
+        """Show the result of a cell, with expectations applied."""
 
     def on_model_done(self, model: str) -> None:
-        """Everything of the model is in place."""
+        """Show that all results of a model are in place."""
 
     def on_note(self, message: str) -> None:
-        """Something that a person may want to know."""
+        """Show a message for the user."""
 
 
 class Supervisor:
-    """Listens to the engine: settles cells, sends others again, puts folders into place."""
+    """Handles the events of an engine."""
 
     def __init__(
         self,
         manifest: Manifest,
         plan: Plan,
-        build: BuildFolder,
-        judge: RecordValidator,
-        watcher: BuildObserver,
-        keeper: StoreWriter,
+        stored: StoredRecords,
+        validator: RecordValidator,
+        observer: BuildObserver,
+        store_writer: StoreWriter,
     ) -> None:
         self._project = manifest.project
         self._planned = {str(planned.cell) for planned in plan.cells}
         self._selected = {str(planned.cell): planned for planned in plan.to_run}
-        self._build = build
-        self._judge = judge
-        self._watcher = watcher
-        self._keeper = keeper
-        self._parts = SplitJobs(())
-        self._told: set[str] = set()
-        self._spent: Counter[str] = Counter()
+        self._stored = stored
+        self._validator = validator
+        self._observer = observer
+        self._store_writer = store_writer
+        self._split_jobs = SplitJobs(())
+        self._reported: set[str] = set()
+        #: Seconds of all workers by folder: retries share the time limit of the model.
+        self._used_seconds: Counter[str] = Counter()
         self._postponed: dict[str, list[str]] = {}
 
     def run(self, engine: Engine, tasks: Sequence[Task]) -> None:
-        """Runs the tasks and whatever has to follow them.
+        """Run the tasks and the tasks that follow them.
 
         Raises:
-            ExporterError: ENVIRONMENT, where a worker found that it cannot work here.
-            KeyboardInterrupt: after what is done was put into place.
+            ExporterError: ENVIRONMENT, if a worker found that its environment is unusable.
+            KeyboardInterrupt: after finished results were put in place.
         """
-        self._parts = SplitJobs(tasks)
+        self._split_jobs = SplitJobs(tasks)
         try:
             engine.run(tasks, self)
         except KeyboardInterrupt:
-            for jobs in self._parts.leave():
-                self._finish(jobs, interrupted=True)
+            for ended in self._split_jobs.list_incomplete():
+                self._finish(ended, interrupted=True)
             raise
 
     def on_announcement(self, announcement: Announcement) -> None:
-        """The worker is about to do this."""
-        self._watcher.on_announcement(announcement)
+        """Forward the start of a stage."""
+        self._observer.on_announcement(announcement)
 
     def on_record(self, record: Record) -> None:
-        """The worker has finished a cell and gone on to another."""
-        self._tell(record)
+        """Report a finished cell once."""
+        if str(record.cell) not in self._reported and self._is_final(record):
+            self._reported.add(str(record.cell))
+            self._observer.on_cell_done(self._validator.apply_expectations(record))
 
-    def on_job_end(self, outcome: JobResult) -> Task | None:
-        """Settles what the end of the job says; the answer is the job for the cells left over.
-
-        Raises:
-            ExporterError: ENVIRONMENT, where the worker found that it cannot work here.
-        """
-        _refuse_environment(outcome)
-        job = outcome.job
-        folder = JobFolder(Path(job.folder))
-        repair_folder(folder)
-        verdict = evaluate_job(outcome, folder.read_records())
-        for cell in job.cells():
-            record = verdict.settled.get(str(cell))
-            if record and self._counts(record):
-                write_json(folder.record(cell), record)
-                self._tell(record)
-            else:
-                folder.record(cell).unlink(missing_ok=True)
-            if record and not self._counts(record):
-                self._postponed.setdefault(cell.model, []).append(str(cell))
-        self._spent[job.folder] += math.ceil(outcome.seconds)
-        if verdict.retry:
-            return self._task(restrict_job(job, verdict.retry))
-        interrupted = outcome.exit_kind is ExitKind.INTERRUPTED
-        ended = self._parts.ended(job)
-        return self._finish(ended, interrupted=interrupted) if ended else None
-
-    def _counts(self, record: Record) -> bool:
-        """Whether the record settles its cell.
-
-        Two workers that hold the same model may take more memory than there is: whoever of them is
-        killed gets another try, alone.
-        """
-        return record.status is not Status.KILLED or not self._parts.is_part(record.cell.model)
-
-    def _tell(self, record: Record) -> None:
-        if str(record.cell) not in self._told and self._counts(record):
-            self._told.add(str(record.cell))
-            self._watcher.on_cell_done(self._judge.apply_expectations(record))
-
-    def _task(self, job: Job) -> Task:
-        """The job for the time that is left of its model's."""
-        return Task(job=job, seconds=max(job.spec.timeout - self._spent[job.folder], 1.0))
-
-    def _finish(self, jobs: Sequence[Job], *, interrupted: bool) -> Task | None:
-        """Puts what a model's jobs made into place.
+    def on_job_end(self, result: JobResult) -> Task | None:
+        """Decide the cells of a job.
 
         Returns:
-            A job for what cannot be kept beside it, or has to be tried again.
+            A task for the remaining cells, or None.
+
+        Raises:
+            ExporterError: ENVIRONMENT, if the worker found that its environment is unusable.
         """
-        job = jobs[0]
-        model = job.spec.id
-        folder, lost = join_folders([JobFolder(Path(job.folder)) for job in jobs])
-        postponed = [] if interrupted else self._postponed.pop(model, [])
-        if not folder.read_records() and not postponed:
-            return None  # interrupted before its first cell: what is in place stays
-        mark_flaky(self._build.model_folder(model), folder)
-        made = tuple(folder.read_records().values())
-        lost += carry_over(
-            self._build.model_folder(model),
-            folder,
-            lambda record: self._holds(record) and str(record.cell) not in postponed,
+        is_unusable = result.exit_kind is ExitKind.EXITED and result.code == ExitCode.ENVIRONMENT
+        # A model can exit with any code. The worker checks its environment before it announces.
+        if is_unusable and result.last_announcement is None:
+            lines = read_log_tail(result.job, None).splitlines()
+            message = lines[-1] if lines else "the worker cannot start; run `exporter doctor`"
+            raise ExporterError(ExitCode.ENVIRONMENT, message)
+        job = result.job
+        records = FolderRecords(JobFolder(Path(job.folder)))
+        repair_folder(records.folder)
+        verdict = evaluate_job(result, records.by_cell)
+        for cell in job.cells():
+            record = verdict.records.get(str(cell))
+            if record and self._is_final(record):
+                records.write(record)
+                self.on_record(record)
+            else:
+                records.remove(cell)
+                if record:
+                    self._postponed.setdefault(cell.model, []).append(str(cell))
+        self._used_seconds[job.folder] += math.ceil(result.seconds)
+        if verdict.retry:
+            return self._make_task(restrict_job(job, verdict.retry))
+        interrupted = result.exit_kind is ExitKind.INTERRUPTED
+        ended = self._split_jobs.add_ended(job, records)
+        return self._finish(ended, interrupted=interrupted) if ended else None
+
+    def _is_final(self, record: Record) -> bool:
+        """Return False if the cell is retried without parallel workers of the same model.
+
+        Two workers with the same model can exceed the machine's memory. A killed one is retried
+        alone.
+        """
+        return record.status is not Status.KILLED or not self._split_jobs.is_split(
+            record.cell.model
         )
-        names = dict.fromkeys([*(str(record.cell) for record in lost), *postponed])
+
+    def _make_task(self, job: Job) -> Task:
+        """Return a task with the remaining time of the model."""
+        remaining = job.spec.timeout - self._used_seconds[job.folder]
+        return Task(job=job, seconds=max(remaining, 1.0))
+
+    def _finish(self, ended: Sequence[EndedJob], *, interrupted: bool) -> Task | None:
+        """Put the results of a model in place.
+
+        Returns:
+            A task for cells that cannot be carried over or were postponed, or None.
+        """
+        job = ended[0].job
+        model = job.spec.id
+        fresh, dropped = join_folders([each.records for each in ended])
+        postponed = [] if interrupted else self._postponed.pop(model, [])
+        if not fresh.by_cell and not postponed:
+            return None  # interrupted before the first cell
+        old = self._stored.get_model(model)
+        mark_flaky(old, fresh)
+        built = tuple(fresh.by_cell.values())
+
+        def is_kept(record: Record) -> bool:
+            name = str(record.cell)
+            is_wanted = name in self._planned and name not in postponed
+            return is_wanted and self._validator.is_valid(record)
+
+        dropped += carry_over(old, fresh, is_kept)
+        names = dict.fromkeys([*(str(record.cell) for record in dropped), *postponed])
         again = [self._selected[name] for name in names if name in self._selected]
         if again and not interrupted:
-            if len(jobs) > 1:  # no part's time is that of a worker that does it all
-                del self._spent[str(folder.path)]
+            folder = str(fresh.folder.path)
+            if len(ended) > 1:  # the time of a part is not the time of the complete model
+                del self._used_seconds[folder]
             opsets = make_opset_jobs(self._project, again)
-            update = {"folder": str(folder.path), "opsets": opsets, "part": 0}
-            return self._task(job.model_copy(update=update))
-        if dropped := sum(str(record.cell) in self._planned for record in lost):
-            self._watcher.on_note(
-                f"{model}: {dropped} earlier results no longer hold and were dropped"
-            )
-        self._build.replace_model(model, folder, self._keeper.adopt)
-        if note := self._keeper.keep(made, self._build.model_folder(model)):
-            self._watcher.on_note(note)
-        self._watcher.on_model_done(model)
+            update = {"folder": folder, "opsets": opsets, "part": 0}
+            return self._make_task(job.model_copy(update=update))
+        if count := sum(str(record.cell) in self._planned for record in dropped):
+            self._observer.on_note(f"{model}: {count} earlier results are stale and were dropped")
+        self._stored.replace_model(model, fresh, self._store_writer.adopt)
+        if note := self._store_writer.put(built, fresh.folder):
+            self._observer.on_note(note)
+        self._observer.on_model_done(model)
         return None
-
-    def _holds(self, record: Record) -> bool:
-        return str(record.cell) in self._planned and self._judge.holds(record)
-
-
-def _refuse_environment(outcome: JobResult) -> None:
-    unusable = outcome.exit_kind is ExitKind.EXITED and outcome.code == ExitCode.ENVIRONMENT
-    # A model may exit with any code; the environment is checked before anything is announced.
-    if unusable and outcome.last_announcement is None:
-        lines = read_log_tail(outcome.job, None).splitlines()
-        raise ExporterError(ExitCode.ENVIRONMENT, lines[-1] if lines else "workers cannot start")

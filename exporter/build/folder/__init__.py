@@ -1,1 +1,1 @@
-"""To be described."""
+"""Read and write the build folder: places, records, recovery and garbage."""

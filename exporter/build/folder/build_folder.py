@@ -1,7 +1,7 @@
-"""The folders of the build: private while a model is at work, put into place by one rename.
+"""Manage the folders of the build.
 
-In: a fresh folder with what one run made of a model. Out: `build/<model>`, with what an earlier
-run made and still holds carried over. Nothing is ever written or moved through a link.
+Input: a private folder with the results of one run for a model. Output: `build/<model>`, which the
+private folder replaces by one rename. Nothing is written or moved through a symlink.
 """
 
 from __future__ import annotations
@@ -29,88 +29,87 @@ class BuildFolder:
 
     @classmethod
     def from_project(cls, project: Project) -> BuildFolder:
-        """The build folder that the project's settings name."""
+        """Return the build folder of the project's settings."""
         return cls(Path(project.root) / project.build)
 
     @property
     def results(self) -> Path:
-        """All records of the project."""
+        """The file with all records of the project."""
         return self.path / "results.json"
 
-    def model_folder(self, model: str) -> JobFolder:
-        """Where everything of a model lies once it is done."""
-        return JobFolder(self.path / model)
+    @property
+    def private_paths(self) -> tuple[Path, ...]:
+        """The folders that exist during a run or after a killed one."""
+        return (self._private, self._killed)
 
     @property
     def _private(self) -> Path:
-        # No model ID starts with a dot.
+        # A model ID cannot start with a dot.
         return self.path / ".work"
 
     @property
     def _killed(self) -> Path:
         return self.path / ".killed"
 
-    @property
-    def private_paths(self) -> tuple[Path, ...]:
-        """What is there while a run is at work, or after one was killed."""
-        return (self._private, self._killed)
+    def model_folder(self, model: str) -> JobFolder:
+        """Return the folder of a model's finished files."""
+        return JobFolder(self.path / model)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keeps other runs out, and puts aside what a killed one left: see `list_abandoned`.
+        """Lock the folder and move results of killed runs aside, for `list_abandoned`.
 
         Raises:
-            ExporterError: ENVIRONMENT, where another run is at work, or a link or a file is in the
-                folder's place.
+            ExporterError: ENVIRONMENT, if another run has the lock, or a symlink or a file has the
+                path of a folder.
         """
-        _refuse_link(self.path)
+        _refuse_symlink(self.path)
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
-            message = f"{self.path}: is no folder; files are built there"
+            message = f"{self.path}: is not a folder; remove it or change `build`"
             raise ExporterError(ExitCode.ENVIRONMENT, message) from None
-        with self._alone():
-            remove_unfinished_files(self.path)
-            _refuse_link(self._private)
-            _refuse_link(self._killed)
-            self._put_aside()
-            self._private.mkdir()
-            try:
-                yield
-            except BaseException:
-                self._put_aside()
-                raise
-            shutil.rmtree(self._private, ignore_errors=True)
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
         lock = FileLock(self.path / ".lock", timeout=0)
         try:
             lock.acquire()
         except Timeout:
-            message = f"{self.path.name}: another run is at work here; start again when it is done"
+            message = f"{self.path.name}: another run has locked the folder; wait until it ends"
             raise ExporterError(ExitCode.ENVIRONMENT, message) from None
-        except OSError as error:  # a folder or a link in its place, a file system that is read-only
+        except OSError as error:  # a folder or a symlink, or a read-only file system
             message = f"{self.path / '.lock'}: cannot be locked: {error.strerror}"
             raise ExporterError(ExitCode.ENVIRONMENT, message) from None
         try:
-            yield
+            yield from self._use_private_folder()
         finally:
             lock.release()
 
+    def _use_private_folder(self) -> Iterator[None]:
+        """Create the private folder, and remove it at the end. Keep finished cells on an error."""
+        remove_unfinished_files(self.path)
+        _refuse_symlink(self._private)
+        _refuse_symlink(self._killed)
+        self._move_aside()
+        self._private.mkdir()
+        try:
+            yield
+        except BaseException:
+            self._move_aside()
+            raise
+        shutil.rmtree(self._private, ignore_errors=True)
+
     def list_abandoned(self) -> list[Path]:
-        """The private folders that killed runs left, the oldest first."""
+        """Return the private folders of killed runs, the oldest first."""
         if not self._killed.is_dir():
             return []
         folders = [path for path in self._killed.iterdir() if not path.is_symlink()]
         return sorted(folders, key=lambda path: (path.lstat().st_mtime_ns, path.name))
 
     def remove_abandoned(self) -> None:
-        """Clears away what killed runs left."""
+        """Remove the private folders of killed runs."""
         shutil.rmtree(self._killed, ignore_errors=True)
 
-    def _put_aside(self) -> None:
-        """Keeps folders of models that have finished cells, or that were being replaced."""
+    def _move_aside(self) -> None:
+        """Keep private folders with finished cells, and folders that were being replaced."""
         if not self._killed.is_dir():
             self._killed.unlink(missing_ok=True)
         if not self._private.is_dir():
@@ -123,30 +122,31 @@ class BuildFolder:
         shutil.rmtree(self._private, ignore_errors=True)
 
     def create_folder(self, model: str) -> JobFolder:
-        """A new private folder.
+        """Create a private folder.
 
         Raises:
-            ExporterError: ENVIRONMENT, where a link stands where it is to go once it is done.
+            ExporterError: ENVIRONMENT, if `build/<model>` is a symlink.
         """
-        _refuse_link(self.model_folder(model).path)
+        _refuse_symlink(self.model_folder(model).path)
         return JobFolder(Path(tempfile.mkdtemp(prefix=f"{model}-", dir=self._private)))
 
     def replace_model(
-        self, model: str, fresh: JobFolder, leaving: Callable[[Path], None] | None = None
+        self, model: str, fresh: JobFolder, before_removal: Callable[[Path], None] | None = None
     ) -> None:
-        """Puts `create_folder` where the model belongs, in place of what is there.
+        """Rename `fresh` to `build/<model>` and remove the previous folder.
 
         Args:
             model: The model.
             fresh: Its new folder.
-            leaving: Called with the old folder before that goes, without what is also in the new.
+            before_removal: Called with the previous folder, which then contains only the files
+                that the new one does not contain.
 
         Raises:
-            ExporterError: ENVIRONMENT, where a link stands in its place.
+            ExporterError: ENVIRONMENT, if `build/<model>` is a symlink.
         """
         final = self.model_folder(model).path
-        _refuse_link(final)
-        # mkdtemp makes it private; what is done may be read like any other file.
+        _refuse_symlink(final)
+        # mkdtemp creates a folder that only its owner can read.
         fresh.path.chmod(0o755)
         if not final.exists():
             fresh.path.rename(final)
@@ -158,23 +158,18 @@ class BuildFolder:
         except BaseException:
             old.rename(final)
             raise
-        if old.is_dir():
-            if leaving:
-                _without(old, final)
-                leaving(old)
-            shutil.rmtree(old)
-        else:
-            old.unlink()  # not made by an export: a file where the folder belongs
+        if not old.is_dir():
+            old.unlink()  # a file that no export wrote
+            return
+        if before_removal:
+            for path in old.iterdir():
+                if not path.is_symlink() and path.is_file() and (final / path.name).exists():
+                    path.unlink()  # the second name of a file that was carried over
+            before_removal(old)
+        shutil.rmtree(old)
 
 
-def _without(old: Path, new: Path) -> None:
-    """Removes the second names of files that are carried over."""
-    for path in old.iterdir():
-        if not path.is_symlink() and path.is_file() and (new / path.name).exists():
-            path.unlink()
-
-
-def _refuse_link(path: Path) -> None:
+def _refuse_symlink(path: Path) -> None:
     if path.is_symlink():
-        message = f"{path.name}: is a link; what is built is never written through one"
+        message = f"{path.name}: is a symlink; remove it: build output is not written through one"
         raise ExporterError(ExitCode.ENVIRONMENT, message)

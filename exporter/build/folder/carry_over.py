@@ -1,4 +1,8 @@
-"""Split off; to be described."""
+"""Carry results of an earlier run, or of another part of a model, over to a new folder.
+
+Input: two folders of one model. Output: the results of both in one folder, if PyTorch's outputs
+were the same for both.
+"""
 
 from __future__ import annotations
 
@@ -7,34 +11,39 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from exporter.build.folder.stored_records import FolderRecords
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference
 from exporter.records.record import Record
 
 
-def repair_folder(folder: JobFolder) -> None:
-    """Makes a private folder one again, whatever a model put in its place.
+def repair_folder(folder: JobFolder) -> bool:
+    """Restore the structure of a private folder that a model may have changed.
 
-    What it lost is lost; that costs its own cells, and not the run.
+    Lost files invalidate only their own cells.
+
+    Returns:
+        True if a folder had to be created.
     """
+    was_lost = False
     for path in (folder.path, folder.records, folder.log(None).parent):
         if path.is_symlink() or not path.is_dir():
+            was_lost = True
             path.unlink(missing_ok=True)
             path.mkdir()
     for path in (folder.job, folder.announcement, *folder.records.iterdir()):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
+    return was_lost
 
 
-def remove_unrecorded_files(folder: JobFolder) -> None:
-    """Removes every exported file that no record speaks of: an interrupted worker's last one.
-
-    What was being written when a worker died goes as well.
-    """
-    opsets = {record.cell.opset for record in folder.read_records().values()}
-    known = {folder.model(opset) for opset in opsets}
+def remove_unrecorded_files(records: FolderRecords) -> None:
+    """Remove ONNX files without a record, and files that a dead worker was writing."""
+    folder = records.folder
+    opsets = {record.cell.opset for record in records.by_cell.values()}
+    recorded = {folder.model(opset) for opset in opsets}
     for path in folder.path.glob("*.onnx"):
-        if path not in known:
+        if path not in recorded:
             path.unlink()
     for path in (*folder.path.glob(".*.fresh"), *folder.records.glob(".*.fresh")):
         if not path.is_dir():
@@ -42,50 +51,54 @@ def remove_unrecorded_files(folder: JobFolder) -> None:
 
 
 def carry_over(
-    old: JobFolder,
-    fresh: JobFolder,
-    holds: Callable[[Record], bool],
+    old: FolderRecords,
+    fresh: FolderRecords,
+    is_valid: Callable[[Record], bool],
     *,
-    at_once: bool = False,
+    same_run: bool = False,
 ) -> list[Record]:
-    """Brings what an earlier run made, and this one did not, into the fresh folder.
+    """Link earlier results of a model into its new folder.
 
-    A file belongs to the test data beside it: earlier ones are kept only where PyTorch says the
-    same of the model now as it did then. `old` stays whole until the fresh folder takes its place.
+    A file belongs to its test data. It is carried over only if PyTorch's outputs have not changed.
+    `old` stays complete until the new folder replaces it.
 
     Args:
-        old: The model's folder as it is in place.
-        fresh: What this run made; it wins.
-        holds: Whether a stored record still speaks for its cell.
-        at_once: Both were made by this run: that PyTorch answered one of them does not make the
-            failures of the other old.
+        old: The earlier results.
+        fresh: The new results, which have priority.
+        is_valid: Returns True if an earlier record is up to date.
+        same_run: True if one run created both. The failures of a part without PyTorch's outputs are
+            then up to date, even if the other part has outputs.
 
     Returns:
-        The earlier records that could not be kept.
+        The earlier records that were not carried over.
     """
-    if old.path.is_symlink() or not old.path.is_dir():
+    if old.folder.path.is_symlink() or not old.folder.path.is_dir():
         return []
-    made = fresh.read_records()
-    models = {record.cell.model for record in made.values()}
-    twins = {record.cell.opset: record for record in made.values()}
-    same_model = _is_same(old, fresh)
-    # Where PyTorch said nothing there are failures alone, which no test data belong to.
-    answered = os.path.lexists(old.reference) or (os.path.lexists(fresh.reference) and not at_once)
-    lost = []
-    for name, record in old.read_records().items():
-        if name in made or record.cell.model not in models:
+    models = {record.cell.model for record in fresh.by_cell.values()}
+    by_opset = {record.cell.opset: record for record in fresh.by_cell.values()}
+    same_model = _have_same_reference(old.folder, fresh.folder)
+    # Without a reference, only failures exist, and they have no test data.
+    has_reference = os.path.lexists(old.folder.reference) or (
+        os.path.lexists(fresh.folder.reference) and not same_run
+    )
+    dropped = []
+    for name, record in old.by_cell.items():
+        if name in fresh.by_cell or record.cell.model not in models:
             continue
-        twin = twins.get(record.cell.opset)
-        fits = (same_model or (not answered and record.artifact is None)) and holds(record)
-        if fits and (_is_same_file(record, twin) if twin else _bring(record, old, fresh)):
-            _link(old.record(record.cell), fresh.record(record.cell))
+        is_compatible = same_model or (not has_reference and record.artifact is None)
+        if (
+            is_compatible
+            and is_valid(record)
+            and _link_files(record, by_opset.get(record.cell.opset), old.folder, fresh.folder)
+        ):
+            fresh.link(record, old.folder.record(record.cell))
         else:
-            lost.append(record)
-    return lost
+            dropped.append(record)
+    return dropped
 
 
-def _is_same(one: JobFolder, other: JobFolder) -> bool:
-    """Whether PyTorch says the same of both, as far as both asked it."""
+def _have_same_reference(one: JobFolder, other: JobFolder) -> bool:
+    """Return True if PyTorch's outputs are equal for all common samples."""
     try:
         texts = [folder.reference.read_bytes() for folder in (one, other)]
         if texts[0] == texts[1]:
@@ -96,39 +109,44 @@ def _is_same(one: JobFolder, other: JobFolder) -> bool:
     return before.is_compatible_with(after)
 
 
-def _is_same_file(record: Record, twin: Record) -> bool:
-    """Whether a record of another device speaks of the very file that was made now."""
-    if record.artifact is None or twin.artifact is None:
-        return record.artifact is twin.artifact
-    return record.artifact.sha256 == twin.artifact.sha256
+def _link_files(record: Record, current: Record | None, old: JobFolder, fresh: JobFolder) -> bool:
+    """Link the files of one opset.
 
+    Args:
+        record: The earlier record.
+        current: A new record of the same opset on another device.
+        old: The earlier folder.
+        fresh: The new folder.
 
-def _bring(record: Record, old: JobFolder, fresh: JobFolder) -> bool:
-    """Links the files of one opset over; False where one of them is missing or is a link."""
+    Returns:
+        False if a file is missing or a symlink, or the new record has another file.
+    """
+    if current:
+        if record.artifact is None or current.artifact is None:
+            return record.artifact is current.artifact
+        return record.artifact.sha256 == current.artifact.sha256
     opset = record.cell.opset
     if record.artifact:
-        names = (f"{opset}.onnx", *record.artifact.external_data)
-        files = [old.path / name for name in names]
-        # Weights have their hash in their name: what has the same name is the same.
-        wanted = [path for path in files if not (fresh.path / path.name).exists()]
+        files = [old.path / n for n in (f"{opset}.onnx", *record.artifact.external_data)]
+        # The name of external data is its hash: files with the same name are equal.
+        absent = [path for path in files if not (fresh.path / path.name).exists()]
         if any(path.parent != old.path or path.is_symlink() for path in files):
             return False
-        if not all(path.is_file() for path in wanted):
+        if not all(path.is_file() for path in absent):
             return False
-        for path in wanted:
+        for path in absent:
             _link(path, fresh.path / path.name)
     if old.log(opset).is_file() and not fresh.log(opset).exists():
         _link(old.log(opset), fresh.log(opset))
-    kept, wanted_there = old.artifacts(opset), fresh.artifacts(opset)
-    if kept.is_dir() and not wanted_there.exists():
-        for path in kept.iterdir():
+    source, target = old.artifacts(opset), fresh.artifacts(opset)
+    if source.is_dir() and not target.exists():
+        for path in source.iterdir():
             if path.is_file() and not path.is_symlink():
-                _link(path, wanted_there / path.name)
+                _link(path, target / path.name)
     return True
 
 
 def _link(source: Path, target: Path) -> None:
-    """The same file under a second name: the first goes with the folder that it is in."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         target.hardlink_to(source)

@@ -1,9 +1,9 @@
-"""What lies in the build folder and no promised cell needs.
+"""Find files of the build folder that belong to no cell of the manifests.
 
-In: the promised cells and the build folder. Out: the paths that can go, and what that frees.
+Input: all cells of the manifests, the build folder. Output: paths to remove, with the freed bytes.
 
-In doubt a file stays: only folders that an export made are looked into, only files that it names,
-and nothing behind a link. A result that no longer holds is still that of a promised cell.
+A file of uncertain origin stays. Only folders that an export created are searched, and only for
+file names of an export. Symlinks are not followed. A stale result belongs to its cell and stays.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from exporter.jobs.job_folder import WEIGHTS_PATTERN, JobFolder
 from exporter.records.record import CellId, Record
 
 _WEIGHTS = re.compile(WEIGHTS_PATTERN)
-#: A file that was being written when its process died; see `files.py`.
+#: The temporary file of a killed process; see `core.atomic_files`.
 _UNFINISHED = re.compile(r"\..+\.\d+\.fresh")
 _OPSET = re.compile(r"([1-9][0-9]*)(\.onnx|\.log|)")
 _RECORD = re.compile(r"([1-9][0-9]*)\.(.+)\.json")
@@ -26,103 +26,102 @@ _RECORD = re.compile(r"([1-9][0-9]*)\.(.+)\.json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Garbage:
-    """Something that can go."""
+    """A file or folder that can be removed."""
 
     path: Path
-    why: str
+    reason: str
     size: int
-    """Bytes that this frees; a file that has a second name elsewhere frees none."""
+    """The freed bytes. A file with a second name elsewhere frees none."""
 
 
-def find_garbage(build: Path, promised: Iterable[CellId]) -> tuple[Garbage, ...]:
-    """Looks through the build folder; a record comes before the files that it speaks of.
+def find_garbage(build: Path, cells: Iterable[CellId]) -> tuple[Garbage, ...]:
+    """Search the build folder. A record precedes its files.
 
     Args:
         build: The build folder.
-        promised: Every cell of every manifest, selected or not.
+        cells: All cells of all manifests, selected or not.
     """
-    cells: dict[str, set[tuple[int, str]]] = {}
-    for cell in promised:
-        cells.setdefault(cell.model, set()).add((cell.opset, cell.device))
-    found: list[Garbage] = []
+    by_model: dict[str, set[tuple[int, str]]] = {}
+    for cell in cells:
+        by_model.setdefault(cell.model, set()).add((cell.opset, cell.device))
+    garbage: list[Garbage] = []
     for path in sorted(build.iterdir()) if _is_folder(build) else ():
         folder = JobFolder(path)
-        if not _is_folder(path) or path.name.startswith(".") or not _is_made(folder):
+        is_job = folder.job.is_file() and not folder.job.is_symlink()
+        is_export = is_job and _is_folder(path) and _is_folder(folder.records)
+        if path.name.startswith(".") or not is_export:
             continue
-        if path.name not in cells:
-            found.append(_garbage(path, "no manifest has this model"))
+        if path.name not in by_model:
+            garbage.append(_make_garbage(path, "no manifest contains this model"))
         else:
-            found += _of_model(folder, cells[path.name])
-    return tuple(found)
+            garbage += _search_model(folder, by_model[path.name])
+    return tuple(garbage)
 
 
 def remove_garbage(garbage: Garbage) -> None:
-    """Removes it; of a folder what lies in it, and never what a link there leads to."""
+    """Remove a file, or a folder with its content. Symlinks are not followed."""
     if _is_folder(garbage.path):
         shutil.rmtree(garbage.path)
     else:
         garbage.path.unlink(missing_ok=True)
 
 
-def _of_model(folder: JobFolder, cells: set[tuple[int, str]]) -> Iterator[Garbage]:
+def _search_model(folder: JobFolder, cells: set[tuple[int, str]]) -> Iterator[Garbage]:
     opsets = {opset for opset, _ in cells}
-    kept: list[Path] = []
-    for path in _entries(folder.records):
+    records: list[Path] = []
+    for path in _list_folder(folder.records):
         match = _RECORD.fullmatch(path.name)
         if match and (int(match[1]), match[2]) not in cells:
-            yield _garbage(path, "no manifest promises this cell")
+            yield _make_garbage(path, "no manifest contains this cell")
         elif match:
-            kept.append(path)
-    for path in (*_entries(folder.path), *_entries(folder.log(None).parent)):
+            records.append(path)
+    for path in (*_list_folder(folder.path), *_list_folder(folder.log(None).parent)):
         match = _OPSET.fullmatch(path.name)
-        if match and int(match[1]) not in opsets and _is_of_opset(path, folder):
-            yield _garbage(path, "no manifest promises this opset")
+        # ONNX files are in the folder itself. Logs and reports of the exporter are in `logs`.
+        is_in_place = (path.suffix == ".onnx") == (path.parent == folder.path)
+        if match and int(match[1]) not in opsets and is_in_place:
+            yield _make_garbage(path, "no manifest contains this opset")
         elif _UNFINISHED.fullmatch(path.name):
-            yield _garbage(path, "it was never finished")
-    needed = _weights(folder, kept, opsets)
-    for path in _entries(folder.path):
-        if needed is not None and _WEIGHTS.fullmatch(path.name) and path.name not in needed:
-            yield _garbage(path, "no file refers to it")
+            yield _make_garbage(path, "it is incomplete")
+    used = _find_used_weights(folder, records, opsets)
+    for path in _list_folder(folder.path):
+        if used is not None and _WEIGHTS.fullmatch(path.name) and path.name not in used:
+            yield _make_garbage(path, "no file refers to it")
 
 
-def _is_of_opset(path: Path, folder: JobFolder) -> bool:
-    """The file itself, its log, or the folder of what its exporter left besides."""
-    return path.suffix == ".onnx" if path.parent == folder.path else path.suffix != ".onnx"
+def _find_used_weights(
+    folder: JobFolder, records: Iterable[Path], opsets: Iterable[int]
+) -> set[str] | None:
+    """Return the external data of all recorded files.
 
-
-def _weights(folder: JobFolder, records: Iterable[Path], opsets: Iterable[int]) -> set[str] | None:
-    """The weights of files that stay; None where a record cannot tell, or a file has none."""
+    Returns:
+        The file names, or None if a record cannot be read or a file has no record.
+    """
     names: set[str] = set()
-    untold = {opset for opset in opsets if folder.model(opset).exists()}
+    unrecorded = {opset for opset in opsets if folder.model(opset).exists()}
     for path in records:
         try:
             record = Record.read(path.read_bytes())
         except (OSError, ValueError):
             return None
-        untold.discard(record.cell.opset)
+        unrecorded.discard(record.cell.opset)
         names |= set(record.artifact.external_data) if record.artifact else set()
-    return None if untold else names
-
-
-def _is_made(folder: JobFolder) -> bool:
-    """Whether an export made the folder: others may keep theirs beside it."""
-    return folder.job.is_file() and not folder.job.is_symlink() and _is_folder(folder.records)
+    return None if unrecorded else names
 
 
 def _is_folder(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
 
 
-def _entries(folder: Path) -> list[Path]:
-    """What lies in a folder, itself no link; links in it are nobody's to remove."""
+def _list_folder(folder: Path) -> list[Path]:
+    """Return the sorted paths in a folder without symlinks, or nothing for a symlink."""
     if not _is_folder(folder):
         return []
     return [path for path in sorted(folder.iterdir()) if not path.is_symlink()]
 
 
-def _garbage(path: Path, why: str) -> Garbage:
+def _make_garbage(path: Path, reason: str) -> Garbage:
     files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
     states = [each.lstat() for each in files if not each.is_symlink()]
-    return Garbage(
-        path=path, why=why, size=sum(state.st_size for state in states if state.st_nlink == 1)
-    )
+    size = sum(state.st_size for state in states if state.st_nlink == 1)
+    return Garbage(path=path, reason=reason, size=size)

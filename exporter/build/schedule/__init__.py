@@ -1,1 +1,1 @@
-"""To be described."""
+"""Create jobs for an engine, divide large ones and order them by cost."""

@@ -1,10 +1,10 @@
-"""How many workers a model's opsets are divided between.
+"""Divide the opsets of a model between several workers.
 
-In: what each job of a run will take, and the number of workers. Out: the parts of each job.
+Input: the opsets and the cost of each job, the number of workers. Output: the number of parts of
+each job.
 
-A job is divided where it would hold up the run while other workers have nothing to do. Each part
-captures the model again, so that this costs time of a core; it is done only where the run becomes
-clearly shorter, and only where an earlier run tells how long the stages of its model take.
+A job is divided if other workers would wait for it. Each part captures the model again, so a
+division must clearly shorten the run. The stage times of an earlier run are necessary.
 """
 
 from __future__ import annotations
@@ -15,69 +15,69 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from exporter.build.schedule.cost import Cost
 from exporter.jobs.job import OpsetJob
 
-#: No part gets fewer: below that nearly all of its time is the capture.
-_LEAST_OPSETS = 3
+#: The minimum of a part. In a smaller one, the capture would take nearly all of the time.
+_MIN_OPSETS = 3
 
 
 def count_parts(
     jobs: Mapping[str, Sequence[OpsetJob]],
     costs: Mapping[str, Cost],
     workers: int,
-    whole: Collection[str] = (),
+    undivisible: Collection[str] = (),
 ) -> dict[str, int]:
-    """The number of parts of each job, most often 1.
+    """Return the number of parts of each job.
 
     Args:
         jobs: The opsets of each model.
-        costs: What is known of them.
-        workers: How many work at once.
-        whole: The models that one worker has to make, whatever that takes.
+        costs: The known costs.
+        workers: The number of parallel workers.
+        undivisible: Models that need a single worker.
     """
     undivided = dict.fromkeys(jobs, 1)
-    known = {model: costs[model].seconds(jobs[model]) for model in jobs if model in costs}
+    known = {m: costs[m].estimate_seconds(jobs[m]) for m in jobs if m in costs}
     if not known:
         return undivided
-    # What was never made may take any time: it counts like the longest.
+    # An unknown job counts like the longest known one.
     unknown = [max(known.values())] * (len(jobs) - len(known))
-    wanted = _clearly_less(_length([*known.values(), *unknown], workers))
-    if (sum(known.values()) + sum(unknown)) / workers > wanted:
+    limit = _shorten(_estimate_length([*known.values(), *unknown], workers))
+    if (sum(known.values()) + sum(unknown)) / workers > limit:
         return undivided
-    longest = sorted(known.keys() - whole, key=lambda model: (-known[model], model))[:workers]
+    longest = sorted(known.keys() - undivisible, key=lambda model: (-known[model], model))[:workers]
     best = undivided
-    for parts in _ways(longest, jobs, workers):
+    for parts in _list_divisions(longest, jobs, workers):
         pieces = [
-            costs[model].seconds(piece)
+            costs[model].estimate_seconds(piece)
             for model, count in parts.items()
             for piece in divide_opsets(jobs[model], count)
         ]
         others = [seconds for model, seconds in known.items() if model not in parts]
-        if (length := _length([*pieces, *others, *unknown], workers)) < wanted:
-            best, wanted = undivided | parts, _clearly_less(length)
+        if (length := _estimate_length([*pieces, *others, *unknown], workers)) < limit:
+            best, limit = undivided | parts, _shorten(length)
     return best
 
 
 def divide_opsets(opsets: Sequence[OpsetJob], parts: int) -> list[tuple[OpsetJob, ...]]:
-    """The opsets in so many parts, by turns: neighbours cost about the same."""
+    """Return the opsets of each part. They alternate, because neighbors have similar costs."""
     return [tuple(opsets[first::parts]) for first in range(parts)]
 
 
-def _ways(
+def _list_divisions(
     longest: Sequence[str], jobs: Mapping[str, Sequence[OpsetJob]], workers: int
 ) -> Iterable[dict[str, int]]:
-    """Each number of the longest jobs, all in the same number of parts."""
-    most = {model: min(workers, len(jobs[model]) // _LEAST_OPSETS) for model in longest}
+    """Yield divisions of the 1, 2, ... longest jobs, each with the same number of parts."""
+    maximum = {model: min(workers, len(jobs[model]) // _MIN_OPSETS) for model in longest}
     for count in range(1, len(longest) + 1):
-        for parts in range(2, max(most.values()) + 1):
-            yield {model: max(1, min(parts, most[model])) for model in longest[:count]}
+        for parts in range(2, max(maximum.values()) + 1):
+            yield {model: max(1, min(parts, maximum[model])) for model in longest[:count]}
 
 
-def _clearly_less(seconds: float) -> float:
-    """What is a tenth shorter, and a second: workers have to start."""
+def _shorten(seconds: float) -> float:
+    """Return the length that justifies a division: 10 % and 1 s less, for the worker's start."""
     return min(seconds * 0.9, seconds - 1.0)
 
 
-def _length(pieces: Iterable[float], workers: int) -> float:
-    """How long so many workers take, the longest piece first."""
+def _estimate_length(pieces: Iterable[float], workers: int) -> float:
+    """Return the length of a run that starts the longest piece first."""
     free = [0.0] * workers
     for seconds in sorted(pieces, reverse=True):
         heapq.heapreplace(free, free[0] + seconds)

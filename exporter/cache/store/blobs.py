@@ -81,7 +81,7 @@ class Blobs:
         except OSError as error:
             target.unlink(missing_ok=True)
             return f"unreadable ({error.strerror})"
-        # Only this process knows the new name, so that the file cannot change after the hash.
+        # Only this process knows the new name: the file cannot change after the hash.
         if hash_source(target) == file.sha256:
             return ""
         target.unlink(missing_ok=True)

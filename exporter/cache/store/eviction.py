@@ -86,9 +86,8 @@ def evict(path: Path, blobs: Blobs, limits: StoreLimits, *, dry_run: bool) -> Ev
             users[sha256] -= 1
             remaining -= 0 if users[sha256] else sizes[sha256]
     count = len(paths)
-    for blob in blobs.list_files():
-        if not users[blob.name] and (blob.name in users or _is_old(blob, now)):
-            paths.append(blob)
+    unused = (blob for blob in blobs.list_files() if not users[blob.name])
+    paths += [blob for blob in unused if blob.name in users or _is_old(blob, now)]
     paths += [each for each in list_folder(path / "tmp") if _is_old(each, now)]
     freed = sum(_measure_freed(each) for each in paths)
     for each in () if dry_run else paths:

@@ -1,6 +1,6 @@
 """Serialize and validate a store entry: the record of a finished cell and the list of its files.
 
-Input: a record with its files, or the bytes of an entry. Output: the bytes, or a valid `StoreEntry`.
+Input: a record with its files, or the bytes of an entry. Output: the bytes, or a `StoreEntry`.
 
 An entry has two keys. The lookup key is a hash of the cell and its fingerprint, which are known
 before a worker starts. The variant key is a hash of the loaded sources and packages. All variants
@@ -98,8 +98,8 @@ def make_variant_key(record: Record) -> str:
 def is_storable(record: Record) -> bool:
     """Return True if the same inputs give the same result on every machine.
 
-    A result is not storable if it can depend on time, memory, a device or the network. Errors in the
-    model's own code can depend on all of them. All inputs of a storable result are known.
+    A result is not storable if it can depend on time, memory, a device or the network. Errors in
+    the model's own code can depend on all of these. All inputs of a storable result are known.
     """
     is_deterministic = record.status in (Status.PASS, Status.FAIL) or (
         record.status is Status.ERROR and record.stage not in (None, Stage.SOURCE)

@@ -165,7 +165,7 @@ class Noted:
 
     def on_decisions(self, decisions: Decisions) -> None:
         self.reasons = dict(decisions.reasons)
-        self.hits = {name: hit.why for name, hit in decisions.hits.items()}
+        self.hits = {name: hit.reason for name, hit in decisions.hits.items()}
 
     def on_announcement(self, announcement: Announcement) -> None:
         pass

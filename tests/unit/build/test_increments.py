@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from exporter.build import BuildFolder, BuildOptions, run_plan
 from exporter.build.engine import ExitKind, JobResult
-from exporter.cache.fingerprint import hash_source, compute_fingerprint
+from exporter.cache.fingerprint import compute_fingerprint, hash_source
 from exporter.cache.store import Store
 from exporter.jobs.job import Job
 from exporter.jobs.job_folder import JobFolder, write_json
@@ -108,7 +108,7 @@ class Project:
         self.engine, self.on_note = FakeEngine(self.work, workers=4), Noted()
         with (
             patch("exporter.build.decisions.build_results.compute_fingerprint", self.fingerprint),
-            patch("exporter.build.schedule.job_division._LEAST_OPSETS", 1),
+            patch("exporter.build.schedule.job_division._MIN_OPSETS", 1),
         ):
             run_plan(of, plan, self.engine, self.on_note, TODAY, wish)
         build = BuildFolder.from_project(project)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from datetime import date
 from pathlib import Path
 
@@ -11,8 +12,8 @@ from exporter.build import (
     RecordValidator,
     StoredRecords,
     collect_results,
-    run_plan,
     filter_valid_results,
+    run_plan,
 )
 from exporter.build.engine import ExitKind, JobResult
 from exporter.core.errors import ExitCode, ExporterError
@@ -21,7 +22,7 @@ from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import Expectation, Manifest, Skip
 from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
-from exporter.records.record import Status, read_run
+from exporter.records.record import Record, Status, read_run
 from tests.unit.build.builders import (
     FakeEngine,
     Noted,
@@ -160,7 +161,7 @@ def test_a_selection_drops_the_other_opsets_where_pytorch_says_something_else(
     export(project, FakeEngine(finish_with("before")))
     found, noted = export(project, FakeEngine(finish_with("after")), "*/18", force=True)
     assert found == {"tiny/18/cpu": "pass"}
-    assert noted.notes == ["tiny: 2 earlier results no longer hold and were dropped"]
+    assert noted.notes == ["tiny: 2 earlier results are stale and were dropped"]
     assert [path.name for path in (tmp_path / "build/tiny").glob("*.onnx")] == ["18.onnx"]
 
 
@@ -212,7 +213,7 @@ def test_what_another_try_may_settle_is_tried_again(tmp_path: Path, ended: ExitK
     export(project, FakeEngine(die_at(18, ended)))
     found, noted = export(project, FakeEngine(finish))
     assert found == {"tiny/18/cpu": "pass"}
-    assert noted.reasons["tiny/18/cpu"].startswith("it was ")
+    assert noted.reasons["tiny/18/cpu"].startswith("its previous result was ")
 
 
 def test_a_failure_that_would_come_again_is_not_run_again(tmp_path: Path) -> None:
@@ -367,3 +368,39 @@ def test_an_entry_that_asks_for_it_takes_no_other_result(tmp_path: Path) -> None
     _, noted = export(manifest(tmp_path, spec(thorough=True)), engine)
     assert set(noted.reasons.values()) == {"it was not proved thoroughly"}
     assert len(noted.reasons) == 3
+
+
+def count_reads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Count how often each record is parsed, by cell."""
+    reads: Counter[str] = Counter()
+    read_record = Record.read.__func__  # type: ignore[attr-defined]  # a class method
+
+    def read(cls: type[Record], data: bytes) -> Record:
+        record = read_record(cls, data)
+        reads[str(record.cell)] += 1
+        return record
+
+    monkeypatch.setattr(Record, "read", classmethod(read))
+    return reads
+
+
+def test_an_export_without_work_reads_each_record_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = manifest(tmp_path)
+    export(project, FakeEngine(finish))
+    reads = count_reads(monkeypatch)
+    run_plan(project, make_plan(project), FakeEngine(never), Noted(), TODAY)
+    assert reads == {f"tiny/{opset}/cpu": 1 for opset in (17, 18, 19)}
+
+
+def test_an_export_of_one_cell_reads_the_other_records_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = manifest(tmp_path)
+    export(project, FakeEngine(finish))
+    (tmp_path / "build/tiny/18.onnx").unlink()
+    reads = count_reads(monkeypatch)
+    run_plan(project, make_plan(project), FakeEngine(finish), Noted(), TODAY)
+    # The old record, the new one as the engine reports it, and the new one when the job has ended.
+    assert reads == {"tiny/17/cpu": 1, "tiny/18/cpu": 3, "tiny/19/cpu": 1}

@@ -11,12 +11,12 @@ import pytest
 
 from exporter.build.decisions.build_results import Results
 from exporter.build.shard_merge import merge_shards, read_shard_parts
-from exporter.cache.fingerprint import hash_device, compute_fingerprint
+from exporter.cache.fingerprint import compute_fingerprint, hash_device
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.jobs.job_folder import write_json
 from exporter.manifest import Manifest
 from exporter.planning.plan import make_plan
-from exporter.planning.shards import Shard, write_shard_note, read_shard_note
+from exporter.planning.shards import Shard, read_shard_note, write_shard_note
 from exporter.records.record import Record, RunRecord, read_run
 from tests.unit.factory import TOOLS, make_artifact, make_manifest, make_record, make_spec
 
@@ -99,7 +99,7 @@ def test_a_result_of_another_manifest_is_missing(manifest: Manifest, folders: li
 def test_a_model_that_no_shard_knew_is_missing(manifest: Manifest, folders: list[Path]) -> None:
     new = make_spec("d", opsets=(18,), devices=("cpu",))
     more = make_manifest(*manifest.models, new, root=manifest.project.root)
-    assert merged(more, folders).missing == {"d/18/cpu": "no shard was to run it"}
+    assert merged(more, folders).missing == {"d/18/cpu": "no shard contains it"}
 
 
 def no_folder(model: Path) -> None:
@@ -177,7 +177,7 @@ def other_split(folders: list[Path], manifest: Manifest) -> list[Path]:
     ("spoil", "code", "said"),
     [
         (drop, ExitCode.RED, "shard 2/2 is missing"),
-        (twice, ExitCode.RED, "shard 1/2 came 2 times: "),
+        (twice, ExitCode.RED, "shard 1/2 was given 2 times: "),
         (other_tools, ExitCode.RED, "other tools than .*one: torch 2.12.0 and 2.13.0"),
         (other_count, ExitCode.RED, "exports in 2 and 3 parts"),
         (other_split, ExitCode.RED, "a is in shard 1/2 and in 2/2"),
@@ -200,5 +200,5 @@ def test_shards_that_do_not_belong_together_are_refused(
 
 def test_links_are_not_followed(manifest: Manifest, folders: list[Path], tmp_path: Path) -> None:
     (folders[0] / "a" / "more").symlink_to(tmp_path)
-    with pytest.raises(ExporterError, match="holds links"):
+    with pytest.raises(ExporterError, match="contains symlinks"):
         merged(manifest, folders)

@@ -94,7 +94,7 @@ def test_the_next_run_leaves_what_a_run_from_nothing_would(
 ) -> None:
     of = manifest(tmp_path)
     monkeypatch.setattr(
-        "exporter.cache.artifact_integrity._TICK", 0
+        "exporter.cache.artifact_integrity._CLOCK_RESOLUTION", 0
     )  # stamps are kept from the start
     export(of)
     export(of)
@@ -201,7 +201,7 @@ def test_what_another_try_may_settle_is_tried_and_said(
     run_plan(of, make_plan(of), engine, Noted(), TODAY)
     noted = Noted()
     run_plan(of, make_plan(of), engine, noted, TODAY)
-    assert noted.reasons == {"tiny/19/cpu": f"it was {status} the last time"}
+    assert noted.reasons == {"tiny/19/cpu": f"its previous result was {status}"}
     assert noted.statuses() == {"tiny/19/cpu": "pass"}
 
 

@@ -14,8 +14,8 @@ from exporter.cache.fingerprint import hash_source, read_package_state
 from exporter.cache.noop_snapshot import (
     ExportSummary,
     NoopInputs,
-    read_filesystem_clock,
     load_snapshot,
+    read_filesystem_clock,
     save_snapshot,
 )
 

@@ -11,13 +11,13 @@ import pytest
 from exporter.cache.fingerprint import (
     _read_first_site_stamps,
     _read_site_stamps,
+    compute_fingerprint,
+    drop_tool_parts,
     hash_device,
     hash_source,
-    compute_fingerprint,
+    have_tools_changed,
     read_package_state,
     read_tool_versions,
-    have_tools_changed,
-    drop_tool_parts,
 )
 from exporter.cache.staleness import CurrentState
 from exporter.manifest import (

@@ -146,7 +146,8 @@ def test_what_holds_here_is_not_given_up(tmp_path: Path) -> None:
     other.export("a/18")
     assert made(other)[:1] == ["a/18/cpu"]
     assert other.on_note.reasons["a/18/cpu"] == (
-        "it has not been exported yet, and what the store has does not go with what is here"
+        "it has not been exported yet, "
+        "and its store entry does not match the other results of the model"
     )
     assert before
     assert first.export() == other.export()
@@ -207,7 +208,7 @@ def test_the_plan_says_the_same_and_changes_nothing(tmp_path: Path) -> None:
     with patch("exporter.build.decisions.build_results.compute_fingerprint", project.fingerprint):
         found = decide(make_plan(of), stored, RecordValidator(of, TODAY), wish)
     assert list(found.hits) == ["a/17/cpu"]
-    assert found.hits["a/17/cpu"].why == "its manifest entry changed"
+    assert found.hits["a/17/cpu"].reason == "its manifest entry changed"
     assert dict(found.reasons) == {"a/18/cpu": "its manifest entry changed"}
     assert files(tmp_path) == before
 
@@ -235,7 +236,7 @@ def test_weights_that_went_with_the_build_folder_are_made_again(tmp_path: Path) 
     shutil.rmtree(tmp_path / "build/a")
     assert project.export() == whole
     assert made(project) == ["a/17/cpu", "a/18/cpu"]
-    assert "gone from the store" in project.on_note.reasons["a/17/cpu"]
+    assert "the store has lost one of its files" in project.on_note.reasons["a/17/cpu"]
 
 
 def test_weights_in_place_serve_a_cell_that_was_lost(tmp_path: Path) -> None:

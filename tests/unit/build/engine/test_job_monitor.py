@@ -65,9 +65,9 @@ def test_records_of_another_job_are_not_told(folder: JobFolder) -> None:
 
 def test_a_damaged_announcement_is_none(folder: JobFolder) -> None:
     watch = JobMonitor(job(folder.path, spec()), folder)
-    assert watch.announcement() is None
+    assert watch.read_announcement() is None
     folder.announcement.write_text("{")
-    assert watch.announcement() is None
+    assert watch.read_announcement() is None
     heard = Heard()
     watch.report_news(heard)
     assert heard.said == []

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.build.engine import ExitKind
-from exporter.build.execute.job_outcome import restrict_job, read_log_tail, evaluate_job
+from exporter.build.execute.job_outcome import evaluate_job, read_log_tail, restrict_job
 from exporter.jobs.job import Announcement
 from exporter.jobs.job_folder import JobFolder
 from exporter.records.record import (
@@ -33,7 +33,7 @@ def test_everything_counts_when_the_worker_finished() -> None:
     verdict = evaluate_job(
         outcome(JOB, ExitKind.EXITED, 0, announcement(CELLS[-1:])), passing(*CELLS)
     )
-    assert verdict.settled == passing(*CELLS)
+    assert verdict.records == passing(*CELLS)
     assert verdict.retry == ()
 
 
@@ -41,9 +41,9 @@ def test_everything_counts_when_the_worker_finished() -> None:
 def test_a_worker_that_was_ended_finished_nothing_that_it_was_at(ended: ExitKind) -> None:
     at_work = announcement([CELL["tiny/19/reference"]])
     verdict = evaluate_job(outcome(JOB, ended, 0, at_work), passing(*CELLS))
-    red = [name for name, found in verdict.settled.items() if found.status is not Status.PASS]
+    red = [name for name, found in verdict.records.items() if found.status is not Status.PASS]
     assert red == ["tiny/19/reference"]
-    assert set(verdict.settled) == set(CELL)
+    assert set(verdict.records) == set(CELL)
 
 
 def test_code_0_with_cells_missing_is_a_crash() -> None:
@@ -51,7 +51,7 @@ def test_code_0_with_cells_missing_is_a_crash() -> None:
     written = passing(CELLS[0], CELLS[1], CELL["tiny/18/cpu"])
     verdict = evaluate_job(outcome(JOB, ExitKind.EXITED, 0, at_work), written)
     for name in ("tiny/18/cpu", "tiny/18/reference"):
-        crash = verdict.settled[name]
+        crash = verdict.records[name]
         assert (crash.status, crash.stage) == (Status.CRASH, Stage.CONVERT)
         assert crash.message == "the worker exited with code 0 while at convert"
         assert crash.route is not None
@@ -63,40 +63,43 @@ def test_a_record_of_the_cell_at_work_does_not_count_when_the_worker_dies() -> N
     verdict = evaluate_job(
         outcome(JOB, ExitKind.SIGNAL, signal.SIGSEGV, announcement(CELLS[-1:])), passing(*CELLS)
     )
-    assert verdict.settled[str(CELLS[-1])].status is Status.CRASH
-    assert verdict.settled[str(CELLS[-1])].message == "the worker died of SIGSEGV while at convert"
-    assert [r.status for r in verdict.settled.values()].count(Status.PASS) == len(CELLS) - 1
+    assert verdict.records[str(CELLS[-1])].status is Status.CRASH
+    assert (
+        verdict.records[str(CELLS[-1])].message
+        == "the worker was terminated by SIGSEGV while at convert"
+    )
+    assert [r.status for r in verdict.records.values()].count(Status.PASS) == len(CELLS) - 1
 
 
 def test_a_code_other_than_0_does_not_count_even_with_every_record() -> None:
     verdict = evaluate_job(
         outcome(JOB, ExitKind.EXITED, 1, announcement(CELLS[-1:])), passing(*CELLS)
     )
-    assert verdict.settled[str(CELLS[-1])].status is Status.CRASH
+    assert verdict.records[str(CELLS[-1])].status is Status.CRASH
 
 
 def test_sigkill_from_elsewhere_is_told_apart() -> None:
     verdict = evaluate_job(
         outcome(JOB, ExitKind.SIGNAL, signal.SIGKILL, announcement(CELLS[:1])), {}
     )
-    assert verdict.settled[str(CELLS[0])].status is Status.KILLED
-    assert "memory" in verdict.settled[str(CELLS[0])].message
+    assert verdict.records[str(CELLS[0])].status is Status.KILLED
+    assert "memory" in verdict.records[str(CELLS[0])].message
     assert verdict.retry == CELLS[1:]
 
 
 def test_a_worker_that_dies_before_it_began_takes_every_cell() -> None:
     verdict = evaluate_job(outcome(JOB, ExitKind.EXITED, 1), {})
-    assert {r.status for r in verdict.settled.values()} == {Status.CRASH}
+    assert {r.status for r in verdict.records.values()} == {Status.CRASH}
     assert verdict.retry == ()
-    assert verdict.settled[str(CELLS[0])].stage is None
+    assert verdict.records[str(CELLS[0])].stage is None
 
 
 def test_a_timeout_names_the_cell_that_was_at_work() -> None:
     at_work = announcement([CELL["tiny/18/cpu"]], Stage.PARITY)
     verdict = evaluate_job(outcome(JOB, ExitKind.TIMEOUT, 0, at_work), passing(*CELLS[:2]))
     assert verdict.retry == ()
-    assert [r.status for r in verdict.settled.values()].count(Status.TIMEOUT) == 4
-    late, waiting = verdict.settled["tiny/18/cpu"], verdict.settled["tiny/19/cpu"]
+    assert [r.status for r in verdict.records.values()].count(Status.TIMEOUT) == 4
+    late, waiting = verdict.records["tiny/18/cpu"], verdict.records["tiny/19/cpu"]
     assert late.message == "the model's job took longer than 60 s, and ended while at parity"
     assert late.stage is Stage.PARITY
     assert waiting.stage is None
@@ -108,14 +111,14 @@ def test_an_interruption_settles_only_what_was_done() -> None:
     verdict = evaluate_job(
         outcome(JOB, ExitKind.INTERRUPTED, 0, announcement(CELLS[1:2])), passing(*CELLS[:2])
     )
-    assert verdict.settled == passing(CELLS[0])
+    assert verdict.records == passing(CELLS[0])
     assert verdict.retry == ()
 
 
 def test_records_of_other_cells_are_left_alone() -> None:
     stranger = CellId(model="tiny", opset=9, device="cpu")
     verdict = evaluate_job(outcome(JOB, ExitKind.EXITED, 0), passing(*CELLS, stranger))
-    assert str(stranger) not in verdict.settled
+    assert str(stranger) not in verdict.records
 
 
 announcements = st.none() | st.builds(
@@ -134,13 +137,13 @@ def test_each_cell_is_settled_or_run_again_and_nothing_is_green_by_itself(
 ) -> None:
     verdict = evaluate_job(outcome(JOB, ended, code, at_work), passing(*written))
     again = {str(cell) for cell in verdict.retry}
-    assert not again & verdict.settled.keys()
+    assert not again & verdict.records.keys()
     if ended is not ExitKind.INTERRUPTED:
-        assert again | verdict.settled.keys() == CELL.keys()
-        assert verdict.settled, "a retry must not be able to go on for ever"
+        assert again | verdict.records.keys() == CELL.keys()
+        assert verdict.records, "a retry must not be able to go on for ever"
     finished = ended is ExitKind.EXITED and code == 0 and len(written) == len(CELLS)
     unsure = set() if finished or at_work is None else {str(cell) for cell in at_work.cells}
-    for name, record in verdict.settled.items():
+    for name, record in verdict.records.items():
         assert (record.status is Status.PASS) == (CELL[name] in written and name not in unsure)
 
 
@@ -192,11 +195,11 @@ def test_an_abort_for_want_of_memory_counts_as_killed_under_a_limit(
     log.parent.mkdir()
     log.write_text(line)
     ended = outcome(limited, ExitKind.SIGNAL, signal.SIGABRT, announcement(limited.cells()[:1]))
-    record = evaluate_job(ended, {}).settled["tiny/17/cpu"]
+    record = evaluate_job(ended, {}).records["tiny/17/cpu"]
     assert record.status == status
     if status == "killed":
         assert record.message == (
-            "needs more than the 8GiB that `memory` allows: the worker died of SIGABRT "
+            "needs more than the 8GiB that `memory` allows: the worker was terminated by SIGABRT "
             "while at convert"
         )
 
@@ -209,4 +212,4 @@ def test_a_worker_that_died_of_a_full_disk_says_so(tmp_path: Path) -> None:
     dead = evaluate_job(outcome(here, ExitKind.EXITED, 1, announcement(here.cells())), {})
     why = "OSError: [Errno 28] No space left on device"
     said = f"the worker exited with code 1 while at convert: {why}"
-    assert {record.message for record in dead.settled.values()} == {said}
+    assert {record.message for record in dead.records.values()} == {said}

@@ -11,6 +11,7 @@ from exporter.build import BuildFolder, BuildOptions, run_plan
 from exporter.build.engine import ExitKind, JobResult
 from exporter.build.execute.split_jobs import join_folders
 from exporter.build.folder.carry_over import carry_over
+from exporter.build.folder.stored_records import FolderRecords
 from exporter.jobs.job import Announcement, Job
 from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.jobs.reference import Reference, Sample
@@ -337,10 +338,10 @@ def part(folder: Path, opset: int, *, exact: bool) -> JobFolder:
 @pytest.mark.parametrize("exact", [0, 1])
 def test_what_one_worker_measured_more_exactly_stays(tmp_path: Path, exact: int) -> None:
     parts = [part(tmp_path / str(n), 18 + n, exact=n == exact) for n in (0, 1)]
-    whole, lost = join_folders(parts)
-    assert whole == parts[exact]
+    whole, lost = join_folders([FolderRecords(each) for each in parts])
+    assert whole.folder == parts[exact]
     assert lost == []
-    assert whole.read_records().keys() == {"tiny/18/cpu", "tiny/19/cpu"}
+    assert whole.folder.read_records().keys() == {"tiny/18/cpu", "tiny/19/cpu"}
     assert not parts[1 - exact].path.exists()
 
 
@@ -349,10 +350,10 @@ def test_a_part_whose_folder_another_worker_took_away_costs_its_own_cells(tmp_pa
     elsewhere = tmp_path / "elsewhere"
     parts[0].path.rename(elsewhere)
     parts[0].path.symlink_to(elsewhere)
-    whole, lost = join_folders(parts)
+    whole, lost = join_folders([FolderRecords(each) for each in parts])
     assert lost == []
-    assert not whole.path.is_symlink()
-    assert whole.read_records().keys() == {"tiny/19/cpu"}
+    assert not whole.folder.path.is_symlink()
+    assert whole.folder.read_records().keys() == {"tiny/19/cpu"}
     assert JobFolder(elsewhere).read_records().keys() == {"tiny/18/cpu"}
 
 
@@ -366,10 +367,10 @@ def failed(folder: Path, opset: int) -> JobFolder:
 @pytest.mark.parametrize("first", [True, False])
 def test_a_failure_stays_beside_what_another_worker_made(tmp_path: Path, *, first: bool) -> None:
     parts = [failed(tmp_path / "failed", 18), part(tmp_path / "made", 19, exact=False)]
-    whole, lost = join_folders(parts if first else parts[::-1])
-    assert whole == parts[1]
+    whole, lost = join_folders([FolderRecords(p) for p in (parts if first else parts[::-1])])
+    assert whole.folder == parts[1]
     assert lost == []
-    assert {n: r.status for n, r in whole.read_records().items()} == {
+    assert {n: r.status for n, r in whole.folder.read_records().items()} == {
         "tiny/18/cpu": Status.CRASH,
         "tiny/19/cpu": Status.PASS,
     }
@@ -377,6 +378,6 @@ def test_a_failure_stays_beside_what_another_worker_made(tmp_path: Path, *, firs
 
 def test_a_failure_of_an_earlier_run_does_not_stay_beside_what_was_made(tmp_path: Path) -> None:
     old, fresh = failed(tmp_path / "failed", 18), part(tmp_path / "made", 19, exact=False)
-    [lost] = carry_over(old, fresh, lambda _: True)
+    [lost] = carry_over(FolderRecords(old), FolderRecords(fresh), lambda _: True)
     assert str(lost.cell) == "tiny/18/cpu"
     assert fresh.read_records().keys() == {"tiny/19/cpu"}

@@ -8,6 +8,7 @@ import pytest
 
 from exporter.build.folder.build_folder import BuildFolder
 from exporter.build.folder.carry_over import carry_over, remove_unrecorded_files
+from exporter.build.folder.stored_records import FolderRecords
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.jobs.reference import Reference, Sample
@@ -82,7 +83,7 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, name: str) -> None:
     link.parent.mkdir(exist_ok=True)
     link.symlink_to(elsewhere)
     build = BuildFolder(tmp_path / "build")
-    with pytest.raises(ExporterError, match="is a link"), build.lock():
+    with pytest.raises(ExporterError, match="is a symlink"), build.lock():
         build.replace_model("tiny", build.create_folder("tiny"))
     assert [path.name for path in elsewhere.iterdir()] == ["precious"]
 
@@ -92,7 +93,7 @@ def test_only_files_with_a_record_stay(tmp_path: Path) -> None:
     write(of, record(of, of.cells()[0]))
     for name in ("18.onnx", "017.onnx", "x.onnx"):
         (tmp_path / "tiny" / name).touch()
-    remove_unrecorded_files(JobFolder(tmp_path / "tiny"))
+    remove_unrecorded_files(FolderRecords(JobFolder(tmp_path / "tiny")))
     assert [path.name for path in (tmp_path / "tiny").glob("*.onnx")] == ["17.onnx"]
 
 
@@ -119,7 +120,7 @@ def test_files_weights_and_logs_come_along_and_the_old_folder_stays_whole(tmp_pa
     old = made(tmp_path / "old", (9, 10), data="weights-1.data")
     fresh = made(tmp_path / "fresh", (18,), data="weights-1.data")
     before = sorted(path.name for path in old.path.rglob("*"))
-    assert carry_over(old, fresh, always) == []
+    assert carry_over(FolderRecords(old), FolderRecords(fresh), always) == []
     assert {"9.onnx", "10.onnx", "18.onnx"} <= {path.name for path in fresh.path.iterdir()}
     assert fresh.log(9).read_text() == "log"
     assert len(fresh.read_records()) == 3
@@ -132,7 +133,9 @@ def test_a_set_that_is_not_whole_and_plain_is_dropped(tmp_path: Path, data: str)
     old = made(tmp_path / "old", (9,), data=data)
     (old.path / "link.data").symlink_to(tmp_path / "secret")
     fresh = made(tmp_path / "fresh", (18,), data="weights-1.data")
-    assert [record.cell.opset for record in carry_over(old, fresh, always)] == [9]
+    assert [
+        record.cell.opset for record in carry_over(FolderRecords(old), FolderRecords(fresh), always)
+    ] == [9]
     assert not (fresh.path / "9.onnx").exists()
     assert not (fresh.path / data).exists() or data == "../secret"
 
@@ -140,7 +143,7 @@ def test_a_set_that_is_not_whole_and_plain_is_dropped(tmp_path: Path, data: str)
 def test_what_no_longer_holds_is_dropped(tmp_path: Path) -> None:
     old = made(tmp_path / "old", (9,), data="weights-1.data")
     fresh = made(tmp_path / "fresh", (18,), data="weights-1.data")
-    assert len(carry_over(old, fresh, lambda record: False)) == 1
+    assert len(carry_over(FolderRecords(old), FolderRecords(fresh), lambda record: False)) == 1
     assert not (fresh.path / "9.onnx").exists()
 
 
@@ -149,14 +152,14 @@ def test_without_a_reference_nothing_is_the_same(tmp_path: Path) -> None:
     fresh = made(tmp_path / "fresh", (18,), data="weights-1.data")
     fresh.reference.unlink()
     old.reference.unlink()
-    assert len(carry_over(old, fresh, always)) == 1
+    assert len(carry_over(FolderRecords(old), FolderRecords(fresh), always)) == 1
 
 
 def test_damaged_records_are_no_records(tmp_path: Path) -> None:
     old = made(tmp_path / "old", (9,), data="weights-1.data")
     (old.records / "9.cpu.json").write_text("{")
     fresh = made(tmp_path / "fresh", (18,), data="weights-1.data")
-    assert carry_over(old, fresh, always) == []
+    assert carry_over(FolderRecords(old), FolderRecords(fresh), always) == []
     assert set(fresh.read_records()) == {"tiny/18/cpu"}
 
 
@@ -165,7 +168,7 @@ def test_the_record_that_was_made_now_wins(tmp_path: Path) -> None:
     [stored] = old.read_records().values()
     write_json(old.record(stored.cell), stored.model_copy(update={"message": "old"}))
     fresh = made(tmp_path / "fresh", (18,), data="weights-1.data")
-    assert carry_over(old, fresh, always) == []
+    assert carry_over(FolderRecords(old), FolderRecords(fresh), always) == []
     assert fresh.read_records()["tiny/18/cpu"].message == ""
 
 
@@ -196,7 +199,7 @@ def test_a_closer_look_at_the_same_model_drops_nothing(
 ) -> None:
     old = made(tmp_path / "old", (9,), data="weights-1.data", reference=before)
     fresh = made(tmp_path / "fresh", (18,), data="weights-1.data", reference=now)
-    assert (carry_over(old, fresh, always) == []) is stays
+    assert (carry_over(FolderRecords(old), FolderRecords(fresh), always) == []) is stays
     assert (fresh.path / "9.onnx").exists() is stays
 
 
@@ -206,7 +209,7 @@ def test_reports_of_the_exporter_come_along_with_their_opset(tmp_path: Path) -> 
     old.artifacts(9).mkdir(parents=True)
     (old.artifacts(9) / "report.md").write_text("said")
     (old.artifacts(9) / "link.md").symlink_to(tmp_path / "elsewhere")
-    assert carry_over(old, fresh, always) == []
+    assert carry_over(FolderRecords(old), FolderRecords(fresh), always) == []
     assert [path.name for path in fresh.artifacts(9).iterdir()] == ["report.md"]
 
 
@@ -214,7 +217,7 @@ def test_a_file_where_the_build_folder_belongs_is_named(tmp_path: Path) -> None:
     (tmp_path / "build").write_text("mine")
     for path in (tmp_path / "build", tmp_path / "build" / "below"):
         with (
-            pytest.raises(ExporterError, match="is no folder") as caught,
+            pytest.raises(ExporterError, match="is not a folder") as caught,
             BuildFolder(path).lock(),
         ):
             pass
@@ -239,7 +242,7 @@ def test_whatever_stands_in_the_place_of_our_own_files(
         place.symlink_to(elsewhere)
     bad = {(".lock", "folder"), (".lock", "link"), (".work", "link"), (".killed", "link")}
     if (name, kind) in bad | {("shard.json", "folder")}:
-        with pytest.raises(ExporterError, match=rf"{name}: (is a link|cannot be)"):
+        with pytest.raises(ExporterError, match=rf"{name}: (is a symlink|cannot be)"):
             lock_and_leave(build)
         assert place.is_symlink() or place.is_dir()
     else:
@@ -265,7 +268,7 @@ def test_a_link_where_a_model_belongs_is_refused_before_it_is_made(tmp_path: Pat
     build = BuildFolder(tmp_path / "build")
     with build.lock():
         build.model_folder("tiny").path.symlink_to(tmp_path)
-        with pytest.raises(ExporterError, match="tiny: is a link"):
+        with pytest.raises(ExporterError, match="tiny: is a symlink"):
             build.create_folder("tiny")
 
 
@@ -273,7 +276,7 @@ def test_a_file_in_the_place_of_the_build_folder_is_told_of(tmp_path: Path) -> N
     (tmp_path / "build").write_text("no folder")
     remove_shard_note(tmp_path / "build")
     with (
-        pytest.raises(ExporterError, match="is no folder"),
+        pytest.raises(ExporterError, match="is not a folder"),
         BuildFolder(tmp_path / "build").lock(),
     ):
         pass

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from exporter.build.folder.flakiness import describe_flakiness, mark_flaky
+from exporter.build.folder.stored_records import FolderRecords
 from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.records.record import Record, Source, Stage
 from tests.unit.factory import make_record
@@ -67,14 +68,14 @@ def test_it_stays_until_an_input_changes(tmp_path: Path) -> None:
         return made
 
     first, second = folder("1", record("fail")), folder("2", record("pass"))
-    mark_flaky(first, second)
+    mark_flaky(FolderRecords(first), FolderRecords(second))
     marked = second.read_records()[CELL]
     assert marked.flaky.startswith("was fail at parity")
     third = folder("3", record("pass"))
-    mark_flaky(second, third)
+    mark_flaky(FolderRecords(second), FolderRecords(third))
     assert third.read_records()[CELL] == marked
     other = folder("4", record("pass", packages={}))
-    mark_flaky(third, other)
+    mark_flaky(FolderRecords(third), FolderRecords(other))
     assert other.read_records()[CELL].flaky == ""
-    mark_flaky(tmp_folder := JobFolder(tmp_path / "none"), other)
-    assert not tmp_folder.path.exists()
+    mark_flaky(FolderRecords(JobFolder(tmp_path / "none")), FolderRecords(other))
+    assert not (tmp_path / "none").exists()

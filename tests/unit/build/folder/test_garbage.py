@@ -58,7 +58,7 @@ def test_a_model_that_left_goes_as_a_whole_and_counts_its_bytes(tmp_path: Path) 
     made(tmp_path, "old")
     before = listing(tmp_path)
     [found] = find_garbage(tmp_path, job(tmp_path / "tiny", TINY).cells())
-    assert (found.path.name, found.why) == ("old", "no manifest has this model")
+    assert (found.path.name, found.reason) == ("old", "no manifest contains this model")
     files = [path for path in (tmp_path / "old").rglob("*") if path.is_file()]
     assert found.size == sum(path.stat().st_size for path in files) > 2200
     remove_garbage(found)
@@ -171,11 +171,11 @@ def test_the_command_says_what_goes_and_what_that_frees(
     assert run(["gc", "--root", str(root), "--dry-run"]) == 0
     said = capsys.readouterr().out
     assert "build/old" in said
-    assert "no manifest has this model" in said
-    assert "1 item would go and free" in said
+    assert "no manifest contains this model" in said
+    assert "would remove 1 item (" in said
     assert (root / "build/old").is_dir()
     assert run(["gc", "--root", str(root)]) == 0
-    assert "1 item removed, which freed" in capsys.readouterr().out
+    assert "removed 1 item (" in capsys.readouterr().out
     assert not (root / "build/old").exists()
     assert run(["gc", "--root", str(root)]) == 0
     assert capsys.readouterr().out == "nothing to remove\n"
@@ -189,7 +189,7 @@ def test_the_command_waits_for_no_run_and_disturbs_none(
     made(root / "build", "old")
     with BuildFolder(root / "build").lock():
         assert run(["gc", "--root", str(root)]) == 4
-    assert "another run is at work" in capsys.readouterr().err
+    assert "another run has locked" in capsys.readouterr().err
     assert (root / "build/old").is_dir()
 
 
@@ -232,11 +232,13 @@ def test_the_store_is_kept_within_its_limits(
     )
     shutil.rmtree(tmp_path / "made")
     assert run(arguments) == 0
-    assert capsys.readouterr().out == "nothing to remove\nstore: nothing to remove; 3.00 MB stay\n"
+    assert (
+        capsys.readouterr().out == "nothing to remove\nstore: nothing to remove; 3.00 MB remain\n"
+    )
     assert run([*arguments, "--store-size", "2MB", "--dry-run"]) == 0
-    assert "store: 1 result would go and free 3.00 MB; 0" in capsys.readouterr().out
+    assert "store: would remove 1 result (3.00 MB); 0" in capsys.readouterr().out
     assert run([*arguments, "--store-size", "2MB"]) == 0
-    assert "store: 1 result removed, which freed 3.00 MB; 0" in capsys.readouterr().out
+    assert "store: removed 1 result (3.00 MB); 0" in capsys.readouterr().out
     assert not list((root / "build/.store/blobs").rglob("*"))
 
 
@@ -262,7 +264,7 @@ def test_a_store_that_is_only_read_stays(
     monkeypatch.setenv("EXPORTER_STORE", str(tmp_path / "shared"))
     monkeypatch.setenv("EXPORTER_STORE_READONLY", "1")
     assert run(["gc", "--root", str(root), "--store-age", "1h"]) == 0
-    assert "store: is only read, and stays as it is" in capsys.readouterr().out
+    assert "store: is read-only; nothing was removed" in capsys.readouterr().out
     monkeypatch.setenv("EXPORTER_STORE_READONLY", "perhaps")
     assert run(["gc", "--root", str(root)]) == 2
     assert "EXPORTER_STORE_READONLY: expected 1 or 0, got 'perhaps'" in capsys.readouterr().err

@@ -69,7 +69,7 @@ def test_only_the_cell_at_work_and_those_after_it_run_again(tmp_path: Path) -> N
     kill(project, killed_at(18))
     noted, found = again(project, finish_with("same", "later"))
     assert set(noted.reasons) == {"tiny/18/cpu", "tiny/19/cpu"}
-    assert noted.notes == ["tiny: 1 result of a run that was killed is kept"]
+    assert noted.notes == ["tiny: recovered 1 result of a killed run"]
     assert set(found.values()) == {"pass"}
     assert (tmp_path / "build/tiny/17.onnx").read_text() == "new"
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from exporter.build.folder.build_folder import BuildFolder
 from exporter.build.schedule.cost import Cost, estimate_costs
+from exporter.build.schedule.job_division import count_parts, divide_opsets
 from exporter.build.schedule.tasks import make_tasks
-from exporter.build.schedule.job_division import divide_opsets, count_parts
 from exporter.jobs.job import OpsetJob
 from exporter.manifest import Device
 from exporter.records.record import Record
@@ -31,7 +31,7 @@ def opsets(count: int, *, there: int = 0) -> tuple[OpsetJob, ...]:
 
 
 def cost(shared: float, own: float, size: int = 1) -> Cost:
-    return Cost(shared=shared, making=own / 2, checking=own / 2, bytes=size)
+    return Cost(shared=shared, export=own / 2, checks=own / 2, bytes=size)
 
 
 def parts_of_job(tmp_path: Path, known: Cost, device: Device, **fields: Any) -> int:
@@ -120,8 +120,8 @@ def test_what_was_never_made_may_take_as_long_as_the_longest() -> None:
 
 def test_checks_alone_share_nothing() -> None:
     whole = cost(60, 2)
-    assert whole.seconds(opsets(8, there=8)) == 8
-    assert whole.seconds(opsets(8, there=7)) == 69
+    assert whole.estimate_seconds(opsets(8, there=8)) == 8
+    assert whole.estimate_seconds(opsets(8, there=7)) == 69
     assert count_parts({"a": opsets(8, there=8)}, {"a": whole}, 2) == {"a": 2}
 
 
@@ -150,8 +150,8 @@ def test_parts_are_few_and_the_longest_job_never_gets_longer(
             assert model in costs
             assert count <= workers
             assert min(map(len, pieces)) >= 3
-            longest = max(costs[model].seconds(piece) for piece in pieces)
-            assert longest < costs[model].seconds(jobs[model])
+            longest = max(costs[model].estimate_seconds(piece) for piece in pieces)
+            assert longest < costs[model].estimate_seconds(jobs[model])
     before, after = ends(jobs, costs, {}, workers), ends(jobs, costs, parts, workers)
     assert after == before if set(parts.values()) == {1} else after <= before * 0.9
 
@@ -164,12 +164,14 @@ def ends(
 ) -> float:
     """When the last worker ends, each taking the longest job left; unknown ones are long."""
     pieces = [
-        costs[model].seconds(piece)
+        costs[model].estimate_seconds(piece)
         for model, whole in jobs.items()
         if model in costs
         for piece in divide_opsets(whole, parts.get(model, 1))
     ]
-    longest = max((cost.seconds(jobs[model]) for model, cost in costs.items()), default=0.0)
+    longest = max(
+        (cost.estimate_seconds(jobs[model]) for model, cost in costs.items()), default=0.0
+    )
     pieces += [longest] * (len(jobs) - len(costs))
     at = [0.0] * workers
     for seconds in sorted(pieces, reverse=True):
@@ -200,8 +202,8 @@ def test_a_cost_tells_what_opsets_share_from_what_is_their_own() -> None:
     ]
     found = estimate_costs({"a": {str(record.cell): record for record in records}})["a"]
     assert found.shared == pytest.approx(6 + 2)  # what the first file decomposes for all
-    assert found.making == pytest.approx(0.5)
-    assert found.checking == pytest.approx(1.5)
+    assert found.export == pytest.approx(0.5)
+    assert found.checks == pytest.approx(1.5)
     assert found.bytes == 77
 
 
@@ -209,4 +211,4 @@ def test_records_that_do_not_say_what_they_took_tell_nothing() -> None:
     silent = make_record("a/18/cpu", "crash")
     assert estimate_costs({"a": {"a/18/cpu": silent}, "b": {}}) == {}
     told = took("a/19/cpu", convert=1.0)
-    assert estimate_costs({"a": {"a/18/cpu": silent, "a/19/cpu": told}})["a"].making == 1.0
+    assert estimate_costs({"a": {"a/18/cpu": silent, "a/19/cpu": told}})["a"].export == 1.0

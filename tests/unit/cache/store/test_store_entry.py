@@ -18,9 +18,9 @@ from exporter.cache.store.store_entry import (
     belongs_to,
     is_storable,
     make_lookup_key,
+    make_variant_key,
     parse_entry,
     parse_header,
-    make_variant_key,
     serialize_entry,
 )
 from exporter.records.record import Source, Stage, Status
