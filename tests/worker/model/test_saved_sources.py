@@ -153,10 +153,10 @@ def test_a_saved_script_passes(root: Path) -> None:
 def test_each_exporter_reports_unsupported_sources(root: Path) -> None:
     record = run_job(build_spec("saved_code.py:program", 13), root)[13]
     assert (record.status, record.stage) == (Status.ERROR, Stage.CAPTURE)
-    assert "is an ExportedProgram; set exporter = 'dynamo'" in record.message
+    assert "got an ExportedProgram; set exporter = 'dynamo'" in record.message
     record = run_job(build_spec("saved_code.py:function", 18), root)[18]
     assert (record.status, record.stage) == (Status.ERROR, Stage.CAPTURE)
-    assert "is a ScriptFunction; set exporter = 'torchscript'" in record.message
+    assert "got a ScriptFunction; set exporter = 'torchscript'" in record.message
 
 
 def test_an_axis_that_the_capture_fixed_fails_the_signature(root: Path) -> None:
