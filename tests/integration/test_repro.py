@@ -177,7 +177,7 @@ def test_a_green_cell_does_not_reproduce(project: Path, tmp_path: Path, cell: st
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["pairs"], "'pairs' means 2 cells; name one of them"),
+        (["pairs"], "'pairs' matches 2 cells; name one of them"),
         (["sond/18/cpu"], "did you mean 'sound'?"),
     ],
 )

@@ -43,10 +43,10 @@ def assemble_call(
         ValueError: If a place is inside another value.
     """
     root: _Node[T] = {"args": {}, "kwargs": {}}
-    for at, value in values:
-        *parents, last = _parse_path(at)
+    for location, value in values:
+        *parents, last = _parse_path(location)
         _find_node(root, tuple(parents))[last] = _Leaf(value)
-    types = {_parse_path(at): type for at, type in containers.items()}
+    types = {_parse_path(location): type for location, type in containers.items()}
     for path in types:
         _find_node(root, path)
     types |= {("args",): "tuple", ("kwargs",): "dict"}
@@ -63,8 +63,8 @@ def assemble_call(
     return collect(root["args"], ("args",)), collect(root["kwargs"], ("kwargs",))
 
 
-def _parse_path(at: str) -> _Path:
-    root, steps = parse_call_path(at)
+def _parse_path(location: str) -> _Path:
+    root, steps = parse_call_path(location)
     return (root, *steps)
 
 

@@ -18,7 +18,7 @@ _MESSAGE_LENGTH = 300
 
 
 def run_probe(request: ProbeRequest, environment: Mapping[str, str]) -> ProbeResponse:
-    """Return the response of the child process; a failure of the process is a problem."""
+    """Return the response of the child process, or a problem if the process fails."""
     result = send_request(_MODULE, request.to_json(), environment, timeout=_TIMEOUT)
     try:
         return ProbeResponse.model_validate_json(result.response or b"")

@@ -49,7 +49,7 @@ def examine_packages(environment: Mapping[str, str]) -> Iterator[Diagnosis]:
 
 
 def examine_fork_server(environment: Mapping[str, str]) -> Diagnosis:
-    """Return whether workers are forked from a process that has imported torch."""
+    """Return a problem if the fork server, which has torch imported, does not start."""
     if sys.platform != "linux":
         message = "each imports torch for some seconds, because the fork server is for Linux"
         return Diagnosis.note("workers", message)
@@ -63,7 +63,7 @@ def examine_fork_server(environment: Mapping[str, str]) -> Diagnosis:
 
 
 def is_older(installed: str, minimum: str) -> bool:
-    """Compare two versions by their leading numbers, such as `2.13.0+cpu` and `2.10`."""
+    """Return True if a version such as `2.9.1+cpu` is older than `2.10`."""
     return _parse_numbers(installed) < _parse_numbers(minimum)
 
 

@@ -41,9 +41,9 @@ class Level(StrEnum):
 
     OK = "ok"
     NOTE = "note"
-    """It works, but something is slower or missing."""
+    """It works, but it is slower than possible, or an optional part is missing."""
     PROBLEM = "problem"
-    """An export does not work, or stored results are damaged."""
+    """An export fails, or stored results are damaged."""
 
 
 class Diagnosis(FrozenModel):

@@ -57,13 +57,13 @@ def examine_store(store: Store | None) -> Diagnosis:
 
 def _examine_records(manifest: Manifest, build: BuildFolder, today: date) -> Iterator[Diagnosis]:
     stored, validator = StoredRecords(build), RecordValidator(manifest, today)
-    verifier = ArtifactVerifier(stored.path)
+    verifier = ArtifactVerifier(build.path)
     damaged: dict[str, str] = {}
     stale: dict[str, str] = {}
     missing = valid = 0
     cells = [planned.cell for planned in make_plan(manifest).to_run]
     for cell in cells:
-        record = stored.of(cell)
+        record = stored.get(cell)
         if record is None and stored.is_damaged(cell):
             damaged[str(cell)] = stored.find_missing_reason(cell)
         elif record is None:

@@ -1,7 +1,7 @@
-"""What the manifests would have to say for their expectations to be those of the results.
+"""The command `expectations`: manifests that expect the current results.
 
-In: the manifest, the records, a date. Out: for each model whose list would change, the `ModelEntry`s of
-the new one; and the text of a manifest file with these lists in it.
+Input: the manifest, the records and a date. Output: the new list of expectations of each model with
+a change, and the text of a manifest file with these lists.
 """
 
 from exporter.tools.expectations.expectation_lists import ExpectationLists, propose_lists

@@ -1,8 +1,7 @@
-"""A manifest file with other lists of expectations, and nothing else changed.
+"""An editor of manifest files that changes only lists of expectations.
 
-In: the text of the file, and the new list of each model to change. Out: the new text. Comments and
-the form of everything else stay; a comment that stands before a `[[models.ID.expect]]` which is
-taken out goes with it.
+Input: the text of the file, and the new list of each model. Output: the new text. Comments and
+layout stay, except a comment before a removed `[[models.ID.expect]]`.
 """
 
 from __future__ import annotations
@@ -16,18 +15,18 @@ from tomlkit.items import AoT, Array, InlineTable, Item, Table
 
 from exporter.manifest import ModelSpec
 from exporter.tools.expectations.expectation_lists import ExpectationLists
-from exporter.tools.expectations.proposal import ExpectEntry, opset_text
+from exporter.tools.expectations.proposal import ExpectEntry, format_opset_condition
 
 _INDENT = "  "
 
 
 def replace_expectations(text: str, lists: ExpectationLists) -> str:
-    """Puts each model's list into the entry of the model.
+    """Write each list into the entry of its model; remove the key if the list is empty.
 
     Args:
-        text: A manifest file that loads.
-        lists: By ID, the contract as it is and the whole new list. An entry that inherits its
-            expectations gets a list of its own.
+        text: A valid manifest file.
+        lists: For each model ID, the present contract and the complete new list. If an entry
+            inherits its expectations, it gets its own list.
     """
     document = tomlkit.parse(text)
     models = cast("Any", document["models"])
@@ -37,28 +36,28 @@ def replace_expectations(text: str, lists: ExpectationLists) -> str:
         if isinstance(present, AoT):
             _change_tables(present, spec, entries)
         elif isinstance(present, Array):
-            entry["expect"] = _changed_array(present, spec, entries)
+            entry["expect"] = _change_array(present, spec, entries)
         else:
-            entry["expect"] = _new_array([_inline(item, spec) for item in entries])
+            entry["expect"] = _create_array([_create_inline(item, spec) for item in entries])
         inherits = "extends" in entry or "defaults" in document
         if not entry["expect"] and not inherits:
             del entry["expect"]
     return tomlkit.dumps(document)
 
 
-def _changed_array(array: Array, spec: ModelSpec, entries: Sequence[ExpectEntry]) -> Array:
-    added = _change_present(array, spec, entries)
+def _change_array(array: Array, spec: ModelSpec, entries: Sequence[ExpectEntry]) -> Array:
+    added = [_create_inline(entry, spec) for entry in _change_present(array, spec, entries)]
     if "\n" not in array.as_string():
-        return _new_array([*array, *(_inline(entry, spec) for entry in added)])
-    found = re.search(r"\n([ \t]+)\S", array.as_string())
-    for entry in added:
-        array.add_line(_inline(entry, spec), indent=found[1] if found else _INDENT)
+        return _create_array([*array, *added])
+    match = re.search(r"\n([ \t]+)\S", array.as_string())
+    for item in added:
+        array.add_line(item, indent=match[1] if match else _INDENT)
     if added:
         array.add_line(indent="", add_comma=False)
     return array
 
 
-def _new_array(items: Sequence[Any]) -> Array:
+def _create_array(items: Sequence[Any]) -> Array:
     array = tomlkit.array()
     for item in items:
         array.add_line(item, indent=_INDENT)
@@ -70,53 +69,54 @@ def _new_array(items: Sequence[Any]) -> Array:
 def _change_tables(tables: AoT, spec: ModelSpec, entries: Sequence[ExpectEntry]) -> None:
     for entry in _change_present(tables, spec, entries):
         table = tomlkit.table()
-        table.update(_keys(entry, spec))
+        table.update(_format_keys(entry, spec))
         if len(tables):
-            _move_end(tables[-1], table)
+            _move_final_comments(tables[-1], table)
         tables.append(table)
 
 
-def _move_end(before: Table, after: Table) -> None:
-    """Comments at the end of a table speak of what comes next: they go to the end of the list."""
-    ends = []
+def _move_final_comments(before: Table, after: Table) -> None:
+    """Move comments at the end of a table, because they belong to the next section."""
+    comments = []
     while before.value.body and before.value.body[-1][0] is None:
-        ends.append(before.value.body.pop())
+        comments.append(before.value.body.pop())
     before.add(tomlkit.nl())
-    after.value.body.extend(reversed(ends))
+    after.value.body.extend(reversed(comments))
 
 
 def _change_present(
     present: Array | AoT, spec: ModelSpec, entries: Sequence[ExpectEntry]
 ) -> list[ExpectEntry]:
-    """Narrows and takes out; the answer is what has to be added."""
+    """Narrow and remove present items and return the entries to add."""
     added = [entry for entry in entries if entry.index is None]
     for index in reversed(range(len(present))):
-        kept = [entry for entry in entries if entry.index == index]
-        if not kept:
+        remaining = [entry for entry in entries if entry.index == index]
+        if not remaining:
             del present[index]
-        elif kept[0].is_changed:
-            wanted = _keys(kept[0], spec)
+        elif remaining[0].is_changed:
+            keys = _format_keys(remaining[0], spec)
             table = cast("Table | InlineTable", present[index])
             for key in ("opset", "device"):
-                if key in wanted:
-                    table[key] = wanted[key]
-        added = [*kept[1:], *added]
+                if key in keys:
+                    table[key] = keys[key]
+        added = [*remaining[1:], *added]
     return added
 
 
-def _inline(entry: ExpectEntry, spec: ModelSpec) -> Item:
-    """`{ opset = 13, stage = "convert", reason = "…" }`."""
+def _create_inline(entry: ExpectEntry, spec: ModelSpec) -> Item:
+    """Return `{ opset = 13, stage = "convert", reason = "…" }`."""
     pairs = [
-        f"{key} = {tomlkit.item(value).as_string()}" for key, value in _keys(entry, spec).items()
+        f"{key} = {tomlkit.item(value).as_string()}"
+        for key, value in _format_keys(entry, spec).items()
     ]
     return cast("Item", tomlkit.parse(f"entry = {{ {', '.join(pairs)} }}")["entry"])
 
 
-def _keys(entry: ExpectEntry, spec: ModelSpec) -> dict[str, Any]:
+def _format_keys(entry: ExpectEntry, spec: ModelSpec) -> dict[str, Any]:
     item = entry.expectation
     keys: dict[str, Any] = {}
     if item.opsets is not None:
-        keys["opset"] = opset_text(item.opsets, spec.opsets)
+        keys["opset"] = format_opset_condition(item.opsets, spec.opsets)
     if item.device != "*":
         keys["device"] = item.device
     if item.stage:

@@ -14,9 +14,9 @@ from itertools import groupby
 from pathlib import Path
 
 from exporter.manifest import Manifest
+from exporter.manifest.syntax.opsets import format_opsets
 from exporter.records.record import RunRecord
 from exporter.report.pages.templates import render
-from exporter.report.rows.opset_groups import fold_opsets
 from exporter.tools.operators.protocol import OperatorRow, OperatorTable
 
 OPERATORS_FILE = "OPERATORS.md"
@@ -101,8 +101,8 @@ def build_page(manifest: Manifest, table: OperatorTable, run: RunRecord) -> Oper
             if name not in aten
         ),
         unexported=tuple(spec.id for spec in manifest.models if spec.id not in exported),
-        torchscript=fold_opsets(table.torchscript),
-        dynamo=fold_opsets(table.dynamo),
+        torchscript=format_opsets(table.torchscript),
+        dynamo=format_opsets(table.dynamo),
         folded=table.folded,
         tools=tuple(sorted(table.tools.items())),
     )
@@ -126,8 +126,8 @@ def _view_row(row: OperatorRow, uses: Mapping[str, set[str]], *, is_only: bool) 
     return OperatorView(
         operator=row.operator.removeprefix("aten::"),
         overloads="" if is_only else ", ".join(row.overloads),
-        torchscript=fold_opsets(row.torchscript),
-        dynamo="; ".join(f"{fold_opsets(opsets)}{kind}" for opsets, kind in kinds if opsets),
+        torchscript=format_opsets(row.torchscript),
+        dynamo="; ".join(f"{format_opsets(opsets)}{kind}" for opsets, kind in kinds if opsets),
         models=tuple(sorted(uses.get(row.operator, ()))),
     )
 

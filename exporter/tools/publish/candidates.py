@@ -46,7 +46,7 @@ class Omission:
 
     @property
     def cell(self) -> CellId:
-        """The cell without a device, because the file serves all of them."""
+        """The cell without a device, because the file serves all devices."""
         return CellId(model=self.model, opset=self.opset, device="")
 
 

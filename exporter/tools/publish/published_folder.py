@@ -2,7 +2,7 @@
 
 Input: a `Candidate`, the build folder and an empty folder. Output: `model.onnx`, its external data,
 `exporter.json` with the proof, `contract.json`, the card `README.md`, `data.json` for
-onnx.backend.test, `config.txt` for onnx_test_runner, and `SHA256SUMS` of all of them.
+onnx.backend.test, `config.txt` for onnx_test_runner, and `SHA256SUMS` of all files.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def copy_model(candidate: Candidate, built: Path, folder: Path) -> None:
 
 
 def summarize_content(content: FolderContent) -> Publication:
-    """Return `exporter.json`, without times, so that the same results give the same bytes."""
+    """Return `exporter.json`, without times: the same results give the same bytes."""
     candidate = content.candidate
     records = tuple(
         record.model_copy(

@@ -149,7 +149,7 @@ class _ModelPublisher:
         if problem := find_obstacle(self._final_path(candidate)):
             item.problem = problem
             return
-        problem = verifier.problem(candidate.artifact)
+        problem = verifier.find_problem(candidate.artifact)
         if not problem:
             item.folder.mkdir(parents=True)
             try:

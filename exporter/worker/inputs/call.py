@@ -14,13 +14,9 @@ from typing import Any
 import torch
 
 from exporter.manifest import ModelSpec
-from exporter.manifest.syntax.call_paths import Step, parse_call_path
+from exporter.manifest.syntax.call_tree import assemble_call
 
 Tensors = dict[str, torch.Tensor]
-#: A nested container during construction: index or key -> leaf or container.
-_Tree = dict[Step, Any]
-#: The root (`args` or `kwargs`) and the steps below it.
-_Path = tuple[Step, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +25,6 @@ class Call:
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class _Leaf:
-    """A wrapper that distinguishes a leaf that is a dict from a container."""
-
-    value: Any
 
 
 def build_call(spec: ModelSpec, leaves: Mapping[str, Any], constant: Callable[[Any], Any]) -> Call:
@@ -47,20 +36,19 @@ def build_call(spec: ModelSpec, leaves: Mapping[str, Any], constant: Callable[[A
             leaf is None.
         constant: Converts the value of each constant.
     """
-    tree: _Tree = {"args": {}, "kwargs": {}}
-    for item in spec.inputs:
-        is_given = item.name in leaves or not item.optional
-        _insert(tree, item.at, leaves[item.name] if is_given else None)
-    for fixed in spec.constants:
-        _insert(tree, fixed.at, constant(fixed.value))
-    kinds = {_parse_path(container.at): container.type for container in spec.containers}
-    for path in kinds:
-        _get_container(tree, path)
-    kinds["kwargs",] = "dict"
-    return Call(
-        args=_build_value(tree["args"], ("args",), kinds),
-        kwargs=_build_value(tree["kwargs"], ("kwargs",), kinds),
-    )
+    values: list[tuple[str, Any]] = [
+        (item.at, leaves[item.name] if item.name in leaves or not item.optional else None)
+        for item in spec.inputs
+    ]
+    values += [(fixed.at, constant(fixed.value)) for fixed in spec.constants]
+    types = {container.at: container.type for container in spec.containers}
+    args, kwargs = assemble_call(values, types, _create_container)
+    return Call(args=args, kwargs=kwargs)
+
+
+def _create_container(type: str, items: Any) -> Any:
+    """Return a container; by default, indices give a tuple and keys give a dict."""
+    return items if type == "list" or isinstance(items, dict) else tuple(items)
 
 
 def build_tensor_call(spec: ModelSpec, tensors: Tensors) -> Call:
@@ -76,33 +64,3 @@ def build_tensor_call(spec: ModelSpec, tensors: Tensors) -> Call:
         if item.scalar and (is_script or item.dtype == "int64"):
             leaves[item.name] = tensors[item.name].item()
     return build_call(spec, leaves, lambda value: value)
-
-
-def _parse_path(at: str) -> _Path:
-    root, steps = parse_call_path(at)
-    return (root, *steps)
-
-
-def _insert(tree: _Tree, at: str, value: Any) -> None:
-    *parents, last = _parse_path(at)
-    _get_container(tree, tuple(parents))[last] = _Leaf(value)
-
-
-def _get_container(tree: _Tree, path: _Path) -> _Tree:
-    """Return the container at a path; create it if it is missing."""
-    node = tree
-    for step in path:
-        node = node.setdefault(step, {})
-    return node
-
-
-def _build_value(node: Any, path: _Path, kinds: Mapping[_Path, str]) -> Any:
-    """Return a leaf or a container; by default, indices give a tuple and keys give a dict."""
-    if isinstance(node, _Leaf):
-        return node.value
-    items = {key: _build_value(value, (*path, key), kinds) for key, value in node.items()}
-    kind = kinds.get(path, "")
-    if kind == "dict" or not all(isinstance(key, int) for key in items):
-        return items
-    values = [items[index] for index in sorted(items, key=int)]
-    return values if kind == "list" else tuple(values)

@@ -184,19 +184,14 @@ def _sample_value(parameter: Any, shape: tuple[int, ...], dtype: torch.dtype) ->
     if kind == "List[Tensor]":
         return [torch.ones(shape, dtype=dtype) for _ in range(2)]
     if kind in ("List[int]", "List[SymInt]"):
-        return _sample_integers(parameter, shape)
+        # A shape, the first axis, or ones for strides and pads.
+        if "shape" in parameter.name:
+            return list(shape)
+        is_axis = "dim" in parameter.name and not parameter.N
+        return [0] if is_axis else [1] * (parameter.N or len(shape))
     if kind.startswith("Optional["):
         return None
     return _VALUES.get(kind, NotImplemented)
-
-
-def _sample_integers(parameter: Any, shape: tuple[int, ...]) -> list[int]:
-    """Return a shape, the first axis, or ones for strides and pads."""
-    if "shape" in parameter.name:
-        return list(shape)
-    if "dim" in parameter.name and not parameter.N:
-        return [0]
-    return [1] * (parameter.N or len(shape))
 
 
 @contextmanager

@@ -169,9 +169,9 @@ def _list_output_allowances(data: SampleData, output: OutputContext) -> Iterator
         limit, center = choose_limit(actual, float64, output)
         if limit is None:
             continue
-        beyond = bool(limit.scale < np.inf) and bool(
-            (np.abs(_select_finite(center)) > limit.scale).any()
-        )
+        values = _convert_to_float64(center)
+        sizes = np.abs(values[np.isfinite(values)])
+        beyond = bool(limit.scale < np.inf) and bool((sizes > limit.scale).any())
         yield Allowance(
             output=name,
             atol=limit.atol + _measure_distance(actual, center),
@@ -194,12 +194,6 @@ def _convert_to_float64(array: Array) -> Array:
     if array.dtype.kind == "c":
         return np.stack([array.real, array.imag], axis=-1).astype(np.float64)
     return array.astype(np.float64)
-
-
-def _select_finite(array: Array) -> Array:
-    values = _convert_to_float64(array)
-    finite: Array = values[np.isfinite(values)]
-    return finite
 
 
 def _merge(first: Allowance, second: Allowance) -> Allowance:

@@ -1,4 +1,4 @@
-"""The proposed expectations foresee the results they were made from, and nothing that passes."""
+"""The proposed expectations match exactly the failures of the results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from exporter.manifest import Expectation, Manifest, load_project
 from exporter.planning.expectations import apply_expectations
 from exporter.records.record import Record, Stage, Status
 from exporter.tools.expectations import propose_lists, replace_expectations
-from exporter.tools.expectations.proposal import opset_text
+from exporter.tools.expectations.proposal import format_opset_condition
 from tests.unit.factory import make_record
 
 TODAY = date(2026, 11, 20)
@@ -47,7 +47,7 @@ def project(root: Path, expect: str = "", tail: str = TAIL) -> Manifest:
 
 
 def results(model: str = "a", **failing: str) -> list[Record]:
-    """`cpu_9="no kernel 1"`: that cell fails so, and all others pass."""
+    """Return records: `cpu_9="no kernel 1"` fails with this message, all others pass."""
     records = []
     for opset in range(9, 14):
         for device in ("cpu", "reference"):
@@ -62,7 +62,7 @@ def results(model: str = "a", **failing: str) -> list[Record]:
 
 
 def patched(manifest: Manifest, records: Sequence[Record], reason: str = "known") -> str:
-    """Writes the patch; the answer is the new text. Afterwards the results are as foreseen."""
+    """Write the patch, test that it matches the results, and return the new text."""
     path = Path(manifest.project.root) / "manifests/m.toml"
     text = path.read_text()
     lists = propose_lists(manifest, records, TODAY, reason, [text])
@@ -103,7 +103,7 @@ def test_failures_are_folded_over_opsets_and_devices(tmp_path: Path) -> None:
     assert "# the last one\n[models.b]" in text
 
 
-def test_an_heir_does_not_inherit_what_was_made_for_its_parent(tmp_path: Path) -> None:
+def test_a_child_does_not_inherit_the_new_list_of_its_parent(tmp_path: Path) -> None:
     records = [*results("a", cpu_9="no kernel"), *results("b")]
     patched(project(tmp_path), records)
     assert load_project(tmp_path).find_model("b").expect == ()
@@ -117,7 +117,7 @@ EXPECT = """expect = [
 """
 
 
-def test_what_passes_is_narrowed_or_taken_out_and_comments_stay(tmp_path: Path) -> None:
+def test_expectations_that_pass_are_narrowed_or_removed_and_comments_stay(tmp_path: Path) -> None:
     failing = {f"{device}_{o}": "no kernel" for device in ("cpu", "reference") for o in (9, 10)}
     before = HEAD + EXPECT + TAIL
     records = [*results(**failing), *results("b", **failing)]
@@ -129,7 +129,7 @@ def test_what_passes_is_narrowed_or_taken_out_and_comments_stay(tmp_path: Path) 
     assert "  # opset 9 and 10 lack it\n" in text
 
 
-def test_devices_that_part_ways_get_an_entry_each(tmp_path: Path) -> None:
+def test_devices_with_different_opsets_get_an_entry_each(tmp_path: Path) -> None:
     records = results(cpu_9="no kernel", cpu_10="no kernel", reference_11="no kernel")
     text = patched(project(tmp_path, EXPECT.replace("13", "[12, 13]")), records)
     assert '{ opset = "9..10", stage = "convert", match = "no kernel", reason = "one"' in text
@@ -145,7 +145,7 @@ def test_another_message_replaces_the_entry(message: str, tmp_path: Path) -> Non
     assert ('match = "no kernel"' in text) is (message == "no kernel")
 
 
-def test_all_pass_and_the_list_goes(tmp_path: Path) -> None:
+def test_the_list_is_removed_if_all_pass(tmp_path: Path) -> None:
     text = patched(project(tmp_path, EXPECT), [*results(), *results("b")])
     assert "kernel" not in text
     assert load_project(tmp_path).find_model("a").expect == ()
@@ -169,14 +169,14 @@ def test_tables_stay_tables(tmp_path: Path) -> None:
     assert "# the last one\n[models.b]" in text
 
 
-def test_what_was_not_run_keeps_what_is_expected_of_it(tmp_path: Path) -> None:
+def test_cells_without_a_result_keep_their_expectations(tmp_path: Path) -> None:
     manifest = project(tmp_path, EXPECT)
     assert not propose_lists(manifest, [], TODAY, "", [])
     skipped = [make_record(f"a/9/{device}", Status.SKIP) for device in ("cpu", "reference")]
     assert not propose_lists(manifest, skipped, TODAY, "", [])
 
 
-def test_what_ended_is_to_be_accepted_anew_with_a_reason(tmp_path: Path) -> None:
+def test_an_expired_expectation_is_replaced_with_a_reason(tmp_path: Path) -> None:
     ended = 'opset = 9, device = "cpu", match = "no", reason = "old", until = "2026-11-19"'
     manifest = project(tmp_path, f"expect = [{{ {ended} }}]\n")
     records = results(cpu_9="no kernel")
@@ -188,10 +188,10 @@ def test_what_ended_is_to_be_accepted_anew_with_a_reason(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("status", [Status.CRASH, Status.TIMEOUT, Status.KILLED])
-def test_a_dead_worker_is_foreseen_by_its_name(status: Status, tmp_path: Path) -> None:
-    message = "the worker died of SIGSEGV while at convert"
+def test_a_dead_worker_is_expected_by_its_signal(status: Status, tmp_path: Path) -> None:
+    message = "the worker was terminated by SIGSEGV while at convert"
     records = [make_record("a/9/cpu", status, stage=Stage.CONVERT, message=message)]
-    assert 'match = "the worker died of SIGSEGV while at convert"' in patched(
+    assert 'match = "the worker was terminated by SIGSEGV while at convert"' in patched(
         project(tmp_path), records
     )
 
@@ -213,10 +213,10 @@ def test_a_check_is_pinned_by_its_name(tmp_path: Path) -> None:
         ((9, 11, 18), ["9..11", 18]),
     ],
 )
-def test_a_range_spans_only_what_the_model_does_not_promise(
+def test_a_range_includes_only_other_opsets_that_the_model_lacks(
     opsets: tuple[int, ...], text: object
 ) -> None:
-    assert opset_text(opsets, (9, 11, 17, 18)) == text
+    assert format_opset_condition(opsets, (9, 11, 17, 18)) == text
 
 
 def test_judged_records_give_the_same_as_raw_ones(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from onnx import TensorProto, helper, parser
 
-from exporter.cli.commands.show import command
+from exporter.cli.commands.show import show
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.jobs.job_folder import write_json
 from exporter.records.record import Stage, Status
@@ -116,18 +116,18 @@ def project(root: Path) -> Path:
 def test_the_command_prints_the_graph_or_writes_its_page(tmp_path: Path) -> None:
     root = project(tmp_path)
     onnx.save(large(), root / "build" / "net" / "17.onnx")
-    shown = CliRunner().invoke(command, ["net/17/cpu", "--root", str(root)])
+    shown = CliRunner().invoke(show, ["net/17/cpu", "--root", str(root)])
     assert (shown.exit_code, "y = Mul (x, two)" in shown.output) == (0, True)
     html = tmp_path / "net.html"
     arguments = ["net/17/cpu", "--root", str(root), "--html", str(html)]
-    assert CliRunner().invoke(command, arguments).exit_code == 0
+    assert CliRunner().invoke(show, arguments).exit_code == 0
     assert "<h1>17.onnx</h1>" in html.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
     ("content", "code", "message"),
     [
-        (None, ExitCode.NOTHING_SELECTED, "there is no file of it"),
+        (None, ExitCode.NOTHING_SELECTED, "has no file: no result yet"),
         (b"no ONNX", ExitCode.UNREADABLE, "17.onnx: is not an ONNX file"),
     ],
 )
@@ -137,7 +137,7 @@ def test_a_file_that_cannot_be_shown_is_an_error(
     root = project(tmp_path)
     if content is not None:
         (root / "build" / "net" / "17.onnx").write_bytes(content)
-    result = CliRunner().invoke(command, ["net/17/cpu", "--root", str(root)])
+    result = CliRunner().invoke(show, ["net/17/cpu", "--root", str(root)])
     assert isinstance(result.exception, ExporterError)
     assert result.exception.exit_code == code
     assert message in str(result.exception)
@@ -147,7 +147,8 @@ def test_the_error_for_a_missing_file_has_the_outcome_of_the_cell(tmp_path: Path
     root = project(tmp_path)
     record = make_record("net/17/cpu", Status.ERROR, stage=Stage.CAPTURE, message="no such thing")
     write_json(root / "build" / "net" / "records" / "17.cpu.json", record)
-    result = CliRunner().invoke(command, ["net/17/cpu", "--root", str(root)])
+    result = CliRunner().invoke(show, ["net/17/cpu", "--root", str(root)])
     assert str(result.exception) == (
-        "net/17/cpu: there is no file of it: error at capture: no such thing"
+        "net/17/cpu: has no file: error at capture: no such thing; "
+        "run `exporter export` to create it"
     )

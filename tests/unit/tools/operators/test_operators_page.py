@@ -50,11 +50,11 @@ def rows_of(markdown: str) -> list[str]:
 def test_each_row_has_its_opsets_and_models(tmp_path: Path) -> None:
     text = render_operators(MANIFEST, TABLE, RUN, tmp_path)
     lines = rows_of(text)
-    assert "| `add` |  | 7-20 | 18-26 | [a](models/a.md) |" in lines
-    assert "| `rms_norm` |  |  | 23-26; 18-22 by decomposition |  |" in lines
-    assert "| `where` | default | 9-10,12 | 18-26 by decomposition |  |" in lines
-    assert "| `where` | self | 9-10,12 | 18-26 |  |" in lines
-    assert "| `bessel_j0` |  |  | 18-26 not proved |  |" in lines
+    assert "| `add` |  | 7..20 | 18..26 | [a](models/a.md) |" in lines
+    assert "| `rms_norm` |  |  | 23..26; 18..22 by decomposition |  |" in lines
+    assert "| `where` | default | 9..10, 12 | 18..26 by decomposition |  |" in lines
+    assert "| `where` | self | 9..10, 12 | 18..26 |  |" in lines
+    assert "| `bessel_j0` |  |  | 18..26 not proved |  |" in lines
     assert "| `airy_ai` |  | [b](models/b.md) |" in lines
     assert "| `own::thing` | [a](models/a.md) |" in lines
     assert text.startswith(

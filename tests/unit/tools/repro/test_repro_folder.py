@@ -1,4 +1,4 @@
-"""What a reproducer's folder holds, and what it leaves alone."""
+"""The files in a reproducer's folder, and folders that it does not replace."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SOURCE = Source(file="manifests/models.py", sha256="0" * 64)
 
 
 def cell(root: Path, record: Record) -> ReproducedCell:
-    """A cell of a model that was built below `root`."""
+    """Return a cell of a model that was built in `root`."""
     built = JobFolder(root / "build/alexnet")
     built.sample(0).mkdir(parents=True, exist_ok=True)
     (built.sample(0) / "input_0.pb").write_bytes(b"tensor")
@@ -61,7 +61,7 @@ def test_a_folder_with_other_files_is_refused(name: str, tmp_path: Path) -> None
     folder.mkdir()
     (folder / "repro.py").write_text("mine")
     (folder / name).write_text("mine")
-    with pytest.raises(ExporterError, match="holds other files") as caught:
+    with pytest.raises(ExporterError, match="contains other files") as caught:
         write_reproducer(cell(tmp_path, make_record("alexnet/17/cpu", "fail")), folder)
     assert caught.value.exit_code is ExitCode.ENVIRONMENT
     assert (folder / "repro.py").read_text() == "mine"
@@ -71,18 +71,18 @@ def test_a_folder_with_other_files_is_refused(name: str, tmp_path: Path) -> None
 def test_a_record_cannot_name_files_outside(file: str, tmp_path: Path) -> None:
     source = Source(file=file, sha256="0" * 64)
     made = cell(tmp_path, make_record("alexnet/17/cpu", "fail", sources=(source,)))
-    with pytest.raises(ExporterError, match="lies outside the project"):
+    with pytest.raises(ExporterError, match="is outside the project"):
         write_reproducer(made, tmp_path / "out")
 
 
-def test_what_fails_before_the_exporter_has_no_reproducer(tmp_path: Path) -> None:
+def test_a_failure_before_the_export_has_no_reproducer(tmp_path: Path) -> None:
     made = cell(tmp_path, make_record("alexnet/17/cpu", "error", stage=Stage.SOURCE))
-    with pytest.raises(ExporterError, match="fails before an exporter has a part in it"):
+    with pytest.raises(ExporterError, match="fails before the export"):
         write_reproducer(made, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_a_call_made_by_code_is_read_from_what_the_worker_left(tmp_path: Path) -> None:
+def test_the_call_of_inputs_from_is_read_from_the_build_folder(tmp_path: Path) -> None:
     made = cell(tmp_path, make_record("alexnet/17/cpu", "fail", sources=(SOURCE,)))
     spec = made.spec.model_copy(update={"inputs_from": InputsFrom(function="models.py:make")})
     made = replace(made, spec=spec)
@@ -97,9 +97,16 @@ def test_a_call_made_by_code_is_read_from_what_the_worker_left(tmp_path: Path) -
     assert "'given0': inputs[" in (tmp_path / "out" / "repro.py").read_text()
 
 
-def test_a_class_that_no_script_can_import_is_said(tmp_path: Path) -> None:
+def test_a_class_that_a_script_cannot_import_is_an_error(tmp_path: Path) -> None:
     made = cell(tmp_path, make_record("alexnet/17/cpu", "fail", sources=(SOURCE,)))
     containers = (Container(at="args[7]", type="my-models/x.py:Cache"),)
     made = replace(made, spec=made.spec.model_copy(update={"containers": containers}))
-    with pytest.raises(ExporterError, match="no script can import my-models"):
+    with pytest.raises(ExporterError, match="a script cannot import my-models"):
         write_reproducer(made, tmp_path / "out")
+
+
+def test_a_plugin_runtime_has_no_reproducer(tmp_path: Path) -> None:
+    device = Device.model_construct(name="npu", runtime="vendor")
+    plugin = replace(cell(tmp_path, make_record("alexnet/17/cpu", "fail")), device=device)
+    with pytest.raises(ExporterError, match="plugin runtime 'vendor'"):
+        write_reproducer(plugin, tmp_path / "repro")

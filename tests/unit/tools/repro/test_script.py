@@ -1,4 +1,4 @@
-"""The text of a reproducer: Python whatever the names and messages are, and what it says."""
+"""The script of a reproducer is valid Python for all names and messages."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ REFERENCE = Reference(samples=(DECLARED,), noise=(1e-7,), output_spread=(0.5,))
 CPU = Device(name="cpu", runtime="onnxruntime")
 
 
-def assigned(script: str) -> dict[str, Any]:
-    """The constants at the top of the script."""
+def read_constants(script: str) -> dict[str, Any]:
+    """Return the constants at the top of the script."""
     return {
         node.targets[0].id: ast.literal_eval(node.value)
         for node in ast.parse(script).body
@@ -53,7 +53,7 @@ def assigned(script: str) -> dict[str, Any]:
     }
 
 
-def script_of(spec: ModelSpec, record: Record, device: Device = CPU) -> str:
+def render(spec: ModelSpec, record: Record, device: Device = CPU) -> str:
     return render_repro_script(spec, record, device, DECLARED, REFERENCE)
 
 
@@ -68,8 +68,8 @@ def test_any_text_stays_a_literal(text: str, cell: str) -> None:
         inputs=(Input(name=harmless, shape=("batch", 3), at="args[0]"),),
         outputs=(Output(name=harmless, shape=("batch", 3)),),
     )
-    script = script_of(spec, make_record(cell, "fail", message=harmless))
-    constants = assigned(script)
+    script = render(spec, make_record(cell, "fail", message=harmless))
+    constants = read_constants(script)
     assert constants["INPUTS"] == [harmless]
     assert constants["OUTPUTS"] == [harmless]
     names = {node.id for node in ast.walk(ast.parse(script)) if isinstance(node, ast.Name)}
@@ -77,7 +77,7 @@ def test_any_text_stays_a_literal(text: str, cell: str) -> None:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_the_readme_holds_no_forged_structure(text: str, tmp_path: Path) -> None:
+def test_the_readme_has_no_forged_structure(text: str, tmp_path: Path) -> None:
     harmless = text.encode("utf-8", "replace").decode()
 
     def shape(word: str) -> tuple[list[str], list[str]]:
@@ -88,7 +88,7 @@ def test_the_readme_holds_no_forged_structure(text: str, tmp_path: Path) -> None
     assert shape(harmless) == shape("word")
 
 
-def test_the_call_is_written_as_the_worker_makes_it() -> None:
+def test_the_call_is_the_call_of_the_worker() -> None:
     spec = make_spec(
         inputs=(
             Input(name="mask", shape=("batch",), at="kwargs.mask"),
@@ -108,7 +108,7 @@ def test_the_call_is_written_as_the_worker_makes_it() -> None:
     assert hints.kwargs == "{'mask': {0: Dim.DYNAMIC}, 'cache': None}"
 
 
-def test_an_axis_of_multiples_is_written_as_one() -> None:
+def test_an_axis_of_multiples_is_a_product() -> None:
     spec = make_spec(
         inputs=(Input(name="x", shape=("batch", "width"), at="args[0]"),),
         axes=(
@@ -116,8 +116,8 @@ def test_an_axis_of_multiples_is_written_as_one() -> None:
             Axis(name="width", example=24, min=8, max=100, multiple_of=8),
         ),
     )
-    wanted = "({0: Dim.DYNAMIC, 1: 8 * Dim('_factor1', min=1, max=12)},)"
-    assert format_hints(spec).args == wanted
+    expected = "({0: Dim.DYNAMIC, 1: 8 * Dim('_factor1', min=1, max=12)},)"
+    assert format_hints(spec).args == expected
 
 
 def test_objects_numbers_and_optional_inputs_are_written_as_calls() -> None:
@@ -170,20 +170,20 @@ def test_each_exporter_gets_its_own_options() -> None:
     }
 
 
-def test_the_bound_is_the_checks_own_where_the_record_has_it() -> None:
+def test_the_limit_of_the_check_is_used_if_the_record_has_it() -> None:
     blame = Blame(
         culprit=Culprit.EXPORTER,
         sample="declared",
         evidence=(),
         allowed=(OutputLimit(atol=0.5, rtol=0.0, exact=True), OutputLimit()),
     )
-    known = script_of(make_spec(), make_record("alexnet/17/cpu", "fail", blame=blame))
-    assert assigned(known)["LIMITS"] == [
+    known = render(make_spec(), make_record("alexnet/17/cpu", "fail", blame=blame))
+    assert read_constants(known)["LIMITS"] == [
         {"atol": 0.5, "rtol": 0.0, "exact": True, "scale": None},
         {"atol": 0.0, "rtol": 0.0, "exact": False, "scale": None},
     ]
-    unknown = script_of(make_spec(), make_record("alexnet/17/cpu"))
-    (limit,) = assigned(unknown)["LIMITS"]
+    unknown = render(make_spec(), make_record("alexnet/17/cpu"))
+    (limit,) = read_constants(unknown)["LIMITS"]
     assert limit["noises"] == pytest.approx(1.6e-6)
 
 
@@ -195,13 +195,13 @@ def test_the_bound_is_the_checks_own_where_the_record_has_it() -> None:
         ("my-models/a.py:A", "HERE / 'source/manifests/my-models/a.py'"),
     ],
 )
-def test_the_model_is_imported_from_where_it_lies(source: str, imported: str) -> None:
-    script = script_of(make_spec(source=source), make_record("alexnet/17/cpu"))
+def test_the_model_is_imported_from_its_module_or_file(source: str, imported: str) -> None:
+    script = render(make_spec(source=source), make_record("alexnet/17/cpu"))
     assert imported in script
     ast.parse(script)
 
 
-def test_the_entry_ends_where_another_begins(tmp_path: Path) -> None:
+def test_the_entry_ends_before_the_next_one(tmp_path: Path) -> None:
     (tmp_path / "manifests").mkdir()
     (tmp_path / "manifests/vision.toml").write_text(
         "format = 1\n\n[models.alexnet]\nopsets = 17\n\n[models.alexnet.axes]\nbatch.min = 2\n\n"
@@ -215,13 +215,13 @@ def test_the_entry_ends_where_another_begins(tmp_path: Path) -> None:
     assert ["torch", "2.13.0"] in Page.of(readme).rows
 
 
-def test_cuda_computes_as_the_cell_did_without_tf32() -> None:
+def test_cuda_computes_without_tf32_like_the_cell() -> None:
     cuda = Device(
         name="cuda",
         runtime="onnxruntime",
         providers=("CUDAExecutionProvider", "CPUExecutionProvider"),
     )
-    script = script_of(make_spec(), make_record("alexnet/17/cuda", "fail"), cuda)
+    script = render(make_spec(), make_record("alexnet/17/cuda", "fail"), cuda)
     assert "[('CUDAExecutionProvider', {'use_tf32': '0'}), 'CPUExecutionProvider']" in script
 
 
@@ -232,9 +232,9 @@ def test_cuda_computes_as_the_cell_did_without_tf32() -> None:
         ("own:Net", "backend = getattr(importlib.import_module('own'), 'Net')"),
     ],
 )
-def test_a_backend_is_asked_as_the_cell_asked_it(module: str, gets: str) -> None:
+def test_a_backend_is_called_like_in_the_cell(module: str, gets: str) -> None:
     device = Device(name="own", runtime="backend", module=module, device="CUDA:0")
-    script = script_of(make_spec(), make_record("alexnet/17/own", "fail"), device)
+    script = render(make_spec(), make_record("alexnet/17/own", "fail"), device)
     ast.parse(script)
     assert gets in script
     assert "backend.prepare(model, device='CUDA:0')" in script

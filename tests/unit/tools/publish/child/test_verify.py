@@ -133,7 +133,7 @@ def damaged_input(folder: Path) -> None:
         (no_weights, "external data 'w.data' is missing"),
         (short_weights, "ends at byte 8 of 'w.data', which has 1"),
         (linked_weights, "external data 'w.data' is a link"),
-        (no_file, "model.onnx cannot be read"),
+        (no_file, "model.onnx: cannot be read"),
         (invalid_file, "cpu refuses it"),
         (no_samples, "it has no test data"),
         (other_dtype, "output 'y' is float32 [3, 2], not float64 [3, 2]"),
