@@ -39,7 +39,7 @@ def run_blocked(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project with one model, exported at one opset, and its baseline."""
+    """A project with a model of its own and one of a package that is not installed."""
     (tmp_path / "manifests").mkdir()
     (tmp_path / "pyproject.toml").write_text("[tool.exporter]\n")
     (tmp_path / "manifests" / "tiny.toml").write_text(
@@ -50,6 +50,17 @@ format = 1
 source = "tiny.py:Tiny"
 inputs = [{ name = "x", shape = ["batch", 2] }]
 outputs = [{ name = "y", shape = ["batch", 2] }]
+opsets = 18
+
+[models.lstm]
+source = "torch.nn:LSTM"
+init = { input_size = 3, hidden_size = 4 }
+inputs = [{ name = "x", shape = ["length", 3] }]
+outputs = [
+  { name = "y", shape = ["length", 4] },
+  { name = "h", shape = [1, 4] },
+  { name = "c", shape = [1, 4] },
+]
 opsets = 18
 """
     )
@@ -64,11 +75,15 @@ opsets = 18
     ("arguments", "code", "shown"),
     [
         (["list"], 0, "tiny"),
+        (["list"], 0, "lstm"),
         (["plan"], 0, "tiny/18/cpu"),
-        (["check"], 0, "1 model, 1 cell: 0 problems"),
+        (["plan"], 0, "lstm/18/cpu"),
+        (["check"], 0, "2 models, 2 cells: 0 problems"),
+        (["explain", "lstm/18/cpu"], 0, "torch.nn:LSTM"),
         (["report"], 0, "COMPATIBILITY.md"),
         (["gate"], 1, "no baseline yet"),
         (["export", "--dry-run"], 0, "tiny/18/cpu"),
+        (["export", "--dry-run"], 0, "lstm/18/cpu"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

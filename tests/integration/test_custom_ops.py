@@ -116,7 +116,7 @@ def test_the_library_counts_as_a_source(project: Path, tmp_path: Path) -> None:
     (changed / LIBRARY).unlink()
     planned = exporter(changed, "plan", "inverse")
     assert planned.returncode == 2
-    assert f'there is no file "{LIBRARY}"; build the library first' in planned.stderr
+    assert f'the file "{LIBRARY}" does not exist; build the library first' in planned.stderr
 
 
 def test_a_library_that_lies_elsewhere_counts_too(project: Path, tmp_path: Path) -> None:
