@@ -67,13 +67,13 @@ def test_findings_stand_at_the_entries_and_the_rest_is_counted(project: Path) ->
     found = annotations(gate.stdout)
     assert len(found) == 10
     assert found[0].startswith(
-        "::error title=net0/17-18/cpu%3A newly red,file=models/manifests/net.toml,line=3::"
+        "::error title=net0/17..18/cpu%3A newly red,file=models/manifests/net.toml,line=3::"
         "pass -> fail"
     )
     assert found[-1].startswith("::error title=And 3 more::")
     comment = (project / "build/comment.md").read_text()
     assert comment.startswith("<!-- exporter gate -->\n# Gate")
-    assert "net11/17-18/cpu" in comment
+    assert "net11/17..18/cpu" in comment
     assert not annotations(exporter(project, "gate").stdout)
 
 
@@ -81,7 +81,7 @@ def test_nothing_is_shown_where_nothing_is_found(project: Path) -> None:
     gate = exporter(project, "gate", GITHUB_ACTIONS="true")
     assert gate.returncode == 0
     assert not annotations(gate.stdout)
-    assert "Every cell is as the baseline has it" in (project / "build/comment.md").read_text()
+    assert "All cells are as accepted" in (project / "build/comment.md").read_text()
 
 
 def test_a_comment_is_never_too_long(project: Path) -> None:

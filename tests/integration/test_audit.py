@@ -65,7 +65,7 @@ def test_what_breaks_a_linear_layer_is_caught(project: Path) -> None:
     built = digests(project / "build" / "good")
     command = exporter(project, "audit", "good/17", "--mutants", "40", "--seed", "3")
     assert command.returncode == 0, command.stdout + command.stderr
-    assert "good/17/cpu: 40 mutants, 100.0% caught" in command.stdout
+    assert "good/17/cpu: 40 mutants; caught 100.0% of those" in command.stdout
     assert digests(project / "build" / "good") == built
     stored = project / "reports" / "audits" / "good" / "17.cpu.json"
     first = stored.read_bytes()
@@ -79,7 +79,7 @@ def test_what_breaks_a_linear_layer_is_caught(project: Path) -> None:
 
     assert exporter(project, "report").returncode == 0
     page = (project / "reports" / "models" / "good.md").read_text(encoding="utf-8")
-    assert "## What the checks can see" in page
+    assert "## Audit" in page
     assert "| good/17/cpu | 40 |" in page
 
 
@@ -103,7 +103,7 @@ def test_rows_that_no_sample_reads_are_held_against_the_weight(project: Path) ->
 @pytest.mark.parametrize(
     ("cell", "code", "message"),
     [
-        ("raises/17", 3, "raises/17/cpu: cannot be audited: it is error"),
+        ("raises/17", 3, "raises/17/cpu: cannot be audited: its status is error"),
         ("good/16", 3, "good/16/cpu: cannot be audited: it has no result"),
         ("godo", 3, "did you mean 'good'?"),
     ],

@@ -73,5 +73,5 @@ def test_a_file_that_is_not_there_and_a_baseline_without_figures(root: Path) -> 
     (root / "one.json").write_text(f'{{"format": 1, "tools": {{}}, "cells": {cells}}}')
     command = exporter(root, "diff", "one.json", NEW)
     assert command.returncode == 1
-    assert "one.json has no figures" in command.stderr
+    assert "one.json: has no figures" in command.stderr
     assert "net/18/cpu: new cell, green" in command.stdout

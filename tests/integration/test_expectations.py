@@ -32,4 +32,4 @@ def test_the_patch_makes_the_results_foreseen(tmp_path: Path) -> None:
     records = read_run(root / "build/results.json").records
     assert {record.status for record in records} == {"xfail"}
     again = exporter(root, "expectations")
-    assert (again.returncode, again.stdout) == (0, "the results are as the manifests foresee\n")
+    assert (again.returncode, again.stdout) == (0, "the expectations match the results\n")

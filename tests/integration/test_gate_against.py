@@ -44,7 +44,7 @@ def against(root: Path, revision: str = "main", **environment: str) -> tuple[int
 def test_a_branch_that_changes_nothing_passes(branch: Path) -> None:
     code, said, heard = against(branch)
     assert (code, "2 cells as accepted" in said) == (0, True), said + heard
-    assert f"held against main ({git(branch, 'rev-parse', 'main')[:12]})" in heard
+    assert f"compared with main ({git(branch, 'rev-parse', 'main')[:12]})" in heard
     assert git(branch, "status", "--porcelain") == ""
 
 
@@ -54,7 +54,7 @@ def test_a_branch_that_accepts_its_own_loss_is_stopped(branch: Path) -> None:
     git(branch, "commit", "-qam", "all is well")
     assert exporter(branch, "gate").returncode == 0
     code, said, _ = against(branch)
-    assert (code, "net/17-18/cpu: newly red: pass -> fail" in said) == (1, True), said
+    assert (code, "net/17..18/cpu: newly red: pass -> fail" in said) == (1, True), said
 
 
 def test_a_finding_names_the_commit_that_was_green(branch: Path, tmp_path: Path) -> None:

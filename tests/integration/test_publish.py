@@ -313,7 +313,7 @@ def test_an_expected_failure_is_not_published(project: Path, tmp_path: Path) -> 
 def test_a_missing_destination_is_an_error(project: Path) -> None:
     command = exporter(project, "publish", "sound")
     assert command.returncode == 2
-    assert "'sound' selects cells: say where to publish after it" in command.stderr
+    assert "'sound' matches cells; add the destination" in command.stderr
     assert not (project / "sound").exists()
 
 

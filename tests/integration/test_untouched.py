@@ -74,11 +74,11 @@ def edit(path: Path) -> None:
 
 
 TOUCHED: dict[str, tuple[str, Callable[[Path], None], str]] = {
-    "file": ("build/good/17.onnx", flip, "good/17/cpu take: taken from the store: "),
+    "file": ("build/good/17.onnx", flip, "good/17/cpu restore: from the store: "),
     "record": (
         "build/good/records/17.cpu.json",
         Path.unlink,
-        "good/17/cpu take: taken from the store: ",
+        "good/17/cpu restore: from the store: ",
     ),
     "source": ("manifests/models.py", edit, "good/16/cpu run: manifests/models.py changed"),
     "neighbour": ("manifests/new.py", Path.touch, "good/16/cpu run: manifests has other modules"),
@@ -107,5 +107,5 @@ def test_what_is_touched_is_looked_at(exported: Path, name: str) -> None:
 def planned_reasons(project: Path) -> list[str]:
     lines = exporter(project, "plan").stdout.splitlines()
     rows = [line.split() for line in lines]
-    moved = [row for row in rows if row[1:2] in (["run"], ["take"])]
+    moved = [row for row in rows if row[1:2] in (["run"], ["restore"])]
     return [f"{row[0]} {row[1]}: {' '.join(row[4:])}" for row in moved]

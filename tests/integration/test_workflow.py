@@ -37,7 +37,7 @@ def test_a_model_that_breaks_is_stopped_by_the_gate(accepted: Path, tmp_path: Pa
         summary = tmp_path / "summary.md"
         gate = exporter(accepted, "gate", GITHUB_STEP_SUMMARY=str(summary))
         assert gate.returncode == 1
-        assert "good/16-17/cpu: newly red: pass -> " in gate.stdout
+        assert "good/16..17/cpu: newly red: pass -> " in gate.stdout
         assert summary.read_text() == (accepted / "build/gate.md").read_text()
         assert "good" in summary.read_text()
     finally:

@@ -37,7 +37,7 @@ def show_findings(findings: Sequence[GateFinding], context: GateContext | None =
 def format_hints(context: FindingContext) -> Iterator[str]:
     """Yield the locations, the last green commit and the command to reproduce it."""
     if context.locations:
-        line = f"declared at {', '.join(context.locations)}"
+        line = f"promised at {', '.join(context.locations)}"
         yield f"{line}; in the model at {', '.join(context.lines)}" if context.lines else line
     if context.acceptance:
         yield context.acceptance

@@ -115,7 +115,7 @@ def _format_red_groups(
         yield format_red_line(group.label, record), choose_color(record.status)
         if line := summarize_failure(record):
             yield f"    {join_lines(line)}", None
-        yield f"    declared at {manifest.find_model(record.cell.model).location}", None
+        yield f"    promised at {manifest.find_model(record.cell.model).location}", None
         reasons = explain_failure(record, manifest.project.command)
         # `summarize_failure` contains the lines of the model in these two cases.
         if reasons.lines and not record.blame and not record.missing:

@@ -1,0 +1,78 @@
+"""A plugin in another distribution adds a runtime that the export uses."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from exporter.core.errors import ExitCode
+from exporter.records.record import Status, read_run
+from tests.integration.project import ROOT, exporter
+from tests.runtime_plugin import NAME, install_runtime_plugin
+
+PROJECT = f"""
+[tool.exporter.devices.fast]
+runtime = "{NAME}"
+device = "npu"
+"""
+MODELS = """
+from torch import nn
+
+
+class Sound(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
+
+    def forward(self, x):
+        return self.layers(x)
+"""
+MANIFEST = """
+format = 1
+
+[models.sound]
+source = "models.py:Sound"
+inputs = [{ name = "x", shape = ["batch", 4] }]
+outputs = [{ name = "y", shape = ["batch", 3] }]
+opsets = 17
+devices = ["fast"]
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    (root / "manifests").mkdir(parents=True)
+    (root / "pyproject.toml").write_text(PROJECT, encoding="utf-8")
+    (root / "manifests" / "models.py").write_text(MODELS, encoding="utf-8")
+    (root / "manifests" / "all.toml").write_text(MANIFEST, encoding="utf-8")
+    return root
+
+
+def test_an_export_proves_a_file_with_the_runtime_of_a_plugin(
+    project: Path, tmp_path: Path
+) -> None:
+    site = install_runtime_plugin(tmp_path / "site")
+    path = os.pathsep.join((str(ROOT), str(site)))
+    done = exporter(project, "export", "--jobs", "1", PYTHONPATH=path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = read_run(project / "build" / "results.json").by_cell()["sound/17/fast"]
+    assert (record.status, record.message) == (Status.PASS, "")
+    placement = next(item for item in record.checks if item.check == "placement")
+    assert placement.status is Status.PASS
+    assert "tract-plugin" in record.packages, "another version of the plugin makes it stale"
+
+    again = exporter(project, "plan", PYTHONPATH=path)
+    install_runtime_plugin(site, version="2.0")
+    changed = exporter(project, "plan", PYTHONPATH=path)
+    assert "tract-plugin" not in again.stdout
+    assert "tract-plugin" in changed.stdout, changed.stdout
+
+
+def test_without_the_plugin_the_manifest_is_an_error_with_a_fix(project: Path) -> None:
+    done = exporter(project, "check")
+    assert done.returncode == ExitCode.MANIFEST
+    assert f'got "{NAME}"' in done.stderr
+    assert "install the plugin that provides it" in done.stderr
