@@ -1,28 +1,28 @@
 "use strict";
-// The page of the report: a matrix of models by opsets, and a panel with what is known of a cell.
-// Text of models and manifests reaches the page by textContent alone.
+// The page of the report: a matrix of models by opset, and a panel with the details of a cell.
+// Text of models and manifests is inserted only as textContent.
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const MARKS = new Map(DATA.head.marks.map((mark) => [mark.word, mark]));
-const ROWS = DATA.rows.map((row, place) => ({ ...row, place }));
-const BATCH = 60; // rows that are built at a time: the rest follows when it comes into sight
+const ROWS = DATA.rows.map((row, index) => ({ ...row, index }));
+const BATCH = 60; // rows that are built at once; the others follow when they become visible
 const ORDERS = {
-  "as in the manifest": (row) => row.place,
+  "as in the manifest": (row) => row.index,
   name: (row) => row.model,
   "most red": (row) => -row.cells.filter((cell) => family(cell) === "bad").length,
   "largest error": (row) => -Math.max(...row.cells.map(errorOf)),
   "largest file": (row) => -Math.max(...row.cells.map((cell) => fileOf(row, cell)?.bytes ?? 0)),
-  "works from": (row) => Number(row.works_from || Infinity),
+  "lowest opset": (row) => Number(row.lowest_opset || Infinity),
 };
 const byId = (id) => document.getElementById(id);
 const family = (cell) => MARKS.get(cell.mark).family;
-const errorOf = (cell) => (cell.boundless ? Infinity : (cell.error ?? -1));
+const errorOf = (cell) => (cell.is_unbounded ? Infinity : (cell.error ?? -1));
 const fileOf = (row, cell) => row.files[cell.file ?? -1];
 const keyOf = (row, cell) => `${row.model}/${cell.opset}/${row.device}`;
 const state = { words: [], marks: new Set(), device: "", tables: [], active: null, open: null };
 
-/** An element with properties and children; strings become text, and nothing else. */
-function make(tag, properties = {}, ...children) {
+/** Create an element with properties and children; strings become text nodes. */
+function create(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
     if (name in element) element[name] = value;
@@ -34,19 +34,20 @@ function make(tag, properties = {}, ...children) {
 
 // --- the matrix ----------------------------------------------------------------------------------
 
-function whyOf(row, cell) {
+function reasonOf(row, cell) {
   const outcome = row.outcomes[cell.outcome];
-  return outcome.foreseen || outcome.why || MARKS.get(cell.mark).meaning;
+  return outcome.expected_reason || outcome.reason || MARKS.get(cell.mark).meaning;
 }
 
-function searchable(row) {
-  const said = row.outcomes.flatMap((each) => [each.outcome, each.why, each.foreseen, each.culprit]);
-  return [row.model, row.device, row.description, row.tags, row.owner, ...said]
+function searchTextOf(row) {
+  const texts = row.outcomes.flatMap(
+    (each) => [each.outcome, each.reason, each.expected_reason, each.culprit]);
+  return [row.model, row.device, row.description, row.tags, row.owner, ...texts]
     .filter(Boolean).join("\n").toLowerCase();
 }
 
 function isShown(row) {
-  row.text ??= searchable(row);
+  row.text ??= searchTextOf(row);
   return (!state.device || row.device === state.device)
     && (!state.marks.size || row.cells.some((cell) => state.marks.has(cell.mark)))
     && state.words.every((word) => row.text.includes(word));
@@ -55,70 +56,70 @@ function isShown(row) {
 function show() {
   const key = ORDERS[byId("sort").value];
   const keyed = ROWS.filter(isShown).map((row) => [key(row), row]);
-  keyed.sort(([a, one], [b, other]) => (a < b ? -1 : a > b ? 1 : one.place - other.place));
+  keyed.sort(([a, one], [b, other]) => (a < b ? -1 : a > b ? 1 : one.index - other.index));
   const shown = keyed.map(([, row]) => row);
   state.tables = DATA.head.devices
-    .map((device) => makeTable(device, shown.filter((row) => row.device === device)))
+    .map((device) => createTable(device, shown.filter((row) => row.device === device)))
     .filter((table) => table.rows.length);
-  sight.disconnect();
+  visibility.disconnect();
   byId("tables").replaceChildren(...state.tables.map((table) => table.section));
   state.tables.forEach(build);
   const cells = shown.reduce((sum, row) => sum + row.cells.length, 0);
   byId("shown").textContent = shown.length
     ? `${shown.length} of ${ROWS.length} rows, ${cells} cells`
-    : "Nothing is like that; Escape in the search clears it.";
+    : "No row matches; press Escape in the search field to clear it.";
   for (const table of state.tables) activate(table.body.querySelector(".cell"));
   activate(state.active && buttonOf(...state.active));
   markOpen();
 }
 
-function makeTable(device, rows) {
+function createTable(device, rows) {
   const opsets = [...new Set(rows.flatMap((row) => row.cells.map((cell) => cell.opset)))];
   opsets.sort((a, b) => a - b);
-  const heads = opsets.map((opset) => make("th", { scope: "col" }, String(opset)));
-  const body = make("tbody");
-  const end = make("div");
-  const section = make("section", {},
-    make("h2", {}, `On ${device}`),
-    make("div", { className: "scroll" },
-      make("table", { className: "matrix" },
-        make("thead", {}, make("tr", {},
-          make("th", { scope: "col" }, "model"), ...heads,
-          make("th", { scope: "col" }, "all pass from"))),
+  const heads = opsets.map((opset) => create("th", { scope: "col" }, String(opset)));
+  const body = create("tbody");
+  const end = create("div");
+  const section = create("section", {},
+    create("h2", {}, `On ${device}`),
+    create("div", { className: "scroll" },
+      create("table", { className: "matrix" },
+        create("thead", {}, create("tr", {},
+          create("th", { scope: "col" }, "model"), ...heads,
+          create("th", { scope: "col" }, "all pass from"))),
         body)),
     end);
   return { rows, opsets, body, end, section, built: 0 };
 }
 
-/** Builds the next rows of a table; false where all stand. */
+/** Build the next rows of a table; return false if all exist. */
 function build(table) {
   const next = table.rows.slice(table.built, table.built + BATCH);
-  table.body.append(...next.map((row) => makeRow(row, table.opsets)));
+  table.body.append(...next.map((row) => createRow(row, table.opsets)));
   table.built += next.length;
-  sight.unobserve(table.end);
-  if (table.built < table.rows.length) sight.observe(table.end);
+  visibility.unobserve(table.end);
+  if (table.built < table.rows.length) visibility.observe(table.end);
   return next.length > 0;
 }
 
-const sight = new IntersectionObserver((entries) => {
+const visibility = new IntersectionObserver((entries) => {
   for (const entry of entries) {
     const table = state.tables.find((each) => each.end === entry.target);
     if (entry.isIntersecting && table) build(table);
   }
 }, { rootMargin: "1200px" });
 
-function makeRow(row, opsets) {
+function createRow(row, opsets) {
   const cells = new Map(row.cells.map((cell) => [cell.opset, cell]));
-  return make("tr", {},
-    make("th", { scope: "row", title: row.description ?? "" }, make("a", { href: row.page, tabIndex: -1 }, row.model)),
-    ...opsets.map((opset) => make("td", {}, cells.has(opset) ? makeCell(row, cells.get(opset)) : "")),
-    make("td", { className: "from" }, row.works_from ?? ""));
+  return create("tr", {},
+    create("th", { scope: "row", title: row.description ?? "" }, create("a", { href: row.page, tabIndex: -1 }, row.model)),
+    ...opsets.map((opset) => create("td", {}, cells.has(opset) ? createCell(row, cells.get(opset)) : "")),
+    create("td", { className: "from" }, row.lowest_opset ?? ""));
 }
 
-function makeCell(row, cell) {
+function createCell(row, cell) {
   const mark = MARKS.get(cell.mark);
   const dim = state.marks.size && !state.marks.has(cell.mark) ? " dim" : "";
-  const button = make("button", {
+  const button = create("button", {
     type: "button", className: `cell ${mark.family}${dim}`, tabIndex: -1,
     "aria-label": `${keyOf(row, cell)}: ${row.outcomes[cell.outcome].outcome}`,
   }, mark.symbol);
@@ -128,20 +129,20 @@ function makeCell(row, cell) {
 
 function buttonOf(row, cell) {
   for (const table of state.tables) {
-    const place = table.rows.indexOf(row);
-    if (place < 0) continue;
-    while (table.built <= place) build(table);
-    return [...table.body.rows[place].querySelectorAll(".cell")].find((each) => each.at[1] === cell);
+    const index = table.rows.indexOf(row);
+    if (index < 0) continue;
+    while (table.built <= index) build(table);
+    return [...table.body.rows[index].querySelectorAll(".cell")].find((each) => each.at[1] === cell);
   }
   return undefined;
 }
 
-// --- moving --------------------------------------------------------------------------------------
+// --- movement --------------------------------------------------------------------------------------
 
-/** Makes a cell the one of its table that Tab reaches. */
+/** Let Tab reach this cell of its table. */
 function activate(button) {
   if (!button) return;
-  for (const before of button.closest("table").querySelectorAll('.cell[tabindex="0"]')) before.tabIndex = -1;
+  for (const previous of button.closest("table").querySelectorAll('.cell[tabindex="0"]')) previous.tabIndex = -1;
   button.tabIndex = 0;
 }
 
@@ -152,7 +153,7 @@ const MOVES = {
 
 function move(from, [down, right]) {
   const [row, cell] = from.at;
-  const clamp = (place, last) => Math.min(Math.max(place, 0), last);
+  const clamp = (index, last) => Math.min(Math.max(index, 0), last);
   if (right) {
     return buttonOf(row, row.cells[clamp(row.cells.indexOf(cell) + right, row.cells.length - 1)]);
   }
@@ -188,13 +189,13 @@ document.addEventListener("keydown", (event) => {
 function showTip(button) {
   const [row, cell] = button.at;
   const tip = byId("tip");
-  tip.textContent = `${keyOf(row, cell)}: ${row.outcomes[cell.outcome].outcome}. ${whyOf(row, cell)}`;
+  tip.textContent = `${keyOf(row, cell)}: ${row.outcomes[cell.outcome].outcome}. ${reasonOf(row, cell)}`;
   tip.hidden = false;
-  const place = button.getBoundingClientRect();
+  const box = button.getBoundingClientRect();
   const { width, height } = tip.getBoundingClientRect();
-  const below = place.bottom + 6;
-  tip.style.left = `${Math.max(4, Math.min(place.left, innerWidth - width - 8))}px`;
-  tip.style.top = `${below + height > innerHeight ? place.top - height - 6 : below}px`;
+  const below = box.bottom + 6;
+  tip.style.left = `${Math.max(4, Math.min(box.left, innerWidth - width - 8))}px`;
+  tip.style.top = `${below + height > innerHeight ? box.top - height - 6 : below}px`;
 }
 
 function hideTip() {
@@ -248,7 +249,7 @@ function closePanel() {
 function remember(hash) {
   try {
     history.replaceState(null, "", hash);
-  } catch { /* a page that is shown inside another may not */ }
+  } catch { /* not allowed if another page embeds this one */ }
 }
 
 byId("tables").addEventListener("click", (event) => {
@@ -260,66 +261,68 @@ function panelOf(row, cell) {
   const mark = MARKS.get(cell.mark);
   const outcome = row.outcomes[cell.outcome];
   const file = fileOf(row, cell);
-  const close = make("button", { type: "button", className: "close", "aria-label": "Close" }, "✕");
+  const close = create("button", { type: "button", className: "close", "aria-label": "Close" }, "✕");
   close.addEventListener("click", closePanel);
   const facts = [
     ["status", `${mark.symbol} ${mark.word}: ${mark.meaning}`],
-    ["stage", outcome.stage], ["check", outcome.check], ["promised at", family(cell) === "bad" && row.promised],
-    ["in the model", outcome.lines], ["accepted before", outcome.since],
-    ["message", outcome.why === mark.meaning ? "" : outcome.why], ["foreseen", outcome.foreseen],
+    ["stage", outcome.stage], ["check", outcome.check], ["promised at", family(cell) === "bad" && row.location],
+    ["in the model", outcome.lines], ["accepted before", outcome.acceptance],
+    ["message", outcome.reason === mark.meaning ? "" : outcome.reason],
+    ["foreseen", outcome.expected_reason],
     ["flaky", outcome.flaky],
-    ["fault", outcome.culprit], ["shown by", outcome.sample], ["first at", outcome.first],
+    ["fault", outcome.culprit], ["shown by", outcome.sample], ["first at", outcome.divergence],
     ["file", file && `${file.size}, ${file.nodes} nodes, ${file.parameters} parameters, IR version ${file.ir_version}`],
     ["exporter", file?.exporter], ["log", outcome.stage && cell.log], ["model", row.description],
     ["owner", row.owner], ["tags", row.tags],
   ];
   return [
     close,
-    make("h2", { id: "panel-title" }, keyOf(row, cell)),
+    create("h2", { id: "panel-title" }, keyOf(row, cell)),
     definitions(facts),
-    ...section("Commands", make("div", {},
-      command("run it again", cell.rerun), command("show it without this tool", cell.reproduce))),
+    ...section("Commands", create("div", {},
+      command("run the cell again", cell.export_command),
+      command("reproduce the failure", cell.repro_command))),
     ...section("Advice", listOf(outcome.advice)),
     ...section("Evidence", listOf(outcome.evidence)),
-    ...section("Operators that are missing", table(["operator", "times", "used at"],
+    ...section("Missing operators", table(["operator", "times", "used at"],
       (outcome.missing ?? []).map((each) => [each.operator, String(each.count), each.sources ?? ""]))),
     ...section("Checks", table(["", "check", "figures", "message"],
       row.checks[cell.checks].map((each) => [
         MARKS.get(each.mark).symbol, each.check, each.figures ?? "", each.message ?? ""]))),
-    ...section("Detail", outcome.detail ? make("pre", { tabIndex: 0 }, outcome.detail) : null),
+    ...section("Detail", outcome.detail ? create("pre", { tabIndex: 0 }, outcome.detail) : null),
     ...section("Notes", listOf(outcome.notes)),
-    ...section("History", pastOf(keyOf(row, cell))),
-    ...section("Error over opsets, of its limit", errorChart(row, cell)),
-    ...section("Size over opsets", sizeChart(row, cell)),
-    make("p", {}, make("a", { href: row.page }, `All about ${row.model}`)),
+    ...section("History", historyTable(keyOf(row, cell))),
+    ...section("Error by opset, relative to its limit", errorChart(row, cell)),
+    ...section("Size by opset", sizeChart(row, cell)),
+    create("p", {}, create("a", { href: row.page }, `All about ${row.model}`)),
   ];
 }
 
 function section(title, content) {
-  return content ? [make("h3", {}, title), content] : [];
+  return content ? [create("h3", {}, title), content] : [];
 }
 
 function definitions(facts) {
-  return make("dl", {}, ...facts.filter(([, said]) => said)
-    .flatMap(([name, said]) => [make("dt", {}, name), make("dd", {}, said)]));
+  return create("dl", {}, ...facts.filter(([, text]) => text)
+    .flatMap(([name, text]) => [create("dt", {}, name), create("dd", {}, text)]));
 }
 
 function listOf(lines) {
-  return lines?.length ? make("ul", {}, ...lines.map((line) => make("li", {}, line))) : null;
+  return lines?.length ? create("ul", {}, ...lines.map((line) => create("li", {}, line))) : null;
 }
 
 function table(heads, rows) {
   if (!rows.length) return null;
-  return make("table", {},
-    make("thead", {}, make("tr", {}, ...heads.map((head) =>
-      head ? make("th", { scope: "col" }, head) : make("td")))),
-    make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((said) => make("td", {}, said))))));
+  return create("table", {},
+    create("thead", {}, create("tr", {}, ...heads.map((head) =>
+      head ? create("th", { scope: "col" }, head) : create("td")))),
+    create("tbody", {}, ...rows.map((row) => create("tr", {}, ...row.map((text) => create("td", {}, text))))));
 }
 
 function command(name, line) {
   if (!line) return "";
-  const code = make("code", {}, line);
-  const copy = make("button", { type: "button", "aria-label": `Copy the command to ${name}` }, "Copy");
+  const code = create("code", {}, line);
+  const copy = create("button", { type: "button", "aria-label": `Copy the command to ${name}` }, "Copy");
   copy.addEventListener("click", async () => {
     try {
       await navigator.clipboard.writeText(line);
@@ -328,7 +331,7 @@ function command(name, line) {
       getSelection().selectAllChildren(code);
     }
   });
-  return make("div", { className: "command" }, code, copy);
+  return create("div", { className: "command" }, code, copy);
 }
 
 // --- charts --------------------------------------------------------------------------------------
@@ -342,8 +345,8 @@ function svg(tag, attributes, ...children) {
   return element;
 }
 
-/** Bars over opsets. `lines`: [share of the height, label, class]; `heightOf`: 0 to 1, or null. */
-function chart(row, here, lines, heightOf, saidOf) {
+/** Draw bars by opset. `lines`: [share of the height, label, class]; `heightOf`: 0 to 1, or null. */
+function chart(row, current, lines, heightOf, textOf) {
   const inner = PLOT.height - PLOT.top - PLOT.bottom;
   const step = (PLOT.width - PLOT.left - PLOT.right) / row.cells.length;
   const y = (share) => PLOT.top + inner * (1 - share);
@@ -351,69 +354,69 @@ function chart(row, here, lines, heightOf, saidOf) {
     svg("line", { x1: PLOT.left, x2: PLOT.width - PLOT.right, y1: y(share), y2: y(share), class: kind }),
     svg("text", { x: PLOT.left - 5, y: y(share) + 4, "text-anchor": "end" }, label),
   ]);
-  row.cells.forEach((cell, place) => {
-    const x = PLOT.left + place * step;
+  row.cells.forEach((cell, index) => {
+    const x = PLOT.left + index * step;
     const share = heightOf(cell);
     if (share !== null) {
-      const kind = `${family(cell)}${cell === here ? " here" : ""}`;
+      const kind = `${family(cell)}${cell === current ? " here" : ""}`;
       parts.push(svg("rect", {
         x: x + step * 0.18, width: step * 0.64, y: y(share), height: Math.max(1, inner * share), class: kind,
-      }, svg("title", {}, `opset ${cell.opset}: ${saidOf(cell)}`)));
+      }, svg("title", {}, `opset ${cell.opset}: ${textOf(cell)}`)));
     }
     parts.push(svg("text", { x: x + step / 2, y: PLOT.height - 6, "text-anchor": "middle" }, String(cell.opset)));
   });
-  const told = row.cells.filter((cell) => heightOf(cell) !== null)
-    .map((cell) => `opset ${cell.opset}: ${saidOf(cell)}`);
-  if (!told.length) return null;
-  const label = told.join(", ");
+  const texts = row.cells.filter((cell) => heightOf(cell) !== null)
+    .map((cell) => `opset ${cell.opset}: ${textOf(cell)}`);
+  if (!texts.length) return null;
+  const label = texts.join(", ");
   return svg("svg", { viewBox: `0 0 ${PLOT.width} ${PLOT.height}`, role: "img", "aria-label": label }, ...parts);
 }
 
-// Errors stand in the steps that every machine finds again; the scale is one of powers of ten.
-function errorChart(row, here) {
+// Errors are rounded to steps that all machines agree on; the scale is logarithmic.
+function errorChart(row, current) {
   const share = (error) => Math.min(1, Math.max(0.03, (Math.log10(error) + 2.5) / 4));
-  const heightOf = (cell) => (cell.boundless ? 1 : cell.error === undefined ? null : share(cell.error));
-  const saidOf = (cell) => (cell.boundless ? "beyond every limit"
+  const heightOf = (cell) => (cell.is_unbounded ? 1 : cell.error === undefined ? null : share(cell.error));
+  const textOf = (cell) => (cell.is_unbounded ? "outside every limit"
     : cell.error > 1 ? `${cell.error} times its limit` : `at most ${cell.error * 100}% of its limit`);
   const lines = [[share(0.01), "1%", ""], [share(0.1), "10%", ""], [share(1), "100%", "limit"], [share(10), "10×", ""]];
-  return chart(row, here, lines, heightOf, saidOf);
+  return chart(row, current, lines, heightOf, textOf);
 }
 
-function sizeChart(row, here) {
+function sizeChart(row, current) {
   const largest = row.files.reduce((most, file) => (file.bytes > most.bytes ? file : most), { bytes: 0, size: "" });
   const heightOf = (cell) => (fileOf(row, cell) ? fileOf(row, cell).bytes / largest.bytes : null);
-  return chart(row, here, [[0, "0", ""], [1, largest.size, ""]], heightOf, (cell) => fileOf(row, cell).size);
+  return chart(row, current, [[0, "0", ""], [1, largest.size, ""]], heightOf, (cell) => fileOf(row, cell).size);
 }
 
-// --- what was accepted before ---------------------------------------------------------------------
+// --- accepted baselines -----------------------------------------------------------------------------
 
 function showHistory() {
   const history = DATA.head.history ?? [];
   if (!history.length) return;
-  const told = history.map(({ counts }, place) => `${place + 1}: ${sayCounts(counts)}`);
+  const summaries = history.map(({ counts }, index) => `${index + 1}: ${formatCounts(counts)}`);
   byId("history").append(
-    make("h2", { id: "history-title" }, "Accepted baselines, the newest last"),
-    historyChart(history, told.join("; ")),
-    ...history.map((entry, place) => make("details", {},
-      make("summary", {}, [told[place], entry.tools].filter(Boolean).join("; ")),
-      table(["cell", "before", "since"], (entry.changes ?? []).map(sayChange))
-        ?? make("p", {}, "No cell is another than before."))));
+    create("h2", { id: "history-title" }, "Accepted baselines, the newest last"),
+    historyChart(history, summaries.join("; ")),
+    ...history.map((entry, index) => create("details", {},
+      create("summary", {}, [summaries[index], entry.tools].filter(Boolean).join("; ")),
+      table(["cell", "before", "after"], (entry.changes ?? []).map(formatChange))
+        ?? create("p", {}, "No cell has changed."))));
   byId("history").hidden = false;
 }
 
-function sayCounts(counts) {
+function formatCounts(counts) {
   return Object.entries(counts).map(([word, count]) => `${count} ${word}`).join(", ");
 }
 
-function sayChange([cell, before, since]) {
-  return [cell, before || "not promised", since || "no longer promised"];
+function formatChange([cell, before, after]) {
+  return [cell, before || "not promised", after || "no longer promised"];
 }
 
 function historyChart(history, label) {
   const total = (entry) => Object.values(entry.counts).reduce((sum, count) => sum + count, 0);
   const most = Math.max(...history.map(total), 1);
   const step = Math.min(48, 800 / history.length);
-  const parts = history.flatMap((entry, place) => {
+  const parts = history.flatMap((entry, index) => {
     let top = 100;
     return ["good", "foreseen", "open", "bad"].map((kind) => {
       const cells = Object.entries(entry.counts)
@@ -421,8 +424,8 @@ function historyChart(history, label) {
         .reduce((sum, [, count]) => sum + count, 0);
       const height = (100 * cells) / most;
       top -= height;
-      return svg("rect", { x: place * step, width: step * 0.8, y: top, height, class: kind },
-        svg("title", {}, `${place + 1}: ${sayCounts(entry.counts)}`));
+      return svg("rect", { x: index * step, width: step * 0.8, y: top, height, class: kind },
+        svg("title", {}, `${index + 1}: ${formatCounts(entry.counts)}`));
     });
   });
   const chart = svg("svg", { viewBox: "0 0 800 101", role: "img", "aria-label": label }, ...parts);
@@ -430,11 +433,11 @@ function historyChart(history, label) {
   return chart;
 }
 
-function pastOf(key) {
-  const lines = (DATA.head.history ?? []).flatMap((entry, place) => (entry.changes ?? [])
+function historyTable(key) {
+  const lines = (DATA.head.history ?? []).flatMap((entry, index) => (entry.changes ?? [])
     .filter(([cell]) => cell === key)
-    .map((change) => [String(place + 1), ...sayChange(change).slice(1), entry.tools]));
-  return table(["baseline", "before", "since", "tools"], lines);
+    .map((change) => [String(index + 1), ...formatChange(change).slice(1), entry.tools]));
+  return table(["baseline", "before", "after", "tools"], lines);
 }
 
 // --- the controls --------------------------------------------------------------------------------
@@ -448,29 +451,29 @@ function search(text) {
 function setTheme(theme) {
   document.documentElement.dataset.theme = theme;
   byId("theme").textContent = theme === "dark" ? "Light" : "Dark";
-  byId("theme").setAttribute("aria-label", `${theme === "dark" ? "Light" : "Dark"} colours`);
+  byId("theme").setAttribute("aria-label", `${theme === "dark" ? "Light" : "Dark"} colors`);
 }
 
-function themeAtFirst() {
+function initializeTheme() {
   const dark = matchMedia("(prefers-color-scheme: dark)");
   let chosen = null;
   try {
     chosen = localStorage.getItem("theme");
-  } catch { /* a browser may keep nothing for files */ }
-  const ofSystem = () => (dark.matches ? "dark" : "light");
-  setTheme(chosen === "dark" || chosen === "light" ? chosen : ofSystem());
-  dark.addEventListener("change", () => chosen || setTheme(ofSystem()));
+  } catch { /* some browsers have no storage for files */ }
+  const systemTheme = () => (dark.matches ? "dark" : "light");
+  setTheme(chosen === "dark" || chosen === "light" ? chosen : systemTheme());
+  dark.addEventListener("change", () => chosen || setTheme(systemTheme()));
   byId("theme").addEventListener("click", () => {
     chosen = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
     setTheme(chosen);
     try {
       localStorage.setItem("theme", chosen);
-    } catch { /* as above */ }
+    } catch { /* no storage */ }
   });
 }
 
 function markButton(mark) {
-  const button = make("button", { type: "button", title: mark.meaning, "aria-pressed": "false" },
+  const button = create("button", { type: "button", title: mark.meaning, "aria-pressed": "false" },
     `${mark.symbol} ${mark.word} ${mark.cells}`);
   button.addEventListener("click", () => {
     const pressed = !state.marks.delete(mark.word);
@@ -482,12 +485,12 @@ function markButton(mark) {
 }
 
 function start() {
-  themeAtFirst();
+  initializeTheme();
   byId("marks").append(...DATA.head.marks.filter((mark) => mark.cells).map(markButton));
-  byId("device").append(make("option", { value: "" }, "all"),
-    ...DATA.head.devices.map((device) => make("option", { value: device }, device)));
-  byId("sort").append(...Object.keys(ORDERS).map((name) => make("option", { value: name }, name)));
-  byId("tools").append(...DATA.head.tools.flatMap(([name, said]) => [make("dt", {}, name), make("dd", {}, said)]));
+  byId("device").append(create("option", { value: "" }, "all"),
+    ...DATA.head.devices.map((device) => create("option", { value: device }, device)));
+  byId("sort").append(...Object.keys(ORDERS).map((name) => create("option", { value: name }, name)));
+  byId("tools").append(...DATA.head.tools.flatMap(([name, version]) => [create("dt", {}, name), create("dd", {}, version)]));
   byId("theme").hidden = byId("controls").hidden = false;
   byId("controls").addEventListener("submit", (event) => event.preventDefault());
   byId("search").addEventListener("input", () => search(byId("search").value));
@@ -502,12 +505,12 @@ function start() {
   addEventListener("hashchange", openLinked);
 }
 
-/** Opens the cell that the address names: `index.html#alexnet/18/cpu`. */
+/** Open the cell in the address: `index.html#alexnet/18/cpu`. */
 function openLinked() {
   let key = location.hash.slice(1);
   try {
     key = decodeURIComponent(key);
-  } catch { /* then it is no key of ours */ }
+  } catch { /* no key of a cell */ }
   for (const row of ROWS) {
     const cell = row.cells.find((each) => keyOf(row, each) === key);
     const button = cell && buttonOf(row, cell);

@@ -1,30 +1,30 @@
-"""Results against what was accepted: what changed, and what becomes of it."""
+"""Comparison of results, baseline and manifests, which decides about a merge."""
 
-from exporter.gate.accept import accept_all, accept_some
-from exporter.gate.compare import differences, judge
-from exporter.gate.compare_revision import Side, judge_against
+from exporter.gate.baseline_comparison import compare_baselines, compare_results
+from exporter.gate.baseline_update import accept_all, accept_some
 from exporter.gate.finding import (
-    GROWTH,
+    GROWTH_KINDS,
     NO_RESULT,
     NOT_ACCEPTED,
+    FindingKind,
     GateFinding,
-    Kind,
-    blocking,
+    select_blocking,
 )
-from exporter.gate.relaxations import relaxations
+from exporter.gate.relaxations import find_relaxations
+from exporter.gate.revision_comparison import ProjectState, compare_with_revision
 
 __all__ = [
-    "GROWTH",
+    "GROWTH_KINDS",
     "NOT_ACCEPTED",
     "NO_RESULT",
+    "FindingKind",
     "GateFinding",
-    "Kind",
-    "Side",
+    "ProjectState",
     "accept_all",
     "accept_some",
-    "blocking",
-    "differences",
-    "judge",
-    "judge_against",
-    "relaxations",
+    "compare_baselines",
+    "compare_results",
+    "compare_with_revision",
+    "find_relaxations",
+    "select_blocking",
 ]

@@ -1,6 +1,6 @@
-"""What the gate finds: `GateFinding`s, each of a `FindingKind`, with what the policy makes of it.
+"""The findings of the gate: one class, and the kinds of findings.
 
-In: nothing. Out: `FindingKind`, `GateFinding`.
+Output: `GateFinding` and `FindingKind`.
 """
 
 from __future__ import annotations
@@ -12,43 +12,43 @@ from enum import StrEnum
 from exporter.manifest import Action, GatePolicy
 from exporter.records.record import CellId
 
-#: What `GateFinding.before` and `GateFinding.after` say where there is no outcome.
+#: Values of `GateFinding.before` and `GateFinding.after` if there is no outcome.
 NOT_ACCEPTED = "not in the baseline"
 NO_RESULT = "no result"
 
 
 class FindingKind(StrEnum):
-    """How a cell differs from its accepted outcome; the worst first."""
+    """The ways in which a cell differs from its accepted outcome; the worst first."""
 
     NEWLY_RED = "newly red"
     EXPIRED = "expectation expired"
-    """Was foreseen, and the day of the expectation is over."""
+    """The failure was foreseen, and the expectation has expired."""
     MISSING = "missing"
-    """Accepted or promised, and without a result; or accepted and no longer promised."""
+    """Accepted or promised, but without a result; or accepted and no longer promised."""
     RELAXED = "contract relaxed"
-    """A tolerance, an expectation, a skip or a policy lets more pass than the revision's."""
+    """The manifests promise less than those of the revision."""
     WORSE = "worse failure"
-    """Red before and now: at an earlier stage, or dead where it only failed."""
+    """Red before and now: at an earlier stage, or a crash instead of a failure."""
     FLAKY = "flaky"
-    """Another verdict for the very same inputs."""
+    """Two runs with the same inputs had different verdicts."""
     XPASS = "passes unexpectedly"
     """The manifest still expects a failure."""
     NEWLY_UNAVAILABLE = "newly unavailable"
     NEWLY_SKIPPED = "newly skipped"
     NEWLY_EXPECTED = "newly expected to fail"
-    """Was not `xfail` and is now."""
+    """`xfail` now, but not before."""
     NEW_RED = "new cell, red"
     CHANGED = "failure changed"
-    """Another check or kind of failure, no better and no worse."""
+    """A different check or kind of failure, neither better nor worse."""
     BETTER = "further than before"
-    """Red before and now: at a later stage, or failing where it died."""
+    """Red before and now: at a later stage, or a failure instead of a crash."""
     REROUTED = "another exporter"
-    """Or the same by another capture."""
+    """A different exporter or a different capture."""
     ERROR_GROWN = "error grown"
     FILE_GROWN = "file grown"
     NODES_GROWN = "nodes grown"
     LATENCY_GROWN = "latency grown"
-    """Of the file, as a multiple of PyTorch's in the same run."""
+    """The latency of the file, as a multiple of PyTorch's in the same run, has grown."""
     NEW_DOMAIN = "new domain"
     FLOOR_RAISED = "needs a newer ONNX Runtime"
     LOWEST_RAISED = "lowest opset raised"
@@ -57,16 +57,16 @@ class FindingKind(StrEnum):
 
     @property
     def key(self) -> str:
-        """Its key in `[tool.exporter.gate]`."""
+        """The key of this kind in `[tool.exporter.gate]`."""
         return self.name.lower()
 
-    def action(self, policy: GatePolicy) -> Action:
-        """What the policy makes of it."""
-        found: Action = getattr(policy, self.key)
-        return found
+    def find_action(self, policy: GatePolicy) -> Action:
+        """Return the action that the policy defines for this kind."""
+        action: Action = getattr(policy, self.key)
+        return action
 
 
-#: Kinds whose `before` and `after` are figures, other ones for each cell.
+#: Kinds with figures in `before` and `after`, which differ from cell to cell.
 GROWTH_KINDS = frozenset(
     {
         FindingKind.ERROR_GROWN,
@@ -76,40 +76,40 @@ GROWTH_KINDS = frozenset(
     }
 )
 _RANK = {kind: rank for rank, kind in enumerate(FindingKind)}
-_NEWS = (FindingKind.BETTER, FindingKind.FIXED, FindingKind.NEW_GREEN)
+_IMPROVEMENTS = (FindingKind.BETTER, FindingKind.FIXED, FindingKind.NEW_GREEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateFinding:
-    """One cell that is not as it was accepted."""
+    """One cell that differs from its accepted outcome."""
 
     kind: FindingKind
     cell: CellId
     before: str
     """`pass`, `error at convert`, `fail at parity (axes)`, or `NOT_ACCEPTED`."""
     after: str
-    """The same, or `NO_RESULT`."""
+    """The same notation, or `NO_RESULT`."""
     message: str = ""
-    """One line: what the record says, or what to do."""
+    """One line: the message of the record, or the fix."""
     action: Action = "block"
-    """What the policy makes of it; what is ignored is no finding."""
+    """The action that the policy defines; an ignored difference has no finding."""
 
     @property
-    def blocks(self) -> bool:
-        """Whether a merge must stop for it."""
+    def is_blocking(self) -> bool:
+        """Whether the finding prevents a merge."""
         return self.action == "block"
 
     @property
-    def is_good_news(self) -> bool:
-        """Whether accepting it is all there is to do."""
-        return self.kind in _NEWS
+    def is_improvement(self) -> bool:
+        """Whether the user only has to accept the finding."""
+        return self.kind in _IMPROVEMENTS
 
     @property
     def sort_key(self) -> tuple[bool, int, tuple[str, int, str], str]:
-        """What blocks first, then the worst kind, then by cell."""
-        return (not self.blocks, _RANK[self.kind], self.cell.sort_key, self.before)
+        """Order: blocking findings first, then the worst kind, then the cell."""
+        return (not self.is_blocking, _RANK[self.kind], self.cell.sort_key, self.before)
 
 
 def select_blocking(findings: Iterable[GateFinding]) -> tuple[GateFinding, ...]:
-    """The findings for which a merge must stop."""
-    return tuple(finding for finding in findings if finding.blocks)
+    """Return the findings that prevent a merge."""
+    return tuple(finding for finding in findings if finding.is_blocking)

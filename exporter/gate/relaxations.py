@@ -1,241 +1,219 @@
-"""What a branch asks less of its models than the revision that it is held against.
+"""Relaxations: promises of a revision that the current manifests do not keep.
 
-In: the manifests of the revision and those of today. Out: `GateFinding`s of the kind `RELAXED`. Pure.
+Input: the manifests of the revision and the current ones.
+Output: `GateFinding` values of the kind `RELAXED`. Pure functions.
 
-A gate whose rules the branch itself writes stops nobody. What is not provably as strict as before
-counts as relaxed: another way to say a tolerance, a wider expectation, a smaller axis.
+A branch must not be able to weaken its own gate. Any change of a promise that cannot be shown to be
+as strict is therefore a finding. Keys in `_NEUTRAL_KEYS` cannot weaken a promise; every other key
+of an entry is compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+
+from pydantic import BaseModel
 
 from exporter.gate.finding import FindingKind, GateFinding
 from exporter.manifest import (
     Axis,
     Bound,
     Expectation,
-    Fill,
     GatePolicy,
     Manifest,
     ModelSpec,
     select_bound,
 )
+from exporter.manifest.spec.tolerances import DEFAULT_NOISE_FACTOR
 from exporter.planning.plan import condition_matches
 from exporter.records.record import CellId
 
-#: What holds where the manifest says nothing of `noise`; see `tolerance` in its reference.
-_NOISE = 8.0
 _SEVERITY = {"ignore": 0, "warn": 1, "block": 2}
-#: Of these keys of the policy, less is stricter.
+#: Keys of the policy with a threshold: a smaller value is stricter.
 _THRESHOLDS = ("error_factor", "error_floor", "file_growth", "latency_factor", "node_growth")
+#: Keys that define the model, its description or its export, but no promise about the file.
+_NEUTRAL_KEYS = frozenset(
+    {
+        *("id", "manifest", "line", "description", "owner", "tags", "timeout", "memory"),
+        *("source", "weights", "weights_sha256", "init", "seed", "mode", "precision"),
+        *("export_device", "exporter", "capture", "options", "custom_ops"),
+        *("constants", "containers"),
+    }
+)
+#: Keys that `find_relaxations` and `_list_promises` read one by one.
+_COMPARED_KEYS = frozenset(
+    {
+        *("opsets", "devices", "inputs", "outputs", "axes", "cases", "tolerance", "overrides"),
+        *("expect", "skip", "thorough", "latency", "ir_version", "inputs_from", "parameters"),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Relaxed:
-    """One thing that lets more pass."""
+class _Change:
+    """One weaker promise."""
 
     before: str
     after: str
 
 
 def find_relaxations(before: Manifest, after: Manifest) -> tuple[GateFinding, ...]:
-    """What today's manifests ask less, cell by cell; the policy of `before` judges it.
+    """Compare the promises of two manifests, cell by cell; the policy of `before` applies.
 
     Args:
         before: The manifests of the revision.
-        after: Those of today.
+        after: The current manifests.
     """
-    now = {spec.id: spec for spec in after.models}
-    found: list[GateFinding] = []
-    for spec in before.models:
-        policy = before.project.gate.find_policy(spec.id)
-        action = FindingKind.RELAXED.action(policy)
+    current = {spec.id: spec for spec in after.models}
+    findings: list[GateFinding] = []
+    for old in before.models:
+        policy = before.project.gate.find_policy(old.id)
+        action = FindingKind.RELAXED.find_action(policy)
         if action == "ignore":
             continue
-        new = now.get(spec.id)
-        shared = (
-            [] if new is None else list(_policies(policy, after.project.gate.find_policy(spec.id)))
-        )
-        for cell in _cells(spec):
-            if new is None or not _has(new, cell):
-                relaxed = [_Relaxed(before="promised", after="no longer promised")]
+        new = current.get(old.id)
+        new_policy = after.project.gate.find_policy(old.id)
+        for cell in _list_cells(old):
+            if new is None or cell not in _list_cells(new):
+                changes = [_Change(before="promised", after="no longer promised")]
             else:
-                relaxed = [*shared, *_of_cell(spec, new, cell), *_of_device(before, after, cell)]
-            found += [
+                changes = [
+                    *_compare_policies(policy, new_policy),
+                    *_compare_promises(
+                        _list_promises(before, old, cell), _list_promises(after, new, cell)
+                    ),
+                    *_compare_expectations(old, new, cell),
+                ]
+            findings += [
                 GateFinding(
                     kind=FindingKind.RELAXED,
                     cell=cell,
-                    before=each.before,
-                    after=each.after,
-                    message="less is asked than at the revision",
+                    before=change.before,
+                    after=change.after,
+                    message="the promise is weaker than at the revision",
                     action=action,
                 )
-                for each in relaxed
+                for change in changes
             ]
-    return tuple(sorted(found, key=lambda finding: finding.sort_key))
+    return tuple(sorted(findings, key=lambda finding: finding.sort_key))
 
 
-def _cells(spec: ModelSpec) -> Iterator[CellId]:
-    for opset in spec.opsets:
-        for device in spec.devices:
-            yield CellId(model=spec.id, opset=opset, device=device)
+def _list_cells(spec: ModelSpec) -> list[CellId]:
+    return [
+        CellId(model=spec.id, opset=opset, device=device)
+        for opset in spec.opsets
+        for device in spec.devices
+    ]
 
 
-def _has(spec: ModelSpec, cell: CellId) -> bool:
-    return cell.opset in spec.opsets and cell.device in spec.devices
+def _list_promises(manifest: Manifest, spec: ModelSpec, cell: CellId) -> dict[str, object]:
+    """Return everything that the entry promises for the cell, by a name for messages."""
+    spec = spec.resolve_cell(cell.opset, cell.device)
+    device = manifest.project.find_device(cell.device)
+    promises: dict[str, object] = {
+        "skipped": any(condition_matches(skip, cell) for skip in spec.skip),
+        "thorough": spec.thorough,
+        "latency": spec.latency,
+        "ir_version": spec.ir_version,
+        "inputs_from": spec.inputs_from.function if spec.inputs_from else "none",
+        "parameters": spec.parameters,
+        f"device {cell.device}, strict": device.strict,
+        f"device {cell.device}": (device.runtime, device.providers, device.module, device.device),
+    }
+    promises |= {
+        f"tolerance of {output.name}": select_bound(spec, output, cell.device)
+        for output in spec.outputs
+    }
+    promises |= {f"axis {axis.name}": axis for axis in spec.axes}
+    promises |= {f"input {item.name}": item.fill for item in spec.inputs}
+    promises |= {f"case {case.name}": case for case in spec.cases}
+    others = ModelSpec.model_fields.keys() - _NEUTRAL_KEYS - _COMPARED_KEYS
+    return promises | {key: getattr(spec, key) for key in others}
 
 
-def _of_cell(before: ModelSpec, after: ModelSpec, cell: CellId) -> Iterator[_Relaxed]:
-    old, new = (spec.resolve_cell(cell.opset, cell.device) for spec in (before, after))
-    yield from _tolerances(old, new, cell.device)
-    yield from _expectations(old, new, cell)
-    if _is_skipped(new, cell) and not _is_skipped(old, cell):
-        yield _Relaxed(before="not skipped", after="skipped")
-    if old.thorough and not new.thorough:
-        yield _Relaxed(before="thorough = true", after="thorough = false")
-    if old.latency and not new.latency:
-        yield _Relaxed(before="latency = true", after="latency = false")
-    if old.ir_version is not None and (new.ir_version or 10**9) > old.ir_version:
-        said = "no ir_version" if new.ir_version is None else f"ir_version = {new.ir_version}"
-        yield _Relaxed(before=f"ir_version = {old.ir_version}", after=said)
-    yield from _axes(old, new)
-    yield from _inputs(old, new)
-    if old.parameters is not None and new.parameters != old.parameters:
-        said = "weights keep their names" if new.parameters is None else "other names of weights"
-        yield _Relaxed(before="names of weights", after=said)
-
-
-def _inputs(old: ModelSpec, new: ModelSpec) -> Iterator[_Relaxed]:
-    """Other values prove another thing: of what is no longer tried nothing is known."""
-    inputs = {item.name: item for item in new.inputs}
-    for item in old.inputs:
-        if item.name not in inputs:
-            yield _Relaxed(before=f"input {item.name}", after="no such input")
-        elif inputs[item.name].fill != item.fill:
-            was, now = (_fill_text(each.fill) for each in (item, inputs[item.name]))
-            yield _Relaxed(before=f"input {item.name}: {was}", after=f"input {item.name}: {now}")
-    cases = {case.name: case for case in new.cases}
-    for case in old.cases:
-        if case.name not in cases:
-            yield _Relaxed(before=f"case {case.name}", after="no such case")
-        elif cases[case.name] != case:
-            yield _Relaxed(before=f"case {case.name}", after=f"another case {case.name}")
-    if old.inputs_from != new.inputs_from:
-        sides = (spec.inputs_from.function if spec.inputs_from else "none" for spec in (old, new))
-        said, says = (f"inputs_from: {name}" for name in sides)
-        yield _Relaxed(before=said, after=says)
-
-
-def _fill_text(fill: Fill) -> str:
-    said = fill.model_dump(exclude_defaults=True, exclude={"kind"})
-    figures = ", ".join(f"{name} = {value}" for name, value in said.items())
-    return f"{fill.kind} ({figures})" if figures else fill.kind
-
-
-def _is_skipped(spec: ModelSpec, cell: CellId) -> bool:
-    return any(condition_matches(skip, cell) for skip in spec.skip)
-
-
-def _tolerances(old: ModelSpec, new: ModelSpec, device: str) -> Iterator[_Relaxed]:
-    outputs = {output.name: output for output in new.outputs}
-    for output in old.outputs:
-        if output.name not in outputs:
-            yield _Relaxed(before=f"output {output.name}", after="no such output")
-            continue
-        was = select_bound(old, output, device)
-        now = select_bound(new, outputs[output.name], device)
-        if not _is_as_strict(now, was):
-            name = f" of {output.name}" if len(old.outputs) > 1 else ""
-            yield _Relaxed(
-                before=f"tolerance{name}: {_bound_text(was)}",
-                after=f"tolerance{name}: {_bound_text(now)}",
+def _compare_promises(
+    before: Mapping[str, object], after: Mapping[str, object]
+) -> Iterator[_Change]:
+    for name, old in before.items():
+        new = after.get(name)
+        if not _is_as_strict(name, old, new):
+            yield _Change(
+                before=f"{name}: {_format_value(old)}", after=f"{name}: {_format_value(new)}"
             )
 
 
-def _is_as_strict(bound: Bound, than: Bound) -> bool:
-    if bound.outside > than.outside:
+def _is_as_strict(name: str, old: object, new: object) -> bool:
+    """Return whether the new value of a promise is equal to the old one or stricter."""
+    match old, new:
+        case Bound(), Bound():
+            return _is_bound_as_strict(old, new)
+        case Axis(), Axis():
+            is_open = new.max is None or (old.max is not None and new.max >= old.max)
+            is_dense = old.multiple_of % new.multiple_of == 0
+            return is_open and is_dense and new.min <= old.min and set(new.probe) >= set(old.probe)
+        case bool(), bool():
+            return old or not new if name == "skipped" else new or not old
+        case int(), int():  # ir_version
+            return new <= old
+        case None, _:
+            return True
+        case _:
+            return old == new
+
+
+def _is_bound_as_strict(old: Bound, new: Bound) -> bool:
+    if new.outside > old.outside:
         return False
-    if bound.atol is None and than.atol is None:
-        return (bound.noise or _NOISE) <= (than.noise or _NOISE)
-    if bound.atol is None or than.atol is None:
-        return False  # one is measured and one is not: neither is known to be less
-    return bound.atol <= than.atol and (bound.rtol or 0.0) <= (than.rtol or 0.0)
+    if old.atol is None and new.atol is None:
+        return (new.noise or DEFAULT_NOISE_FACTOR) <= (old.noise or DEFAULT_NOISE_FACTOR)
+    if old.atol is None or new.atol is None:
+        return False  # a measured and a fixed tolerance are not comparable
+    return new.atol <= old.atol and (new.rtol or 0.0) <= (old.rtol or 0.0)
 
 
-def _bound_text(bound: Bound) -> str:
-    if bound.atol is None:
-        said = f"noise = {bound.noise or _NOISE:g}"
-    else:
-        said = f"atol = {bound.atol:g}, rtol = {bound.rtol or 0.0:g}"
-    return said + (f", outside = {bound.outside:g}" if bound.outside else "")
+def _format_value(value: object) -> str:
+    match value:
+        case Bound():
+            if value.atol is None:
+                text = f"noise = {value.noise or DEFAULT_NOISE_FACTOR:g}"
+            else:
+                text = f"atol = {value.atol:g}, rtol = {value.rtol or 0.0:g}"
+            return text + (f", outside = {value.outside:g}" if value.outside else "")
+        case BaseModel():
+            fields = value.model_dump(exclude_defaults=True, exclude={"name", "reason"})
+            return ", ".join(f"{key} = {each}" for key, each in fields.items()) or "default"
+        case bool():
+            return str(value).lower()
+        case tuple():
+            return ", ".join(str(each) for each in value if each)
+        case _:
+            return "none" if value is None else str(value)
 
 
-def _expectations(old: ModelSpec, new: ModelSpec, cell: CellId) -> Iterator[_Relaxed]:
+def _compare_expectations(old: ModelSpec, new: ModelSpec, cell: CellId) -> Iterator[_Change]:
+    """Yield each expectation that foresees more failures than those of the revision."""
     known = [item for item in old.expect if condition_matches(item, cell)]
     for item in new.expect:
         if condition_matches(item, cell) and not any(_is_covered(item, by) for by in known):
-            before = "; ".join(_expectation_text(each) for each in known)
-            yield _Relaxed(before=before or "no expectation", after=_expectation_text(item))
+            before = "; ".join(_format_value(each) for each in known) or "none"
+            yield _Change(before=f"expect: {before}", after=f"expect: {_format_value(item)}")
 
 
 def _is_covered(item: Expectation, by: Expectation) -> bool:
-    """Whether everything that `item` foresees was foreseen by `by`."""
+    """Return whether `by` foresees every failure that `item` foresees."""
     return (
         by.stage in (None, item.stage)
         and by.check in (None, item.check)
         and by.match.casefold() in item.match.casefold()
-        # Without a day there is no end.
+        # An expectation without `until` never expires.
         and (not by.until or (bool(item.until) and item.until <= by.until))
     )
 
 
-def _expectation_text(item: Expectation) -> str:
-    words = [f"at {item.stage}" if item.stage else "", f"of {item.check}" if item.check else ""]
-    words += [f"with '{item.match}'" if item.match else "", f"until {item.until}"]
-    said = " ".join(word for word in (words if item.until else words[:3]) if word)
-    return f"expects a failure {said}".rstrip()
-
-
-def _axes(old: ModelSpec, new: ModelSpec) -> Iterator[_Relaxed]:
-    axes = {axis.name: axis for axis in new.axes}
-    for axis in old.axes:
-        now = axes.get(axis.name)
-        if now is None:
-            yield _Relaxed(before=f"axis {axis.name}", after="no such axis")
-        elif not _is_as_wide(now, axis):
-            yield _Relaxed(before=_axis_text(axis), after=_axis_text(now))
-
-
-def _is_as_wide(axis: Axis, than: Axis) -> bool:
-    is_open = axis.max is None or (than.max is not None and axis.max >= than.max)
-    is_dense = than.multiple_of % axis.multiple_of == 0
-    return is_open and is_dense and axis.min <= than.min and set(axis.probe) >= set(than.probe)
-
-
-def _axis_text(axis: Axis) -> str:
-    said = f"axis {axis.name} from {axis.min}" + (f" to {axis.max}" if axis.max else "")
-    said += f" by {axis.multiple_of}" if axis.multiple_of > 1 else ""
-    return said + (f", probe {', '.join(map(str, axis.probe))}" if axis.probe else "")
-
-
-def _of_device(before: Manifest, after: Manifest, cell: CellId) -> Iterator[_Relaxed]:
-    old, new = (manifest.project.find_device(cell.device) for manifest in (before, after))
-    if old.strict and not new.strict:
-        yield _Relaxed(before=f"{cell.device}: strict", after=f"{cell.device}: not strict")
-    if (old.runtime, old.providers, old.module, old.device) != (
-        new.runtime,
-        new.providers,
-        new.module,
-        new.device,
-    ):
-        yield _Relaxed(before=f"device {cell.device}", after=f"another {cell.device}")
-
-
-def _policies(old: GatePolicy, new: GatePolicy) -> Iterator[_Relaxed]:
+def _compare_policies(old: GatePolicy, new: GatePolicy) -> Iterator[_Change]:
     for key in GatePolicy.model_fields:
-        was, now = getattr(old, key), getattr(new, key)
-        looser = now > was if key in _THRESHOLDS else _SEVERITY[now] < _SEVERITY[was]
-        if looser:
-            yield _Relaxed(before=f"gate.{key} = {was}", after=f"gate.{key} = {now}")
+        before, after = getattr(old, key), getattr(new, key)
+        is_looser = after > before if key in _THRESHOLDS else _SEVERITY[after] < _SEVERITY[before]
+        if is_looser:
+            yield _Change(before=f"gate.{key} = {before}", after=f"gate.{key} = {after}")

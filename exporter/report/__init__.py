@@ -1,30 +1,24 @@
-"""Records in, reports out: the table, a page per model, the gate's findings, files for programs."""
+"""Reports from records: pages for people, and files for other programs."""
 
-from exporter.report.exports.all_exports import render_outputs
-from exporter.report.pages.render_pages import prepare_pages, render_gate, render_reports
-from exporter.report.rows.contract import fill_text
-from exporter.report.rows.finding_groups import fold_findings
-from exporter.report.rows.opset_ranges import OpsetGroup, fold_opsets
-from exporter.report.text.status_marks import (
-    MARKS,
-    NOT_RUN,
-    Mark,
-    mark_of,
-)
-from exporter.report.write import write_reports
+from exporter.report.exports.export_files import render_exports
+from exporter.report.pages.page_files import preload_templates, render_gate, render_pages
+from exporter.report.report_files import write_reports
+from exporter.report.rows.contract import format_fill
+from exporter.report.rows.failure_clusters import group_findings
+from exporter.report.rows.opset_groups import OpsetGroup
+from exporter.report.text.status_marks import MARKS, NOT_RUN, Mark, choose_mark
 
 __all__ = [
     "MARKS",
     "NOT_RUN",
     "Mark",
     "OpsetGroup",
-    "fill_text",
-    "fold_findings",
-    "fold_opsets",
-    "mark_of",
-    "prepare_pages",
+    "choose_mark",
+    "format_fill",
+    "group_findings",
+    "preload_templates",
+    "render_exports",
     "render_gate",
-    "render_outputs",
-    "render_reports",
+    "render_pages",
     "write_reports",
 ]

@@ -1,6 +1,6 @@
-"""`python -m exporter.report`: writes the committed schema of the results under docs/.
+"""`python -m exporter.report`: write the committed schema of the results.
 
-In: the classes of `record.py`. Out: docs/results.schema.json.
+Input: the classes of `record.py`. Output: docs/results.schema.json.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from exporter.core.atomic_files import write_text
-from exporter.report.json_schema import FILE, schema_text
+from exporter.report.results_schema import FILE, format_schema
 
 
 def main(docs: Path = Path("docs")) -> None:
-    """Writes the file into the folder."""
-    write_text(docs / FILE, schema_text())
+    """Write the schema to the folder."""
+    write_text(docs / FILE, format_schema())
 
 
 if __name__ == "__main__":

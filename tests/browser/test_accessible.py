@@ -1,4 +1,4 @@
-"""What axe-core, a checker of accessibility, finds in the page: nothing."""
+"""axe-core, a checker of accessibility, reports no problem of the page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="see `
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1400])
-def test_nothing_is_in_the_way_of_anybody(open_page: Opener, theme: str, width: int) -> None:
+def test_the_page_is_accessible(open_page: Opener, theme: str, width: int) -> None:
     page = open_page(MANIFEST, RUN, color_scheme=theme, viewport={"width": width, "height": 800})
     closed = axe.Axe().run(page)
     assert not closed.violations_count, closed.generate_report()
@@ -22,7 +22,7 @@ def test_nothing_is_in_the_way_of_anybody(open_page: Opener, theme: str, width: 
         assert not opened.violations_count, opened.generate_report()
 
 
-def test_the_checker_can_say_no(open_page: Opener) -> None:
+def test_the_checker_reports_a_missing_label(open_page: Opener) -> None:
     page = open_page(MANIFEST, RUN)
     page.evaluate("document.getElementById('search').removeAttribute('aria-label')")
     page.evaluate("document.getElementById('search').removeAttribute('placeholder')")

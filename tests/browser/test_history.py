@@ -1,4 +1,4 @@
-"""What was accepted before, seen on the page and in the panel of a cell."""
+"""Accepted baselines on the page and in the panel of a cell."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAST = History(
 )
 
 
-def test_every_acceptance_is_shown_with_what_it_changed(open_page: Opener) -> None:
+def test_every_accepted_baseline_is_shown_with_its_changes(open_page: Opener) -> None:
     page = open_page(MANIFEST, RUN, history=PAST)
     section = page.get_by_role("region", name="Accepted baselines")
     assert section.locator("summary").all_inner_texts() == [
@@ -42,5 +42,5 @@ def test_every_acceptance_is_shown_with_what_it_changed(open_page: Opener) -> No
     assert "torch 2.12.1" not in page.locator("#panel").inner_text()
 
 
-def test_without_a_past_there_is_no_section(open_page: Opener) -> None:
+def test_without_a_history_there_is_no_section(open_page: Opener) -> None:
     assert open_page(MANIFEST, RUN).locator("#history").is_hidden()

@@ -1,4 +1,4 @@
-"""Names and messages that try to be a page of their own."""
+"""Names and messages with HTML and scripts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.browser.conftest import Opener
 from tests.unit.report.hostile_records import HOSTILE
-from tests.unit.report.pages.test_render_pages import hostile_project
+from tests.unit.report.pages.test_page_files import hostile_project
 
 PAYLOADS = (
     *HOSTILE,
@@ -23,7 +23,7 @@ PAYLOADS = (
 
 
 @pytest.mark.parametrize("text", PAYLOADS)
-def test_nothing_runs_and_nothing_is_forged(open_page: Opener, text: str) -> None:
+def test_no_text_runs_or_becomes_an_element(open_page: Opener, text: str) -> None:
     page = open_page(*hostile_project(text))
     shape = "[...document.querySelectorAll('*')].map((each) => each.localName).join(' ')"
     page.locator(".cell.bad").click()
@@ -39,15 +39,15 @@ def test_nothing_runs_and_nothing_is_forged(open_page: Opener, text: str) -> Non
     assert set(hrefs) == {"COMPATIBILITY.md", "models/alexnet.md"}
 
 
-def test_a_payload_is_shown_as_it_is(open_page: Opener) -> None:
+def test_a_payload_is_shown_literally(open_page: Opener) -> None:
     payload = "<img src=x onerror=alert(1)> & \"quotes\" 'too'"
     page = open_page(*hostile_project(payload))
     page.locator(".cell.bad").click()
     assert payload in page.locator("#panel").inner_text()
 
 
-def test_the_policy_stops_what_would_get_in(open_page: Opener) -> None:
-    """The second wall: even markup that reached the page could run and fetch nothing."""
+def test_the_policy_blocks_injected_markup(open_page: Opener) -> None:
+    """Markup that reaches the page can neither run nor fetch anything."""
     page = open_page(*hostile_project("plain"))
     page.evaluate("""() => {
         document.body.insertAdjacentHTML("beforeend",
@@ -60,7 +60,7 @@ def test_the_policy_stops_what_would_get_in(open_page: Opener) -> None:
     assert page.evaluate("window.harmed") is None
     page.wait_for_timeout(200)
     for refused in ("inline event handler", "inline script", "harm.invalid"):
-        (said,) = [each for each in open_page.failures if refused in each]
-        assert "Content Security Policy" in said
+        (failure,) = [each for each in open_page.failures if refused in each]
+        assert "Content Security Policy" in failure
     open_page.failures.clear()
     open_page.requests.remove("https://harm.invalid/x.png")  # stopped before it left

@@ -97,7 +97,7 @@ def test_a_branch_that_skips_or_loosens_or_drops_is_stopped(branch: Path) -> Non
     code, said, _ = against(branch)
     assert code == 1
     assert "net/17/cpu: newly skipped: pass -> skip" in said
-    assert "contract relaxed: tolerance: noise = 8 -> tolerance: noise = 99" in said
+    assert "contract relaxed: tolerance of y: noise = 8 -> tolerance of y: noise = 99" in said
     manifest.write_text(MANIFEST.replace("[17, 18]", "18"))
     write_results(branch)
     assert exporter(branch, "baseline").returncode == 0

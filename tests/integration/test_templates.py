@@ -42,19 +42,19 @@ def pages(root: Path) -> dict[str, bytes]:
 OVERRIDDEN = [
     (
         "compatibility.md.jinja",
-        "{{ page.green }} of {{ page.cells }}; {{ page.red.clusters[0].why }}\n",
+        "{{ page.green }} of {{ page.cells }}; {{ page.red.clusters[0].reason }}\n",
         "reports/COMPATIBILITY.md",
         "1 of 2; a check failed\n",
     ),
     (
         "model.md.jinja",
-        "{{ page.spec.id|code }}: {{ page.failures[0].since }}, {{ page.rerun }}\n",
+        "{{ page.spec.id|code }}: {{ page.failures[0].acceptance }}, {{ page.export_command }}\n",
         "reports/models/net.md",
         "`net`: pass in the baseline, with torch 2.13.0, exporter export 'net/&#42;'\n",
     ),
     (
         "gate.md.jinja",
-        '{{ losses[0].first.kind }} at {{ leads[0].places[0] }}: {{ "export"|command|code }}\n',
+        '{{ regressions[0].first.kind }} at {{ contexts[0].locations[0] }}: {{ "export"|command|code }}\n',
         "build/gate.md",
         "newly red at manifests/net.toml:2: `exporter export`\n",
     ),

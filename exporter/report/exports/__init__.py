@@ -1,1 +1,1 @@
-"""To be described."""
+"""Files of a report for other programs: JUnit, CSV, SVG, badges, and the files of plugins."""

@@ -1,7 +1,7 @@
-"""Badges for a README: a picture, and the JSON from which shields.io draws one (its "endpoint").
+"""Badges for a README: a picture, and the JSON of a shields.io endpoint.
 
-In: a label and the `Cell`s that it speaks for. Out: a `Badge`, its SVG and its JSON. A badge is
-green where every promise was proved, and never where a result is missing.
+Input: a label and the `Cell`s that it covers. Output: a `Badge`, its SVG and its JSON. A badge is
+green if all promises are proved, and never if a result is missing.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Literal
 from unicodedata import east_asian_width
 
 from exporter.core.sanitize import truncate
+from exporter.manifest.syntax.opsets import format_opsets
 from exporter.report.rows.cells import Cell
-from exporter.report.rows.opset_ranges import fold_opsets
 from exporter.report.text import xml_elements as elements
 
-#: Names that shields.io knows, and the fills of our own picture: white text is read on each.
+#: Color names of shields.io, and the fills of our own picture; white text is readable on each.
 _FILLS = {
     "brightgreen": "#2a7d3c",
     "yellowgreen": "#6b7a00",
@@ -25,108 +25,99 @@ _FILLS = {
     "lightgrey": "#5f6b7a",
 }
 _LABEL_FILL = "#444c56"
+#: Characters.
 _LONGEST = 60
-#: Pixels of a letter of 11 pixels, of a wide one, and at each side of a text.
-_LETTER, _WIDE, _PAD = 6.5, 12.0, 6
-_HEIGHT = 20
+#: Pixels: a letter at font size 11, a wide letter, the padding on each side, the height.
+_LETTER, _WIDE, _PADDING, _HEIGHT = 6.5, 12.0, 6, 20
 
-Colour = Literal["brightgreen", "yellowgreen", "red", "lightgrey"]
+Color = Literal["brightgreen", "yellowgreen", "red", "lightgrey"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Badge:
-    """What a badge says."""
+    """The content of a badge."""
 
     label: str
     message: str
-    colour: Colour
+    color: Color
 
 
-def badge_of_all(cells: Sequence[Cell]) -> Badge:
-    """The badge of the whole project."""
+def create_project_badge(cells: Sequence[Cell]) -> Badge:
+    """Return the badge of the project, with the number of proved cells."""
     passing = sum(cell.is_pass for cell in cells)
-    return _badge("ONNX exports", cells, f"{passing} of {len(cells)} proved")
+    return _create_badge("ONNX exports", cells, f"{passing} of {len(cells)} proved")
 
 
-def badge_of_model(model: str, cells: Sequence[Cell]) -> Badge:
-    """The badge of one model: the opsets at which all was proved on every device."""
-    lost = {cell.id.opset for cell in cells if not cell.is_pass}
-    opsets = {cell.id.opset for cell in cells} - lost
-    said = f"opset{'s' if len(opsets) > 1 else ''} {fold_opsets(opsets)}" if opsets else ""
-    return _badge(model, cells, said or "nothing proved")
+def create_model_badge(model: str, cells: Sequence[Cell]) -> Badge:
+    """Return the badge of a model, with the opsets at which all devices pass."""
+    failing = {cell.id.opset for cell in cells if not cell.is_pass}
+    opsets = {cell.id.opset for cell in cells} - failing
+    noun = "opset" if len(opsets) == 1 else "opsets"
+    proved = f"{noun} {format_opsets(opsets)}" if opsets else "nothing proved"
+    return _create_badge(model, cells, proved)
 
 
-def _badge(label: str, cells: Sequence[Cell], proved: str) -> Badge:
-    red = sum(cell.record is not None and cell.record.status.is_red for cell in cells)
+def _create_badge(label: str, cells: Sequence[Cell], proved: str) -> Badge:
+    red = sum(cell.is_red for cell in cells)
     not_run = sum(cell.record is None for cell in cells)
-    message, colour = proved, _colour(cells)
-    if red:
-        message, colour = f"{red} of {len(cells)} red", "red"
-    elif not_run:
-        message, colour = f"{not_run} of {len(cells)} not run", "lightgrey"
-    return Badge(label=_shortened(label), message=_shortened(message), colour=colour)
-
-
-def _colour(cells: Sequence[Cell]) -> Colour:
     passing = sum(cell.is_pass for cell in cells)
-    if not passing:
-        return "lightgrey"
-    return "brightgreen" if passing == len(cells) else "yellowgreen"
+    message, color = proved, "lightgrey"
+    if red:
+        message, color = f"{red} of {len(cells)} red", "red"
+    elif not_run:
+        message = f"{not_run} of {len(cells)} not run"
+    elif passing:
+        color = "brightgreen" if passing == len(cells) else "yellowgreen"
+    return Badge(label=_shorten(label), message=_shorten(message), color=color)
 
 
-def badge_json(badge: Badge) -> str:
-    """What shields.io reads: https://shields.io/badges/endpoint-badge."""
-    said = {
+def format_badge_json(badge: Badge) -> str:
+    """Return the JSON for shields.io: https://shields.io/badges/endpoint-badge."""
+    fields = {
         "schemaVersion": 1,
         "label": badge.label,
         "message": badge.message,
-        "color": badge.colour,
+        "color": badge.color,
     }
-    return json.dumps(said, indent=2) + "\n"
+    return json.dumps(fields, indent=2) + "\n"
 
 
-def badge_svg(badge: Badge, comment: str) -> str:
-    """The badge as a picture that needs nothing from elsewhere.
-
-    Args:
-        badge: What it says.
-        comment: Stands before the picture.
-    """
-    left, right = _width(badge.label), _width(badge.message)
-    said = f"{badge.label}: {badge.message}"
-    tree = elements.root(
+def draw_badge(badge: Badge, comment: str) -> str:
+    """Return the badge as SVG without external resources, after a comment."""
+    left, right = (
+        round(sum(_WIDE if east_asian_width(each) in "WF" else _LETTER for each in text))
+        + 2 * _PADDING
+        for text in (badge.label, badge.message)
+    )
+    title = f"{badge.label}: {badge.message}"
+    tree = elements.create_root(
         "svg",
         {
             "xmlns": "http://www.w3.org/2000/svg",
             "width": str(left + right),
             "height": str(_HEIGHT),
             "role": "img",
-            "aria-label": said,
+            "aria-label": title,
         },
     )
-    elements.add(tree, "title", {}, said)
+    elements.add_element(tree, "title", {}, title)
     for text, start, width, fill in (
         (badge.label, 0, left, _LABEL_FILL),
-        (badge.message, left, right, _FILLS[badge.colour]),
+        (badge.message, left, right, _FILLS[badge.color]),
     ):
         box = {"x": str(start), "width": str(width), "height": str(_HEIGHT), "fill": fill}
-        elements.add(tree, "rect", box)
-        place = {
-            "x": str(start + _PAD),
+        elements.add_element(tree, "rect", box)
+        attributes = {
+            "x": str(start + _PADDING),
             "y": "14",
-            "textLength": str(width - 2 * _PAD),
+            "textLength": str(width - 2 * _PADDING),
             "fill": "#fff",
             "font-family": "Verdana,DejaVu Sans,sans-serif",
             "font-size": "11",
         }
-        elements.add(tree, "text", place, text)
-    return elements.to_text(tree, comment)
+        elements.add_element(tree, "text", attributes, text)
+    return elements.format_document(tree, comment)
 
 
-def _width(text: str) -> int:
-    letters = (_WIDE if east_asian_width(each) in "WF" else _LETTER for each in text)
-    return round(sum(letters)) + 2 * _PAD
-
-
-def _shortened(text: str) -> str:
-    return truncate(elements.clean(" ".join(text.split())), _LONGEST)
+def _shorten(text: str) -> str:
+    return truncate(elements.clean_text(" ".join(text.split())), _LONGEST)

@@ -1,9 +1,9 @@
-"""One line for each cell, for spreadsheets and scripts: `reports/results.csv`.
+"""`reports/results.csv`: one line for each cell, for spreadsheets and scripts.
 
-In: every model's `Cell`s. Out: CSV (RFC 4180, lines end in a newline alone), UTF-8.
+Input: the `Cell`s of all models. Output: CSV (RFC 4180, but lines end in a newline), UTF-8.
 
-A spreadsheet takes a field for a formula that begins with one of a few characters, quoted or not;
-such a text gets an apostrophe before it, as OWASP advises (CSV injection).
+Spreadsheets evaluate a field as a formula if it begins with one of a few characters, quoted or
+not. Such a field gets a leading apostrophe, as OWASP recommends (CSV injection).
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ import csv
 import io
 from collections.abc import Iterable
 
-from exporter.core import onnxruntime_releases as support
-from exporter.core.sanitize import one_line
-from exporter.records.record import Artifact
+from exporter.core.onnxruntime_releases import find_first_release, format_release
+from exporter.core.sanitize import join_lines
 from exporter.report.rows.cells import Cell
-from exporter.report.text.markdown import visible
+from exporter.report.text.markdown import replace_invisible
 
 _COLUMNS = (
     "model",
@@ -34,29 +33,40 @@ _COLUMNS = (
     "first_onnxruntime",
     "message",
 )
-#: ASCII, and the full-width forms that some spreadsheets take for them.
+#: ASCII characters, and their full-width forms, which some spreadsheets accept too.
 _FORMULA = tuple("=+-@\t\r|\N{FULLWIDTH EQUALS SIGN}\uff0b\uff0d\uff20")
 
 
-def results_csv(cells: Iterable[Cell]) -> str:
-    """The whole file, with a line of names first."""
+def format_csv(cells: Iterable[Cell]) -> str:
+    """Return the file, with the names of the columns in the first line."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(_COLUMNS)
     for cell in cells:
-        writer.writerow(guarded(field) if isinstance(field, str) else field for field in _row(cell))
+        fields = _list_fields(cell)
+        writer.writerow(escape_formula(each) if isinstance(each, str) else each for each in fields)
     return buffer.getvalue()
 
 
-def guarded(text: str) -> str:
-    """`text` on one line, which no spreadsheet computes."""
-    line = visible(one_line(text))
+def escape_formula(text: str) -> str:
+    """Return the text on one line, in a form that spreadsheets do not evaluate."""
+    line = replace_invisible(join_lines(text))
     return f"'{line}" if line.startswith(_FORMULA) else line
 
 
-def _row(cell: Cell) -> tuple[str | int, ...]:
+def _list_fields(cell: Cell) -> tuple[str | int, ...]:
     record = cell.record
     route = record.route if record else None
+    file: tuple[str | int, ...] = ("", "", "", "", "")
+    if record and (artifact := record.artifact):
+        release = find_first_release(artifact.opset_imports.get("", 0), artifact.ir_version)
+        file = (
+            artifact.bytes,
+            artifact.nodes,
+            artifact.parameters,
+            artifact.ir_version,
+            format_release(release) if release else "",
+        )
     return (
         cell.id.model,
         cell.id.opset,
@@ -66,19 +76,6 @@ def _row(cell: Cell) -> tuple[str | int, ...]:
         (record and record.check) or "",
         route.exporter if route else "",
         route.capture if route else "",
-        *_file(record.artifact if record else None),
-        "" if cell.is_pass else cell.foreseen or cell.why,
-    )
-
-
-def _file(artifact: Artifact | None) -> tuple[str | int, ...]:
-    if artifact is None:
-        return ("", "", "", "", "")
-    first = support.first_release(artifact.opset_imports.get("", 0), artifact.ir_version)
-    return (
-        artifact.bytes,
-        artifact.nodes,
-        artifact.parameters,
-        artifact.ir_version,
-        support.spelled(first) if first else "",
+        *file,
+        "" if cell.is_pass else cell.expected_reason or cell.reason,
     )

@@ -1,8 +1,8 @@
-"""The cells as test cases, for the pages of a CI system: `reports/junit.xml`.
+"""`reports/junit.xml`: the cells as test cases, for the pages of a CI system.
 
-In: every model's contract and `Cell`s. Out: JUnit's XML: a suite for each model, a case for each
-cell. A check that says no is a failure, a stage that raised an error. What was not run, what is
-unavailable and what fails as foreseen is skipped there, with the reason: JUnit knows no fourth.
+Input: the contracts and `Cell`s of all models. Output: XML with a suite for each model and a case
+for each cell. A failed check is a failure, and an exception of a stage is an error. Other cells
+that do not pass are skipped cases with a reason, because JUnit has no fourth result.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from exporter.report.rows.failures import format_export_command
 from exporter.report.text import number_format as figures
 from exporter.report.text import xml_elements as elements
 
-Kind = Literal["", "failure", "error", "skipped"]
+_CaseResult = Literal["", "failure", "error", "skipped"]
 
-_KINDS: dict[Status, Kind] = {
+_RESULTS: dict[Status, _CaseResult] = {
     Status.PASS: "",
     Status.FAIL: "failure",
     Status.INCONCLUSIVE: "failure",
@@ -38,72 +38,72 @@ _KINDS: dict[Status, Kind] = {
 
 
 def format_junit(
-    manifest: Manifest, by_model: Mapping[str, Sequence[Cell]], past: AcceptanceHistory
+    manifest: Manifest, by_model: Mapping[str, Sequence[Cell]], history: AcceptanceHistory
 ) -> str:
-    """The whole document."""
-    every = [cell for cells in by_model.values() for cell in cells]
-    tree = elements.create_root("testsuites", {"name": "exporter", **_counts(every)})
+    """Return the XML document."""
+    cells = [cell for each in by_model.values() for cell in each]
+    tree = elements.create_root("testsuites", {"name": "exporter", **_count_results(cells)})
     for spec in manifest.models:
-        cells = by_model[spec.id]
-        suite = elements.add_element(tree, "testsuite", {"name": spec.id, **_counts(cells)})
-        for cell in cells:
-            _case(suite, spec, cell, _how(spec, cell, manifest.project.command, past))
+        attributes = {"name": spec.id, **_count_results(by_model[spec.id])}
+        suite = elements.add_element(tree, "testsuite", attributes)
+        for cell in by_model[spec.id]:
+            hints = _list_hints(spec, cell, manifest.project.command, history)
+            _add_case(suite, spec, cell, hints)
     return elements.format_document(tree)
 
 
-def _kind(cell: Cell) -> Kind:
-    return _KINDS[cell.record.status] if cell.record else "skipped"
+def _get_result(cell: Cell) -> _CaseResult:
+    return _RESULTS[cell.record.status] if cell.record else "skipped"
 
 
-def _counts(cells: Sequence[Cell]) -> dict[str, str]:
-    kinds = [_kind(cell) for cell in cells]
+def _count_results(cells: Sequence[Cell]) -> dict[str, str]:
+    results = [_get_result(cell) for cell in cells]
     return {
-        "tests": str(len(kinds)),
-        "failures": str(kinds.count("failure")),
-        "errors": str(kinds.count("error")),
-        "skipped": str(kinds.count("skipped")),
+        "tests": str(len(results)),
+        "failures": str(results.count("failure")),
+        "errors": str(results.count("error")),
+        "skipped": str(results.count("skipped")),
     }
 
 
-def _how(spec: ModelSpec, cell: Cell, command: str, past: AcceptanceHistory) -> tuple[str, ...]:
-    """Where a red cell is promised and goes wrong, what was accepted, and how to see it again."""
+def _list_hints(
+    spec: ModelSpec, cell: Cell, command: str, history: AcceptanceHistory
+) -> tuple[str, ...]:
+    """Return the locations, the acceptance and the commands of a red cell, one per line."""
     if cell.record is None or not cell.is_red:
         return ()
     reasons = explain_failure(cell.record, command)
-    said = {
+    hints = {
         "promised at": str(spec.location),
         "in the model": ", ".join(reasons.lines),
-        "accepted before": past.since(cell),
-        "run it again": format_export_command(str(cell.id), command),
-        "show it without this tool": reasons.reproduce,
+        "accepted before": history.describe(cell),
+        "run again": format_export_command(str(cell.id), command),
+        "reproduce": reasons.repro_command,
     }
-    return tuple(f"{name}: {value}" for name, value in said.items() if value)
+    return tuple(f"{name}: {value}" for name, value in hints.items() if value)
 
 
-def _case(suite: Element, spec: ModelSpec, cell: Cell, how: Sequence[str]) -> None:
-    about = {"classname": spec.id, "name": str(cell.id), "file": spec.manifest}
+def _add_case(suite: Element, spec: ModelSpec, cell: Cell, hints: Sequence[str]) -> None:
+    attributes = {"classname": spec.id, "name": str(cell.id), "file": spec.manifest}
     if cell.is_red:
-        about["line"] = str(spec.line)
-    case = elements.add_element(suite, "testcase", about)
-    if kind := _kind(cell):
-        message = cell.foreseen or cell.why
-        said = {"type": cell.outcome, "message": message}
-        elements.add_element(case, kind, said, _text(cell, how))
+        attributes["line"] = str(spec.line)
+    case = elements.add_element(suite, "testcase", attributes)
+    if result := _get_result(cell):
+        message = cell.expected_reason or cell.reason
+        attributes = {"type": cell.outcome, "message": message}
+        elements.add_element(case, result, attributes, _format_details(cell, hints))
 
 
-def _text(cell: Cell, how: Sequence[str]) -> str:
-    """What a person needs who sees the case alone."""
+def _format_details(cell: Cell, hints: Sequence[str]) -> str:
+    """Return all facts about a failed case, because a CI system may show nothing else."""
     record = cell.record
     if record is None or record.status in (Status.SKIP, Status.UNAVAILABLE):
         return ""
-    refused = (
+    checks = (
         f"{result.check}: {result.status}: {figures.clean_message(result.message)}"
         for result in record.checks
         if result.status is not Status.PASS
     )
-    short, detail = (
-        figures.clean_message(summarize_failure(record)),
-        figures.clean_detail(record.detail),
-    )
-    parts = (cell.why, *refused, short, *how, detail)
+    summary = figures.clean_message(summarize_failure(record))
+    parts = (cell.reason, *checks, summary, *hints, figures.clean_detail(record.detail))
     return "\n".join(dict.fromkeys(part for part in parts if part))

@@ -1,1 +1,1 @@
-"""To be described."""
+"""Pages of a report for people: markdown, and one HTML file for a browser."""

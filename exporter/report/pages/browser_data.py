@@ -1,31 +1,20 @@
-"""What `index.html` shows: every promised cell with all that is known of it, as plain values.
+"""The data of `index.html`: every promised cell with its record, as plain values.
 
-In: a `Manifest`, a `RunRecord` and the cells of each model. Out: `IndexData`.
+Input: a `Manifest`, a `RunRecord` and the cells of each model. Output: `IndexData`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from exporter.core.sanitize import join_lines
-from exporter.manifest import (
-    Manifest,
-    ModelSpec,
-    Project,
-    Style,
-)
+from exporter.core.text_format import format_bytes, format_two_digits
+from exporter.manifest import Manifest, ModelSpec, Project, Style
 from exporter.records.history import History
-from exporter.records.record import (
-    Artifact,
-    CheckResult,
-    Record,
-    RunRecord,
-    Status,
-)
+from exporter.records.record import Artifact, CheckResult, Record, RunRecord, Status
 from exporter.report.pages.browser_schema import (
     AcceptedData,
     CellData,
@@ -53,7 +42,7 @@ from exporter.report.text.status_marks import MARKS, NOT_RUN
 
 T = TypeVar("T", bound=Hashable)
 
-#: Steps that errors of float arithmetic seldom cross from one machine to another.
+#: Multiples of the limit that float errors rarely cross from one machine to another.
 _STEPS = (0.01, 0.1, 0.5, 1.0)
 
 
@@ -61,36 +50,36 @@ def build_index_data(
     manifest: Manifest,
     run: RunRecord,
     by_model: Mapping[str, Sequence[Cell]],
-    past: AcceptanceHistory,
+    history: AcceptanceHistory,
 ) -> IndexData:
-    """Lays out the page.
+    """Return the data of the page.
 
     Args:
-        manifest: What is promised.
-        run: Where the versions of the tools come from.
-        by_model: Every model's cells.
-        past: What was accepted before.
+        manifest: The promises.
+        run: The results, for the versions of the tools.
+        by_model: The cells of each model.
+        history: The accepted outcomes.
     """
-    cells = [cell for of_model in by_model.values() for cell in of_model]
+    cells = [cell for each in by_model.values() for cell in each]
     rows = tuple(
-        _row(spec, device, by_model[spec.id], _Around(project=manifest.project, past=past))
+        _build_row(spec, device, by_model[spec.id], manifest.project, history)
         for spec in manifest.models
         for device in dict.fromkeys(spec.devices)
     )
     green = sum(cell.record is not None and cell.record.status.is_green for cell in cells)
     head = IndexHead(
         summary=f"{green} of {len(cells)} cells of {len(by_model)} models are green",
-        marks=_marks(cells, manifest.project.style),
+        marks=_count_marks(cells, manifest.project.style),
         devices=tuple(dict.fromkeys(row.device for row in rows)),
         tools=tuple(
-            (join_lines(name), join_lines(said)) for name, said in sorted(run.tools.items())
+            (join_lines(name), join_lines(version)) for name, version in sorted(run.tools.items())
         ),
-        history=tuple(_accepted(past.history)),
+        history=tuple(_list_baselines(history.history)),
     )
     return IndexData(head=head, rows=rows)
 
 
-def _accepted(history: History) -> Iterable[AcceptedData]:
+def _list_baselines(history: History) -> Iterable[AcceptedData]:
     before: dict[str, str] = {}
     for entry in history.entries:
         yield AcceptedData(
@@ -106,27 +95,9 @@ def _accepted(history: History) -> Iterable[AcceptedData]:
         before = entry.tools
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Around:
-    """What all rows share."""
-
-    project: Project
-    past: AcceptanceHistory
-
-
-class _Once(Generic[T]):
-    """Equal items, kept once."""
-
-    def __init__(self) -> None:
-        self.places: dict[T, int] = {}
-
-    def place(self, item: T) -> int:
-        return self.places.setdefault(item, len(self.places))
-
-
-def _marks(cells: Iterable[Cell], style: Style) -> tuple[MarkData, ...]:
+def _count_marks(cells: Iterable[Cell], style: Style) -> tuple[MarkData, ...]:
     words = [cell.mark.word for cell in cells]
-    kinds = [*((_family(status), mark) for status, mark in MARKS.items()), ("open", NOT_RUN)]
+    marks = [(_choose_family(status), mark) for status, mark in MARKS.items()]
     return tuple(
         MarkData(
             word=mark.word,
@@ -135,75 +106,87 @@ def _marks(cells: Iterable[Cell], style: Style) -> tuple[MarkData, ...]:
             family=family,
             cells=words.count(mark.word),
         )
-        for family, mark in kinds
+        for family, mark in (*marks, ("open", NOT_RUN))
     )
 
 
-def _family(status: Status) -> str:
+def _choose_family(status: Status) -> str:
     if status is Status.XFAIL:
         return "foreseen"
     return "good" if status.is_green else "bad" if status.is_red else "open"
 
 
-def _row(spec: ModelSpec, device: str, of_model: Sequence[Cell], around: _Around) -> RowData:
-    outcomes: _Once[CellView] = _Once()
-    checks: _Once[tuple[CheckData, ...]] = _Once()
-    files: _Once[FileData] = _Once()
-    here = [cell for cell in of_model if cell.id.device == device]
-    build, command = around.project.build, around.project.command
-    cells = []
-    for cell in here:
+def _index(items: dict[T, int], item: T) -> int:
+    """Return the index of the item; equal items are stored once."""
+    return items.setdefault(item, len(items))
+
+
+def _build_row(
+    spec: ModelSpec,
+    device: str,
+    model_cells: Sequence[Cell],
+    project: Project,
+    history: AcceptanceHistory,
+) -> RowData:
+    outcomes: dict[CellView, int] = {}
+    checks: dict[tuple[CheckData, ...], int] = {}
+    files: dict[FileData, int] = {}
+    cells = [cell for cell in model_cells if cell.id.device == device]
+    data = []
+    for cell in cells:
         record = cell.record
         results = record.checks if record else ()
-        error = max((_of_limit(result) for result in results), default=-math.inf)
-        cells.append(
+        error = max((_read_error(result) for result in results), default=-math.inf)
+        file = _describe_file(record, record.artifact) if record and record.artifact else None
+        data.append(
             CellData(
                 opset=cell.id.opset,
                 mark=cell.mark.word,
-                outcome=outcomes.place(_outcome(cell, around.past)),
-                checks=checks.place(tuple(_check(result) for result in results)),
-                file=files.place(_file(record, record.artifact))
-                if record and record.artifact
-                else -1,
-                error=_step(error),
-                boundless=error == math.inf,
-                log=join_lines(f"{build}/{record.log}") if record and record.log else "",
-                rerun=join_lines(format_export_command(str(cell.id), command)),
-                reproduce=join_lines(explain_failure(record, command).reproduce) if record else "",
+                outcome=_index(outcomes, _describe_outcome(cell, history)),
+                checks=_index(checks, tuple(_describe_check(result) for result in results)),
+                file=_index(files, file) if file else -1,
+                error=_round_error(error),
+                is_unbounded=error == math.inf,
+                log=join_lines(f"{project.build}/{record.log}") if record and record.log else "",
+                export_command=join_lines(format_export_command(str(cell.id), project.command)),
+                repro_command=join_lines(explain_failure(record, project.command).repro_command)
+                if record
+                else "",
             )
         )
+    is_red = any(cell.is_red for cell in cells)
     return RowData(
         model=spec.id,
         device=join_lines(device),
         page=f"models/{quote_link_target(spec.id)}.md",
-        promised=join_lines(str(spec.location)) if any(cell.is_red for cell in here) else "",
+        location=join_lines(str(spec.location)) if is_red else "",
         description=join_lines(spec.description),
         tags=join_lines(", ".join(spec.tags)),
         owner=join_lines(spec.owner),
-        works_from=find_lowest_opset(here),
-        outcomes=tuple(outcomes.places),
-        checks=tuple(checks.places),
-        files=tuple(files.places),
-        cells=tuple(cells),
+        lowest_opset=find_lowest_opset(cells),
+        outcomes=tuple(outcomes),
+        checks=tuple(checks),
+        files=tuple(files),
+        cells=tuple(data),
     )
 
 
-def _outcome(cell: Cell, past: AcceptanceHistory) -> CellView:
+def _describe_outcome(cell: Cell, history: AcceptanceHistory) -> CellView:
     record = cell.record
     if record is None:
-        return CellView(outcome=cell.outcome, why=cell.why)
+        return CellView(outcome=cell.outcome, reason=cell.reason)
     reasons = explain_failure(record)
     return CellView(
         outcome=join_lines(cell.outcome),
         stage=record.stage or "",
         check=join_lines(record.check or ""),
-        why=cell.why,
-        foreseen=cell.foreseen,
-        since="" if cell.is_pass else past.since(cell),
+        reason=cell.reason,
+        expected_reason=cell.expected_reason,
+        acceptance="" if cell.is_pass else history.describe(cell),
         lines=join_lines(", ".join(reasons.lines)),
         culprit=reasons.culprit,
         sample=join_lines(reasons.sample),
-        first=join_lines(reasons.first),
+        divergence=join_lines(reasons.divergence),
         evidence=reasons.evidence,
         missing=tuple(
             MissingData(
@@ -211,7 +194,7 @@ def _outcome(cell: Cell, past: AcceptanceHistory) -> CellView:
                 count=item.count,
                 sources=join_lines(item.sources),
             )
-            for item in reasons.missing
+            for item in reasons.missing_operators
         ),
         advice=tuple(join_lines(line) for line in reasons.advice),
         detail=keep_last_lines(figures.clean_detail(record.detail)),
@@ -220,30 +203,31 @@ def _outcome(cell: Cell, past: AcceptanceHistory) -> CellView:
     )
 
 
-def _check(result: CheckResult) -> CheckData:
-    return _check_of(result.check, result.status, result.message, tuple(result.metrics.items()))
+def _describe_check(result: CheckResult) -> CheckData:
+    metrics = tuple(result.metrics.items())
+    return _describe_result(result.check, result.status, result.message, metrics)
 
 
-@lru_cache(maxsize=1 << 15, typed=True)  # many cells say the same
-def _check_of(
+@lru_cache(maxsize=1 << 15, typed=True)  # many cells have equal results
+def _describe_result(
     check: str, status: Status, message: str, metrics: tuple[tuple[str, int | float | str], ...]
 ) -> CheckData:
-    said = summarize_result(status, metrics).figures
-    if status is not Status.PASS:  # somebody must act on its digits
-        said = tuple(f"{name} {figures.two_digits(value)}" for name, value in metrics)
+    texts = summarize_result(status, metrics).figures
+    if status is not Status.PASS:  # the user needs the digits for the fix
+        texts = tuple(f"{name} {format_two_digits(value)}" for name, value in metrics)
     return CheckData(
         check=join_lines(check),
         mark=MARKS[status].word,
         message=figures.clean_message(message),
-        figures=join_lines(", ".join(said)),
+        figures=join_lines(", ".join(texts)),
     )
 
 
-def _file(record: Record, artifact: Artifact) -> FileData:
+def _describe_file(record: Record, artifact: Artifact) -> FileData:
     route = record.route
     return FileData(
         exporter=f"{route.exporter} ({route.capture})" if route else "",
-        size=figures.size(artifact.bytes),
+        size=format_bytes(artifact.bytes),
         bytes=int(float(f"{artifact.bytes:.3g}")),
         nodes=figures.format_count(artifact.nodes),
         parameters=figures.format_count(artifact.parameters),
@@ -251,18 +235,20 @@ def _file(record: Record, artifact: Artifact) -> FileData:
     )
 
 
-def _of_limit(result: CheckResult) -> float:
-    """The error of a check as a multiple of its limit; less than any where it compared nothing."""
+def _read_error(result: CheckResult) -> float:
+    """Return the error of a check as a multiple of its limit.
+
+    Returns:
+        -inf if the check compared nothing, inf for NaN.
+    """
     value = result.metrics.get("of_limit")
     if not isinstance(value, int | float):
         return -math.inf
     return math.inf if math.isnan(value) else float(value)
 
 
-def _step(error: float) -> float | None:
+def _round_error(error: float) -> float | None:
     if not math.isfinite(error):
         return None
-    for step in _STEPS:
-        if error <= step:
-            return step
-    return float(figures.two_digits(error))
+    steps = (step for step in _STEPS if error <= step)
+    return next(steps, float(format_two_digits(error)))

@@ -1,9 +1,8 @@
-"""The shapes of what `index.html` shows; its script reads the same names.
+"""The data of `index.html`; its script reads the same names.
 
-In: nothing. Out: `IndexData` and its parts. Fields at their defaults are left out of the JSON.
-
-What neighbouring opsets share stands once in their row. A row is a line of the page, so that a
-change of one model is a change of one line.
+Output: `IndexData`. Fields with their default are left out of the JSON. A row contains each value
+once, although many of its opsets use it. A row is one line of the page, so a change of one model
+changes one line.
 """
 
 from __future__ import annotations
@@ -12,18 +11,18 @@ from exporter.core.frozen_model import FrozenModel, Items
 
 
 class MarkData(FrozenModel):
-    """How a status looks, and how many cells have it."""
+    """The appearance of a status, and the number of its cells."""
 
     word: str
     symbol: str
     meaning: str
     family: str
-    """`good`, `foreseen`, `bad` or `open`: its colour."""
+    """`good`, `foreseen`, `bad` or `open`; it defines the color."""
     cells: int
 
 
 class CheckData(FrozenModel):
-    """What one check said."""
+    """The result of one check."""
 
     check: str
     mark: str
@@ -32,7 +31,7 @@ class CheckData(FrozenModel):
 
 
 class MissingData(FrozenModel):
-    """An operator that the exporter lacks."""
+    """An operator that the exporter does not support."""
 
     operator: str
     count: int
@@ -40,21 +39,21 @@ class MissingData(FrozenModel):
 
 
 class CellView(FrozenModel):
-    """What became of a cell, and why."""
+    """The outcome of a cell, with its reasons."""
 
     outcome: str
     """`fail at parity (axes)`."""
     stage: str = ""
     check: str = ""
-    why: str = ""
-    foreseen: str = ""
-    since: str = ""
-    """What was accepted before, or since when it is as it is."""
+    reason: str = ""
+    expected_reason: str = ""
+    acceptance: str = ""
+    """The accepted outcome, or since when the current one is accepted."""
     lines: str = ""
-    """Of the model."""
+    """Lines of the model."""
     culprit: str = ""
     sample: str = ""
-    first: str = ""
+    divergence: str = ""
     evidence: Items[str] = ()
     missing: Items[MissingData] = ()
     advice: Items[str] = ()
@@ -64,33 +63,33 @@ class CellView(FrozenModel):
 
 
 class FileData(FrozenModel):
-    """The file that ships."""
+    """The artifact."""
 
     exporter: str
     size: str
     bytes: int
-    """Three significant digits."""
+    """With three significant digits."""
     nodes: str
     parameters: str
     ir_version: int
 
 
 class CellData(FrozenModel):
-    """One cell; numbers lead into the lists of its row."""
+    """One cell; `outcome`, `checks` and `file` are indices into the lists of its row."""
 
     opset: int
     mark: str
     outcome: int
     checks: int
     file: int = -1
-    """-1 where there is none."""
+    """-1 if there is no file."""
     error: float | None = None
-    """The largest error as a multiple of its limit, rounded up to a step; None: not compared."""
-    boundless: bool = False
-    """Whether the error has no finite multiple: another shape, a NaN, or no limit at all."""
+    """The largest error as a multiple of its limit, rounded up; None if nothing was compared."""
+    is_unbounded: bool = False
+    """Whether the error has no finite multiple: different shapes, NaN, or a limit of 0."""
     log: str = ""
-    rerun: str
-    reproduce: str = ""
+    export_command: str
+    repro_command: str = ""
 
 
 class RowData(FrozenModel):
@@ -100,12 +99,12 @@ class RowData(FrozenModel):
     device: str
     page: str
     """Relative link."""
-    promised: str = ""
-    """Where its entry is, where a cell is red: `manifests/vision.toml:14`."""
+    location: str = ""
+    """The entry in the manifest, if a cell is red: `manifests/vision.toml:14`."""
     description: str = ""
     tags: str = ""
     owner: str = ""
-    works_from: str = ""
+    lowest_opset: str = ""
     outcomes: Items[CellView]
     checks: Items[Items[CheckData]]
     files: Items[FileData]
@@ -113,18 +112,18 @@ class RowData(FrozenModel):
 
 
 class AcceptedData(FrozenModel):
-    """One acceptance of a baseline."""
+    """One accepted baseline."""
 
     tools: str
-    """Those that are others than before; of the first, the ones that export."""
+    """Tools with a new version; for the first baseline, the tools that export."""
     counts: dict[str, int]
     """Cells by the word of their mark."""
     changes: Items[tuple[str, str, str]] = ()
-    """Cell, outcome before, outcome since."""
+    """Cell, old outcome, new outcome."""
 
 
 class IndexHead(FrozenModel):
-    """What is said once."""
+    """Data for the whole page."""
 
     summary: str
     marks: Items[MarkData]
@@ -134,7 +133,7 @@ class IndexHead(FrozenModel):
 
 
 class IndexData(FrozenModel):
-    """All that the page shows."""
+    """All data of the page."""
 
     head: IndexHead
     rows: Items[RowData]

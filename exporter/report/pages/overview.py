@@ -1,6 +1,7 @@
-"""What COMPATIBILITY.md shows: a table of models and opsets for each device, and why cells differ.
+"""The page COMPATIBILITY.md: a table for each device, and the reasons of failures.
 
-In: a `Manifest`, a `RunRecord` and the findings of the gate. Out: an `Overview` of plain rows.
+Input: a `Manifest`, a `RunRecord` and the findings of the gate. Output: an `Overview` with plain
+rows.
 """
 
 from __future__ import annotations
@@ -11,59 +12,54 @@ from dataclasses import dataclass
 
 from exporter.gate import GateFinding
 from exporter.manifest import Manifest
-from exporter.records.record import Route, RunRecord, Status
+from exporter.manifest.syntax.opsets import format_opsets
+from exporter.records.record import RunRecord, Status
 from exporter.report.rows.acceptance import AcceptanceHistory
-from exporter.report.rows.cells import (
-    Cell,
-    collect_cells,
-    describe_reason,
-    group_cells,
-)
+from exporter.report.rows.cells import Cell, collect_cells, describe_reason, group_cells
 from exporter.report.rows.failure_clusters import (
     Cluster,
     FindingCluster,
     cluster_cells,
     cluster_findings,
 )
-from exporter.report.rows.flaky_models import FlakyRow, build_flaky_rows
+from exporter.report.rows.failures import FlakyRow, build_flaky_rows
 from exporter.report.rows.matrix import Matrix, build_matrix
-from exporter.report.rows.opset_groups import fold_opsets
 from exporter.report.rows.runtime_support import RuntimeSupport, build_support_rows
 from exporter.report.text.status_marks import LEGEND, Mark
 
-#: So many models are named in a row before only their number is.
+#: The largest number of models that a row lists by name.
 _NAMED_MODELS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Count:
-    """How many cells have a mark."""
+class MarkCount:
+    """The number of cells with a mark."""
 
     mark: Mark
     cells: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
-    """Cells of one outcome, and why."""
+class ReasonRow:
+    """Cells with the same outcome and reason."""
 
     mark: Mark
     label: str
     outcome: str
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """Cells that need a word."""
+    """A list of cells with their reasons."""
 
     cells: int
-    rows: tuple[Reason, ...]
+    rows: tuple[ReasonRow, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Red:
-    """What is red, alike failures of many models once."""
+class RedCells:
+    """The red cells, with equal failures of many models in one cluster."""
 
     cells: int
     clusters: tuple[Cluster, ...]
@@ -71,35 +67,35 @@ class Red:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteRow:
-    """An exporter, and the opsets that it made."""
+    """A route with its opsets and models."""
 
     exporter: str
     capture: str
     opsets: str
     models: str
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """All that the template needs."""
+    """The values for the template."""
 
     cells: int
     models: int
     green: int
-    counts: tuple[Count, ...]
-    """By mark, in the order of the legend; marks without a cell are left out."""
+    counts: tuple[MarkCount, ...]
+    """In the order of the legend, without marks that have no cell."""
     legend: tuple[Mark, ...]
-    """The marks that the page uses."""
+    """The marks on the page."""
     matrix: Matrix
     support: tuple[RuntimeSupport, ...]
-    """Where the files run."""
-    red: Red
+    red: RedCells
     not_run: Section
-    foreseen: Section
+    expected: Section
+    """Foreseen failures."""
     flaky: tuple[FlakyRow, ...]
     unproved: Section
-    """Skipped and unavailable."""
+    """Skipped and unavailable cells."""
     routes: tuple[RouteRow, ...]
     tools: tuple[tuple[str, str], ...]
     findings: tuple[FindingCluster, ...]
@@ -109,78 +105,73 @@ def build_overview(
     manifest: Manifest,
     run: RunRecord,
     findings: Sequence[GateFinding] | None = None,
-    past: AcceptanceHistory | None = None,
+    history: AcceptanceHistory | None = None,
 ) -> Overview:
-    """Lays out the page."""
+    """Return the values for the page."""
     by_model = collect_cells(manifest, run)
-    cells = [cell for of_model in by_model.values() for cell in of_model]
-    red = tuple(_with_status(cells, *(status for status in Status if status.is_red)))
-    counted = Counter(cell.mark for cell in cells)
+    cells = [cell for each in by_model.values() for cell in each]
+    red = [cell for cell in cells if cell.is_red]
+    counts = Counter(cell.mark for cell in cells)
     return Overview(
         cells=len(cells),
         models=len(by_model),
         green=sum(cell.record is not None and cell.record.status.is_green for cell in cells),
-        counts=tuple(Count(mark=mark, cells=counted[mark]) for mark in LEGEND if counted[mark]),
-        legend=tuple(mark for mark in LEGEND if counted[mark]),
+        counts=tuple(MarkCount(mark=mark, cells=counts[mark]) for mark in LEGEND if counts[mark]),
+        legend=tuple(mark for mark in LEGEND if counts[mark]),
         matrix=build_matrix(manifest, by_model),
         support=tuple(
             row
             for spec in manifest.models
             for row in build_support_rows(spec, by_model[spec.id], manifest, run.tools)
         ),
-        red=Red(cells=len(red), clusters=cluster_cells(red, manifest, past)),
-        not_run=_section(cell for cell in cells if cell.record is None),
-        foreseen=_section(_with_status(cells, Status.XFAIL)),
+        red=RedCells(cells=len(red), clusters=cluster_cells(red, manifest, history)),
+        not_run=_build_section(cell for cell in cells if cell.record is None),
+        expected=_build_section(_select_status(cells, Status.XFAIL)),
         flaky=build_flaky_rows(cells),
-        unproved=_section(_with_status(cells, Status.SKIP, Status.UNAVAILABLE)),
-        routes=_routes(cells),
+        unproved=_build_section(_select_status(cells, Status.SKIP, Status.UNAVAILABLE)),
+        routes=_list_routes(cells),
         tools=tuple(sorted(run.tools.items())),
         findings=cluster_findings(findings or ()),
     )
 
 
-def _with_status(cells: Iterable[Cell], *statuses: Status) -> Iterable[Cell]:
+def _select_status(cells: Iterable[Cell], *statuses: Status) -> Iterable[Cell]:
     return (cell for cell in cells if cell.record and cell.record.status in statuses)
 
 
-def _section(cells: Iterable[Cell]) -> Section:
-    folds = group_cells(cells)
+def _build_section(cells: Iterable[Cell]) -> Section:
+    groups = group_cells(cells)
     return Section(
-        cells=sum(len(same.members) for same in folds),
+        cells=sum(len(group.members) for group in groups),
         rows=tuple(
-            Reason(
-                mark=same.first.mark,
-                label=same.label,
-                outcome=same.first.outcome,
-                why=same.first.foreseen or describe_reason(same),
+            ReasonRow(
+                mark=group.first.mark,
+                label=group.label,
+                outcome=group.first.outcome,
+                reason=group.first.expected_reason or describe_reason(group),
             )
-            for same in folds
+            for group in groups
         ),
     )
 
 
-def _routes(cells: Iterable[Cell]) -> tuple[RouteRow, ...]:
-    made: dict[tuple[str, str, str], list[Cell]] = {}
+def _list_routes(cells: Iterable[Cell]) -> tuple[RouteRow, ...]:
+    by_route: dict[tuple[str, str, str], list[Cell]] = {}
     for cell in cells:
-        if cell.record and cell.record.route:
-            made.setdefault(_route_key(cell.record.route), []).append(cell)
-    return tuple(
-        RouteRow(
-            exporter=exporter,
-            capture=capture,
-            opsets=fold_opsets(cell.id.opset for cell in of_route),
-            models=_names(list(dict.fromkeys(cell.id.model for cell in of_route))),
-            why=why,
+        if cell.record and (route := cell.record.route):
+            key = (route.exporter, route.capture, route.reason)
+            by_route.setdefault(key, []).append(cell)
+    rows = []
+    for (exporter, capture, reason), group in sorted(by_route.items(), key=lambda item: item[0]):
+        models = list(dict.fromkeys(cell.id.model for cell in group))
+        is_short = len(models) <= _NAMED_MODELS
+        rows.append(
+            RouteRow(
+                exporter=exporter,
+                capture=capture,
+                opsets=format_opsets(cell.id.opset for cell in group),
+                models=", ".join(models) if is_short else f"{len(models)} models",
+                reason=reason,
+            )
         )
-        for (exporter, capture, why), of_route in sorted(made.items())
-    )
-
-
-def _route_key(route: Route) -> tuple[str, str, str]:
-    return (route.exporter, route.capture, route.reason)
-
-
-def _names(models: Sequence[str]) -> str:
-    if len(models) <= _NAMED_MODELS:
-        return ", ".join(models)
-    return f"{len(models)} models"
+    return tuple(rows)

@@ -1,4 +1,4 @@
-"""Split off; to be described."""
+"""The folder of the packaged templates; separate from `templates.py`, which imports jinja2."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 import exporter
 
 
-def packaged_templates() -> Path:
-    """The templates that come with us: inside the wheel, or beside the package in a checkout."""
+def find_packaged_templates() -> Path:
+    """Return the folder inside the wheel, or next to the package in a checkout."""
     package = Path(exporter.__path__[0])
     inside = package / "templates"
     return inside if inside.is_dir() else package.parent / "templates"

@@ -1,9 +1,10 @@
-"""The jinja2 environment, and where templates are found.
+"""Rendering of templates with jinja2.
 
-In: the project's own folder of templates, if it has one. Out: rendered text.
+Input: the project's own folder of templates, if it exists, and values. Output: rendered text.
 
-A project overrides the packaged templates file by file. Templates are trusted like code; what they
-show is not, and goes through `markdown.inline` unless a filter made it harmless another way.
+A file of the project replaces the packaged template with the same name. Templates are trusted like
+code. The values that they show are not: `markdown.escape_inline` escapes them, unless a filter has
+done it.
 """
 
 from __future__ import annotations
@@ -18,12 +19,7 @@ import jinja2
 from markupsafe import Markup
 
 from exporter.core.command_names import DEFAULT_COMMAND, format_command
-from exporter.core.errors import (
-    ExitCode,
-    ExporterError,
-    Location,
-    Problem,
-)
+from exporter.core.errors import ExitCode, ExporterError, Location, Problem
 from exporter.manifest import Style
 from exporter.report.pages.template_folder import find_packaged_templates
 from exporter.report.text import markdown
@@ -33,7 +29,7 @@ _SUFFIX = ".jinja"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderOptions:
-    """How a project wants to be spoken to."""
+    """The project's options for texts."""
 
     style: Style = "emoji"
     command: str = DEFAULT_COMMAND
@@ -43,67 +39,67 @@ PLAIN = RenderOptions()
 
 
 def render(
-    name: str, folder: Path | None, spoken: RenderOptions = PLAIN, /, **values: object
+    name: str, folder: Path | None, options: RenderOptions = PLAIN, /, **values: object
 ) -> str:
-    """Renders the template `name`, from `folder` if that has it, as the project spells it.
+    """Render a template for markdown; each value is escaped.
 
     Raises:
-        ExporterError: MANIFEST, where a template is wrong, with its file and line.
+        ExporterError: MANIFEST with file and line, if the template is invalid.
     """
-    return _rendered(_environment(folder, spoken), name, values)
+    return _render(_create_environment(folder, options), name, values)
 
 
-def preload(name: str, folder: Path | None, spoken: RenderOptions = PLAIN) -> None:
-    """Reads the template `name`; one that cannot be read is left to `render`, which says why."""
+def preload(name: str, folder: Path | None, options: RenderOptions = PLAIN) -> None:
+    """Compile a template; `render` reports its errors later."""
     with suppress(jinja2.TemplateError, UnicodeDecodeError, OSError):
-        _environment(folder, spoken).get_template(name + _SUFFIX)
+        _create_environment(folder, options).get_template(name + _SUFFIX)
 
 
 def render_html(name: str, folder: Path | None, **values: object) -> str:
-    """The same for HTML: every value is escaped that is no `Markup`."""
-    return _rendered(_environment(folder).overlay(finalize=_as_it_is), name, values)
+    """Render a template for HTML; each value that is no `Markup` is escaped."""
+    return _render(_create_environment(folder).overlay(finalize=_return_unchanged), name, values)
 
 
 def render_script(name: str, **values: object) -> str:
-    """The same for Python, of the packaged template alone: every value stands as it is."""
-    environment = _environment(None).overlay(autoescape=False, finalize=_as_it_is)
-    return _rendered(environment, name, values)
+    """Render a packaged template for Python; values are inserted without escapes."""
+    environment = _create_environment(None).overlay(autoescape=False, finalize=_return_unchanged)
+    return _render(environment, name, values)
 
 
 def read_template_file(name: str, folder: Path | None) -> str:
-    """A file of the templates' folders that is none itself, as it stands.
+    """Return a file of the template folders that is no template itself.
 
     Raises:
-        ExporterError: MANIFEST, where it is no text.
+        ExporterError: MANIFEST, if the file is no text.
     """
-    environment = _environment(folder)
+    environment = _create_environment(folder)
     try:
-        return jinja2.FileSystemLoader(_folders(folder)).get_source(environment, name)[0]
+        return jinja2.FileSystemLoader(_list_folders(folder)).get_source(environment, name)[0]
     except (jinja2.TemplateNotFound, UnicodeDecodeError) as error:
-        problem = Problem(message="no text can be read here", location=Location(file=name))
+        problem = Problem(message="cannot be read as text", location=Location(file=name))
         raise ExporterError(ExitCode.MANIFEST, [problem]) from error
 
 
-def _as_it_is(value: object) -> object:
+def _return_unchanged(value: object) -> object:
     return value
 
 
-def _rendered(environment: jinja2.Environment, name: str, values: dict[str, object]) -> str:
+def _render(environment: jinja2.Environment, name: str, values: dict[str, object]) -> str:
     try:
         return environment.get_template(name + _SUFFIX).render(values)
     except (jinja2.TemplateError, TypeError, ValueError) as error:
-        place = _place(error, name + _SUFFIX)
-        if place is None:
+        location = _find_location(error, name + _SUFFIX)
+        if location is None:
             raise
         message = getattr(error, "message", None) or str(error)
-        problem = Problem(message=f"the template cannot be rendered: {message}", location=place)
+        problem = Problem(message=f"the template cannot be rendered: {message}", location=location)
         raise ExporterError(ExitCode.MANIFEST, [problem]) from error
 
 
 @lru_cache(maxsize=8)
-def _environment(folder: Path | None, spoken: RenderOptions = PLAIN) -> jinja2.Environment:
+def _create_environment(folder: Path | None, options: RenderOptions = PLAIN) -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_folders(folder)),
+        loader=jinja2.FileSystemLoader(_list_folders(folder)),
         undefined=jinja2.StrictUndefined,
         autoescape=True,
         finalize=markdown.escape_inline,
@@ -111,12 +107,12 @@ def _environment(folder: Path | None, spoken: RenderOptions = PLAIN) -> jinja2.E
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    has_symbols = spoken.style == "emoji"
+    has_symbols = options.style == "emoji"
     environment.filters.update(
         code=markdown.format_code,
         sign=lambda mark: mark.symbol if has_symbols else mark.word,
         icon=lambda mark: Markup("{} ").format(mark.symbol) if has_symbols else "",
-        command=lambda words: format_command(spoken.command, *words.split(maxsplit=1)),
+        command=lambda words: format_command(options.command, *words.split(maxsplit=1)),
         fence=markdown.format_fence,
         join=markdown.join_escaped,
         target=markdown.quote_link_target,
@@ -124,12 +120,12 @@ def _environment(folder: Path | None, spoken: RenderOptions = PLAIN) -> jinja2.E
     return environment
 
 
-def _folders(folder: Path | None) -> list[Path]:
+def _list_folders(folder: Path | None) -> list[Path]:
     return [path for path in (folder, find_packaged_templates()) if path is not None]
 
 
-def _place(error: Exception, name: str) -> Location | None:
-    """The line of the template at which it went wrong; None where that is no template's."""
+def _find_location(error: Exception, name: str) -> Location | None:
+    """Return the line of the template that raised the error, or None if no template did."""
     if isinstance(error, jinja2.TemplateSyntaxError):
         return Location(file=error.filename or name, line=error.lineno)
     if isinstance(error, jinja2.TemplateNotFound):

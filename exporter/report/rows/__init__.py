@@ -1,1 +1,1 @@
-"""To be described."""
+"""Rows of tables: cells, failures, checks, contracts and artifacts as plain values."""

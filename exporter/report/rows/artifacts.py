@@ -1,39 +1,44 @@
-"""What was shipped: files, their operators, and what the exporter noted on the way.
+"""Artifacts: their sizes, their operators, and the notes of the exporter.
 
-In: a model's `Cell`s. Out: rows; opsets with the same file figures, the same operators or the same
-note share one. All devices check the same file, so that an opset counts once.
+Input: the `Cell`s of a model. Output: rows; opsets with the same content share one row. All devices
+check the same file, so each opset counts once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, replace
 
-from exporter.core import onnxruntime_releases as support
+from exporter.core.onnxruntime_releases import (
+    find_first_release,
+    find_older_release,
+    format_release,
+)
+from exporter.core.text_format import format_bytes
+from exporter.manifest.syntax.opsets import format_opsets
 from exporter.records.record import Artifact, Record
 from exporter.report.rows.cells import Cell
-from exporter.report.rows.opset_ranges import fold_opsets
 from exporter.report.text import number_format as figures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRow:
-    """Files that are alike."""
+    """Files with the same exporter and the same figures."""
 
     opsets: str
     exporter: str
-    """The exporter and its capture; empty where the record names none."""
+    """The exporter and its capture; empty if the record has no route."""
     size: str
     nodes: str
     parameters: str
     ir_version: int
     external_data: str
-    """How many files lie beside the model: their names hold a hash."""
+    """The number of files with external data. Their names contain a hash."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeRow:
-    """Files that the same releases of ONNX Runtime load."""
+    """Files that load in the same releases of ONNX Runtime."""
 
     opsets: str
     releases: str
@@ -41,7 +46,7 @@ class RuntimeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorCount:
-    """One operator, and how often each range of opsets has it."""
+    """One operator, with its number of nodes for each range of opsets."""
 
     operator: str
     counts: tuple[int, ...]
@@ -49,7 +54,7 @@ class OperatorCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorCounts:
-    """Operators by ranges of opsets that have the same."""
+    """Operators by ranges of opsets with equal counts."""
 
     opsets: tuple[str, ...]
     rows: tuple[OperatorCount, ...]
@@ -57,53 +62,52 @@ class OperatorCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """Something that was noted while a file was made."""
+    """One note of the exporter."""
 
     opsets: str
     text: str
 
 
-def files(cells: Iterable[Cell]) -> tuple[FileRow, ...]:
-    """One row for opsets whose files are of the same make and size."""
-    opsets: dict[tuple[str, ...], list[int]] = {}
-    for opset, (record, artifact) in _files(cells).items():
-        opsets.setdefault(_make(record, artifact), []).append(opset)
-    return tuple(
-        FileRow(
-            opsets=fold_opsets(alike),
-            exporter=exporter,
-            size=size,
-            nodes=nodes,
-            parameters=parameters,
-            ir_version=int(ir_version),
-            external_data=external_data,
+def group_files(cells: Iterable[Cell]) -> tuple[FileRow, ...]:
+    """Return one row for opsets with the same exporter and figures."""
+    opsets: dict[FileRow, list[int]] = {}
+    for opset, (record, artifact) in _collect_artifacts(cells).items():
+        route = record.route
+        row = FileRow(
+            opsets="",
+            exporter=f"{route.exporter} ({route.capture})" if route else "",
+            size=format_bytes(artifact.bytes),
+            nodes=figures.format_count(artifact.nodes),
+            parameters=figures.format_count(artifact.parameters),
+            ir_version=artifact.ir_version,
+            external_data=str(len(artifact.external_data) or ""),
         )
-        for (exporter, size, nodes, parameters, ir_version, external_data), alike in opsets.items()
-    )
+        opsets.setdefault(row, []).append(opset)
+    return tuple(replace(row, opsets=format_opsets(group)) for row, group in opsets.items())
 
 
-def runtimes(cells: Iterable[Cell]) -> tuple[RuntimeRow, ...]:
-    """From which release of ONNX Runtime on each file runs, opsets with the same one together."""
+def group_releases(cells: Iterable[Cell]) -> tuple[RuntimeRow, ...]:
+    """Return one row for opsets with the same first release of ONNX Runtime."""
     opsets: dict[str, list[int]] = {}
-    for opset, (_, artifact) in _files(cells).items():
-        opsets.setdefault(_releases(artifact), []).append(opset)
+    for opset, (_, artifact) in _collect_artifacts(cells).items():
+        opsets.setdefault(_describe_releases(artifact), []).append(opset)
     return tuple(
-        RuntimeRow(opsets=fold_opsets(alike), releases=releases)
-        for releases, alike in opsets.items()
+        RuntimeRow(opsets=format_opsets(group), releases=releases)
+        for releases, group in opsets.items()
     )
 
 
-def operators(cells: Iterable[Cell]) -> OperatorCounts:
-    """Every operator of every file."""
+def count_operators(cells: Iterable[Cell]) -> OperatorCounts:
+    """Return the operators of all files, with one column for opsets with equal counts."""
     opsets: dict[Hashable, list[int]] = {}
     counts: dict[Hashable, dict[str, int]] = {}
-    for opset, (_, artifact) in _files(cells).items():
+    for opset, (_, artifact) in _collect_artifacts(cells).items():
         key = frozenset(artifact.operators.items())
         opsets.setdefault(key, []).append(opset)
         counts[key] = artifact.operators
     names = sorted({name for table in counts.values() for name in table})
     return OperatorCounts(
-        opsets=tuple(fold_opsets(alike) for alike in opsets.values()),
+        opsets=tuple(format_opsets(group) for group in opsets.values()),
         rows=tuple(
             OperatorCount(operator=name, counts=tuple(counts[key].get(name, 0) for key in opsets))
             for name in names
@@ -111,44 +115,31 @@ def operators(cells: Iterable[Cell]) -> OperatorCounts:
     )
 
 
-def notes(cells: Iterable[Cell]) -> tuple[Note, ...]:
-    """Every note once, with the opsets that it was made at."""
+def group_notes(cells: Iterable[Cell]) -> tuple[Note, ...]:
+    """Return each note once, with its opsets."""
     opsets: dict[str, list[int]] = {}
     for cell in cells:
         for note in cell.record.notes if cell.record else ():
-            opsets.setdefault(figures.message(note), []).append(cell.id.opset)
-    return tuple(Note(opsets=fold_opsets(alike), text=text) for text, alike in opsets.items())
+            opsets.setdefault(figures.clean_message(note), []).append(cell.id.opset)
+    return tuple(Note(opsets=format_opsets(group), text=text) for text, group in opsets.items())
 
 
-def _files(cells: Iterable[Cell]) -> dict[int, tuple[Record, Artifact]]:
-    found: dict[int, tuple[Record, Artifact]] = {}
+def _collect_artifacts(cells: Iterable[Cell]) -> dict[int, tuple[Record, Artifact]]:
+    """Return the first record with an artifact for each opset."""
+    artifacts: dict[int, tuple[Record, Artifact]] = {}
     for cell in cells:
         if cell.record and cell.record.artifact:
-            found.setdefault(cell.id.opset, (cell.record, cell.record.artifact))
-    return found
+            artifacts.setdefault(cell.id.opset, (cell.record, cell.record.artifact))
+    return artifacts
 
 
-def _releases(artifact: Artifact) -> str:
+def _describe_releases(artifact: Artifact) -> str:
     opset, ir_version = artifact.opset_imports.get("", 0), artifact.ir_version
-    first = support.first_release(opset, ir_version)
-    said = f"{support.spelled(first)} and later" if first else "no release that is known"
-    if gain := support.lower_ir_version(opset, ir_version):
-        older = support.spelled(gain.release)
-        said += (
-            f", for IR version {ir_version}; ir_version = {gain.ir_version} would do for {older}"
-        )
-    others = sorted(domain for domain in artifact.opset_imports if domain)
-    return f"{said}, with kernels of {', '.join(others)}" if others else said
-
-
-def _make(record: Record, artifact: Artifact) -> tuple[str, ...]:
-    route = record.route
-    beside: Sequence[str] = artifact.external_data
-    return (
-        f"{route.exporter} ({route.capture})" if route else "",
-        figures.size(artifact.bytes),
-        figures.count(artifact.nodes),
-        figures.count(artifact.parameters),
-        str(artifact.ir_version),
-        str(len(beside)) if beside else "",
-    )
+    first = find_first_release(opset, ir_version)
+    text = f"{format_release(first)} and later" if first else "no known release"
+    if older := find_older_release(opset, ir_version):
+        release = format_release(older.release)
+        text += f", for IR version {ir_version}; "
+        text += f"ir_version = {older.ir_version} is enough for {release}"
+    domains = sorted(domain for domain in artifact.opset_imports if domain)
+    return f"{text}, with kernels of {', '.join(domains)}" if domains else text

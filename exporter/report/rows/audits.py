@@ -1,12 +1,12 @@
-"""The audits of a model, as its page shows them.
+"""The audits of a model, as rows of its page.
 
-In: the reports folder, where audits lie beside the pages, and a model. Out: `AuditRow`s. An audit
-takes minutes and is not repeated for a report: the last one of each cell is kept in git.
+Input: the folder of stored audits in the reports folder, and a model. Output: `AuditRow`s. An audit
+takes minutes, so a report does not repeat it. The last audit of each cell is committed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,22 +17,22 @@ from exporter.records.audit import Audit
 from exporter.records.record import CellId
 from exporter.report.text import number_format as figures
 
-#: The folder of audits beside the pages.
+#: The folder of audits in the reports folder.
 AUDITS = "audits"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurvivorRow:
-    """A change that no check noticed."""
+    """A mutant that passed all checks."""
 
     cell: str
     change: str
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRow:
-    """One cell's audit."""
+    """The audit of one cell."""
 
     cell: str
     mutants: int
@@ -44,38 +44,39 @@ class AuditRow:
     survivors: tuple[SurvivorRow, ...]
 
 
-def audit_path(reports: Path, cell: CellId) -> Path:
-    """Where the audit of a cell lies."""
+def locate_audit(reports: Path, cell: CellId) -> Path:
+    """Return the path of a cell's audit."""
     return reports / AUDITS / cell.model / f"{cell.opset}.{cell.device}.json"
 
 
 def read_audits(reports: Path) -> dict[str, tuple[Audit, ...]]:
-    """Every stored audit, by model.
+    """Return all stored audits by model.
 
     Raises:
-        ExporterError: UNREADABLE, where one is damaged.
+        ExporterError: UNREADABLE, if a file is damaged or has an old format.
     """
-    found: dict[str, list[Audit]] = {}
+    by_model: dict[str, list[Audit]] = {}
     for path in sorted((reports / AUDITS).glob("*/*.json")):
         try:
             audit = Audit.model_validate_json(path.read_bytes())
         except (OSError, ValidationError) as error:
-            message = f"{path}: is no audit of this version; make it again or remove it"
+            message = f"{path}: no audit of this version; run `exporter audit` or remove the file"
             raise ExporterError(ExitCode.UNREADABLE, message) from error
-        found.setdefault(audit.cell.model, []).append(audit)
+        by_model.setdefault(audit.cell.model, []).append(audit)
     return {
         model: tuple(sorted(audits, key=lambda audit: audit.cell.sort_key))
-        for model, audits in found.items()
+        for model, audits in by_model.items()
     }
 
 
-def audit_rows(audits: Iterable[Audit], promised: Iterable[CellId]) -> tuple[AuditRow, ...]:
-    """One row for each audit of a cell that is still promised."""
+def build_audit_rows(audits: Iterable[Audit], promised: Iterable[CellId]) -> tuple[AuditRow, ...]:
+    """Return one row for each audit of a promised cell."""
     cells = {str(cell) for cell in promised}
-    return tuple(_row(audit) for audit in audits if str(audit.cell) in cells)
+    return tuple(_build_row(audit) for audit in audits if str(audit.cell) in cells)
 
 
-def _row(audit: Audit) -> AuditRow:
+def _build_row(audit: Audit) -> AuditRow:
+    most_first = sorted(audit.by.items(), key=lambda item: (-item[1], item[0]))
     return AuditRow(
         cell=str(audit.cell),
         mutants=audit.mutants,
@@ -83,19 +84,13 @@ def _row(audit: Audit) -> AuditRow:
         share=f"{audit.share:.1%}",
         within=audit.within,
         same=audit.unchanged,
-        by=_by(audit.by),
+        by=", ".join(f"{check} {count}" for check, count in most_first),
         survivors=tuple(
             SurvivorRow(
                 cell=str(audit.cell),
-                change=figures.message(survivor.change),
-                why=figures.message(survivor.why),
+                change=figures.clean_message(survivor.change),
+                reason=figures.clean_message(survivor.why),
             )
             for survivor in audit.survivors
         ),
     )
-
-
-def _by(counts: Mapping[str, int]) -> str:
-    """The checks that caught most, first."""
-    order = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(f"{check} {count}" for check, count in order)

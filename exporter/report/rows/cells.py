@@ -1,7 +1,7 @@
-"""Every promised cell with what is known of it.
+"""Promised cells with their records.
 
-In: a `Manifest` and a `RunRecord`. Out: the `Cell`s of each model; a promise without a record is a
-cell too, and a record without a promise is none.
+Input: a `Manifest` and a `RunRecord`. Output: the `Cell`s of each model. A promise without a record
+is a cell too; a record without a promise is not.
 """
 
 from __future__ import annotations
@@ -12,12 +12,7 @@ from dataclasses import dataclass
 from exporter.core.sanitize import join_lines
 from exporter.manifest import Manifest
 from exporter.records.baseline import format_outcome
-from exporter.records.record import (
-    CellId,
-    Record,
-    RunRecord,
-    Status,
-)
+from exporter.records.record import CellId, Record, RunRecord, Status
 from exporter.report.rows.opset_groups import OpsetGroup, group_by_opset, mask_numbers
 from exporter.report.text import number_format as figures
 from exporter.report.text.status_marks import Mark, choose_mark
@@ -32,17 +27,17 @@ class Cell:
 
     @property
     def mark(self) -> Mark:
-        """How it looks in a table."""
+        """The mark in a table."""
         return choose_mark(self.record)
 
     @property
     def is_pass(self) -> bool:
-        """Whether every promise was proved; a failure that was foreseen is no pass."""
+        """Whether all promises are proved; a foreseen failure is no pass."""
         return self.record is not None and self.record.status is Status.PASS
 
     @property
     def is_red(self) -> bool:
-        """Whether somebody must act."""
+        """Whether the user must act."""
         return self.record is not None and self.record.status.is_red
 
     @property
@@ -53,22 +48,22 @@ class Cell:
         return format_outcome(self.record.status, self.record.stage, self.record.check)
 
     @property
-    def why(self) -> str:
-        """One line: what the record says; never empty, for a red row must say something."""
+    def reason(self) -> str:
+        """The message of the record on one line; never empty, because red rows need a text."""
         if self.record is None:
             return self.mark.meaning
-        said = figures.clean_message(self.record.message) or self.mark.meaning
+        message = figures.clean_message(self.record.message) or self.mark.meaning
         expectation = join_lines(self.record.expectation)
-        return f"{said} ({expectation})" if expectation else said
+        return f"{message} ({expectation})" if expectation else message
 
     @property
-    def foreseen(self) -> str:
-        """The reason of the expectation that this failure met."""
+    def expected_reason(self) -> str:
+        """The reason of the expectation that foresees this failure."""
         return join_lines(self.record.foreseen) if self.record else ""
 
 
 def collect_cells(manifest: Manifest, run: RunRecord) -> dict[str, tuple[Cell, ...]]:
-    """The cells of each model, opset by opset; models in the order of the manifest."""
+    """Return the cells of each model by opset; models in the order of the manifest."""
     records = {
         (record.cell.model, record.cell.opset, record.cell.device): record for record in run.records
     }
@@ -86,10 +81,10 @@ def collect_cells(manifest: Manifest, run: RunRecord) -> dict[str, tuple[Cell, .
 
 
 def find_lowest_opset(cells: Iterable[Cell]) -> str:
-    """The lowest opset that passes and above which every promised one does.
+    """Return the lowest opset from which on all cells of one model and device pass.
 
-    Args:
-        cells: Of one model on one device. A foreseen failure is green, and does not work.
+    Returns:
+        "" if the highest opset does not pass. A foreseen failure is green but does not pass.
     """
     lowest = ""
     for cell in sorted(cells, key=lambda cell: cell.id.opset, reverse=True):
@@ -100,24 +95,24 @@ def find_lowest_opset(cells: Iterable[Cell]) -> str:
 
 
 def group_cells(
-    cells: Iterable[Cell], also: Callable[[Cell], Hashable] = lambda _: None
+    cells: Iterable[Cell], key_of: Callable[[Cell], Hashable] = lambda _: None
 ) -> tuple[OpsetGroup[Cell], ...]:
-    """Cells with the same outcome for the same reason, but for their opset.
-
-    Args:
-        cells: Of any models.
-        also: What else has to be the same.
-    """
+    """Group cells that differ only in their opset: same outcome, same reason, same key."""
     return group_by_opset(
         cells,
         lambda cell: cell.id,
-        lambda cell: (cell.outcome, mask_numbers(cell.why), cell.foreseen, also(cell)),
+        lambda cell: (
+            cell.outcome,
+            mask_numbers(cell.reason),
+            cell.expected_reason,
+            key_of(cell),
+        ),
     )
 
 
-def describe_reason(same: OpsetGroup[Cell]) -> str:
-    """Why these cells are as they are; says whose figures it shows where theirs differ."""
-    said = same.first.why
-    if all(cell.why == said for cell in same.members):
-        return said
-    return f"{said} (figures of opset {same.first.id.opset})"
+def describe_reason(group: OpsetGroup[Cell]) -> str:
+    """Return the reason of the group; if its figures differ, name the opset of the first cell."""
+    reason = group.first.reason
+    if all(cell.reason == reason for cell in group.members):
+        return reason
+    return f"{reason} (figures of opset {group.first.id.opset})"

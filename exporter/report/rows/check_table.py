@@ -1,39 +1,39 @@
-"""What the checks said, opset by opset.
+"""Results of the checks by opset.
 
-In: a model's `Cell`s on one device. Out: a `CheckTable`; opsets at which all said the same are one
-row.
+Input: the `Cell`s of a model on one device. Output: a `CheckTable`; opsets with equal results share
+one row.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from exporter.records.record import CheckResult, Status
+from exporter.records.record import Status
 from exporter.report.rows.cells import Cell
-from exporter.report.rows.opset_ranges import fold
+from exporter.report.rows.opset_groups import group_by_opset
 from exporter.report.text import number_format as figures
 from exporter.report.text.status_marks import MARKS, Mark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckCell:
-    """What one check said."""
+    """The result of one check."""
 
     mark: Mark
     figures: tuple[str, ...]
-    """`error ≤ 1e-4`: rounded so that other machines say the same."""
+    """`error ≤ 1e-4`: rounded to values that all machines agree on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRow:
-    """Opsets at which every check said the same."""
+    """Opsets with the same result of every check."""
 
     opsets: str
-    said: tuple[CheckCell | None, ...]
-    """By check; None where it did not run."""
+    results: tuple[CheckCell | None, ...]
+    """By check; None if it did not run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,51 +46,50 @@ class CheckTable:
 
     @property
     def marks(self) -> frozenset[Mark]:
-        """Every mark in the table."""
-        return frozenset(said.mark for row in self.rows for said in row.said if said)
+        """All marks in the table."""
+        return frozenset(result.mark for row in self.rows for result in row.results if result)
 
 
-def check_table(device: str, cells: Sequence[Cell]) -> CheckTable:
-    """Lays out the checks of the cells that were checked at all."""
+def build_check_table(device: str, cells: Sequence[Cell]) -> CheckTable:
+    """Return the table of all cells that have check results."""
     checked = [cell for cell in cells if cell.record and cell.record.checks]
-    checks = tuple(dict.fromkeys(result.check for cell in checked for result in _results(cell)))
-    folds = fold(checked, lambda cell: cell.id, lambda cell: _row(cell, checks))
+    checks = tuple(
+        dict.fromkeys(
+            result.check for cell in checked if cell.record for result in cell.record.checks
+        )
+    )
+    groups = group_by_opset(checked, lambda cell: cell.id, lambda cell: _list_results(cell, checks))
     rows = tuple(
-        CheckRow(opsets=same.opset_ranges, said=_row(same.first, checks)) for same in folds
+        CheckRow(opsets=group.opset_ranges, results=_list_results(group.first, checks))
+        for group in groups
     )
     return CheckTable(device=device, checks=checks, rows=rows)
 
 
-def _results(cell: Cell) -> Iterable[CheckResult]:
-    return cell.record.checks if cell.record else ()
+def _list_results(cell: Cell, checks: Sequence[str]) -> tuple[CheckCell | None, ...]:
+    results = {
+        result.check: summarize_result(result.status, tuple(result.metrics.items()))
+        for result in (cell.record.checks if cell.record else ())
+    }
+    return tuple(results.get(check) for check in checks)
 
 
-def _row(cell: Cell, checks: Sequence[str]) -> tuple[CheckCell | None, ...]:
-    said = {result.check: said_by(result) for result in _results(cell)}
-    return tuple(said.get(check) for check in checks)
+@lru_cache(maxsize=1 << 15, typed=True)  # called several times, and many cells are equal
+def summarize_result(status: Status, metrics: tuple[tuple[str, float | str], ...]) -> CheckCell:
+    """Return the mark of a check with the figures that all machines agree on."""
+    texts = (_format_figure(name, value) for name, value in metrics)
+    return CheckCell(mark=MARKS[status], figures=tuple(text for text in texts if text))
 
 
-def said_by(result: CheckResult) -> CheckCell:
-    """The mark of a check, and those of its figures that another machine would show too."""
-    return said_of(result.status, tuple(result.metrics.items()))
-
-
-@lru_cache(maxsize=1 << 15, typed=True)  # asked for several times, and many cells say the same
-def said_of(status: Status, metrics: tuple[tuple[str, float | str], ...]) -> CheckCell:
-    """The same, of a status and the metrics as pairs."""
-    said = (_figure(name, value) for name, value in metrics)
-    return CheckCell(mark=MARKS[status], figures=tuple(figure for figure in said if figure))
-
-
-def _figure(name: str, value: float | str) -> str:
-    """A figure that another machine would show too; empty for one that it would not."""
+def _format_figure(name: str, value: float | str) -> str:
+    """Return a figure as text, or "" if it depends on the machine."""
     match name, value:
         case "of_limit", float():
-            # No error and no limit have no share of each other that says more than the error.
-            return "" if value in (0.0, math.inf) else figures.of_limit(value)
+            # An error of 0 and a limit of 0 have no meaningful ratio.
+            return "" if value in (0.0, math.inf) else figures.format_limit_share(value)
         case "max_abs", float():
-            return f"error {figures.magnitude(value)}"
-        case "nodes", _:  # an optimiser that knows another processor leaves another number
+            return f"error {figures.format_magnitude(value)}"
+        case "nodes", _:  # the optimizer of the runtime depends on the processor
             return ""
         case _, float():
             return ""

@@ -1,7 +1,6 @@
-"""A model's contract in words and rows, as its page shows it.
+"""The contract of a model as rows of its page.
 
-In: a `ModelSpec`. Out: a `Contract`: the settings that say something, and its inputs, outputs and
-axes.
+Input: a `ModelSpec`. Output: a `Contract`: settings, inputs, outputs, axes and cases.
 """
 
 from __future__ import annotations
@@ -10,30 +9,21 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from exporter.manifest import (
-    Axis,
-    Bound,
-    Case,
-    Dim,
-    Fill,
-    ModelSpec,
-    Override,
-    Tolerance,
-)
-from exporter.report.rows.opset_groups import fold_opsets
+from exporter.manifest import Axis, Bound, Case, Dim, Fill, ModelSpec, Override, Tolerance
+from exporter.manifest.syntax.opsets import format_opsets
 
-#: What holds where a manifest says nothing of tolerance.
+#: The text for the default tolerance.
 MEASURED = "measured: a multiple of PyTorch's own float32 error"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A key of the manifest and its value."""
+    """A key of the manifest with its value."""
 
     name: str
     value: str
     is_literal: bool = False
-    """As it stands in the manifest, not described in words."""
+    """Whether the value is in the notation of the manifest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,23 +46,23 @@ class OutputRow:
     shape: str
     kind: str
     tolerance: str
-    """Empty where the model's own holds."""
+    """Empty if the tolerance of the model applies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AxisRow:
-    """A dynamic axis and the sizes that it promises."""
+    """A dynamic axis with its promised sizes."""
 
     name: str
     example: str
     sizes: str
     probe: str
-    """The sizes that the manifest asks to be probed."""
+    """The sizes that the manifest lists in `probe`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contract:
-    """What the model promises."""
+    """The promises of a model."""
 
     settings: tuple[Setting, ...]
     inputs: tuple[InputRow, ...]
@@ -82,14 +72,14 @@ class Contract:
 
 
 def describe_contract(spec: ModelSpec) -> Contract:
-    """Lays out the contract."""
+    """Return the contract of a model."""
     return Contract(
-        settings=tuple(_settings(spec)),
+        settings=tuple(_list_settings(spec)),
         inputs=tuple(
             InputRow(
                 name=input.name,
                 dtype=f"{input.dtype}{', optional' if input.optional else ''}",
-                shape=_shape(input.shape) if not input.scalar else "a number",
+                shape=_format_shape(input.shape) if not input.scalar else "a number",
                 at=input.at or "in order",
                 fill=format_fill(input.fill) if spec.inputs_from is None else "inputs_from",
             )
@@ -99,85 +89,90 @@ def describe_contract(spec: ModelSpec) -> Contract:
             OutputRow(
                 name=output.name,
                 dtype=output.dtype,
-                shape=_shape(output.shape),
+                shape=_format_shape(output.shape),
                 kind=output.kind,
-                tolerance=_tolerance(output.tolerance) if output.tolerance else "",
+                tolerance=_format_tolerance(output.tolerance) if output.tolerance else "",
             )
             for output in spec.outputs
         ),
-        axes=tuple(_axis(axis) for axis in spec.axes),
+        axes=tuple(
+            AxisRow(
+                name=axis.name,
+                example="" if axis.example is None else str(axis.example),
+                sizes=format_axis_sizes(axis),
+                probe=", ".join(str(size) for size in axis.probe),
+            )
+            for axis in spec.axes
+        ),
         cases=tuple(
-            Setting(name=case.name, value=_case(case), is_literal=True) for case in spec.cases
+            Setting(name=case.name, value=_format_case(case), is_literal=True)
+            for case in spec.cases
         ),
     )
 
 
-def _case(case: Case) -> str:
-    values = {**case.values, **case.files, **dict.fromkeys(case.absent), **case.axes}
-    made = {"inputs_from": case.inputs_from.function} if case.inputs_from else {}
-    return _table({**values, **made})
+def _format_case(case: Case) -> str:
+    function = {"inputs_from": case.inputs_from.function} if case.inputs_from else {}
+    return _format_table(
+        {**case.values, **case.files, **dict.fromkeys(case.absent), **case.axes, **function}
+    )
 
 
-def _settings(spec: ModelSpec) -> Iterable[Setting]:
-    """Settings that are always worth a row, and those that are not at their default."""
+def _list_settings(spec: ModelSpec) -> Iterable[Setting]:
+    """Yield the settings that every page has, then those that differ from their default."""
     yield Setting(name="source", value=spec.source, is_literal=True)
-    yield Setting(name="opsets", value=fold_opsets(spec.opsets).replace(",", ", "))
+    yield Setting(name="opsets", value=format_opsets(spec.opsets))
     yield Setting(name="devices", value=", ".join(spec.devices))
-    yield Setting(name="tolerance", value=_tolerance(spec.tolerance))
+    yield Setting(name="tolerance", value=_format_tolerance(spec.tolerance))
     if spec.ir_version is not None:
         yield Setting(name="ir_version", value=f"at most {spec.ir_version}")
+    names = spec.parameters
     literal = {
         "exporter": spec.exporter if spec.exporter != "auto" else "",
         "capture": spec.capture or "",
         "mode": spec.mode if spec.mode != "eval" else "",
         "precision": spec.precision or "",
         "seed": str(spec.seed) if spec.seed else "",
-        "init": _table(spec.init),
-        "constants": _table({constant.at: constant.value for constant in spec.constants}),
-        "parameters": _parameters(spec),
-        "containers": _table({each.at: each.type for each in spec.containers}),
+        "init": _format_table(spec.init),
+        "constants": _format_table({constant.at: constant.value for constant in spec.constants}),
+        "parameters": (names.template or ", ".join(names.names) or _format_table(names.patterns))
+        if names
+        else "",
+        "containers": _format_table({each.at: each.type for each in spec.containers}),
         "inputs_from": spec.inputs_from.function if spec.inputs_from else "",
-        "options": _table(spec.options),
+        "options": _format_table(spec.options),
     }
     for name, value in literal.items():
         if value:
             yield Setting(name=name, value=value, is_literal=True)
     for override in spec.overrides:
-        yield Setting(name=f"override: {_cells(override)}", value=_overridden(override))
+        yield _describe_override(override)
 
 
-def _parameters(spec: ModelSpec) -> str:
-    names = spec.parameters
-    if names is None:
-        return ""
-    return names.template or ", ".join(names.names) or _table(names.patterns)
-
-
-def _cells(override: Override) -> str:
-    where = [] if override.opsets is None else [f"opsets {fold_opsets(override.opsets)}"]
-    where += [] if override.device == "*" else [f"device {override.device}"]
-    return ", ".join(where)
-
-
-def _overridden(override: Override) -> str:
-    """What an override says, key by key."""
-    said = {
+def _describe_override(override: Override) -> Setting:
+    cells = [] if override.opsets is None else [f"opsets {format_opsets(override.opsets)}"]
+    cells += [] if override.device == "*" else [f"device {override.device}"]
+    values = {
         "exporter": override.exporter or "",
         "capture": override.capture or "",
         "ir_version": "" if override.ir_version is None else f"at most {override.ir_version}",
-        "options": _table(override.options),
-        "tolerance": _tolerance(override.tolerance) if override.tolerance else "",
-        **{f"tolerance of {name}": _tolerance(bound) for name, bound in override.outputs.items()},
+        "options": _format_table(override.options),
+        "tolerance": _format_tolerance(override.tolerance) if override.tolerance else "",
+        **{
+            f"tolerance of {name}": _format_tolerance(bound)
+            for name, bound in override.outputs.items()
+        },
     }
-    return "; ".join(f"{name}: {value}" for name, value in said.items() if value)
+    text = "; ".join(f"{name}: {value}" for name, value in values.items() if value)
+    return Setting(name=f"override: {', '.join(cells)}", value=text)
 
 
-def _shape(shape: Iterable[Dim]) -> str:
+def _format_shape(shape: Iterable[Dim]) -> str:
     return f"[{', '.join(str(size) for size in shape)}]"
 
 
 def format_fill(fill: Fill) -> str:
-    """How an input gets its values, in words."""
+    """Return the fill of an input as text: `uniform [0, 1]`."""
     match fill.kind:
         case "uniform":
             return f"uniform [{fill.low:g}, {fill.high:g}]"
@@ -196,42 +191,33 @@ def format_fill(fill: Fill) -> str:
 
 
 def format_axis_sizes(axis: Axis) -> str:
-    """The sizes that an axis promises: `1 and up`, `1 to 64, multiples of 8`."""
+    """Return the promised sizes of an axis: `1 and up`, `1 to 64, multiples of 8`."""
     upper = "" if axis.max is None else f" to {axis.max}"
     multiple = f", multiples of {axis.multiple_of}" if axis.multiple_of != 1 else ""
     return f"{axis.min}{upper or ' and up'}{multiple}"
 
 
-def _axis(axis: Axis) -> AxisRow:
-    return AxisRow(
-        name=axis.name,
-        example="" if axis.example is None else str(axis.example),
-        sizes=format_axis_sizes(axis),
-        probe=", ".join(str(size) for size in axis.probe),
-    )
-
-
-def _tolerance(tolerance: Tolerance) -> str:
+def _format_tolerance(tolerance: Tolerance) -> str:
     special = {**tolerance.by_dtype, **tolerance.by_device}
-    return "; ".join(
-        [_bound(tolerance), *(f"{name}: {_bound(bound)}" for name, bound in special.items())]
-    )
+    texts = [_format_bound(tolerance)]
+    texts += [f"{name}: {_format_bound(bound)}" for name, bound in special.items()]
+    return "; ".join(texts)
 
 
-def _bound(bound: Bound) -> str:
-    said = []
+def _format_bound(bound: Bound) -> str:
+    texts = []
     if bound.noise is not None:
-        said.append(f"{bound.noise:g} times PyTorch's own float32 error")
+        texts.append(f"{bound.noise:g} times PyTorch's own float32 error")
     if bound.atol is not None:
-        said.append(f"atol {bound.atol:g}")
+        texts.append(f"atol {bound.atol:g}")
     if bound.rtol is not None:
-        said.append(f"rtol {bound.rtol:g}")
-    if not said:
-        said.append(MEASURED)
+        texts.append(f"rtol {bound.rtol:g}")
+    if not texts:
+        texts.append(MEASURED)
     if bound.outside:
-        said.append(f"up to {bound.outside:.3g} of the elements beyond it")
-    return ", ".join(said)
+        texts.append(f"up to {bound.outside:.3g} of the elements outside")
+    return ", ".join(texts)
 
 
-def _table(values: Mapping[str, object]) -> str:
+def _format_table(values: Mapping[str, object]) -> str:
     return ", ".join(f"{name} = {json.dumps(value)}" for name, value in values.items())

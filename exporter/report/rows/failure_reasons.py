@@ -1,6 +1,7 @@
-"""Why a cell does not pass, as far as the worker found out.
+"""The reasons why a cell does not pass, from its diagnosis.
 
-In: a `Record`. Out: `Reasons`: sentences and rows for the page, and a line for the terminal.
+Input: a `Record`. Output: `FailureReasons` with sentences and rows for the page, and one line for
+the terminal.
 """
 
 from __future__ import annotations
@@ -12,24 +13,19 @@ import shlex
 from collections import Counter
 from dataclasses import dataclass
 
-from exporter.core.command_names import DEFAULT, spelled
-from exporter.records.record import (
-    Blame,
-    Divergence,
-    Record,
-    Stage,
-    Status,
-)
+from exporter.core.command_names import DEFAULT_COMMAND, format_command
+from exporter.core.text_format import format_two_digits, join_names
+from exporter.records.record import Divergence, Record, Stage, Status
 from exporter.report.text import number_format as figures
 
-#: Lines of the model that are named for one missing operator.
-_SOURCES = 3
+#: Lines of the model that are listed for one missing operator.
+_LISTED_LINES = 3
 _FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+)', re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Missing:
-    """An operator that the exporter lacks."""
+class MissingOperatorRow:
+    """An operator that the exporter does not support."""
 
     operator: str
     count: int
@@ -37,90 +33,99 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reasons:
-    """Empty fields where nothing is known."""
+class FailureReasons:
+    """The diagnosis of a failure; a field is empty if its content is unknown."""
 
     culprit: str = ""
     sample: str = ""
-    """The input set that shows it."""
+    """The input set that shows the failure."""
     evidence: tuple[str, ...] = ()
-    first: str = ""
-    """The first node that differs, as a sentence without its end."""
-    missing: tuple[Missing, ...] = ()
+    divergence: str = ""
+    """The first node that differs, as a sentence without its period."""
+    missing_operators: tuple[MissingOperatorRow, ...] = ()
     advice: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
-    """Where in the model: `models/vision.py:31`."""
-    reproduce: str = ""
-    """A shell command; empty where there is nothing to reproduce."""
+    """Lines of the model: `models/vision.py:31`."""
+    repro_command: str = ""
+    """A shell command; empty if there is no failure to reproduce."""
 
 
-def reasons_of(record: Record, command: str = DEFAULT) -> Reasons:
-    """What a record knows of its failure.
+def explain_failure(record: Record, command: str = DEFAULT_COMMAND) -> FailureReasons:
+    """Return the diagnosis of a record.
 
     Args:
-        record: Of any status.
-        command: How the project spells a command.
+        record: A record with any status.
+        command: The project's spelling of a command.
     """
     blame = record.blame
-    return Reasons(
+    message = figures.clean_message(record.message)
+    failed = record.status in (Status.FAIL, Status.ERROR, Status.CRASH, Status.XFAIL)
+    has_repro = failed and record.route and record.stage not in (None, Stage.SOURCE)
+    return FailureReasons(
         culprit=blame.culprit.value if blame else "",
         sample=blame.sample if blame else "",
-        evidence=_evidence(blame, figures.message(record.message)) if blame else (),
-        first=first_of(blame.first) if blame and blame.first else "",
-        missing=tuple(
-            Missing(operator=item.operator, count=item.count, sources=_listed(item.sources))
+        evidence=tuple(
+            figures.replace_repetition(figures.clean_message(line), message)
+            for line in (blame.evidence if blame else ())
+        ),
+        divergence=describe_divergence(blame.first) if blame and blame.first else "",
+        missing_operators=tuple(
+            MissingOperatorRow(
+                operator=item.operator,
+                count=item.count,
+                sources=join_names(item.sources, _LISTED_LINES),
+            )
             for item in record.missing
         ),
         advice=record.advice,
-        lines=lines_of(record),
-        reproduce=_reproduce(record, command),
+        lines=find_model_lines(record),
+        repro_command=format_command(command, "repro", shlex.quote(str(record.cell)))
+        if has_repro
+        else "",
     )
 
 
-def _evidence(blame: Blame, said: str) -> tuple[str, ...]:
-    return tuple(figures.not_again(figures.message(line), said) for line in blame.evidence)
+def find_model_lines(record: Record) -> tuple[str, ...]:
+    """Return the lines of the model at which it fails, if they are known.
 
-
-def lines_of(record: Record) -> tuple[str, ...]:
-    """The lines of the model at which it fails, as far as they are known.
-
-    They are those of the first node that differs and of the missing operators, or else the deepest
-    line of the model in the traceback.
+    Returns:
+        The lines of the first node that differs and of the missing operators. If there are none,
+        the deepest line of the model in the traceback.
     """
     first = record.blame.first if record.blame else None
-    known = [first.source] if first else []
-    known += [line for item in record.missing for line in item.sources]
-    found = tuple(dict.fromkeys(line for line in known if line))
-    return found[:_SOURCES] or _raised_at(record)
-
-
-def _raised_at(record: Record) -> tuple[str, ...]:
-    if not record.detail:
-        return ()
-    # Tracebacks keep the names of files alone: one that two of the sources share says nothing.
+    lines = [first.source] if first else []
+    lines += [line for item in record.missing for line in item.sources]
+    known = tuple(dict.fromkeys(line for line in lines if line))
+    if known or not record.detail:
+        return known[:_LISTED_LINES]
+    # Tracebacks contain only base names, so a name with two source files is ambiguous.
     names = Counter(posixpath.basename(source.file) for source in record.sources)
     files = {posixpath.basename(source.file): source.file for source in record.sources}
     frames = [(name, line) for name, line in _FRAME.findall(record.detail) if names[name] == 1]
     return tuple(f"{files[name]}:{line}" for name, line in frames[-1:])
 
 
-def first_of(first: Divergence) -> str:
-    """`Gemm node_linear_5 (net.py:12): against PyTorch, ≤ 1e-6 before it and 0.07 …`."""
+def describe_divergence(first: Divergence) -> str:
+    """Return the first node that differs, as text.
+
+    Returns:
+        `Gemm node_linear_5 (net.py:12): against PyTorch, ≤ 1e-6 before it and 0.07 ...`
+    """
     source = f" ({first.source})" if first.source else ""
     among = f", or one of the {first.suspects - 1} nodes before it" if first.suspects > 1 else ""
-    before = figures.magnitude(first.error_before) if first.error_before else "no error"
+    before = figures.format_magnitude(first.error_before) if first.error_before else "no error"
     if math.isinf(first.error_after):
-        after = "plainly another result"
+        after = "a clearly different result"
     else:
-        after = f"{figures.two_digits(first.error_after)} of the scale"
+        after = f"{format_two_digits(first.error_after)} of the scale"
     return (
         f"{first.operator} {first.node}{source}{among}: "
         f"against {first.against}, {before} before it and {after} after it"
     )
 
 
-def in_short(record: Record) -> str:
-    """One line for a terminal; empty where nothing is known."""
+def summarize_failure(record: Record) -> str:
+    """Return the diagnosis in one line for a terminal, or "" if there is none."""
     if record.blame:
         line = f"fault: {record.blame.culprit.value}"
         if first := record.blame.first:
@@ -130,15 +135,3 @@ def in_short(record: Record) -> str:
     if record.missing:
         return "missing: " + ", ".join(f"{item.operator} x{item.count}" for item in record.missing)
     return "; ".join(record.advice)
-
-
-def _listed(sources: tuple[str, ...]) -> str:
-    more = len(sources) - _SOURCES
-    return ", ".join(sources[:_SOURCES]) + (f" and {more} more" if more > 0 else "")
-
-
-def _reproduce(record: Record, command: str) -> str:
-    failed = record.status in (Status.FAIL, Status.ERROR, Status.CRASH, Status.XFAIL)
-    if not failed or record.route is None or record.stage in (None, Stage.SOURCE):
-        return ""
-    return spelled(command, "repro", shlex.quote(str(record.cell)))

@@ -1,123 +1,132 @@
-"""The cells that do not pass, and all that a person needs to mend them.
+"""Cells that do not pass, with everything that a user needs to fix them; and flaky cells.
 
-In: a model's `Cell`s. Out: `FailureRow`s; neighbouring opsets with the same one share it.
+Input: the `Cell`s of a model. Output: `FailureRow`s and `FlakyRow`s. Opsets with equal content
+share one row.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from exporter.core.command_names import format_command
+from exporter.core.text_format import format_two_digits
 from exporter.manifest import Project
 from exporter.records.record import Record, Status
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import Cell, describe_reason, group_cells
-from exporter.report.rows.failure_reasons import Reasons, explain_failure
-from exporter.report.rows.opset_groups import OpsetGroup
+from exporter.report.rows.failure_reasons import FailureReasons, explain_failure
+from exporter.report.rows.opset_groups import group_by_opset, mask_numbers
 from exporter.report.text import number_format as figures
 from exporter.report.text.status_marks import MARKS, Mark
 
-#: Lines of a detail that go on the page; its end says most.
+#: Lines of a detail on the page. The end of a log is its most useful part.
 _DETAIL_LINES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedCheck:
-    """A check that said no."""
+    """A check that did not pass."""
 
     check: str
     mark: Mark
     message: str
     figures: str
-    """With the digits that somebody needs who must act."""
+    """With two digits, because the user needs them for the fix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureRow:
-    """Cells that do not pass for the same reason; the first speaks for all."""
+    """Cells that do not pass for the same reason; the first one represents them."""
 
     label: str
-    """`dcgan/9-13/cpu`."""
+    """`dcgan/9..13/cpu`."""
     cell: str
-    """The one that the rest is about: `dcgan/9/cpu`."""
+    """The first cell: `dcgan/9/cpu`."""
     mark: Mark
     is_red: bool
     outcome: str
-    why: str
-    foreseen: str
-    since: str
-    """What was accepted before, or since when it is as it is; empty without a baseline."""
+    reason: str
+    expected_reason: str
+    acceptance: str
+    """The accepted outcome, or since when it is accepted; empty without a baseline."""
     flaky: str
-    """What an earlier run said of the very same inputs."""
-    reasons: Reasons
-    refusals: tuple[FailedCheck, ...]
+    """The verdict of an earlier run with the same inputs."""
+    reasons: FailureReasons
+    failed_checks: tuple[FailedCheck, ...]
     detail: str
     log: str
-    """Relative to the project's root; empty where there is none."""
-    format_export_command: str
+    """Relative to the root of the project; empty if there is no log."""
+    export_command: str
     """A shell command."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlakyRow:
+    """Cells with different verdicts in two runs with the same inputs."""
+
+    mark: Mark
+    """The current mark."""
+    label: str
+    previous: str
+    """The verdict of the previous run."""
+
+
 def build_failure_rows(
-    cells: Sequence[Cell], project: Project, past: AcceptanceHistory
+    cells: Sequence[Cell], project: Project, history: AcceptanceHistory
 ) -> tuple[FailureRow, ...]:
-    """The red cells first, then those that were foreseen to fail, or not run.
+    """Return the red cells, then the other cells that do not pass.
 
     Args:
-        cells: The model's cells.
-        project: Knows the build folder, in which logs lie, and how a command is spelled.
-        past: What was accepted before. Cells that were accepted as others are told apart.
+        cells: The cells of a model.
+        project: Defines the build folder, which contains the logs, and the command.
+        history: The accepted outcomes. Cells with different ones are in different rows.
     """
-    folds = group_cells(
+    groups = group_cells(
         (cell for cell in cells if cell.mark is not MARKS[Status.PASS]),
-        lambda cell: (past.since(cell), _flaky(cell)),
+        lambda cell: (history.describe(cell), cell.record and cell.record.flaky),
     )
-    red_first = sorted(folds, key=lambda same: not same.first.is_red)
-    return tuple(_trouble(same, project, past) for same in red_first)
+    rows = []
+    for group in sorted(groups, key=lambda group: not group.first.is_red):
+        cell = group.first
+        record = cell.record
+        rows.append(
+            FailureRow(
+                label=group.label,
+                cell=str(cell.id),
+                mark=cell.mark,
+                is_red=cell.is_red,
+                outcome=cell.outcome,
+                reason=describe_reason(group),
+                expected_reason=cell.expected_reason,
+                acceptance=history.describe(cell),
+                flaky=figures.clean_message(record.flaky) if record else "",
+                reasons=explain_failure(record, project.command) if record else FailureReasons(),
+                failed_checks=_list_failed_checks(record) if record else (),
+                detail=keep_last_lines(figures.clean_detail(record.detail)) if record else "",
+                log=f"{project.build}/{record.log}" if record and record.log else "",
+                export_command=format_export_command(str(cell.id), project.command),
+            )
+        )
+    return tuple(rows)
 
 
 def format_export_command(pattern: str, command: str) -> str:
-    """The shell command that runs the cells of a pattern again, in the project's spelling."""
+    """Return the shell command that exports the cells of a pattern."""
     quoted = shlex.quote(pattern) if "'" in pattern else f"'{pattern}'"
     return format_command(command, "export", quoted)
 
 
-def _trouble(same: OpsetGroup[Cell], project: Project, past: AcceptanceHistory) -> FailureRow:
-    cell = same.first
-    record = cell.record
-    return FailureRow(
-        label=same.label,
-        cell=str(cell.id),
-        mark=cell.mark,
-        is_red=cell.is_red,
-        outcome=cell.outcome,
-        why=describe_reason(same),
-        foreseen=cell.foreseen,
-        since=past.since(cell),
-        flaky=_flaky(cell),
-        reasons=explain_failure(record, project.command) if record else Reasons(),
-        refusals=_refusals(record) if record else (),
-        detail=keep_last_lines(figures.clean_detail(record.detail)) if record else "",
-        log=f"{project.build}/{record.log}" if record and record.log else "",
-        rerun=format_export_command(str(cell.id), project.command),
-    )
-
-
-def _flaky(cell: Cell) -> str:
-    return figures.clean_message(cell.record.flaky) if cell.record else ""
-
-
-def _refusals(record: Record) -> tuple[FailedCheck, ...]:
-    said = figures.clean_message(record.message)
+def _list_failed_checks(record: Record) -> tuple[FailedCheck, ...]:
+    message = figures.clean_message(record.message)
     return tuple(
         FailedCheck(
             check=result.check,
             mark=MARKS[result.status],
-            message=figures.replace_repetition(figures.clean_message(result.message), said),
+            message=figures.replace_repetition(figures.clean_message(result.message), message),
             figures=", ".join(
-                f"{name} {figures.two_digits(value)}" for name, value in result.metrics.items()
+                f"{name} {format_two_digits(value)}" for name, value in result.metrics.items()
             ),
         )
         for result in record.checks
@@ -126,5 +135,21 @@ def _refusals(record: Record) -> tuple[FailedCheck, ...]:
 
 
 def keep_last_lines(text: str) -> str:
-    """The last lines of a detail."""
+    """Return the last lines of a detail."""
     return "\n".join(text.rstrip().splitlines()[-_DETAIL_LINES:])
+
+
+def build_flaky_rows(cells: Iterable[Cell]) -> tuple[FlakyRow, ...]:
+    """Return the flaky cells, red or not."""
+    flaky = ((cell, cell.record.flaky) for cell in cells if cell.record and cell.record.flaky)
+    groups = group_by_opset(
+        flaky, lambda item: item[0].id, lambda item: (item[0].outcome, mask_numbers(item[1]))
+    )
+    return tuple(
+        FlakyRow(
+            mark=group.first[0].mark,
+            label=group.label,
+            previous=figures.clean_message(group.first[1]),
+        )
+        for group in groups
+    )

@@ -1,7 +1,7 @@
-"""What a reviewer needs beside a finding: where it is, since when, and how to see it again.
+"""Facts for the reviewer of a finding: its locations, its acceptance, and commands to repeat it.
 
-In: findings, with the manifest, the records and the commit of the baseline. Out: a `FindingContext` for the
-findings that are alike; the first speaks for all where there is one command for one cell.
+Input: equal findings, the manifest, the records and the commit of the baseline.
+Output: a `FindingContext`. If a fact belongs to a single cell, the first finding represents all.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from exporter.gate import NOT_ACCEPTED, FindingKind, GateFinding
 from exporter.manifest import Manifest
 from exporter.records.record import Record
 from exporter.report.rows.failure_clusters import list_locations
-from exporter.report.rows.failure_reasons import Reasons, explain_failure
+from exporter.report.rows.failure_reasons import FailureReasons, explain_failure
 from exporter.report.rows.failures import format_export_command
 
 _GREEN = ("pass", "xfail")
@@ -22,53 +22,52 @@ _GREEN = ("pass", "xfail")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateContext:
-    """What is known of a project at the time of its gate."""
+    """The state of a project at the time of its gate."""
 
     manifest: Manifest
     records: Mapping[str, Record] = field(default_factory=dict)
-    """By the text of their cell."""
+    """By the id of the cell."""
     accepted_in: str = ""
-    """The commit of the baseline and its day: `2a9548ebe314 of 2026-11-21`; empty: unknown."""
+    """Commit and date of the baseline: `2a9548ebe314 of 2026-11-21`; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingContext:
-    """Empty fields where nothing is known."""
+    """The facts about a finding; a field is empty if its content is unknown."""
 
-    places: tuple[str, ...] = ()
-    """Where the models are promised: `manifests/vision.toml:14`."""
+    locations: tuple[str, ...] = ()
+    """The entries of the models: `manifests/vision.toml:14`."""
     lines: tuple[str, ...] = ()
-    """Of the model: `models/vision.py:31`."""
-    since: str = ""
+    """Lines of the model: `models/vision.py:31`."""
+    acceptance: str = ""
     """`last green in 2a9548ebe314 of 2026-11-21`."""
-    format_export_command: str = ""
-    reproduce: str = ""
-    """Shell commands."""
+    export_command: str = ""
+    repro_command: str = ""
 
 
-def find_context(findings: Sequence[GateFinding], known: GateContext) -> FindingContext:
-    """The lead of findings that are alike."""
+def find_context(findings: Sequence[GateFinding], context: GateContext) -> FindingContext:
+    """Return the facts about equal findings."""
     first = findings[0]
-    record = known.records.get(str(first.cell))
-    command = known.manifest.project.command
-    is_promised = any(spec.id == first.cell.model for spec in known.manifest.models)
-    reasons = explain_failure(record, command) if record else Reasons()
-    # Of a promise that asks less now, and of a cell that is gone, there is nothing to run.
-    is_seen = record is not None and first.kind is not FindingKind.RELAXED and is_promised
+    record = context.records.get(str(first.cell))
+    command = context.manifest.project.command
+    is_promised = any(spec.id == first.cell.model for spec in context.manifest.models)
+    reasons = explain_failure(record, command) if record else FailureReasons()
+    # A relaxed promise and a removed cell have no failure to show.
+    has_failure = record is not None and first.kind is not FindingKind.RELAXED and is_promised
     return FindingContext(
-        places=list_locations([finding.cell for finding in findings], known.manifest),
-        lines=tuple(join_lines(line) for line in reasons.lines) if is_seen else (),
-        since=_since(first, known.accepted_in),
-        rerun=format_export_command(str(first.cell), command) if is_promised else "",
-        reproduce=reasons.reproduce if is_seen else "",
+        locations=list_locations([finding.cell for finding in findings], context.manifest),
+        lines=tuple(join_lines(line) for line in reasons.lines) if has_failure else (),
+        acceptance=_describe_acceptance(first, context.accepted_in),
+        export_command=format_export_command(str(first.cell), command) if is_promised else "",
+        repro_command=reasons.repro_command if has_failure else "",
     )
 
 
-def _since(finding: GateFinding, accepted_in: str) -> str:
+def _describe_acceptance(finding: GateFinding, accepted_in: str) -> str:
     if finding.before == NOT_ACCEPTED:
         return "new: it was never accepted"
     if not accepted_in or finding.kind is FindingKind.RELAXED:
         return ""
     if finding.before.split(maxsplit=1)[0] in _GREEN:
         return f"last green in {accepted_in}"
-    return f"accepted so in {accepted_in}: {join_lines(finding.before)}"
+    return f"accepted in {accepted_in}: {join_lines(finding.before)}"

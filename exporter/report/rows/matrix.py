@@ -1,7 +1,8 @@
-"""The tables of models and opsets: one for each device, and one for all where there are several.
+"""Tables of models by opset: one for each device, and one for all devices.
 
-In: every model's `Cell`s and the manifest. Out: a `Matrix`. More opsets than a page has room for
-are written as ranges (`13-17`), and many models are parted, with an index of the parts.
+Input: the `Cell`s of all models and the manifest. Output: a `Matrix`. If a table has too many
+opsets for columns, it has ranges (`13..17`). If it has too many models, it is divided into parts
+with an index.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from exporter.manifest import Manifest
+from exporter.manifest.syntax.opsets import format_opsets
 from exporter.report.rows.cells import Cell, find_lowest_opset
-from exporter.report.rows.opset_groups import fold_opsets
 from exporter.report.text.status_marks import Mark
 
-#: A table of more opsets has no column for each, and one of more models is parted.
+#: The largest number of opsets with a column each, and of models in one part.
 WIDE = 13
 LONG = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpsetRun:
-    """Opsets with the same mark, which follow each other among those that are promised."""
+    """Consecutive promised opsets with the same mark."""
 
     opsets: str
     mark: Mark
@@ -36,20 +37,20 @@ class ModelRow:
 
     model: str
     marks: tuple[Mark | None, ...]
-    """None where it does not promise the opset."""
-    find_opset_runs: tuple[OpsetRun, ...]
-    find_lowest_opset: str
-    """The lowest opset from which on all of them pass; empty where the highest does not."""
+    """By opset of the table; None if the model does not promise it."""
+    opset_runs: tuple[OpsetRun, ...]
+    lowest_opset: str
+    """The lowest opset from which on all pass; empty if the highest does not pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixPart:
-    """Rows that stand together."""
+    """One part of a table."""
 
     heading: str
-    """`cpu: manifests/vision.toml`; empty where there is one part."""
+    """`cpu: manifests/vision.toml`; empty if the table has one part."""
     anchor: str
-    """Of the heading, as GitHub makes it."""
+    """The anchor of the heading on GitHub."""
     rows: tuple[ModelRow, ...]
 
 
@@ -63,12 +64,12 @@ class MatrixTable:
 
     @property
     def is_wide(self) -> bool:
-        """Whether there are too many opsets for a column each."""
+        """Whether the table has too many opsets for columns."""
         return len(self.opsets) > WIDE
 
     @property
     def rows(self) -> tuple[ModelRow, ...]:
-        """Those of all parts."""
+        """The rows of all parts."""
         return tuple(row for part in self.parts for row in part.rows)
 
 
@@ -77,8 +78,8 @@ class DeviceRow:
     """One model on all devices."""
 
     model: str
-    find_opset_runs: tuple[tuple[OpsetRun, ...], ...]
-    """For each device; empty where the model does not promise it."""
+    opset_runs: tuple[tuple[OpsetRun, ...], ...]
+    """By device; empty if the model does not promise it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,33 +97,33 @@ class IndexRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
-    """All of them."""
+    """All tables of the overview."""
 
     devices: tuple[str, ...]
     tables: tuple[MatrixTable, ...]
     across: tuple[DeviceRow, ...]
-    """Empty where there is one device."""
+    """Empty if there is one device."""
     index: tuple[IndexRow, ...]
-    """Empty where no table is parted."""
+    """Empty if each table has one part."""
 
     @property
     def has_gaps(self) -> bool:
-        """Whether a place of a table is empty."""
+        """Whether a field of a table is empty."""
         narrow = (table for table in self.tables if not table.is_wide)
         gaps = any(None in row.marks for table in narrow for row in table.rows)
-        return gaps or any(() in row.stretches for row in self.across)
+        return gaps or any(() in row.opset_runs for row in self.across)
 
 
 def build_matrix(manifest: Manifest, by_model: Mapping[str, Sequence[Cell]]) -> Matrix:
-    """Lays out the tables."""
+    """Return the tables of the overview."""
     devices = tuple(dict.fromkeys(cell.id.device for cells in by_model.values() for cell in cells))
-    groups = _groups(manifest)
+    parts = _divide_models(manifest)
     anchors: Counter[str] = Counter()
-    tables = tuple(_table(device, by_model, groups, anchors) for device in devices)
+    tables = tuple(_build_table(device, by_model, parts, anchors) for device in devices)
     across = tuple(
         DeviceRow(
             model=model,
-            stretches=tuple(find_opset_runs(_on(device, cells)) for device in devices),
+            opset_runs=tuple(find_opset_runs(_select_device(device, cells)) for device in devices),
         )
         for model, cells in by_model.items()
     )
@@ -130,82 +131,82 @@ def build_matrix(manifest: Manifest, by_model: Mapping[str, Sequence[Cell]]) -> 
         devices=devices,
         tables=tables,
         across=across if len(devices) > 1 else (),
-        index=tuple(_entries(groups, by_model, tables)) if len(groups) > 1 else (),
+        index=tuple(_list_index(parts, by_model, tables)) if len(parts) > 1 else (),
     )
 
 
 def find_opset_runs(cells: Iterable[Cell]) -> tuple[OpsetRun, ...]:
-    """The cells of a model on one device, neighbours with the same mark together."""
+    """Return the cells of a model on one device as runs of equal marks."""
     ordered = sorted(cells, key=lambda cell: cell.id.opset)
     return tuple(
-        OpsetRun(opsets=fold_opsets(cell.id.opset for cell in alike), mark=mark)
-        for mark, alike in groupby(ordered, key=lambda cell: cell.mark)
+        OpsetRun(opsets=format_opsets(cell.id.opset for cell in run), mark=mark)
+        for mark, run in groupby(ordered, key=lambda cell: cell.mark)
     )
 
 
-def _groups(manifest: Manifest) -> dict[str, list[str]]:
-    """Models by part: by file where there are several, else by first letter; few are one part."""
+def _divide_models(manifest: Manifest) -> dict[str, list[str]]:
+    """Return the models of each part: by file, or by first letter if there is only one file."""
     models = manifest.models
     if len(models) <= LONG:
         return {"": [spec.id for spec in models]}
     files = {spec.manifest for spec in models}
-    groups: dict[str, list[str]] = {}
+    parts: dict[str, list[str]] = {}
     for spec in models:
-        groups.setdefault(spec.manifest if len(files) > 1 else spec.id[:1], []).append(spec.id)
-    return groups if len(files) > 1 else {name: groups[name] for name in sorted(groups)}
+        parts.setdefault(spec.manifest if len(files) > 1 else spec.id[:1], []).append(spec.id)
+    return parts if len(files) > 1 else {name: parts[name] for name in sorted(parts)}
 
 
-def _table(
+def _build_table(
     device: str,
     by_model: Mapping[str, Sequence[Cell]],
-    groups: Mapping[str, Sequence[str]],
+    models_by_part: Mapping[str, Sequence[str]],
     anchors: Counter[str],
 ) -> MatrixTable:
-    here = {model: _on(device, cells) for model, cells in by_model.items()}
-    opsets = tuple(sorted({cell.id.opset for cells in here.values() for cell in cells}))
+    cells = {model: _select_device(device, each) for model, each in by_model.items()}
+    opsets = tuple(sorted({cell.id.opset for each in cells.values() for cell in each}))
     parts = []
-    for name, models in groups.items():
-        rows = tuple(_row(model, here[model], opsets) for model in models if here[model])
+    for name, models in models_by_part.items():
+        rows = tuple(_build_row(model, cells[model], opsets) for model in models if cells[model])
         if rows:
-            heading = f"{device}: {name}" if len(groups) > 1 else ""
-            parts.append(MatrixPart(heading=heading, anchor=_anchor(heading, anchors), rows=rows))
+            heading = f"{device}: {name}" if len(models_by_part) > 1 else ""
+            anchor = _create_anchor(heading, anchors)
+            parts.append(MatrixPart(heading=heading, anchor=anchor, rows=rows))
     return MatrixTable(device=device, opsets=opsets, parts=tuple(parts))
 
 
-def _on(device: str, cells: Iterable[Cell]) -> list[Cell]:
+def _select_device(device: str, cells: Iterable[Cell]) -> list[Cell]:
     return [cell for cell in cells if cell.id.device == device]
 
 
-def _row(model: str, cells: Sequence[Cell], opsets: Iterable[int]) -> ModelRow:
+def _build_row(model: str, cells: Sequence[Cell], opsets: Iterable[int]) -> ModelRow:
     marks = {cell.id.opset: cell.mark for cell in cells}
     return ModelRow(
         model=model,
         marks=tuple(marks.get(opset) for opset in opsets),
-        stretches=find_opset_runs(cells),
-        works_from=find_lowest_opset(cells),
+        opset_runs=find_opset_runs(cells),
+        lowest_opset=find_lowest_opset(cells),
     )
 
 
-def _anchor(heading: str, anchors: Counter[str]) -> str:
-    """What GitHub makes of a heading; the second of the same gets a number."""
+def _create_anchor(heading: str, anchors: Counter[str]) -> str:
+    """Return the anchor that GitHub gives a heading; repeated headings have a number."""
     plain = " ".join(heading.split()).lower()
     slug = re.sub(r"[^\w -]", "", plain).replace(" ", "-")
     anchors[slug] += 1
     return slug if anchors[slug] == 1 else f"{slug}-{anchors[slug] - 1}"
 
 
-def _entries(
-    groups: Mapping[str, Sequence[str]],
+def _list_index(
+    models_by_part: Mapping[str, Sequence[str]],
     by_model: Mapping[str, Sequence[Cell]],
     tables: Iterable[MatrixTable],
 ) -> Iterator[IndexRow]:
     links: dict[str, list[tuple[str, str]]] = {}
     for table in tables:
         for part in table.parts:
-            links.setdefault(part.heading.removeprefix(f"{table.device}: "), []).append(
-                (table.device, part.anchor)
-            )
-    for name, models in groups.items():
+            name = part.heading.removeprefix(f"{table.device}: ")
+            links.setdefault(name, []).append((table.device, part.anchor))
+    for name, models in models_by_part.items():
         records = [cell.record for model in models for cell in by_model[model]]
         yield IndexRow(
             name=name,

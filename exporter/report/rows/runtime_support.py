@@ -1,7 +1,7 @@
-"""What somebody who runs the files can rely on: opsets, releases of the runtime, sizes of axes.
+"""The support of a model's files by runtimes: opsets, releases and sizes of axes.
 
-In: a model's `Cell`s and its `Manifest`. Out: `RuntimeSupport` rows. Cells that do not pass promise
-nothing here, a failure that was foreseen neither.
+Input: the `Cell`s of a model and its `Manifest`. Output: `RuntimeSupport` rows. Only cells that
+pass count; a foreseen failure does not.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from exporter.core import onnxruntime_releases as support
+from exporter.core.onnxruntime_releases import Release, find_first_release, format_release
 from exporter.manifest import Axis, Manifest, ModelSpec
+from exporter.manifest.syntax.opsets import format_opsets
 from exporter.records.record import Record
 from exporter.report.rows.cells import Cell
 from exporter.report.rows.contract import format_axis_sizes
-from exporter.report.rows.opset_groups import fold_opsets
 
-#: What a runtime is called, and the tool whose version says which one it was.
+#: The name of each runtime, and the tool with its version.
 _RUNTIMES = {
     "onnxruntime": ("ONNX Runtime", "onnxruntime"),
     "openvino": ("OpenVINO", "openvino"),
@@ -28,17 +28,16 @@ _FIXED = "fixed sizes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeSupport:
-    """Where a model's files run."""
+    """The support of one model on devices with equal results."""
 
     model: str
     devices: tuple[str, ...]
-    """Those of which the rest holds."""
     opsets: str
-    """At which every promise was proved: `9-13,15`; empty where at none."""
+    """The opsets with all promises proved: `9..13, 15`; empty if there are none."""
     loads: str
-    """The releases of ONNX Runtime that load these files, by opset and IR version."""
+    """The releases of ONNX Runtime that load the files, by opset and IR version."""
     proved_with: str
-    """`ONNX Runtime 1.31.1`; empty where no tool of that name is recorded."""
+    """`ONNX Runtime 1.31.1`; empty if the results do not contain the tool."""
     axes: tuple[str, ...]
     """`batch 1 and up, proved 1 to 7`, for each dynamic axis of the inputs."""
 
@@ -46,96 +45,90 @@ class RuntimeSupport:
 def build_support_rows(
     spec: ModelSpec, cells: Sequence[Cell], manifest: Manifest, tools: Mapping[str, str]
 ) -> tuple[RuntimeSupport, ...]:
-    """One row for the devices of a model that are alike.
+    """Return one row for devices of a model with equal results.
 
     Args:
         spec: The contract.
-        cells: The model's cells.
-        manifest: Knows which runtime a device is.
-        tools: Versions, as `RunRecord.tools`.
+        cells: The cells of the model.
+        manifest: Defines the runtime of each device.
+        tools: The versions from `RunRecord.tools`.
     """
-    rows: dict[RuntimeSupport, list[str]] = {}
+    devices: dict[RuntimeSupport, list[str]] = {}
     for device in dict.fromkeys(cell.id.device for cell in cells):
         passing = [
             cell.record
             for cell in cells
             if cell.id.device == device and cell.record and cell.is_pass
         ]
-        row = _support(spec, passing, _proved_with(manifest, device, tools))
-        rows.setdefault(row, []).append(device)
-    return tuple(replace(row, devices=tuple(alike)) for row, alike in rows.items())
+        axes = tuple(
+            _describe_axis(axis, passing) for axis in spec.axes if axis.example is not None
+        )
+        row = RuntimeSupport(
+            model=spec.id,
+            devices=(),
+            opsets=format_opsets(record.cell.opset for record in passing),
+            loads=_describe_releases(passing),
+            proved_with=_format_runtime(manifest, device, tools) if passing else "",
+            axes=(axes or (_FIXED,)) if passing else (),
+        )
+        devices.setdefault(row, []).append(device)
+    return tuple(replace(row, devices=tuple(group)) for row, group in devices.items())
 
 
-def _support(spec: ModelSpec, passing: Sequence[Record], proved_with: str) -> RuntimeSupport:
-    axes = tuple(_axis(axis, passing) for axis in spec.axes if axis.example is not None)
-    return RuntimeSupport(
-        model=spec.id,
-        devices=(),
-        opsets=fold_opsets(record.cell.opset for record in passing),
-        loads=_loads(passing),
-        proved_with=proved_with if passing else "",
-        axes=(axes or (_FIXED,)) if passing else (),
-    )
-
-
-def _proved_with(manifest: Manifest, device: str, tools: Mapping[str, str]) -> str:
-    known = manifest.project.find_device(device)
-    name, tool = _RUNTIMES.get(known.runtime, (known.module, ""))
+def _format_runtime(manifest: Manifest, device: str, tools: Mapping[str, str]) -> str:
+    settings = manifest.project.find_device(device)
+    name, tool = _RUNTIMES.get(settings.runtime, (settings.module or settings.runtime, ""))
     version = tools.get(tool, "missing") if tool else ""
     return "" if version == "missing" else f"{name} {version}".strip()
 
 
-def _loads(passing: Iterable[Record]) -> str:
-    """The first release that loads one of the files, and the first that loads them all."""
-    opsets: dict[support.Release | None, list[int]] = {}
+def _describe_releases(passing: Iterable[Record]) -> str:
+    """Return the first release that loads one of the files, and the first that loads all."""
+    opsets: dict[Release | None, list[int]] = {}
     domains: set[str] = set()
     for record in passing:
         if artifact := record.artifact:
-            release = support.find_first_release(
-                artifact.opset_imports.get("", 0), artifact.ir_version
-            )
+            release = find_first_release(artifact.opset_imports.get("", 0), artifact.ir_version)
             opsets.setdefault(release, []).append(record.cell.opset)
             domains.update(domain for domain in artifact.opset_imports if domain)
     unknown = opsets.pop(None, [])
-    said = [f"no release that is known ({_opsets(unknown)})"] if unknown else []
-    if opsets:
-        first, last = min(opsets, key=_order), max(opsets, key=_order)
-        everything = [opset for alike in opsets.values() for opset in alike]
-        said.insert(0, _release(last, everything if unknown else ()))
+    texts = [f"no known release ({_format_opsets(unknown)})"] if unknown else []
+    known = {release: group for release, group in opsets.items() if release}
+    if known:
+        first, last = min(known), max(known)
+        every = [opset for group in known.values() for opset in group]
+        texts.insert(0, _format_since(last, every if unknown else ()))
         if first != last:
-            said.insert(0, _release(first, opsets[first]))
-    kernels = f", with kernels of {', '.join(sorted(domains))}" if domains and said else ""
-    return "; ".join(said) + kernels
+            texts.insert(0, _format_since(first, known[first]))
+    kernels = f", with kernels of {', '.join(sorted(domains))}" if domains and texts else ""
+    return "; ".join(texts) + kernels
 
 
-def _order(release: support.Release | None) -> support.Release:
-    return release or (0, 0)
+def _format_since(release: Release, opsets: Sequence[int]) -> str:
+    suffix = f" ({_format_opsets(opsets)})" if opsets else ""
+    return f"{format_release(release)} and later{suffix}"
 
 
-def _release(release: support.Release | None, opsets: Sequence[int]) -> str:
-    of = f" ({_opsets(opsets)})" if opsets else ""
-    return f"{support.format_release(_order(release))} and later{of}"
+def _format_opsets(opsets: Sequence[int]) -> str:
+    return f"opset{'s' if len(set(opsets)) > 1 else ''} {format_opsets(opsets)}"
 
 
-def _opsets(opsets: Sequence[int]) -> str:
-    return f"opset{'s' if len(set(opsets)) > 1 else ''} {fold_opsets(opsets)}"
-
-
-def _axis(axis: Axis, passing: Iterable[Record]) -> str:
-    """What is promised of an axis, and the sizes that every one of these files was tried at."""
-    proved = [_proved(axis, record) for record in passing]
+def _describe_axis(axis: Axis, passing: Iterable[Record]) -> str:
+    """Return the promised sizes of an axis, and the sizes that were proved on all files."""
+    proved = [_read_proved_sizes(axis, record) for record in passing]
     known = [sizes for sizes in proved if sizes is not None]
-    said = f"{axis.name} {format_axis_sizes(axis)}"
+    text = f"{axis.name} {format_axis_sizes(axis)}"
     if not known or len(known) < len(proved):
-        return f"{said}, proved at {axis.example} alone"
+        return f"{text}, proved only at {axis.example}"
     low, high = max(low for low, _ in known), min(high for _, high in known)
-    return f"{said}, proved {low} to {high}"
+    return f"{text}, proved {low} to {high}"
 
 
-def _proved(axis: Axis, record: Record) -> tuple[int, int] | None:
-    """From where to where the check of the axes tried this one."""
+def _read_proved_sizes(axis: Axis, record: Record) -> tuple[int, int] | None:
+    """Return the smallest and largest size that the check `axes` tried, or None."""
     texts = (result.metrics.get("proved", "") for result in record.checks if result.check == "axes")
     for text in texts:
-        if found := re.search(rf"(?:^|, ){re.escape(axis.name)} (\d+) to (\d+)(?:,|$)", str(text)):
-            return int(found[1]), int(found[2])
+        pattern = rf"(?:^|, ){re.escape(axis.name)} (\d+) to (\d+)(?:,|$)"
+        if match := re.search(pattern, str(text)):
+            return int(match[1]), int(match[2])
     return None

@@ -1,1 +1,1 @@
-"""To be described."""
+"""Text in the formats of the report: markdown, XML, numbers and status marks."""

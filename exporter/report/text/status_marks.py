@@ -1,6 +1,6 @@
-"""The one source of what a status looks like in a table, on every page and in the terminal.
+"""The appearance of each status, for all pages and for the terminal.
 
-In: a `Status`, or None for a cell without a record. Out: its `Mark`.
+Input: a `Status`, or None for a cell without a record. Output: a `Mark`.
 """
 
 from __future__ import annotations
@@ -12,34 +12,38 @@ from exporter.records.record import Record, Status
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """A symbol, the word for it, what it means, and how a picture shows it."""
+    """A symbol with its word, its meaning, and its letter and color in a picture."""
 
     symbol: str
     word: str
     meaning: str
     letter: str
     fill: str
-    """A colour on which white letters are read."""
+    """A color with enough contrast to white letters."""
 
 
-#: A promised cell without a record: never green.
+#: A promised cell without a record; it never counts as green.
 NOT_RUN = Mark(
-    symbol="⬜", word="not run", meaning="promised, and no result yet", letter=".", fill="#8a939e"
+    symbol="⬜",
+    word="not run",
+    meaning="promised, but without a result",
+    letter=".",
+    fill="#8a939e",
 )
 
-#: Symbol, letter, colour and meaning.
+#: Symbol, letter, color and meaning.
 _LOOKS = {
-    Status.PASS: ("✅", "P", "#2a7d3c", "every promise was proved on the file"),
+    Status.PASS: ("✅", "P", "#2a7d3c", "all promises are proved on the file"),
     Status.XFAIL: ("🟡", "x", "#8f6a00", "fails as the manifest foresees"),
-    Status.FAIL: ("❌", "F", "#c0392b", "a check says no"),
+    Status.FAIL: ("❌", "F", "#c0392b", "a check failed"),
     Status.ERROR: ("🟥", "E", "#a5283a", "a stage raised an error"),
     Status.CRASH: ("💥", "C", "#8e2a6b", "the worker died"),
-    Status.TIMEOUT: ("⏰", "T", "#9a4a12", "the job took longer than it may"),
-    Status.KILLED: ("💀", "K", "#5b2a86", "ended from outside, most often for its memory"),
-    Status.INCONCLUSIVE: ("❓", "?", "#6a4fb0", "the comparison could prove nothing"),
+    Status.TIMEOUT: ("⏰", "T", "#9a4a12", "the job exceeded its time limit"),
+    Status.KILLED: ("💀", "K", "#5b2a86", "killed from outside, usually for its memory"),
+    Status.INCONCLUSIVE: ("❓", "?", "#6a4fb0", "the comparison could not decide"),
     Status.XPASS: ("❗", "!", "#b3541e", "passes although the manifest expects a failure"),
     Status.UNAVAILABLE: ("🚫", "U", "#5f6b7a", "this machine lacks the device or its runtime"),
-    Status.SKIP: ("⏩", "S", "#4a6a8a", "left out by the manifest"),
+    Status.SKIP: ("⏩", "S", "#4a6a8a", "skipped by the manifest"),
 }
 MARKS = {
     status: Mark(symbol=symbol, word=status.value, meaning=meaning, letter=letter, fill=fill)
@@ -50,6 +54,6 @@ MARKS = {
 LEGEND = (*MARKS.values(), NOT_RUN)
 
 
-def mark_of(record: Record | None) -> Mark:
-    """How the cell of `record` looks; None is a cell that was not run."""
+def choose_mark(record: Record | None) -> Mark:
+    """Return the mark for a cell; a cell without a record is not run."""
     return NOT_RUN if record is None else MARKS[record.status]

@@ -1,8 +1,8 @@
-"""XML from texts that others wrote: a tree is built, and nothing is ever pasted into a tag.
+"""XML elements with text from models, tools and manifests.
 
-In: texts and names of tags. Out: elements, and their text. Characters that XML 1.0 forbids
-(section 2.2: most controls, lone surrogates, U+FFFE, U+FFFF) are shown as replacements, for an
-escape like `&#0;` would make the file unreadable too.
+Input: texts and names of tags. Output: elements, and the document as text. The functions build a
+tree and never insert text into a tag. XML 1.0 forbids some characters (section 2.2: most controls,
+lone surrogates, U+FFFE, U+FFFF), even as an escape like `&#0;`. They are replaced by U+FFFD.
 """
 
 from __future__ import annotations
@@ -10,34 +10,35 @@ from __future__ import annotations
 import re
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from exporter.core.sanitize import printable
-from exporter.report.text.markdown import visible
+from exporter.core.sanitize import remove_controls
+from exporter.report.text.markdown import replace_invisible
 
 _FORBIDDEN = re.compile("[\ufffe\uffff]")
 
 
-def root(tag: str, attributes: dict[str, str]) -> Element:
-    """The outermost element."""
-    return Element(tag, _clean(attributes))
+def create_root(tag: str, attributes: dict[str, str]) -> Element:
+    """Return the outermost element."""
+    return Element(tag, _clean_attributes(attributes))
 
 
-def add(parent: Element, tag: str, attributes: dict[str, str], text: str = "") -> Element:
-    """A new last child of `parent`."""
-    child = SubElement(parent, tag, _clean(attributes))
-    child.text = clean(text) or None
+def add_element(parent: Element, tag: str, attributes: dict[str, str], text: str = "") -> Element:
+    """Append an element to the parent and return it."""
+    child = SubElement(parent, tag, _clean_attributes(attributes))
+    child.text = clean_text(text) or None
     return child
 
 
-def clean(text: str) -> str:
-    """`text` with characters that XML can hold; newlines and tabs stay."""
-    return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", visible(printable(text), keep="\n\t"))
+def clean_text(text: str) -> str:
+    """Return the text without characters that XML forbids; newlines and tabs remain."""
+    text = replace_invisible(remove_controls(text), keep="\n\t")
+    return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def to_text(tree: Element, comment: str = "") -> str:
-    """The document, UTF-8 as XML takes it without a declaration, with one trailing newline."""
+def format_document(tree: Element, comment: str = "") -> str:
+    """Return the document without an XML declaration, with one trailing newline."""
     indent(tree)
     return f"{comment}{tostring(tree, encoding='unicode')}\n"
 
 
-def _clean(attributes: dict[str, str]) -> dict[str, str]:
-    return {name: clean(value) for name, value in attributes.items()}
+def _clean_attributes(attributes: dict[str, str]) -> dict[str, str]:
+    return {name: clean_text(value) for name, value in attributes.items()}

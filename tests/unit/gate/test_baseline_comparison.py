@@ -25,7 +25,7 @@ from exporter.records.record import (
 from tests.unit.factory import DYNAMO, TORCHSCRIPT, make_record, make_run
 
 CELL = "alexnet/18/cpu"
- = Baseline(tools={}, cells=())
+EMPTY = Baseline(tools={}, cells=())
 UNPROVED = (Status.SKIP, Status.UNAVAILABLE)
 
 statuses = st.sampled_from(Status)
@@ -50,7 +50,7 @@ runs = st.lists(records, unique_by=lambda record: str(record.cell)).map(
 def compare_cell(before: Record | None, after: Record | None) -> list[GateFinding]:
     """Return the findings for one promised cell."""
     run = make_run(*([after] if after else []))
-    accepted = make_baseline(make_run(before)) if before else 
+    accepted = make_baseline(make_run(before)) if before else EMPTY
     return list(compare_results(accepted, run, [CELL]))
 
 
@@ -245,7 +245,7 @@ def test_the_message_of_a_missing_cell_depends_on_its_promise() -> None:
 
 
 def test_a_promise_without_result_and_baseline_is_missing() -> None:
-    (found,) = compare_results(, make_run(), [CELL])
+    (found,) = compare_results(EMPTY, make_run(), [CELL])
     assert (found.kind, found.before, found.after) == (FindingKind.MISSING, NOT_ACCEPTED, NO_RESULT)
 
 

@@ -84,9 +84,9 @@ def test_each_drift_has_its_policy(
     (finding,) = find(*pair, block)
     assert finding.is_blocking
     assert find(*pair, Gate(policy=GatePolicy(**{kind.key: "ignore"}))) == []
-    ignored = ModelPolicy(models="alex*", said={kind.key: "ignore"})
+    ignored = ModelPolicy(models="alex*", values={kind.key: "ignore"})
     assert find(*pair, Gate(policy=block.policy, models=(ignored,))) == []
-    other = ModelPolicy(models="resnet*", said={kind.key: "ignore"})
+    other = ModelPolicy(models="resnet*", values={kind.key: "ignore"})
     assert len(find(*pair, Gate(policy=block.policy, models=(other,)))) == 1
 
 

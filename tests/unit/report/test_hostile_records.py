@@ -15,15 +15,15 @@ import pytest
 from junitparser import JUnitXml
 
 from exporter.cli.output.terminal import print_error, print_line
-from exporter.report import render_outputs
-from exporter.report.exports.badges import badge_json, badge_of_model, badge_svg
-from exporter.report.exports.matrix_svg import matrix_svg
-from exporter.report.rows.cells import cells_by_model
+from exporter.report import render_exports
+from exporter.report.exports.badges import create_model_badge, draw_badge, format_badge_json
+from exporter.report.exports.matrix_svg import draw_matrix
+from exporter.report.rows.cells import collect_cells
 from tests.unit.report.hostile_records import HOSTILE
-from tests.unit.report.pages.test_render_pages import hostile_project
+from tests.unit.report.pages.test_page_files import hostile_project
 
 _HREF = "{http://www.w3.org/1999/xlink}href"
-_PLAIN = render_outputs(*hostile_project("plain"))
+_PLAIN = render_exports(*hostile_project("plain"))
 #: As the runner of GitHub reads a log (ActionCommand.cs), and those of Azure and TeamCity.
 _COMMAND = re.compile(r"^\s*::|##\[|##vso\[|##teamcity\[", re.MULTILINE)
 
@@ -43,7 +43,7 @@ def test_there_are_many() -> None:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_becomes_structure_in_a_file_for_programs(text: str) -> None:
-    files = render_outputs(*hostile_project(text))
+    files = render_exports(*hostile_project(text))
     assert files.keys() == _PLAIN.keys()
     for name, plain in _PLAIN.items():
         if name.endswith((".svg", ".xml")):
@@ -66,11 +66,11 @@ def test_no_text_becomes_structure_in_a_file_for_programs(text: str) -> None:
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_name_of_a_model_becomes_structure_in_a_picture(text: str) -> None:
     manifest, run = hostile_project("plain")
-    (cells,) = cells_by_model(manifest, run).values()
-    badge = badge_of_model(text, cells)
+    (cells,) = collect_cells(manifest, run).values()
+    badge = create_model_badge(text, cells)
     for document, plain in (
-        (badge_svg(badge, ""), badge_svg(badge_of_model("plain", cells), "")),
-        (matrix_svg({text: cells}, ""), matrix_svg({"plain": cells}, "")),
+        (draw_badge(badge, ""), draw_badge(create_model_badge("plain", cells), "")),
+        (draw_matrix({text: cells}, ""), draw_matrix({"plain": cells}, "")),
     ):
         assert kinds(document) == kinds(plain)
         assert len(tags(document)) == len(tags(plain))
@@ -79,7 +79,7 @@ def test_no_name_of_a_model_becomes_structure_in_a_picture(text: str) -> None:
             assert not {"href", _HREF, "style"}.intersection(node.attrib)
             assert not [name for name in node.attrib if name.startswith("on")]
         assert "url(" not in (ET.fromstring(document).findtext("{*}style") or "")
-    assert json.loads(badge_json(badge))["label"] == badge.label
+    assert json.loads(format_badge_json(badge))["label"] == badge.label
 
 
 @pytest.mark.parametrize("text", HOSTILE)

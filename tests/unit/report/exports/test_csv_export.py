@@ -46,7 +46,7 @@ def test_a_line_for_each_promised_cell() -> None:
     }
 
 
-def test_what_fails_says_where_and_why() -> None:
+def test_a_failure_has_stage_and_message() -> None:
     run = make_run(
         make_record("net/17/cpu", "fail", check="parity", message='off, "much"\nand more'),
         make_record("net/18/cpu", "xfail", message="no Foo", foreseen="too old"),
@@ -89,5 +89,5 @@ def test_any_text_is_one_field_on_one_line(text: str) -> None:
     assert len(line.splitlines()) <= 1
 
 
-def test_a_plain_text_is_left_alone() -> None:
+def test_a_plain_text_is_unchanged() -> None:
     assert escape_formula("off by -3 = much") == "off by -3 = much"

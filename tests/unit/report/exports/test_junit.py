@@ -53,7 +53,7 @@ def test_every_status_is_a_case_of_its_kind(status: Status) -> None:
     )
 
 
-def test_a_promise_without_a_result_is_no_pass() -> None:
+def test_a_missing_result_is_no_pass() -> None:
     found = read(make_manifest(make_spec("net", opsets=(17, 18))), make_run())
     assert [type(case.result[0]) for case in cases(found).values()] == [Skipped, Skipped]
     assert (found.tests, found.skipped) == (2, 2)
@@ -71,7 +71,7 @@ def test_a_suite_for_each_model_and_its_counts() -> None:
     ]
 
 
-def test_a_failure_says_all_that_is_known() -> None:
+def test_a_failure_has_all_facts() -> None:
     refused = CheckResult(check="parity", status=Status.FAIL, message="off by 0.5")
     record = make_record(
         "net/18/cpu",
@@ -83,8 +83,8 @@ def test_a_failure_says_all_that_is_known() -> None:
     (case,) = cases(read(make_manifest(make_spec("net", opsets=(18,))), make_run(record))).values()
     assert case.result[0].text == (
         "output 'y' is off\nparity: fail: off by 0.5\npromised at: manifests/vision.toml:1\n"
-        "run it again: exporter export 'net/18/cpu'\n"
-        "show it without this tool: exporter repro net/18/cpu\nline one\n  line two"
+        "run again: exporter export 'net/18/cpu'\n"
+        "reproduce: exporter repro net/18/cpu\nline one\n  line two"
     )
 
 
@@ -94,13 +94,13 @@ def test_a_foreseen_failure_is_skipped_for_its_reason() -> None:
     assert case.result[0].message == "came with opset 19"
 
 
-def test_nothing_that_differs_between_runs() -> None:
+def test_the_file_does_not_depend_on_times() -> None:
     manifest = make_manifest(make_spec("net", opsets=(18,)))
-    said = {"message": "off", "log": "net/logs/18.log"}
+    fields = {"message": "off", "log": "net/logs/18.log"}
     texts = {
         render_exports(
             manifest,
-            make_run(make_record("net/18/cpu", "fail", seconds={"parity": seconds}, **said)),
+            make_run(make_record("net/18/cpu", "fail", seconds={"parity": seconds}, **fields)),
         )["junit.xml"]
         for seconds in (1.0, 2.0)
     }

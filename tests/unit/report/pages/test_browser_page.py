@@ -1,4 +1,4 @@
-"""The page that a browser shows, as far as it can be seen without one."""
+"""The page for a browser, tested without a browser."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from exporter.records.record import (
 )
 from exporter.report import MARKS, render_pages
 from exporter.report.pages.browser_data import build_index_data
-from exporter.report.pages.browser_page import render_index
+from exporter.report.pages.page_files import render_index
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import collect_cells
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
@@ -77,7 +77,7 @@ PLAIN = Elements(page_of(*hostile_project("plain")))
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_no_text_leaves_the_data(text: str) -> None:
+def test_no_text_ends_the_data_element(text: str) -> None:
     page = page_of(*hostile_project(text))
     elements = Elements(page)
     assert [tag for tag, _ in elements.tags] == [tag for tag, _ in PLAIN.tags]
@@ -87,13 +87,13 @@ def test_no_text_leaves_the_data(text: str) -> None:
 
 
 @given(st.text(min_size=1).filter(lambda text: text.isprintable()))
-def test_what_was_said_arrives_as_it_was(text: str) -> None:
-    said = " ".join(f"x{text}".split())[:200]
-    row = row_of(make_record("alexnet/18/cpu", "skip"), description=said, opsets=(18,))
-    assert row["description"] == said
+def test_texts_are_unchanged(text: str) -> None:
+    text_shown = " ".join(f"x{text}".split())[:200]
+    row = row_of(make_record("alexnet/18/cpu", "skip"), description=text_shown, opsets=(18,))
+    assert row["description"] == text_shown
 
 
-def test_the_policy_allows_the_page_its_own_script_and_style_alone() -> None:
+def test_the_policy_allows_only_the_own_script_and_style() -> None:
     elements = Elements(page_of(MANIFEST, make_run(*RECORDS)))
     (policy,) = (
         attributes["content"]
@@ -111,14 +111,14 @@ def test_the_policy_allows_the_page_its_own_script_and_style_alone() -> None:
     )
 
 
-def test_the_page_names_nothing_that_a_browser_would_fetch() -> None:
+def test_the_page_needs_no_other_resource() -> None:
     page = page_of(MANIFEST, make_run(*RECORDS))
     for tag, attributes in Elements(page).tags:
         assert tag not in ("link", "img", "iframe", "object", "embed", "base")
         assert "src" not in attributes
         assert (attributes.get("href") or "COMPATIBILITY.md") == "COMPATIBILITY.md"
     addresses = set(re.findall(r"https?://[\w.]+", page))
-    assert addresses <= {"http://www.w3.org"}, "the namespace of SVG is fetched by nobody"
+    assert addresses <= {"http://www.w3.org"}, "browsers do not fetch the namespace of SVG"
 
 
 @given(st.permutations(RECORDS))
@@ -126,7 +126,7 @@ def test_the_same_records_give_the_same_bytes(records: list[Record]) -> None:
     assert page_of(MANIFEST, make_run(*records)) == page_of(MANIFEST, make_run(*RECORDS))
 
 
-def test_every_promised_cell_is_there_with_its_mark() -> None:
+def test_every_promised_cell_has_its_mark() -> None:
     data = data_of(page_of(MANIFEST, make_run(*RECORDS, make_record("gone/18/cpu"))))
     marks = {
         f"{row['model']}/{cell['opset']}/{row['device']}": cell["mark"]
@@ -142,7 +142,7 @@ def test_every_promised_cell_is_there_with_its_mark() -> None:
     assert data["head"]["devices"] == ["cpu", "cuda"]
 
 
-def test_a_colour_is_green_for_a_pass_alone() -> None:
+def test_only_a_pass_is_green() -> None:
     families = {
         mark["word"]: mark["family"]
         for mark in data_of(page_of(MANIFEST, make_run()))["head"]["marks"]
@@ -155,7 +155,7 @@ def test_a_colour_is_green_for_a_pass_alone() -> None:
     assert families["skip"] == families["unavailable"] == families["not run"] == "open"
 
 
-def test_a_cell_says_why_and_how_to_see_it_again() -> None:
+def test_a_cell_has_reasons_and_commands() -> None:
     row = row_of(
         make_record(
             "alexnet/18/cpu",
@@ -171,10 +171,10 @@ def test_a_cell_says_why_and_how_to_see_it_again() -> None:
     (cell,), (outcome,), ((opset, parity),) = row["cells"], row["outcomes"], row["checks"]
     assert outcome["stage"] == "parity"
     assert outcome["check"] == "parity"
-    assert outcome["why"] == "off by 0.12"
+    assert outcome["reason"] == "off by 0.12"
     assert outcome["detail"] == "Traceback"
-    assert cell["rerun"] == "exporter export 'alexnet/18/cpu'"
-    assert cell["reproduce"] == "exporter repro alexnet/18/cpu"
+    assert cell["export_command"] == "exporter export 'alexnet/18/cpu'"
+    assert cell["repro_command"] == "exporter repro alexnet/18/cpu"
     assert cell["log"] == "build/alexnet/logs/18.log"
     assert opset["figures"] == "≤ 50% of its limit"
     assert parity == {
@@ -195,22 +195,24 @@ def test_a_cell_says_why_and_how_to_see_it_again() -> None:
         ((1.26, 0.1), 1.3),
     ],
 )
-def test_an_error_is_the_largest_in_steps(errors: tuple[float, ...], step: float | None) -> None:
+def test_the_error_is_the_largest_and_rounded(
+    errors: tuple[float, ...], step: float | None
+) -> None:
     checks = tuple(checked("parity", error) for error in errors)
     row = row_of(make_record("alexnet/18/cpu", checks=checks), opsets=(18,))
     assert row["cells"][0].get("error") == step
-    assert "boundless" not in row["cells"][0]
+    assert "is_unbounded" not in row["cells"][0]
 
 
 @pytest.mark.parametrize("error", [math.inf, math.nan])
-def test_an_error_without_a_bound_is_no_small_one(error: float) -> None:
+def test_an_infinite_error_is_marked(error: float) -> None:
     checks = (checked("axes", 0.1), checked("parity", error, Status.FAIL))
     row = row_of(make_record("alexnet/18/cpu", "fail", checks=checks), opsets=(18,))
-    assert row["cells"][0]["boundless"] is True
+    assert row["cells"][0]["is_unbounded"] is True
     assert "error" not in row["cells"][0]
 
 
-def test_what_opsets_share_stands_once() -> None:
+def test_equal_values_of_opsets_are_stored_once() -> None:
     records = [make_record(f"alexnet/{opset}/cpu") for opset in (17, 18)]
     row = row_of(*records)
     assert len(row["outcomes"]) == len(row["checks"]) == 1
@@ -227,11 +229,11 @@ def test_a_size_has_three_digits() -> None:
 
 
 def test_a_project_overrides_the_script(tmp_path: Path) -> None:
-    (tmp_path / "index.js").write_text("'mine'")
+    (tmp_path / "index.js").write_text("'custom'")
     page = render_pages(MANIFEST, make_run(), None, tmp_path)["index.html"]
-    assert Elements(page).texts[2] == "'mine'"
+    assert Elements(page).texts[2] == "'custom'"
     (tmp_path / "index.js").write_bytes(b"\xff\xfe")
-    with pytest.raises(ExporterError, match=r"index\.js: no text can be read here") as caught:
+    with pytest.raises(ExporterError, match=r"index\.js: cannot be read as text") as caught:
         render_pages(MANIFEST, make_run(), None, tmp_path)
     assert caught.value.exit_code is ExitCode.MANIFEST
 
@@ -249,5 +251,5 @@ def test_ten_thousand_cells_are_quick() -> None:
     page = render_index(
         build_index_data(manifest, run, collect_cells(manifest, run), AcceptanceHistory()), None
     )
-    assert time.process_time() - start < 5, "a bit more than one second where nothing else runs"
+    assert time.process_time() - start < 5, "about one second on an idle machine"
     assert len(data_of(page)["rows"]) == 770

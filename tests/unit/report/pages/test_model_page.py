@@ -6,9 +6,9 @@ from exporter.records.record import (
     Culprit,
     Status,
 )
-from exporter.report.pages.model_page import ModelPage, model_page
+from exporter.report.pages.model_page import ModelPage, build_model_page
 from exporter.report.rows.acceptance import AcceptanceHistory
-from exporter.report.rows.cells import cells_by_model
+from exporter.report.rows.cells import collect_cells
 from exporter.report.text.status_marks import MARKS, NOT_RUN
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 
@@ -17,8 +17,8 @@ OPSETS = (9, 10, 11, 18)
 
 def page_of(*records: object, **fields: object) -> ModelPage:
     spec = make_spec("dcgan", **{"opsets": OPSETS, **fields})
-    cells = cells_by_model(make_manifest(spec), make_run(*records))["dcgan"]
-    return model_page(spec, cells, make_manifest(spec).project, AcceptanceHistory())
+    cells = collect_cells(make_manifest(spec), make_run(*records))["dcgan"]
+    return build_model_page(spec, cells, make_manifest(spec).project, AcceptanceHistory())
 
 
 def checks(**statuses: str) -> tuple[CheckResult, ...]:
@@ -27,7 +27,7 @@ def checks(**statuses: str) -> tuple[CheckResult, ...]:
     )
 
 
-def test_the_matrix_shows_what_was_not_run() -> None:
+def test_the_matrix_shows_cells_without_results() -> None:
     page = page_of(make_record("dcgan/9/cpu"), devices=("cpu", "cuda"))
     assert page.opsets == OPSETS
     assert [row.device for row in page.matrix] == ["cpu", "cuda"]
@@ -35,7 +35,7 @@ def test_the_matrix_shows_what_was_not_run() -> None:
     assert page.legend == (MARKS[Status.PASS], NOT_RUN)
 
 
-def test_opsets_with_the_same_checks_are_one_row() -> None:
+def test_opsets_with_equal_results_are_one_row() -> None:
     page = page_of(
         make_record("dcgan/9/cpu", checks=checks(opset="pass", parity="pass")),
         make_record("dcgan/10/cpu", checks=checks(opset="pass", parity="pass")),
@@ -44,15 +44,17 @@ def test_opsets_with_the_same_checks_are_one_row() -> None:
     )
     (table,) = page.checks
     assert table.checks == ("opset", "parity")
-    marks = [(row.opsets, [said and said.mark.word for said in row.said]) for row in table.rows]
+    marks = [
+        (row.opsets, [result and result.mark.word for result in row.results]) for row in table.rows
+    ]
     assert marks == [
-        ("9-10", ["pass", "pass"]),
+        ("9..10", ["pass", "pass"]),
         ("11", ["pass", "fail"]),
         ("18", ["pass", None]),
     ]
 
 
-def test_figures_of_a_check_are_those_that_machines_agree_on() -> None:
+def test_figures_of_a_check_are_stable() -> None:
     measured = [
         CheckResult(
             check="parity",
@@ -63,21 +65,21 @@ def test_figures_of_a_check_are_those_that_machines_agree_on() -> None:
     ]
     first, other = (page_of(make_record("dcgan/9/cpu", checks=(item,))) for item in measured)
     assert first.checks == other.checks
-    (said,) = first.checks[0].rows[0].said
-    assert said is not None
-    assert said.figures == ("error ≤ 1e-3", "≤ 50% of its limit", "samples 3")
+    (result,) = first.checks[0].rows[0].results
+    assert result is not None
+    assert result.figures == ("error ≤ 1e-3", "≤ 50% of its limit", "samples 3")
 
 
-def test_equal_outputs_need_no_share_of_a_limit() -> None:
+def test_equal_outputs_have_no_share_of_a_limit() -> None:
     for error, share, shown in ((0.0, 0.0, "error 0"), (3.0, float("inf"), "error ≤ 10")):
         metrics = {"max_abs": error, "of_limit": share}
         item = CheckResult(check="parity", status=Status.FAIL, metrics=metrics)
-        (said,) = page_of(make_record("dcgan/9/cpu", checks=(item,))).checks[0].rows[0].said
-        assert said is not None
-        assert said.figures == (shown,)
+        (result,) = page_of(make_record("dcgan/9/cpu", checks=(item,))).checks[0].rows[0].results
+        assert result is not None
+        assert result.figures == (shown,)
 
 
-def test_troubles_come_red_first_and_folded() -> None:
+def test_red_failures_are_first_and_grouped() -> None:
     page = page_of(
         make_record("dcgan/9/cpu", "xfail", message="no Foo", foreseen="too old"),
         make_record("dcgan/10/cpu", "crash", message="died of SIGSEGV", log="dcgan/logs/10.log"),
@@ -85,42 +87,46 @@ def test_troubles_come_red_first_and_folded() -> None:
         make_record("dcgan/18/cpu"),
     )
     red, foreseen = page.failures
-    assert (red.label, red.outcome, red.why) == (
-        "dcgan/10-11/cpu",
+    assert (red.label, red.outcome, red.reason) == (
+        "dcgan/10..11/cpu",
         "crash at convert",
         "died of SIGSEGV",
     )
-    assert (red.log, red.rerun) == (
+    assert (red.log, red.export_command) == (
         "build/dcgan/logs/10.log",
         "exporter export 'dcgan/10/cpu'",
     )
-    assert (foreseen.label, foreseen.foreseen, foreseen.log) == ("dcgan/9/cpu", "too old", "")
+    assert (foreseen.label, foreseen.expected_reason, foreseen.log) == (
+        "dcgan/9/cpu",
+        "too old",
+        "",
+    )
 
 
-def test_a_refusal_has_its_figures_and_the_detail_its_end() -> None:
-    no = CheckResult(
+def test_a_failed_check_has_its_figures_and_the_detail_its_end() -> None:
+    failed = CheckResult(
         check="parity", status=Status.FAIL, message="off", metrics={"max_abs": 0.0123456, "n": 2}
     )
     page = page_of(
         make_record(
             "dcgan/9/cpu",
             "fail",
-            checks=(*checks(opset="pass"), no),
+            checks=(*checks(opset="pass"), failed),
             detail="\n".join(f"line {number}" for number in range(100)) + "\n",
         )
     )
-    trouble = page.failures[0]
-    assert [(item.check, item.message, item.figures) for item in trouble.refusals] == [
+    failure = page.failures[0]
+    assert [(item.check, item.message, item.figures) for item in failure.failed_checks] == [
         ("parity", "off", "max_abs 0.012, n 2")
     ]
-    assert trouble.detail.splitlines() == [f"line {number}" for number in range(80, 100)]
+    assert failure.detail.splitlines() == [f"line {number}" for number in range(80, 100)]
 
 
-def test_every_cell_that_does_not_pass_is_a_trouble() -> None:
+def test_every_cell_that_does_not_pass_is_a_failure() -> None:
     for status in Status:
-        troubles = page_of(make_record("dcgan/9/cpu", status), opsets=(9,)).failures
-        assert len(troubles) == (status is not Status.PASS)
-    assert [trouble.outcome for trouble in page_of(opsets=(9,)).failures] == ["not run"]
+        failures = page_of(make_record("dcgan/9/cpu", status), opsets=(9,)).failures
+        assert len(failures) == (status is not Status.PASS)
+    assert [failure.outcome for failure in page_of(opsets=(9,)).failures] == ["not run"]
 
 
 def test_files_and_operators_by_ranges_of_opsets() -> None:
@@ -134,11 +140,11 @@ def test_files_and_operators_by_ranges_of_opsets() -> None:
         make_record("dcgan/18/cpu", "error"),
     )
     assert [(row.opsets, row.exporter, row.size) for row in page.files] == [
-        ("9-10", "torchscript (trace)", "1.23 kB"),
+        ("9..10", "torchscript (trace)", "1.23 kB"),
         ("11", "torchscript (trace)", "1.23 kB"),
     ]
     assert [row.external_data for row in page.files] == ["", "1"]
-    assert page.operators.opsets == ("9-10", "11")
+    assert page.operators.opsets == ("9..10", "11")
     assert [(row.operator, row.counts) for row in page.operators.rows] == [
         ("Conv", (1, 1)),
         ("Gelu", (0, 2)),
@@ -157,65 +163,65 @@ def test_the_releases_of_onnx_runtime_that_load_each_file() -> None:
         record(20, ir_version=99, opset_imports={"": 27}),
         opsets=(17, 18, 19, 20),
     )
-    assert [(row.opsets, row.releases) for row in page.runtimes] == [
+    assert [(row.opsets, row.releases) for row in page.releases] == [
         ("17", "1.12 and later"),
-        ("18", "1.18 and later, for IR version 10; ir_version = 8 would do for 1.14"),
+        ("18", "1.18 and later, for IR version 10; ir_version = 8 is enough for 1.14"),
         (
             "19",
-            "1.18 and later, for IR version 10; ir_version = 9 would do for 1.15, "
+            "1.18 and later, for IR version 10; ir_version = 9 is enough for 1.15, "
             + "with kernels of own",
         ),
-        ("20", "no release that is known"),
+        ("20", "no known release"),
     ]
 
 
-def test_notes_are_said_once() -> None:
+def test_equal_notes_are_one_row() -> None:
     page = page_of(
         make_record("dcgan/9/cpu", notes=("baked", "other")),
         make_record("dcgan/10/cpu", notes=("baked",)),
     )
-    assert [(note.opsets, note.text) for note in page.notes] == [("9-10", "baked"), ("9", "other")]
+    assert [(note.opsets, note.text) for note in page.notes] == [("9..10", "baked"), ("9", "other")]
 
 
 def test_warnings_of_the_tracer_are_counted() -> None:
-    said = "tracer warning: models/net.py:3: Converting a tensor to a Python boolean"
+    text = "tracer warning: models/net.py:3: Converting a tensor to a Python boolean"
     page = page_of(
-        make_record("dcgan/9/cpu", notes=(said, f"{said} (2 times)", "other")),
-        make_record("dcgan/10/cpu", notes=(said,)),
+        make_record("dcgan/9/cpu", notes=(text, f"{text} (2 times)", "other")),
+        make_record("dcgan/10/cpu", notes=(text,)),
     )
     assert page.tracer_warnings == 2
     assert page_of(make_record("dcgan/9/cpu", notes=("other",))).tracer_warnings == 0
 
 
 def test_a_pattern_is_quoted_for_the_shell() -> None:
-    assert page_of().rerun == "exporter export 'dcgan/*'"
+    assert page_of().export_command == "exporter export 'dcgan/*'"
 
 
-def test_a_flaky_cell_is_told_whether_it_passes_or_not() -> None:
-    said = "another verdict for the very same inputs: was error at convert"
+def test_a_flaky_cell_is_listed_even_if_it_passes() -> None:
+    text = "another verdict for the very same inputs: was error at convert"
     page = page_of(
-        make_record("dcgan/9/cpu", flaky=said),
-        make_record("dcgan/10/cpu", flaky=said),
-        make_record("dcgan/11/cpu", "fail", flaky=said),
+        make_record("dcgan/9/cpu", flaky=text),
+        make_record("dcgan/10/cpu", flaky=text),
+        make_record("dcgan/11/cpu", "fail", flaky=text),
         make_record("dcgan/18/cpu"),
     )
-    assert [(row.label, row.mark.word, row.said) for row in page.flaky] == [
-        ("dcgan/9-10/cpu", "pass", said),
-        ("dcgan/11/cpu", "fail", said),
+    assert [(row.label, row.mark.word, row.previous) for row in page.flaky] == [
+        ("dcgan/9..10/cpu", "pass", text),
+        ("dcgan/11/cpu", "fail", text),
     ]
-    (trouble,) = page.failures
-    assert trouble.flaky == said
+    (failure,) = page.failures
+    assert failure.flaky == text
     assert page_of(make_record("dcgan/9/cpu")).flaky == ()
 
 
-def test_a_long_message_stands_once() -> None:
-    said = "[ONNXRuntimeError] : 1 : FAIL : Load model from net/9.onnx failed: Type Error"
-    refused = CheckResult(check="load", status=Status.FAIL, message=said)
-    blame = Blame(culprit=Culprit.RUNTIME, sample="declared", evidence=(f"cpu: wrong: {said}",))
+def test_a_long_message_is_not_repeated() -> None:
+    text = "[ONNXRuntimeError] : 1 : FAIL : Load model from net/9.onnx failed: Type Error"
+    refused = CheckResult(check="load", status=Status.FAIL, message=text)
+    blame = Blame(culprit=Culprit.RUNTIME, sample="declared", evidence=(f"cpu: wrong: {text}",))
     page = page_of(
-        make_record("dcgan/9/cpu", "fail", message=said, checks=(refused,), blame=blame),
+        make_record("dcgan/9/cpu", "fail", message=text, checks=(refused,), blame=blame),
     )
-    trouble = page.failures[0]
-    assert trouble.why == said
-    assert [item.message for item in trouble.refusals] == ["as above"]
-    assert trouble.reasons.evidence == ("cpu: wrong: as above",)
+    failure = page.failures[0]
+    assert failure.reason == text
+    assert [item.message for item in failure.failed_checks] == ["as above"]
+    assert failure.reasons.evidence == ("cpu: wrong: as above",)

@@ -64,7 +64,7 @@ FINDINGS = compare_results(Baseline(tools={}, cells=()), make_run(*RECORDS), ["a
 
 
 def hostile_reasons(text: str) -> dict[str, object]:
-    """What a worker finds out, in which names and lines are `text`."""
+    """Return a diagnosis with `text` as all names and lines."""
     return {
         "advice": (text,),
         "missing": (MissingOperator(operator=text, count=1, sources=(text,)),),
@@ -86,7 +86,7 @@ def hostile_reasons(text: str) -> dict[str, object]:
 
 
 def hostile_project(text: str) -> tuple[Manifest, RunRecord]:
-    """A project in which everything that may be any text is `text`."""
+    """Return a project with `text` in each free text."""
     harmless = text.encode("utf-8", "replace").decode()  # JSON holds no lone surrogates
     device = harmless.replace("/", "") or "cpu"
     spec = make_spec(
@@ -108,7 +108,7 @@ def hostile_project(text: str) -> tuple[Manifest, RunRecord]:
     check = CheckResult(
         check=harmless, status=Status.FAIL, message=harmless, metrics={harmless: harmless}
     )
-    said = {
+    fields = {
         "message": harmless,
         "detail": harmless,
         "log": harmless,
@@ -125,7 +125,7 @@ def hostile_project(text: str) -> tuple[Manifest, RunRecord]:
             checks=(check,),
             route=Route(exporter="dynamo", capture="export", reason=harmless),
             artifact=make_artifact("alexnet", opset, operators={harmless: 1}),
-            **said,
+            **fields,
         )
         for opset, status in zip(OPSETS[:3], ("fail", "xfail", "unavailable"), strict=True)
     ]
@@ -172,21 +172,21 @@ def test_the_same_records_give_the_same_bytes(records: list[Record]) -> None:
     assert render_pages(MANIFEST, make_run(*records)) == render_pages(MANIFEST, make_run(*RECORDS))
 
 
-def test_a_page_has_nothing_of_this_machine_or_hour() -> None:
-    told = {
+def test_a_page_does_not_depend_on_machine_or_time() -> None:
+    fields = {
         "message": "/home/ci/work/build/alexnet/18.onnx failed at 0x7f3120aa",
         "detail": 'File "/home/ci/venv/lib/python3.11/site-packages/torch/onnx/x.py", line 1',
         "seconds": {"capture": 12.345},
         "fingerprint": {"entry": "f00dfeed"},
         "log": "alexnet/logs/9.log",
     }
-    records = [make_record(f"alexnet/{opset}/cpu", "error", **told) for opset in OPSETS]
+    records = [make_record(f"alexnet/{opset}/cpu", "error", **fields) for opset in OPSETS]
     for text in render_pages(MANIFEST, make_run(*records)).values():
         for foreign in ("/home", "site-packages", "0x7f", "12.345", "f00d", "/project"):
             assert foreign not in text
 
 
-def test_the_overview_reads_as_a_table() -> None:
+def test_the_overview_has_a_table() -> None:
     text = render_pages(MANIFEST, make_run(*RECORDS))["COMPATIBILITY.md"]
     page = Page.of(text)
     symbol = {status: mark.symbol for status, mark in MARKS.items()}
@@ -203,11 +203,11 @@ def test_the_overview_reads_as_a_table() -> None:
     assert page.links.count("models/alexnet.md") == 3
     assert page.headings == [
         "Compatibility",
-        "What is red, and why",
+        "Red cells",
         "On all devices",
         "On cpu",
         "On cuda",
-        "Where the files run",
+        "Runtimes",
         "Legend",
         "Not run",
         "Expected to fail",
@@ -223,7 +223,7 @@ def test_the_overview_reads_as_a_table() -> None:
     assert ["torch", "2.13.0"] in page.rows
 
 
-def test_every_link_leads_to_a_page_or_a_heading() -> None:
+def test_every_link_has_a_target() -> None:
     files = render_pages(MANIFEST, make_run(*RECORDS), FINDINGS)
     for name, text in files.items():
         if not name.endswith(".md"):
@@ -242,21 +242,21 @@ def test_every_link_leads_to_a_page_or_a_heading() -> None:
                 assert target.removeprefix("reports/") in files
 
 
-def test_all_green_has_no_section_about_trouble() -> None:
+def test_green_projects_have_no_section_of_failures() -> None:
     manifest = make_manifest(make_spec(opsets=(18,)))
     files = render_pages(manifest, make_run(make_record("alexnet/18/cpu")), [])
     assert Page.of(files["COMPATIBILITY.md"]).headings == [
         "Compatibility",
         "On cpu",
-        "Where the files run",
+        "Runtimes",
         "Legend",
         "Exporters",
         "Tools",
     ]
-    assert "What does not pass" not in files["models/alexnet.md"]
+    assert "## Failures" not in files["models/alexnet.md"]
 
 
-def test_nothing_run_is_nothing_green() -> None:
+def test_cells_without_results_are_not_green() -> None:
     files = render_pages(MANIFEST, make_run())
     assert "0 of 12 cells are green" in files["COMPATIBILITY.md"]
     table = files["COMPATIBILITY.md"].partition("## Legend")[0]
@@ -274,16 +274,16 @@ def test_findings_are_listed_until_accepted() -> None:
         assert "Not accepted" not in text
 
 
-def test_the_page_of_a_model_tells_it_all() -> None:
+def test_the_page_of_a_model_has_all_sections() -> None:
     text = render_pages(MANIFEST, make_run(*RECORDS))["models/dcgan.md"]
     page = Page.of(text)
     assert page.headings == [
         "dcgan",
         "Cells",
-        "Where it runs",
+        "Runtimes",
         "Contract",
         "Checks on cpu",
-        "What does not pass",
+        "Failures",
         "🟥 dcgan/9/cpu: error at convert",
         "❌ dcgan/18/cpu: fail at parity",
         "⏩ dcgan/9/cuda: skip",
@@ -304,10 +304,10 @@ def test_the_page_of_a_model_tells_it_all() -> None:
     ]
 
 
-def test_the_gate_in_words() -> None:
-    assert render_gate([]) == "# Gate\n\nEvery cell is as the baseline has it.\n"
+def test_the_gate_page_lists_findings() -> None:
+    assert render_gate([]) == "# Gate\n\nAll cells are as accepted.\n"
     page = Page.of(render_gate(FINDINGS))
-    assert page.headings == ["Gate", "What got worse", "What got better"]
+    assert page.headings == ["Gate", "Regressions", "Improvements"]
     assert [
         "1",
         "new cell, red",
@@ -319,7 +319,9 @@ def test_the_gate_in_words() -> None:
 
 
 def test_a_project_overrides_a_template_by_file(tmp_path: Path) -> None:
-    (tmp_path / "gate.md.jinja").write_text("{{ findings }} of them, {{ losses[0].first.message }}")
+    (tmp_path / "gate.md.jinja").write_text(
+        "{{ findings }} of them, {{ regressions[0].first.message }}"
+    )
     finding = replace(FINDINGS[0], message="<|>")
     assert render_gate([finding], tmp_path) == "1 of them, &#60;&#124;&#62;"
     packaged = render_pages(MANIFEST, make_run(*RECORDS))
@@ -337,7 +339,7 @@ def test_a_project_overrides_a_template_by_file(tmp_path: Path) -> None:
         ("\n{{ findings + 'x' }}", r"gate\.md\.jinja:2: .*unsupported operand"),
     ],
 )
-def test_a_wrong_template_is_named_with_its_line(
+def test_an_invalid_template_is_named_with_its_line(
     template: str, message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "gate.md.jinja").write_text(template)
@@ -346,20 +348,20 @@ def test_a_wrong_template_is_named_with_its_line(
     assert caught.value.exit_code is ExitCode.MANIFEST
 
 
-def test_a_template_that_is_no_text_is_named(tmp_path: Path) -> None:
+def test_a_binary_template_is_named(tmp_path: Path) -> None:
     (tmp_path / "gate.md.jinja").write_bytes(b"\xff\xfe\xff")
     with pytest.raises(ExporterError, match=r"gate\.md\.jinja: .*utf-8"):
         render_gate([], tmp_path)
 
 
-def test_the_work_grows_with_the_cells_and_no_faster() -> None:
-    render_pages(MANIFEST, make_run())  # compiles the templates
+def test_the_work_is_linear_in_the_cells() -> None:
+    render_pages(MANIFEST, make_run())  # compile the templates
     few, many = (_calls(models) for models in (10, 80))
     assert many < 8 * few * 1.1
 
 
 def _calls(models: int) -> int:
-    """How many functions are called to render so many models of 13 cells each."""
+    """Return the number of function calls to render models with 13 cells each."""
     specs = [make_spec(f"model_{number}", opsets=tuple(range(9, 22))) for number in range(models)]
     status = [Status.PASS, Status.PASS, Status.FAIL, Status.XFAIL]
     records = [

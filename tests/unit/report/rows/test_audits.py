@@ -10,8 +10,8 @@ from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.records.audit import Audit, Survivor, Tally
 from exporter.records.baseline import parse_cell
-from exporter.report import render_reports
-from exporter.report.rows.audits import audit_path, audit_rows, read_audits
+from exporter.report import render_pages
+from exporter.report.rows.audits import build_audit_rows, locate_audit, read_audits
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 from tests.unit.report.rendering import Page
 
@@ -34,25 +34,25 @@ def audit(cell: str = "alexnet/17/cpu", *survivors: Survivor) -> Audit:
 
 def page(*audits: Audit) -> Page:
     run = make_run(make_record("alexnet/17/cpu"), make_record("alexnet/18/cpu"))
-    files = render_reports(make_manifest(make_spec()), run, audits={"alexnet": audits})
+    files = render_pages(make_manifest(make_spec()), run, audits={"alexnet": audits})
     return Page.of(files["models/alexnet.md"])
 
 
-def test_the_page_has_counts_share_and_what_caught() -> None:
+def test_the_page_has_the_counts_of_an_audit() -> None:
     shown = page(audit())
-    assert "What the checks can see" in shown.headings
+    assert "Audit" in shown.headings
     row = ["alexnet/17/cpu", "20", "14", "4", "2", "0", "100.0%", "parity 10, opset 4"]
     assert row in shown.rows
 
 
-def test_each_survivor_is_explained() -> None:
+def test_each_survivor_has_a_reason() -> None:
     survivor = Survivor(kind="edge", change="w[7] times 1.1", why="on index 7: output off")
     shown = page(audit("alexnet/17/cpu", survivor))
     assert ["alexnet/17/cpu", "w[7] times 1.1", "on index 7: output off"] in shown.rows
     assert any("93.3%" in row for row in shown.rows)
 
 
-def test_names_from_a_file_forge_nothing() -> None:
+def test_names_from_a_file_add_no_structure() -> None:
     evil = Survivor(kind="edge", change="a|b](javascript:x)<img>\n# no", why="`|`")
     harmless = Survivor(kind="edge", change="abc", why="x")
     shown = page(audit("alexnet/17/cpu", evil))
@@ -60,26 +60,26 @@ def test_names_from_a_file_forge_nothing() -> None:
     assert (shown.html, shown.links, shown.headings) == (plain.html, plain.links, plain.headings)
 
 
-def test_without_an_audit_there_is_no_such_section() -> None:
-    assert "What the checks can see" not in page().headings
+def test_without_an_audit_there_is_no_section() -> None:
+    assert "Audit" not in page().headings
 
 
-def test_an_audit_of_a_cell_that_is_no_longer_promised_is_not_shown() -> None:
+def test_an_audit_of_a_removed_cell_is_not_shown() -> None:
     promised = [parse_cell("alexnet/18/cpu")]
-    assert audit_rows([audit("alexnet/17/cpu")], promised) == ()
-    assert len(audit_rows([audit("alexnet/18/cpu")], promised)) == 1
+    assert build_audit_rows([audit("alexnet/17/cpu")], promised) == ()
+    assert len(build_audit_rows([audit("alexnet/18/cpu")], promised)) == 1
 
 
 def test_audits_are_read_in_the_order_of_their_cells(tmp_path: Path) -> None:
     for cell in ("alexnet/18/cpu", "alexnet/9/cpu"):
-        write_text(audit_path(tmp_path, parse_cell(cell)), audit(cell).to_json())
+        write_text(locate_audit(tmp_path, parse_cell(cell)), audit(cell).to_json())
     found = read_audits(tmp_path)
     assert [item.cell.opset for item in found["alexnet"]] == [9, 18]
     assert read_audits(tmp_path / "none") == {}
 
 
 def test_a_damaged_audit_is_named(tmp_path: Path) -> None:
-    write_text(audit_path(tmp_path, parse_cell("alexnet/18/cpu")), "{}")
+    write_text(locate_audit(tmp_path, parse_cell("alexnet/18/cpu")), "{}")
     with pytest.raises(ExporterError) as raised:
         read_audits(tmp_path)
     assert raised.value.exit_code is ExitCode.UNREADABLE

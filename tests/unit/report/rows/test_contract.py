@@ -22,16 +22,16 @@ def settings(**fields: object) -> dict[str, str]:
     }
 
 
-def test_defaults_say_little() -> None:
+def test_defaults_are_not_listed() -> None:
     assert settings() == {
         "source": "models/vision.py:AlexNet",
-        "opsets": "17-18",
+        "opsets": "17..18",
         "devices": "cpu",
         "tolerance": MEASURED,
     }
 
 
-def test_what_is_set_is_shown() -> None:
+def test_settings_are_listed() -> None:
     shown = settings(
         opsets=(9, 10, 13),
         devices=("cpu", "cuda"),
@@ -47,10 +47,10 @@ def test_what_is_set_is_shown() -> None:
     )
     assert shown == {
         "source": "models/vision.py:AlexNet",
-        "opsets": "9-10, 13",
+        "opsets": "9..10, 13",
         "devices": "cpu, cuda",
         "tolerance": "20 times PyTorch's own float32 error; "
-        "cuda: atol 0.001, rtol 0.01, up to 0.1 of the elements beyond it",
+        "cuda: atol 0.001, rtol 0.01, up to 0.1 of the elements outside",
         "ir_version": "at most 9",
         "exporter": "torchscript",
         "capture": "script",
@@ -73,7 +73,7 @@ def test_what_is_set_is_shown() -> None:
         (Fill(kind="python", python="x.py:make"), "python x.py:make"),
     ],
 )
-def test_fills(fill: Fill, text: str) -> None:
+def test_fills_are_described(fill: Fill, text: str) -> None:
     spec = make_spec(inputs=(Input(name="x", shape=("n", 3), at="args[0]", fill=fill),))
     (row,) = describe_contract(spec).inputs
     assert (row.name, row.shape, row.fill) == ("x", "[n, 3]", text)

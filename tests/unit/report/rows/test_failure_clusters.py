@@ -1,4 +1,4 @@
-"""Alike failures of many models stand once; other ones stay apart."""
+"""Equal failures of many models are one cluster; different failures are not."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def project(*ids: str) -> Manifest:
 def clusters(*records: Record) -> tuple[Cluster, ...]:
     manifest = project(*dict.fromkeys(record.cell.model for record in records))
     cells = collect_cells(manifest, make_run(*records)).values()
-    return cluster_cells((cell for of in cells for cell in of if cell.record), manifest)
+    return cluster_cells((cell for each in cells for cell in each if cell.record), manifest)
 
 
-def lacking(cell: str, *operators: str) -> Record:
+def fail_without(cell: str, *operators: str) -> Record:
     missing = tuple(MissingOperator(operator=name, count=1) for name in operators)
     return make_record(cell, "error", message=f"no {operators[0]}", missing=missing)
 
 
-def blamed(cell: str, operator: str, culprit: Culprit = Culprit.KERNEL) -> Record:
+def fail_with_blame(cell: str, operator: str, culprit: Culprit = Culprit.KERNEL) -> Record:
     first = Divergence(
         node="n",
         operator=operator,
@@ -62,25 +62,27 @@ def blamed(cell: str, operator: str, culprit: Culprit = Culprit.KERNEL) -> Recor
     return make_record(cell, "fail", message="off by 0.1", blame=blame)
 
 
-def test_the_same_missing_operator_stands_once_and_first_where_it_hits_most() -> None:
+def test_a_missing_operator_is_one_cluster_and_the_largest_is_first() -> None:
     rare, common = clusters(
-        lacking("a/9/cpu", "aten::rare"),
-        *(lacking(f"{model}/{opset}/cpu", "aten::foo") for model in "bc" for opset in (9, 10)),
+        fail_without("a/9/cpu", "aten::rare"),
+        *(fail_without(f"{model}/{opset}/cpu", "aten::foo") for model in "bc" for opset in (9, 10)),
     )[::-1]
-    assert (common.operator, common.hit.cells, common.hit.models) == ("aten::foo", 4, 2)
-    assert common.hit.labels == ("b/9-10/cpu", "c/9-10/cpu")
-    assert common.why == "TorchScript has no translation of aten::foo at this opset"
-    assert (rare.operator, rare.hit.labels) == ("aten::rare", ("a/9/cpu",))
+    assert (common.operator, common.affected.cells, common.affected.models) == ("aten::foo", 4, 2)
+    assert common.affected.labels == ("b/9..10/cpu", "c/9..10/cpu")
+    assert common.reason == "TorchScript has no translation of aten::foo at this opset"
+    assert (rare.operator, rare.affected.labels) == ("aten::rare", ("a/9/cpu",))
 
 
-def test_a_cell_that_lacks_two_operators_counts_for_both() -> None:
-    first, second = clusters(lacking("a/9/cpu", "x::a", "x::b"), lacking("b/9/cpu", "x::b"))
-    assert (first.operator, first.hit.cells) == ("x::b", 2)
-    assert (second.operator, second.hit.cells) == ("x::a", 1)
+def test_a_cell_with_two_missing_operators_is_in_both_clusters() -> None:
+    first, second = clusters(
+        fail_without("a/9/cpu", "x::a", "x::b"), fail_without("b/9/cpu", "x::b")
+    )
+    assert (first.operator, first.affected.cells) == ("x::b", 2)
+    assert (second.operator, second.affected.cells) == ("x::a", 1)
 
 
-def test_the_exporter_that_lacks_it_tells_failures_apart() -> None:
-    assert len(clusters(lacking("a/9/cpu", "x::a"), lacking("a/18/cpu", "x::a"))) == 2
+def test_different_exporters_have_different_clusters() -> None:
+    assert len(clusters(fail_without("a/9/cpu", "x::a"), fail_without("a/18/cpu", "x::a"))) == 2
 
 
 @pytest.mark.parametrize(
@@ -93,15 +95,15 @@ def test_the_exporter_that_lacks_it_tells_failures_apart() -> None:
         "input '{id}_in' is off by {n}",
     ],
 )
-def test_the_own_words_of_a_model_make_no_other_failure(message: str) -> None:
-    said = [message.format(id=id, Id=id.title(), n=n) for id, n in (("alex", 3), ("bert", 40))]
+def test_names_of_a_model_do_not_distinguish_failures(message: str) -> None:
+    messages = [message.format(id=id, Id=id.title(), n=n) for id, n in (("alex", 3), ("bert", 40))]
     (cluster,) = clusters(
-        make_record("alex/9/cpu", "fail", message=said[0]),
-        make_record("bert/9/cpu", "fail", message=said[1]),
+        make_record("alex/9/cpu", "fail", message=messages[0]),
+        make_record("bert/9/cpu", "fail", message=messages[1]),
     )
-    assert cluster.hit.labels == ("alex/9/cpu", "bert/9/cpu")
-    assert cluster.why.startswith(said[0])
-    assert cluster.why.endswith("(as alex/9/cpu says it)")
+    assert cluster.affected.labels == ("alex/9/cpu", "bert/9/cpu")
+    assert cluster.reason.startswith(messages[0])
+    assert cluster.reason.endswith("(text of alex/9/cpu)")
 
 
 @pytest.mark.parametrize(
@@ -113,44 +115,48 @@ def test_the_own_words_of_a_model_make_no_other_failure(message: str) -> None:
         ("input 'a_in' is wrong", "output 'b_out' is wrong"),
     ],
 )
-def test_another_failure_is_one(one: str, other: str) -> None:
+def test_different_messages_are_different_clusters(one: str, other: str) -> None:
     records = [make_record("a/9/cpu", "fail", message=one)]
     records.append(make_record("b/9/cpu", "fail", message=other))
     assert len(clusters(*records)) == 2
 
 
-def test_the_first_operator_to_differ_and_the_culprit_tell_failures_apart() -> None:
-    found = clusters(
-        blamed("a/9/cpu", "Gemm"),
-        blamed("b/9/cpu", "Gemm"),
-        blamed("b/10/cpu", "Conv"),
-        blamed("b/17/cpu", "Gemm", Culprit.EXPORTER),
+def test_operator_and_culprit_distinguish_failures() -> None:
+    results = clusters(
+        fail_with_blame("a/9/cpu", "Gemm"),
+        fail_with_blame("b/9/cpu", "Gemm"),
+        fail_with_blame("b/10/cpu", "Conv"),
+        fail_with_blame("b/17/cpu", "Gemm", Culprit.EXPORTER),
     )
-    assert [(each.operator, each.hit.cells) for each in found] == [
+    assert [(each.operator, each.affected.cells) for each in results] == [
         ("Gemm", 2),
         ("Conv", 1),
         ("Gemm", 1),
     ]
 
 
-def test_another_outcome_is_another_cluster() -> None:
+def test_different_outcomes_are_different_clusters() -> None:
     assert len(clusters(make_record("a/9/cpu", "crash"), make_record("b/9/cpu", "timeout"))) == 2
 
 
-def test_many_labels_are_counted() -> None:
+def test_further_labels_are_counted() -> None:
     (cluster,) = clusters(*(make_record(f"m{n:02}/9/cpu", "crash") for n in range(30)))
-    assert (cluster.hit.cells, len(cluster.hit.labels), cluster.hit.more) == (30, 12, 18)
+    assert (cluster.affected.cells, len(cluster.affected.labels), cluster.affected.more) == (
+        30,
+        12,
+        18,
+    )
 
 
-def test_what_is_red_stands_on_top_of_the_overview() -> None:
-    records = [lacking(f"{model}/9/cpu", "aten::foo") for model in "abc"]
+def test_red_cells_are_at_the_top_of_the_overview() -> None:
+    records = [fail_without(f"{model}/9/cpu", "aten::foo") for model in "abc"]
     page = Page.of(render_pages(project("a", "b", "c"), make_run(*records))["COMPATIBILITY.md"])
-    assert page.headings[:3] == ["Compatibility", "What is red, and why", "On cpu"]
+    assert page.headings[:3] == ["Compatibility", "Red cells", "On cpu"]
     assert page.rows[1][1:5] == ["3", "3", "error at convert", "aten::foo"]
     assert page.rows[1][6] == "a/9/cpu, b/9/cpu, c/9/cpu"
 
 
-def test_findings_of_many_models_stand_once_the_worst_first() -> None:
+def test_findings_of_many_models_are_one_cluster() -> None:
     records = [
         make_record(f"{model}/9/cpu", "error", message=f"{model} lacks Foo") for model in "ab"
     ]
@@ -158,8 +164,8 @@ def test_findings_of_many_models_stand_once_the_worst_first() -> None:
     run = make_run(*records)
     findings = compare_results(Baseline(tools={}, cells=()), run, run.by_cell())
     red, green = cluster_findings(findings)
-    assert (red.hit.labels, red.hit.cells) == (("a/9/cpu", "b/9/cpu"), 2)
-    assert green.hit.cells == 5
+    assert (red.affected.labels, red.affected.cells) == (("a/9/cpu", "b/9/cpu"), 2)
+    assert green.affected.cells == 5
     page = Page.of(render_gate(findings))
     assert page.rows[1] == [
         "2", "new cell, red", "not in the baseline", "error at convert", "a lacks Foo",

@@ -1,4 +1,4 @@
-"""Why a cell does not pass, on its page and on the terminal."""
+"""Reasons of failures, on the page and in the terminal."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ from exporter.records.record import (
     Record,
     Stage,
 )
-from exporter.report import render_reports
-from exporter.report.rows.failure_reasons import first_of, in_short, reasons_of
+from exporter.report import render_pages
+from exporter.report.rows.failure_reasons import (
+    describe_divergence,
+    explain_failure,
+    summarize_failure,
+)
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 from tests.unit.report.rendering import Page
 
@@ -39,31 +43,38 @@ MISSING = (
 )
 
 
-def wrong() -> Record:
+def fail_with_blame() -> Record:
     return make_record("alexnet/17/cpu", "fail", blame=BLAME, check="axes")
 
 
-def test_the_first_node_is_a_sentence_that_machines_agree_on() -> None:
-    told = "against PyTorch, ≤ 1e-6 before it and 0.072 of the scale after it"
-    assert first_of(FIRST) == f"Gemm node_linear_5 (models/net.py:12): {told}"
+def test_the_first_node_has_stable_figures() -> None:
+    text = "against PyTorch, ≤ 1e-6 before it and 0.072 of the scale after it"
+    assert describe_divergence(FIRST) == f"Gemm node_linear_5 (models/net.py:12): {text}"
     vague = FIRST.model_copy(update={"suspects": 3, "source": "", "error_before": 0.0})
-    assert first_of(vague).startswith("Gemm node_linear_5, or one of the 2 nodes before it: ")
-    assert "no error before it" in first_of(vague)
+    assert describe_divergence(vague).startswith(
+        "Gemm node_linear_5, or one of the 2 nodes before it: "
+    )
+    assert "no error before it" in describe_divergence(vague)
     shapeless = FIRST.model_copy(update={"error_after": math.inf})
-    assert first_of(shapeless).endswith("and plainly another result after it")
+    assert describe_divergence(shapeless).endswith("and a clearly different result after it")
 
 
-def test_the_terminal_gets_one_line() -> None:
-    assert in_short(wrong()) == "fault: exporter, first at Gemm node_linear_5 (models/net.py:12)"
+def test_the_summary_is_one_line() -> None:
+    assert (
+        summarize_failure(fail_with_blame())
+        == "fault: exporter, first at Gemm node_linear_5 (models/net.py:12)"
+    )
     lacking = make_record("alexnet/17/cpu", "error", missing=MISSING)
-    assert in_short(lacking) == "missing: aten::foo x4, aten::bar x1"
-    assert in_short(make_record("alexnet/17/cpu", "error", advice=("write 3",))) == "write 3"
-    assert in_short(make_record("alexnet/17/cpu")) == ""
+    assert summarize_failure(lacking) == "missing: aten::foo x4, aten::bar x1"
+    assert (
+        summarize_failure(make_record("alexnet/17/cpu", "error", advice=("write 3",))) == "write 3"
+    )
+    assert summarize_failure(make_record("alexnet/17/cpu")) == ""
 
 
-def test_missing_operators_name_a_few_lines() -> None:
-    reasons = reasons_of(make_record("alexnet/17/cpu", "error", missing=MISSING))
-    assert [(row.operator, row.count, row.sources) for row in reasons.missing] == [
+def test_missing_operators_list_some_lines() -> None:
+    reasons = explain_failure(make_record("alexnet/17/cpu", "error", missing=MISSING))
+    assert [(row.operator, row.count, row.sources) for row in reasons.missing_operators] == [
         ("aten::foo", 4, "a.py:1, a.py:2, a.py:3 and 1 more"),
         ("aten::bar", 1, ""),
     ]
@@ -73,21 +84,19 @@ def test_missing_operators_name_a_few_lines() -> None:
     ("status", "stage", "shown"),
     [("fail", "parity", True), ("error", "source", False), ("pass", None, False)],
 )
-def test_a_reproducer_is_offered_where_an_exporter_had_a_part(
-    status: str, stage: str | None, shown: bool
-) -> None:
+def test_a_reproducer_needs_an_exporter(status: str, stage: str | None, shown: bool) -> None:
     record = make_record("alexnet/17/cpu", status, stage=Stage(stage) if stage else None)
-    assert bool(reasons_of(record).reproduce) is shown
+    assert bool(explain_failure(record).repro_command) is shown
 
 
-def test_the_page_of_the_model_shows_all_of_it() -> None:
+def test_the_model_page_shows_all_reasons() -> None:
     lacking = make_record("alexnet/18/cpu", "error", missing=MISSING, advice=("write 3 there",))
-    pages = render_reports(make_manifest(make_spec()), make_run(wrong(), lacking))
+    pages = render_pages(make_manifest(make_spec()), make_run(fail_with_blame(), lacking))
     (page,) = [text for name, text in pages.items() if str(name).endswith("alexnet.md")]
-    assert "Whose fault: exporter, on the input set `batch=7`" in page
+    assert "Culprit: exporter, on the input set `batch=7`" in page
     assert "- first to differ: Gemm node_linear_5 (models/net.py:12): against" in page
     assert "- onnx.reference: wrong" in page
     assert "- in the manifest: write 3 there" in page
-    assert "- show it without this tool: `exporter repro alexnet/17/cpu`" in page
+    assert "- reproduce: `exporter repro alexnet/17/cpu`" in page
     rows = Page.of(page).rows
     assert ["aten::foo", "4", "a.py:1, a.py:2, a.py:3 and 1 more"] in rows

@@ -1,4 +1,4 @@
-"""Where a finding is, since when, and how to see it again."""
+"""Locations, acceptance and commands of a finding."""
 
 from __future__ import annotations
 
@@ -22,54 +22,56 @@ ValueError: no
 """
 
 
-def found(*records: Record, planned: Collection[str] = ()) -> tuple[GateFinding, ...]:
+def compare(*records: Record, planned: Collection[str] = ()) -> tuple[GateFinding, ...]:
     run = make_run(*records)
     return compare_results(ACCEPTED, run, planned or run.by_cell())
 
 
-def known(*records: Record, manifest: Manifest = MANIFEST, accepted_in: str = IN) -> GateContext:
+def make_context(
+    *records: Record, manifest: Manifest = MANIFEST, accepted_in: str = IN
+) -> GateContext:
     return GateContext(
         manifest=manifest, records=make_run(*records).by_cell(), accepted_in=accepted_in
     )
 
 
-def test_a_newly_red_cell_has_all_of_it() -> None:
+def test_a_newly_red_cell_has_all_facts() -> None:
     sources = (Source(file="models/net.py", sha256=""), Source(file="models/*.py", sha256=""))
     red = make_record("net/17/cpu", "error", detail=DETAIL, sources=sources)
-    (finding,) = found(red, make_record("net/18/cpu", "error"))
-    lead = find_context([finding], known(red))
-    assert lead.places == ("manifests/vision.toml:7",)
-    assert lead.lines == ("models/net.py:12",)
-    assert lead.since == f"last green in {IN}"
-    assert lead.rerun == "exporter export 'net/17/cpu'"
-    assert lead.reproduce == "exporter repro net/17/cpu"
+    (finding,) = compare(red, make_record("net/18/cpu", "error"))
+    context = find_context([finding], make_context(red))
+    assert context.locations == ("manifests/vision.toml:7",)
+    assert context.lines == ("models/net.py:12",)
+    assert context.acceptance == f"last green in {IN}"
+    assert context.export_command == "exporter export 'net/17/cpu'"
+    assert context.repro_command == "exporter repro net/17/cpu"
 
 
-def test_two_sources_of_one_name_are_no_line_of_the_model() -> None:
+def test_an_ambiguous_file_name_gives_no_line() -> None:
     sources = (Source(file="a/net.py", sha256=""), Source(file="b/net.py", sha256=""))
     red = make_record("net/17/cpu", "error", detail=DETAIL, sources=sources)
-    (finding,) = found(red, make_record("net/18/cpu", "error"))
-    assert find_context([finding], known(red)).lines == ()
+    (finding,) = compare(red, make_record("net/18/cpu", "error"))
+    assert find_context([finding], make_context(red)).lines == ()
 
 
-def test_what_was_red_before_was_not_green_then() -> None:
+def test_an_older_failure_was_not_green() -> None:
     worse = make_record("net/18/cpu", "crash")
-    (finding,) = found(make_record("net/17/cpu"), worse)
-    since = find_context([finding], known(worse)).since
-    assert since == f"accepted so in {IN}: error at convert"
+    (finding,) = compare(make_record("net/17/cpu"), worse)
+    acceptance = find_context([finding], make_context(worse)).acceptance
+    assert acceptance == f"accepted in {IN}: error at convert"
 
 
-def test_what_is_new_was_never_accepted_and_an_unknown_commit_is_not_named() -> None:
+def test_new_cells_and_unknown_commits_have_their_own_text() -> None:
     new = make_record("other/17/cpu", "fail")
     (finding,) = compare_results(Baseline(tools={}, cells=()), make_run(new), ["other/17/cpu"])
-    assert find_context([finding], known(new)).since == "new: it was never accepted"
+    assert find_context([finding], make_context(new)).acceptance == "new: it was never accepted"
     red = make_record("net/17/cpu", "fail")
-    (finding,) = found(red, make_record("net/18/cpu", "error"))
-    assert find_context([finding], known(red, accepted_in="")).since == ""
+    (finding,) = compare(red, make_record("net/18/cpu", "error"))
+    assert find_context([finding], make_context(red, accepted_in="")).acceptance == ""
 
 
-def test_a_cell_that_is_gone_has_nothing_to_run() -> None:
-    (finding,) = found(make_record("net/18/cpu", "error"), planned=["net/18/cpu"])
-    lead = find_context([finding], known(manifest=make_manifest(make_spec("other"))))
-    assert (lead.places, lead.rerun, lead.reproduce) == ((), "", "")
-    assert lead.since == f"last green in {IN}"
+def test_a_removed_cell_has_no_commands() -> None:
+    (finding,) = compare(make_record("net/18/cpu", "error"), planned=["net/18/cpu"])
+    context = find_context([finding], make_context(manifest=make_manifest(make_spec("other"))))
+    assert (context.locations, context.export_command, context.repro_command) == ((), "", "")
+    assert context.acceptance == f"last green in {IN}"

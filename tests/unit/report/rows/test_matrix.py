@@ -1,4 +1,4 @@
-"""Wide tables are ranges, long ones have an index, and words can stand for symbols."""
+"""Wide tables have ranges, long ones have an index; words can replace symbols."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ EVERY = tuple(range(7, 7 + WIDE + 1))
 FEW = EVERY[:-1]
 
 
-def laid_out(manifest: Manifest, *records: Record) -> Matrix:
+def build(manifest: Manifest, *records: Record) -> Matrix:
     return build_matrix(manifest, collect_cells(manifest, make_run(*records)))
 
 
-def overview_of(manifest: Manifest, *records: Record) -> Page:
+def render_overview(manifest: Manifest, *records: Record) -> Page:
     return Page.of(render_pages(manifest, make_run(*records))["COMPATIBILITY.md"])
 
 
@@ -40,14 +40,14 @@ def many(count: int, **fields: Any) -> Manifest:
     return make_manifest(*(make_spec(name, opsets=(18,), **fields) for name in names))
 
 
-def test_neighbours_with_the_same_mark_are_one_stretch() -> None:
+def test_neighbors_with_equal_marks_are_one_run() -> None:
     manifest = make_manifest(make_spec("net", opsets=(9, 10, 11, 13, 14, 15)))
     records = [make_record(f"net/{opset}/cpu") for opset in (9, 10, 13, 15)]
     records.append(make_record("net/11/cpu", "fail"))
     (cells,) = collect_cells(manifest, make_run(*records)).values()
     found = [(each.opsets, each.mark.word) for each in find_opset_runs(cells)]
     assert found == [
-        ("9-10", "pass"),
+        ("9..10", "pass"),
         ("11", "fail"),
         ("13", "pass"),
         ("14", "not run"),
@@ -55,56 +55,58 @@ def test_neighbours_with_the_same_mark_are_one_stretch() -> None:
     ]
 
 
-def test_opsets_that_are_not_promised_are_not_claimed() -> None:
+def test_runs_contain_only_promised_opsets() -> None:
     manifest = make_manifest(make_spec("net", opsets=(9, 10, 13, 17)))
     run = make_run(*(make_record(f"net/{opset}/cpu") for opset in (9, 10, 13, 17)))
     (cells,) = collect_cells(manifest, run).values()
-    assert [each.opsets for each in find_opset_runs(cells)] == ["9-10,13,17"]
+    assert [each.opsets for each in find_opset_runs(cells)] == ["9..10, 13, 17"]
 
 
 @pytest.mark.parametrize(("opsets", "wide"), [(FEW, False), (EVERY, True)])
-def test_a_wide_table_is_written_as_ranges(opsets: tuple[int, ...], wide: bool) -> None:
+def test_a_wide_table_has_ranges(opsets: tuple[int, ...], wide: bool) -> None:
     manifest = make_manifest(make_spec("net", opsets=opsets))
     records = [make_record(f"net/{n}/cpu", "pass" if n > 12 else "error") for n in opsets]
     files = render_pages(manifest, make_run(*records))
     symbol = {status: mark.symbol for status, mark in MARKS.items()}
-    said = f"7-12 {symbol[Status.ERROR]}; 13-{opsets[-1]} {symbol[Status.PASS]}"
-    assert (["net", said, "13"] in Page.of(files["COMPATIBILITY.md"]).rows) is wide
-    assert (["cpu", said, "13"] in Page.of(files["models/net.md"]).rows) is wide
-    assert (["model", *map(str, opsets), "all pass from"] in overview_of(manifest).rows) is not wide
+    expected = f"7..12 {symbol[Status.ERROR]}; 13..{opsets[-1]} {symbol[Status.PASS]}"
+    assert (["net", expected, "13"] in Page.of(files["COMPATIBILITY.md"]).rows) is wide
+    assert (["cpu", expected, "13"] in Page.of(files["models/net.md"]).rows) is wide
+    assert (
+        ["model", *map(str, opsets), "all pass from"] in render_overview(manifest).rows
+    ) is not wide
 
 
-def test_several_devices_stand_side_by_side() -> None:
+def test_several_devices_share_a_table() -> None:
     manifest = make_manifest(
         make_spec("a", opsets=(17, 18), devices=("cpu", "cuda")), make_spec("b", opsets=(18,))
     )
-    page = overview_of(manifest, make_record("a/17/cpu"), make_record("a/18/cpu"))
+    page = render_overview(manifest, make_record("a/17/cpu"), make_record("a/18/cpu"))
     symbol, none = MARKS[Status.PASS].symbol, NOT_RUN.symbol
-    assert ["a", f"17-18 {symbol}", f"17-18 {none}"] in page.rows
+    assert ["a", f"17..18 {symbol}", f"17..18 {none}"] in page.rows
     assert ["b", f"18 {none}", ""] in page.rows
     assert "On all devices" in page.headings
-    assert "On all devices" not in overview_of(make_manifest(make_spec("a"))).headings
+    assert "On all devices" not in render_overview(make_manifest(make_spec("a"))).headings
 
 
 def test_a_table_of_few_models_has_no_index() -> None:
-    found = laid_out(many(LONG))
+    found = build(many(LONG))
     assert found.index == ()
     assert [part.heading for part in found.tables[0].parts] == [""]
 
 
-def test_many_models_are_parted_by_their_file() -> None:
+def test_many_models_are_divided_by_file() -> None:
     specs = [
         make_spec(f"m{n}", opsets=(18,), manifest=f"manifests/{'xy'[n % 2]}.toml", devices=devices)
         for n, devices in ((n, ("cpu", "cuda") if n % 2 else ("cpu",)) for n in range(LONG + 2))
     ]
     manifest = make_manifest(*specs)
     records = [make_record("m0/18/cpu"), make_record("m1/18/cpu", "fail")]
-    found = laid_out(manifest, *records)
+    found = build(manifest, *records)
     assert [(each.name, each.models, each.cells, each.green, each.red) for each in found.index] == [
         ("manifests/x.toml", 21, 21, 1, 0),
         ("manifests/y.toml", 21, 42, 0, 1),
     ]
-    page = overview_of(manifest, *records)
+    page = render_overview(manifest, *records)
     assert page.headings[3:10] == [
         "On all devices",
         "On cpu",
@@ -112,7 +114,7 @@ def test_many_models_are_parted_by_their_file() -> None:
         "cpu: manifests/y.toml",
         "On cuda",
         "cuda: manifests/y.toml",
-        "Where the files run",
+        "Runtimes",
     ]
     _every_anchor_is_a_heading(page)
     rows = [row.model for table in found.tables for row in table.rows]
@@ -120,11 +122,11 @@ def test_many_models_are_parted_by_their_file() -> None:
     assert set(rows) == {spec.id for spec in specs}
 
 
-def test_many_models_of_one_file_are_parted_by_letter() -> None:
-    found = laid_out(many(LONG + 1))
+def test_many_models_of_one_file_are_divided_by_letter() -> None:
+    found = build(many(LONG + 1))
     assert [each.name for each in found.index] == ["a", "b", "c"]
     assert sum(each.models for each in found.index) == LONG + 1
-    _every_anchor_is_a_heading(overview_of(many(LONG + 1)))
+    _every_anchor_is_a_heading(render_overview(many(LONG + 1)))
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -137,7 +139,7 @@ def test_no_file_or_device_becomes_structure_in_the_index(text: str) -> None:
             make_spec(f"m{n}", opsets=(18,), devices=(on,), manifest=name if n % 2 else "a.toml")
             for n in range(LONG + 1)
         ]
-        return overview_of(make_manifest(*specs))
+        return render_overview(make_manifest(*specs))
 
     found, plain = page(harmless, device), page("plain", "cpu")
     assert [len(row) for row in found.rows] == [len(row) for row in plain.rows]
@@ -150,7 +152,7 @@ def test_no_file_or_device_becomes_structure_in_the_index(text: str) -> None:
 
 
 @pytest.mark.parametrize("style", ["emoji", "text"])
-def test_words_stand_for_symbols_where_the_project_says_so(style: Style) -> None:
+def test_words_replace_symbols_if_the_project_sets_it(style: Style) -> None:
     opsets = tuple(range(9, 9 + len(Status) + 1))
     specs = (make_spec("net", opsets=opsets), make_spec("wide", opsets=EVERY))
     devices = make_manifest(*specs).project.devices
@@ -163,9 +165,9 @@ def test_words_stand_for_symbols_where_the_project_says_so(style: Style) -> None
     assert files.keys() == {"COMPATIBILITY.md", "index.html", "models/net.md", "models/wide.md"}
     for text in files.values():
         assert any(symbol in text for symbol in symbols) is (style == "emoji")
-    said = ["cpu", *(status.value for status in Status), "not run"]
+    expected = ["cpu", *(status.value for status in Status), "not run"]
     rows = [row[:-1] for row in Page.of(files["models/net.md"]).rows]
-    assert (said in rows) is (style == "text")
+    assert (expected in rows) is (style == "text")
 
 
 def _every_anchor_is_a_heading(page: Page) -> None:

@@ -94,7 +94,14 @@ def test_what_was_made_harmless_is_not_touched_again() -> None:
 
 
 def test_plain_names_stay_readable_in_the_source() -> None:
-    for name in ("vit_tiny", "logits", "image.0", "a/b", "dynamo creates opset 18 and later ones", "12"):
+    for name in (
+        "vit_tiny",
+        "logits",
+        "image.0",
+        "a/b",
+        "dynamo creates opset 18 and later ones",
+        "12",
+    ):
         assert escape_inline(name) == name
 
 

@@ -7,7 +7,7 @@ from exporter.report.text.status_marks import (
     LEGEND,
     MARKS,
     NOT_RUN,
-    mark_of,
+    choose_mark,
 )
 from tests.unit.factory import make_record
 
@@ -26,5 +26,5 @@ def test_symbols_are_one_character_of_two_columns() -> None:
 
 
 def test_a_cell_without_a_record_is_not_run() -> None:
-    assert mark_of(None) is NOT_RUN
-    assert mark_of(make_record("a/9/cpu", "crash")) is MARKS[Status.CRASH]
+    assert choose_mark(None) is NOT_RUN
+    assert choose_mark(make_record("a/9/cpu", "crash")) is MARKS[Status.CRASH]

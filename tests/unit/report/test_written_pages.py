@@ -1,4 +1,4 @@
-"""Pages are written again where anything that they are made from is another."""
+"""Pages are written again if one of their inputs has changed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.report.up_to_date import is_up_to_date, key_of, save_up_to_date_key
+from exporter.report.written_pages import compute_key, is_up_to_date, save_up_to_date_key
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def reports(tmp_path: Path) -> Path:
     return folder
 
 
-def test_pages_stand_until_they_or_their_key_change(tmp_path: Path, reports: Path) -> None:
+def test_pages_are_up_to_date_until_they_or_their_key_change(tmp_path: Path, reports: Path) -> None:
     note, page = tmp_path / "note.json", reports / "models/a.md"
     assert not is_up_to_date(note, "key", reports)
     save_up_to_date_key(note, "key", reports, ["models/a.md"])
@@ -32,24 +32,24 @@ def test_pages_stand_until_they_or_their_key_change(tmp_path: Path, reports: Pat
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"key": "key"}'])
-def test_a_damaged_note_says_nothing(tmp_path: Path, reports: Path, text: str) -> None:
+def test_a_damaged_note_counts_as_missing(tmp_path: Path, reports: Path, text: str) -> None:
     note = tmp_path / "note.json"
     note.write_text(text)
     assert not is_up_to_date(note, "key", reports)
 
 
-def test_the_key_follows_every_text_and_file(tmp_path: Path) -> None:
+def test_the_key_depends_on_every_text_and_file(tmp_path: Path) -> None:
     folder = tmp_path / "templates"
     keys = {
-        key_of(("a", "b"), (folder,)),
-        key_of(("ab",), (folder,)),
-        key_of(("b", "a"), (folder,)),
+        compute_key(("a", "b"), (folder,)),
+        compute_key(("ab",), (folder,)),
+        compute_key(("b", "a"), (folder,)),
     }
     folder.mkdir()
     (folder / "one").write_text("1")
-    keys.add(key_of(("a", "b"), (folder,)))
+    keys.add(compute_key(("a", "b"), (folder,)))
     (folder / "one").write_text("2")
-    keys.add(key_of(("a", "b"), (folder,)))
+    keys.add(compute_key(("a", "b"), (folder,)))
     (folder / "one").rename(folder / "two")
-    keys.add(key_of(("a", "b"), (folder,)))
+    keys.add(compute_key(("a", "b"), (folder,)))
     assert len(keys) == 6

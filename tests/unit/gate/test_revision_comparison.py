@@ -1,4 +1,4 @@
-"""A branch cannot relax its own gate: what it asks less, and what it accepts by itself."""
+"""A branch cannot weaken its own gate: relaxations, and outcomes that it accepts itself."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from exporter.gate import (
+    FindingKind,
     GateFinding,
-    Kind,
-    Side,
+    ProjectState,
     accept_some,
-    judge_against,
-    relaxations,
+    compare_with_revision,
+    find_relaxations,
 )
+from exporter.gate.relaxations import _COMPARED_KEYS, _NEUTRAL_KEYS
 from exporter.manifest import (
     Axis,
     Bound,
@@ -33,7 +34,7 @@ from exporter.manifest import (
     Skip,
     Tolerance,
 )
-from exporter.records.baseline import Baseline, baseline_of, outcomes_of
+from exporter.records.baseline import Baseline, extract_outcomes, make_baseline
 from exporter.records.record import Record
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
@@ -42,17 +43,17 @@ HAND = Tolerance(atol=1e-5, rtol=1e-4)
 FORESEEN = Expectation(stage="convert", match="stft", reason="lacks it", until="2027-01-01")
 
 
-def relaxed(before: dict[str, Any], after: dict[str, Any]) -> list[GateFinding]:
+def find_changes(before: dict[str, Any], after: dict[str, Any]) -> list[GateFinding]:
     sides = (make_manifest(make_spec(**fields)) for fields in (before, after))
-    return list(relaxations(*sides))
+    return list(find_relaxations(*sides))
 
 
-def filled(name: str, **fill: Any) -> Input:
+def make_input(name: str, **fill: Any) -> Input:
     fills = Fill(**{"kind": "normal", **fill})
     return Input(name=name, shape=("batch", 3), at=f"kwargs.{name}", fill=fills)
 
 
-#: What is said before, and what of it lets more pass.
+#: Fields of an entry before, and weaker ones.
 LOOSER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"tolerance": Tolerance(noise=20)}),
     ({}, {"tolerance": HAND}),
@@ -81,33 +82,33 @@ LOOSER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"cases": (Case(name="long", axes={"batch": 90}),)}, {"cases": (Case(name="long"),)}),
     ({"latency": True}, {}),
     ({"axes": (Axis(name="batch", example=3, probe=(9,)),)}, {}),
-    ({"parameters": ParameterNames(numbered="w{}")}, {}),
+    ({"parameters": ParameterNames(template="w{}")}, {}),
     (
-        {"parameters": ParameterNames(numbered="w{}")},
+        {"parameters": ParameterNames(template="w{}")},
         {"parameters": ParameterNames(patterns={"*.bias": "w{}"})},
     ),
-    ({"inputs": (filled("image"),)}, {"inputs": (filled("image", kind="zeros"),)}),
+    ({"inputs": (make_input("image"),)}, {"inputs": (make_input("image", kind="zeros"),)}),
     (
-        {"inputs": (filled("image", kind="uniform", low=-1.0),)},
-        {"inputs": (filled("image", kind="uniform"),)},
+        {"inputs": (make_input("image", kind="uniform", low=-1.0),)},
+        {"inputs": (make_input("image", kind="uniform"),)},
     ),
-    ({"inputs": (filled("image"), filled("mask"))}, {"inputs": (filled("image"),)}),
+    ({"inputs": (make_input("image"), make_input("mask"))}, {"inputs": (make_input("image"),)}),
     ({"inputs_from": InputsFrom(function="nets.py:inputs")}, {}),
     ({"devices": ("cpu",)}, {"devices": ("cuda",)}),
 ]
 
 
 @pytest.mark.parametrize(("before", "after"), LOOSER)
-def test_what_asks_less_is_found_in_each_cell(
+def test_a_weaker_promise_is_a_finding_of_each_cell(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
-    findings = relaxed(before, after)
+    findings = find_changes(before, after)
     assert {str(each.cell) for each in findings} == set(CELLS)
-    assert all(each.kind is Kind.RELAXED and each.blocks for each in findings)
+    assert all(each.kind is FindingKind.RELAXED and each.is_blocking for each in findings)
     assert all(each.before != each.after for each in findings)
 
 
-#: What is stricter, or says the same in other words.
+#: Fields of an entry before, and equal or stricter ones.
 STRICTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"tolerance": Tolerance(noise=20)}, {}),
     ({}, {"tolerance": Tolerance(noise=8)}),
@@ -123,20 +124,35 @@ STRICTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"ir_version": 8}),
     ({"axes": (Axis(name="batch", example=3, min=2, max=8),)}, {}),
     ({}, {"cases": (Case(name="long"),)}),
-    ({}, {"parameters": ParameterNames(numbered="w{}"), "latency": True}),
+    ({}, {"parameters": ParameterNames(template="w{}"), "latency": True}),
     ({}, {"opsets": (16, 17, 18), "description": "a net", "timeout": 1.0}),
 ]
 
 
 @pytest.mark.parametrize(("before", "after"), STRICTER)
-def test_what_asks_as_much_is_nothing(before: dict[str, Any], after: dict[str, Any]) -> None:
-    assert relaxed(before, after) == []
+def test_a_promise_that_is_as_strict_is_no_finding(
+    before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    assert find_changes(before, after) == []
 
 
-def test_a_cell_and_a_model_that_are_gone() -> None:
-    (gone,) = relaxed({}, {"opsets": (18,)})
-    assert (str(gone.cell), gone.after) == ("alexnet/17/cpu", "no longer promised")
-    both = relaxations(make_manifest(make_spec()), make_manifest(make_spec("other")))
+def test_each_key_of_an_entry_is_compared_or_neutral() -> None:
+    assert not _NEUTRAL_KEYS & _COMPARED_KEYS
+    assert ModelSpec.model_fields.keys() == _NEUTRAL_KEYS | _COMPARED_KEYS
+
+
+def test_a_message_has_the_key_and_both_values() -> None:
+    (one, _) = find_changes({"ir_version": 8}, {"ir_version": 9})
+    assert (one.before, one.after) == ("ir_version: 8", "ir_version: 9")
+    (one, _) = find_changes({}, {"tolerance": Tolerance(noise=20)})
+    assert one.before.endswith(": noise = 8")
+    assert one.after.endswith(": noise = 20")
+
+
+def test_a_removed_cell_or_model_is_a_finding() -> None:
+    (removed,) = find_changes({}, {"opsets": (18,)})
+    assert (str(removed.cell), removed.after) == ("alexnet/17/cpu", "no longer promised")
+    both = find_relaxations(make_manifest(make_spec()), make_manifest(make_spec("other")))
     assert {str(each.cell) for each in both} == set(CELLS)
 
 
@@ -157,38 +173,36 @@ def with_gate(spec: ModelSpec, **said: Any) -> Manifest:
         ({"accepted_here": "warn"}, "gate.accepted_here = warn"),
     ],
 )
-def test_a_looser_policy_is_found_and_a_stricter_one_is_not(
-    said: dict[str, Any], text: str
-) -> None:
+def test_only_a_looser_policy_is_a_finding(said: dict[str, Any], text: str) -> None:
     plain, loose = make_manifest(make_spec()), with_gate(make_spec(), **said)
-    assert {each.after for each in relaxations(plain, loose)} == {text}
-    assert relaxations(loose, plain) == ()
+    assert {each.after for each in find_relaxations(plain, loose)} == {text}
+    assert find_relaxations(loose, plain) == ()
 
 
-def test_a_device_that_is_less_strict() -> None:
+def test_a_less_strict_device_is_a_finding() -> None:
     def manifest(**fields: Any) -> Manifest:
         device = Device(name="cpu", runtime="onnxruntime", **fields)
         project = Project(root="/project", devices=(device,))
         return Manifest(project=project, models=(make_spec(),))
 
     strict = manifest(providers=("A", "B"), strict=True)
-    assert len(relaxations(strict, manifest(providers=("A", "B")))) == 2
-    assert relaxations(manifest(providers=("A", "B")), strict) == ()
-    assert len(relaxations(manifest(providers=("A",)), manifest(providers=("B",)))) == 2
+    assert len(find_relaxations(strict, manifest(providers=("A", "B")))) == 2
+    assert find_relaxations(manifest(providers=("A", "B")), strict) == ()
+    assert len(find_relaxations(manifest(providers=("A",)), manifest(providers=("B",)))) == 2
 
 
-def test_the_revisions_policy_judges_what_is_relaxed() -> None:
+def test_the_policy_of_the_revision_applies_to_relaxations() -> None:
     loose = make_spec(thorough=False)
     for action in ("warn", "ignore"):
         then = with_gate(make_spec(thorough=True), relaxed=action)
-        found = relaxations(then, make_manifest(loose))
+        found = find_relaxations(then, make_manifest(loose))
         assert [each.action for each in found] == ([action] * 2 if action == "warn" else [])
 
 
 # --- the branch's own baseline --------------------------------------------------------------------
 
 
-def against(
+def compare(
     before: list[Record],
     now: list[Record],
     own: Baseline | None = None,
@@ -196,63 +210,71 @@ def against(
 ) -> list[GateFinding]:
     manifest = with_gate(make_spec(), accepted_here=accepted_here)
     run = make_run(*now)
-    then = Side(manifest=manifest, baseline=baseline_of(make_run(*before)))
-    here = Side(manifest=manifest, baseline=own or then.baseline)
-    return list(judge_against(then, here, run, CELLS))
+    then = ProjectState(manifest=manifest, baseline=make_baseline(make_run(*before)))
+    here = ProjectState(manifest=manifest, baseline=own or then.baseline)
+    return list(compare_with_revision(then, here, run, CELLS))
 
 
 GREEN = [make_record(cell) for cell in CELLS]
 RED = [make_record(CELLS[0]), make_record(CELLS[1], "fail", message="off by 3")]
 
 
-def test_a_baseline_of_the_branchs_own_hides_no_loss() -> None:
-    (found,) = against(GREEN, RED, baseline_of(make_run(*RED)))
-    assert (found.kind, str(found.cell), found.blocks) == (Kind.NEWLY_RED, CELLS[1], True)
-    assert against(GREEN, GREEN) == []
+def test_the_baseline_of_the_branch_hides_no_regression() -> None:
+    (found,) = compare(GREEN, RED, make_baseline(make_run(*RED)))
+    assert (found.kind, str(found.cell), found.is_blocking) == (
+        FindingKind.NEWLY_RED,
+        CELLS[1],
+        True,
+    )
+    assert compare(GREEN, GREEN) == []
 
 
-def test_good_news_counts_where_the_branch_has_accepted_it() -> None:
-    (found,) = against(RED, GREEN)
-    assert found.kind is Kind.FIXED
-    assert against(RED, GREEN, baseline_of(make_run(*GREEN))) == []
+def test_an_improvement_that_the_branch_accepts_is_no_finding() -> None:
+    (found,) = compare(RED, GREEN)
+    assert found.kind is FindingKind.FIXED
+    assert compare(RED, GREEN, make_baseline(make_run(*GREEN))) == []
 
 
 @pytest.mark.parametrize(("policy", "blocks"), [("block", [True]), ("warn", [False])])
-def test_a_reason_counts_as_far_as_the_revision_says(policy: str, blocks: list[bool]) -> None:
-    before = baseline_of(make_run(*GREEN))
-    own = accept_some(before, outcomes_of(make_run(*RED)), [CELLS[1]], "known, see 12")
-    found = against(GREEN, RED, own, policy)
-    assert [each.blocks for each in found] == blocks
+def test_the_policy_of_the_revision_applies_to_reasons(policy: str, blocks: list[bool]) -> None:
+    before = make_baseline(make_run(*GREEN))
+    own = accept_some(before, extract_outcomes(make_run(*RED)), [CELLS[1]], "known, see 12")
+    found = compare(GREEN, RED, own, policy)
+    assert [each.is_blocking for each in found] == blocks
     assert found[0].message == "accepted here: known, see 12 (off by 3)"
-    # Something else was accepted than what was found.
+    # The accepted outcome differs from the result.
     error = [RED[0], make_record(CELLS[1], "error")]
-    assert [each.blocks for each in against(GREEN, error, own, "warn")] == [True]
-    # The branch's baseline says nothing of why.
-    assert [each.blocks for each in against(GREEN, RED, baseline_of(make_run(*RED)), "warn")] == [
-        True
-    ]
+    assert [each.is_blocking for each in compare(GREEN, error, own, "warn")] == [True]
+    # The branch's baseline contains no reason.
+    assert [
+        each.is_blocking for each in compare(GREEN, RED, make_baseline(make_run(*RED)), "warn")
+    ] == [True]
 
 
-def test_a_reason_of_before_speaks_of_something_else() -> None:
-    old = accept_some(baseline_of(make_run(*GREEN)), outcomes_of(make_run(*GREEN)), CELLS, "why")
-    then = Side(manifest=with_gate(make_spec(), accepted_here="warn"), baseline=old)
-    loose = Side(manifest=make_manifest(make_spec(skip=(Skip(reason="slow"),))), baseline=old)
-    findings = judge_against(then, loose, make_run(*GREEN), CELLS)
-    assert {(each.kind, each.blocks) for each in findings} == {(Kind.RELAXED, True)}
+def test_an_older_reason_does_not_accept_a_relaxation() -> None:
+    old = accept_some(
+        make_baseline(make_run(*GREEN)), extract_outcomes(make_run(*GREEN)), CELLS, "why"
+    )
+    then = ProjectState(manifest=with_gate(make_spec(), accepted_here="warn"), baseline=old)
+    loose = ProjectState(
+        manifest=make_manifest(make_spec(skip=(Skip(reason="slow"),))), baseline=old
+    )
+    findings = compare_with_revision(then, loose, make_run(*GREEN), CELLS)
+    assert {(each.kind, each.is_blocking) for each in findings} == {(FindingKind.RELAXED, True)}
 
 
-def test_a_promise_that_is_given_up_with_a_reason() -> None:
-    before = baseline_of(make_run(*GREEN))
-    kept = outcomes_of(make_run(GREEN[1]))
+def test_a_removed_cell_can_have_a_reason() -> None:
+    before = make_baseline(make_run(*GREEN))
+    kept = extract_outcomes(make_run(GREEN[1]))
     own = accept_some(before, kept, [CELLS[0]], "opset 17 is history")
     assert own.dropped == {CELLS[0]: "opset 17 is history"}
-    then = Side(manifest=with_gate(make_spec(), accepted_here="warn"), baseline=before)
-    here = Side(manifest=make_manifest(make_spec(opsets=(18,))), baseline=own)
-    findings = judge_against(then, here, make_run(GREEN[1]), [CELLS[1]])
-    missing = next(each for each in findings if each.kind is Kind.MISSING)
-    assert (missing.blocks, "opset 17 is history" in missing.message) == (False, True)
-    # It is said once, not as a relaxed contract as well.
+    then = ProjectState(manifest=with_gate(make_spec(), accepted_here="warn"), baseline=before)
+    here = ProjectState(manifest=make_manifest(make_spec(opsets=(18,))), baseline=own)
+    findings = compare_with_revision(then, here, make_run(GREEN[1]), [CELLS[1]])
+    missing = next(each for each in findings if each.kind is FindingKind.MISSING)
+    assert (missing.is_blocking, "opset 17 is history" in missing.message) == (False, True)
+    # There is one finding: the cell has no relaxation too.
     assert {each.kind for each in findings if str(each.cell) == CELLS[0]} == {
-        Kind.MISSING,
-        Kind.LOWEST_RAISED,
+        FindingKind.MISSING,
+        FindingKind.LOWEST_RAISED,
     }

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.report import render_outputs, write_reports
-from exporter.report.pages.render_pages import MARK
+from exporter.report import render_exports, write_reports
+from exporter.report.pages.page_files import MARK
 from tests.unit.factory import make_manifest, make_run, make_spec
 
 FILES = {
@@ -16,7 +16,7 @@ FILES = {
 }
 
 
-def test_writes_every_page(tmp_path: Path) -> None:
+def test_every_page_is_written(tmp_path: Path) -> None:
     write_reports(tmp_path / "reports", FILES)
     for name, text in FILES.items():
         assert (tmp_path / "reports" / name).read_text() == text
@@ -24,23 +24,23 @@ def test_writes_every_page(tmp_path: Path) -> None:
     assert len(list((tmp_path / "reports").rglob("*"))) == 4
 
 
-def test_removes_pages_of_models_that_are_gone_and_nothing_else(tmp_path: Path) -> None:
+def test_only_pages_of_removed_models_are_deleted(tmp_path: Path) -> None:
     write_reports(tmp_path, {**FILES, "models/gone.md": MARK + "old\n"})
-    kept = {
+    unrelated = {
         "models/README.md": "written by a person\n",
         "models/notes.md": "# notes\n\n" + MARK,
         "models/gone.txt": MARK,
         "baseline.json": "{}",
         "other/gone.md": MARK,
     }
-    for name, text in kept.items():
+    for name, text in unrelated.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     (tmp_path / "models" / "folder.md").mkdir()
     (tmp_path / "models" / "link.md").symlink_to(tmp_path / "models" / "gone.txt")
     write_reports(tmp_path, FILES)
     assert not (tmp_path / "models" / "gone.md").exists()
-    for name, text in kept.items():
+    for name, text in unrelated.items():
         assert (tmp_path / name).read_text() == text
     assert (tmp_path / "models" / "folder.md").is_dir()
     assert (tmp_path / "models" / "link.md").is_symlink()
@@ -48,36 +48,49 @@ def test_removes_pages_of_models_that_are_gone_and_nothing_else(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     "name",
-    ["../x.md", "/x.md", "models/../x.md", "models/a/b.md", "models/.x.md", "x.md", "x.html", ""],
+    [
+        "../x.md",
+        "/x.md",
+        "models/../x.md",
+        "models/a/b.md",
+        "models/.x.md",
+        "x.md",
+        "x.html",
+        "",
+        "plugins/x.md",
+        "plugins/a/../x",
+        "plugins/a/b/c",
+        "plugins/a/.x",
+    ],
 )
-def test_a_name_outside_the_folder_is_our_own_fault(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no names of a report"):
+def test_an_unknown_name_is_an_error(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="unknown names of a report"):
         write_reports(tmp_path / "reports", {**FILES, name: "x"})
     assert not list(tmp_path.iterdir())
 
 
-def test_badges_of_models_that_are_gone_go_too(tmp_path: Path) -> None:
+def test_badges_of_removed_models_are_deleted(tmp_path: Path) -> None:
     run = make_run()
-    write_reports(tmp_path, render_outputs(make_manifest(make_spec("a"), make_spec("b")), run))
+    write_reports(tmp_path, render_exports(make_manifest(make_spec("a"), make_spec("b")), run))
     (tmp_path / "badges" / "own.svg").write_text("<svg/>")
     (tmp_path / "badges" / "own.json").write_text("{}")
-    write_reports(tmp_path, render_outputs(make_manifest(make_spec("b")), run))
+    write_reports(tmp_path, render_exports(make_manifest(make_spec("b")), run))
     names = sorted(path.name for path in (tmp_path / "badges").iterdir())
     assert names == ["b.json", "b.svg", "own.json", "own.svg"]
 
 
 @pytest.mark.parametrize("folder", ["models", "badges"])
-def test_pages_are_not_written_through_a_link(folder: str, tmp_path: Path) -> None:
+def test_pages_are_not_written_through_a_symlink(folder: str, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "reports").mkdir()
     (tmp_path / "reports" / folder).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ExporterError, match="is a link") as caught:
+    with pytest.raises(ExporterError, match="is a symlink") as caught:
         write_reports(tmp_path / "reports", FILES)
     assert caught.value.exit_code is ExitCode.ENVIRONMENT
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
-def test_a_page_that_stands_is_not_touched_and_a_link_to_the_same_is_replaced(
+def test_an_equal_page_is_not_written_and_a_symlink_is_replaced(
     tmp_path: Path,
 ) -> None:
     files = {"COMPATIBILITY.md": MARK + "same", "models/a.md": MARK + "same"}
@@ -91,3 +104,20 @@ def test_a_page_that_stands_is_not_touched_and_a_link_to_the_same_is_replaced(
     assert not page.is_symlink()
     write_reports(tmp_path, {**files, "COMPATIBILITY.md": MARK + "more"})
     assert (tmp_path / "COMPATIBILITY.md").read_text() == MARK + "more"
+
+
+def test_files_of_removed_plugins_are_deleted(tmp_path: Path) -> None:
+    write_reports(tmp_path, {**FILES, "plugins/a/x.bin": b"\x00", "plugins/b/y.txt": "text"})
+    assert (tmp_path / "plugins/a/x.bin").read_bytes() == b"\x00"
+    write_reports(tmp_path, {**FILES, "plugins/b/y.txt": "text"})
+    assert not (tmp_path / "plugins/a/x.bin").exists()
+    assert (tmp_path / "plugins/b/y.txt").read_text() == "text"
+
+
+def test_files_of_plugins_are_not_written_through_a_symlink(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "reports/plugins").mkdir(parents=True)
+    (tmp_path / "reports/plugins/a").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ExporterError, match="is a symlink"):
+        write_reports(tmp_path / "reports", {**FILES, "plugins/a/x.txt": "x"})
+    assert not list((tmp_path / "elsewhere").iterdir())

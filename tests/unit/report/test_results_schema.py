@@ -1,4 +1,4 @@
-"""The committed schema of the results is that of the classes, and it can say no."""
+"""The committed schema of the results matches the classes and rejects other data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from exporter.records.record import CheckResult, Status
 from exporter.report.__main__ import main
-from exporter.report.json_schema import schema, schema_text
+from exporter.report.results_schema import build_schema, format_schema
 from tests.unit.factory import make_record, make_run
 
 _DOCS = Path(__file__).parents[3] / "docs"
@@ -27,35 +27,35 @@ def results() -> dict[str, Any]:
 def test_the_committed_file_is_up_to_date(tmp_path: Path) -> None:
     main(tmp_path)
     committed = (_DOCS / "results.schema.json").read_text(encoding="utf-8")
-    assert committed == schema_text(), "run `python -m exporter.report`"
+    assert committed == format_schema(), "run `python -m exporter.report`"
     assert (tmp_path / "results.schema.json").read_text(encoding="utf-8") == committed
 
 
-def test_results_of_every_status_fit() -> None:
-    jsonschema.Draft202012Validator.check_schema(schema())
-    jsonschema.validate(results(), schema(), jsonschema.Draft202012Validator)
+def test_results_of_every_status_are_accepted() -> None:
+    jsonschema.Draft202012Validator.check_schema(build_schema())
+    jsonschema.validate(results(), build_schema(), jsonschema.Draft202012Validator)
 
 
 @pytest.mark.parametrize(
-    ("where", "value"),
+    ("path", "value"),
     [
-        (("format",), 2),
+        (("format",), 99),
         (("records", 0, "status"), "fine"),
         (("records", 0, "cell", "opset"), "18"),
         (("records", 0, "surprise"), 1),
         (("tools",), None),
     ],
 )
-def test_what_is_none_of_ours_does_not_fit(where: tuple[Any, ...], value: object) -> None:
+def test_other_data_is_rejected(path: tuple[Any, ...], value: object) -> None:
     found: Any = results()
     target = found
-    for step in where[:-1]:
+    for step in path[:-1]:
         target = target[step]
-    target[where[-1]] = value
+    target[path[-1]] = value
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(found, schema(), jsonschema.Draft202012Validator)
+        jsonschema.validate(found, build_schema(), jsonschema.Draft202012Validator)
 
 
-def test_fields_say_what_they_are() -> None:
-    record = schema()["$defs"]["Record"]["properties"]
-    assert record["log"]["description"] == "What the worker printed, relative to the build folder."
+def test_fields_have_descriptions() -> None:
+    record = build_schema()["$defs"]["Record"]["properties"]
+    assert record["log"]["description"] == "The worker's output, relative to the build folder."

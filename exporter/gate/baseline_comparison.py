@@ -1,0 +1,233 @@
+"""Comparison of results with the accepted baseline.
+
+Input: a `Baseline`, a `RunRecord`, the ids of all promised cells, and the policy.
+Output: `GateFinding` values. Pure functions.
+
+The gate visits the union of baseline, results and promises. If a cell is missing in one source,
+that is a finding: new results alone cannot show a missing cell. An improvement is a finding too,
+because an unrecorded fix can be lost again without notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from exporter.core.sanitize import join_lines, truncate
+from exporter.gate.drift import find_drift, find_raised_opsets
+from exporter.gate.finding import NO_RESULT, NOT_ACCEPTED, FindingKind, GateFinding
+from exporter.manifest import DEFAULT_GATE, Gate, GatePolicy
+from exporter.planning.expectations import EXPIRED_PREFIX
+from exporter.records.baseline import Baseline, CellOutcome, extract_outcomes, parse_cell
+from exporter.records.record import Record, RunRecord, Stage, Status
+
+#: Characters.
+_MESSAGE_LENGTH = 300
+_STAGES = {stage: rank for rank, stage in enumerate(Stage)}
+#: The severity of red statuses. A crash is less informative than an exception.
+_SEVERITY = {
+    Status.CRASH: 4,
+    Status.TIMEOUT: 4,
+    Status.KILLED: 4,
+    Status.ERROR: 3,
+    Status.FAIL: 2,
+    Status.INCONCLUSIVE: 1,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CurrentResults:
+    """The current outcomes, records and promises; the keys are cell ids."""
+
+    outcomes: Mapping[str, CellOutcome]
+    promised: frozenset[str]
+    records: Mapping[str, Record] = field(default_factory=dict)
+    has_manifests: bool = True
+    """Whether manifests declare the promised cells."""
+
+
+def compare_results(
+    baseline: Baseline, run: RunRecord, promised: Collection[str], gate: Gate = DEFAULT_GATE
+) -> tuple[GateFinding, ...]:
+    """Compare every cell of baseline, results and manifests.
+
+    Args:
+        baseline: The accepted outcomes.
+        run: The current results.
+        promised: The id of every cell in the manifests, selected or not.
+        gate: The policy, which defines an action for each kind of finding.
+
+    Returns:
+        The findings, the blocking ones first; empty if every cell is as accepted. Kinds that the
+        policy ignores are not included.
+
+    Raises:
+        ExporterError: UNREADABLE, if the run has two records for a cell.
+    """
+    current = _CurrentResults(
+        outcomes=extract_outcomes(run), promised=frozenset(promised), records=run.by_cell()
+    )
+    return _compare(baseline.by_cell(), current, gate)
+
+
+def compare_baselines(
+    before: Baseline, after: Baseline, records: Mapping[str, Record] | None = None
+) -> tuple[GateFinding, ...]:
+    """Compare two sets of outcomes with the default policy.
+
+    Args:
+        before: The first set.
+        after: The second set; its cells count as promised.
+        records: The records of `after` by cell, for the messages of the findings.
+    """
+    outcomes = after.by_cell()
+    current = _CurrentResults(
+        outcomes=outcomes,
+        promised=frozenset(outcomes),
+        records=records or {},
+        has_manifests=False,
+    )
+    return tuple(
+        replace(each, before=NO_RESULT) if each.before == NOT_ACCEPTED else each
+        for each in _compare(before.by_cell(), current, DEFAULT_GATE)
+    )
+
+
+def _compare(
+    accepted: Mapping[str, CellOutcome], current: _CurrentResults, gate: Gate
+) -> tuple[GateFinding, ...]:
+    cells = accepted.keys() | current.outcomes.keys() | current.promised
+    policies = {
+        model: gate.find_policy(model) for model in {parse_cell(each).model for each in cells}
+    }
+    findings = [
+        finding
+        for cell in cells
+        for finding in _compare_cell(
+            cell, accepted.get(cell), current, policies[parse_cell(cell).model]
+        )
+    ]
+    outcomes = [each for cell, each in current.outcomes.items() if cell in current.promised]
+    findings += [
+        GateFinding(kind=drift.kind, cell=cell, before=drift.before, after=drift.after)
+        for cell, drift in find_raised_opsets(accepted.values(), outcomes)
+    ]
+    judged = (
+        replace(each, action=each.kind.find_action(policies[each.cell.model])) for each in findings
+    )
+    return tuple(
+        sorted((each for each in judged if each.action != "ignore"), key=lambda each: each.sort_key)
+    )
+
+
+def _compare_cell(
+    cell: str, before: CellOutcome | None, current: _CurrentResults, policy: GatePolicy
+) -> Iterator[GateFinding]:
+    after, record = current.outcomes.get(cell), current.records.get(cell)
+    id = parse_cell(cell)
+    # If no manifest promises the cell, it is missing, even if an old result exists.
+    is_dropped = before is not None and cell not in current.promised
+    kind = FindingKind.MISSING if is_dropped else _classify(before, after)
+    if kind is FindingKind.NEWLY_RED and record and record.expectation.startswith(EXPIRED_PREFIX):
+        kind = FindingKind.EXPIRED
+    if kind is not None:
+        yield GateFinding(
+            kind=kind,
+            cell=id,
+            before=_format_outcome(before, after, kind) if before else NOT_ACCEPTED,
+            after=_format_outcome(after, before, kind) if after else NO_RESULT,
+            message=_explain(cell, kind, record, current),
+        )
+    if is_dropped or after is None:
+        return
+    if after.flaky and not (before and before.flaky):
+        yield GateFinding(
+            kind=FindingKind.FLAKY,
+            cell=id,
+            before=str(before) if before else NOT_ACCEPTED,
+            after=str(after),
+            message=join_lines(record.flaky) if record else "",
+        )
+    # Figures are comparable only if the verdict is the same.
+    if before and kind in (None, FindingKind.REROUTED):
+        for drift in find_drift(before, after, policy):
+            yield GateFinding(kind=drift.kind, cell=id, before=drift.before, after=drift.after)
+
+
+def _format_outcome(outcome: CellOutcome, other: CellOutcome | None, kind: FindingKind) -> str:
+    """Return the outcome as text, with its route if the routes are the difference."""
+    if kind is not FindingKind.REROUTED or other is None:
+        return str(outcome)
+    capture = f", capture {outcome.capture}" if outcome.exporter == other.exporter else ""
+    return f"{outcome} by {outcome.exporter}{capture}"
+
+
+def _explain(cell: str, kind: FindingKind, record: Record | None, current: _CurrentResults) -> str:
+    if kind is FindingKind.MISSING:
+        if cell in current.promised:
+            return "promised by a manifest, but without a result; run `exporter export`"
+        return "no manifest contains the cell any more" if current.has_manifests else ""
+    if record is None:
+        return ""
+    is_expired = kind is FindingKind.EXPIRED
+    text = f"{record.expectation}: {record.message}" if is_expired else record.message
+    return truncate(join_lines(text), _MESSAGE_LENGTH)
+
+
+def _classify(before: CellOutcome | None, after: CellOutcome | None) -> FindingKind | None:
+    """Return the kind of the difference, or None if the outcome is as accepted."""
+    if after is None:
+        return FindingKind.MISSING
+    if before is None or before.status is not after.status:
+        return _classify_new_status(before, after)
+    if after.status in (Status.SKIP, Status.UNAVAILABLE):
+        return None
+    if (before.stage, before.check) != (after.stage, after.check):
+        return _compare_failures(before, after) if after.status.is_red else FindingKind.CHANGED
+    routes = ((before.exporter, after.exporter), (before.capture, after.capture))
+    is_rerouted = any(old != new and old and new for old, new in routes)
+    return FindingKind.REROUTED if is_rerouted else None
+
+
+def _classify_new_status(before: CellOutcome | None, after: CellOutcome) -> FindingKind:
+    """Return the kind for a new cell, or for a cell with a different status."""
+    match after.status:
+        case Status.PASS:
+            return FindingKind.FIXED if before else FindingKind.NEW_GREEN
+        case Status.XFAIL:
+            return FindingKind.NEWLY_EXPECTED if before else FindingKind.NEW_GREEN
+        case Status.XPASS:
+            return FindingKind.XPASS
+        case Status.SKIP:
+            return FindingKind.NEWLY_SKIPPED
+        case Status.UNAVAILABLE:
+            return FindingKind.NEWLY_UNAVAILABLE
+        case (
+            Status.FAIL
+            | Status.ERROR
+            | Status.CRASH
+            | Status.TIMEOUT
+            | Status.KILLED
+            | Status.INCONCLUSIVE
+        ):
+            if before is None:
+                return FindingKind.NEW_RED
+            is_red = before.status.is_red
+            return _compare_failures(before, after) if is_red else FindingKind.NEWLY_RED
+        case _:
+            assert_never(after.status)
+
+
+def _compare_failures(before: CellOutcome, after: CellOutcome) -> FindingKind:
+    """Compare two red outcomes by severity and by stage.
+
+    Returns:
+        WORSE if one criterion is worse, BETTER if one is better and none is worse, else CHANGED.
+    """
+    severity = _SEVERITY.get(after.status, 0) - _SEVERITY.get(before.status, 0)
+    is_staged = before.stage is not None and after.stage is not None
+    lost_stages = _STAGES[before.stage] - _STAGES[after.stage] if is_staged else 0
+    if max(severity, lost_stages) > 0:
+        return FindingKind.WORSE
+    return FindingKind.BETTER if min(severity, lost_stages) < 0 else FindingKind.CHANGED

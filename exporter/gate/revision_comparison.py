@@ -1,0 +1,116 @@
+"""Comparison of a branch with a revision, by the policy of the revision.
+
+Input: the manifests and the baselines of both. Output: `GateFinding` values. Pure functions.
+
+A branch must not be able to weaken its own gate. Baseline and policy are therefore those of the
+revision, and a weaker contract is a finding. An improvement is no finding if the branch's baseline
+accepts it. For other findings that depends on `accepted_here` of the revision's policy, and the
+baseline must contain a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from exporter.gate.baseline_comparison import compare_results
+from exporter.gate.baseline_update import strip_figures
+from exporter.gate.finding import GateFinding
+from exporter.gate.relaxations import find_relaxations
+from exporter.manifest import Manifest
+from exporter.records.baseline import Baseline, CellOutcome, extract_outcome
+from exporter.records.record import Record, RunRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectState:
+    """The manifests and the baseline of a project at one revision."""
+
+    manifest: Manifest
+    baseline: Baseline
+
+
+def compare_with_revision(
+    revision: ProjectState, branch: ProjectState, run: RunRecord, promised: Collection[str]
+) -> tuple[GateFinding, ...]:
+    """Compare the results and the manifests of a branch with a revision.
+
+    Args:
+        revision: The accepted outcomes and the policy.
+        branch: The current manifests and baseline.
+        run: The current results.
+        promised: The id of every cell in the branch's manifests.
+
+    Returns:
+        The findings, the blocking ones first.
+
+    Raises:
+        ExporterError: UNREADABLE, if the run has two records for a cell.
+    """
+    findings = compare_results(revision.baseline, run, promised, revision.manifest.project.gate)
+    reported = {str(finding.cell) for finding in findings}
+    # If a removed cell was accepted, it has the finding `missing` already.
+    relaxed = (
+        finding
+        for finding in find_relaxations(revision.manifest, branch.manifest)
+        if str(finding.cell) in promised or str(finding.cell) not in reported
+    )
+    acceptance = _BranchAcceptance(
+        before=revision.baseline.by_cell(),
+        after=branch.baseline.by_cell(),
+        dropped=branch.baseline.dropped,
+        records=run.by_cell(),
+    )
+    judged = (
+        _apply_acceptance(each, acceptance, revision.manifest) for each in (*findings, *relaxed)
+    )
+    return tuple(sorted((each for each in judged if each), key=lambda each: each.sort_key))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _BranchAcceptance:
+    """The outcomes that the branch's own baseline accepts; the keys are cell ids."""
+
+    before: Mapping[str, CellOutcome]
+    """The baseline of the revision."""
+    after: Mapping[str, CellOutcome]
+    """The baseline of the branch."""
+    dropped: Mapping[str, str]
+    records: Mapping[str, Record]
+
+    def is_accepted(self, cell: str) -> bool:
+        """Return whether the branch's baseline contains the current outcome."""
+        accepted, record = self.after.get(cell), self.records.get(cell)
+        if accepted is None or record is None:
+            return False
+        return strip_figures(accepted) == strip_figures(extract_outcome(record))
+
+    def find_reason(self, cell: str) -> str:
+        """Return why the branch accepts the cell, or "" if there is none."""
+        if cell in self.dropped and cell not in self.after:
+            return self.dropped[cell]
+        before, after = self.before.get(cell), self.after.get(cell)
+        if after is None or not self.is_accepted(cell):
+            return ""
+        # A reason that the revision contains too belongs to an older change.
+        return after.reason if before is None or before.reason != after.reason else ""
+
+
+def _apply_acceptance(
+    finding: GateFinding, acceptance: _BranchAcceptance, manifest: Manifest
+) -> GateFinding | None:
+    """Return the finding with its final action, or None if the branch settles it."""
+    cell = str(finding.cell)
+    if finding.is_improvement and acceptance.is_accepted(cell):
+        return None
+    reason = acceptance.find_reason(cell)
+    if not reason:
+        return finding
+    message = f"accepted here: {reason}" + (f" ({finding.message})" if finding.message else "")
+    match manifest.project.gate.find_policy(finding.cell.model).accepted_here:
+        case "block":
+            return replace(finding, message=message)
+        case "warn":
+            return replace(finding, message=message, action="warn")
+        case "ignore":
+            return None

@@ -1,0 +1,172 @@
+"""The pages of a report for people, as text; nothing is written here.
+
+Input: a `Manifest`, a `RunRecord` and the findings of the gate. Output: text by relative file name.
+Equal inputs give equal files, byte for byte, in any order of the records.
+
+jinja2 is imported only when a page is rendered, because many commands need only rows.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from exporter.core.frozen_model import FrozenModel
+from exporter.gate import GateFinding
+from exporter.manifest import Manifest, Style
+from exporter.records.audit import Audit
+from exporter.records.record import RunRecord
+from exporter.report.pages.browser_data import build_index_data
+from exporter.report.pages.browser_schema import IndexData
+from exporter.report.pages.model_page import build_model_page
+from exporter.report.pages.overview import build_overview
+from exporter.report.rows.acceptance import AcceptanceHistory
+from exporter.report.rows.cells import collect_cells
+from exporter.report.rows.failure_clusters import cluster_findings
+from exporter.report.rows.finding_context import FindingContext, GateContext, find_context
+from exporter.report.rows.runtime_support import RuntimeSupport
+from exporter.report.text.markdown import replace_invisible
+
+OVERVIEW = "COMPATIBILITY.md"
+INDEX = "index.html"
+_OVERVIEW_TEMPLATE, _MODEL_TEMPLATE = "compatibility.md", "model.md"
+#: The folder of the models' pages. Only files that begin with `MARK` belong to the report.
+PAGES = "models"
+MARK = "<!-- Written by `exporter report` from the results; changes here will be lost. -->\n"
+#: In JSON, these characters occur only in strings. As escapes, they cannot end the script element.
+_ESCAPES = {character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
+
+
+def render_pages(
+    manifest: Manifest,
+    run: RunRecord,
+    findings: Sequence[GateFinding] | None = None,
+    templates: Path | None = None,
+    audits: Mapping[str, Sequence[Audit]] | None = None,
+    history: AcceptanceHistory | None = None,
+) -> dict[str, str]:
+    """Return every page of the report.
+
+    Args:
+        manifest: The promises; a promise without a record is shown as not run.
+        run: The results; records without a promise are ignored.
+        findings: The findings of the gate for the overview; if None or empty, it has no such list.
+        templates: The project's own templates; need not exist.
+        audits: The last audits of each model's cells, by model.
+        history: The accepted outcomes; if None, the pages do not contain them.
+
+    Returns:
+        Text by file name relative to the reports folder: `COMPATIBILITY.md`, `index.html`,
+        `models/<id>.md`.
+
+    Raises:
+        ExporterError: MANIFEST, if a template is invalid.
+    """
+    from exporter.report.pages.templates import RenderOptions, render
+
+    history = history or AcceptanceHistory()
+    page = build_overview(manifest, run, findings, history)
+    options = RenderOptions(style=manifest.project.style, command=manifest.project.command)
+    by_model = collect_cells(manifest, run)
+    files = {
+        OVERVIEW: MARK + "\n" + render(_OVERVIEW_TEMPLATE, templates, options, page=page),
+        INDEX: render_index(build_index_data(manifest, run, by_model, history), templates),
+    }
+    support: dict[str, list[RuntimeSupport]] = {}
+    for row in page.support:
+        support.setdefault(row.model, []).append(row)
+    for spec in manifest.models:
+        model_audits = (audits or {}).get(spec.id, ())
+        model_page = build_model_page(
+            spec,
+            by_model[spec.id],
+            manifest.project,
+            history,
+            model_audits,
+            support.get(spec.id, ()),
+        )
+        text = render(_MODEL_TEMPLATE, templates, options, page=model_page)
+        files[f"{PAGES}/{spec.id}.md"] = f"{MARK}\n{text}"
+    return files
+
+
+def render_index(data: IndexData, templates: Path | None) -> str:
+    """Return `index.html`, which works from a disk and needs no network.
+
+    The content security policy of the page contains the hashes of its script and style. It allows
+    no other resources.
+
+    Raises:
+        ExporterError: MANIFEST, if a template is invalid.
+    """
+    from exporter.report.pages.templates import read_template_file, render_html
+
+    script, style = (read_template_file(name, templates) for name in ("index.js", "index.css"))
+    rows = ",\n".join(_format_json(row) for row in data.rows)
+    return render_html(
+        INDEX,
+        templates,
+        data=f'{{"head":{_format_json(data.head)},\n"rows":[\n{rows}\n]}}',
+        summary=data.head.summary,
+        script=script,
+        style=style,
+        script_hash=_hash_source(script),
+        style_hash=_hash_source(style),
+    )
+
+
+def _format_json(value: FrozenModel) -> str:
+    text = replace_invisible(value.model_dump_json(exclude_defaults=True))
+    for character, escape in _ESCAPES.items():  # ten times as fast as `str.translate`
+        text = text.replace(character, escape)
+    return text
+
+
+def _hash_source(text: str) -> str:
+    """Return a source expression of Content Security Policy level 3."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def preload_templates(templates: Path | None, style: Style, command: str) -> None:
+    """Compile the templates of the pages before `render_pages` needs them."""
+    from exporter.report.pages.templates import RenderOptions, preload
+
+    for name in (_OVERVIEW_TEMPLATE, _MODEL_TEMPLATE):
+        preload(name, templates, RenderOptions(style=style, command=command))
+
+
+def render_gate(
+    findings: Sequence[GateFinding],
+    templates: Path | None = None,
+    context: GateContext | None = None,
+) -> str:
+    """Return the findings of the gate as markdown, the worst first.
+
+    Args:
+        findings: The findings; if there are none, the page contains that statement.
+        templates: The project's own templates; need not exist.
+        context: Manifest, records and commit of the baseline; if None, the page has no details.
+
+    Raises:
+        ExporterError: MANIFEST, if a template is invalid.
+    """
+    from exporter.report.pages.templates import PLAIN, RenderOptions, render
+
+    others = [finding for finding in findings if not finding.is_improvement]
+    regressions = cluster_findings([finding for finding in others if finding.is_blocking])
+    options = RenderOptions(command=context.manifest.project.command) if context else PLAIN
+    return render(
+        "gate.md",
+        templates,
+        options,
+        findings=len(findings),
+        regressions=regressions,
+        contexts=[
+            find_context(cluster.findings, context) if context else FindingContext()
+            for cluster in regressions
+        ],
+        improvements=cluster_findings([each for each in findings if each.is_improvement]),
+        warnings=cluster_findings([finding for finding in others if not finding.is_blocking]),
+    )

@@ -1,0 +1,105 @@
+"""The files of a report on disk.
+
+Input: the reports folder and the content of every file. Output: these files, each written
+atomically. Files of removed models and plugins are deleted; other files remain.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from stat import S_ISREG
+
+from exporter.core.atomic_files import remove_unfinished_files, write_bytes
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.report.exports.export_files import (
+    BADGE,
+    BADGES,
+    CSV,
+    JSON_MARK,
+    JUNIT,
+    MATRIX,
+    SVG_MARK,
+)
+from exporter.report.exports.plugins import NAME_PATTERN, PLUGINS
+from exporter.report.pages.page_files import INDEX, MARK, OVERVIEW, PAGES
+
+_SINGLE_FILES = frozenset({OVERVIEW, INDEX, JUNIT, CSV, MATRIX, f"{BADGE}.svg", f"{BADGE}.json"})
+#: Files of each model: the folder, the suffix, and the start of files that belong to the report.
+_MODEL_FILES = (
+    (PAGES, ".md", MARK),
+    (BADGES, ".svg", SVG_MARK),
+    (BADGES, ".json", JSON_MARK),
+)
+_NAMES = (
+    *(rf"{folder}/[a-z0-9][a-z0-9_.-]*{re.escape(suffix)}" for folder, suffix, _ in _MODEL_FILES),
+    f"{PLUGINS}/{NAME_PATTERN}/{NAME_PATTERN}",
+)
+
+
+def write_reports(folder: Path, files: Mapping[str, str | bytes]) -> None:
+    """Write every file, and delete the files of removed models and plugins.
+
+    Args:
+        folder: The reports folder; created if it is missing.
+        files: The results of `render_pages` and `render_exports`.
+
+    Raises:
+        ExporterError: ENVIRONMENT, if a file cannot be written or deleted, or if a folder inside
+            the reports folder is a link.
+        ValueError: If a name does not belong to a report.
+    """
+    unknown = [
+        name
+        for name in files
+        if name not in _SINGLE_FILES and not any(re.fullmatch(each, name) for each in _NAMES)
+    ]
+    if unknown:
+        raise ValueError(f"files {unknown}: unknown names of a report")
+    plugins = sorted(path for path in (folder / PLUGINS).glob("*") if path.is_dir())
+    folders = (folder, folder / PAGES, folder / BADGES, folder / PLUGINS, *plugins)
+    for path in folders[1:]:
+        if path.is_symlink():
+            message = f"{path}: is a symlink; replace it by a folder, or remove it"
+            raise ExporterError(ExitCode.ENVIRONMENT, message)
+    for name, content in sorted(files.items()):
+        data = content.encode() if isinstance(content, str) else content
+        if not _has_content(folder / name, data):
+            write_bytes(folder / name, data)
+    for path in folders:
+        remove_unfinished_files(path)
+    for inner, suffix, mark in _MODEL_FILES:
+        for path in sorted((folder / inner).glob(f"*{suffix}")):
+            if f"{inner}/{path.name}" not in files and _starts_with(path, mark.encode()):
+                _delete(path)
+    for path in (path for plugin in plugins for path in sorted(plugin.iterdir())):
+        if path.relative_to(folder).as_posix() not in files and path.is_file():
+            _delete(path)
+
+
+def _has_content(path: Path, content: bytes) -> bool:
+    try:
+        state = path.lstat()
+        is_file = S_ISREG(state.st_mode)  # a symlink is no page
+        return is_file and state.st_size == len(content) and path.read_bytes() == content
+    except OSError:
+        return False
+
+
+def _starts_with(path: Path, mark: bytes) -> bool:
+    if path.is_symlink() or not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            return file.read(len(mark)) == mark
+    except OSError:
+        return False
+
+
+def _delete(path: Path) -> None:
+    try:
+        path.unlink()
+    except OSError as error:
+        message = f"{path}: cannot be deleted: {error.strerror}; check its permissions"
+        raise ExporterError(ExitCode.ENVIRONMENT, message) from error

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.gate import compare_results
+from exporter.manifest.syntax.opsets import format_opsets
+from exporter.records.baseline import Baseline
+from exporter.report.rows.failure_clusters import group_findings
+from exporter.report.rows.opset_groups import group_by_opset, mask_numbers
+from tests.unit.factory import make_record, make_run
+
+
+@pytest.mark.parametrize(
+    ("opsets", "text"),
+    [([], ""), ([18], "18"), ([9, 10], "9..10"), ([13, 9, 10, 11, 9], "9..11, 13")],
+)
+def test_ranges(opsets: list[int], text: str) -> None:
+    assert format_opsets(opsets) == text
+
+
+@given(st.sets(st.integers(1, 40)))
+def test_ranges_contain_exactly_the_opsets(opsets: set[int]) -> None:
+    found: set[int] = set()
+    for part in filter(None, format_opsets(opsets).split(", ")):
+        low, _, high = part.partition("..")
+        found |= set(range(int(low), int(high or low) + 1))
+    assert found == opsets
+
+
+def test_items_that_differ_only_in_their_opset_are_one_group() -> None:
+    records = [
+        make_record("a/10/cpu", "fail", message="off by 2"),
+        make_record("a/9/cpu", "fail", message="off by 1"),
+        make_record("a/9/cuda", "fail", message="off by 1"),
+        make_record("a/12/cpu", "fail", message="something else"),
+        make_record("b/9/cpu", "fail", message="off by 1"),
+    ]
+    groups = group_by_opset(
+        records, lambda item: item.cell, lambda item: mask_numbers(item.message)
+    )
+    assert [group.label for group in groups] == ["a/9..10/cpu", "a/9/cuda", "a/12/cpu", "b/9/cpu"]
+    assert groups[0].first.message == "off by 1"
+    assert sum(len(group.members) for group in groups) == len(records)
+
+
+def test_findings_of_different_kinds_are_different_groups() -> None:
+    run = make_run(
+        make_record("a/9/cpu"),
+        make_record("a/10/cpu"),
+        make_record("a/11/cpu", "error", message="opset 11 lacks Foo"),
+        make_record("a/12/cpu", "error", message="opset 12 lacks Foo"),
+        make_record("a/13/cpu", "error", message="opset 13 lacks Bar"),
+    )
+    findings = compare_results(Baseline(tools={}, cells=()), run, list(run.by_cell()))
+    assert [group.label for group in group_findings(findings)] == [
+        "a/11..12/cpu",
+        "a/13/cpu",
+        "a/9..10/cpu",
+    ]
+
+
+def test_only_numbers_are_masked() -> None:
+    assert mask_numbers("opset 9: off by 1.2e-05") == mask_numbers("opset 10: off by 3.4e+07")
+    assert mask_numbers("no Foo") != mask_numbers("no Bar")
