@@ -58,7 +58,7 @@ class JobOutput:
             opsets: The opsets that the step serves.
             only: The cell of a check on one device; records of other devices remain valid.
         """
-        cells = tuple(cell for opset in opsets for cell in self.job.cells_of(opset))
+        cells = tuple(cell for opset in opsets for cell in self.job.list_opset_cells(opset))
         opset = None if stage in _SHARED_STAGES else opsets[0].opset
         redirect_output(self.folder.log(opset))
         announcement = Announcement(
@@ -80,7 +80,7 @@ class JobOutput:
         """Write the records of all cells of the opsets that a failure affects."""
         for opset in opsets:
             log = None if failure.stage in _SHARED_STAGES else opset.opset
-            for cell in self.job.cells_of(opset):
+            for cell in self.job.list_opset_cells(opset):
                 record = Record(
                     cell=cell,
                     status=failure.status,

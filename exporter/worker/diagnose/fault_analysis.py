@@ -104,7 +104,7 @@ def analyze_fault(
     check: str,
     seconds: float,
 ) -> Blame | None:
-    """Return the culprit of a failed check, as far as it is found within the time.
+    """Return the culprit of a failed check, if it is found within the time.
 
     Returns:
         None if the failure does not occur again.

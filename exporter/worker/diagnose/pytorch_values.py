@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from exporter.checks.comparison.compare_arrays import Array
 from exporter.manifest import ModelSpec
+from exporter.runtimes.values import Array
 from exporter.worker.diagnose.value_graph import FileGraph
 from exporter.worker.inputs.arrays import to_numpy
 from exporter.worker.inputs.call import Tensors, build_tensor_call

@@ -13,9 +13,8 @@ from typing import Protocol
 
 import numpy as np
 
-from exporter.checks.comparison.compare_arrays import Array
 from exporter.runtimes import LoadFailure, RunFailure, Session
-from exporter.runtimes.values import OnnxValue
+from exporter.runtimes.values import Array, OnnxValue
 from exporter.worker.diagnose.value_graph import FileGraph
 
 #: The number of values that one run computes.

@@ -1,4 +1,4 @@
-"""The file as a graph of named values, and parts of it that compute some of them.
+"""The file as a graph of named values, and smaller models that compute some values.
 
 Input: the path of a file.
 Output: `FileGraph`: the producer and the inputs of each value, and smaller models with some values

@@ -225,7 +225,7 @@ def _resolve_torchscript_options(spec: ModelSpec) -> dict[str, Any]:
 
 
 def _list_program_inputs(program: Any, spec: ModelSpec) -> list[str]:
-    """Return input names in the order of a program, whose own call may differ."""
+    """Return input names in the order of a program, even if its own call differs."""
     leaves = {item.name: _NamedLeaf(item.name) for item in spec.inputs}
     call = build_call(spec, leaves, lambda _: None)
     ordered = order_leaves(program, call.args, call.kwargs)

@@ -74,7 +74,7 @@ def name_axes(model: ir.Model, spec: ModelSpec) -> None:
             if isinstance(dim, ir.SymbolicDim) and dim.value and isinstance(name, str):
                 names.setdefault(dim.value, name)
                 if factored := _FACTORED.fullmatch(dim.value):
-                    # `8*s62` is the axis, so `s62` in other places is a part of it.
+                    # If `8*s62` is the axis, `s62` in other places is the axis divided by 8.
                     step, symbol = factored.groups()
                     parts.setdefault(symbol, f"({name}//{step})")
     names = {**parts, **names}

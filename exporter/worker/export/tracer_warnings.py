@@ -15,11 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from torch.jit import TracerWarning
-
 from exporter.records.record import TRACER_PREFIX
 from exporter.worker.dependencies.project_files import find_project_path
 from exporter.worker.process.failure import format_message
+from exporter.worker.torch_private.tensor_internals import TracerWarning
 
 
 @contextmanager
@@ -48,7 +47,12 @@ def collect_tracer_warnings(root: Path) -> Iterator[list[str]]:
         (file or sys.stderr).write(text)
         if issubclass(category, TracerWarning):
             first = str(message).strip().splitlines()[0]
-            source = _find_model_line(root) or f"{Path(filename).name}:{lineno}"
+            frames = (
+                (find_project_path(Path(frame.filename), root), frame.lineno)
+                for frame in reversed(traceback.extract_stack())
+            )
+            lines = (f"{path}:{number}" for path, number in frames if path)
+            source = next(lines, f"{Path(filename).name}:{lineno}")
             counts[format_message(f"{TRACER_PREFIX}{source}: {first}")] += 1
 
     with warnings.catch_warnings():
@@ -59,10 +63,3 @@ def collect_tracer_warnings(root: Path) -> Iterator[list[str]]:
             yield notes
         finally:
             notes += [f"{note} ({n} times)" if n > 1 else note for note, n in counts.items()]
-
-
-def _find_model_line(root: Path) -> str:
-    for frame in reversed(traceback.extract_stack()):
-        if path := find_project_path(Path(frame.filename), root):
-            return f"{path}:{frame.lineno}"
-    return ""

@@ -31,7 +31,7 @@ from exporter.worker.process.failure import Failure
 _INLINE_LIMIT = 1 << 20
 #: Smaller tensors stay inside the file: shape inference and optimizers read them.
 _TENSOR_LIMIT = 1 << 10
-#: Protocol buffers are limited to 2 GB, and the graph itself needs a part of it.
+#: Protocol buffers are limited to 2 GB, and the graph itself needs a part.
 _LARGEST_FILE = (1 << 31) - (1 << 24)
 #: Page alignment: runtimes can map each tensor instead of reading it.
 _ALIGNMENT = 1 << 12
@@ -63,9 +63,9 @@ def write_artifact(
         model.ir_version = min(model.ir_version, spec.ir_version)
     if spec.options.get("keep_initializers_as_inputs") or model.ir_version < _IR_OF_INITIALIZERS:
         inputs = {value.name for value in model.graph.inputs}
-        for name, value in model.graph.initializers.items():
+        for name, initializer in model.graph.initializers.items():
             if name not in inputs:
-                model.graph.inputs.append(value)
+                model.graph.inputs.append(initializer)
     _move_weights_out(model, folder.path, spec.options.get("external_data"))
     path = folder.model(opset)
     with _create_file(folder.path) as temporary:
@@ -122,7 +122,8 @@ def _iterate_parts(
     model: ir.Model,
 ) -> Iterator[ir.Model | ir.Graph | ir.Function | ir.Node | ir.Value]:
     yield model
-    for graph in (*model.graphs(), *model.functions.values()):
+    graphs: tuple[ir.Graph | ir.Function, ...] = (*model.graphs(), *model.functions.values())
+    for graph in graphs:
         yield graph
         if isinstance(graph, ir.Graph):
             yield from graph.initializers.values()

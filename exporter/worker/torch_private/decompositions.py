@@ -15,7 +15,7 @@ class Decompositions:
 
     The translations of an opset decide which operators are decomposed. Two opsets decompose a
     program equally if they have the same translations. They also do if the decomposed program
-    contains no operator that only one of them translates.
+    contains no operator that only one opset translates.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """Private parts of tensors and operators: schemas, write counters, modes of the dispatcher.
 
-torch documents `TorchDispatchMode`, but keeps it in a private module.
+torch documents `TorchDispatchMode` and `TracerWarning`, but keeps them in private modules.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.jit._trace import TracerWarning
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["TorchDispatchMode", "count_writes", "create_fake_mode", "read_schema"]
+__all__ = ["TorchDispatchMode", "TracerWarning", "count_writes", "create_fake_mode", "read_schema"]
 
 
 def read_schema(operator: Any) -> Any:

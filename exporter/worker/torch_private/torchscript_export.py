@@ -20,7 +20,7 @@ def detach_weights() -> Iterator[DetachedWeights]:
     """Keep the weights out of the protobuf message of a TorchScript export.
 
     Yields:
-        The weights; none if the group is off or one of them is not a plain tensor.
+        The weights; none if the group is off or if a weight is not a plain tensor.
     """
     detached = DetachedWeights()
     if not is_enabled("weights"):

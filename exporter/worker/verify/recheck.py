@@ -34,7 +34,7 @@ def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | Non
     """Copy the files into the job's folder and run the current checks on them."""
     target, source = JobFolder(Path(job.folder)), JobFolder(Path(job.build) / job.spec.id)
     stored = source.read_records()
-    cells = job.cells_of(opset)
+    cells = job.list_opset_cells(opset)
     records = [stored[str(cell)] for cell in cells if str(cell) in stored]
     try:
         reference = Reference.read(source.reference.read_bytes())
@@ -126,8 +126,8 @@ def _copy_samples(reference: Reference, source: JobFolder, target: JobFolder) ->
     """Copy PyTorch's inputs and outputs.
 
     Raises:
-        OSError: If one of them cannot be read.
-        ValueError: If one of them has another hash than in the reference.
+        OSError: If a sample cannot be read.
+        ValueError: If a sample has another hash than in the reference.
     """
     for sample in reference.samples:
         copy = target.sample(sample.index)

@@ -25,7 +25,7 @@ from exporter.worker.verify.run_checks import (
     check_on_device,
     run_structure_checks,
 )
-from tests.worker.contracts import ROOT, contract, given, put_out
+from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
 
 #: The time limit of one diagnosis.
 DIAGNOSIS_SECONDS = 60.0
@@ -37,10 +37,10 @@ def wrong_contract(net: str, **changes: object) -> ModelSpec:
     """Return a contract of `x [batch, 4]` and `y [batch, 4]` for a net of `wrong_nets.py`."""
     values: dict[str, object] = {
         "source": f"diagnose/wrong_nets.py:{net}",
-        "inputs": (given(),),
-        "outputs": (put_out("y", "batch", 4),),
+        "inputs": (declare_input(),),
+        "outputs": (declare_output("y", "batch", 4),),
     }
-    return contract(net, **(values | changes))
+    return make_contract(net, **(values | changes))
 
 
 def case_of(spec: ModelSpec, opset: int, *, dynamo: bool, capture: bool = True) -> ExportContext:

@@ -16,7 +16,7 @@ from exporter.worker.diagnose import explanation
 from exporter.worker.diagnose import fault_analysis as blame
 from exporter.worker.diagnose.explanation import diagnosis_seconds
 from exporter.worker.verify import run_checks as prove
-from tests.worker.contracts import given, put_out
+from tests.worker.contracts import declare_input, declare_output
 from tests.worker.diagnose.cases import CPU, blame_of, case_of, check_export, wrong_contract
 
 HERE = "tests/worker/diagnose/wrong_nets.py"
@@ -102,8 +102,8 @@ def test_other_exporter_is_compared_if_it_supports_the_opset(tmp_path: Path) -> 
 def test_folded_batchnorm_is_not_the_first_divergence(tmp_path: Path) -> None:
     spec = wrong_contract(
         "Fused",
-        inputs=(given("x", "batch", 2, 4, 4),),
-        outputs=(put_out("y", "batch", 3, 4, 4),),
+        inputs=(declare_input("x", "batch", 2, 4, 4),),
+        outputs=(declare_output("y", "batch", 3, 4, 4),),
     )
     found = blame_of(check_export(case_of(spec, 13, dynamo=False), tmp_path))
     assert found.first is not None
@@ -163,14 +163,14 @@ def test_culprit_of_a_bound_below_rounding_is_precision(tmp_path: Path) -> None:
 
 
 def test_culprit_of_sizes_that_pytorch_rejects_is_the_contract(tmp_path: Path) -> None:
-    spec = wrong_contract("Large", source="nets.py:Large")
+    spec = wrong_contract("Large", source="nets.py:LimitedBatch")
     found = blame_of(check_export(case_of(spec, 18, dynamo=True), tmp_path))
     assert found.culprit is Culprit.CONTRACT
     assert "at most 5 rows" in found.evidence[0]
 
 
 def test_culprit_of_a_random_model_is_the_model(tmp_path: Path) -> None:
-    spec = wrong_contract("Restless", source="nets.py:Restless")
+    spec = wrong_contract("Restless", source="nets.py:RandomOutput")
     record = check_export(case_of(spec, 18, dynamo=True), tmp_path)
     assert record.check == "determinism"
     assert blame_of(record).culprit is Culprit.MODEL

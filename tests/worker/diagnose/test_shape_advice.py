@@ -10,13 +10,13 @@ from exporter.worker.diagnose.explanation import explain_failure
 from exporter.worker.diagnose.shape_advice import advise_on_failure, advise_on_program
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
-from tests.worker.contracts import ROOT, contract, given, put_out
+from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
 from tests.worker.diagnose.cases import case_of, wrong_contract
 
 
 def test_fixed_size_is_named_with_its_input() -> None:
     axes = (Axis(name="batch", example=3), Axis(name="flat", example=None))
-    spec = contract("Baked", outputs=(put_out("y", "flat"),), axes=axes)
+    spec = make_contract("ConstantSize", outputs=(declare_output("y", "flat"),), axes=axes)
     case = case_of(spec, 18, dynamo=True, capture=False)
     with pytest.raises(Failure) as caught:
         case_of(spec, 18, dynamo=True)
@@ -35,9 +35,15 @@ def test_fixed_size_is_named_with_its_input() -> None:
     ],
 )
 def test_input_inside_a_tuple_is_found(text: str) -> None:
-    inputs = (given(), given("a", at="args[1][0]"), given("b", "rows", 4, at="args[1][1]"))
+    inputs = (
+        declare_input(),
+        declare_input("a", at="args[1][0]"),
+        declare_input("b", "rows", 4, at="args[1][1]"),
+    )
     axes = (Axis(name="batch", example=3), Axis(name="rows", example=3))
-    spec = contract("Nested", inputs=inputs, axes=axes, outputs=(put_out("y", "batch", 4),))
+    spec = make_contract(
+        "NestedInputs", inputs=inputs, axes=axes, outputs=(declare_output("y", "batch", 4),)
+    )
     (line,) = advise_on_failure(text, load_model(spec, ROOT), spec)
     assert line.startswith("dimension 0 of input 'b' is always 3")
     assert line.endswith("replace 'rows' by 3")
@@ -54,13 +60,13 @@ def test_input_inside_a_tuple_is_found(text: str) -> None:
 )
 def test_suggested_fixes_become_lines_of_the_manifest(fix: str, line: str) -> None:
     axes = (Axis(name="batch", example=3), Axis(name="rows", example=5))
-    spec = contract("Affine", axes=axes)
+    spec = make_contract("Affine", axes=axes)
     text = f"Constraints violated (batch)!\n\nSuggested fixes:\n  {fix}\n"
     assert advise_on_failure(text, load_model(spec, ROOT), spec) == (line,)
 
 
 def test_other_messages_give_no_advice() -> None:
-    spec = contract("Affine")
+    spec = make_contract("Affine")
     assert advise_on_failure("RuntimeError: batch = 3", load_model(spec, ROOT), spec) == ()
 
 

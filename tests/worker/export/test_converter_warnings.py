@@ -20,13 +20,13 @@ from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.torch_private.decompositions import Decompositions
-from tests.worker.contracts import ROOT, contract
+from tests.worker.contracts import ROOT, make_contract
 
 EMPTY_REFERENCE = Reference(samples=(), noise=(), output_spread=())
 
 
 def exported(opset: int, folder: Path) -> CheckResult:
-    spec = contract("Affine", exporter="dynamo", opsets=(opset,))
+    spec = make_contract("Affine", exporter="dynamo", opsets=(opset,))
     model = load_model(spec, ROOT)
     program = capture_program(
         model, spec, draw_inputs(spec, choose_usual_sets(spec)[0], ROOT), strict=False

@@ -23,7 +23,7 @@ from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.torch_private.decompositions import Decompositions
 from exporter.worker.verify.run_checks import run_structure_checks
-from tests.worker.contracts import ROOT, contract, fill, given, put_out
+from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract, make_fill
 
 
 def export(spec: ModelSpec, folder: Path, opset: int, *, dynamo: bool) -> Path:
@@ -52,7 +52,7 @@ BOTH = pytest.mark.parametrize(("opset", "dynamo"), [(13, False), (18, True)])
 def test_file_has_opset_names_and_axes_of_the_contract(
     opset: int, dynamo: bool, tmp_path: Path
 ) -> None:
-    path = export(contract("Affine"), tmp_path, opset, dynamo=dynamo)
+    path = export(make_contract("Affine"), tmp_path, opset, dynamo=dynamo)
     assert path.name == f"{opset}.onnx"
     model = onnx.load(path)
     assert [item.version for item in model.opset_import if item.domain == ""] == [opset]
@@ -61,7 +61,7 @@ def test_file_has_opset_names_and_axes_of_the_contract(
 
 @BOTH
 def test_file_contains_no_path_of_this_machine(opset: int, dynamo: bool, tmp_path: Path) -> None:
-    content = export(contract("Affine"), tmp_path, opset, dynamo=dynamo).read_bytes()
+    content = export(make_contract("Affine"), tmp_path, opset, dynamo=dynamo).read_bytes()
     assert str(ROOT).encode() not in content
     assert b"nets.py" not in content
     assert b"pkg.torch" not in content
@@ -73,10 +73,10 @@ def test_file_contains_no_path_of_this_machine(opset: int, dynamo: bool, tmp_pat
 @BOTH
 def test_keyword_inputs_keep_their_own_names(opset: int, dynamo: bool, tmp_path: Path) -> None:
     # Declared in the order of the file, which is not the order of `forward`.
-    spec = contract(
-        "Keywords",
-        inputs=(given("right", at="kwargs.right"), given("left", at="kwargs.left")),
-        outputs=(put_out("difference", "batch", 4), put_out("twice", "batch", 4)),
+    spec = make_contract(
+        "KeywordInputs",
+        inputs=(declare_input("right", at="kwargs.right"), declare_input("left", at="kwargs.left")),
+        outputs=(declare_output("difference", "batch", 4), declare_output("twice", "batch", 4)),
     )
     path = export(spec, tmp_path, opset, dynamo=dynamo)
     inputs, _ = signature(path)
@@ -89,7 +89,7 @@ def test_keyword_inputs_keep_their_own_names(opset: int, dynamo: bool, tmp_path:
 
 
 def test_wrapped_model_keeps_names_of_weights(tmp_path: Path) -> None:
-    spec = contract("Affine", inputs=(given(at="kwargs.x"),))
+    spec = make_contract("Affine", inputs=(declare_input(at="kwargs.x"),))
     names = [
         item.name for item in onnx.load(export(spec, tmp_path, 13, dynamo=False)).graph.initializer
     ]
@@ -98,11 +98,11 @@ def test_wrapped_model_keeps_names_of_weights(tmp_path: Path) -> None:
 
 @BOTH
 def test_constants_are_not_inputs(opset: int, dynamo: bool, tmp_path: Path) -> None:
-    spec = contract(
-        "Keywords",
-        inputs=(given("left"), given("right", at="args[1]")),
+    spec = make_contract(
+        "KeywordInputs",
+        inputs=(declare_input("left"), declare_input("right", at="args[1]")),
         constants=(Constant(at="kwargs.scale", value=3.0),),
-        outputs=(put_out("difference", "batch", 4), put_out("twice", "batch", 4)),
+        outputs=(declare_output("difference", "batch", 4), declare_output("twice", "batch", 4)),
     )
     path = export(spec, tmp_path, opset, dynamo=dynamo)
     assert [name for name, _ in signature(path)[0]] == ["left", "right"]
@@ -113,10 +113,14 @@ def test_constants_are_not_inputs(opset: int, dynamo: bool, tmp_path: Path) -> N
 
 @BOTH
 def test_nested_inputs_are_flattened_in_order(opset: int, dynamo: bool, tmp_path: Path) -> None:
-    spec = contract(
-        "Nested",
-        inputs=(given(), given("a", at="args[1][0]"), given("b", at="args[1][1]")),
-        outputs=(put_out("y", "batch", 4),),
+    spec = make_contract(
+        "NestedInputs",
+        inputs=(
+            declare_input(),
+            declare_input("a", at="args[1][0]"),
+            declare_input("b", at="args[1][1]"),
+        ),
+        outputs=(declare_output("y", "batch", 4),),
     )
     session = onnxruntime.InferenceSession(str(export(spec, tmp_path, opset, dynamo=dynamo)))
     values = {name: np.full((2, 4), n, np.float32) for name, n in (("x", 1), ("a", 10), ("b", 3))}
@@ -125,19 +129,19 @@ def test_nested_inputs_are_flattened_in_order(opset: int, dynamo: bool, tmp_path
 
 @BOTH
 def test_axis_of_outputs_only_has_its_name(opset: int, dynamo: bool, tmp_path: Path) -> None:
-    spec = contract(
-        "Found",
-        outputs=(put_out("y", "found", 2, dtype="int64"),),
+    spec = make_contract(
+        "NonZero",
+        outputs=(declare_output("y", "found", 2, dtype="int64"),),
         axes=(Axis(name="batch", example=3), Axis(name="found", example=None)),
     )
     assert signature(export(spec, tmp_path, opset, dynamo=dynamo))[1] == [("y", ["found", 2])]
 
 
 def test_unknown_size_of_torchscript_is_written_and_noted(tmp_path: Path) -> None:
-    spec = contract(
-        "Shuffle",
-        inputs=(given("x", "batch", 4, 3, 3),),
-        outputs=(put_out("y", "batch", 1, 6, 6),),
+    spec = make_contract(
+        "PixelShuffle",
+        inputs=(declare_input("x", "batch", 4, 3, 3),),
+        outputs=(declare_output("y", "batch", 1, 6, 6),),
     )
     inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
     graph, notes = convert_module(load_model(spec, ROOT), spec, inputs, 9, tmp_path / "a.onnx")
@@ -148,15 +152,15 @@ def test_unknown_size_of_torchscript_is_written_and_noted(tmp_path: Path) -> Non
 
 def test_axis_instead_of_a_declared_size_is_kept(tmp_path: Path) -> None:
     # Declared [3, 3] although the first dimension follows the batch: under dynamo the file says so.
-    spec = contract("Affine", outputs=(put_out("y", 3, 3),))
+    spec = make_contract("Affine", outputs=(declare_output("y", 3, 3),))
     assert signature(export(spec, tmp_path, 18, dynamo=True))[1] == [("y", ["batch", 3])]
 
 
 def test_weights_of_two_opsets_are_one_file(tmp_path: Path) -> None:
-    spec = contract(
-        "Weighty",
-        inputs=(given("x", "batch", 1000),),
-        outputs=(put_out("y", "batch", 2000),),
+    spec = make_contract(
+        "LargeLinear",
+        inputs=(declare_input("x", "batch", 1000),),
+        outputs=(declare_output("y", "batch", 2000),),
     )
     for opset in (13, 14):
         path = export(spec, tmp_path, opset, dynamo=False)
@@ -173,16 +177,16 @@ def test_weights_of_two_opsets_are_one_file(tmp_path: Path) -> None:
 
 
 def test_small_models_keep_their_weights_inside(tmp_path: Path) -> None:
-    export(contract("Affine"), tmp_path, 18, dynamo=True)
+    export(make_contract("Affine"), tmp_path, 18, dynamo=True)
     assert [file.name for file in tmp_path.iterdir()] == ["18.onnx"]
 
 
 @pytest.mark.parametrize("option", [True, False])
 def test_option_external_data_is_respected(option: bool, tmp_path: Path) -> None:
-    spec = contract(
-        "Weighty",
-        inputs=(given("x", "batch", 1000),),
-        outputs=(put_out("y", "batch", 2000),),
+    spec = make_contract(
+        "LargeLinear",
+        inputs=(declare_input("x", "batch", 1000),),
+        outputs=(declare_output("y", "batch", 2000),),
         options={"external_data": option},
     )
     export(spec, tmp_path, 18, dynamo=True)
@@ -190,7 +194,7 @@ def test_option_external_data_is_respected(option: bool, tmp_path: Path) -> None
 
 
 def test_ir_version_is_limited(tmp_path: Path) -> None:
-    path = export(contract("Affine", ir_version=8), tmp_path, 18, dynamo=True)
+    path = export(make_contract("Affine", ir_version=8), tmp_path, 18, dynamo=True)
     assert onnx.load(path).ir_version == 8
 
 
@@ -198,15 +202,15 @@ def test_equal_models_give_equal_bytes(tmp_path: Path) -> None:
     files = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        files.append(export(contract("Affine"), tmp_path / name, 18, dynamo=True).read_bytes())
+        files.append(export(make_contract("Affine"), tmp_path / name, 18, dynamo=True).read_bytes())
     assert files[0] == files[1]
 
 
 def test_missing_operator_is_named(tmp_path: Path) -> None:
-    spec = contract(
+    spec = make_contract(
         "Attention",
-        inputs=(given("x", "batch", 2, 4, 8),),
-        outputs=(put_out("y", "batch", 2, 4, 8),),
+        inputs=(declare_input("x", "batch", 2, 4, 8),),
+        outputs=(declare_output("y", "batch", 2, 4, 8),),
     )
     with pytest.raises(Failure) as caught:
         export(spec, tmp_path, 13, dynamo=False)
@@ -217,7 +221,7 @@ def test_missing_operator_is_named(tmp_path: Path) -> None:
 
 def test_constant_size_is_detected_by_both_exporters(tmp_path: Path) -> None:
     axes = (Axis(name="batch", example=3), Axis(name="flat", example=None))
-    spec = contract("Baked", outputs=(put_out("y", "flat"),), axes=axes)
+    spec = make_contract("ConstantSize", outputs=(declare_output("y", "flat"),), axes=axes)
     inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
     # The tracer warns and continues with a constant. The file fails at other sizes later.
     _, notes = convert_module(load_model(spec, ROOT), spec, inputs, 13, tmp_path / "s" / "a.onnx")
@@ -235,13 +239,15 @@ def test_constant_size_is_detected_by_both_exporters(tmp_path: Path) -> None:
 
 
 def test_dynamo_rejects_a_compiled_function(tmp_path: Path) -> None:
-    spec = contract(
-        "compiled",
+    spec = make_contract(
+        "scripted_loop",
         inputs=(
-            given("x", "batch", 4),
-            given("n", at="args[1]", shape=(), dtype="int64", fill=fill("value", value=3)),
+            declare_input("x", "batch", 4),
+            declare_input(
+                "n", at="args[1]", shape=(), dtype="int64", fill=make_fill("value", value=3)
+            ),
         ),
-        outputs=(put_out("y", "batch", 4),),
+        outputs=(declare_output("y", "batch", 4),),
     )
     with pytest.raises(Failure) as caught:
         export(spec, tmp_path, 18, dynamo=True)
@@ -250,7 +256,7 @@ def test_dynamo_rejects_a_compiled_function(tmp_path: Path) -> None:
 
 
 def test_weights_are_inputs_at_ir_version_3(tmp_path: Path) -> None:
-    spec = contract("Affine", ir_version=3)
+    spec = make_contract("Affine", ir_version=3)
     path = export(spec, tmp_path, 18, dynamo=True)
     model = onnx.load(path)
     assert model.ir_version == 3

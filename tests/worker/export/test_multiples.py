@@ -10,15 +10,15 @@ import pytest
 
 from exporter.manifest import Axis, ModelSpec
 from exporter.worker.export.capture import _make_hints
-from tests.worker.contracts import contract, given, put_out
+from tests.worker.contracts import declare_input, declare_output, make_contract
 from tests.worker.export.test_export import export, signature
 
 
 def patches(**axis: int) -> ModelSpec:
-    return contract(
+    return make_contract(
         "Patches",
-        inputs=(given("x", "batch", "width"),),
-        outputs=(put_out("y", "batch", "width"), put_out("sums", "batch", "patches")),
+        inputs=(declare_input("x", "batch", "width"),),
+        outputs=(declare_output("y", "batch", "width"), declare_output("sums", "batch", "patches")),
         axes=(
             Axis(name="batch", example=3),
             Axis(name="width", **axis),
@@ -47,7 +47,7 @@ def test_axis_keeps_its_name_and_accepts_other_multiples(
 def test_symbol_of_the_factor_is_a_part_of_the_axis(tmp_path: Path) -> None:
     # Declared as one axis, but shorter in the file. The signature check reports this name.
     spec = patches(example=40, multiple_of=8)
-    outputs = (put_out("y", "batch", "width"), put_out("sums", "batch", "width"))
+    outputs = (declare_output("y", "batch", "width"), declare_output("sums", "batch", "width"))
     spec = spec.model_copy(update={"outputs": outputs, "axes": spec.axes[:2]})
     path = export(spec, tmp_path, 18, dynamo=True)
     assert signature(path)[1] == [("y", ["batch", "width"]), ("sums", ["batch", "(width//8)"])]
@@ -67,5 +67,5 @@ def test_hint_for_torch_has_the_multiple(axis: dict[str, int], hint: str) -> Non
 
 
 def test_example_of_one_multiple_is_captured_as_dynamic(tmp_path: Path) -> None:
-    spec = contract("Affine", axes=(Axis(name="batch", example=8, multiple_of=8),))
+    spec = make_contract("Affine", axes=(Axis(name="batch", example=8, multiple_of=8),))
     assert signature(export(spec, tmp_path, 18, dynamo=True))[0] == [("x", ["batch", 4])]

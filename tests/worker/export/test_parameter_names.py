@@ -29,7 +29,7 @@ from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.torch_private.decompositions import Decompositions
-from tests.worker.contracts import ROOT, contract, given, put_out
+from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
 
 BOTH = pytest.mark.parametrize(("opset", "dynamo"), [(13, False), (18, True)])
 
@@ -58,7 +58,7 @@ def stored(subject: CheckContext) -> dict[str, np.ndarray]:
 
 
 def two_layers(**names: object) -> ModelSpec:
-    return contract("Layers", parameters=ParameterNames.model_validate(names))
+    return make_contract("TwoLayers", parameters=ParameterNames.model_validate(names))
 
 
 @BOTH
@@ -125,10 +125,10 @@ def test_folded_weight_is_red_with_the_option_that_keeps_it(
     opset: int, dynamo: bool, tmp_path: Path
 ) -> None:
     # BatchNorm is folded into the convolution before it.
-    spec = contract(
-        "Convolved",
-        inputs=(given("x", "batch", 3, 5, 5),),
-        outputs=(put_out("y", "batch", 4, 3, 3),),
+    spec = make_contract(
+        "ConvBatchNorm",
+        inputs=(declare_input("x", "batch", 3, 5, 5),),
+        outputs=(declare_output("y", "batch", 4, 3, 3),),
         parameters=ParameterNames(template="learned_{}"),
     )
     result = check_signature(export(spec, tmp_path, opset, dynamo=dynamo))
@@ -152,9 +152,9 @@ def test_intermediate_value_with_the_same_name_is_renamed(tmp_path: Path) -> Non
 
 @BOTH
 def test_shared_weight_has_one_name(opset: int, dynamo: bool, tmp_path: Path) -> None:
-    spec = contract(
-        "Tied",
-        outputs=(put_out("y", "batch", 4),),
+    spec = make_contract(
+        "TiedLayers",
+        outputs=(declare_output("y", "batch", 4),),
         parameters=ParameterNames(template="learned_{}"),
     )
     subject = export(spec, tmp_path, opset, dynamo=dynamo)

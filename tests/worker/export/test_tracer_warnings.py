@@ -12,14 +12,14 @@ from exporter.worker.export.tracer_warnings import collect_tracer_warnings
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model
-from tests.worker.contracts import ROOT, contract, put_out
+from tests.worker.contracts import ROOT, declare_output, make_contract
 
 
 def test_note_has_line_of_the_model_and_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)  # the worker runs in the project's root
-    spec = contract("Branching", outputs=(put_out("y", "batch", 4),))
+    spec = make_contract("ValueBranches", outputs=(declare_output("y", "batch", 4),))
     inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
     model = load_model(spec, ROOT)
     _, notes = convert_module(model, spec, inputs, 13, tmp_path / "a.onnx")

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from exporter.manifest import ModelSpec
 from exporter.records.record import Record, Stage, Status
 from tests.traps.prove import export, prove
-from tests.worker.contracts import contract, given, put_out
+from tests.worker.contracts import declare_input, declare_output, make_contract
 
 CODE = """
 import torch
@@ -49,14 +49,14 @@ def root(tmp_path: Path) -> Path:
 
 
 def spec_of(*opsets: int, **options: object) -> ModelSpec:
-    return contract(
+    return make_contract(
         "",
         manifest="m.toml",
         source="taking_code.py:Net",
         opsets=opsets,
         options=options,
-        inputs=(given("x", "batch", 3, 8, 8),),
-        outputs=(put_out("y", "batch", 1, 3),),
+        inputs=(declare_input("x", "batch", 3, 8, 8),),
+        outputs=(declare_output("y", "batch", 1, 3),),
     )
 
 
@@ -130,9 +130,9 @@ def add_unused(model: onnx.ModelProto) -> None:
     [
         (give_value, "1 weight is stored in the file: linear.bias"),
         (bake, "1 weight is not an input of the file: linear.bias"),
-        (swap(1, 2), "in another order than in the state_dict: conv.weight, scale"),
+        (swap(1, 2), "another order than in the state_dict: conv.weight, scale"),
         (swap(0, 1), "weights come before declared inputs"),
-        (shrink, "the weight 'scale' is [4], PyTorch's is [3]"),
+        (shrink, "the weight 'scale' is [4], expected [3]"),
         (add, "inputs differ: the file has 2 (x, extra), declared 1 (x)"),
         (add_unused, "the graph ignores the weight 'unused.bias'"),
     ],

@@ -16,12 +16,12 @@ from torch.onnx._internal.exporter._core import TorchTensor
 
 from exporter.jobs.job_folder import JobFolder, format_weights_name
 from exporter.worker.export.write_onnx import write_artifact
-from tests.worker.contracts import contract, given, put_out
+from tests.worker.contracts import declare_input, declare_output, make_contract
 
-SPEC = contract(
+SPEC = make_contract(
     "Affine",
-    inputs=(given("x", "batch", 3),),
-    outputs=(put_out("y", "batch", 3),),
+    inputs=(declare_input("x", "batch", 3),),
+    outputs=(declare_output("y", "batch", 3),),
     opsets=(18, 19),
     options={"external_data": True},
 )

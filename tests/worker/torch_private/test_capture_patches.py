@@ -23,12 +23,12 @@ from exporter.worker.torch_private.graph_operators import (
     count_traced_operators,
 )
 from exporter.worker.torch_private.guards import is_known_torch
-from tests.worker.contracts import ROOT, contract, given, put_out
+from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
 
-BLOCK = contract(
-    "Block",
-    inputs=(given("x", "batch", 6, 8),),
-    outputs=(put_out("y", "batch", 6, 8),),
+BLOCK = make_contract(
+    "NewOperators",
+    inputs=(declare_input("x", "batch", 6, 8),),
+    outputs=(declare_output("y", "batch", 6, 8),),
     opsets=(18, 20, 23),
 )
 
@@ -91,7 +91,7 @@ def test_patch_is_removed_after_an_exception() -> None:
 
 
 def test_is_in_onnx_export_is_true_during_a_capture() -> None:
-    spec = contract("Exported", outputs=(put_out(),))
+    spec = make_contract("ExportBranch", outputs=(declare_output(),))
     model = load_model(spec, ROOT)
     inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
     program = capture_program(model, spec, inputs, strict=False)

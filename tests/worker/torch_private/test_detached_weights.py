@@ -17,7 +17,7 @@ from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.torch_private import guards
 from exporter.worker.torch_private.detached_weights import is_plain_tensor
-from tests.worker.contracts import contract, given, put_out
+from tests.worker.contracts import declare_input, declare_output, make_contract
 
 CODE = """
 import torch
@@ -55,10 +55,10 @@ class Loop(nn.Module):
                 x = self.linear(x) + index
         return x
 """
-NET = {"source": "aside_code.py:Net", "outputs": (put_out("y", "batch", 1, 5),)}
-NET |= {"inputs": (given("x", "batch", 3, 8, 8),)}
-LOOP = {"source": "aside_code.py:Loop", "outputs": (put_out("y", "batch", 5),)}
-LOOP |= {"inputs": (given("x", "batch", 5),), "capture": "script"}
+NET = {"source": "aside_code.py:Net", "outputs": (declare_output("y", "batch", 1, 5),)}
+NET |= {"inputs": (declare_input("x", "batch", 3, 8, 8),)}
+LOOP = {"source": "aside_code.py:Loop", "outputs": (declare_output("y", "batch", 5),)}
+LOOP |= {"inputs": (declare_input("x", "batch", 5),), "capture": "script"}
 
 
 def write_file(spec: ModelSpec, root: Path, name: str) -> Path:
@@ -78,7 +78,11 @@ def write_file(spec: ModelSpec, root: Path, name: str) -> Path:
     [
         NET,
         NET | {"mode": "train"},
-        NET | {"precision": "float16", "inputs": (given("x", "batch", 3, 8, 8, dtype="float16"),)},
+        NET
+        | {
+            "precision": "float16",
+            "inputs": (declare_input("x", "batch", 3, 8, 8, dtype="float16"),),
+        },
         NET | {"options": {"keep_initializers_as_inputs": True}},
         NET | {"options": {"do_constant_folding": False}},
         NET | {"options": {"export_params": False}},
@@ -90,7 +94,7 @@ def test_file_equals_file_of_torch(
     changes: dict[str, object], opset: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "aside_code.py").write_text(CODE)
-    spec = contract("", manifest="m.toml", opsets=(opset,), **changes)
+    spec = make_contract("", manifest="m.toml", opsets=(opset,), **changes)
     if spec.capture == "script" and opset < 9:
         pytest.skip("it needs operators of opset 9")
     write_file(spec, tmp_path, "first")  # torch renames a compiled class after its first use
@@ -104,7 +108,7 @@ def test_weights_are_in_no_message_of_torch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "aside_code.py").write_text(CODE)
-    spec = contract("", manifest="m.toml", opsets=(13,), **NET)
+    spec = make_contract("", manifest="m.toml", opsets=(13,), **NET)
     export, sizes = torch.Graph._export_onnx, []
 
     def count_weights(

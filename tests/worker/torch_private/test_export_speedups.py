@@ -30,13 +30,13 @@ from exporter.worker.torch_private.export_speedups import (
     preload_registry,
     speed_up_conversion,
 )
-from tests.worker.contracts import ROOT, contract, given, put_out
+from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
 
 Registry = _registration.ONNXRegistry
-BLOCK = contract(
-    "Block",
-    inputs=(given("x", "batch", 6, 8),),
-    outputs=(put_out("y", "batch", 6, 8),),
+BLOCK = make_contract(
+    "NewOperators",
+    inputs=(declare_input("x", "batch", 6, 8),),
+    outputs=(declare_output("y", "batch", 6, 8),),
     opsets=(18,),
 )
 
@@ -234,8 +234,8 @@ def rules(monkeypatch: pytest.MonkeyPatch) -> Rules:
 
 @pytest.mark.parametrize(
     ("spec", "changes"),
-    [(BLOCK, 0), (BLOCK.model_copy(update={"source": "nets.py:Roundabout"}), 3)],
-    ids=["Block", "Roundabout"],
+    [(BLOCK, 0), (BLOCK.model_copy(update={"source": "nets.py:RedundantSteps"}), 3)],
+    ids=["NewOperators", "RedundantSteps"],
 )
 def test_skipped_rules_would_not_match(
     tmp_path: Path, rules: Rules, spec: ModelSpec, changes: int

@@ -16,11 +16,15 @@ from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.torch_private import guards
 from exporter.worker.torch_private.decompositions import Decompositions
-from tests.worker.contracts import ROOT, contract, given, put_out
+from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
 
 MODELS = (
-    contract("Affine", outputs=(put_out(),)),
-    contract("Block", inputs=(given("x", "batch", 6, 8),), outputs=(put_out("y", "batch", 6, 8),)),
+    make_contract("Affine", outputs=(declare_output(),)),
+    make_contract(
+        "ConvBatchNorm",
+        inputs=(declare_input("x", "batch", 3, 8, 8),),
+        outputs=(declare_output("y", "batch", 4, 6, 6),),
+    ),
 )
 
 

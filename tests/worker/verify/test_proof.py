@@ -29,7 +29,7 @@ from exporter.worker.verify.run_checks import (
     check_on_device,
     run_structure_checks,
 )
-from tests.worker.contracts import ROOT, contract, given, put_out
+from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
 
 CPU = Device(name="cpu", runtime="onnxruntime", providers=("CPUExecutionProvider",))
 BOTH = pytest.mark.parametrize(("opset", "exporter"), [(13, "torchscript"), (18, "dynamo")])
@@ -54,9 +54,9 @@ def export_and_check(spec: ModelSpec, folder: Path, opset: int, exporter: str) -
 
 @BOTH
 def test_scalars_are_inputs_and_outputs(opset: int, exporter: str, tmp_path: Path) -> None:
-    spec = contract(
-        "Scaled",
-        inputs=(given(), given("k", at="args[1]", shape=())),
+    spec = make_contract(
+        "ScaledMean",
+        inputs=(declare_input(), declare_input("k", at="args[1]", shape=())),
         outputs=(Output(name="total", shape=()),),
     )
     record = export_and_check(spec, tmp_path, opset, exporter)
@@ -65,7 +65,7 @@ def test_scalars_are_inputs_and_outputs(opset: int, exporter: str, tmp_path: Pat
         *("opset", "wellformed", "signature"),
         *("placement", "determinism", "power", "parity", "axes", "values"),
     ]
-    declared_as_a_row = spec.model_copy(update={"outputs": (put_out("total", 1),)})
+    declared_as_a_row = spec.model_copy(update={"outputs": (declare_output("total", 1),)})
     record = export_and_check(declared_as_a_row, tmp_path / "row", opset, exporter)
     assert (record.status, record.check) == (Status.FAIL, "signature")
 
@@ -74,14 +74,14 @@ def test_scalars_are_inputs_and_outputs(opset: int, exporter: str, tmp_path: Pat
 def test_data_dependent_axis_has_size_of_pytorch_in_every_sample(
     opset: int, exporter: str, tmp_path: Path
 ) -> None:
-    spec = contract(
-        "Found",
-        outputs=(put_out("y", "found", 2, dtype="int64"),),
+    spec = make_contract(
+        "NonZero",
+        outputs=(declare_output("y", "found", 2, dtype="int64"),),
         axes=(Axis(name="batch", example=3), Axis(name="found", example=None)),
     )
     record = export_and_check(spec, tmp_path, opset, exporter)
     assert (record.status, record.message) == (Status.PASS, "")
-    fixed = spec.model_copy(update={"outputs": (put_out("y", 6, 2, dtype="int64"),)})
+    fixed = spec.model_copy(update={"outputs": (declare_output("y", 6, 2, dtype="int64"),)})
     assert export_and_check(fixed, tmp_path / "fixed", opset, exporter).status is Status.FAIL
 
 
@@ -89,9 +89,9 @@ def test_data_dependent_axis_has_size_of_pytorch_in_every_sample(
 def test_outputs_of_a_dict_have_names_of_the_contract(
     opset: int, exporter: str, tmp_path: Path
 ) -> None:
-    outputs = (put_out("difference", "batch", 4), put_out("twice", "batch", 4))
-    inputs = (given("left"), given("right", at="args[1]"))
-    spec = contract("Keywords", inputs=inputs, outputs=outputs)
+    outputs = (declare_output("difference", "batch", 4), declare_output("twice", "batch", 4))
+    inputs = (declare_input("left"), declare_input("right", at="args[1]"))
+    spec = make_contract("KeywordInputs", inputs=inputs, outputs=outputs)
     record = export_and_check(spec, tmp_path, opset, exporter)
     assert (record.status, record.message) == (Status.PASS, "")
 
@@ -99,7 +99,9 @@ def test_outputs_of_a_dict_have_names_of_the_contract(
 @BOTH
 def test_constant_output_is_inconclusive(opset: int, exporter: str, tmp_path: Path) -> None:
     """Integers are compared exactly, but a file that always returns 0 would pass."""
-    spec = contract("Decided", outputs=(put_out("best", "batch", dtype="int64"),))
+    spec = make_contract(
+        "ConstantChoice", outputs=(declare_output("best", "batch", dtype="int64"),)
+    )
     record = export_and_check(spec, tmp_path, opset, exporter)
     assert (record.status, record.check) == (Status.INCONCLUSIVE, "power")
     assert "the very same 'best'" in record.message
