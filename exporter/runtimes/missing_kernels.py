@@ -105,6 +105,6 @@ class _TypedGraph:
 
     def format_dtypes(self, node: NodeProto) -> str:
         """Return the dtypes of the node's inputs, each once: `bool and bfloat16`."""
-        known = (self.types[name] for name in node.input if name in self.types)
-        names = (format_dtype(kind.tensor_type.elem_type) for kind in known)
+        types = (self.types[name] for name in node.input if name in self.types)
+        names = (format_dtype(kind.tensor_type.elem_type) for kind in types)
         return " and ".join(dict.fromkeys(names)) or "an unknown dtype"

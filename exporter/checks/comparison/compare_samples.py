@@ -104,17 +104,17 @@ def find_undeclared_outputs(
     An axis that only outputs have gets its size from the first tensor with that axis. An axis that
     only a sequence has is free in each item.
     """
-    known = dict(sizes)
+    axis_sizes = dict(sizes)
     pairs = list(zip(outputs, values, strict=True))
     for output, value in pairs:
         if not isinstance(value, list):
             for dim, size in zip(output.file_shape, value.shape, strict=False):
-                known.setdefault(str(dim), size)
+                axis_sizes.setdefault(str(dim), size)
     for output, value in pairs:
         for index, array in enumerate(list_items(value)):
             subject = f"output '{output.name}'"
             subject = f"item {index} of {subject}" if isinstance(value, list) else subject
-            yield from _compare_with_declaration(subject, output, array, dict(known))
+            yield from _compare_with_declaration(subject, output, array, dict(axis_sizes))
 
 
 def _compare_with_declaration(

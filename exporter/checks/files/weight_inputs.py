@@ -64,14 +64,14 @@ def find_weight_input_problems(
         declared: The inputs of the contract.
         needed: Every name that the outputs depend on.
     """
-    known = {weight.name: weight for weight in weights if weight.name not in declared}
+    weights_by_name = {weight.name: weight for weight in weights if weight.name not in declared}
     names = [item.name for item in model.graph.input]
-    inputs = [name for name in names if name in known]
-    stored = [tensor.name for tensor in model.graph.initializer if tensor.name in known]
+    inputs = [name for name in names if name in weights_by_name]
+    stored = [tensor.name for tensor in model.graph.initializer if tensor.name in weights_by_name]
     if stored:
         yield f"{_count_weights(stored)} stored in the file: {join_names(stored)}"
     missing = []
-    for weight in known.values():
+    for weight in weights_by_name.values():
         # Another name of the same tensor is enough.
         aliases = {item.name for item in weights if item.same_as == weight.name} | {weight.name}
         is_required = weight.is_read and not weight.same_as and weight.name not in stored
@@ -79,13 +79,13 @@ def find_weight_input_problems(
             missing.append(weight.name)
     if missing:
         yield f"{_count_weights(missing)} not an input of the file: {join_names(missing)}"
-    if inputs != [name for name in known if name in set(inputs)]:
+    if inputs != [name for name in weights_by_name if name in set(inputs)]:
         yield f"weights have another order than in the state_dict: {join_names(inputs)}"
     elif any(name in declared for name in names[len(names) - len(inputs) :]):
         yield "weights come before declared inputs"
     for item in model.graph.input:
-        if item.name in known:
-            yield from _compare_weight(item, known[item.name])
+        if item.name in weights_by_name:
+            yield from _compare_weight(item, weights_by_name[item.name])
             if item.name not in needed:
                 yield f"the graph ignores the weight '{item.name}'"
 

@@ -25,7 +25,7 @@ _MIN_RATIO = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Output:
+class _OutputPower:
     """An output; all figures but `spread` are 0 if it has no floats."""
 
     name: str
@@ -79,11 +79,11 @@ class PowerCheck:
         return CheckResult(check=self.name, status=status, message=message, metrics=metrics)
 
 
-def _measure_output(context: CheckContext, index: int, device: str) -> _Output:
+def _measure_output(context: CheckContext, index: int, device: str) -> _OutputPower:
     output, spread = context.spec.outputs[index], context.reference.output_spread[index]
     if not is_float(output.dtype) or 0 in output.shape:
         is_empty = 0 in output.shape
-        return _Output(name=output.name, is_real=False, is_empty=is_empty, spread=spread)
+        return _OutputPower(name=output.name, is_real=False, is_empty=is_empty, spread=spread)
     samples = [sample for sample in context.reference.samples if sample.scales]
     # One sample with a large output is enough to reveal a wrong file.
     scale = max((sample.scales[index] for sample in samples), default=0.0)
@@ -91,7 +91,7 @@ def _measure_output(context: CheckContext, index: int, device: str) -> _Output:
     declared_scale = next(declared, 0.0)
     limit = compute_limit(context, index, device, scale)
     declared_limit = compute_limit(context, index, device, declared_scale)
-    return _Output(
+    return _OutputPower(
         name=output.name,
         is_real=True,
         scale=scale,
@@ -103,7 +103,7 @@ def _measure_output(context: CheckContext, index: int, device: str) -> _Output:
     )
 
 
-def _find_problem(output: _Output) -> str:
+def _find_problem(output: _OutputPower) -> str:
     if not output.is_real:
         return ""
     if not output.scale:

@@ -84,10 +84,10 @@ def _conclude_axes(
     untested, ranges = [], []
     for axis in _input_axes(context):
         sizes = {sample.axes.get(axis.name, axis.example) for sample in samples} | {axis.example}
-        known = [size for size in sizes if size is not None]
-        if len(known) == 1:
+        tested = [size for size in sizes if size is not None]
+        if len(tested) == 1:
             untested.append(f"'{axis.name}'")
-        ranges.append(f"{axis.name} {min(known)} to {max(known)}")
+        ranges.append(f"{axis.name} {min(tested)} to {max(tested)}")
     if not untested:
         metrics = {**result.metrics, "proved": ", ".join(ranges)}
         return result.model_copy(update={"metrics": metrics})
@@ -102,9 +102,7 @@ def _conclude_axes(
     return result.model_copy(update={"status": Status.INCONCLUSIVE, "message": message})
 
 
-PARITY = SampleCheck(
-    name="parity", is_promised=lambda _: True, find_missing=_find_missing_declared
-)
+PARITY = SampleCheck(name="parity", is_promised=lambda _: True, find_missing=_find_missing_declared)
 AXES = SampleCheck(
     name="axes",
     is_promised=lambda context: bool(_input_axes(context)),

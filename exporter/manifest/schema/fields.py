@@ -20,10 +20,9 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from exporter.core.command_names import NAME_PLACEHOLDER
+from exporter.core.entry_points import RUNTIME_GROUP, find_plugins
 from exporter.core.errors import suggest_nearest
 from exporter.core.frozen_model import Items, Plain
-from exporter.core.plugins import RUNTIME_GROUP, find_plugins
 from exporter.manifest.spec.model import BUILT_IN_RUNTIMES
 from exporter.manifest.syntax.call_paths import parse_call_path
 from exporter.manifest.syntax.message_format import (
@@ -83,12 +82,6 @@ def _check_line(value: str) -> str:
     return value
 
 
-def _check_command(value: str) -> str:
-    if _check_line(value).count(NAME_PLACEHOLDER) != 1 or "`" in value:
-        raise unexpected_value("one '{}' for the name of the command, and no backtick", value)
-    return value
-
-
 def _check_name(value: str) -> str:
     if not value or not value.isprintable() or value != value.strip():
         raise unexpected_value("a name of printable characters", value)
@@ -126,8 +119,8 @@ def _check_dtype(value: object) -> str:
     if value in DTYPES:
         return value
     bare = value.removeprefix("torch.").lower()
-    known = bare if bare in DTYPES else _DTYPE_ALIASES.get(bare)
-    hint = f"; did you mean '{known}'?" if known else suggest_nearest(bare, DTYPES)
+    similar = bare if bare in DTYPES else _DTYPE_ALIASES.get(bare)
+    hint = f"; did you mean '{similar}'?" if similar else suggest_nearest(bare, DTYPES)
     raise ValueError(f"PyTorch has no dtype {format_value(value)}{hint}")
 
 
@@ -250,9 +243,9 @@ def _check_runtime(value: str) -> str:
     # Plugins are listed only for a name that is not built in.
     if value in BUILT_IN_RUNTIMES or value in (plugins := find_plugins(RUNTIME_GROUP)):
         return value
-    known = (*BUILT_IN_RUNTIMES, *plugins)
-    expected = f"the name of a runtime: {join_words(map(quote, known), 'or')}"
-    hint = suggest_nearest(value, known) or "; install the plugin that provides it"
+    runtimes = (*BUILT_IN_RUNTIMES, *plugins)
+    expected = f"the name of a runtime: {join_words(map(quote, runtimes), 'or')}"
+    hint = suggest_nearest(value, runtimes) or "; install the plugin that provides it"
     raise ValueError(f"{unexpected_value(expected, value)}{hint}")
 
 
@@ -274,14 +267,6 @@ def _parse_day(value: object) -> str:
             except ValueError:
                 pass
     raise unexpected_value('a date such as "2027-06-30"', value)
-
-
-def _check_folder(value: str) -> str:
-    _check_line(value)
-    parts = value.split("/")
-    if not all(parts) or ".." in parts or "." in parts or re.search(r"[\\:]", value):
-        raise unexpected_value('a folder inside the project, such as "out/build"', value)
-    return value
 
 
 def _parse_index(value: object) -> int:
@@ -322,8 +307,6 @@ _TENSOR_SCHEMA = {"type": ["boolean", "number", "array"]}
 
 Line = Annotated[str, AfterValidator(_check_line)]
 Name = Annotated[str, AfterValidator(_check_name)]
-Command = Annotated[str, AfterValidator(_check_command)]
-Folder = Annotated[str, AfterValidator(_check_folder)]
 AxisName = Annotated[str, AfterValidator(_check_axis_name)]
 DimField = Annotated[
     int | str,
@@ -331,7 +314,7 @@ DimField = Annotated[
     WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string"}]}),
 ]
 Dtype = Annotated[str, PlainValidator(_check_dtype), WithJsonSchema({"enum": list(DTYPES)})]
-At = Annotated[str, AfterValidator(_check_call_path)]
+CallPath = Annotated[str, AfterValidator(_check_call_path)]
 DataFile = Annotated[str, AfterValidator(_check_data_file)]
 Repeat = Annotated[
     dict[str, int],

@@ -100,7 +100,7 @@ def reference(folder: Path, text: str, found: Kernels, **inputs: object) -> np.n
     ("text", "more", "factor"),
     [(TWICE, {}, 2), (IN_A_FUNCTION, {}, 4), (IN_A_BRANCH, {"c": True}, 2)],
 )
-def test_a_kernel_for_the_reference_runtime_runs_wherever_its_operator_stands(
+def test_a_kernel_for_the_reference_runtime_runs_in_subgraphs_and_functions(
     text: str, more: dict[str, object], factor: int, folder: Path
 ) -> None:
     found = kernels(folder, reference="a-source.py:Twice")
@@ -108,7 +108,7 @@ def test_a_kernel_for_the_reference_runtime_runs_wherever_its_operator_stands(
     np.testing.assert_array_equal(reference(folder, text, found, x=x, **more), x * factor)
 
 
-def test_a_function_of_the_file_is_what_runs_and_no_kernel_of_its_name(folder: Path) -> None:
+def test_a_function_of_the_file_is_not_replaced_by_a_kernel(folder: Path) -> None:
     text = IN_A_FUNCTION.replace("own.four", "own.Twice").replace("four (a)", "Twice (a)")
     text = text.replace("h = own.Twice(a) b = own.Twice(h)", "b = Neg(a)")
     found = kernels(folder, reference="a-source.py:Twice")
@@ -122,7 +122,7 @@ def test_without_it_the_file_is_refused(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("named", "says"),
+    ("named", "message"),
     [
         ({"reference": "a-source.py:Plain"}, "is another class, expected an onnx.reference"),
         ({"reference": "a-source.py:value"}, "is a int, expected an onnx.reference"),
@@ -134,14 +134,14 @@ def test_without_it_the_file_is_refused(folder: Path) -> None:
         ({"ort_library": "libgone.so"}, "the file libgone.so does not exist"),
     ],
 )
-def test_what_is_no_kernel(named: dict[str, str], says: str, folder: Path) -> None:
+def test_an_invalid_kernel_is_reported(named: dict[str, str], message: str, folder: Path) -> None:
     with pytest.raises(InvalidKernel) as raised:
         kernels(folder, **named)
-    assert says in str(raised.value)
+    assert message in str(raised.value)
     assert str(folder) not in str(raised.value)
 
 
-def test_what_the_users_own_code_raises_is_theirs(folder: Path) -> None:
+def test_an_exception_of_user_code_is_not_changed(folder: Path) -> None:
     with pytest.raises(OSError, match="no licence"):
         kernels(folder, ort_library="a-source.py:broken")
 

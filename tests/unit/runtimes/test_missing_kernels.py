@@ -60,7 +60,7 @@ def test_other_refusals_stay_as_they_are(text: str, tmp_path: Path) -> None:
     assert describe_missing_kernel(text, _save(tmp_path, _CONV.format("")), _CPU) == ""
 
 
-def test_without_the_file_it_says_what_it_knows(tmp_path: Path) -> None:
+def test_without_the_file_the_description_has_no_dtypes(tmp_path: Path) -> None:
     text = _CODE + "Could not find an implementation for Conv(11) node with name 'first'"
     said = describe_missing_kernel(text, tmp_path / "none.onnx", "CUDAExecutionProvider")
     assert said == "CUDAExecutionProvider has no kernel for Conv (as of opset 11, node 'first')"
@@ -92,7 +92,7 @@ def test_without_the_file_it_says_what_it_knows(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_onnxruntime_of_this_machine_says_it_like_this(
+def test_the_installed_onnxruntime_has_these_messages(
     graph: str, says: str, tmp_path: Path
 ) -> None:
     with pytest.raises(LoadFailure) as raised:

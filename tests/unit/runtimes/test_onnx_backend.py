@@ -129,7 +129,7 @@ def test_an_initializer_that_is_an_input_too_need_not_be_given(tmp_path: Path) -
         ("made_up_backends:Confused", "NPU", "supports_device('NPU') failed: what is NPU?"),
     ],
 )
-def test_what_is_not_there_is_unavailable(
+def test_a_missing_module_or_device_is_unavailable(
     module: str, device: str, message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(RuntimeUnavailable) as raised:
@@ -147,7 +147,7 @@ def test_what_is_not_there_is_unavailable(
         ("made_up_backends:Unprepared", "", "the object that `prepare` returned has no `run`"),
     ],
 )
-def test_what_refuses_the_file_is_a_load_failure(
+def test_a_backend_that_does_not_load_the_file_is_a_load_failure(
     module: str, device: str, message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(LoadFailure) as raised:
@@ -171,7 +171,7 @@ def test_an_answer_that_is_no_sequence_is_a_run_failure(tmp_path: Path) -> None:
         ("made_up_backends:Silent", "CUDA:0", Status.INCONCLUSIVE, "does not report"),
     ],
 )
-def test_where_it_runs_is_the_backends_own_word(
+def test_the_placement_is_the_backends_own_statement(
     module: str, device: str, status: Status, message: str, tmp_path: Path
 ) -> None:
     session = opened(tmp_path, module, device)

@@ -29,7 +29,7 @@ def opened(folder: Path, text: str, device: str = "") -> Session:
     return open_session(path, Device(name="x", runtime="openvino", device=device))
 
 
-def test_it_tells_where_its_nodes_run(tmp_path: Path) -> None:
+def test_it_reports_the_placement_of_its_nodes(tmp_path: Path) -> None:
     placed = opened(tmp_path, CHAIN).placement
     assert placed is not None
     assert placed.requested == "CPU"
@@ -54,7 +54,7 @@ def test_a_device_that_is_not_there_is_unavailable(device: str, tmp_path: Path) 
         opened(tmp_path, CHAIN, device)
 
 
-def test_it_is_told_to_compute_in_float32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_computes_in_float32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, object] = {}
     compile_model = openvino.Core.compile_model
 

@@ -239,7 +239,7 @@ def test_nodes_are_counted_by_provider(tmp_path: Path, monkeypatch: pytest.Monke
     )
 
 
-def test_with_the_cpu_alone_there_is_nowhere_else(
+def test_with_only_the_cpu_the_placement_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class OnCpu:

@@ -74,7 +74,7 @@ def test_another_dtype_fails_even_with_equal_values(other: Any) -> None:
 
 
 @pytest.mark.parametrize("shape", [(6,), (3, 2), (1, 2, 3), (2, 3, 1), (1, 1), (2, 2)])
-def test_another_shape_fails_even_where_it_broadcasts(shape: tuple[int, ...]) -> None:
+def test_another_shape_fails_even_if_it_broadcasts(shape: tuple[int, ...]) -> None:
     found = against(np.ones(shape, np.float32), np.ones((2, 3), np.float32), limit(atol=INF))
     assert found.problem == f"shape {list(shape)}, PyTorch gives [2, 3]"
 
@@ -85,7 +85,7 @@ def test_empty_against_full_fails() -> None:
 
 
 @pytest.mark.parametrize("thing", [[1.0], None, {"y": 1}, 1.0, np.float32(1)])
-def test_what_is_no_tensor_fails(thing: object) -> None:
+def test_another_type_than_a_tensor_fails(thing: object) -> None:
     found = against(thing, floats(1.0), limit(atol=INF))
     assert found.problem == f"no tensor but a {type(thing).__name__}"
 
@@ -145,7 +145,7 @@ def test_the_error_of_integers_is_a_distance() -> None:
     assert compare_arrays(np.array([5, 3], np.uint8), expected, None, expected).max_abs == 245.0
 
 
-def test_integers_that_a_float_cannot_tell_apart_differ() -> None:
+def test_integers_that_are_equal_as_floats_differ() -> None:
     expected = np.array([2**62], np.int64)
     assert compare_arrays(expected + 1, expected, None, expected).problem != ""
     assert compare_arrays(np.array(["a"]), np.array(["b"]), None, expected).problem != ""
@@ -154,7 +154,7 @@ def test_integers_that_a_float_cannot_tell_apart_differ() -> None:
 # --- tolerance ------------------------------------------------------------------------------------
 
 
-def test_the_message_says_where_and_by_how_much() -> None:
+def test_the_message_has_the_position_and_the_error() -> None:
     actual, expected = np.zeros((2, 4), np.float32), np.full((2, 4), 0.0, np.float32)
     actual[0, 3], expected[0, 3] = 0.5, 0.25
     found = against(actual, expected, limit(atol=0.001))
@@ -247,7 +247,7 @@ def test_overflow_of_the_declared_dtype_is_no_error() -> None:
 
 
 @pytest.mark.parametrize("odd", [NAN, INF, -INF])
-def test_where_float64_has_no_number_pytorchs_own_counts(odd: float) -> None:
+def test_pytorchs_value_replaces_an_infinite_float64_value(odd: float) -> None:
     expected, exact = floats(2.0, 1.0), np.array([odd, 1.0])
     assert against(expected.copy(), expected, exact=exact).problem == ""
     assert against(floats(3.0, 1.0), expected, limit(atol=0.5), exact=exact).problem != ""
@@ -266,7 +266,7 @@ PAIRS = arrays.array_shapes(min_dims=0, max_dims=3, max_side=4).flatmap(
 
 @settings(max_examples=50)
 @given(PAIRS, st.floats(0, 1e6), st.floats(0, 1))
-def test_it_says_what_numpy_says(pair: Any, atol: float, rtol: float) -> None:
+def test_the_result_is_equal_to_numpys(pair: Any, atol: float, rtol: float) -> None:
     actual, expected = (array.astype(np.float64) for array in pair)
     allowed = atol + rtol * np.abs(expected)
     passes = not (np.abs(actual - expected) > allowed).any()
@@ -289,7 +289,7 @@ def test_the_needed_atol_passes_and_less_does_not(pair: Any, outside: float) -> 
     arrays.arrays(np.float32, 4, elements=st.floats(width=32)),
     arrays.arrays(np.float32, 4, elements=st.floats(width=32)),
 )
-def test_what_passes_an_infinite_tolerance_agrees_in_kind(actual: Any, expected: Any) -> None:
+def test_an_infinite_tolerance_still_compares_kinds(actual: Any, expected: Any) -> None:
     passes = against(actual, expected, limit(INF)).problem == ""
     same = (np.isnan(actual) == np.isnan(expected)).all() and (
         np.where(np.isinf(actual), actual, 0) == np.where(np.isinf(expected), expected, 0)
@@ -322,7 +322,7 @@ def test_the_scale_is_of_numbers(values: tuple[float, ...], scale: float) -> Non
         ((0.0, NAN, INF), 0.0),
     ],
 )
-def test_the_scale_leaves_out_what_lies_far_beyond(values: tuple[float, ...], scale: float) -> None:
+def test_the_scale_excludes_mask_values(values: tuple[float, ...], scale: float) -> None:
     assert measure_scale(floats(*values)) == pytest.approx(scale)
 
 
@@ -351,7 +351,7 @@ SHAPES = arrays.array_shapes(max_dims=2, max_side=4)
     noise=st.sampled_from([None, 0.25]),
     is_exact=st.booleans(),
 )
-def test_the_quick_way_says_what_the_long_one_does(
+def test_the_quick_comparison_is_equal_to_the_full_one(
     data: st.DataObject,
     dtype: str,
     atol: float,
@@ -373,7 +373,7 @@ def test_the_quick_way_says_what_the_long_one_does(
         assert quick == compare_arrays(actual, expected, bound, exact)
 
 
-def test_the_quick_way_is_taken() -> None:
+def test_the_quick_comparison_is_used() -> None:
     array = np.linspace(-1, 1, 100_000, dtype=np.float32)
     found = comparison._pass_quickly(array + np.float32(1e-3), array, limit(0.01), array)
     assert found is not None

@@ -92,7 +92,7 @@ def test_each_item_has_the_limit_of_its_own_size(tmp_path: Path) -> None:
     assert max(c.limit_ratio for _, c in found) < 2 * min(c.limit_ratio for _, c in found)
 
 
-def test_a_file_of_samples_that_holds_a_tensor_is_damaged(tmp_path: Path) -> None:
+def test_a_sequence_file_with_a_tensor_is_damaged(tmp_path: Path) -> None:
     made = subject(tmp_path, *FIVE)
     folder = made.folder.sample(0)
     write_sample(folder, [np.zeros((2, 3), np.float32)], [np.stack(FIVE)])
@@ -151,7 +151,7 @@ def test_a_sample_that_was_not_run_in_float64_leaves_less_room(tmp_path: Path) -
     assert shares[0] != shares[1]
 
 
-def test_where_inf_stands_elsewhere_the_overflow_is_told(tmp_path: Path) -> None:
+def test_an_overflow_is_reported_with_a_mismatch_of_inf(tmp_path: Path) -> None:
     told = "float16 overflows in PyTorch: 1 of 6 elements"
     made = subject(tmp_path, *FIVE[:2], np.float32([5, np.inf]), overflow=(told,))
     result = held(made, FIVE)

@@ -123,7 +123,7 @@ def test_the_tolerance_that_it_needs_passes_and_less_does_not(
     assert under(less).status is Status.FAIL
 
 
-def test_no_tolerance_is_named_where_none_would_help(tmp_path: Path) -> None:
+def test_no_tolerance_is_proposed_if_none_would_pass(tmp_path: Path) -> None:
     here, x = two_outputs(tmp_path), draw(2)
     swapped = parity(here, Gives(x - 1, x + 1, names=("y", "z")))
     assert "needs" in swapped.metrics
@@ -222,7 +222,7 @@ def test_a_file_as_pytorch_but_not_as_declared_fails(
 
 
 @pytest.mark.parametrize("shape", ["batch, 3", "2, 3", "n, 3", "n, m", "batch, m"])
-def test_axes_that_only_outputs_have_are_whatever_pytorch_gives(shape: str, tmp_path: Path) -> None:
+def test_an_axis_of_outputs_only_has_pytorchs_size(shape: str, tmp_path: Path) -> None:
     here = subject(tmp_path, declared(tmp_path), outputs=(value(Output, "y", shape),))
     assert parity(here, Gives(doubled(2)[1][0])).status is Status.PASS
 

@@ -283,7 +283,7 @@ def test_a_measured_limit_grows_beyond_the_scale_and_one_by_hand_does_not() -> N
     scale=st.floats(1e-6, 1e6),
     batch=st.sampled_from([2, 64]),
 )
-def test_what_passes_without_float64_would_pass_with_it(
+def test_a_file_that_passes_without_float64_passes_with_it(
     factor: float | None, part: float, noise: float, scale: float, batch: int
 ) -> None:
     """`part * noise` was measured on some samples, `noise` would have been on all."""

@@ -59,7 +59,7 @@ def test_external_data_counts_once_and_is_not_loaded(tmp_path: Path) -> None:
     assert facts.bytes == missing.bytes + 800
 
 
-def test_sparse_weights_count_what_is_stored(tmp_path: Path) -> None:
+def test_sparse_weights_count_stored_values(tmp_path: Path) -> None:
     model = parser.parse_model(DOUBLE)
     values = helper.make_tensor("s", TensorProto.FLOAT, [2], [1.0, 2.0])
     indices = helper.make_tensor("i", TensorProto.INT64, [2], [0, 7])

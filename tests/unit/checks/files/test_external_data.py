@@ -29,7 +29,7 @@ def model(size: int, *, outside: bool) -> ModelProto:
         (1000, False, True, "external_data = true, but 1 large tensors are inside the file"),
     ],
 )
-def test_weights_elsewhere_than_asked_are_told(
+def test_misplaced_weights_are_reported(
     size: int, outside: bool, wish: bool | None, message: str
 ) -> None:
     assert "".join(find_misplaced_weights(model(size, outside=outside), wish)) == message

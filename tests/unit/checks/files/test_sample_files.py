@@ -28,7 +28,7 @@ OUTPUTS = [np.array([4, 5], np.float32), np.array([6])]
 EXACT = [np.array([4.5, 5.5]), np.array([6])]
 
 
-def test_what_was_written_is_read(tmp_path: Path) -> None:
+def test_a_written_sample_can_be_read(tmp_path: Path) -> None:
     write_sample(tmp_path / "deep" / "s", INPUTS, OUTPUTS, EXACT)
     data = read_sample(tmp_path / "deep" / "s", TWO)
     assert list(data.inputs) == ["b", "a"]
@@ -86,7 +86,7 @@ def test_the_same_arrays_give_the_same_bytes_in_the_format_of_onnx(tmp_path: Pat
     np.testing.assert_array_equal(numpy_helper.to_array(tensor), OUTPUTS[0])
 
 
-def test_inputs_alone_where_pytorch_gave_nothing(tmp_path: Path) -> None:
+def test_a_sample_without_outputs_has_only_inputs(tmp_path: Path) -> None:
     write_sample(tmp_path, INPUTS, ())
     with pytest.raises(DamagedSample, match="has 0 outputs, the contract has 2"):
         read_sample(tmp_path, TWO)

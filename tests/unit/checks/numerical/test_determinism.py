@@ -38,7 +38,7 @@ def test_a_model_that_differs_from_itself_is_inconclusive() -> None:
 
 
 @pytest.mark.parametrize("mode", ["train", "keep"])
-def test_the_mode_is_what_to_change_first(mode: Literal["train", "keep"]) -> None:
+def test_the_first_fix_is_the_mode(mode: Literal["train", "keep"]) -> None:
     result = determinism("it differs", mode)
     assert result.status is Status.INCONCLUSIVE
     assert f"mode is '{mode}': 'eval' turns dropout" in result.message

@@ -89,7 +89,7 @@ def test_rows_of_zeros_are_no_sign_of_a_copy(tmp_path: Path) -> None:
     assert hold(table(tmp_path, damaged, weight)).status is Status.FAIL
 
 
-def test_only_what_an_input_looks_up_is_a_table(tmp_path: Path) -> None:
+def test_only_a_weight_that_an_input_indexes_is_a_table(tmp_path: Path) -> None:
     assert not CHECK.applies(table(tmp_path, changed(5), WEIGHT, operator="Add"))
 
 

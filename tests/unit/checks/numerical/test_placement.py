@@ -44,9 +44,7 @@ def test_a_graph_of_which_no_node_is_left_says_nothing_of_a_provider(
 
 
 @pytest.mark.parametrize("runtime", ["onnxruntime", "reference"])
-def test_a_graph_without_nodes_runs_where_there_is_one_place_alone(
-    runtime: str, tmp_path: Path
-) -> None:
+def test_a_graph_without_nodes_runs_on_the_only_provider(runtime: str, tmp_path: Path) -> None:
     text = '<ir_version: 8, opset_import: ["" : 18]> g (float[n] x) => (float[n] x) { }'
     subject = make_subject(tmp_path, text)
     session = open_session(subject.path, Device(name="here", runtime=runtime))
@@ -55,7 +53,7 @@ def test_a_graph_without_nodes_runs_where_there_is_one_place_alone(
 
 
 @pytest.mark.parametrize("nodes", [{CPU: {"Add": 2}}, {CUDA: {}, CPU: {"Add": 2}}])
-def test_a_graph_that_runs_elsewhere_as_a_whole_fails(
+def test_a_graph_without_nodes_on_the_provider_fails(
     nodes: Mapping[str, Mapping[str, int]], tmp_path: Path
 ) -> None:
     result = placement(tmp_path, nodes)
@@ -64,7 +62,9 @@ def test_a_graph_that_runs_elsewhere_as_a_whole_fails(
     assert result.metrics == {"nodes": 2, "elsewhere": 2}
 
 
-def test_a_part_elsewhere_is_counted_and_named_and_fails_where_it_must_not(tmp_path: Path) -> None:
+def test_nodes_on_other_providers_are_counted_and_fail_if_the_device_is_strict(
+    tmp_path: Path,
+) -> None:
     nodes = {CUDA: {"Conv": 5}, CPU: dict.fromkeys("EDCBA", 1) | {"Shape": 3, "Gather": 3}}
     result = placement(tmp_path, nodes)
     assert result.status is Status.PASS
@@ -75,7 +75,7 @@ def test_a_part_elsewhere_is_counted_and_named_and_fails_where_it_must_not(tmp_p
     assert placement(tmp_path, nodes, strict=True).status is Status.FAIL
 
 
-def test_a_runtime_that_does_not_tell_is_inconclusive(tmp_path: Path) -> None:
+def test_a_runtime_without_placement_is_inconclusive(tmp_path: Path) -> None:
     result = placement(tmp_path, None)
     assert result.status is Status.INCONCLUSIVE
     assert "try a newer version of the runtime" in result.message
@@ -90,7 +90,7 @@ g (float[n] x, bool c) => (float[n] y) {
 }"""
 
 
-def test_the_real_runtimes_say_where_nodes_run_those_of_branches_too(tmp_path: Path) -> None:
+def test_the_real_runtimes_report_the_placement_of_nodes_in_branches(tmp_path: Path) -> None:
     subject = make_subject(tmp_path, BRANCHES)
     cpu = open_session(subject.path, Device(name="cpu", runtime="onnxruntime", providers=(CPU,)))
     placed = cpu.placement

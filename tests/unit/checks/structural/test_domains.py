@@ -96,7 +96,7 @@ def test_a_function_of_the_file_that_is_not_there_is_foreign(tmp_path: Path) -> 
         ("openvino", "this runtime accepts no kernels from custom_ops"),
     ],
 )
-def test_what_has_no_kernel_is_named_with_what_would_run_it(
+def test_an_operator_without_a_kernel_is_reported_with_a_fix(
     runtime: str, says: str, tmp_path: Path
 ) -> None:
     lacking = explain_missing_kernel(make_subject(tmp_path, OWN), device(runtime))

@@ -47,7 +47,7 @@ def _quantized(model: ModelProto) -> None:
         (_int4, 10, "values of the type int4"),
     ],
 )
-def test_what_is_in_the_file_says_what_it_needs(
+def test_the_content_of_the_file_determines_its_ir_version(
     change: Callable[[ModelProto], None], needed: int, what: str, tmp_path: Path
 ) -> None:
     model = parser.parse_model(DOUBLE)

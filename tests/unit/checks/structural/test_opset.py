@@ -18,7 +18,7 @@ twice (a) => (b) { b = Add(a, a) }
 """
 
 
-def test_the_asked_opset_passes(tmp_path: Path) -> None:
+def test_the_requested_opset_passes(tmp_path: Path) -> None:
     result = check_opset(make_subject(tmp_path))
     assert (result.check, result.status, result.message) == ("opset", Status.PASS, "")
 
@@ -106,7 +106,7 @@ def test_external_data_is_not_needed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("version", "status"), [(1, Status.PASS), (2, Status.FAIL)])
-def test_a_custom_domain_has_the_version_that_was_asked(
+def test_a_custom_domain_has_the_requested_version(
     version: int, status: Status, tmp_path: Path
 ) -> None:
     spec = contract(options={"custom_opsets": {"own": version, "unused": 3}})
@@ -116,7 +116,7 @@ def test_a_custom_domain_has_the_version_that_was_asked(
         assert result.message == "the file has version 1 of own, expected 2"
 
 
-def test_what_kept_the_version_converter_back_is_said(tmp_path: Path) -> None:
+def test_the_reason_of_the_version_converter_is_reported(tmp_path: Path) -> None:
     subject = replace(make_subject(tmp_path, opset=13), notes=("it cannot take Div down",))
     assert check_opset(subject).message == (
         "the file has opset 18, expected 13: it cannot take Div down"

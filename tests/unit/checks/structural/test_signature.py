@@ -40,7 +40,7 @@ def test_the_declared_signature_passes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("declared", "found", "said"),
+    ("declared", "found", "expected"),
     [
         ("batch, 3", "2, 3", "axis 'batch' of input 'x' is fixed at 2"),
         ("2, 3", "batch, 3", "dimension 0 of input 'x' is dynamic ('batch'), declared 2"),
@@ -58,7 +58,7 @@ def test_the_declared_signature_passes(tmp_path: Path) -> None:
         ("batch, 3", "0, 3", "axis 'batch' of input 'x' is fixed at 0"),
     ],
 )
-def test_every_dimension_counts(declared: str, found: str, said: str, tmp_path: Path) -> None:
+def test_every_dimension_counts(declared: str, found: str, expected: str, tmp_path: Path) -> None:
     text = HEAD + f"g (float[{found}] x) => (float[{found}] y) {{ y = Relu(x) }}"
     if not found:
         text = text.replace("float[]", "float")
@@ -72,8 +72,8 @@ def test_every_dimension_counts(declared: str, found: str, said: str, tmp_path: 
         make_subject(tmp_path, model, spec=contract(inputs=inputs, outputs=outputs))
     )
     assert result.status is Status.FAIL
-    of_output = said.replace("input 'x'", "output 'y'")
-    assert result.message == f"{said}; {of_output}"
+    of_output = expected.replace("input 'x'", "output 'y'")
+    assert result.message == f"{expected}; {of_output}"
 
 
 def test_scalars_and_empty_shapes_pass(tmp_path: Path) -> None:
@@ -115,15 +115,15 @@ def test_dtypes_go_by_the_names_of_pytorch(word: str, dtype: str, tmp_path: Path
     assert message(tmp_path, text, contract(inputs=inputs, outputs=outputs)) == ""
     other = "int8" if dtype != "int8" else "bool"
     wrong = (value(Input, "x", "n", other),)
-    said = message(tmp_path, text, contract(inputs=wrong, outputs=outputs))
-    assert said == f"input 'x' is {dtype}, declared {other}"
+    expected = message(tmp_path, text, contract(inputs=wrong, outputs=outputs))
+    assert expected == f"input 'x' is {dtype}, declared {other}"
 
 
 def test_a_sequence_is_no_tensor(tmp_path: Path) -> None:
     text = HEAD + "g (float[n] x) => (seq(float[n]) y) { y = SequenceConstruct(x) }"
     inputs, outputs = (value(Input, "x", "n"),), (value(Output, "y", "n"),)
-    said = message(tmp_path, text, contract(inputs=inputs, outputs=outputs))
-    assert said == "output 'y' is not a tensor but sequence"
+    expected = message(tmp_path, text, contract(inputs=inputs, outputs=outputs))
+    assert expected == "output 'y' is not a tensor but sequence"
 
 
 def test_an_unknown_type_fails(tmp_path: Path) -> None:
@@ -135,19 +135,19 @@ def test_an_unknown_type_fails(tmp_path: Path) -> None:
 
 def test_a_missing_input_lists_both_sides(tmp_path: Path) -> None:
     text = TWO.replace(", int64[batch] b)", ")").replace("d = Neg(b)", "d = Shape(a)")
-    said = message(tmp_path, text, two())
-    assert said == "inputs differ: the file has 1 (a), declared 2 (a, b)"
+    expected = message(tmp_path, text, two())
+    assert expected == "inputs differ: the file has 1 (a), declared 2 (a, b)"
 
 
 def test_another_input_lists_both_sides(tmp_path: Path) -> None:
     only = (value(Input, "a", "batch, 3"),)
-    said = message(tmp_path, TWO, two(inputs=only))
-    assert said == "inputs differ: the file has 2 (a, b), declared 1 (a)"
+    expected = message(tmp_path, TWO, two(inputs=only))
+    assert expected == "inputs differ: the file has 2 (a, b), declared 1 (a)"
 
 
 def test_a_renamed_output_lists_both_sides(tmp_path: Path) -> None:
-    said = message(tmp_path, TWO.replace(" d", " d_1"), two())
-    assert said == "outputs differ: the file has 2 (c, d_1), declared 2 (c, d)"
+    expected = message(tmp_path, TWO.replace(" d", " d_1"), two())
+    assert expected == "outputs differ: the file has 2 (c, d_1), declared 2 (c, d)"
 
 
 def test_swapped_inputs_and_outputs_fail(tmp_path: Path) -> None:
@@ -167,11 +167,11 @@ def test_two_outputs_of_one_name_fail(tmp_path: Path) -> None:
 
 def test_no_inputs_at_all_fails(tmp_path: Path) -> None:
     text = HEAD + "g () => (float[3] y) { y = Constant<value_floats = [1.0, 2.0, 3.0]>() }"
-    said = message(tmp_path, text, contract(outputs=(value(Output, "y", "3"),)))
-    assert said == "inputs differ: the file has none, declared 1 (x)"
+    expected = message(tmp_path, text, contract(outputs=(value(Output, "y", "3"),)))
+    assert expected == "inputs differ: the file has none, declared 1 (x)"
 
 
-def test_everything_is_said_at_once(tmp_path: Path) -> None:
+def test_all_differences_are_reported_at_once(tmp_path: Path) -> None:
     text = HEAD + "g (double[5, 4] x) => (float[b, 3] z) { y = Neg(x) z = Cast<to = 1>(y) }"
     assert message(tmp_path, text, contract()).count("; ") == 3
 
@@ -231,7 +231,7 @@ def test_an_ignored_input_fails(body: str, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_an_input_that_matters_somewhere_passes(body: str, tmp_path: Path) -> None:
+def test_an_input_with_an_effect_passes(body: str, tmp_path: Path) -> None:
     assert message(tmp_path, IGNORING + body, two()) == ""
 
 
@@ -250,7 +250,7 @@ def test_a_function_that_calls_itself_is_no_endless_loop(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("ir_version", "asked"), [(8, True), (4, True), (3, False), (3, True)])
-def test_listed_initializers_pass_where_asked_for_or_needed(
+def test_listed_initializers_pass_if_requested_or_needed(
     ir_version: int, asked: bool, tmp_path: Path
 ) -> None:
     model = parser.parse_model(DOUBLE)
@@ -273,7 +273,7 @@ def test_many_initializers_are_counted(count: int, names: str, tmp_path: Path) -
     assert result.message == f"{count} initializers are listed as inputs: {names}"
 
 
-def test_listed_initializers_fail_where_nobody_asked(tmp_path: Path) -> None:
+def test_listed_initializers_fail_if_not_requested(tmp_path: Path) -> None:
     model = parser.parse_model(DOUBLE)
     model.ir_version = 4
     model.graph.input.append(helper.make_tensor_value_info("two", TensorProto.FLOAT, [1]))
@@ -300,7 +300,7 @@ PAIRS = f"""{HEAD} g (float[n, 4, 2] z) => (double[n, 2] w) <int64[1] k = {{1}}>
 
 
 @pytest.mark.parametrize(
-    ("z", "w", "said"),
+    ("z", "w", "expected"),
     [
         (("n, 4", "complex64"), ("n", "complex128"), ""),
         (
@@ -318,7 +318,7 @@ PAIRS = f"""{HEAD} g (float[n, 4, 2] z) => (double[n, 2] w) <int64[1] k = {{1}}>
     ],
 )
 def test_complex_numbers_are_pairs(
-    z: tuple[str, str], w: tuple[str, str], said: str, tmp_path: Path
+    z: tuple[str, str], w: tuple[str, str], expected: str, tmp_path: Path
 ) -> None:
     spec = contract(inputs=(value(Input, "z", *z),), outputs=(value(Output, "w", *w),))
-    assert message(tmp_path, PAIRS, spec) == said
+    assert message(tmp_path, PAIRS, spec) == expected

@@ -40,7 +40,7 @@ def test_a_weight_with_its_name_and_values_passes(tmp_path: Path) -> None:
     assert said(tmp_path, weight()) == ""
 
 
-def test_another_name_shape_type_and_value_are_told(tmp_path: Path) -> None:
+def test_another_name_shape_type_or_value_is_reported(tmp_path: Path) -> None:
     found = said(tmp_path, weight(name="learned_0"))
     assert found == "no weight has the name 'learned_0' (scale.weight): it has the name 'two'"
     found = said(tmp_path, weight(name="learned_0", sha256="0" * 64))

@@ -11,7 +11,7 @@ from exporter.tools.audit.protocol import AuditRequest, MutantResult, summarize_
 from tests.unit.factory import make_spec
 
 
-def audit(*tried: MutantResult) -> Audit:
+def audit(*result: MutantResult) -> Audit:
     request = AuditRequest(
         cell=parse_cell("alexnet/17/cpu"),
         spec=make_spec(),
@@ -23,10 +23,10 @@ def audit(*tried: MutantResult) -> Audit:
         seed=5,
         entry="digest",
     )
-    return summarize_audit(request, tried, {"torch": "2.13.0"})
+    return summarize_audit(request, result, {"torch": "2.13.0"})
 
 
-def tried(outcome: MutantOutcome, kind: str = "weight", check: str = "") -> MutantResult:
+def result(outcome: MutantOutcome, kind: str = "weight", check: str = "") -> MutantResult:
     return MutantResult(
         kind=kind,
         change="w[0] times 1.1",
@@ -36,13 +36,13 @@ def tried(outcome: MutantOutcome, kind: str = "weight", check: str = "") -> Muta
     )
 
 
-def test_only_what_breaks_the_contract_counts_in_the_share() -> None:
+def test_only_mutants_that_break_the_contract_count_in_the_share() -> None:
     found = audit(
-        *[tried(MutantOutcome.CAUGHT, check="parity")] * 3,
-        tried(MutantOutcome.SURVIVED),
-        tried(MutantOutcome.EQUIVALENT),
-        tried(MutantOutcome.SAME),
-        tried(MutantOutcome.WITHIN),
+        *[result(MutantOutcome.CAUGHT, check="parity")] * 3,
+        result(MutantOutcome.SURVIVED),
+        result(MutantOutcome.EQUIVALENT),
+        result(MutantOutcome.SAME),
+        result(MutantOutcome.WITHIN),
     )
     assert found.share == pytest.approx(3 / 4)
     assert found.share_of_moved == pytest.approx(3 / 5)
@@ -50,11 +50,11 @@ def test_only_what_breaks_the_contract_counts_in_the_share() -> None:
     assert found.mutants == 7
 
 
-def test_counts_stand_by_kind_and_by_check_and_survivors_in_full() -> None:
+def test_mutants_are_counted_by_kind_and_by_check() -> None:
     found = audit(
-        tried(MutantOutcome.CAUGHT, check="parity"),
-        tried(MutantOutcome.CAUGHT, "header", check="opset"),
-        tried(MutantOutcome.SURVIVED, "edge"),
+        result(MutantOutcome.CAUGHT, check="parity"),
+        result(MutantOutcome.CAUGHT, "header", check="opset"),
+        result(MutantOutcome.SURVIVED, "edge"),
     )
     assert {tally.kind: (tally.caught, tally.survived) for tally in found.tallies} == {
         "edge": (0, 1),
@@ -66,9 +66,9 @@ def test_counts_stand_by_kind_and_by_check_and_survivors_in_full() -> None:
 
 
 def test_an_audit_is_read_as_it_was_written() -> None:
-    found = audit(tried(MutantOutcome.CAUGHT, check="parity"), tried(MutantOutcome.SURVIVED))
+    found = audit(result(MutantOutcome.CAUGHT, check="parity"), result(MutantOutcome.SURVIVED))
     assert Audit.model_validate_json(found.to_json()) == found
 
 
-def test_without_any_mutant_that_breaks_the_contract_nothing_was_missed() -> None:
-    assert audit(tried(MutantOutcome.SAME)).share == 1
+def test_the_share_is_1_if_no_mutant_breaks_the_contract() -> None:
+    assert audit(result(MutantOutcome.SAME)).share == 1

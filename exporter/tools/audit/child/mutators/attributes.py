@@ -61,10 +61,10 @@ def scale_float_slightly(draft: Draft) -> str:
 
 
 def _scale_float(draft: Draft, factor: float) -> str:
-    places = _find_attributes(draft, AttributeProto.FLOAT)
-    if not places:
+    attributes = _find_attributes(draft, AttributeProto.FLOAT)
+    if not attributes:
         return ""
-    node, attribute = draft.rng.choice(places)
+    node, attribute = draft.rng.choice(attributes)
     old = attribute.f
     attribute.f = old * factor if old else 0.1
     if attribute.f == old:
@@ -74,10 +74,10 @@ def _scale_float(draft: Draft, factor: float) -> str:
 
 def change_integer(draft: Draft) -> str:
     """Change an integer attribute by one."""
-    places = _find_attributes(draft, AttributeProto.INT)
-    if not places:
+    attributes = _find_attributes(draft, AttributeProto.INT)
+    if not attributes:
         return ""
-    node, attribute = draft.rng.choice(places)
+    node, attribute = draft.rng.choice(attributes)
     old = attribute.i
     attribute.i = old + (1 if old == 0 else draft.rng.choice((-1, 1)))
     return f"{format_node(node)}: {attribute.name} from {old} to {attribute.i}"
@@ -85,10 +85,10 @@ def change_integer(draft: Draft) -> str:
 
 def change_list_item(draft: Draft) -> str:
     """Change one integer of a list, such as pads, strides or axes, by one."""
-    places = [place for place in _find_attributes(draft, AttributeProto.INTS) if place[1].ints]
-    if not places:
+    attributes = [pair for pair in _find_attributes(draft, AttributeProto.INTS) if pair[1].ints]
+    if not attributes:
         return ""
-    node, attribute = draft.rng.choice(places)
+    node, attribute = draft.rng.choice(attributes)
     old = list(attribute.ints)
     index = draft.rng.randrange(len(old))
     attribute.ints[index] += 1 if old[index] == 0 else draft.rng.choice((-1, 1))
@@ -97,10 +97,12 @@ def change_list_item(draft: Draft) -> str:
 
 def swap_list_items(draft: Draft) -> str:
     """Exchange two different integers of an attribute: another permutation."""
-    places = [p for p in _find_attributes(draft, AttributeProto.INTS) if len(set(p[1].ints)) > 1]
-    if not places:
+    attributes = [
+        p for p in _find_attributes(draft, AttributeProto.INTS) if len(set(p[1].ints)) > 1
+    ]
+    if not attributes:
         return ""
-    node, attribute = draft.rng.choice(places)
+    node, attribute = draft.rng.choice(attributes)
     old = list(attribute.ints)
     pairs = [(i, j) for i in range(len(old)) for j in range(i) if old[i] != old[j]]
     i, j = draft.rng.choice(pairs)
@@ -121,15 +123,15 @@ def replace_word(draft: Draft) -> str:
 
 def remove_attribute(draft: Draft) -> str:
     """Remove an attribute, which leaves its default."""
-    places = [
+    attributes = [
         (node, index)
         for node in iter_nodes(draft.model)
         if node.op_type != "Constant"
         for index in range(len(node.attribute))
     ]
-    if not places:
+    if not attributes:
         return ""
-    node, index = draft.rng.choice(places)
+    node, index = draft.rng.choice(attributes)
     name = node.attribute[index].name
     del node.attribute[index]
     return f"{format_node(node)}: {name} removed"

@@ -32,14 +32,14 @@ def rewire_input(draft: Draft) -> str:
 def _list_rewirings(draft: Draft) -> Iterator[tuple[NodeProto, int, list[str]]]:
     """Yield each input of a node in the main graph with the values that can replace it."""
     graph = draft.model.graph
-    known = [item.name for item in (*graph.input, *graph.initializer)]
+    names = [item.name for item in (*graph.input, *graph.initializer)]
     for node in graph.node:
         for index, name in enumerate(node.input):
             kind = draft.types.get(name)
-            others = [o for o in known if o != name and kind and draft.types.get(o) == kind]
+            others = [o for o in names if o != name and kind and draft.types.get(o) == kind]
             if others:
                 yield node, index, others
-        known += [name for name in node.output if name]
+        names += [name for name in node.output if name]
 
 
 def swap_node_inputs(draft: Draft) -> str:

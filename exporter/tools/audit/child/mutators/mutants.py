@@ -100,12 +100,12 @@ def _draw_mutant(
 
 
 def infer_types(model: ModelProto) -> Types:
-    """Return element type and shape of each value of the main graph, if both are known."""
+    """Return element type and shape of each value of the main graph, if both are value_type."""
     inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
     types: dict[str, tuple[int, tuple[int | str, ...]]] = {}
     for value in (*inferred.input, *inferred.value_info, *inferred.output):
-        if known := _read_type(value.type):
-            types[value.name] = known
+        if value_type := _read_type(value.type):
+            types[value.name] = value_type
     for tensor in iter_initializers(model):
         types[tensor.name] = (tensor.data_type, tuple(tensor.dims))
     return types

@@ -56,7 +56,7 @@ def test_the_same_seed_draws_the_same_values_and_another_seed_others() -> None:
     assert not np.array_equal(first, draw_inputs(spec, trial, [], 2)["tokens"])
 
 
-def test_a_changed_row_is_asked_for_by_index_and_by_place() -> None:
+def test_a_changed_row_has_trials_by_index_and_by_position() -> None:
     spec = tokens(longest=64)
     aimed = list(plan_trials(spec, 0, rows=(40,)))
     indexed = next(trial for trial in aimed if trial.index == 40)
@@ -64,7 +64,7 @@ def test_a_changed_row_is_asked_for_by_index_and_by_place() -> None:
     assert any(trial.sizes["sequence"] == 41 for trial in aimed)
 
 
-def test_a_row_out_of_range_is_asked_for_by_nothing() -> None:
+def test_a_row_out_of_range_has_no_trial() -> None:
     spec = tokens(longest=64)
     aimed = list(plan_trials(spec, 0, rows=(5000,)))
     assert all(trial.sizes["sequence"] <= 64 for trial in aimed)
@@ -72,7 +72,7 @@ def test_a_row_out_of_range_is_asked_for_by_nothing() -> None:
         draw_inputs(spec, next(trial for trial in aimed if trial.index == 5000), [], 0)
 
 
-def test_what_only_pytorch_draws_comes_from_a_sample_of_the_same_size() -> None:
+def test_a_python_fill_uses_a_sample_of_the_same_size() -> None:
     spec = make_spec(
         inputs=(
             Input(

@@ -48,7 +48,7 @@ def table(folder: Path, text: str = TABLE) -> CheckContext:
     return make_subject(folder, text, spec=table_contract(), reference=make_reference())
 
 
-def test_a_sound_file_is_let_through(tmp_path: Path) -> None:
+def test_a_correct_file_passes(tmp_path: Path) -> None:
     assert find_first_failure(doubles(tmp_path), CPU) is None
 
 
@@ -62,7 +62,7 @@ def test_a_sound_file_is_let_through(tmp_path: Path) -> None:
         ("(float[batch, 3] x)", "(float[rows, 3] x)", "signature"),
     ],
 )
-def test_the_check_that_says_no_is_named(old: str, new: str, by: str, tmp_path: Path) -> None:
+def test_the_failed_check_is_named(old: str, new: str, by: str, tmp_path: Path) -> None:
     assert old in DOUBLE
     no = find_first_failure(doubles(tmp_path, DOUBLE.replace(old, new)), CPU)
     assert no is not None
@@ -86,7 +86,7 @@ def test_a_change_beyond_the_samples_survives_with_the_input_that_shows_it(tmp_p
     assert found.reason.startswith("on other values (1): output 'y' differs")
 
 
-def test_a_change_within_the_limit_is_told_from_none(tmp_path: Path) -> None:
+def test_a_change_within_the_limit_differs_from_no_change(tmp_path: Path) -> None:
     original = doubles(tmp_path / "original")
     nudged = doubles(tmp_path / "nudged", DOUBLE.replace("{2.0}", "{2.0000002}"))
     assert search_difference(nudged, original, CPU, rows=(), seed=0).outcome is MutantOutcome.WITHIN
@@ -94,7 +94,7 @@ def test_a_change_within_the_limit_is_told_from_none(tmp_path: Path) -> None:
     assert search_difference(same, original, CPU, rows=(), seed=0).outcome is MutantOutcome.SAME
 
 
-def test_where_no_further_input_runs_nothing_is_excused(tmp_path: Path) -> None:
+def test_a_mutant_survives_if_no_further_input_runs(tmp_path: Path) -> None:
     broken = TABLE.replace("{1.0, 2.0, 3.0}", "{1.0}").replace("float[3]", "float[1]")
     spec = table_contract()
     wide = spec.inputs[0].model_copy(update={"fill": Fill(kind="randint", low=5, high=9)})

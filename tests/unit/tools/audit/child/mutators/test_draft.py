@@ -36,7 +36,7 @@ def test_an_element_inside_the_file_is_changed_and_no_other(tmp_path: Path) -> N
     assert draft.patches == []
 
 
-def test_an_element_beside_the_file_is_changed_while_it_is_asked_for(tmp_path: Path) -> None:
+def test_an_external_element_is_changed_inside_the_block(tmp_path: Path) -> None:
     model = with_data_outside(tmp_path)
     before = (tmp_path / "weights.data").read_bytes()
     draft = Draft(model, tmp_path, Random(0), {})
@@ -58,7 +58,7 @@ def test_overlapping_patches_are_undone_in_the_right_order(tmp_path: Path) -> No
     assert path.read_bytes() == b"abcdef"
 
 
-def test_files_are_put_back_when_the_work_fails(tmp_path: Path) -> None:
+def test_files_are_restored_after_an_exception(tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.write_bytes(b"abcdef")
     with pytest.raises(RuntimeError), apply_patches([Patch("data", 2, b"ZZ")], tmp_path):

@@ -40,7 +40,7 @@ def test_every_kind_is_drawn_from_early_on(tmp_path: Path) -> None:
     assert set(kinds) == {"weight", "attribute", "operator", "edge", "shape", "header"}
 
 
-def test_no_more_mutants_than_asked(tmp_path: Path) -> None:
+def test_the_number_of_mutants_is_limited(tmp_path: Path) -> None:
     assert len(drawn(tmp_path, 7)) == 7
 
 
@@ -76,6 +76,6 @@ def test_weights_outside_the_file_are_changed_by_a_patch_of_a_few_bytes(tmp_path
         ("header", r"IR version from 8 to 9"),
     ],
 )
-def test_a_reader_sees_what_was_changed(kind: str, change: str, tmp_path: Path) -> None:
+def test_a_mutant_describes_its_change(kind: str, change: str, tmp_path: Path) -> None:
     found = [mutant.change for mutant in drawn(tmp_path, 400) if mutant.kind == kind]
     assert any(re.fullmatch(change, line) for line in found), found
