@@ -1,4 +1,4 @@
-"""Functions that make whole calls, each sound or wrong in one way."""
+"""Functions that build calls, each valid or invalid in one way."""
 
 from __future__ import annotations
 
@@ -15,88 +15,88 @@ Call = tuple[tuple[object, ...], dict[str, object]]
 
 @dataclass
 class Box:
-    """Holds a tensor and a number."""
+    """An object with a tensor and a number."""
 
     inner: Tensor
     size: int = 3
 
 
-class Two(NamedTuple):
-    """Holds two tensors."""
+class TensorPair(NamedTuple):
+    """A named tuple of two tensors."""
 
     first: Tensor
     second: Tensor
 
 
-class Odd:
-    """Holds nothing that anybody could see."""
+class OpaqueObject:
+    """An object without fields."""
 
 
 _COUNT = itertools.count()
 
 
-def sized(sizes: Mapping[str, int]) -> Call:
-    """Tensors of these sizes, drawn."""
+def build_with_sizes(sizes: Mapping[str, int]) -> Call:
+    """Return a call with random tensors of the given sizes."""
     batch = sizes["batch"]
     x, pair = torch.randn(batch, 4), [torch.randn(batch, 4), None]
     return (x, pair, {"box": Box(inner=torch.randn(batch, 4))}), {"flag": True, "empty": []}
 
 
-def fixed() -> Call:
-    """The same of one size."""
-    return sized({"batch": 5})
+def build_fixed() -> Call:
+    """Return the same call with batch size 5."""
+    return build_with_sizes({"batch": 5})
 
 
-def tuples() -> Call:
-    """A named tuple."""
-    return (Two(torch.ones(2, 4), torch.zeros(2, 4)),), {}
+def build_named_tuple() -> Call:
+    """Return a call with a named tuple."""
+    return (TensorPair(torch.ones(2, 4), torch.zeros(2, 4)),), {}
 
 
-def flagged() -> Call:
-    """The same with another flag."""
-    args, kwargs = fixed()
+def build_other_flag() -> Call:
+    """Return the call with another constant."""
+    args, kwargs = build_fixed()
     return args, {**kwargs, "flag": False}
 
 
-def shorter() -> Call:
-    """One argument less."""
-    args, kwargs = fixed()
+def build_two_arguments() -> Call:
+    """Return the call without its last argument."""
+    args, kwargs = build_fixed()
     return args[:2], kwargs
 
 
-def restless() -> Call:
-    """Other values in each call, whatever the seed."""
-    args, kwargs = fixed()
+def build_random() -> Call:
+    """Return other values at each call, with the same seed too."""
+    args, kwargs = build_fixed()
     return (torch.full((5, 4), float(next(_COUNT))), *args[1:]), kwargs
 
 
-def doubled() -> Call:
-    """Another dtype."""
-    args, kwargs = fixed()
+def build_float64() -> Call:
+    """Return the call with another dtype."""
+    args, kwargs = build_fixed()
     return (torch.ones(5, 4, dtype=torch.float64), *args[1:]), kwargs
 
 
-def uneven() -> Call:
-    """Two sizes for one axis."""
-    args, kwargs = fixed()
+def build_unequal_sizes() -> Call:
+    """Return the call with two sizes for one axis."""
+    args, kwargs = build_fixed()
     return (torch.ones(6, 4), *args[1:]), kwargs
 
 
-def bare() -> Tensor:
-    """No call."""
+def build_tensor_only() -> Tensor:
+    """Return a tensor, which is not a call."""
     return torch.ones(3)
 
 
-def odd() -> Call:
-    """An object that no table could name."""
-    return (torch.ones(3), Odd()), {}
+def build_unknown_object() -> Call:
+    """Return a call with an object that no manifest table can describe."""
+    return (torch.ones(3), OpaqueObject()), {}
 
 
-def spoken() -> Call:
-    """A key that is no name."""
+def build_invalid_key() -> Call:
+    """Return a call with a key that is not a name."""
     return ({"a b": torch.ones(3)},), {}
 
 
-def failing() -> Call:
-    """Raises."""
+def raise_error() -> Call:
+    """Raise an error."""
     raise RuntimeError("no data here")

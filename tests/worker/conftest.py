@@ -1,4 +1,4 @@
-"""torch's own deprecations are no errors here: both exporters are tested on purpose."""
+"""Ignore deprecation warnings of torch, because the tests run both exporters on purpose."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-_KNOWN = (
+_IGNORED_WARNINGS = (
     r"ignore:.*torch\.jit\..*deprecated:DeprecationWarning",
     r"ignore:You are using the legacy TorchScript-based ONNX export:DeprecationWarning",
     r"ignore:.*LeafSpec.*is deprecated:FutureWarning",
@@ -16,9 +16,9 @@ _KNOWN = (
 
 
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
-    """Adds the known warnings to every test below this folder."""
+    """Ignore the known warnings in each test of this folder."""
     folder = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(folder):
-            for known in _KNOWN:
-                item.add_marker(pytest.mark.filterwarnings(known))
+            for warning in _IGNORED_WARNINGS:
+                item.add_marker(pytest.mark.filterwarnings(warning))

@@ -1,4 +1,4 @@
-"""Contracts for `nets.py`, as the manifest layer would resolve them."""
+"""Specs for the models of `nets.py`, in the form that the manifest package returns."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ from exporter.manifest import (
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def given(name: str = "x", *shape: int | str, at: str = "args[0]", **changes: object) -> Input:
+def declare_input(
+    name: str = "x", *shape: int | str, at: str = "args[0]", **changes: object
+) -> Input:
+    """Return an input of the given shape, by default `[batch, 4]`."""
     return Input.model_validate({"name": name, "shape": shape or ("batch", 4), "at": at} | changes)
 
 
-def put_out(name: str = "y", *shape: int | str, dtype: str = "float32") -> Output:
+def declare_output(name: str = "y", *shape: int | str, dtype: str = "float32") -> Output:
     return Output(name=name, shape=shape, dtype=dtype)
 
 
-def contract(net: str, **changes: object) -> ModelSpec:
-    """A contract of one input `x [batch, 4]` and one output `y [batch, 3]`, unless changed."""
+def make_contract(net: str, **changes: object) -> ModelSpec:
+    """Return a spec with `changes`; by default `x [batch, 4]` and `y [batch, 3]`."""
     values: dict[str, object] = {
         "id": "net",
         "manifest": "tests/worker/net.toml",
@@ -32,13 +35,13 @@ def contract(net: str, **changes: object) -> ModelSpec:
         "source": f"nets.py:{net}",
         "opsets": (17, 18),
         "devices": ("cpu",),
-        "inputs": (given(),),
-        "outputs": (put_out("y", "batch", 3),),
+        "inputs": (declare_input(),),
+        "outputs": (declare_output("y", "batch", 3),),
         "axes": (Axis(name="batch", example=3),),
         "timeout": 60.0,
     }
     return ModelSpec.model_validate(values | changes)
 
 
-def fill(kind: str, **changes: object) -> Fill:
+def make_fill(kind: str, **changes: object) -> Fill:
     return Fill.model_validate({"kind": kind} | changes)

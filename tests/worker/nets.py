@@ -1,4 +1,4 @@
-"""Small models that behave in one particular way each."""
+"""Small models with one special behavior each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class Affine(nn.Module):
-    """`x @ W + b`: sound in every way."""
+    """`x @ W + b`: exports without a failure."""
 
     def __init__(self, width: int = 4) -> None:
         super().__init__()
@@ -17,29 +17,29 @@ class Affine(nn.Module):
         return self.linear(x)
 
 
-class Keywords(nn.Module):
-    """`left` and `right` have one shape and are not interchangeable."""
+class KeywordInputs(nn.Module):
+    """Takes two keyword inputs of the same shape that are not interchangeable."""
 
     def forward(self, left: Tensor, right: Tensor, scale: float = 1.0) -> dict[str, Tensor]:
         return {"difference": (left - right) * scale, "left": left * 2}
 
 
-class Nested(nn.Module):
+class NestedInputs(nn.Module):
     """Takes `(x, (a, b))`."""
 
     def forward(self, x: Tensor, pair: tuple[Tensor, Tensor]) -> Tensor:
         return x + pair[0] - pair[1]
 
 
-class Words(nn.Module):
-    """Returns a str beside a tensor."""
+class TextOutput(nn.Module):
+    """Returns a tensor and a str."""
 
     def forward(self, x: Tensor) -> dict[str, object]:
         return {"y": x + 1, "name": "words"}
 
 
-class Restless(nn.Module):
-    """Differs from itself."""
+class RandomOutput(nn.Module):
+    """Returns other values in each call."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x + torch.rand_like(x)
@@ -57,8 +57,8 @@ class Counter(nn.Module):
         return x * self.calls
 
 
-class Averaging(nn.Module):
-    """BatchNorm: in training mode it keeps running figures that its outputs do not follow."""
+class BatchNorm(nn.Module):
+    """A BatchNorm: in training mode its statistics change and its outputs do not."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,15 +68,15 @@ class Averaging(nn.Module):
         return self.norm(x)
 
 
-class InPlace(nn.Module):
+class InPlaceAddition(nn.Module):
     """Changes its input."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.add_(1.0)
 
 
-class Large(nn.Module):
-    """Refuses batches above 5."""
+class LimitedBatch(nn.Module):
+    """Raises an error if the batch is larger than 5."""
 
     def forward(self, x: Tensor) -> Tensor:
         if x.shape[0] > 5:
@@ -84,29 +84,29 @@ class Large(nn.Module):
         return x * 2
 
 
-class Row(nn.Module):
-    """One row by its number."""
+class RowLookup(nn.Module):
+    """Returns the row at an index."""
 
     def forward(self, x: Tensor, i: Tensor) -> Tensor:
         return x[i]
 
 
-class Stubborn(nn.Module):
-    """Computes in float32 whatever it is given."""
+class Float32Only(nn.Module):
+    """Computes in float32 for inputs of every dtype."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.tanh(x.to(torch.float32) * 3)
 
 
-class Baked(nn.Module):
-    """Reads a size as a Python number: tracing bakes it in."""
+class ConstantSize(nn.Module):
+    """Reads a size as a Python number, so tracing stores it as a constant."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.reshape(int(x.shape[0]) * 4)
 
 
-class Weighty(nn.Module):
-    """Two million weights: 8 MB."""
+class LargeLinear(nn.Module):
+    """A layer with two million weights (8 MB)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -123,15 +123,15 @@ class Attention(nn.Module):
         return nn.functional.scaled_dot_product_attention(x, x, x)
 
 
-class Shuffle(nn.Module):
+class PixelShuffle(nn.Module):
     """A pixel shuffle: TorchScript loses the sizes of its output."""
 
     def forward(self, x: Tensor) -> Tensor:
         return nn.functional.pixel_shuffle(x, 2)
 
 
-class Block(nn.Module):
-    """Operators that newer opsets have for themselves: Gelu at 20, RMSNormalization at 23."""
+class NewOperators(nn.Module):
+    """Operators that newer opsets add: Gelu at 20, RMSNormalization at 23."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -142,69 +142,71 @@ class Block(nn.Module):
         return nn.functional.gelu(self.linear(self.norm(x))) + x
 
 
-class Roundabout(nn.Module):
-    """What an optimiser makes shorter: pairs that undo each other, and steps that are one."""
+class RedundantSteps(nn.Module):
+    """Operators that an optimizer removes: inverse pairs and steps that can be merged."""
 
     def forward(self, x: Tensor) -> Tensor:
         y = (x * 1).unsqueeze(1).unsqueeze(1).transpose(3, 4).transpose(3, 4)
         return y.reshape(-1, 48).reshape(-1, 6, 8).to(torch.float64).to(torch.float32) + 0
 
 
-class Found(nn.Module):
-    """An output whose size depends on values."""
+class NonZero(nn.Module):
+    """Returns an output with a size that depends on the values."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.nonzero(x > 0)
 
 
-class Scaled(nn.Module):
-    """A number in, a number out."""
+class ScaledMean(nn.Module):
+    """Takes a scalar and returns a scalar."""
 
     def forward(self, x: Tensor, k: Tensor) -> Tensor:
         return (x * k).mean()
 
 
-class Decided(nn.Module):
-    """Chooses the same of four whatever it is given."""
+class ConstantChoice(nn.Module):
+    """Returns the same index of four for all inputs."""
 
     def forward(self, x: Tensor) -> Tensor:
         return (torch.tanh(x) + torch.tensor([9.0, 0.0, 0.0, 0.0])).argmax(-1)
 
 
-def make(width: int = 4) -> nn.Module:
-    """A function that returns a module."""
+def build_affine(width: int = 4) -> nn.Module:
+    """Return a module."""
     return Affine(width)
 
 
-def not_a_model() -> str:
-    """Returns no module."""
+def build_text() -> str:
+    """Return a str, which is not a module."""
     return "nothing"
 
 
-def failing() -> nn.Module:
-    """Raises while it is built."""
+def raise_error() -> nn.Module:
+    """Raise an error instead of returning a module."""
     raise RuntimeError("no weights here")
 
 
 @torch.jit.script
-def compiled(x: Tensor, count: int) -> Tensor:
-    """A function compiled by TorchScript."""
+def scripted_loop(x: Tensor, count: int) -> Tensor:
+    """Return `x + count`; TorchScript compiles the function."""
     for _ in range(count):
         x = x + 1
     return x
 
 
-shared = Affine()
+SHARED_AFFINE = Affine()
 text = "not a model"
 
 
-def drawn(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """A fill written in Python."""
+def fill_with_sevens(
+    shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator
+) -> Tensor:
+    """Return a tensor of sevens; a fill in Python."""
     return torch.full(shape, 7.0, dtype=dtype)
 
 
-class Kinds(nn.Module):
-    """A buffer of each kind."""
+class BufferDtypes(nn.Module):
+    """Has an integer, a complex and a float buffer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -216,15 +218,15 @@ class Kinds(nn.Module):
         return x * self.scale
 
 
-class Exported(nn.Module):
-    """Does in an export by an addition what it does otherwise by a multiplication."""
+class ExportBranch(nn.Module):
+    """Uses an addition during an export and a multiplication otherwise."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x + x if torch.onnx.is_in_onnx_export() else x * 2
 
 
-class Turned(nn.Module):
-    """Complex numbers times a complex weight."""
+class ComplexProduct(nn.Module):
+    """Multiplies complex numbers by a complex weight."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -234,8 +236,8 @@ class Turned(nn.Module):
         return (z * self.turn).conj()
 
 
-class Layers(nn.Module):
-    """Two layers, four parameters."""
+class TwoLayers(nn.Module):
+    """Has two layers with four parameters."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -246,8 +248,8 @@ class Layers(nn.Module):
         return self.second(torch.relu(self.first(x)))
 
 
-class Convolved(nn.Module):
-    """A convolution and a BatchNorm that exporters fold into it."""
+class ConvBatchNorm(nn.Module):
+    """A convolution and a BatchNorm that the exporters fold into it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -259,8 +261,8 @@ class Convolved(nn.Module):
         return self.norm(self.conv(x))
 
 
-class Tied(nn.Module):
-    """Two layers that share their weight and have each a bias."""
+class TiedLayers(nn.Module):
+    """Two layers that share a weight; each has its own bias."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -273,7 +275,7 @@ class Tied(nn.Module):
 
 
 class Patches(nn.Module):
-    """Cuts a width that has to be a multiple of 8 into patches of 8."""
+    """Splits the width into patches of 8; the width must be a multiple of 8."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         if x.shape[1] % 8:
@@ -282,8 +284,8 @@ class Patches(nn.Module):
         return x * 2, patches.sum(-1)
 
 
-class Branching(nn.Module):
-    """Decides twice on a value, and calls a part of torch that bakes a size in."""
+class ValueBranches(nn.Module):
+    """Branches twice on a value."""
 
     def forward(self, x: Tensor) -> Tensor:
         for _ in range(2):

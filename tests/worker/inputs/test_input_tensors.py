@@ -15,7 +15,7 @@ from exporter.worker.inputs.call import build_call, build_tensor_call
 from exporter.worker.inputs.input_sets import InputSet, choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.process.failure import Failure
-from tests.worker.contracts import ROOT, contract, fill, given
+from tests.worker.contracts import ROOT, declare_input, make_contract, make_fill
 
 
 def declared_set(spec: ModelSpec) -> InputSet:
@@ -23,16 +23,16 @@ def declared_set(spec: ModelSpec) -> InputSet:
 
 
 def draw_one(**changes: object) -> torch.Tensor:
-    spec = contract("Affine", inputs=(given("x", 200, **changes),), axes=())
+    spec = make_contract("Affine", inputs=(declare_input("x", 200, **changes),), axes=())
     return draw_inputs(spec, declared_set(spec), ROOT)["x"]
 
 
 def test_the_same_seed_draws_the_same_values() -> None:
-    spec = contract("Affine")
+    spec = make_contract("Affine")
     first = draw_inputs(spec, declared_set(spec), ROOT)["x"]
     assert first.shape == (3, 4)
     assert torch.equal(first, draw_inputs(spec, declared_set(spec), ROOT)["x"])
-    other = contract("Affine", seed=1)
+    other = make_contract("Affine", seed=1)
     assert not torch.equal(first, draw_inputs(other, declared_set(other), ROOT)["x"])
 
 
@@ -47,50 +47,53 @@ def test_the_same_seed_draws_the_same_values() -> None:
 def test_fixed_values_are_replaced_by_nearby_values(
     kind: str, value: int, expected: list[float]
 ) -> None:
-    spec = contract("Affine", inputs=(given("x", 4, fill=fill(kind, value=value)),), axes=())
+    spec = make_contract(
+        "Affine", inputs=(declare_input("x", 4, fill=make_fill(kind, value=value)),), axes=()
+    )
     assert draw_inputs(spec, choose_usual_sets(spec)[-1], ROOT)["x"].tolist() == expected
 
 
 def test_each_fill_generates_its_values() -> None:
     assert 0.7 < draw_one().std() < 1.3
-    uniform = draw_one(fill=fill("uniform", low=2.0, high=3.0))
+    uniform = draw_one(fill=make_fill("uniform", low=2.0, high=3.0))
     assert uniform.min() >= 2.0
     assert uniform.max() <= 3.0
     assert uniform.std() > 0.1
-    integers = draw_one(dtype="int64", fill=fill("randint", low=5, high=8))
+    integers = draw_one(dtype="int64", fill=make_fill("randint", low=5, high=8))
     assert integers.dtype is torch.int64
     assert set(integers.tolist()) == {5, 6, 7}
-    chances = draw_one(dtype="bool", fill=fill("bernoulli", probability=0.25))
+    chances = draw_one(dtype="bool", fill=make_fill("bernoulli", probability=0.25))
     assert chances.dtype is torch.bool
     assert 10 < int(chances.sum()) < 90
-    assert torch.equal(draw_one(fill=fill("zeros")), torch.zeros(200))
-    assert torch.equal(draw_one(fill=fill("ones")), torch.ones(200))
-    assert torch.equal(draw_one(fill=fill("arange")), torch.arange(200.0))
-    assert torch.equal(draw_one(fill=fill("value", value=5)), torch.full((200,), 5.0))
+    assert torch.equal(draw_one(fill=make_fill("zeros")), torch.zeros(200))
+    assert torch.equal(draw_one(fill=make_fill("ones")), torch.ones(200))
+    assert torch.equal(draw_one(fill=make_fill("arange")), torch.arange(200.0))
+    assert torch.equal(draw_one(fill=make_fill("value", value=5)), torch.full((200,), 5.0))
     assert torch.equal(
-        draw_one(fill=fill("python", python="nets.py:drawn")), torch.full((200,), 7.0)
+        draw_one(fill=make_fill("python", python="nets.py:fill_with_sevens")),
+        torch.full((200,), 7.0),
     )
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int8", "uint8", "bool"])
 def test_every_dtype_can_be_drawn(dtype: str) -> None:
     kind = "normal" if "float" in dtype else "bernoulli"
-    tensor = draw_one(dtype=dtype, fill=fill(kind))
+    tensor = draw_one(dtype=dtype, fill=make_fill(kind))
     assert tensor.dtype is getattr(torch, dtype)
     assert len(tensor.unique()) > 1
 
 
 def test_a_case_sets_values_and_sizes() -> None:
-    spec = contract(
+    spec = make_contract(
         "Affine",
-        inputs=(given(), given("count", at="args[1]", dtype="int64", shape=())),
+        inputs=(declare_input(), declare_input("count", at="args[1]", dtype="int64", shape=())),
         cases=(Case(name="nine", values={"count": 9}, axes={"batch": 8}),),
     )
     spec = spec.model_copy(
         update={
             "inputs": (
                 spec.inputs[0],
-                spec.inputs[1].model_copy(update={"fill": fill("value", value=5)}),
+                spec.inputs[1].model_copy(update={"fill": make_fill("value", value=5)}),
             )
         }
     )
@@ -102,7 +105,7 @@ def test_a_case_sets_values_and_sizes() -> None:
 
 
 def test_a_value_of_another_shape_fails_with_both_shapes() -> None:
-    spec = contract("Affine", cases=(Case(name="odd", values={"x": [1.0, 2.0]}),))
+    spec = make_contract("Affine", cases=(Case(name="odd", values={"x": [1.0, 2.0]}),))
     with pytest.raises(Failure) as caught:
         draw_inputs(
             spec, next(item for item in choose_usual_sets(spec) if item.kind == "case"), ROOT
@@ -112,14 +115,14 @@ def test_a_value_of_another_shape_fails_with_both_shapes() -> None:
 
 
 def test_paths_build_tuples_dicts_and_keywords() -> None:
-    spec = contract(
+    spec = make_contract(
         "Affine",
         inputs=(
-            given("a", 2, at="args[0]"),
-            given("b", 2, at="args[1][0]"),
-            given("c", 2, at="args[1][1]"),
-            given("d", 2, at="kwargs.past[0].key"),
-            given("e", 2, at="kwargs.mask"),
+            declare_input("a", 2, at="args[0]"),
+            declare_input("b", 2, at="args[1][0]"),
+            declare_input("c", 2, at="args[1][1]"),
+            declare_input("d", 2, at="kwargs.past[0].key"),
+            declare_input("e", 2, at="kwargs.mask"),
         ),
         axes=(),
         constants=(
@@ -133,7 +136,7 @@ def test_paths_build_tuples_dicts_and_keywords() -> None:
 
 
 def test_a_model_that_writes_into_its_input_changes_a_clone() -> None:
-    spec = contract("Affine", axes=(Axis(name="batch", example=3),))
+    spec = make_contract("Affine", axes=(Axis(name="batch", example=3),))
     tensors = draw_inputs(spec, declared_set(spec), ROOT)
     before = tensors["x"].clone()
     build_tensor_call(spec, tensors).args[0].zero_()

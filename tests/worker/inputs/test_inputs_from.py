@@ -18,18 +18,18 @@ from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.inputs_from import measure_axes, resolve_inputs_from
 from exporter.worker.process.failure import Failure
-from tests.worker.contracts import ROOT, contract, given
+from tests.worker.contracts import ROOT, declare_input, make_contract
 
 
 def function_contract(
     function: str, *, cases: tuple[Case, ...] = (), **changes: object
 ) -> ModelSpec:
     values: dict[str, object] = {
-        "inputs": tuple(given(name, at="") for name in ("x", "first", "inner")),
+        "inputs": tuple(declare_input(name, at="") for name in ("x", "first", "inner")),
         "inputs_from": InputsFrom(function=f"calls.py:{function}"),
         "cases": cases,
     }
-    return contract("Affine", **{**values, **changes})
+    return make_contract("Affine", **{**values, **changes})
 
 
 def by_case(function: str) -> tuple[Case, ...]:
@@ -37,7 +37,7 @@ def by_case(function: str) -> tuple[Case, ...]:
 
 
 def test_every_value_has_a_path() -> None:
-    spec = resolve_inputs_from(function_contract("sized"), ROOT)
+    spec = resolve_inputs_from(function_contract("build_with_sizes"), ROOT)
     assert [item.at for item in spec.inputs] == ["args[0]", "args[1][0]", "args[2].box.inner"]
     assert [(each.at, each.value) for each in spec.constants] == [
         ("args[1][1]", None),
@@ -47,7 +47,7 @@ def test_every_value_has_a_path() -> None:
     kinds = {each.at: each.type for each in spec.containers}
     assert kinds.pop("args[2].box").endswith("calls:Box")
     assert kinds == {"args[1]": "list", "kwargs.empty": "list"}
-    assert spec.inputs_from == InputsFrom(function="calls.py:sized", takes_sizes=True)
+    assert spec.inputs_from == InputsFrom(function="calls.py:build_with_sizes", takes_sizes=True)
     call = build_tensor_call(spec, draw_inputs(spec, choose_usual_sets(spec)[0], ROOT))
     assert call.args[0].shape == (3, 4)
     assert isinstance(call.args[1], list)
@@ -55,7 +55,7 @@ def test_every_value_has_a_path() -> None:
 
 
 def test_sizes_reach_the_function_and_values_follow_the_seed() -> None:
-    spec = resolve_inputs_from(function_contract("sized"), ROOT)
+    spec = resolve_inputs_from(function_contract("build_with_sizes"), ROOT)
     drawn = {each.name: draw_inputs(spec, each, ROOT) for each in choose_usual_sets(spec)}
     assert drawn["batch=1"]["inner"].shape == (1, 4)
     assert torch.equal(
@@ -66,13 +66,15 @@ def test_sizes_reach_the_function_and_values_follow_the_seed() -> None:
 
 
 def test_without_a_size_parameter_the_tensors_define_the_axes() -> None:
-    spec = resolve_inputs_from(function_contract("fixed"), ROOT)
+    spec = resolve_inputs_from(function_contract("build_fixed"), ROOT)
     assert spec.find_axis("batch").example == 5
     assert {each.kind for each in choose_usual_sets(spec)} == {"declared", "values"}
 
 
 def test_a_case_may_have_other_sizes() -> None:
-    spec = resolve_inputs_from(function_contract("sized", cases=by_case("fixed")), ROOT)
+    spec = resolve_inputs_from(
+        function_contract("build_with_sizes", cases=by_case("build_fixed")), ROOT
+    )
     chosen = next(each for each in choose_usual_sets(spec) if each.kind == "case")
     drawn = draw_inputs(spec, chosen, ROOT)
     assert measure_axes(spec, chosen, drawn) == {"batch": 5}
@@ -83,23 +85,32 @@ def test_a_case_may_have_other_sizes() -> None:
 
 
 def test_named_tuples_are_containers_of_their_class() -> None:
-    inputs = (given("first", at=""), given("second", at=""))
-    spec = resolve_inputs_from(function_contract("tuples", inputs=inputs), ROOT)
+    inputs = (declare_input("first", at=""), declare_input("second", at=""))
+    spec = resolve_inputs_from(function_contract("build_named_tuple", inputs=inputs), ROOT)
     assert [item.at for item in spec.inputs] == ["args[0][0]", "args[0][1]"]
-    assert spec.containers[0].type.endswith("calls:Two")
+    assert spec.containers[0].type.endswith("calls:TensorPair")
 
 
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        ("bare", "calls.py:bare returned a Tensor, expected (args, kwargs)"),
-        ("odd", "args[1] is a Odd, expected tensors, numbers"),
-        ("spoken", "args[0] has the key 'a b', expected a name or an index"),
-        ("failing", "RuntimeError: no data here"),
-        ("restless", "calls.py:restless returns other values at args[0] in each call"),
-        ("shorter", "returns 2 tensors (args[0], args[1][0]), declared are 3 inputs"),
-        ("doubled", "input 'x': the values are float64 [5, 4], declared float32 [batch=5, 4]"),
-        ("uneven", "input 'first': the values are float32 [5, 4], declared float32 [batch=6, 4]"),
+        (
+            "build_tensor_only",
+            "calls.py:build_tensor_only returned a Tensor, expected (args, kwargs)",
+        ),
+        ("build_unknown_object", "args[1] is a OpaqueObject, expected tensors, numbers"),
+        ("build_invalid_key", "args[0] has the key 'a b', expected a name or an index"),
+        ("raise_error", "RuntimeError: no data here"),
+        ("build_random", "calls.py:build_random returns other values at args[0] in each call"),
+        ("build_two_arguments", "returns 2 tensors (args[0], args[1][0]), declared are 3 inputs"),
+        (
+            "build_float64",
+            "input 'x': the values are float64 [5, 4], declared float32 [batch=5, 4]",
+        ),
+        (
+            "build_unequal_sizes",
+            "input 'first': the values are float32 [5, 4], declared float32 [batch=6, 4]",
+        ),
     ],
 )
 def test_an_invalid_call_fails(function: str, message: str) -> None:
@@ -111,13 +122,16 @@ def test_an_invalid_call_fails(function: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        ("flagged", "returns False at kwargs.flag, the declared call has True"),
-        ("shorter", "the tensors are at args[0], args[1][0], in the declared call at args[0]"),
-        ("doubled", "input 'x': the values are float64"),
+        ("build_other_flag", "returns False at kwargs.flag, the declared call has True"),
+        (
+            "build_two_arguments",
+            "the tensors are at args[0], args[1][0], in the declared call at args[0]",
+        ),
+        ("build_float64", "input 'x': the values are float64"),
     ],
 )
 def test_a_case_is_the_declared_call_with_other_tensors(function: str, message: str) -> None:
-    spec = resolve_inputs_from(function_contract("sized", cases=by_case(function)), ROOT)
+    spec = resolve_inputs_from(function_contract("build_with_sizes", cases=by_case(function)), ROOT)
     chosen = next(each for each in choose_usual_sets(spec) if each.kind == "case")
     with pytest.raises(Failure) as caught:
         draw_inputs(spec, chosen, ROOT)
@@ -125,5 +139,5 @@ def test_a_case_is_the_declared_call_with_other_tensors(function: str, message: 
 
 
 def test_a_declared_call_is_unchanged() -> None:
-    spec = contract("Affine", axes=(Axis(name="batch", example=3),))
+    spec = make_contract("Affine", axes=(Axis(name="batch", example=3),))
     assert resolve_inputs_from(spec, ROOT) == spec

@@ -8,7 +8,7 @@ import torch
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.perturbation import choose_nearby_values, mirror_values
-from tests.worker.contracts import ROOT, contract, fill, given
+from tests.worker.contracts import ROOT, declare_input, make_contract, make_fill
 
 
 def generator() -> torch.Generator:
@@ -17,7 +17,7 @@ def generator() -> torch.Generator:
 
 def test_normal_values_change_their_signs_and_their_sizes() -> None:
     declared = torch.randn(200, generator=generator())
-    other = mirror_values(fill("normal"), declared, generator())
+    other = mirror_values(make_fill("normal"), declared, generator())
     assert other is not None
     assert (other.sign() == -declared.sign()).all()
     assert ((other.abs() / declared.abs()) <= 1.0).all()
@@ -27,14 +27,14 @@ def test_normal_values_change_their_signs_and_their_sizes() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.complex64])
 def test_mirrored_values_have_the_declared_dtype(dtype: torch.dtype) -> None:
-    other = mirror_values(fill("normal"), torch.ones(3, dtype=dtype), generator())
+    other = mirror_values(make_fill("normal"), torch.ones(3, dtype=dtype), generator())
     assert other is not None
     assert other.dtype is dtype
 
 
 def test_uniform_values_stay_in_their_range_and_cross_its_middle() -> None:
     declared = torch.rand(200, generator=generator()) + 2
-    other = mirror_values(fill("uniform", low=2.0, high=3.0), declared, generator())
+    other = mirror_values(make_fill("uniform", low=2.0, high=3.0), declared, generator())
     assert other is not None
     assert other.min() >= 2.0
     assert other.max() <= 3.0
@@ -44,7 +44,7 @@ def test_uniform_values_stay_in_their_range_and_cross_its_middle() -> None:
 @pytest.mark.parametrize(("low", "high"), [(0, 2), (5, 8), (-3, 100)])
 def test_integers_stay_in_their_range_and_change(low: int, high: int) -> None:
     declared = torch.randint(low, high, (200,), generator=generator())
-    other = mirror_values(fill("randint", low=low, high=high), declared, generator())
+    other = mirror_values(make_fill("randint", low=low, high=high), declared, generator())
     assert other is not None
     assert other.dtype is torch.int64
     assert other.min() >= low
@@ -56,14 +56,14 @@ def test_integers_stay_in_their_range_and_change(low: int, high: int) -> None:
 
 def test_unchangeable_values_have_no_mirrored_values() -> None:
     in_the_middle = torch.tensor([2, 2])
-    assert mirror_values(fill("randint", low=0, high=5), in_the_middle, generator()) is None
-    assert mirror_values(fill("bernoulli"), torch.tensor([1, 0]), generator()) is None
+    assert mirror_values(make_fill("randint", low=0, high=5), in_the_middle, generator()) is None
+    assert mirror_values(make_fill("bernoulli"), torch.tensor([1, 0]), generator()) is None
 
 
 def test_an_integer_in_the_middle_changes_too() -> None:
-    spec = contract(
+    spec = make_contract(
         "Affine",
-        inputs=(given("x", 50, dtype="int64", fill=fill("randint", low=4, high=7)),),
+        inputs=(declare_input("x", 50, dtype="int64", fill=make_fill("randint", low=4, high=7)),),
         axes=(),
     )
     declared, other = (draw_inputs(spec, chosen, ROOT)["x"] for chosen in choose_usual_sets(spec))
@@ -84,8 +84,10 @@ def test_the_increment_is_added_to_integers() -> None:
 
 
 def test_a_fixed_integer_has_a_smaller_and_a_larger_value() -> None:
-    count = given("n", at="args[1]", shape=(), dtype="int64", fill=fill("value", value=5))
-    spec = contract("Affine", inputs=(given("x", 4), count), axes=())
+    count = declare_input(
+        "n", at="args[1]", shape=(), dtype="int64", fill=make_fill("value", value=5)
+    )
+    spec = make_contract("Affine", inputs=(declare_input("x", 4), count), axes=())
     sets = {chosen.name: chosen for chosen in choose_usual_sets(spec)}
     assert list(sets) == ["declared", "other x", "other n", "larger n"]
     values = {name: int(draw_inputs(spec, chosen, ROOT)["n"]) for name, chosen in sets.items()}

@@ -16,7 +16,7 @@ from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.tensor_reader import fit_to_shape, read_tensor
 from exporter.worker.process.failure import Failure
-from tests.worker.contracts import contract, fill, given
+from tests.worker.contracts import declare_input, make_contract, make_fill
 
 _ARRAY = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -71,7 +71,7 @@ def test_an_unreadable_tensor_is_reported(text: str, message: str, folder: Path)
 
 def test_at_other_sizes_values_are_cut_or_repeated() -> None:
     tensor = torch.arange(6).reshape(3, 2)
-    item = given("x", "batch", 2)
+    item = declare_input("x", "batch", 2)
     assert fit_to_shape(tensor, item, (2, 2)).tolist() == [[0, 1], [2, 3]]
     assert fit_to_shape(tensor, item, (5, 2)).tolist() == [[0, 1], [2, 3], [4, 5], [0, 1], [2, 3]]
     assert fit_to_shape(tensor, item, (0, 2)).shape == (0, 2)
@@ -79,8 +79,8 @@ def test_at_other_sizes_values_are_cut_or_repeated() -> None:
 
 
 def _spec(**changes: object) -> ModelSpec:
-    inputs = (given("x", fill=fill("file", file="x.npy")),)
-    return contract("Affine", manifest="net.toml", inputs=inputs, **changes)
+    inputs = (declare_input("x", fill=make_fill("file", file="x.npy")),)
+    return make_contract("Affine", manifest="net.toml", inputs=inputs, **changes)
 
 
 def test_a_set_has_the_values_of_the_file(folder: Path) -> None:

@@ -20,7 +20,7 @@ from exporter.worker.model.call_objects import (
     wrap_with_call_objects,
 )
 from exporter.worker.reference.eager_run import build_float64_model
-from tests.worker.contracts import ROOT, contract, given
+from tests.worker.contracts import ROOT, declare_input, make_contract
 
 
 class Affine(nn.Module):
@@ -43,17 +43,17 @@ class Recorder(nn.Module):
 
 
 def build_spec(*, containers: tuple[Container, ...] = (), **changes: object) -> ModelSpec:
-    return contract("Affine", containers=containers, **changes)
+    return make_contract("Affine", containers=containers, **changes)
 
 
 def test_objects_are_built_from_the_values_at_their_paths() -> None:
     spec = build_spec(
-        inputs=(given("x"), given("inner", at="kwargs.boxes[0].inner")),
+        inputs=(declare_input("x"), declare_input("inner", at="kwargs.boxes[0].inner")),
         constants=(Constant(at="kwargs.boxes[0].size", value=7),),
         containers=(
             Container(at="kwargs.boxes", type="list"),
             Container(at="kwargs.boxes[0]", type="calls.py:Box"),
-            Container(at="args[1]", type="calls.py:Odd"),
+            Container(at="args[1]", type="calls.py:OpaqueObject"),
         ),
     )
     model = wrap_with_call_objects(recorder := Recorder(), spec, ROOT)
@@ -62,7 +62,7 @@ def test_objects_are_built_from_the_values_at_their_paths() -> None:
     model(*call.args, **call.kwargs)
     args, kwargs = recorder.call
     assert torch.equal(args[0], torch.ones(3, 4))
-    assert type(args[1]).__name__ == "Odd"
+    assert type(args[1]).__name__ == "OpaqueObject"
     (box,) = kwargs["boxes"]
     assert isinstance(kwargs["boxes"], list)
     assert (type(box).__name__, box.size) == ("Box", 7)
@@ -71,10 +71,10 @@ def test_objects_are_built_from_the_values_at_their_paths() -> None:
 
 def test_the_model_receives_python_numbers() -> None:
     inputs = (
-        given("x"),
-        given("n", at="args[1]", shape=(), dtype="int64", scalar=True),
-        given("f", at="args[2]", shape=(), scalar=True),
-        given("b", at="kwargs.b", shape=(), dtype="bool", scalar=True),
+        declare_input("x"),
+        declare_input("n", at="args[1]", shape=(), dtype="int64", scalar=True),
+        declare_input("f", at="args[2]", shape=(), scalar=True),
+        declare_input("b", at="kwargs.b", shape=(), dtype="bool", scalar=True),
     )
     spec = build_spec(inputs=inputs)
     tensors = {
@@ -100,7 +100,7 @@ def test_a_model_of_plain_values_is_not_wrapped() -> None:
 
 
 def test_a_float64_copy_of_a_wrapped_model_runs() -> None:
-    spec = build_spec(containers=(Container(at="args[1]", type="calls.py:Odd"),))
+    spec = build_spec(containers=(Container(at="args[1]", type="calls.py:OpaqueObject"),))
 
     class Both(Affine):
         def forward(self, x: Tensor, odd: object) -> Tensor:
@@ -115,12 +115,13 @@ def test_a_float64_copy_of_a_wrapped_model_runs() -> None:
 
 
 def test_omitted_optional_inputs_are_none() -> None:
-    spec = build_spec(inputs=(given("x"), given("m", at="kwargs.m", optional=True)))
+    spec = build_spec(inputs=(declare_input("x"), declare_input("m", at="kwargs.m", optional=True)))
     call = build_tensor_call(spec, {"x": torch.ones(3, 4)})
     assert call.kwargs == {"m": None}
     with pytest.raises(KeyError):
         build_tensor_call(
-            build_spec(inputs=(given("x"), given("m", at="kwargs.m"))), {"x": torch.ones(1)}
+            build_spec(inputs=(declare_input("x"), declare_input("m", at="kwargs.m"))),
+            {"x": torch.ones(1)},
         )
 
 

@@ -16,7 +16,7 @@ from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.custom_ops import CustomOps, load_custom_ops
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
-from tests.worker.contracts import ROOT, contract, given, put_out
+from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
 from tests.worker.diagnose.cases import case_of
 
 FILE = "../features/models/custom_operators.py"
@@ -24,8 +24,8 @@ FOO = "custom_ops::foo"
 
 
 def build_spec(net: str, *entries: CustomOp, **changes: object) -> ModelSpec:
-    ends = {"inputs": (given(),), "outputs": (put_out("y", "batch", 4),)}
-    return contract(net, source=f"{FILE}:{net}", custom_ops=entries, **{**ends, **changes})
+    ends = {"inputs": (declare_input(),), "outputs": (declare_output("y", "batch", 4),)}
+    return make_contract(net, source=f"{FILE}:{net}", custom_ops=entries, **{**ends, **changes})
 
 
 def symbolic(function: str, opset: int = 1) -> CustomOp:

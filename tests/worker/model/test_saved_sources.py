@@ -15,7 +15,7 @@ from exporter.worker.model.program_signature import require_matching_inputs
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from tests.traps.prove import export
-from tests.worker.contracts import contract, given, put_out
+from tests.worker.contracts import declare_input, declare_output, make_contract
 
 CODE = '''
 import torch
@@ -98,7 +98,7 @@ def run_job(spec: ModelSpec, root: Path) -> dict[int, Record]:
 
 def build_spec(source: str, *opsets: int, **changes: object) -> ModelSpec:
     values: dict[str, object] = {"manifest": "m.toml", "source": source, "opsets": opsets}
-    return contract("", **(values | changes))
+    return make_contract("", **(values | changes))
 
 
 class Small(torch.nn.Module):
@@ -169,7 +169,11 @@ def test_an_axis_that_the_capture_fixed_fails_the_signature(root: Path) -> None:
 def test_a_fixed_size_that_is_dynamic_in_the_program_fails(root: Path) -> None:
     save_program(root / "net.pt2")
     spec = build_spec(
-        "net.pt2", 18, inputs=(given("x", 3, 4),), outputs=(put_out("y", 3, 3),), axes=()
+        "net.pt2",
+        18,
+        inputs=(declare_input("x", 3, 4),),
+        outputs=(declare_output("y", 3, 3),),
+        axes=(),
     )
     (record,) = run_job(spec, root).values()
     assert (record.status, record.check) == (Status.FAIL, "signature")
@@ -181,14 +185,14 @@ def test_a_fixed_size_that_is_dynamic_in_the_program_fails(root: Path) -> None:
     [
         ({}, "as float32 [2, 4], declared is float32 [batch, 4] with batch=3"),
         (
-            {"inputs": (given(dtype="float64"),), "axes": (Axis(name="batch", example=2),)},
+            {"inputs": (declare_input(dtype="float64"),), "axes": (Axis(name="batch", example=2),)},
             "as float32 [2, 4], declared is float64 [batch, 4] with batch=2",
         ),
         (
-            {"inputs": (given(), given("z", at="args[1]"))},
+            {"inputs": (declare_input(), declare_input("z", at="args[1]"))},
             "captured for another call: it has 1 inputs (",
         ),
-        ({"inputs": (given(at="kwargs.input"),)}, "the manifest declares kwargs.input"),
+        ({"inputs": (declare_input(at="kwargs.input"),)}, "the manifest declares kwargs.input"),
     ],
 )
 def test_a_program_that_cannot_run_on_the_declared_inputs_fails(
@@ -220,11 +224,11 @@ def test_keywords_are_named_in_the_order_of_the_program(root: Path) -> None:
         "net.pt2",
         18,
         inputs=(
-            given("m", 4, at="kwargs.minus"),
-            given(),
-            given("p", 4, at="kwargs.plus"),
+            declare_input("m", 4, at="kwargs.minus"),
+            declare_input(),
+            declare_input("p", 4, at="kwargs.plus"),
         ),
-        outputs=(put_out("y", "batch", 4),),
+        outputs=(declare_output("y", "batch", 4),),
     )
     (record,) = run_job(spec, root).values()
     assert record.status is Status.PASS, record.message

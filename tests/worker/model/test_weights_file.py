@@ -15,7 +15,7 @@ from exporter.records.record import Stage, Status
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from tests.traps.prove import export
-from tests.worker.contracts import contract
+from tests.worker.contracts import make_contract
 
 CODE = """
 from pathlib import Path
@@ -50,7 +50,7 @@ def state() -> dict[str, torch.Tensor]:
 
 def build_spec(weights: str, **changes: object) -> ModelSpec:
     values: dict[str, object] = {"manifest": "m.toml", "source": "weighted_code.py:Linear"}
-    return contract("", **(values | {"weights": weights} | changes))
+    return make_contract("", **(values | {"weights": weights} | changes))
 
 
 def load_state(root: Path, spec: ModelSpec) -> dict[str, torch.Tensor]:

@@ -25,10 +25,10 @@ from exporter.worker.reference.float64 import (
 )
 from exporter.worker.reference.reference_run import compute_reference
 from tests.unit.factory import make_record
-from tests.worker.contracts import ROOT, contract, given, put_out
+from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
 
 #: 4 -> 3, at a batch of 100.
-WIDE = contract("Affine", axes=(Axis(name="batch", example=100),))
+WIDE = make_contract("Affine", axes=(Axis(name="batch", example=100),))
 
 
 def run_reference(spec: ModelSpec, folder: Path) -> Reference:
@@ -87,7 +87,9 @@ def test_measure_all_samples_measures_the_other_samples(tmp_path: Path) -> None:
 
 
 def test_a_model_without_float64_is_measured_everywhere(tmp_path: Path) -> None:
-    spec = contract("Stubborn", outputs=(put_out("y", "batch", 4),), inputs=(given(),))
+    spec = make_contract(
+        "Float32Only", outputs=(declare_output("y", "batch", 4),), inputs=(declare_input(),)
+    )
     assert run_reference(spec, tmp_path).is_measured_everywhere
 
 

@@ -15,7 +15,7 @@ from exporter.worker.reference.noise import (
     describe_difference,
     describe_overflow,
 )
-from tests.worker.contracts import contract
+from tests.worker.contracts import make_contract
 
 NAN = math.nan
 
@@ -39,7 +39,7 @@ def tensors(*values: list[float] | list[int] | list[bool]) -> tuple[torch.Tensor
 def test_the_difference_of_two_runs_is_described(
     one: list[float], other: list[float], message: str
 ) -> None:
-    difference = describe_difference(contract("Affine"), tensors(one), tensors(other))
+    difference = describe_difference(make_contract("Affine"), tensors(one), tensors(other))
     assert message in difference
     assert bool(message) is bool(difference)
 
@@ -95,7 +95,7 @@ def _list(*values: float) -> list[torch.Tensor]:
 
 
 def test_lists_differ_by_their_items() -> None:
-    spec = contract("Affine", outputs=(Output(name="rows", shape=(1,), kind="sequence"),))
+    spec = make_contract("Affine", outputs=(Output(name="rows", shape=(1,), kind="sequence"),))
     assert describe_difference(spec, (_list(1, 2),), (_list(1, 2),)) == ""
     count = describe_difference(spec, (_list(1, 2),), (_list(1),))
     assert count == "output 'rows' has 2 items in one run and 1 in the other"

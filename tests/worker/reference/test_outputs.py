@@ -11,7 +11,7 @@ from exporter.manifest import Output
 from exporter.records.record import Stage, Status
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.outputs import flatten_outputs, require_declared_outputs
-from tests.worker.contracts import contract
+from tests.worker.contracts import make_contract
 
 ROW, ROWS = torch.ones(2), [torch.zeros(2), torch.ones(2)]
 
@@ -21,7 +21,7 @@ def _spec(*kinds: str, script: bool = True) -> Any:
         Output.model_validate({"name": f"y{index}", "shape": (2,), "kind": kind})
         for index, kind in enumerate(kinds)
     )
-    return contract("Affine", outputs=outputs, capture="script" if script else None)
+    return make_contract("Affine", outputs=outputs, capture="script" if script else None)
 
 
 def test_a_list_of_a_script_is_one_output() -> None:

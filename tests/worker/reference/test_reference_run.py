@@ -16,7 +16,7 @@ from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import BufferSnapshot
 from exporter.worker.reference.reference_run import compute_reference
-from tests.worker.contracts import ROOT, contract, fill, given, put_out
+from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract, make_fill
 
 
 def run_reference(spec: ModelSpec, folder: Path) -> Reference:
@@ -24,7 +24,7 @@ def run_reference(spec: ModelSpec, folder: Path) -> Reference:
 
 
 def test_every_set_runs_and_is_written(tmp_path: Path) -> None:
-    spec = contract("Affine")
+    spec = make_contract("Affine")
     reference = run_reference(spec, tmp_path)
     assert [sample.name for sample in reference.samples] == [
         "declared",
@@ -45,7 +45,7 @@ def test_every_set_runs_and_is_written(tmp_path: Path) -> None:
 
 
 def test_the_noise_is_the_rounding_of_float32(tmp_path: Path) -> None:
-    reference = run_reference(contract("Affine"), tmp_path)
+    reference = run_reference(make_contract("Affine"), tmp_path)
     assert reference.float64 == ""
     noise = reference.noise[0]
     assert noise is not None
@@ -56,19 +56,19 @@ def test_the_noise_is_the_rounding_of_float32(tmp_path: Path) -> None:
 
 
 def test_a_model_that_casts_inside_has_no_float64_reference(tmp_path: Path) -> None:
-    spec = contract("Stubborn", outputs=(put_out("y", "batch", 4),))
+    spec = make_contract("Float32Only", outputs=(declare_output("y", "batch", 4),))
     reference = run_reference(spec, tmp_path)
     assert reference.noise == (None,)
     assert "in its declared dtype for all inputs" in reference.float64
 
 
 def test_a_random_model_is_unstable(tmp_path: Path) -> None:
-    spec = contract("Restless", outputs=(put_out("y", "batch", 4),))
+    spec = make_contract("RandomOutput", outputs=(declare_output("y", "batch", 4),))
     assert "output 'y' differs by" in run_reference(spec, tmp_path).unstable
 
 
 def test_a_model_with_state_is_unstable_and_restored_before_each_run(tmp_path: Path) -> None:
-    spec = contract("Counter", outputs=(put_out("y", "batch", 4),))
+    spec = make_contract("Counter", outputs=(declare_output("y", "batch", 4),))
     reference = run_reference(spec, tmp_path)
     assert reference.unstable.startswith("it keeps state in its buffers: output 'y' differs by")
     sample = read_sample(JobFolder(tmp_path).sample(1), spec)
@@ -77,21 +77,23 @@ def test_a_model_with_state_is_unstable_and_restored_before_each_run(tmp_path: P
 
 def test_statistics_without_effect_on_outputs_are_no_state(tmp_path: Path) -> None:
     axes = (Axis(name="batch", example=3, min=2),)
-    spec = contract("Averaging", outputs=(put_out("y", "batch", 4),), axes=axes, mode="train")
+    spec = make_contract(
+        "BatchNorm", outputs=(declare_output("y", "batch", 4),), axes=axes, mode="train"
+    )
     reference = run_reference(spec, tmp_path)
     assert reference.unstable == ""
     assert all(not sample.error for sample in reference.samples)
 
 
 def test_a_model_that_changes_its_input_is_stored_with_the_original_input(tmp_path: Path) -> None:
-    spec = contract("InPlace", outputs=(put_out("y", "batch", 4),))
+    spec = make_contract("InPlaceAddition", outputs=(declare_output("y", "batch", 4),))
     run_reference(spec, tmp_path)
     sample = read_sample(JobFolder(tmp_path).sample(0), spec)
     assert (sample.inputs["x"] + 1 == sample.outputs[0]).all()
 
 
 def test_a_size_that_pytorch_rejects_is_stored_with_its_error(tmp_path: Path) -> None:
-    spec = contract("Large", outputs=(put_out("y", "batch", 4),))
+    spec = make_contract("LimitedBatch", outputs=(declare_output("y", "batch", 4),))
     reference = run_reference(spec, tmp_path)
     assert [sample.error for sample in reference.samples] == [
         "",
@@ -103,18 +105,22 @@ def test_a_size_that_pytorch_rejects_is_stored_with_its_error(tmp_path: Path) ->
 
 def test_an_input_without_other_values_does_not_affect_the_spread(tmp_path: Path) -> None:
     # There is one row: PyTorch rejects index 1, which is no fault of the model.
-    index = given("i", at="args[1]", shape=(), dtype="int64", fill=fill("value", value=0))
-    spec = contract("Row", inputs=(given("x", 1, 4, fill=fill("ones")), index), axes=())
-    spec = spec.model_copy(update={"outputs": (put_out("y", 4),)})
+    index = declare_input(
+        "i", at="args[1]", shape=(), dtype="int64", fill=make_fill("value", value=0)
+    )
+    spec = make_contract(
+        "RowLookup", inputs=(declare_input("x", 1, 4, fill=make_fill("ones")), index), axes=()
+    )
+    spec = spec.model_copy(update={"outputs": (declare_output("y", 4),)})
     reference = run_reference(spec, tmp_path)
     assert [sample.name for sample in reference.samples] == ["declared", "other x"]
     assert reference.output_spread == (0.75,)
 
 
 def test_each_input_gets_other_values_once(tmp_path: Path) -> None:
-    pair = (given("left"), given("right", at="args[1]"))
-    outputs = (put_out("difference", "batch", 4), put_out("twice", "batch", 4))
-    spec = contract("Keywords", inputs=pair, outputs=outputs)
+    pair = (declare_input("left"), declare_input("right", at="args[1]"))
+    outputs = (declare_output("difference", "batch", 4), declare_output("twice", "batch", 4))
+    spec = make_contract("KeywordInputs", inputs=pair, outputs=outputs)
     reference = run_reference(spec, tmp_path)
     names = [sample.name for sample in reference.samples]
     assert names == ["declared", "batch=7", "batch=1", "other left", "other right"]
@@ -130,26 +136,31 @@ def test_each_input_gets_other_values_once(tmp_path: Path) -> None:
     ("spec", "status", "message"),
     [
         (
-            contract("Words", outputs=(put_out("y", "batch", 4),)),
+            make_contract("TextOutput", outputs=(declare_output("y", "batch", 4),)),
             Status.FAIL,
             "the model returns 2 outputs (['y']: float32 [3, 4], ['name']: str); only tensors",
         ),
         (
-            contract("Affine", outputs=(put_out("y", "batch", 3), put_out("z", "batch", 3))),
+            make_contract(
+                "Affine", outputs=(declare_output("y", "batch", 3), declare_output("z", "batch", 3))
+            ),
             Status.FAIL,
             "the model returns 1 outputs (the result: float32 [3, 3]); declared are 2 (y, z)",
         ),
         (
-            contract(
-                "Keywords",
-                inputs=(given("left"), given("right", at="args[1]")),
-                outputs=(put_out("left", "batch", 4), put_out("difference", "batch", 4)),
+            make_contract(
+                "KeywordInputs",
+                inputs=(declare_input("left"), declare_input("right", at="args[1]")),
+                outputs=(
+                    declare_output("left", "batch", 4),
+                    declare_output("difference", "batch", 4),
+                ),
             ),
             Status.FAIL,
             "['left']: float32 [3, 4]); declared in another order are (left, difference)",
         ),
         (
-            contract("Affine", inputs=(given("x", "batch", 5),)),
+            make_contract("Affine", inputs=(declare_input("x", "batch", 5),)),
             Status.ERROR,
             "mat1 and mat2 shapes cannot be multiplied",
         ),
@@ -165,7 +176,7 @@ def test_a_model_that_does_not_fit_its_contract_fails_at_source(
 
 
 def test_buffers_are_restored() -> None:
-    model = load_model(contract("Counter"), ROOT)
+    model = load_model(make_contract("Counter"), ROOT)
     snapshot = BufferSnapshot(model)
     assert isinstance(model, torch.nn.Module)
     model(torch.ones(1, 4))
@@ -175,9 +186,9 @@ def test_buffers_are_restored() -> None:
 
 
 def test_an_axis_of_outputs_only_needs_no_size(tmp_path: Path) -> None:
-    spec = contract(
-        "Found",
-        outputs=(put_out("y", "found", 2, dtype="int64"),),
+    spec = make_contract(
+        "NonZero",
+        outputs=(declare_output("y", "found", 2, dtype="int64"),),
         axes=(Axis(name="batch", example=3), Axis(name="found", example=None)),
     )
     reference = run_reference(spec, tmp_path)
@@ -186,10 +197,10 @@ def test_an_axis_of_outputs_only_needs_no_size(tmp_path: Path) -> None:
 
 
 def test_complex_numbers_are_written_as_pairs_and_run_in_float64(tmp_path: Path) -> None:
-    spec = contract(
-        "Turned",
-        inputs=(given("z", "batch", 4, dtype="complex64"),),
-        outputs=(put_out("w", "batch", 4, dtype="complex64"),),
+    spec = make_contract(
+        "ComplexProduct",
+        inputs=(declare_input("z", "batch", 4, dtype="complex64"),),
+        outputs=(declare_output("w", "batch", 4, dtype="complex64"),),
     )
     reference = run_reference(spec, tmp_path)
     assert reference.float64 == ""
@@ -204,13 +215,13 @@ def test_complex_numbers_are_written_as_pairs_and_run_in_float64(tmp_path: Path)
     assert data.float64_outputs[0] is not None
 
 
-@pytest.mark.parametrize(("dtype", "net"), [("float32", "Turned"), ("complex64", "Affine")])
+@pytest.mark.parametrize(("dtype", "net"), [("float32", "ComplexProduct"), ("complex64", "Affine")])
 def test_a_complex_output_must_be_declared_complex(dtype: str, net: str, tmp_path: Path) -> None:
-    given_as = "complex64" if net == "Turned" else "float32"
-    spec = contract(
+    given_as = "complex64" if net == "ComplexProduct" else "float32"
+    spec = make_contract(
         net,
-        inputs=(given("z", "batch", 4, dtype=given_as),),
-        outputs=(put_out("w", "batch", 4, dtype=dtype),),
+        inputs=(declare_input("z", "batch", 4, dtype=given_as),),
+        outputs=(declare_output("w", "batch", 4, dtype=dtype),),
     )
     with pytest.raises(Failure, match=f"output 'w' is {given_as}, declared {dtype}") as raised:
         run_reference(spec, tmp_path)
