@@ -1,1 +1,1 @@
-"""The models that the manifests of this folder declare: PyTorch alone, no downloads."""
+"""The models that the manifests of this folder declare: only PyTorch, no downloads."""

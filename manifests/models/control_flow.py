@@ -1,27 +1,27 @@
-"""Code that tracing cannot see through: loops, branches, lists, and a write in place."""
+"""Code that tracing cannot capture: loops, branches, lists, and a write in place."""
 
 import torch
 from torch import Tensor, nn
 
 
 class LoopSum(nn.Module):
-    """A loop that turns as often as an input says, adding loop_range, loop_range - 1, ..., 1.
+    """A loop over the value of an input; it adds loop_range, loop_range - 1, ..., 1.
 
-    After the example of the torch.onnx documentation, "Tracing vs Scripting": a trace keeps the
-    turns of the value it saw, a script keeps the loop.
+    After the example of the torch.onnx documentation, "Tracing vs Scripting": a trace keeps
+    the iterations of its example, a script keeps the loop.
 
     Shapes: x `[rows, columns]` and loop_range `[]`, integers -> `[rows, columns]`.
     """
 
     def forward(self, x: Tensor, loop_range: Tensor) -> Tensor:
-        """Turn `loop_range` times."""
+        """Iterate `loop_range` times."""
         for step in range(int(loop_range)):
             x = x + (loop_range - step)
         return x
 
 
 class IndexedAssignment(nn.Module):
-    """Overwrites the columns of `data` that `index` names.
+    """Overwrite the columns `index` of `data`.
 
     Shapes: data `[batch, 4, 5]`, index `[3]` of distinct integers in 0..4, new_data
     `[batch, 4, 3]` -> `[batch, 4, 5]`.
@@ -29,13 +29,13 @@ class IndexedAssignment(nn.Module):
 
     def forward(self, data: Tensor, index: Tensor, new_data: Tensor) -> Tensor:
         """Write into a copy, and return it."""
-        written = data.clone()  # the caller's own tensor stays as it was
+        written = data.clone()  # do not change the caller's tensor
         written[:, :, index] = new_data
         return written
 
 
 class EllipsisAssignment(IndexedAssignment):
-    """The same, with an ellipsis where the colons were: the same to Python, not to TorchScript."""
+    """The same with an ellipsis instead of colons, which TorchScript treats differently."""
 
     def forward(self, data: Tensor, index: Tensor, new_data: Tensor) -> Tensor:
         """Write into a copy, and return it."""
@@ -45,7 +45,7 @@ class EllipsisAssignment(IndexedAssignment):
 
 
 class Gate(nn.Module):
-    """Scales what is positive as a whole, and shifts what is not: a branch by `torch.cond`.
+    """Scale inputs with a positive sum and shift the others: a branch with `torch.cond`.
 
     Shapes: x `[batch, 4]` -> `[batch, 4]`.
     """
@@ -55,7 +55,7 @@ class Gate(nn.Module):
         self.linear = nn.Linear(4, 4)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Take the branch that the sum chooses, then the layer."""
+        """Run the branch that the sum selects, then the layer."""
         gated: Tensor = torch.cond(x.sum() > 0, _scaled, _shifted, (x,))
         return gated + torch.tanh(self.linear(x))
 
@@ -70,7 +70,7 @@ def _shifted(x: Tensor) -> Tensor:
 
 @torch.jit.script
 def relax(x: Tensor, target: Tensor, steps: Tensor) -> Tensor:
-    """Goes half of the way to `target`, `steps` times.
+    """Move halfway to `target`, `steps` times.
 
     Shapes: x and target `[batch, 4]`, steps `[]` of integers -> `[batch, 4]`.
     """
@@ -91,7 +91,7 @@ class Refined(nn.Module):
         self.last = nn.Linear(4, 4)
 
     def forward(self, x: Tensor, steps: Tensor) -> Tensor:
-        """Refine what the first layer gives, then apply the last."""
+        """Refine the output of the first layer, then apply the last."""
         refined: Tensor = self.last(relax(self.first(x), x, steps))
         return refined
 

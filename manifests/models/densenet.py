@@ -3,12 +3,12 @@
 import torch
 from torch import nn
 
-from models.initialisation import RELU, calibrate, rescale
+from models.initialization import RELU, calibrate, rescale
 from models.layers import Concat
 
 
 class DenseNet121(nn.Sequential):
-    """DenseNet-121 with bottlenecks and half the channels kept between its blocks.
+    """DenseNet-121 with bottlenecks and half of the channels between its blocks.
 
     Shapes: `[batch, 3, 224, 224]` -> `[batch, 1000]`; 7,978,856 parameters.
     """
@@ -35,7 +35,7 @@ class DenseNet121(nn.Sequential):
 
 
 def bottleneck(channels: int, growth: int) -> nn.Sequential:
-    """`growth` new channels out of all that came before."""
+    """Compute `growth` new channels from all previous channels."""
     return nn.Sequential(
         *(nn.BatchNorm2d(channels), nn.ReLU()),
         nn.Conv2d(channels, 4 * growth, 1, bias=False),
@@ -45,7 +45,7 @@ def bottleneck(channels: int, growth: int) -> nn.Sequential:
 
 
 def transition(channels: int) -> nn.Sequential:
-    """Half the channels at half the resolution."""
+    """Halve the channels and the resolution."""
     return nn.Sequential(
         *(nn.BatchNorm2d(channels), nn.ReLU()),
         nn.Conv2d(channels, channels // 2, 1, bias=False),

@@ -1,9 +1,9 @@
-"""Models that put out images: super-resolution and a generator."""
+"""Models with images as outputs: super-resolution and a generator."""
 
 import torch
 from torch import nn
 
-from models.initialisation import RELU, calibrate, rescale
+from models.initialization import RELU, calibrate, rescale
 
 
 class SuperResolution(nn.Sequential):
@@ -41,7 +41,7 @@ class DCGANGenerator(nn.Sequential):
         )
         for layer in self:
             if isinstance(layer, nn.ConvTranspose2d):
-                nn.init.normal_(layer.weight, std=0.02)  # the paper's
+                nn.init.normal_(layer.weight, std=0.02)  # from the paper
         calibrate(self, torch.randn(8, latent, 1, 1))
 
 

@@ -1,17 +1,17 @@
 """Inception v3: Szegedy et al., https://arxiv.org/abs/1512.00567.
 
-The evaluation graph: the auxiliary classifier, which only training uses, is left out.
+The evaluation graph, without the auxiliary classifier, which only training uses.
 """
 
 import torch
 from torch import nn
 
-from models.initialisation import RELU, calibrate, rescale
+from models.initialization import RELU, calibrate, rescale
 from models.layers import Concat
 
 
 class InceptionV3(nn.Sequential):
-    """Inception v3, whose many parallel branches make it sensitive to rounding.
+    """Inception v3; its many parallel branches are sensitive to rounding.
 
     Shapes: `[batch, 3, 299, 299]` -> `[batch, 1000]`; 23,834,568 parameters.
     """
@@ -60,7 +60,7 @@ def column(inputs: int, outputs: int, height: int = 7) -> nn.Sequential:
 
 
 def pooled(inputs: int, outputs: int) -> nn.Sequential:
-    """A branch that averages its neighbourhood first."""
+    """A branch with an average pooling first."""
     return nn.Sequential(nn.AvgPool2d(3, stride=1, padding=1), unit(inputs, outputs, 1))
 
 

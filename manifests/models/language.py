@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.initialisation import LINEAR, rescale
+from models.initialization import LINEAR, rescale
 
 State = tuple[Tensor, Tensor]
 
@@ -37,7 +37,7 @@ class LSTMLanguageModel(nn.Module):
 class TransformerLanguageModel(nn.Module):
     """A causal encoder: Vaswani et al., https://arxiv.org/abs/1706.03762.
 
-    Built on `nn.TransformerEncoder`, which attends by `scaled_dot_product_attention`.
+    It uses `nn.TransformerEncoder`, with `scaled_dot_product_attention`.
 
     Shapes: tokens `[sequence, batch]`, at most 5000 long ->
     log-probabilities `[sequence, batch, 33278]`; 13,828,478 parameters.
@@ -62,7 +62,7 @@ class TransformerLanguageModel(nn.Module):
 
 
 def sinusoids(length: int, width: int) -> Tensor:
-    """Each position as sines and cosines of falling frequency, `[length, 1, width]`."""
+    """Encode each position as sines and cosines of decreasing frequency, `[length, 1, width]`."""
     frequency = torch.exp(torch.arange(0, width, 2) * (-math.log(10000) / width))
     angle = torch.arange(length)[:, None] * frequency
     return torch.stack([angle.sin(), angle.cos()], dim=-1).reshape(length, 1, width)

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 
 class Concat(nn.Module):
-    """Branches side by side, joined on the channels.
+    """Parallel branches, joined on the channels.
 
     Shapes: `[batch, c, h, w]` -> `[batch, sum of the branches' channels, h', w']`.
     """
@@ -15,5 +15,5 @@ class Concat(nn.Module):
         self.branches = nn.ModuleList(branches)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Join what each branch makes of the same input."""
+        """Join the outputs of all branches."""
         return torch.cat([branch(x) for branch in self.branches], dim=1)

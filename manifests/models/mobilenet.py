@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor, nn
 
-from models.initialisation import RELU, calibrate, rescale
+from models.initialization import RELU, calibrate, rescale
 
 
 class MobileNetV3Small(nn.Sequential):
-    """MobileNet v3 small (table 2), whose default weights put out the same for any image.
+    """MobileNet v3 small (table 2), with almost constant output under default weights.
 
     Shapes: `[batch, 3, 224, 224]` -> `[batch, 1000]`; 2,542,856 parameters.
     """
@@ -37,7 +37,7 @@ class MobileNetV3Small(nn.Sequential):
 
 
 class Bottleneck(nn.Module):
-    """Expand, convolve each channel alone, weigh the channels, project; around it where it fits.
+    """Expand, convolve each channel, weigh the channels, project; residual if shapes are equal.
 
     Shapes: `[batch, channels[0], h, w]` -> `[batch, channels[2], h / stride, w / stride]`.
     """
@@ -64,13 +64,13 @@ class Bottleneck(nn.Module):
         self.body.append(convolution(expanded, outputs, kernel=1))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Add the input to the result where both have one shape."""
+        """Add the input to the result if both have the same shape."""
         y: Tensor = self.body(x)
         return x + y if self.residual else y
 
 
 class SqueezeExcite(nn.Module):
-    """Weigh each channel by what all channels hold on average; the shape stays."""
+    """Weigh each channel by the averages of all channels; the shape does not change."""
 
     def __init__(self, channels: int, squeeze: int) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class SqueezeExcite(nn.Module):
 def convolution(
     inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1
 ) -> nn.Sequential:
-    """A convolution that keeps the resolution but for its stride, and its BatchNorm."""
+    """A convolution with padding for its kernel, and its BatchNorm."""
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, groups=groups, bias=False),
         nn.BatchNorm2d(outputs, eps=1e-3, momentum=0.01),

@@ -4,11 +4,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.initialisation import RELU, calibrate, rescale
+from models.initialization import RELU, calibrate, rescale
 
 
 class ResNet18(nn.Sequential):
-    """ResNet-18 with a BatchNorm that has seen noise.
+    """ResNet-18 with BatchNorm statistics of noise.
 
     Shapes: `[batch, 3, 224, 224]` -> `[batch, 1000]`; 11,689,512 parameters.
     """
@@ -29,7 +29,7 @@ class ResNet18(nn.Sequential):
 
 
 class Block(nn.Module):
-    """Two convolutions and a way around them.
+    """Two convolutions with a residual connection.
 
     Shapes: `[batch, inputs, h, w]` -> `[batch, outputs, h / stride, w / stride]`.
     """
@@ -44,12 +44,12 @@ class Block(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Add what the convolutions found to what was there."""
+        """Add the result of the convolutions to the input."""
         return functional.relu(self.residual(x) + self.shortcut(x))
 
 
 def convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Sequential:
-    """A convolution that keeps the resolution but for its stride, and its BatchNorm."""
+    """A convolution with padding for its kernel, and its BatchNorm."""
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False),
         nn.BatchNorm2d(outputs),

@@ -4,13 +4,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.initialisation import LINEAR, rescale
+from models.initialization import LINEAR, rescale
 
 
 class ViTTiny(nn.Module):
     """ViT-Ti/16: Dosovitskiy et al., https://arxiv.org/abs/2010.11929; Ti as in DeiT.
 
-    Its attention is written in matrix products, which every opset has.
+    Its attention uses matrix products, which every opset has.
 
     Shapes: `[batch, 3, 224, 224]` -> `[batch, 1000]`; 5,717,416 parameters.
     """
@@ -27,7 +27,7 @@ class ViTTiny(nn.Module):
         rescale(self, LINEAR)
 
     def forward(self, image: Tensor) -> Tensor:
-        """Read the logits off the class token."""
+        """Compute the logits from the class token."""
         patches = self.embed(image).flatten(2).transpose(1, 2)
         token = self.class_token.expand(patches.shape[0], -1, -1)
         x = self.blocks(torch.cat([token, patches], dim=1) + self.positions)
@@ -36,7 +36,7 @@ class ViTTiny(nn.Module):
 
 
 class PreNormBlock(nn.Module):
-    """Attention, then a perceptron, each normalised before; the shape `[batch, n, width]` stays."""
+    """Attention and a perceptron with normalization before each; shape `[batch, n, width]`."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -44,14 +44,14 @@ class PreNormBlock(nn.Module):
         self.perceptron = nn.Sequential(nn.LayerNorm(width, eps=1e-6), *perceptron(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Add what each half finds."""
+        """Add the output of each half."""
         x = x + self.attention(x)
         y: Tensor = x + self.perceptron(x)
         return y
 
 
 class Attention(nn.Module):
-    """Self-attention as products and a softmax; the shape `[batch, n, width]` stays."""
+    """Self-attention as products and a softmax; shape `[batch, n, width]`."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Attention(nn.Module):
         self.project = nn.Linear(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Mix the values by how well each query fits each key."""
+        """Mix the values by the similarity of queries and keys."""
         query, key, value = (split_heads(part, self.heads) for part in self.qkv(x).chunk(3, dim=-1))
         scores = query @ key.transpose(-2, -1) * query.shape[-1] ** -0.5
         attended: Tensor = self.project(join_heads(scores.softmax(dim=-1) @ value))
@@ -88,7 +88,7 @@ class BertMini(nn.Module):
         rescale(self, LINEAR)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Encode the tokens that the mask has at 1, and summarise them by the first."""
+        """Encode the tokens with a mask of 1, and summarize them by the first."""
         positions = torch.arange(input_ids.shape[1], device=input_ids.device)
         segments = torch.zeros_like(input_ids)
         x = self.words(input_ids) + self.positions(positions) + self.segments(segments)
@@ -101,7 +101,7 @@ class BertMini(nn.Module):
 
 
 class BertLayer(nn.Module):
-    """Attention, then a perceptron, each normalised after; the shape `[batch, n, width]` stays."""
+    """Attention and a perceptron with normalization after each; shape `[batch, n, width]`."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ class BertLayer(nn.Module):
         self.perceptron_norm = nn.LayerNorm(width, eps=1e-12)
 
     def forward(self, x: Tensor, bias: Tensor) -> Tensor:
-        """Attend with `bias` `[batch, 1, 1, n]` on the scores, then work on each token alone."""
+        """Attend with `bias` `[batch, 1, 1, n]` on the scores, then transform each token."""
         query, key, value = (
             split_heads(layer(x), self.heads) for layer in (self.query, self.key, self.value)
         )

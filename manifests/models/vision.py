@@ -1,4 +1,4 @@
-"""Convolutional classifiers without normalisation: AlexNet, VGG-11, SqueezeNet.
+"""Convolutional classifiers without normalization: AlexNet, VGG-11, SqueezeNet.
 
 All map `[batch, 3, 224, 224]` to 1000 logits, `[batch, 1000]`.
 """
@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from torch import nn
 
-from models.initialisation import RELU, rescale
+from models.initialization import RELU, rescale
 from models.layers import Concat
 
 
@@ -78,7 +78,7 @@ def pool() -> nn.MaxPool2d:
 
 
 def fire(inputs: int, squeeze: int, expand: int) -> nn.Sequential:
-    """Squeeze the channels, then expand them by two convolutions side by side."""
+    """Squeeze the channels, then expand them by two parallel convolutions."""
     return nn.Sequential(
         *(nn.Conv2d(inputs, squeeze, 1), nn.ReLU()),
         Concat(nn.Conv2d(squeeze, expand, 1), nn.Conv2d(squeeze, expand, 3, padding=1)),

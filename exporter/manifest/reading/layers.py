@@ -66,7 +66,7 @@ class EffectiveSettings:
         self.report.add(problem, model="" if layer is self.entry else self.id)
 
     def has_valid(self, *keys: str) -> bool:
-        """Return whether all keys exist and are valid, so that rules can use them."""
+        """Return whether all keys exist and are valid, as rules require."""
         missing = (key in Settings.required and (key,) not in self.origins for key in keys)
         return self.broken.isdisjoint(keys) and not any(missing)
 

@@ -125,7 +125,7 @@ class _Reader:
         return tuple(keys)
 
     def _read_value(self, path: KeyPath) -> None:
-        """Read a value; one call for each level, so that tomli's limit applies first."""
+        """Read a value; tomli's limit on the nesting applies before Python's."""
         opening = self._advance()
         index = 0
         while opening.text in ("[", "{"):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
-from pydantic import Field, Tag
+from pydantic import AfterValidator, Field, Tag
 
-from exporter.core.command_names import DEFAULT_COMMAND
+from exporter.core.command_names import DEFAULT_COMMAND, NAME_PLACEHOLDER
 from exporter.core.frozen_model import Items
 from exporter.manifest.schema.fields import (
-    Command,
-    Folder,
     Line,
     Memory,
     Opsets,
@@ -22,6 +21,24 @@ from exporter.manifest.schema.store import Age, StoreFolder
 from exporter.manifest.schema.tables import Table, ToleranceTable
 from exporter.manifest.spec.gate import GatePolicy
 from exporter.manifest.spec.model import Style
+from exporter.manifest.syntax.message_format import unexpected_value
+
+
+def _check_command(value: str) -> str:
+    if value.count(NAME_PLACEHOLDER) != 1 or "`" in value:
+        raise unexpected_value("one '{}' for the name of the command, and no backtick", value)
+    return value
+
+
+def _check_folder(value: str) -> str:
+    parts = value.split("/")
+    if not all(parts) or ".." in parts or "." in parts or re.search(r"[\\:]", value):
+        raise unexpected_value('a folder inside the project, such as "out/build"', value)
+    return value
+
+
+Command = Annotated[Line, AfterValidator(_check_command)]
+Folder = Annotated[Line, AfterValidator(_check_folder)]
 
 
 class DeviceTable(Table):

@@ -10,9 +10,9 @@ from pydantic import AfterValidator, ConfigDict, Field, Tag, model_validator
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.manifest.schema.fields import (
     Amount,
-    At,
     AxisName,
     AxisSize,
+    CallPath,
     CaseValue,
     DataFile,
     Day,
@@ -95,7 +95,7 @@ class InputTable(Table):
     input has `complex64` and `["n", 4]`, then the file and the samples have float32 and
     `["n", 4, 2]`, with real and imaginary parts in the last dimension. Only dynamo exports
     them."""
-    at: At | None = None
+    at: CallPath | None = None
     """The path of the value in the call: `"args[0]"`, `"kwargs.mask"`, `"args[1][0]"`,
     `"kwargs.past[0].key"`. Without it: the next position of `args`. Positions create a tuple and
     keys a dict, unless `containers` sets another type."""
@@ -178,7 +178,7 @@ class AxisTable(Table):
 class ConstantTable(Table):
     """A fixed argument of the call that is not an input of the graph."""
 
-    at: At
+    at: CallPath
     """The path in the call, as for inputs."""
     value: PlainField = None
     """Text, a number, true, false, or lists and tables of these."""
@@ -197,7 +197,7 @@ class ConstantTable(Table):
 class ContainerTable(Table):
     """A tuple, list, dict or object in the call that contains other values."""
 
-    at: At
+    at: CallPath
     """The path in the call: `"kwargs.past"`, `"args[1][0]"`. If no input or constant has a path
     inside it, the container is empty."""
     type: Line

@@ -1,7 +1,7 @@
-"""Random weights that keep a signal at its size, so that an output can be told from noise.
+"""Random weights that keep the size of a signal, so outputs differ from noise.
 
-A network with PyTorch's default weights shrinks its input at every layer: MobileNet v3 small puts
-out the same for any two images to within 1e-9, so that a comparison with any tolerance passes.
+With PyTorch's default weights, every layer shrinks its input: the outputs of MobileNet v3 small for
+any two images differ by less than 1e-9, and a comparison with any tolerance passes.
 `rescale` and `calibrate` prevent that.
 """
 
@@ -21,8 +21,8 @@ LINEAR = 1.0
 def rescale(model: nn.Module, factor: float) -> None:
     """Give each weight matrix of `model` the variance `factor / fan_in`, in place.
 
-    PyTorch draws these weights uniformly from ±1 / sqrt(fan_in), which is the variance
-    1 / (3 fan_in), so there is no need to draw them again.
+    PyTorch draws these weights uniformly from ±1 / sqrt(fan_in). Their variance is
+    1 / (3 fan_in), so they are only scaled.
     """
     for layer in model.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):
@@ -42,7 +42,7 @@ def calibrate(model: nn.Module, sample: Tensor) -> None:
     model.eval()
     for norm in norms:
         norm.train()
-        norm.momentum = None  # the running statistics become the plain mean over all batches
+        norm.momentum = None  # the running statistics are then the mean over all batches
     model(sample)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
