@@ -21,7 +21,7 @@ from exporter.planning.plan import choose_route
 from exporter.records.record import Record, read_run
 from tests.features.entry import manifest_text
 from tests.features.feature import MODEL, Feature, Proof
-from tests.integration.project import exporter
+from tests.integration.project import run_exporter
 from tests.traps.prove import export
 
 MODELS = Path(__file__).parent / "models"
@@ -54,7 +54,7 @@ def prove(feature: Feature, root: Path) -> Proof:
 
 
 def _by_command(manifest: Manifest, root: Path) -> Iterator[Record]:
-    ended = exporter(root, "export")
+    ended = run_exporter(root, "export")
     results = root / manifest.project.build / "results.json"
     if not results.is_file():
         raise AssertionError(ended.stdout + ended.stderr)

@@ -96,7 +96,9 @@ def make_project(root: Path, **sources: str) -> Path:
     return root
 
 
-def exporter(root: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_exporter(
+    root: Path, *arguments: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Runs the command in the project; its output is no terminal."""
     inherited = {name: value for name, value in os.environ.items() if "GITHUB" not in name}
     return subprocess.run(

@@ -14,12 +14,12 @@ import torch
 
 from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import ModelSpec, load_project
-from exporter.worker.export.capture import list_dynamic_shapes, capture_program
+from exporter.worker.export.capture import capture_program, list_dynamic_shapes
 from exporter.worker.export.convert import convert_program
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.inputs.call import build_tensor_call
-from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.input_sets import choose_usual_sets
+from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.call_objects import wrap_with_call_objects
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure

@@ -19,7 +19,7 @@ opsets = [17, 18]
 """
 
 
-def make_accepted(root: Path) -> Path:
+def make_green_project(root: Path) -> Path:
     """A project of one model with two cells, both green; nothing is accepted yet."""
     (root / "manifests").mkdir(parents=True)
     (root / "manifests/net.toml").write_text(MANIFEST)

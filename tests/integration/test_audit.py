@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from exporter.records.audit import Audit
-from tests.integration.project import exporter, make_project
+from tests.integration.project import make_project, run_exporter
 
 TABLE = """
 import torch
@@ -48,7 +48,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "manifests" / "table.py").write_text(TABLE, encoding="utf-8")
     entries = ENTRY.format(id="table", source="Table") + ENTRY.format(id="copied", source="Copied")
     (root / "manifests" / "table.toml").write_text(f"format = 1\n{entries}", encoding="utf-8")
-    command = exporter(root, "export", "good/17", "table", "copied", "raises/17")
+    command = run_exporter(root, "export", "good/17", "table", "copied", "raises/17")
     assert "3 pass" in command.stdout, command.stdout + command.stderr
     return root
 
@@ -63,7 +63,7 @@ def digests(folder: Path) -> dict[str, str]:
 
 def test_what_breaks_a_linear_layer_is_caught(project: Path) -> None:
     built = digests(project / "build" / "good")
-    command = exporter(project, "audit", "good/17", "--mutants", "40", "--seed", "3")
+    command = run_exporter(project, "audit", "good/17", "--mutants", "40", "--seed", "3")
     assert command.returncode == 0, command.stdout + command.stderr
     assert "good/17/cpu: 40 mutants; caught 100.0% of those" in command.stdout
     assert digests(project / "build" / "good") == built
@@ -74,17 +74,19 @@ def test_what_breaks_a_linear_layer_is_caught(project: Path) -> None:
     assert {"opset", "signature", "wellformed", "parity"} <= set(audit.by)
     assert str(project).encode() not in first
 
-    assert exporter(project, "audit", "good/17", "--mutants", "40", "--seed", "3").returncode == 0
+    assert (
+        run_exporter(project, "audit", "good/17", "--mutants", "40", "--seed", "3").returncode == 0
+    )
     assert stored.read_bytes() == first
 
-    assert exporter(project, "report").returncode == 0
+    assert run_exporter(project, "report").returncode == 0
     page = (project / "reports" / "models" / "good.md").read_text(encoding="utf-8")
     assert "## Audit" in page
     assert "| good/17/cpu | 40 |" in page
 
 
 def test_a_share_below_the_threshold_fails_and_survivors_are_explained(project: Path) -> None:
-    command = exporter(project, "audit", "table", "--mutants", "40", "--threshold", "1")
+    command = run_exporter(project, "audit", "table", "--mutants", "40", "--threshold", "1")
     assert command.returncode == 1, command.stdout + command.stderr
     assert "survived: weight: " in command.stdout
     stored = project / "reports" / "audits" / "table" / "17.cpu.json"
@@ -94,7 +96,7 @@ def test_a_share_below_the_threshold_fails_and_survivors_are_explained(project: 
 
 
 def test_rows_that_no_sample_reads_are_held_against_the_weight(project: Path) -> None:
-    command = exporter(project, "audit", "copied", "--mutants", "40", "--threshold", "1")
+    command = run_exporter(project, "audit", "copied", "--mutants", "40", "--threshold", "1")
     assert command.returncode == 0, command.stdout + command.stderr
     stored = project / "reports" / "audits" / "copied" / "17.cpu.json"
     assert Audit.model_validate_json(stored.read_bytes()).by["tables"] > 10
@@ -111,7 +113,7 @@ def test_rows_that_no_sample_reads_are_held_against_the_weight(project: Path) ->
 def test_only_a_cell_that_passes_is_audited(
     cell: str, code: int, message: str, project: Path
 ) -> None:
-    command = exporter(project, "audit", cell)
+    command = run_exporter(project, "audit", cell)
     assert command.returncode == code
     assert message in command.stderr
     assert "Traceback" not in command.stderr

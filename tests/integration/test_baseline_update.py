@@ -8,15 +8,15 @@ import pytest
 
 from exporter.records.baseline import read_baseline
 from exporter.records.record import Status
-from tests.integration.project import exporter
-from tests.integration.results import MANIFEST, make_accepted, write_results
+from tests.integration.project import run_exporter
+from tests.integration.results import MANIFEST, make_green_project, write_results
 
 
 @pytest.fixture
 def red(tmp_path: Path) -> Path:
     """A project whose two accepted cells are red now."""
-    root = make_accepted(tmp_path / "project")
-    assert exporter(root, "baseline").returncode == 0
+    root = make_green_project(tmp_path / "project")
+    assert run_exporter(root, "baseline").returncode == 0
     write_results(root, Status.FAIL)
     return root
 
@@ -27,41 +27,41 @@ def reasons(root: Path) -> dict[str, tuple[str, str]]:
 
 
 def test_one_cell_is_accepted_and_the_other_still_blocks(red: Path) -> None:
-    command = exporter(red, "baseline", "update", "net/18", "--reason", "known, see 12")
+    command = run_exporter(red, "baseline", "update", "net/18", "--reason", "known, see 12")
     assert command.returncode == 0, command.stderr
     assert "net/18/cpu: newly red: pass -> fail" in command.stdout
     assert "net/17" not in command.stdout
     assert "accepted 1 cell" in command.stdout
     assert reasons(red) == {"net/17/cpu": ("pass", ""), "net/18/cpu": ("fail", "known, see 12")}
-    gate = exporter(red, "gate")
+    gate = run_exporter(red, "gate")
     assert (gate.returncode, "net/17/cpu: newly red" in gate.stdout) == (1, True)
     assert "net/18" not in gate.stdout
 
 
 def test_without_cells_all_findings_and_the_reason_stays_while_the_cell_does(red: Path) -> None:
-    assert exporter(red, "baseline", "update", "--reason", "why").returncode == 0
+    assert run_exporter(red, "baseline", "update", "--reason", "why").returncode == 0
     assert set(reasons(red).values()) == {("fail", "why")}
-    assert exporter(red, "gate").returncode == 0
-    again = exporter(red, "baseline", "update", "--reason", "other")
+    assert run_exporter(red, "gate").returncode == 0
+    again = run_exporter(red, "baseline", "update", "--reason", "other")
     assert (again.returncode, "accepted already" in again.stdout) == (0, True)
     write_results(red, Status.FAIL, _18=Status.PASS)
-    assert exporter(red, "baseline").returncode == 0
+    assert run_exporter(red, "baseline").returncode == 0
     assert reasons(red) == {"net/17/cpu": ("fail", "why"), "net/18/cpu": ("pass", "")}
 
 
 def test_a_promise_that_is_given_up_keeps_its_reason_until_all_is_accepted(red: Path) -> None:
     (red / "manifests/net.toml").write_text(MANIFEST.replace("[17, 18]", "18"))
     write_results(red)
-    assert exporter(red, "gate").returncode == 1
-    command = exporter(red, "baseline", "update", "net/17", "--reason", "history")
+    assert run_exporter(red, "gate").returncode == 1
+    command = run_exporter(red, "baseline", "update", "net/17", "--reason", "history")
     assert command.returncode == 0, command.stderr
     baseline = read_baseline(red / "reports/baseline.json")
     assert (baseline.dropped, [each.cell for each in baseline.cells]) == (
         {"net/17/cpu": "history"},
         ["net/18/cpu"],
     )
-    assert exporter(red, "gate").returncode == 0
-    assert exporter(red, "baseline").returncode == 0
+    assert run_exporter(red, "gate").returncode == 0
+    assert run_exporter(red, "baseline").returncode == 0
     assert not read_baseline(red / "reports/baseline.json").dropped
 
 
@@ -79,14 +79,14 @@ def test_what_cannot_be_accepted_changes_nothing(
     red: Path, arguments: list[str], code: int, message: str
 ) -> None:
     before = (red / "reports/baseline.json").read_bytes()
-    command = exporter(red, "baseline", "update", *arguments)
+    command = run_exporter(red, "baseline", "update", *arguments)
     assert (command.returncode, message in command.stderr) == (code, True), command.stderr
     assert (red / "reports/baseline.json").read_bytes() == before
 
 
 def test_a_cell_without_a_result_is_not_accepted(red: Path) -> None:
     (red / "manifests/net.toml").write_text(MANIFEST + "seed = 3\n")
-    command = exporter(red, "baseline", "update", "net/18", "--reason", "x")
+    command = run_exporter(red, "baseline", "update", "net/18", "--reason", "x")
     assert command.returncode == 1
     assert "net/18/cpu: not accepted: its manifest entry changed" in command.stderr
 
@@ -94,5 +94,5 @@ def test_a_cell_without_a_result_is_not_accepted(red: Path) -> None:
 def test_the_folder_may_be_named_before_or_after(red: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     for place in (["--root", str(red), "update"], ["update", "--root", str(red)]):
-        command = exporter(tmp_path / "elsewhere", "baseline", *place, "--reason", "x")
+        command = run_exporter(tmp_path / "elsewhere", "baseline", *place, "--reason", "x")
         assert command.returncode == 0, command.stderr

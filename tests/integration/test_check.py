@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from exporter.records.record import Status
-from tests.integration.project import ROOT, exporter
-from tests.integration.test_annotations import results
+from tests.integration.project import ROOT, run_exporter
+from tests.integration.test_gate_output import write_uniform_results
 
 MANIFEST = """format = 1
 [models.net]
@@ -30,9 +30,9 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "pyproject.toml").write_text("[tool.exporter]\n")
     (tmp_path / "manifests/net.py").write_text("class Net: ...\n")
     (tmp_path / "manifests/net.toml").write_text(MANIFEST)
-    results(tmp_path, Status.PASS)
+    write_uniform_results(tmp_path, Status.PASS)
     for name in ("baseline", "report"):
-        assert exporter(tmp_path, name).returncode == 0
+        assert run_exporter(tmp_path, name).returncode == 0
     return tmp_path
 
 
@@ -42,7 +42,7 @@ def change(project: Path, before: str, after: str) -> None:
 
 
 def checked(project: Path) -> tuple[int, str]:
-    ran = exporter(project, "check")
+    ran = run_exporter(project, "check")
     assert "Traceback" not in ran.stderr
     return ran.returncode, ran.stderr
 
@@ -83,11 +83,11 @@ def test_a_thousand_cells_are_checked_in_a_second(tmp_path: Path) -> None:
     entry = MANIFEST.partition("\n")[2].replace("[17, 18]", '"7..26"')
     entries = (entry.replace("models.net", f"models.net{index}") for index in range(50))
     (tmp_path / "manifests/net.toml").write_text("format = 1\n" + "".join(entries))
-    results(tmp_path, Status.PASS)
+    write_uniform_results(tmp_path, Status.PASS)
     for name in ("baseline", "report"):
-        assert exporter(tmp_path, name).returncode == 0
+        assert run_exporter(tmp_path, name).returncode == 0
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    ran = exporter(tmp_path, "check")
+    ran = run_exporter(tmp_path, "check")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert (ran.returncode, ran.stdout) == (0, "50 models, 1000 cells: 0 problems\n"), ran.stderr
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -121,7 +121,7 @@ def test_a_description_changes_a_page_alone(project: Path) -> None:
     code, said = checked(project)
     assert code == 1
     assert "reports/models/net.md is stale; run `exporter report`" in said
-    assert exporter(project, "report").returncode == 0
+    assert run_exporter(project, "report").returncode == 0
     assert checked(project) == (0, "")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from exporter.records.record import Record, Status, read_run
-from tests.integration.project import exporter
+from tests.integration.project import run_exporter
 
 MODELS = """
 import torch
@@ -72,7 +72,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ENTRY.format(id="alone", function="symbolic", kernels=""),
     ]
     (root / "manifests/net.toml").write_text(DEFAULTS + "".join(entries))
-    ran = exporter(root, "export")
+    ran = run_exporter(root, "export")
     assert ran.returncode == 1, ran.stdout + ran.stderr
     return root
 
@@ -107,14 +107,14 @@ def test_the_library_counts_as_a_source(project: Path, tmp_path: Path) -> None:
     assert LIBRARY not in {source.file for source in record(project, "alone").sources}
     changed = tmp_path / "changed"
     shutil.copytree(project, changed)
-    planned = exporter(changed, "plan", "inverse")
+    planned = run_exporter(changed, "plan", "inverse")
     assert f"{LIBRARY} changed" not in planned.stdout
     with (changed / LIBRARY).open("ab") as file:
         file.write(b"\0")
-    planned = exporter(changed, "plan", "inverse")
+    planned = run_exporter(changed, "plan", "inverse")
     assert f"{LIBRARY} changed" in planned.stdout, planned.stdout + planned.stderr
     (changed / LIBRARY).unlink()
-    planned = exporter(changed, "plan", "inverse")
+    planned = run_exporter(changed, "plan", "inverse")
     assert planned.returncode == 2
     assert f'the file "{LIBRARY}" does not exist; build the library first' in planned.stderr
 
@@ -129,13 +129,13 @@ def test_a_library_that_lies_elsewhere_counts_too(project: Path, tmp_path: Path)
     kernels = ', ort_library = "models.py:kernels"'
     entry = ENTRY.format(id="inverse", function="symbolic", kernels=kernels)
     (root / "manifests/net.toml").write_text(DEFAULTS + entry)
-    ran = exporter(root, "export")
+    ran = run_exporter(root, "export")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "../libkernels.so" in record(root, "inverse").packages
-    assert "1 to keep" in exporter(root, "plan").stdout
+    assert "1 to keep" in run_exporter(root, "plan").stdout
     with elsewhere.open("ab") as file:
         file.write(b"\0")
-    planned = exporter(root, "plan")
+    planned = run_exporter(root, "plan")
     assert "../libkernels.so changed" in planned.stdout, planned.stdout + planned.stderr
 
 
@@ -143,7 +143,7 @@ def test_a_library_that_lies_elsewhere_counts_too(project: Path, tmp_path: Path)
 def test_a_reproducer_brings_the_library_along(
     model: str, code: int, project: Path, tmp_path: Path
 ) -> None:
-    made = exporter(project, "repro", f"{model}/17/cpu", str(tmp_path / "repro"))
+    made = run_exporter(project, "repro", f"{model}/17/cpu", str(tmp_path / "repro"))
     assert made.returncode == 0, made.stderr
     assert (tmp_path / "repro/source" / LIBRARY).exists() == (model != "alone")
     ran = subprocess.run(

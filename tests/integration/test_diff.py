@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from exporter.records.record import Status, read_run
-from tests.integration.project import exporter
-from tests.integration.results import make_accepted, write_results
+from tests.integration.project import run_exporter
+from tests.integration.results import make_green_project, write_results
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A project with `old.json`, results and a baseline that are alike."""
-    root = make_accepted(tmp_path / "project")
-    assert exporter(root, "baseline").returncode == 0
+    root = make_green_project(tmp_path / "project")
+    assert run_exporter(root, "baseline").returncode == 0
     shutil.copy(root / "build/results.json", root / "old.json")
     return root
 
@@ -26,7 +26,7 @@ NEW, ACCEPTED = "build/results.json", "reports/baseline.json"
 
 @pytest.mark.parametrize("pair", [("old.json", NEW), (ACCEPTED, NEW), (NEW, ACCEPTED)])
 def test_alike(root: Path, pair: tuple[str, str]) -> None:
-    command = exporter(root, "diff", *pair)
+    command = run_exporter(root, "diff", *pair)
     assert (command.returncode, command.stdout) == (0, "2 cells, no difference\n"), command.stderr
 
 
@@ -37,7 +37,7 @@ def test_what_differs_is_said_both_ways_with_the_tools(root: Path) -> None:
     records = new.records[1:]
     other = new.model_copy(update={"tools": tools, "records": records})
     (root / NEW).write_text(other.to_json())
-    command = exporter(root, "diff", "old.json", NEW)
+    command = run_exporter(root, "diff", "old.json", NEW)
     assert command.returncode == 1
     assert command.stdout.splitlines() == [
         "torch: 2.13.0 -> 2.14.0",
@@ -45,7 +45,7 @@ def test_what_differs_is_said_both_ways_with_the_tools(root: Path) -> None:
         "net/17/cpu: missing: pass -> no result",
         "2 differences",
     ]
-    back = exporter(root, "diff", NEW, "old.json")
+    back = run_exporter(root, "diff", NEW, "old.json")
     assert (back.returncode, back.stdout.splitlines()[1:]) == (
         1,
         [
@@ -61,17 +61,17 @@ def test_what_differs_is_said_both_ways_with_the_tools(root: Path) -> None:
 )
 def test_what_is_neither_is_told(root: Path, text: str) -> None:
     (root / "other.json").write_text(text)
-    command = exporter(root, "diff", "old.json", "other.json")
+    command = run_exporter(root, "diff", "old.json", "other.json")
     assert (command.returncode, "other.json" in command.stderr) == (5, True)
     assert "Traceback" not in command.stderr
 
 
 def test_a_file_that_is_not_there_and_a_baseline_without_figures(root: Path) -> None:
-    missing = exporter(root, "diff", "old.json", "nothing.json")
+    missing = run_exporter(root, "diff", "old.json", "nothing.json")
     assert (missing.returncode, "nothing.json" in missing.stderr) == (2, True)
     cells = '[{"cell": "net/17/cpu", "status": "pass", "exporter": "torchscript"}]'
     (root / "one.json").write_text(f'{{"format": 1, "tools": {{}}, "cells": {cells}}}')
-    command = exporter(root, "diff", "one.json", NEW)
+    command = run_exporter(root, "diff", "one.json", NEW)
     assert command.returncode == 1
     assert "one.json: has no figures" in command.stderr
     assert "net/18/cpu: new cell, green" in command.stdout

@@ -8,7 +8,7 @@ from pathlib import Path
 import onnxruntime
 import pytest
 
-from tests.integration.project import ROOT, exporter, make_project
+from tests.integration.project import ROOT, make_project, run_exporter
 
 DEVICES = """
 [tool.exporter]
@@ -24,7 +24,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_one_screen_and_no_problem(project: Path) -> None:
-    shown = exporter(project, "doctor")
+    shown = run_exporter(project, "doctor")
     assert shown.returncode == 0, shown.stdout + shown.stderr
     lines = shown.stdout.splitlines()
     assert len(lines) < 25
@@ -37,7 +37,7 @@ def test_one_screen_and_no_problem(project: Path) -> None:
 
 
 def test_the_same_as_json(project: Path) -> None:
-    shown = exporter(project, "doctor", "--json")
+    shown = run_exporter(project, "doctor", "--json")
     found = {each["subject"]: each for each in json.loads(shown.stdout)["findings"]}
     assert found["torch"]["level"] == "ok"
     assert found["manifests"] == {
@@ -56,7 +56,7 @@ def test_a_torch_that_cannot_be_imported(project: Path, tmp_path: Path) -> None:
     """On PYTHONPATH, before the one that is installed."""
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch/__init__.py").write_text("raise ImportError('libcudart.so.12 is missing')\n")
-    shown = exporter(project, "doctor", PYTHONPATH=f"{tmp_path}:{ROOT}")
+    shown = run_exporter(project, "doctor", PYTHONPATH=f"{tmp_path}:{ROOT}")
     assert shown.returncode == 1
     assert "cannot be imported: ImportError: libcudart.so.12 is missing" in shown.stdout
     assert "fork server" not in shown.stdout
@@ -67,6 +67,6 @@ def test_a_torch_that_cannot_be_imported(project: Path, tmp_path: Path) -> None:
 def test_a_manifest_that_cannot_be_read(tmp_path: Path) -> None:
     root = make_project(tmp_path / "project", good="Good")
     (root / "manifests/tiny.toml").write_text("format = 2\n")
-    shown = exporter(root, "doctor")
+    shown = run_exporter(root, "doctor")
     assert shown.returncode == 1
     assert "problem  manifests     manifests/tiny.toml:1: format" in shown.stdout

@@ -5,31 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 
 from exporter.records.record import read_run
-from tests.integration.project import exporter, make_project
+from tests.integration.project import make_project, run_exporter
 
 
 def test_the_patch_makes_the_results_foreseen(tmp_path: Path) -> None:
     root = make_project(tmp_path / "project", raises="Raises")
     manifest = root / "manifests/tiny.toml"
     before = manifest.read_text()
-    assert exporter(root, "export").returncode == 1
+    assert run_exporter(root, "export").returncode == 1
 
-    shown = exporter(root, "expectations")
+    shown = run_exporter(root, "expectations")
     assert shown.returncode == 1, shown.stderr
     assert "--- a/manifests/tiny.toml\n+++ b/manifests/tiny.toml\n" in shown.stdout
     assert '+  { opset = "16..17", stage = "source", match = "RuntimeError: no ' in shown.stdout
     assert manifest.read_text() == before, "showing changes nothing"
 
-    refused = exporter(root, "expectations", "--write")
+    refused = run_exporter(root, "expectations", "--write")
     assert (refused.returncode, manifest.read_text()) == (1, before)
     assert "1 new expectation without a reason" in refused.stderr
 
-    written = exporter(root, "expectations", "--write", "--reason", "it has no way")
+    written = run_exporter(root, "expectations", "--write", "--reason", "it has no way")
     assert written.returncode == 0, written.stderr
     assert 'reason = "it has no way"' in manifest.read_text()
 
-    assert exporter(root, "export").returncode == 0
+    assert run_exporter(root, "export").returncode == 0
     records = read_run(root / "build/results.json").records
     assert {record.status for record in records} == {"xfail"}
-    again = exporter(root, "expectations")
+    again = run_exporter(root, "expectations")
     assert (again.returncode, again.stdout) == (0, "the expectations match the results\n")

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from exporter.records.record import Record, read_run
-from tests.integration.project import exporter, make_project
+from tests.integration.project import make_project, run_exporter
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project that was exported once."""
     root = make_project(tmp_path_factory.mktemp("incremental") / "project", good="Good")
-    assert exporter(root, "export").returncode == 0
+    assert run_exporter(root, "export").returncode == 0
     return root
 
 
@@ -26,7 +26,7 @@ def edit(project: Path, name: str, before: str, after: str) -> None:
 
 
 def planned(project: Path) -> list[str]:
-    shown = exporter(project, "plan")
+    shown = run_exporter(project, "plan")
     assert shown.returncode == 0, shown.stderr
     return [" ".join(line.split()) for line in shown.stdout.splitlines()]
 
@@ -37,7 +37,7 @@ def made(project: Path) -> dict[str, Record]:
 
 def test_a_second_export_runs_nothing_and_says_the_same(project: Path) -> None:
     before = made(project)
-    again = exporter(project, "export", "--explain")
+    again = run_exporter(project, "export", "--explain")
     assert again.returncode == 0, again.stdout + again.stderr
     assert " runs: " not in again.stdout
     assert "2 cells: 2 pass" in again.stdout
@@ -56,7 +56,7 @@ def test_another_tolerance_checks_the_file_that_is_there(project: Path) -> None:
     first = {cell: dict(record.seconds) for cell, record in made(project).items()}
     edit(project, "tiny.toml", "timeout", "tolerance = { atol = 1e-3, rtol = 1e-3 }\ntimeout")
     assert planned(project)[0].endswith("its tolerances changed")
-    changed = exporter(project, "export")
+    changed = run_exporter(project, "export")
     assert changed.returncode == 0, changed.stdout + changed.stderr
     assert {p.name: p.read_bytes() for p in (project / "build/good").glob("*.onnx")} == files
     # What making the file took is what it took then: it was not made again.
@@ -67,25 +67,25 @@ def test_another_tolerance_checks_the_file_that_is_there(project: Path) -> None:
     assert planned(project)[-1] == "0 cells to run, 2 to keep, 0 to skip"
     # A tolerance that nothing meets is red, with the reason that only the model can tell.
     edit(project, "tiny.toml", "atol = 1e-3, rtol = 1e-3", "atol = 1e-30, rtol = 0.0")
-    refused = exporter(project, "export")
+    refused = run_exporter(project, "export")
     assert refused.returncode == 1
     red = made(project)["good/17/cpu"]
     assert red.status == "fail"
     assert red.blame is not None
     assert red.blame.culprit == "precision"
     edit(project, "tiny.toml", "tolerance = { atol = 1e-30, rtol = 0.0 }\n", "")
-    healed = exporter(project, "export")
+    healed = run_exporter(project, "export")
     assert healed.returncode == 0, healed.stdout
 
 
 def test_pytorchs_outputs_that_are_not_its_own_prove_nothing(project: Path) -> None:
-    assert exporter(project, "export").returncode == 0
+    assert run_exporter(project, "export").returncode == 0
     for path in (project / "build/good").glob("test_data_set_*/output_0.pb"):
         data = bytearray(path.read_bytes())
         data[-1] ^= 0x40
         path.write_bytes(data)
     edit(project, "tiny.toml", "timeout", "tolerance = { atol = 1e-4, rtol = 1e-4 }\ntimeout")
-    changed = exporter(project, "export")
+    changed = run_exporter(project, "export")
     assert changed.returncode == 0, changed.stdout
     assert "good/17/cpu" in made(project)
 
@@ -93,7 +93,7 @@ def test_pytorchs_outputs_that_are_not_its_own_prove_nothing(project: Path) -> N
 def test_one_more_opset_leaves_the_others_alone(project: Path) -> None:
     before = {p.name: p.stat().st_ino for p in (project / "build/good").glob("*.onnx")}
     edit(project, "tiny.toml", "[16, 17]", "[15, 16, 17]")
-    command = exporter(project, "export", "--explain")
+    command = run_exporter(project, "export", "--explain")
     assert command.returncode == 0, command.stdout
     assert [line for line in command.stdout.splitlines() if " runs: " in line] == [
         "good/15/cpu runs: it has not been exported yet"
@@ -118,18 +118,18 @@ if (_HERE / "edit").exists():
 """
     source.write_text(before + meanwhile)
     (project / "manifests/edit").touch()
-    first = exporter(project, "export")
+    first = run_exporter(project, "export")
     assert first.returncode == 1
     why = "manifests/moving.py changed while it was exported"
     said = f"good/15/cpu and 2 more: no result, since {why}; the next export rebuilds it"
     assert said in first.stdout.splitlines()
     assert made(project) == {}
     assert planned(project)[0].endswith(why)
-    assert exporter(project, "export").returncode == 0
+    assert run_exporter(project, "export").returncode == 0
     assert planned(project)[-1].startswith("0 cells to run")
     source.write_text(before)
     (project / "manifests/moving.py").unlink()
-    assert exporter(project, "export").returncode == 0
+    assert run_exporter(project, "export").returncode == 0
 
 
 def test_a_source_a_neighbour_and_a_helper_that_is_imported_late_are_seen(project: Path) -> None:
@@ -141,8 +141,8 @@ def test_a_source_a_neighbour_and_a_helper_that_is_imported_late_are_seen(projec
         "        from helper import FACTOR\n        return FACTOR * self.linear(x)",
     )
     assert planned(project)[0].endswith("manifests has other modules")
-    assert exporter(project, "export").returncode == 0
+    assert run_exporter(project, "export").returncode == 0
     assert planned(project)[-1].startswith("0 cells to run")
     (project / "manifests/helper.py").write_text("FACTOR = 3.0\n")
     assert planned(project)[0].endswith("manifests/helper.py changed")
-    assert exporter(project, "export").returncode == 0
+    assert run_exporter(project, "export").returncode == 0

@@ -14,7 +14,7 @@ from exporter.records.record import (
     Status,
     read_run,
 )
-from tests.integration.project import exporter, make_project
+from tests.integration.project import make_project, run_exporter
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
         exits="Exits",
         raises="Raises",
     )
-    command = exporter(root, "export", "--jobs", "2")
+    command = run_exporter(root, "export", "--jobs", "2")
     return Ran(root, command, read_run(root / "build/results.json").by_cell())
 
 

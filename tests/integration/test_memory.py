@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from exporter.records.record import read_run
-from tests.integration.project import exporter, make_project
+from tests.integration.project import make_project, run_exporter
 
 GREEDY = """
 
@@ -30,7 +30,7 @@ def test_a_limit_ends_what_needs_more_and_nothing_else(tmp_path: Path) -> None:
     (root / "pyproject.toml").write_text('[tool.exporter]\nmemory = "900MB"\n')
     source = root / "manifests/models.py"
     source.write_text(source.read_text() + GREEDY)
-    command = exporter(root, "export", "--opset", "17")
+    command = run_exporter(root, "export", "--opset", "17")
     assert command.returncode == 1, command.stdout + command.stderr
     cells = read_run(root / "build/results.json").by_cell()
     assert cells["good/17/cpu"].status == "pass", cells["good/17/cpu"].message

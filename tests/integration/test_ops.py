@@ -11,7 +11,7 @@ from exporter.manifest import load_project
 from exporter.records.record import Status, read_run
 from exporter.tools.operators.client import _table_path
 from exporter.tools.operators.protocol import OperatorRow, OperatorTable
-from tests.integration.project import exporter
+from tests.integration.project import run_exporter
 
 MODELS = """
 import torch
@@ -61,7 +61,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "pyproject.toml").write_text("[tool.exporter]\n", encoding="utf-8")
     (root / "manifests" / "models.py").write_text(MODELS, encoding="utf-8")
     (root / "manifests" / "all.toml").write_text(MANIFEST, encoding="utf-8")
-    assert exporter(root, "export", "good", "lacking", "--jobs", "1").returncode == ExitCode.RED
+    assert run_exporter(root, "export", "good", "lacking", "--jobs", "1").returncode == ExitCode.RED
     return root
 
 
@@ -84,7 +84,7 @@ def test_the_table_names_the_models(project: Path) -> None:
     path = _table_path(load_project(project))
     path.parent.mkdir()
     path.write_text(table.to_json(), encoding="utf-8")
-    done = exporter(project, "ops")
+    done = run_exporter(project, "ops")
     assert done.returncode == ExitCode.OK, done.stderr
     text = (project / "reports" / "OPERATORS.md").read_text(encoding="utf-8")
     both = "[good](models/good.md), [lacking](models/lacking.md)"
@@ -92,29 +92,29 @@ def test_the_table_names_the_models(project: Path) -> None:
     assert "| `special_airy_ai` |  | [lacking](models/lacking.md) |" in text
     assert "Models without an export: never." in text
     (project / "reports" / "OPERATORS.md").unlink()
-    exporter(project, "ops")
+    run_exporter(project, "ops")
     assert (project / "reports" / "OPERATORS.md").read_text(encoding="utf-8") == text
 
 
 def test_a_model_that_lacks_operators_is_red_and_lists_them_all(project: Path) -> None:
-    done = exporter(project, "ops", "lacking")
+    done = run_exporter(project, "ops", "lacking")
     assert done.returncode == ExitCode.RED
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
-    assert "lacking: TorchScript 17: lacks" in lines
+    assert "lacking: TorchScript 17: missing operators" in lines
     assert "aten::special_bessel_j0 2x 17 manifests/models.py:17" in lines
     assert "aten::special_airy_ai 1x 17 manifests/models.py:18" in lines
-    assert "lacking: dynamo 18: lacks" in lines
+    assert "lacking: dynamo 18: missing operators" in lines
     assert "prims.bessel_j0.default 2x 18 manifests/models.py:17" in lines
 
 
 def test_a_model_that_lacks_nothing_is_green(project: Path) -> None:
-    done = exporter(project, "ops", "never/18")
+    done = run_exporter(project, "ops", "never/18")
     assert done.returncode == ExitCode.OK
     assert "never: dynamo 18: all operators supported" in done.stdout
     assert not (project / "build" / "never").exists(), "nothing was exported"
 
 
 def test_a_word_that_means_no_cell_is_refused(project: Path) -> None:
-    done = exporter(project, "ops", "lackin")
+    done = run_exporter(project, "ops", "lackin")
     assert done.returncode == ExitCode.NOTHING_SELECTED
     assert "did you mean 'lacking'?" in done.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.project import exporter
+from tests.integration.project import run_exporter
 
 MODELS = """
 from typing import Optional
@@ -141,7 +141,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     (root / "manifests/models.py").write_text(MODELS)
     (root / "manifests/nets.toml").write_text(MANIFEST + PARTS)
-    command = exporter(root, "export")
+    command = run_exporter(root, "export")
     assert command.returncode == 1, command.stdout + command.stderr
     return root
 
@@ -149,7 +149,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def dist(project: Path) -> Path:
     """All that is right in it, published."""
-    command = exporter(project, "publish", "dist")
+    command = run_exporter(project, "publish", "dist")
     assert command.returncode == 1, command.stdout + command.stderr  # `baked` was selected
     assert "baked/17: not published: fail at parity (axes) on cpu" in command.stderr
     assert "foreseen/17: not published: xfail at parity (axes)" in command.stdout
@@ -223,7 +223,7 @@ def test_the_folder_describes_the_proof(dist: Path, project: Path) -> None:
 
 def test_the_same_results_give_the_same_bytes(project: Path, dist: Path) -> None:
     before = bytes_of(dist / "large")
-    again = exporter(project, "publish", "large", "dist")
+    again = run_exporter(project, "publish", "large", "dist")
     assert again.returncode == 0, again.stderr
     assert bytes_of(dist / "large") == before
     assert {path.name for path in dist.iterdir()} == {"fed", "parts", "sound", "large"}
@@ -240,7 +240,7 @@ def test_files_of_others_are_not_replaced(project: Path, tmp_path: Path, spoil: 
         place.mkdir(parents=True)
         (place / "exporter.json").write_text('{"format": 1}')
     elif spoil == "extra":
-        assert exporter(project, "publish", "sound/18", str(dest)).returncode == 0
+        assert run_exporter(project, "publish", "sound/18", str(dest)).returncode == 0
         (place / "mine.txt").write_text("mine")
     elif spoil == "link":
         place.parent.mkdir(parents=True)
@@ -251,7 +251,7 @@ def test_files_of_others_are_not_replaced(project: Path, tmp_path: Path, spoil: 
         (tmp_path / "elsewhere").mkdir()
         place.parent.symlink_to(tmp_path / "elsewhere")
     before = bytes_of(tmp_path)
-    command = exporter(project, "publish", "sound/18", "large/18", str(dest))
+    command = run_exporter(project, "publish", "sound/18", "large/18", str(dest))
     assert command.returncode == 1
     assert "sound/18: not published: " in command.stderr
     assert "Traceback" not in command.stderr
@@ -286,7 +286,7 @@ def test_changed_files_are_refused(project: Path, tmp_path: Path, spoil: str, sa
     else:
         sample = build / "test_data_set_1"
         shutil.copy(build / "test_data_set_0/output_0.pb", sample / "output_0.pb")
-    command = exporter(root, "publish", "large/18", "dist")
+    command = run_exporter(root, "publish", "large/18", "dist")
     assert command.returncode == 1
     assert said in command.stderr
     assert not list(root.glob("dist/*/*"))
@@ -294,7 +294,7 @@ def test_changed_files_are_refused(project: Path, tmp_path: Path, spoil: str, sa
 
 def test_failing_files_have_a_warning(project: Path, tmp_path: Path) -> None:
     dest = tmp_path / "dest"
-    command = exporter(project, "publish", "baked", "foreseen", str(dest), "--include-red")
+    command = run_exporter(project, "publish", "baked", "foreseen", str(dest), "--include-red")
     assert command.returncode == 0, command.stderr
     assert "baked/17: published although it is red: fail at parity" in command.stderr
     for model in ("baked", "foreseen"):
@@ -305,13 +305,13 @@ def test_failing_files_have_a_warning(project: Path, tmp_path: Path) -> None:
 
 
 def test_an_expected_failure_is_not_published(project: Path, tmp_path: Path) -> None:
-    command = exporter(project, "publish", "foreseen", str(tmp_path / "dest"))
+    command = run_exporter(project, "publish", "foreseen", str(tmp_path / "dest"))
     assert command.returncode == 3
     assert not (tmp_path / "dest").exists()
 
 
 def test_a_missing_destination_is_an_error(project: Path) -> None:
-    command = exporter(project, "publish", "sound")
+    command = run_exporter(project, "publish", "sound")
     assert command.returncode == 2
     assert "'sound' matches cells; add the destination" in command.stderr
     assert not (project / "sound").exists()
@@ -322,7 +322,7 @@ def test_some_destinations_are_refused(project: Path, tmp_path: Path, dest: str)
     root = copy_of(project, tmp_path / "project")
     (root / "link").symlink_to(tmp_path)
     before = bytes_of(root / "build")
-    command = exporter(root, "publish", "sound/18", dest)
+    command = run_exporter(root, "publish", "sound/18", dest)
     assert command.returncode == 4
     assert command.stderr.startswith(f"{dest}: ")
     assert bytes_of(root / "build").keys() - {"build/stamps.json"} <= before.keys()

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from exporter.records.record import Status, read_run
-from tests.integration.project import ROOT, exporter
+from tests.integration.project import ROOT, run_exporter
 
 
 def block(language: str) -> str:
@@ -22,7 +22,7 @@ def test_the_example_is_green_by_both_exporters(tmp_path: Path) -> None:
     (tmp_path / "manifests" / "models").mkdir(parents=True)
     (tmp_path / "manifests" / "models" / "mine.py").write_text(block("python"))
     (tmp_path / "manifests" / "mine.toml").write_text(block("toml"))
-    command = exporter(tmp_path, "export", "classifier", "--opset", "9", "--opset", "21")
+    command = run_exporter(tmp_path, "export", "classifier", "--opset", "9", "--opset", "21")
     assert command.returncode == 0, command.stdout + command.stderr
     records = read_run(tmp_path / "build/results.json").by_cell()
     assert {name: record.status for name, record in records.items()} == {

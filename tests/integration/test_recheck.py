@@ -8,7 +8,7 @@ import pytest
 
 from exporter.cache.fingerprint import THOROUGH
 from exporter.records.record import Record, read_run
-from tests.integration.project import exporter, make_project
+from tests.integration.project import make_project, run_exporter
 
 _HAND = "tolerance = { atol = 1e-3, rtol = 1e-3 }\n"
 
@@ -28,7 +28,7 @@ def made(project: Path) -> dict[str, Record]:
 
 
 def passes(project: Path, *arguments: str) -> None:
-    done = exporter(project, "export", *arguments)
+    done = run_exporter(project, "export", *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

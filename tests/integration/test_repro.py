@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from exporter.records.record import Culprit, read_run
-from tests.integration.project import exporter
+from tests.integration.project import run_exporter
 
 MODELS = """
 import torch
@@ -98,14 +98,14 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ENTRY.format(id=id, source=id.title(), opsets=opsets) for id, opsets in entries.items()
     )
     (root / "manifests/nets.toml").write_text(text + PAIRS)
-    command = exporter(root, "export")
+    command = run_exporter(root, "export")
     assert command.returncode == 1, command.stdout + command.stderr
     return root
 
 
 def reproduce(project: Path, cell: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Makes the reproducer and runs it elsewhere, without this package and without the project."""
-    made = exporter(project, "repro", cell, str(folder))
+    made = run_exporter(project, "repro", cell, str(folder))
     assert made.returncode == 0, made.stdout + made.stderr
     for text in (folder / "repro.py").read_text(), (folder / "README.md").read_text():
         assert str(project) not in text
@@ -182,14 +182,14 @@ def test_a_green_cell_does_not_reproduce(project: Path, tmp_path: Path, cell: st
     ],
 )
 def test_no_cell_or_several_are_refused(project: Path, arguments: list[str], message: str) -> None:
-    command = exporter(project, "repro", *arguments)
+    command = run_exporter(project, "repro", *arguments)
     assert command.returncode == 3
     assert message in command.stderr
 
 
 def test_a_folder_with_other_files_is_left_alone(project: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
-    command = exporter(project, "repro", "sound/18/cpu", str(tmp_path))
+    command = run_exporter(project, "repro", "sound/18/cpu", str(tmp_path))
     assert command.returncode == 4
     assert "contains other files" in command.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]

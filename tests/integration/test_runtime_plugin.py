@@ -9,7 +9,7 @@ import pytest
 
 from exporter.core.errors import ExitCode
 from exporter.records.record import Status, read_run
-from tests.integration.project import ROOT, exporter
+from tests.integration.project import ROOT, run_exporter
 from tests.runtime_plugin import NAME, install_runtime_plugin
 
 PROJECT = f"""
@@ -56,7 +56,7 @@ def test_an_export_proves_a_file_with_the_runtime_of_a_plugin(
 ) -> None:
     site = install_runtime_plugin(tmp_path / "site")
     path = os.pathsep.join((str(ROOT), str(site)))
-    done = exporter(project, "export", "--jobs", "1", PYTHONPATH=path)
+    done = run_exporter(project, "export", "--jobs", "1", PYTHONPATH=path)
     assert done.returncode == 0, done.stdout + done.stderr
     record = read_run(project / "build" / "results.json").by_cell()["sound/17/fast"]
     assert (record.status, record.message) == (Status.PASS, "")
@@ -64,15 +64,15 @@ def test_an_export_proves_a_file_with_the_runtime_of_a_plugin(
     assert placement.status is Status.PASS
     assert "tract-plugin" in record.packages, "another version of the plugin makes it stale"
 
-    again = exporter(project, "plan", PYTHONPATH=path)
+    again = run_exporter(project, "plan", PYTHONPATH=path)
     install_runtime_plugin(site, version="2.0")
-    changed = exporter(project, "plan", PYTHONPATH=path)
+    changed = run_exporter(project, "plan", PYTHONPATH=path)
     assert "tract-plugin" not in again.stdout
     assert "tract-plugin" in changed.stdout, changed.stdout
 
 
 def test_without_the_plugin_the_manifest_is_an_error_with_a_fix(project: Path) -> None:
-    done = exporter(project, "check")
+    done = run_exporter(project, "check")
     assert done.returncode == ExitCode.MANIFEST
     assert f'got "{NAME}"' in done.stderr
     assert "install the plugin that provides it" in done.stderr

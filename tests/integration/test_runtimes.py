@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from exporter.records.record import Record, Status, read_run
-from tests.integration.project import exporter
+from tests.integration.project import run_exporter
 
 PROJECT = """
 [tool.exporter.devices.ort-backend]
@@ -72,7 +72,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "pyproject.toml").write_text(PROJECT, encoding="utf-8")
     (root / "manifests" / "models.py").write_text(MODELS, encoding="utf-8")
     (root / "manifests" / "all.toml").write_text(MANIFEST, encoding="utf-8")
-    exporter(root, "export", "--jobs", "1")
+    run_exporter(root, "export", "--jobs", "1")
     return root
 
 
@@ -130,7 +130,7 @@ def test_a_device_that_openvino_lacks_is_unavailable(records: dict[str, Record])
 def test_a_reproducer_runs_the_file_where_the_cell_did(
     project: Path, tmp_path: Path, device: str, model: str, code: int
 ) -> None:
-    made = exporter(project, "repro", f"{model}/17/{device}", str(tmp_path / "repro"))
+    made = run_exporter(project, "repro", f"{model}/17/{device}", str(tmp_path / "repro"))
     assert made.returncode == 0, made.stdout + made.stderr
     ran = subprocess.run(
         [sys.executable, "-W", "ignore", "repro.py"],

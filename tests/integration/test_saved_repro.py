@@ -10,7 +10,7 @@ import torch
 from torch.export import Dim
 
 from exporter.records.record import read_run
-from tests.integration.project import exporter
+from tests.integration.project import run_exporter
 from tests.integration.test_repro import reproduce
 
 CODE = """
@@ -87,7 +87,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for id, (source, opset, more) in CELLS.items()
     )
     (folder / "saved.toml").write_text("format = 1\n" + "".join(entries))
-    command = exporter(root, "export")
+    command = run_exporter(root, "export")
     assert command.returncode == 1, command.stdout + command.stderr
     return root
 

@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from exporter.records.record import Record, read_run
-from tests.integration.project import exporter, make_project
+from tests.integration.project import make_project, run_exporter
 
 WIDE = """
 
@@ -62,7 +62,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = make(tmp_path_factory.mktemp("store") / "first")
     settings = '[tool.exporter]\nstore = "../shared"\n'
     (root / "pyproject.toml").write_text(settings)
-    assert exporter(root, "export").returncode == 1
+    assert run_exporter(root, "export").returncode == 1
     return root
 
 
@@ -77,16 +77,16 @@ def test_an_edit_that_is_undone_makes_nothing_and_leaves_the_same_bytes(first: P
     source = first / "manifests/models.py"
     text = source.read_text()
     source.write_text(text.replace("self.second(self.first(x))", "2 * self.second(self.first(x))"))
-    edited = exporter(first, "export", "--explain", "wide")
+    edited = run_exporter(first, "export", "--explain", "wide")
     assert edited.returncode == 0, edited.stdout + edited.stderr
     assert edited.stdout.count(" runs: manifests/models.py changed") == 2
     assert files(first) != before
     source.write_text(text)
-    shown = exporter(first, "plan")
+    shown = run_exporter(first, "plan")
     assert shown.stdout.splitlines()[-1] == (
         "0 cells to run, 2 to keep, 0 to skip, 2 to restore from the store"
     )
-    undone = exporter(first, "export", "--explain")
+    undone = run_exporter(first, "export", "--explain")
     assert undone.returncode == 1
     assert " runs: " not in undone.stdout
     assert undone.stdout.count("is restored from the store: manifests/models.py changed") == 2
@@ -108,25 +108,25 @@ def test_onnx_reads_what_was_taken(first: Path) -> None:
 def test_another_checkout_makes_nothing(first: Path) -> None:
     other = make(first.with_name("other"))
     store = str(first.with_name("shared"))
-    alone = exporter(other, "export", "wide/17", EXPORTER_STORE="off")
+    alone = run_exporter(other, "export", "wide/17", EXPORTER_STORE="off")
     assert alone.returncode == 0
     shutil.rmtree(other / "build")
-    found = exporter(other, "export", "--explain", EXPORTER_STORE=store)
+    found = run_exporter(other, "export", "--explain", EXPORTER_STORE=store)
     assert found.returncode == 1
     assert " runs: " not in found.stdout
     assert "4 of them restored from the store" in found.stdout
     assert files(other) == files(first)
     assert records(other) == records(first)
-    again = exporter(other, "export", EXPORTER_STORE=store)
+    again = run_exporter(other, "export", EXPORTER_STORE=store)
     assert "taken" not in again.stdout
     assert not (other / "build/.store").exists()
 
 
 def test_without_the_store_it_is_made(first: Path) -> None:
     shutil.rmtree(first / "build/wide")
-    plan = exporter(first, "plan", "--no-store")
+    plan = run_exporter(first, "plan", "--no-store")
     assert plan.stdout.splitlines()[-1] == "2 cells to run, 2 to keep, 0 to skip"
-    made = exporter(first, "export", "--no-store", "wide/17")
+    made = run_exporter(first, "export", "--no-store", "wide/17")
     assert made.returncode == 0
     assert "[1/1] wide: 1 pass" in made.stdout
 
@@ -136,7 +136,7 @@ def test_a_store_that_is_only_read_is_said_once(first: Path) -> None:
     before = sorted(shared.rglob("*"))
     source = first / "manifests/models.py"
     source.write_text(source.read_text() + "\n# another version\n")
-    made = exporter(first, "export", "wide", EXPORTER_STORE_READONLY="1")
+    made = run_exporter(first, "export", "wide", EXPORTER_STORE_READONLY="1")
     assert made.returncode == 0, made.stdout + made.stderr
     assert made.stdout.count("results are not stored: the store is read-only") == 1
     assert sorted(shared.rglob("*")) == before
@@ -148,11 +148,11 @@ def test_two_runs_at_once_share_it(first: Path, tmp_path: Path) -> None:
     roots = [make(tmp_path / name) for name in ("one", "two")]
     with ThreadPoolExecutor() as threads:
         runs = threads.map(
-            lambda r: exporter(r, "export", "wide", EXPORTER_STORE=str(store)), roots
+            lambda r: run_exporter(r, "export", "wide", EXPORTER_STORE=str(store)), roots
         )
         assert [each.returncode for each in runs] == [0, 0]
     third = make(tmp_path / "three")
-    found = exporter(third, "export", "wide", EXPORTER_STORE=str(store))
+    found = run_exporter(third, "export", "wide", EXPORTER_STORE=str(store))
     assert "2 cells: 2 pass, 2 of them restored from the store" in found.stdout
     ships = (".onnx", ".data", ".pb")
     assert [{n: d for n, d in files(r).items() if n.endswith(ships)} for r in roots] == [
@@ -165,14 +165,14 @@ def test_the_usual_store_has_weights_nowhere_twice(tmp_path: Path) -> None:
     root = make(tmp_path / "project")
     source = root / "manifests/models.py"
     text = source.read_text()
-    assert exporter(root, "export", "wide/18").returncode == 0
+    assert run_exporter(root, "export", "wide/18").returncode == 0
     before = files(root)
     source.write_text(text.replace("4, 70000)", "4, 80000)").replace("70000, 3", "80000, 3"))
-    assert exporter(root, "export", "wide/18").returncode == 0
+    assert run_exporter(root, "export", "wide/18").returncode == 0
     large = [path for path in (root / "build").rglob("*") if path.stat().st_size > 1 << 20]
     assert len(large) == 2
     source.write_text(text)
-    undone = exporter(root, "export", "wide/18")
+    undone = run_exporter(root, "export", "wide/18")
     assert "1 of them restored from the store" in undone.stdout, undone.stdout
     assert files(root) == before
     onnx.checker.check_model(root / "build/wide/18.onnx", full_check=True)

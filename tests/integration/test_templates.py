@@ -1,4 +1,4 @@
-"""A project's own templates, one at a time, and what docs/templates.md says of them."""
+"""A project's own templates, one at a time, and their description in docs/templates.md."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from exporter.records.record import Status
 from exporter.report.pages.model_page import ModelPage
 from exporter.report.pages.overview import Overview
 from exporter.report.pages.template_folder import find_packaged_templates
-from exporter.report.pages.templates import _environment
+from exporter.report.pages.templates import _create_environment
 from exporter.tools.operators.operators_page import OperatorsPage
-from tests.integration.project import ROOT, exporter, make_project
-from tests.integration.results import make_accepted, write_results
+from tests.integration.project import ROOT, make_project, run_exporter
+from tests.integration.results import make_green_project, write_results
 
 DOCS = (ROOT / "docs/templates.md").read_text(encoding="utf-8")
 #: What is not a project's: scripts that must run, and a page without a project.
@@ -27,8 +27,8 @@ OURS = {"repro.md", "repro.py", "repro_custom_ops.py", "graph.html"}
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """Two cells, accepted as green, one of which is red now."""
-    root = make_accepted(tmp_path / "project")
-    assert exporter(root, "baseline").returncode == 0
+    root = make_green_project(tmp_path / "project")
+    assert run_exporter(root, "baseline").returncode == 0
     write_results(root, _18=Status.FAIL)
     (root / "templates").mkdir()
     return root
@@ -65,17 +65,17 @@ OVERRIDDEN = [
         "<title>1 of 2 cells of 1 models are green</title>{",
     ),
     ("index.css", "body { color: teal }", "reports/index.html", "<style>body { color: teal }<"),
-    ("index.js", "show('mine');", "reports/index.html", "<script>show('mine');</script>"),
+    ("index.js", "show('custom');", "reports/index.html", "<script>show('custom');</script>"),
 ]
 
 
 @pytest.mark.parametrize(("name", "text", "page", "shown"), OVERRIDDEN)
-def test_one_file_is_the_projects_and_the_rest_stay(
+def test_one_template_is_replaced_and_the_others_are_not(
     project: Path, name: str, text: str, page: str, shown: str
 ) -> None:
     def made() -> dict[str, bytes]:
-        assert exporter(project, "report").returncode == 0
-        assert exporter(project, "gate").returncode == 1
+        assert run_exporter(project, "report").returncode == 0
+        assert run_exporter(project, "gate").returncode == 1
         return pages(project)
 
     before = made()
@@ -91,29 +91,29 @@ def test_the_card_of_a_published_file(tmp_path: Path) -> None:
     root = make_project(tmp_path / "project", good="Good")
     (root / "templates").mkdir()
     (root / "templates/card.md.jinja").write_text("{{ spec.id }} at {{ opset }}: {{ size }}\n")
-    assert exporter(root, "export", "good/17").returncode == 0
-    published = exporter(root, "publish", "good/17", "dist")
+    assert run_exporter(root, "export", "good/17").returncode == 0
+    published = run_exporter(root, "publish", "good/17", "dist")
     assert published.returncode == 0, published.stdout + published.stderr
     card = (root / "dist/good/17/README.md").read_text()
     assert re.fullmatch(r"good at 17: [\d.]+ k?B\n", card)
 
 
 @pytest.mark.parametrize(("name", "page"), [(name, page) for name, _, page, _ in OVERRIDDEN[:4]])
-def test_a_wrong_template_is_named_with_its_line(project: Path, name: str, page: str) -> None:
+def test_an_invalid_template_is_named_with_its_line(project: Path, name: str, page: str) -> None:
     (project / "templates" / name).write_text("one\n{{ nothing.at_all }}\n")
-    ran = exporter(project, "gate" if page == "build/gate.md" else "report")
+    ran = run_exporter(project, "gate" if page == "build/gate.md" else "report")
     assert ran.returncode == 2
     assert f"{name}:2: the template cannot be rendered: " in ran.stderr
 
 
 def documented(heading: str) -> set[str]:
-    """Every name in backticks in the first column of the table after the text."""
+    """Return the names in backticks in the first column of the table after the heading."""
     rows = DOCS.partition(heading)[2].lstrip(" :").partition("\n\n|")[2].split("\n\n")[0]
     return {name for row in rows.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])}
 
 
-def test_the_docs_name_every_template_and_its_variables() -> None:
-    environment = _environment(None)
+def test_the_docs_list_every_template_and_its_variables() -> None:
+    environment = _create_environment(None)
     found = {}
     for path in find_packaged_templates().glob("*.jinja"):
         if path.stem not in OURS:
@@ -123,18 +123,21 @@ def test_the_docs_name_every_template_and_its_variables() -> None:
 
 
 @pytest.mark.parametrize("page", [Overview, ModelPage])
-def test_the_docs_name_every_part_of_a_page(page: type) -> None:
+def test_the_docs_list_every_part_of_a_page(page: type) -> None:
     fields = {field.name for field in dataclasses.fields(page)}
     properties = {name for name, value in vars(page).items() if isinstance(value, property)}
     documents = documented(f"(`{page.__name__}` in")
-    # A table begins with its empty head: what a row names first is a part of the page.
     assert documents == fields | properties
 
 
-def test_the_docs_name_every_part_of_the_operators_and_every_filter() -> None:
+def test_the_docs_list_every_part_of_the_operators_and_every_filter() -> None:
     said = DOCS.partition("(`OperatorsPage` in")[2].partition("\n\n")[0]
     fields = {field.name for field in dataclasses.fields(OperatorsPage)}
     assert fields <= set(re.findall(r"`(\w+)`", said))
     usual = jinja2.Environment().filters
-    own = {name for name, item in _environment(None).filters.items() if usual.get(name) is not item}
+    own = {
+        name
+        for name, item in _create_environment(None).filters.items()
+        if usual.get(name) is not item
+    }
     assert documented("## Filters") == own

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from exporter.records.record import read_run
 from exporter.worker.verify.latency import measure_ratio
-from tests.integration.project import exporter, make_project
+from tests.integration.project import run_exporter, make_project
 
 SLOW = """
 
@@ -45,7 +45,7 @@ def test_latency_is_measured_if_requested_and_the_gate_reports_growth(
     models.write_text(models.read_text() + SLOW)
     entry = manifest.read_text().replace("[16, 17]", "17")
     manifest.write_text(entry)
-    assert exporter(root, "export").returncode == 0
+    assert run_exporter(root, "export").returncode == 0
 
     def ratio() -> object:
         (record,) = read_run(root / "build/results.json").records
@@ -54,24 +54,24 @@ def test_latency_is_measured_if_requested_and_the_gate_reports_growth(
 
     assert ratio() is None
     manifest.write_text(entry + "latency = true\n")
-    ran = exporter(root, "export", "--explain")
+    ran = run_exporter(root, "export", "--explain")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     found = ratio()
     assert isinstance(found, float)
     assert 0 < found < 0.2, "PyTorch sleeps for 20 ms"
     assert "ratio" not in (root / "reports/models/slow.md").read_text()
-    assert exporter(root, "baseline").returncode == 0
-    gate = exporter(root, "gate")
+    assert run_exporter(root, "baseline").returncode == 0
+    gate = run_exporter(root, "gate")
     assert (gate.returncode, "latency" in gate.stdout) == (0, False)
 
     models.write_text(models.read_text().replace("time.sleep(0.02)", "time.sleep(0)"))
-    assert exporter(root, "export").returncode == 0
-    gate = exporter(root, "gate")
+    assert run_exporter(root, "export").returncode == 0
+    gate = run_exporter(root, "gate")
     assert gate.returncode == 0
     assert "slow/17/cpu: warning: latency grown: " in gate.stdout
     (root / "pyproject.toml").write_text("[tool.exporter.gate]\nlatency_grown = 'block'\n")
-    assert exporter(root, "gate").returncode == 1
+    assert run_exporter(root, "gate").returncode == 1
     (root / "pyproject.toml").write_text("[tool.exporter.gate]\nlatency_factor = 1000000\n")
-    assert exporter(root, "gate").returncode == 0
+    assert run_exporter(root, "gate").returncode == 0
     baseline = json.loads((root / "reports/baseline.json").read_text())
     assert 0 < baseline["cells"][0]["figures"]["latency"] < 0.2

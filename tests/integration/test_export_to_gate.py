@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from exporter.records.record import RunRecord, read_run
-from tests.integration.project import ROOT, exporter, make_project
+from tests.integration.project import ROOT, make_project, run_exporter
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with one model whose results are the baseline."""
     root = make_project(tmp_path_factory.mktemp("workflow") / "project", good="Good")
     for arguments in (["export"], ["baseline"], ["gate"]):
-        command = exporter(root, *arguments)
+        command = run_exporter(root, *arguments)
         assert command.returncode == 0, command.stdout + command.stderr
     return root
 
@@ -30,12 +30,12 @@ def test_a_model_that_breaks_is_stopped_by_the_gate(accepted: Path, tmp_path: Pa
     before = source.read_text()
     source.write_text(before.replace("self.linear(x)", "self.linear(x) if len(x) == 3 else 0 * x"))
     try:
-        stale = exporter(accepted, "gate")
+        stale = run_exporter(accepted, "gate")
         assert stale.returncode == 1
         assert "models.py changed since it was exported" in stale.stderr
-        assert exporter(accepted, "export").returncode == 1
+        assert run_exporter(accepted, "export").returncode == 1
         summary = tmp_path / "summary.md"
-        gate = exporter(accepted, "gate", GITHUB_STEP_SUMMARY=str(summary))
+        gate = run_exporter(accepted, "gate", GITHUB_STEP_SUMMARY=str(summary))
         assert gate.returncode == 1
         assert "good/16..17/cpu: newly red: pass -> " in gate.stdout
         assert summary.read_text() == (accepted / "build/gate.md").read_text()
@@ -45,9 +45,9 @@ def test_a_model_that_breaks_is_stopped_by_the_gate(accepted: Path, tmp_path: Pa
 
 
 def test_a_selection_exports_one_cell_and_leaves_the_other_as_it_was(accepted: Path) -> None:
-    assert exporter(accepted, "export").returncode == 0
+    assert run_exporter(accepted, "export").returncode == 0
     before = (accepted / "build/good/17.onnx").stat()
-    command = exporter(accepted, "export", "good/16")
+    command = run_exporter(accepted, "export", "good/16")
     assert command.returncode == 0, command.stdout + command.stderr
     assert "1 cell: 1 pass" in command.stdout
     assert (accepted / "build/good/17.onnx").stat().st_mtime_ns == before.st_mtime_ns
@@ -55,20 +55,20 @@ def test_a_selection_exports_one_cell_and_leaves_the_other_as_it_was(accepted: P
         "good/16/cpu",
         "good/17/cpu",
     }
-    assert exporter(accepted, "gate").returncode == 0
+    assert run_exporter(accepted, "gate").returncode == 0
 
 
 def test_the_same_records_give_the_same_reports(accepted: Path) -> None:
     def pages() -> dict[str, bytes]:
         return {str(p): p.read_bytes() for p in (accepted / "reports").rglob("*.*")}
 
-    assert exporter(accepted, "export").returncode == 0
+    assert run_exporter(accepted, "export").returncode == 0
     first = pages()
     names = {Path(name).name for name in first}
     assert {"junit.xml", "results.csv", "matrix.svg", "badge.svg", "good.json"} <= names
-    assert exporter(accepted, "export").returncode == 0
+    assert run_exporter(accepted, "export").returncode == 0
     assert pages() == first
-    assert exporter(accepted, "report").returncode == 0
+    assert run_exporter(accepted, "report").returncode == 0
     assert pages() == first
 
 
@@ -84,21 +84,21 @@ def test_the_same_records_give_the_same_reports(accepted: Path) -> None:
 def test_a_selection_of_nothing_is_an_error(
     accepted: Path, arguments: list[str], code: int, message: str
 ) -> None:
-    command = exporter(accepted, *arguments)
+    command = run_exporter(accepted, *arguments)
     assert (command.returncode, command.stdout) == (code, "")
     assert message in command.stderr
 
 
 def test_an_unreadable_baseline_and_missing_results_have_their_codes(tmp_path: Path) -> None:
     root = make_project(tmp_path / "project", good="Good")
-    assert exporter(root, "gate").returncode == 5
-    assert exporter(root, "baseline").returncode == 5
+    assert run_exporter(root, "gate").returncode == 5
+    assert run_exporter(root, "baseline").returncode == 5
     (root / "build").mkdir()
     (root / "build/results.json").write_text(RunRecord(tools={}, records=()).to_json())
-    assert exporter(root, "baseline").returncode == 1
+    assert run_exporter(root, "baseline").returncode == 1
     (root / "reports").mkdir()
     (root / "reports/baseline.json").write_text("{")
-    damaged = exporter(root, "gate")
+    damaged = run_exporter(root, "gate")
     assert damaged.returncode == 5
     assert "baseline.json" in damaged.stderr
     assert "Traceback" not in damaged.stderr
@@ -138,7 +138,7 @@ def test_a_second_run_at_once_is_refused(tmp_path: Path) -> None:
     deadline = time.monotonic() + 60
     while not _workers_in(root, patience=0) and time.monotonic() < deadline:
         time.sleep(0.05)
-    second = exporter(root, "export")
+    second = run_exporter(root, "export")
     assert second.returncode == 4
     assert "another run has locked" in second.stderr
     # Even where it cannot clean up, the workers end with it.

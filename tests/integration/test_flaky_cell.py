@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from exporter.records.record import Status, read_run
-from tests.integration.project import exporter, make_project
+from tests.integration.project import make_project, run_exporter
 
 ONCE = """
 
@@ -30,24 +30,24 @@ def test_a_flaky_cell_is_named_by_the_gate_until_an_input_changes(tmp_path: Path
         (record,) = read_run(root / "build/results.json").records
         return record.status, record.flaky
 
-    assert exporter(root, "export").returncode == 1
+    assert run_exporter(root, "export").returncode == 1
     assert found() == (Status.ERROR, "")
-    assert exporter(root, "export", "--force").returncode == 0
+    assert run_exporter(root, "export", "--force").returncode == 0
     status, said = found()
     assert (status, "was error" in said) == (Status.PASS, True)
     (root / "reports").mkdir(exist_ok=True)
     (root / "reports/baseline.json").write_text(
         '{"format": 2, "tools": {}, "cells": [{"cell": "once/17/cpu", "status": "pass"}]}'
     )
-    gate = exporter(root, "gate")
+    gate = run_exporter(root, "gate")
     assert (gate.returncode, "once/17/cpu: flaky: pass -> pass" in gate.stdout) == (1, True)
     assert "very same inputs" in gate.stdout
-    assert exporter(root, "report").returncode == 0
+    assert run_exporter(root, "report").returncode == 0
     assert "`once/17/cpu`" in (root / "reports/models/once.md").read_text().partition("two runs")[2]
     assert "## Flaky" in (root / "reports/COMPATIBILITY.md").read_text()
-    assert exporter(root, "baseline").returncode == 0
-    assert exporter(root, "gate").returncode == 0
+    assert run_exporter(root, "baseline").returncode == 0
+    assert run_exporter(root, "gate").returncode == 0
     manifest.write_text(manifest.read_text() + "seed = 1\n")
-    assert exporter(root, "export").returncode == 0
+    assert run_exporter(root, "export").returncode == 0
     assert found() == (Status.PASS, "")
     assert "Flaky" not in (root / "reports/COMPATIBILITY.md").read_text()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.project import matrix_project
 from exporter.records.record import Record, read_run
-from tests.integration.project import exporter
+from tests.integration.project import run_exporter
 
 MODEL = "mobilenet_v3_small"
 
@@ -39,17 +39,18 @@ def opsets(root: Path) -> list[int]:
 def test_two_workers_make_the_same_files_and_records_as_one(tmp_path: Path) -> None:
     matrix_project(tmp_path, (MODEL,), "18..25")
     command = ("export", "--no-store", "--jobs", "2")
-    first = exporter(tmp_path, *command)
+    first = run_exporter(tmp_path, *command)
     assert first.returncode == 0, first.stdout + first.stderr
     assert len(opsets(tmp_path)) == 8
     records, made = found(tmp_path), files(tmp_path)
     assert len(made) == 9
-    again = exporter(tmp_path, *command, "--force")
+    again = run_exporter(tmp_path, *command, "--force")
     assert again.returncode == 0, again.stdout + again.stderr
     assert len(opsets(tmp_path)) == 4
     assert files(tmp_path) == made
     assert found(tmp_path) == records
     assert "[8/8] mobilenet_v3_small: 8 pass" in again.stdout
     assert (
-        exporter(tmp_path, "plan").stdout.splitlines()[-1] == "0 cells to run, 8 to keep, 0 to skip"
+        run_exporter(tmp_path, "plan").stdout.splitlines()[-1]
+        == "0 cells to run, 8 to keep, 0 to skip"
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.project import ROOT, exporter, make_project
+from tests.integration.project import ROOT, make_project, run_exporter
 
 #: The command where pydantic, and with it manifests and records, cannot be loaded.
 LIGHT = """
@@ -45,7 +45,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Projects with a green model and a red one, one for each touch; all were made a while ago."""
     place = tmp_path_factory.mktemp("untouched")
     root = make_project(place / "plain", good="Good", bad="Raises")
-    assert exporter(root, "export").returncode == 1
+    assert run_exporter(root, "export").returncode == 1
     for name in TOUCHED:
         shutil.copytree(root, place / name)
     time.sleep(TICK)
@@ -54,7 +54,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_same_is_said_and_nothing_is_loaded(exported: Path) -> None:
     project = exported / "plain"
-    closely = exporter(project, "export")
+    closely = run_exporter(project, "export")
     again = light(project, "export", "--explain")
     assert again.returncode == 1, again.stderr
     assert again.stdout == closely.stdout
@@ -95,7 +95,7 @@ TOUCHED: dict[str, tuple[str, Callable[[Path], None], str]] = {
 @pytest.mark.parametrize("name", TOUCHED)
 def test_what_is_touched_is_looked_at(exported: Path, name: str) -> None:
     project = exported / name
-    assert exporter(project, "export").returncode == 1
+    assert run_exporter(project, "export").returncode == 1
     assert light(project, "export").returncode == 1
     file, touch, expected = TOUCHED[name]
     touch(project / file)
@@ -105,7 +105,7 @@ def test_what_is_touched_is_looked_at(exported: Path, name: str) -> None:
 
 
 def planned_reasons(project: Path) -> list[str]:
-    lines = exporter(project, "plan").stdout.splitlines()
+    lines = run_exporter(project, "plan").stdout.splitlines()
     rows = [line.split() for line in lines]
     moved = [row for row in rows if row[1:2] in (["run"], ["restore"])]
     return [f"{row[0]} {row[1]}: {' '.join(row[4:])}" for row in moved]

@@ -21,7 +21,7 @@ import yaml
 
 from exporter.cli import registry as commands_of_ours
 from tests.integration.project import MODELS, ROOT
-from tests.integration.test_gate_against import git
+from tests.integration.test_gate_revision import run_git
 
 WORKFLOWS = ROOT / ".github/workflows"
 NOXFILE = """
@@ -114,7 +114,7 @@ class Runner:
             case "actions/checkout":
                 depth = () if said.get("fetch-depth") == "0" else ("--depth", "1")
                 url = f"file://{self.repository}"
-                git(self.top, "clone", "-q", *depth, "-b", "topic", url, str(place))
+                run_git(self.top, "clone", "-q", *depth, "-b", "topic", url, str(place))
             case "actions/upload-artifact":
                 for name in said["path"].split():
                     for found in place.glob(name.rstrip("/")):
@@ -152,10 +152,10 @@ def runner(tmp_path: Path) -> Runner:
     (repository / "pyproject.toml").write_text("[tool.exporter]\n")
     (repository / "noxfile.py").write_text(NOXFILE)
     (repository / ".gitignore").write_text("build/\n__pycache__/\n.nox/\n")
-    git(repository, "init", "-q", "-b", "main")
-    git(repository, "add", ":/")
-    git(repository, "commit", "-qm", "models")
-    git(repository, "checkout", "-qb", "topic")
+    run_git(repository, "init", "-q", "-b", "main")
+    run_git(repository, "add", ":/")
+    run_git(repository, "commit", "-qm", "models")
+    run_git(repository, "checkout", "-qb", "topic")
     return Runner(tmp_path, repository)
 
 
@@ -173,10 +173,10 @@ def accept(runner: Runner) -> None:
     command = [sys.executable, "-m", "exporter", "baseline"]
     subprocess.run(command, cwd=merged, env=environment, capture_output=True, check=True)
     shutil.copytree(merged / "reports", repository / "reports")
-    git(repository, "checkout", "-q", "main")
-    git(repository, "add", ":/")
-    git(repository, "commit", "-qm", "accepted")
-    git(repository, "checkout", "-qB", "topic")
+    run_git(repository, "checkout", "-q", "main")
+    run_git(repository, "add", ":/")
+    run_git(repository, "commit", "-qm", "accepted")
+    run_git(repository, "checkout", "-qB", "topic")
 
 
 def push(runner: Runner, forward: str) -> None:
@@ -188,7 +188,7 @@ def push(runner: Runner, forward: str) -> None:
             place.unlink()
     models = runner.repository / "manifests/models.py"
     models.write_text(MODELS.replace("self.linear(x)", forward))
-    git(runner.repository, "commit", "-qam", forward)
+    run_git(runner.repository, "commit", "-qam", forward)
 
 
 @pytest.mark.timeout(900)  # twelve runs of the whole command
@@ -211,7 +211,7 @@ def test_a_broken_model_is_stopped_and_the_comment_says_so(runner: Runner) -> No
     log = (runner.top / "log").read_text()
     assert "one/17/cpu: newly red: pass -> fail at parity (axes)" in log
     assert "::error title=one/17/cpu%3A newly red,file=manifests/net.toml,line=3::" in log
-    commit, day = git(runner.repository, "log", "-1", "--format=%H %cs", "main").split()
+    commit, day = run_git(runner.repository, "log", "-1", "--format=%H %cs", "main").split()
     for page in ("summary.md", "comment/build/comment.md"):
         assert f"last green in {commit[:12]} of {day}" in (runner.top / page).read_text()
     assert (runner.artifacts / "tables/reports/index.html").is_file()

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from junitparser import JUnitXml
 
-from tests.integration.project import exporter
-from tests.integration.test_gate_against import git
+from tests.integration.project import run_exporter
+from tests.integration.test_gate_revision import run_git
 
 SETTINGS = '[tool.exporter]\ncommand = "uv run exporter {}"\n'
 MODELS = """
@@ -68,19 +68,19 @@ def branch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     models, manifest = root / "manifests/nets.py", root / "manifests/nets.toml"
     models.write_text(MODELS)
     manifest.write_text(MANIFEST)
-    made = exporter(root, "export")
+    made = run_exporter(root, "export")
     assert made.returncode == 0, made.stdout + made.stderr
-    assert exporter(root, "baseline").returncode == 0
-    git(root, "init", "-q", "-b", "main")
-    git(root, "add", ":/")
-    git(root, "commit", "-qm", "accepted", "--date", "2026-03-01T12:00:00Z")
-    git(root, "checkout", "-qb", "topic")
+    assert run_exporter(root, "baseline").returncode == 0
+    run_git(root, "init", "-q", "-b", "main")
+    run_git(root, "add", ":/")
+    run_git(root, "commit", "-qm", "accepted", "--date", "2026-03-01T12:00:00Z")
+    run_git(root, "checkout", "-qb", "topic")
     broken = MODELS.replace("self.linear(x).relu()", "self.linear(x[:3]).relu()")
     models.write_text(broken.replace("    pass\n", BROKEN))
     stuck = 'source = "nets.py:Scorer"\nopsets = [13]\n'
     manifest.write_text(MANIFEST.replace(stuck, f'{stuck}exporter = "dynamo"\n'))
-    git(root, "commit", "-qam", "broken")
-    assert exporter(root, "export").returncode == 1
+    run_git(root, "commit", "-qam", "broken")
+    assert run_exporter(root, "export").returncode == 1
     return root
 
 
@@ -89,13 +89,13 @@ def gate(branch: Path) -> subprocess.CompletedProcess[str]:
     """The gate, as a GitHub job runs it."""
     environment = {"GITHUB_ACTIONS": "true", "GITHUB_WORKSPACE": str(branch)}
     environment["GITHUB_STEP_SUMMARY"] = str(branch / "build/summary.md")
-    return exporter(branch, "gate", "--against", "main", **environment)
+    return run_exporter(branch, "gate", "--against", "main", **environment)
 
 
 def last_green(root: Path) -> str:
     """The commit and the day that a reader is to be told."""
-    day = git(root, "show", "--no-patch", "--format=%cs", "main")
-    return f"{git(root, 'rev-parse', 'main')[:12]} of {day}"
+    day = run_git(root, "show", "--no-patch", "--format=%cs", "main")
+    return f"{run_git(root, 'rev-parse', 'main')[:12]} of {day}"
 
 
 #: Cell, where it is promised, what broke, where in the model.
@@ -125,7 +125,7 @@ def test_the_terminal(
 
 
 def test_the_terminal_of_an_export(branch: Path) -> None:
-    again = exporter(branch, "export")
+    again = run_exporter(branch, "export")
     assert "promised at manifests/nets.toml:9" in again.stdout
     assert "(manifests/nets.py:16)" in again.stdout
     assert "uv run exporter repro baked/17/cpu" in again.stdout
@@ -197,7 +197,7 @@ def test_junit(branch: Path) -> None:
 
 
 def test_the_command_that_all_of_them_name_shows_it(branch: Path, tmp_path: Path) -> None:
-    made = exporter(branch, "repro", "baked/17/cpu", str(tmp_path / "baked"))
+    made = run_exporter(branch, "repro", "baked/17/cpu", str(tmp_path / "baked"))
     assert made.returncode == 0, made.stderr
     environment = {**os.environ, "PYTHONPATH": ""}
     ran = subprocess.run(
@@ -212,7 +212,7 @@ def test_the_command_that_all_of_them_name_shows_it(branch: Path, tmp_path: Path
 
 
 def test_once_it_is_accepted_the_pages_say_since_when(branch: Path) -> None:
-    accepted = exporter(branch, "baseline", "update", "--reason", "the old ones are gone")
+    accepted = run_exporter(branch, "baseline", "update", "--reason", "the old ones are gone")
     assert accepted.returncode == 0, accepted.stderr
     page = (branch / "reports/models/stuck.md").read_text()
     assert "accepted before: as accepted, since baseline 2 of 2 (before: pass)" in page

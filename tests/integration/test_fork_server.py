@@ -1,4 +1,4 @@
-"""The nursery: what becomes of workers when it ends, and of jobs where there is none."""
+"""The fork server: its workers end with it, and jobs run without it if it cannot start."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ time.sleep(60)
 """
 
 
-def start_of(folder: Path, name: str = "job") -> WorkerCommand:
+def make_command(folder: Path, name: str = "job") -> WorkerCommand:
     return WorkerCommand(job=folder / name, log=folder / f"{name}.log", folder=folder)
 
 
-def pid_of(started: WorkerCommand) -> int:
+def read_pid(started: WorkerCommand) -> int:
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         if started.job.exists() and (text := started.job.read_text()):
@@ -49,72 +49,70 @@ def pid_of(started: WorkerCommand) -> int:
     raise AssertionError("no worker came up")
 
 
-def warm(folder: Path, body: str, **changes: object) -> ForkServerStarter:
+def make_starter(folder: Path, body: str, **changes: object) -> ForkServerStarter:
     script = folder / "worker.py"
     script.write_text(body)
     command = [sys.executable, "-m", "exporter.worker.fork_server", str(script)]
     return ForkServerStarter(make_worker_environment(os.environ), command, **changes)
 
 
-def ended(process: WorkerProcess) -> int | None:
+def wait_for_exit(process: WorkerProcess) -> int | None:
     assert process.wait(20)
     return process.poll()
 
 
-def test_workers_of_a_nursery_that_is_killed_count_as_killed_and_the_next_has_another(
+def test_workers_of_a_killed_fork_server_are_killed_and_a_new_one_starts(
     tmp_path: Path,
 ) -> None:
-    starter = warm(tmp_path, SLEEPS)
+    starter = make_starter(tmp_path, SLEEPS)
     try:
-        first = starter.start(start_of(tmp_path, "first"))
-        worker = pid_of(start_of(tmp_path, "first"))
-        nursery = int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
-        os.kill(nursery, signal.SIGKILL)
-        assert ended(first) == -signal.SIGKILL
+        first = starter.start(make_command(tmp_path, "first"))
+        worker = read_pid(make_command(tmp_path, "first"))
+        server = int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
+        os.kill(server, signal.SIGKILL)
+        assert wait_for_exit(first) == -signal.SIGKILL
         assert not is_alive(worker)
-        starter.start(start_of(tmp_path, "second"))
-        second = pid_of(start_of(tmp_path, "second"))
+        starter.start(make_command(tmp_path, "second"))
+        second = read_pid(make_command(tmp_path, "second"))
     finally:
         starter.close()
     assert not is_alive(second)
 
 
-def test_closing_ends_what_runs(tmp_path: Path) -> None:
-    starter = warm(tmp_path, SLEEPS)
-    starter.start(start_of(tmp_path))
-    worker = pid_of(start_of(tmp_path))
+def test_close_ends_running_workers(tmp_path: Path) -> None:
+    starter = make_starter(tmp_path, SLEEPS)
+    starter.start(make_command(tmp_path))
+    worker = read_pid(make_command(tmp_path))
     starter.close()
     assert not is_alive(worker)
 
 
-def test_the_death_of_the_parent_takes_nursery_and_workers_along(tmp_path: Path) -> None:
+def test_the_end_of_the_parent_ends_fork_server_and_workers(tmp_path: Path) -> None:
     (tmp_path / "worker.py").write_text(SLEEPS)
     process = subprocess.Popen(
         [sys.executable, "-c", PARENT, str(tmp_path)], env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
-    worker = pid_of(start_of(tmp_path))
+    worker = read_pid(make_command(tmp_path))
     process.kill()
     process.wait()
     assert not is_alive(worker)
 
 
 @pytest.mark.parametrize("broken", ["raise SystemExit(1)", "import time; time.sleep(0.2)"])
-def test_where_no_nursery_comes_up_each_job_has_a_python_of_its_own(
-    tmp_path: Path, broken: str
-) -> None:
+def test_without_a_fork_server_each_job_has_a_new_python(tmp_path: Path, broken: str) -> None:
     script = tmp_path / "plain.py"
     script.write_text("raise SystemExit(5)")
     environment = make_worker_environment(os.environ)
     instead = Spawner(environment, [sys.executable, str(script)])
     starter = ForkServerStarter(environment, [sys.executable, "-c", broken], instead)
     try:
-        codes = [ended(starter.start(start_of(tmp_path, name))) for name in ("a", "b")]
+        codes = [wait_for_exit(starter.start(make_command(tmp_path, name))) for name in ("a", "b")]
     finally:
         starter.close()
     assert codes == [5, 5]
 
 
-def test_where_memory_runs_out_the_kernel_takes_a_worker_and_not_its_nursery(
+def test_the_kernel_prefers_a_worker_to_the_fork_server_if_memory_runs_out(
     tmp_path: Path,
 ) -> None:
     body = (
@@ -123,16 +121,16 @@ def test_where_memory_runs_out_the_kernel_takes_a_worker_and_not_its_nursery(
     body += (
         " for pid in ('self', os.getppid())]\npathlib.Path(sys.argv[1]).write_text(''.join(scores))"
     )
-    starter = warm(tmp_path, body)
+    starter = make_starter(tmp_path, body)
     try:
-        assert ended(starter.start(start_of(tmp_path))) == 0
+        assert wait_for_exit(starter.start(make_command(tmp_path))) == 0
     finally:
         starter.close()
     own = Path("/proc/self/oom_score_adj").read_text()
     assert (tmp_path / "job").read_text() == f"1000\n{own}"
 
 
-def test_a_worker_with_a_python_of_its_own_goes_first_too(tmp_path: Path) -> None:
+def test_the_kernel_prefers_a_worker_with_a_new_python(tmp_path: Path) -> None:
     script = "from exporter.worker.__main__ import prefer_for_oom_kill; prefer_for_oom_kill()\n"
     script += "print(open('/proc/self/oom_score_adj').read())"
     found = subprocess.run(
@@ -145,36 +143,36 @@ def test_a_worker_with_a_python_of_its_own_goes_first_too(tmp_path: Path) -> Non
     assert found.stdout.strip() == "1000"
 
 
-def test_the_death_of_the_parent_takes_what_workers_started_along(tmp_path: Path) -> None:
+def test_the_end_of_the_parent_ends_the_children_of_workers(tmp_path: Path) -> None:
     body = "import subprocess, pathlib, sys, time\nchild = subprocess.Popen(['sleep', '60'])\n"
     body += "pathlib.Path(sys.argv[1]).write_text(str(child.pid))\ntime.sleep(60)\n"
     (tmp_path / "worker.py").write_text(body)
     process = subprocess.Popen(
         [sys.executable, "-c", PARENT, str(tmp_path)], env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
-    child = pid_of(start_of(tmp_path))
+    child = read_pid(make_command(tmp_path))
     process.kill()
     process.wait()
     assert not is_alive(child)
 
 
-def test_what_a_worker_leaves_in_memory_no_other_sees(tmp_path: Path) -> None:
+def test_workers_do_not_share_memory(tmp_path: Path) -> None:
     body = "import sys\nassert not hasattr(sys, 'left')\nsys.left = True\nraise SystemExit(3)\n"
-    starter = warm(tmp_path, body)
+    starter = make_starter(tmp_path, body)
     try:
-        assert [ended(starter.start(start_of(tmp_path))) for _ in range(3)] == [3, 3, 3]
+        assert [wait_for_exit(starter.start(make_command(tmp_path))) for _ in range(3)] == [3, 3, 3]
     finally:
         starter.close()
 
 
 @pytest.mark.parametrize("how", ["sys.stdout = None", "sys.stdout.close()", "sys.stderr.close()"])
-def test_a_worker_without_its_streams_ends_alone(tmp_path: Path, how: str) -> None:
+def test_a_worker_with_closed_streams_does_not_affect_others(tmp_path: Path, how: str) -> None:
     breaks = f"if sys.argv[1].endswith('breaks'):\n    {how}\n    raise ValueError('the end')\n"
-    starter = warm(tmp_path, "import sys\n" + breaks + SLEEPS)
+    starter = make_starter(tmp_path, "import sys\n" + breaks + SLEEPS)
     try:
-        sibling = starter.start(start_of(tmp_path, "sleeps"))
-        worker = pid_of(start_of(tmp_path, "sleeps"))
-        assert ended(starter.start(start_of(tmp_path, "breaks"))) == 1
+        sibling = starter.start(make_command(tmp_path, "sleeps"))
+        worker = read_pid(make_command(tmp_path, "sleeps"))
+        assert wait_for_exit(starter.start(make_command(tmp_path, "breaks"))) == 1
         assert not sibling.wait(0.5)
         assert is_alive(worker)
     finally:
@@ -183,17 +181,17 @@ def test_a_worker_without_its_streams_ends_alone(tmp_path: Path, how: str) -> No
         assert "ValueError: the end" in (tmp_path / "breaks.log").read_text()
 
 
-def test_siblings_draw_different_random_numbers(tmp_path: Path) -> None:
+def test_workers_draw_different_random_numbers(tmp_path: Path) -> None:
     body = "import random, sys\nwith open(sys.argv[1], 'a') as f: print(random.random(), file=f)\n"
-    starter = warm(tmp_path, body)
+    starter = make_starter(tmp_path, body)
     try:
-        assert [ended(starter.start(start_of(tmp_path))) for _ in range(2)] == [0, 0]
+        assert [wait_for_exit(starter.start(make_command(tmp_path))) for _ in range(2)] == [0, 0]
     finally:
         starter.close()
     assert len(set((tmp_path / "job").read_text().split())) == 2
 
 
-def test_the_nursery_forks_with_a_single_thread() -> None:
+def test_the_fork_server_has_a_single_thread() -> None:
     script = """
 import os
 from exporter.worker.preload import preload
@@ -214,42 +212,42 @@ def children() -> set[int]:
     return set(map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()))
 
 
-def test_what_is_prepared_starts_quicker_and_goes_where_nothing_is_started(tmp_path: Path) -> None:
+def test_prepare_starts_the_fork_server_and_close_ends_it(tmp_path: Path) -> None:
     before = children()
-    starter = warm(tmp_path, SLEEPS)
+    starter = make_starter(tmp_path, SLEEPS)
     assert children() == before
     starter.prepare()
-    (nursery,) = children() - before
+    (server,) = children() - before
     starter.prepare()
-    starter.start(start_of(tmp_path))
-    worker = pid_of(start_of(tmp_path))
-    assert children() - before == {nursery}
+    starter.start(make_command(tmp_path))
+    worker = read_pid(make_command(tmp_path))
+    assert children() - before == {server}
     starter.close()
     assert not is_alive(worker)
-    assert not is_alive(nursery)
+    assert not is_alive(server)
     starter.prepare()
     (second,) = children() - before
     starter.close()
     assert not is_alive(second)
 
 
-def test_a_prepared_nursery_that_died_is_replaced(tmp_path: Path) -> None:
+def test_a_dead_fork_server_is_replaced(tmp_path: Path) -> None:
     before = children()
-    starter = warm(tmp_path, "raise SystemExit(3)")
+    starter = make_starter(tmp_path, "raise SystemExit(3)")
     starter.prepare()
-    (nursery,) = children() - before
-    os.kill(nursery, signal.SIGKILL)
-    assert not is_alive(nursery)
+    (server,) = children() - before
+    os.kill(server, signal.SIGKILL)
+    assert not is_alive(server)
     try:
-        assert ended(starter.start(start_of(tmp_path))) == 3
+        assert wait_for_exit(starter.start(make_command(tmp_path))) == 3
     finally:
         starter.close()
 
 
-def test_a_rest_ends_with_a_worker(tmp_path: Path) -> None:
-    starter = warm(tmp_path, "import time; time.sleep(0.3)")
+def test_sleep_ends_with_a_worker(tmp_path: Path) -> None:
+    starter = make_starter(tmp_path, "import time; time.sleep(0.3)")
     try:
-        process = starter.start(start_of(tmp_path))
+        process = starter.start(make_command(tmp_path))
         starter.sleep(60.0)
         assert process.poll() == 0
         start = time.monotonic()
@@ -269,15 +267,15 @@ opsets = [18]
 
 
 @pytest.mark.parametrize(
-    ("manifest", "arguments", "said"),
+    ("manifest", "arguments", "expected"),
     [
         (ENTRY.replace("inputs", "input"), ["export"], (2, "did you mean 'inputs'?")),
         (ENTRY, ["export", "nobody*"], (3, "nobody*")),
         (ENTRY, ["export", "--dry-run"], (0, "net/")),
     ],
 )
-def test_a_command_without_work_leaves_no_nursery(
-    tmp_path: Path, manifest: str, arguments: list[str], said: tuple[int, str]
+def test_a_command_without_work_leaves_no_fork_server(
+    tmp_path: Path, manifest: str, arguments: list[str], expected: tuple[int, str]
 ) -> None:
     (tmp_path / "manifests").mkdir()
     (tmp_path / "manifests/a.toml").write_text(manifest)
@@ -292,14 +290,14 @@ def test_a_command_without_work_leaves_no_nursery(
         text=True,
         check=False,
     )
-    code, words = said
+    code, words = expected
     assert ran.returncode == code, ran.stderr
     assert words in ran.stdout + ran.stderr
-    assert list(working_in(tmp_path)) == []
-    assert os.getpid() in working_in(Path.cwd())
+    assert list(list_processes_in(tmp_path)) == []
+    assert os.getpid() in list_processes_in(Path.cwd())
 
 
-def working_in(folder: Path) -> Iterator[int]:
+def list_processes_in(folder: Path) -> Iterator[int]:
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # another user's, or it has just ended
             if (path / "cwd").readlink() == folder.resolve():

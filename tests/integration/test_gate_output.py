@@ -10,7 +10,7 @@ from exporter.build.decisions.build_results import FingerprintCache
 from exporter.manifest import load_project
 from exporter.planning.plan import make_plan
 from exporter.records.record import RunRecord, Status
-from tests.integration.project import exporter
+from tests.integration.project import run_exporter
 from tests.unit.factory import make_record
 
 LETTERS = str.maketrans("0123456789", "abcdefghij")
@@ -23,7 +23,7 @@ opsets = [17, 18]
 """
 
 
-def results(root: Path, status: Status, message: str = "") -> None:
+def write_uniform_results(root: Path, status: Status, message: str = "") -> None:
     manifest = load_project(root)
     parts = FingerprintCache(manifest)
     records = tuple(
@@ -50,8 +50,8 @@ def project(tmp_path: Path) -> Path:
     (root / "manifests/net.py").write_text("class Net: ...\n")
     entries = (ENTRY.format(index=index) for index in range(12))
     (root / "manifests/net.toml").write_text("format = 1\n" + "".join(entries))
-    results(root, Status.PASS)
-    assert exporter(root, "baseline").returncode == 0
+    write_uniform_results(root, Status.PASS)
+    assert run_exporter(root, "baseline").returncode == 0
     return root
 
 
@@ -60,9 +60,9 @@ def annotations(stdout: str) -> list[str]:
 
 
 def test_findings_stand_at_the_entries_and_the_rest_is_counted(project: Path) -> None:
-    results(project, Status.FAIL, "::error::forged\n::error::again")
+    write_uniform_results(project, Status.FAIL, "::error::forged\n::error::again")
     job = {"GITHUB_ACTIONS": "true", "GITHUB_WORKSPACE": str(project.parent)}
-    gate = exporter(project, "gate", **job)
+    gate = run_exporter(project, "gate", **job)
     assert gate.returncode == 1
     found = annotations(gate.stdout)
     assert len(found) == 10
@@ -74,11 +74,11 @@ def test_findings_stand_at_the_entries_and_the_rest_is_counted(project: Path) ->
     comment = (project / "build/comment.md").read_text()
     assert comment.startswith("<!-- exporter gate -->\n# Gate")
     assert "net11/17..18/cpu" in comment
-    assert not annotations(exporter(project, "gate").stdout)
+    assert not annotations(run_exporter(project, "gate").stdout)
 
 
 def test_nothing_is_shown_where_nothing_is_found(project: Path) -> None:
-    gate = exporter(project, "gate", GITHUB_ACTIONS="true")
+    gate = run_exporter(project, "gate", GITHUB_ACTIONS="true")
     assert gate.returncode == 0
     assert not annotations(gate.stdout)
     assert "All cells are as accepted" in (project / "build/comment.md").read_text()
@@ -87,8 +87,8 @@ def test_nothing_is_shown_where_nothing_is_found(project: Path) -> None:
 def test_a_comment_is_never_too_long(project: Path) -> None:
     entries = (ENTRY.format(index=index) for index in range(200))
     (project / "manifests/net.toml").write_text("format = 1\n" + "".join(entries))
-    results(project, Status.FAIL, "é" * 250)
-    assert exporter(project, "gate").returncode == 1
+    write_uniform_results(project, Status.FAIL, "é" * 250)
+    assert run_exporter(project, "gate").returncode == 1
     comment = (project / "build/comment.md").read_text()
     assert len(comment.encode()) <= 65_536
     assert "more lines are in `gate.md`" in comment
@@ -101,7 +101,7 @@ def test_problems_of_a_manifest_stand_at_their_line(
     text = (project / "manifests/net.toml").read_text()
     (project / "manifests/net.toml").write_text(text.replace("source", "sauce", 1))
     top = project.parent
-    ran = exporter(top, *arguments, GITHUB_ACTIONS="true", GITHUB_WORKSPACE=str(top))
+    ran = run_exporter(top, *arguments, GITHUB_ACTIONS="true", GITHUB_WORKSPACE=str(top))
     assert ran.returncode == 2
     assert any(
         "file=models/manifests/net.toml,line=4::" in line for line in annotations(ran.stdout)
