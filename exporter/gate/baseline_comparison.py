@@ -226,8 +226,9 @@ def _compare_failures(before: CellOutcome, after: CellOutcome) -> FindingKind:
         WORSE if one criterion is worse, BETTER if one is better and none is worse, else CHANGED.
     """
     severity = _SEVERITY.get(after.status, 0) - _SEVERITY.get(before.status, 0)
-    is_staged = before.stage is not None and after.stage is not None
-    lost_stages = _STAGES[before.stage] - _STAGES[after.stage] if is_staged else 0
+    lost_stages = 0
+    if before.stage is not None and after.stage is not None:
+        lost_stages = _STAGES[before.stage] - _STAGES[after.stage]
     if max(severity, lost_stages) > 0:
         return FindingKind.WORSE
     return FindingKind.BETTER if min(severity, lost_stages) < 0 else FindingKind.CHANGED

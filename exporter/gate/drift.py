@@ -75,8 +75,8 @@ def find_lowest_opsets(outcomes: Iterable[CellOutcome]) -> Mapping[tuple[str, st
     cells: dict[tuple[str, str], list[tuple[int, bool]]] = {}
     for outcome in outcomes:
         cell = outcome.id
-        opset = (cell.opset, outcome.status in _WORKING)
-        cells.setdefault((cell.model, cell.device), []).append(opset)
+        is_working = outcome.status in _WORKING
+        cells.setdefault((cell.model, cell.device), []).append((cell.opset, is_working))
     lowest = {}
     for key, opsets in cells.items():
         for opset, works in sorted(opsets, reverse=True):

@@ -61,7 +61,8 @@ def _create_badge(label: str, cells: Sequence[Cell], proved: str) -> Badge:
     red = sum(cell.is_red for cell in cells)
     not_run = sum(cell.record is None for cell in cells)
     passing = sum(cell.is_pass for cell in cells)
-    message, color = proved, "lightgrey"
+    message = proved
+    color: Color = "lightgrey"
     if red:
         message, color = f"{red} of {len(cells)} red", "red"
     elif not_run:

@@ -35,7 +35,7 @@ PLUGINS = "plugins"
 #: A plugin or file name that is safe in a path on every system.
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 
-RenderFunction = Callable[[Manifest, RunRecord], Mapping[str, str | bytes]]
+RenderFunction = Callable[[Manifest, RunRecord], Mapping[str, object]]
 
 
 def render_plugin_files(manifest: Manifest, run: RunRecord) -> dict[str, str | bytes]:

@@ -208,7 +208,8 @@ def _collect_names(spec: ModelSpec) -> Mapping[str, str]:
     Only quoted occurrences of input and axis names are replaced, because they can be short words.
     """
     file, _, attribute = spec.source.partition(":")
-    quoted = [item.name for item in (*spec.inputs, *spec.outputs, *spec.axes)]
+    quoted = [item.name for item in (*spec.inputs, *spec.outputs)]
+    quoted += [axis.name for axis in spec.axes]
     names = {f"'{name}'": "NAME" for name in quoted}
     names |= {name: "SOURCE" for name in (spec.source, file, file.rpartition("/")[2]) if name}
     names[spec.id] = _MODEL
