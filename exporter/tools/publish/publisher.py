@@ -84,6 +84,7 @@ def publish(
         try:
             verifier = ArtifactVerifier(build.path)
             for model, group in groupby(candidates, key=lambda candidate: candidate.model):
+                (private / model).mkdir()
                 publisher = _ModelPublisher(options, model, private / model, build)
                 for result in publisher.publish(list(group), verifier):
                     on_result(result)

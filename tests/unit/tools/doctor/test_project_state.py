@@ -26,7 +26,7 @@ from exporter.tools.doctor import (
     project_state,
 )
 from exporter.tools.doctor.protocol import ProbeResponse
-from tests.unit.build.builders import FakeEngine, Noted, finish, manifest, spec
+from tests.unit.build.builders import BuildLog, FakeEngine, finish, manifest, spec
 from tests.unit.manifest.projects import ENTRY, make_project
 
 TODAY = date(2026, 1, 1)
@@ -99,7 +99,7 @@ def built(of: Manifest) -> dict[str, list[str]]:
 def test_a_build_folder(tmp_path: Path) -> None:
     of = manifest(tmp_path)
     assert built(of) == {"ok": ["build: there is no build yet"]}
-    run_plan(of, make_plan(of), FakeEngine(finish), Noted(), TODAY)
+    run_plan(of, make_plan(of), FakeEngine(finish), BuildLog(), TODAY)
     assert built(of) == {
         "ok": [
             "build: 3 of 3 results are up to date",
@@ -116,7 +116,7 @@ def test_a_build_folder(tmp_path: Path) -> None:
 
 def test_a_damaged_build_folder(tmp_path: Path) -> None:
     of = manifest(tmp_path)
-    run_plan(of, make_plan(of), FakeEngine(finish), Noted(), TODAY)
+    run_plan(of, make_plan(of), FakeEngine(finish), BuildLog(), TODAY)
     (tmp_path / "build/tiny/17.onnx").write_text("another")
     (tmp_path / "build/tiny/records/18.cpu.json").write_text("{")
     found = built(of)
@@ -130,7 +130,7 @@ def test_a_damaged_build_folder(tmp_path: Path) -> None:
 
 def test_results_of_other_tools(tmp_path: Path) -> None:
     of = manifest(tmp_path)
-    run_plan(of, make_plan(of), FakeEngine(finish), Noted(), TODAY)
+    run_plan(of, make_plan(of), FakeEngine(finish), BuildLog(), TODAY)
     path = tmp_path / "build/results.json"
     run = read_run(path)
     other = run.model_copy(update={"tools": {**run.tools, "torch": "2.0.0"}})
@@ -149,7 +149,7 @@ def test_the_store(tmp_path: Path) -> None:
     store = Store(tmp_path / "store", LIMITS)
     assert examine_store(store).message == f"{tmp_path}/store, at most 5GiB: empty"
     of = manifest(tmp_path)
-    run_plan(of, make_plan(of), FakeEngine(finish), Noted(), TODAY, BuildOptions(store=store))
+    run_plan(of, make_plan(of), FakeEngine(finish), BuildLog(), TODAY, BuildOptions(store=store))
     found = examine_store(store)
     assert found.level is Level.OK
     assert found.message.endswith("B, 3 results")

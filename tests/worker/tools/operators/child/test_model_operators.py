@@ -81,7 +81,7 @@ def test_a_program_that_cannot_be_decomposed_has_a_problem(monkeypatch: pytest.M
     def fails(*_: object) -> None:
         raise ValueError("no way")
 
-    monkeypatch.setattr(model_operators, "untranslatable", fails)
+    monkeypatch.setattr(model_operators, "find_untranslated_nodes", fails)
     gaps = gaps_at(survey(wrong_contract("Chain"), 18), "dynamo", 18)
     assert gaps.problem == "cannot be decomposed: ValueError: no way"
 
