@@ -25,8 +25,8 @@ def replace_expectations(text: str, lists: ExpectationLists) -> str:
 
     Args:
         text: A valid manifest file.
-        lists: For each model ID, the present contract and the complete new list. If an entry
-            inherits its expectations, it gets its own list.
+        lists: For each model ID, the present contract and the complete new list. An entry
+            gets its own list if it inherits its expectations.
     """
     document = tomlkit.parse(text)
     models = cast("Any", document["models"])

@@ -130,7 +130,7 @@ def format_opset_condition(
 
     Args:
         opsets: The selected opsets.
-        promised: All opsets of the model. If it lacks an opset, a range may include that one.
+        promised: All opsets of the model. A range may include an opset if the model lacks it.
     """
     runs: list[list[int]] = [[]]
     for opset in sorted(promised):
