@@ -137,7 +137,7 @@ def test_wrong_numbers_are_reproduced_with_both_sides(project: Path, tmp_path: P
     readme = (tmp_path / "baked/README.md").read_text()
     assert 'source = "models.py:Baked"' in readme
     assert "[models.lacking]" not in readme
-    assert "Whose fault: exporter" in readme
+    assert "Culprit: exporter" in readme
     assert "manifests/models.py:" in readme
 
 

@@ -54,8 +54,10 @@ OVERRIDDEN = [
     ),
     (
         "gate.md.jinja",
-        "{{ regressions[0].first.kind }} at {{ contexts[0].locations[0] }}: "
-        '{{ "export"|command|code }}\n',
+        (
+            "{{ regressions[0].first.kind }} at {{ contexts[0].locations[0] }}: "
+            '{{ "export"|command|code }}\n'
+        ),
         "build/gate.md",
         "newly red at manifests/net.toml:2: `exporter export`\n",
     ),

@@ -238,4 +238,4 @@ def test_a_backend_is_called_like_in_the_cell(module: str, gets: str) -> None:
     ast.parse(script)
     assert gets in script
     assert "backend.prepare(model, device='CUDA:0')" in script
-    assert "Needs torch, onnx and own;" in script
+    assert "Requires only torch, onnx and own." in script
