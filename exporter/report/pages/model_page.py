@@ -15,7 +15,7 @@ from exporter.records.record import TRACER_PREFIX
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.artifacts import (
     FileRow,
-    Note,
+    ArtifactNote,
     OperatorCounts,
     RuntimeRow,
     count_operators,
@@ -73,7 +73,7 @@ class ModelPage:
     releases: tuple[RuntimeRow, ...]
     """The releases of ONNX Runtime that load the files."""
     operators: OperatorCounts
-    notes: tuple[Note, ...]
+    notes: tuple[ArtifactNote, ...]
     export_command: str
 
     @property

@@ -61,7 +61,7 @@ class OperatorCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
+class ArtifactNote:
     """One note of the exporter."""
 
     opsets: str
@@ -115,13 +115,15 @@ def count_operators(cells: Iterable[Cell]) -> OperatorCounts:
     )
 
 
-def group_notes(cells: Iterable[Cell]) -> tuple[Note, ...]:
+def group_notes(cells: Iterable[Cell]) -> tuple[ArtifactNote, ...]:
     """Return each note once, with its opsets."""
     opsets: dict[str, list[int]] = {}
     for cell in cells:
         for note in cell.record.notes if cell.record else ():
             opsets.setdefault(figures.clean_message(note), []).append(cell.id.opset)
-    return tuple(Note(opsets=format_opsets(group), text=text) for text, group in opsets.items())
+    return tuple(
+        ArtifactNote(opsets=format_opsets(group), text=text) for text, group in opsets.items()
+    )
 
 
 def _collect_artifacts(cells: Iterable[Cell]) -> dict[int, tuple[Record, Artifact]]:

@@ -76,7 +76,7 @@ def build_audit_rows(audits: Iterable[Audit], promised: Iterable[CellId]) -> tup
 
 
 def _build_row(audit: Audit) -> AuditRow:
-    most_first = sorted(audit.by.items(), key=lambda item: (-item[1], item[0]))
+    most_first = sorted(audit.caught_by.items(), key=lambda item: (-item[1], item[0]))
     return AuditRow(
         cell=str(audit.cell),
         mutants=audit.mutants,
@@ -89,7 +89,7 @@ def _build_row(audit: Audit) -> AuditRow:
             SurvivorRow(
                 cell=str(audit.cell),
                 change=figures.clean_message(survivor.change),
-                reason=figures.clean_message(survivor.why),
+                reason=figures.clean_message(survivor.reason),
             )
             for survivor in audit.survivors
         ),

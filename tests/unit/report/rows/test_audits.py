@@ -27,7 +27,7 @@ def audit(cell: str = "alexnet/17/cpu", *survivors: Survivor) -> Audit:
             Tally(kind="edge", caught=9, survived=len(survivors)),
             Tally(kind="weight", caught=5, same=4, within=2),
         ),
-        by={"opset": 4, "parity": 10},
+        caught_by={"opset": 4, "parity": 10},
         survivors=survivors,
     )
 
@@ -46,15 +46,15 @@ def test_the_page_has_the_counts_of_an_audit() -> None:
 
 
 def test_each_survivor_has_a_reason() -> None:
-    survivor = Survivor(kind="edge", change="w[7] times 1.1", why="on index 7: output off")
+    survivor = Survivor(kind="edge", change="w[7] times 1.1", reason="on index 7: output off")
     shown = page(audit("alexnet/17/cpu", survivor))
     assert ["alexnet/17/cpu", "w[7] times 1.1", "on index 7: output off"] in shown.rows
     assert any("93.3%" in row for row in shown.rows)
 
 
 def test_names_from_a_file_add_no_structure() -> None:
-    evil = Survivor(kind="edge", change="a|b](javascript:x)<img>\n# no", why="`|`")
-    harmless = Survivor(kind="edge", change="abc", why="x")
+    evil = Survivor(kind="edge", change="a|b](javascript:x)<img>\n# no", reason="`|`")
+    harmless = Survivor(kind="edge", change="abc", reason="x")
     shown = page(audit("alexnet/17/cpu", evil))
     plain = page(audit("alexnet/17/cpu", harmless))
     assert (shown.html, shown.links, shown.headings) == (plain.html, plain.links, plain.headings)
