@@ -32,9 +32,8 @@ from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, wrap_errors
 from exporter.worker.torch_private import pytree
 from exporter.worker.torch_private.decompositions import Decompositions
-from exporter.worker.torch_private.detached_weights import restore_weights
+from exporter.worker.torch_private.detached_weights import detach_weights, restore_weights
 from exporter.worker.torch_private.export_speedups import speed_up_conversion
-from exporter.worker.torch_private.torchscript_export import detach_weights
 
 _DYNAMO_OPTIONS = ("optimize", "verbose", "report", "profile", "dump_exported_program")
 _TORCHSCRIPT_OPTIONS = (

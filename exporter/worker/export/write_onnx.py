@@ -111,26 +111,18 @@ def _create_file(folder: Path) -> Iterator[Path]:
 
 def _remove_metadata(model: ir.Model) -> None:
     """Remove the metadata of torch: it contains paths and differs between checkouts."""
-    for item in _iterate_parts(model):
+    items: list[ir.Model | ir.Graph | ir.Function | ir.Node | ir.Value] = [model]
+    graphs: tuple[ir.Graph | ir.Function, ...] = (*model.graphs(), *model.functions.values())
+    for graph in graphs:
+        items += [graph, *graph.inputs]
+        if isinstance(graph, ir.Graph):
+            items += graph.initializers.values()
+        for node in graph:
+            items += [node, *node.outputs]
+    for item in items:
         for key in [key for key in item.metadata_props if key.startswith("pkg.")]:
             del item.metadata_props[key]
         item.doc_string = None
-    model.doc_string = None
-
-
-def _iterate_parts(
-    model: ir.Model,
-) -> Iterator[ir.Model | ir.Graph | ir.Function | ir.Node | ir.Value]:
-    yield model
-    graphs: tuple[ir.Graph | ir.Function, ...] = (*model.graphs(), *model.functions.values())
-    for graph in graphs:
-        yield graph
-        if isinstance(graph, ir.Graph):
-            yield from graph.initializers.values()
-        yield from graph.inputs
-        for node in graph:
-            yield node
-            yield from node.outputs
 
 
 def _move_weights_out(model: ir.Model, folder: Path, external_data: object) -> None:

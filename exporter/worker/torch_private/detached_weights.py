@@ -9,11 +9,16 @@ the memory of the weights. Here the weights remain the tensors of the model.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import onnx_ir as ir
 import torch
 from onnx_ir.tensor_adapters import TorchTensor
+
+from exporter.worker.torch_private.guards import is_enabled, replace_attribute
 
 _DTYPES = frozenset(
     {
@@ -21,6 +26,8 @@ _DTYPES = frozenset(
         torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
     }
 )  # fmt: skip
+#: The index of `keep_initializers_as_inputs` in the arguments of `_export_onnx` after the weights.
+_LISTS_WEIGHTS = 5
 
 
 @dataclass(slots=True)
@@ -41,6 +48,31 @@ def is_plain_tensor(tensor: torch.Tensor) -> bool:
         and tensor.device.type != "meta"
         and not tensor.is_quantized
     )
+
+
+@contextmanager
+def detach_weights() -> Iterator[DetachedWeights]:
+    """Keep the weights out of the protobuf message of a TorchScript export.
+
+    Yields:
+        The weights; none if the group is off or if a weight is not a plain tensor.
+    """
+    detached = DetachedWeights()
+    if not is_enabled("weights"):
+        yield detached
+        return
+    graph_class: Any = torch.Graph
+    export = graph_class._export_onnx
+
+    def export_graph(graph: torch.Graph, weights: dict[str, torch.Tensor], *rest: Any) -> Any:
+        if not all(is_plain_tensor(weight) for weight in weights.values()):
+            return export(graph, weights, *rest)
+        detached.weights.update(weights)
+        detached.are_inputs = bool(rest[_LISTS_WEIGHTS])
+        return export(graph, {}, *rest)
+
+    with replace_attribute(graph_class, "_export_onnx", export_graph):
+        yield detached
 
 
 def restore_weights(model: ir.Model, detached: DetachedWeights) -> None:
