@@ -152,9 +152,11 @@ def _is_as_strict(name: str, old: object, new: object) -> bool:
             is_open = new.max is None or (old.max is not None and new.max >= old.max)
             is_dense = old.multiple_of % new.multiple_of == 0
             return is_open and is_dense and new.min <= old.min and set(new.probe) >= set(old.probe)
-        case bool(), bool():
-            return old or not new if name == "skipped" else new or not old
-        case int(), int():  # ir_version
+        case bool(), bool() if name == "skipped":
+            return old or not new
+        case bool(), bool() if name in ("thorough", "latency") or name.endswith(", strict"):
+            return new or not old
+        case int(), int() if name == "ir_version":
             return new <= old
         case None, _:
             return True

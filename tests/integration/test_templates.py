@@ -20,13 +20,13 @@ from tests.integration.project import ROOT, make_project, run_exporter
 from tests.integration.results import make_green_project, write_results
 
 DOCS = (ROOT / "docs/templates.md").read_text(encoding="utf-8")
-#: What is not a project's: scripts that must run, and a page without a project.
-OURS = {"repro.md", "repro.py", "repro_custom_ops.py", "graph.html"}
+#: Templates that a project cannot replace: scripts that must run, and a page without a project.
+FIXED_TEMPLATES = {"repro.md", "repro.py", "repro_custom_ops.py", "graph.html"}
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Two cells, accepted as green, one of which is red now."""
+    """Return a project with two accepted green cells; one is red now."""
     root = make_green_project(tmp_path / "project")
     assert run_exporter(root, "baseline").returncode == 0
     write_results(root, _18=Status.FAIL)
@@ -34,9 +34,9 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
-def pages(root: Path) -> dict[str, bytes]:
-    found = [*(root / "reports").rglob("*.*"), root / "build/gate.md"]
-    return {str(path.relative_to(root)): path.read_bytes() for path in found}
+def read_pages(root: Path) -> dict[str, bytes]:
+    paths = [*(root / "reports").rglob("*.*"), root / "build/gate.md"]
+    return {str(path.relative_to(root)): path.read_bytes() for path in paths}
 
 
 OVERRIDDEN = [
@@ -72,25 +72,25 @@ OVERRIDDEN = [
 ]
 
 
-@pytest.mark.parametrize(("name", "text", "page", "shown"), OVERRIDDEN)
+@pytest.mark.parametrize(("name", "text", "page", "expected"), OVERRIDDEN)
 def test_one_template_is_replaced_and_the_others_are_not(
-    project: Path, name: str, text: str, page: str, shown: str
+    project: Path, name: str, text: str, page: str, expected: str
 ) -> None:
-    def made() -> dict[str, bytes]:
+    def render() -> dict[str, bytes]:
         assert run_exporter(project, "report").returncode == 0
         assert run_exporter(project, "gate").returncode == 1
-        return pages(project)
+        return read_pages(project)
 
-    before = made()
+    before = render()
     (project / "templates" / name).write_text(text)
-    after = made()
+    after = render()
     assert {path for path in after if after[path] != before[path]} == {page}
-    assert shown in after[page].decode()
+    assert expected in after[page].decode()
     (project / "templates" / name).unlink()
-    assert made() == before
+    assert render() == before
 
 
-def test_the_card_of_a_published_file(tmp_path: Path) -> None:
+def test_the_card_of_a_published_file_uses_the_template(tmp_path: Path) -> None:
     root = make_project(tmp_path / "project", good="Good")
     (root / "templates").mkdir()
     (root / "templates/card.md.jinja").write_text("{{ spec.id }} at {{ opset }}: {{ size }}\n")
@@ -104,12 +104,12 @@ def test_the_card_of_a_published_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "page"), [(name, page) for name, _, page, _ in OVERRIDDEN[:4]])
 def test_an_invalid_template_is_named_with_its_line(project: Path, name: str, page: str) -> None:
     (project / "templates" / name).write_text("one\n{{ nothing.at_all }}\n")
-    ran = run_exporter(project, "gate" if page == "build/gate.md" else "report")
-    assert ran.returncode == 2
-    assert f"{name}:2: the template cannot be rendered: " in ran.stderr
+    command = run_exporter(project, "gate" if page == "build/gate.md" else "report")
+    assert command.returncode == 2
+    assert f"{name}:2: the template cannot be rendered: " in command.stderr
 
 
-def documented(heading: str) -> set[str]:
+def read_documented_names(heading: str) -> set[str]:
     """Return the names in backticks in the first column of the table after the heading."""
     rows = DOCS.partition(heading)[2].lstrip(" :").partition("\n\n|")[2].split("\n\n")[0]
     return {name for row in rows.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])}
@@ -117,30 +117,32 @@ def documented(heading: str) -> set[str]:
 
 def test_the_docs_list_every_template_and_its_variables() -> None:
     environment = _create_environment(None)
-    found = {}
+    variables = {}
     for path in find_packaged_templates().glob("*.jinja"):
-        if path.stem not in OURS:
-            found[path.name] = meta.find_undeclared_variables(environment.parse(path.read_text()))
+        if path.stem not in FIXED_TEMPLATES:
+            variables[path.name] = meta.find_undeclared_variables(
+                environment.parse(path.read_text())
+            )
     rows = re.findall(r"^\| `([\w.]+\.jinja)` \| .* \| (.*) \|$", DOCS, re.MULTILINE)
-    assert {name: set(re.findall(r"`(\w+)`", names)) for name, names in rows} == found
+    assert {name: set(re.findall(r"`(\w+)`", names)) for name, names in rows} == variables
 
 
 @pytest.mark.parametrize("page", [Overview, ModelPage])
 def test_the_docs_list_every_part_of_a_page(page: type) -> None:
     fields = {field.name for field in dataclasses.fields(page)}
     properties = {name for name, value in vars(page).items() if isinstance(value, property)}
-    documents = documented(f"(`{page.__name__}` in")
+    documents = read_documented_names(f"(`{page.__name__}` in")
     assert documents == fields | properties
 
 
 def test_the_docs_list_every_part_of_the_operators_and_every_filter() -> None:
-    said = DOCS.partition("(`OperatorsPage` in")[2].partition("\n\n")[0]
+    section = DOCS.partition("(`OperatorsPage` in")[2].partition("\n\n")[0]
     fields = {field.name for field in dataclasses.fields(OperatorsPage)}
-    assert fields <= set(re.findall(r"`(\w+)`", said))
-    usual = jinja2.Environment().filters
-    own = {
+    assert fields <= set(re.findall(r"`(\w+)`", section))
+    default_filters = jinja2.Environment().filters
+    project_filters = {
         name
         for name, item in _create_environment(None).filters.items()
-        if usual.get(name) is not item
+        if default_filters.get(name) is not item
     }
-    assert documented("## Filters") == own
+    assert read_documented_names("## Filters") == project_filters
