@@ -112,7 +112,7 @@ class Reference(ChecksummedModel):
         pairs = [(sample, others[sample.name]) for sample in self.samples if sample.name in others]
         return (
             bool(pairs)
-            and all(sample.identity == twin.identity for sample, twin in pairs)
+            and all(sample.identity == match.identity for sample, match in pairs)
             and (self.tables, self.unstable) == (other.tables, other.unstable)
         )
 

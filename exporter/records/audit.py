@@ -8,6 +8,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal
 
+from pydantic import AliasChoices, Field
+
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.records.record import CellId
 
@@ -46,13 +48,14 @@ class Survivor(FrozenModel):
 
     kind: str
     change: str
-    why: str
+    reason: str = Field(validation_alias=AliasChoices("reason", "why"))
+    """Audits of format 1 call it `why`."""
 
 
 class Audit(FrozenModel):
     """The result of an audit; it depends only on the file, the seed and the tools."""
 
-    format: Literal[1] = 1
+    format: Literal[1, 2] = 2
     cell: CellId
     seed: int
     mutants: int
@@ -61,8 +64,8 @@ class Audit(FrozenModel):
     entry: str
     """The fingerprint of the entry at the time of the audit."""
     tallies: Items[Tally]
-    by: dict[str, int]
-    """Caught mutants by the first check that failed."""
+    caught_by: dict[str, int] = Field(validation_alias=AliasChoices("caught_by", "by"))
+    """Caught mutants by the first check that failed. Audits of format 1 call it `by`."""
     survivors: Items[Survivor]
 
     @property

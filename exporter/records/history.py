@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.frozen_model import FrozenModel, Items
-from exporter.records.baseline import Baseline
+from exporter.records.baseline import Baseline, parse_cell
 from exporter.records.record import format_validation_error
 
 HISTORY_FILE = "history.json"
@@ -65,28 +65,24 @@ def extend_history(history: History, before: Baseline | None, after: Baseline) -
         before: The previous baseline, or None if there was none.
         after: The accepted baseline.
     """
+    old = {cell: str(outcome) for cell, outcome in before.by_cell().items()} if before else {}
+    new = {cell: str(outcome) for cell, outcome in after.by_cell().items()}
+    changed = [cell for cell in {**old, **new} if old.get(cell) != new.get(cell)]
+    changed.sort(key=lambda cell: parse_cell(cell).sort_key)
     last = history.entries[-1] if history.entries else None
     entry = HistoryEntry(
         tools=dict(sorted(after.tools.items())),
         counts=dict(sorted(Counter(outcome.status.value for outcome in after.cells).items())),
-        changes=_list_changes(before, after) if before else (),
+        changes=tuple(
+            Change(cell=cell, before=old.get(cell, ""), after=new.get(cell, ""))
+            for cell in changed
+            if before
+        ),
     )
     is_same = last and (last.tools, last.counts) == (entry.tools, entry.counts)
     if is_same and not entry.changes:
         return history
     return History(entries=(*history.entries, entry))
-
-
-def _list_changes(before: Baseline, after: Baseline) -> tuple[Change, ...]:
-    old = {cell: str(outcome) for cell, outcome in before.by_cell().items()}
-    new = {cell: str(outcome) for cell, outcome in after.by_cell().items()}
-    all_outcomes = {**before.by_cell(), **after.by_cell()}
-    cells = sorted(all_outcomes, key=lambda cell: all_outcomes[cell].id.sort_key)
-    return tuple(
-        Change(cell=cell, before=old.get(cell, ""), after=new.get(cell, ""))
-        for cell in cells
-        if old.get(cell) != new.get(cell)
-    )
 
 
 def read_history(path: Path) -> History:

@@ -241,7 +241,7 @@ class Record(ChecksummedModel):
     log: str = ""
     """The worker's output, relative to the build folder."""
     seconds: dict[str, float] = Field(default_factory=dict)
-    """Wall time of each stage and of the `reference`. Each cell contains the time of shared work."""
+    """Wall time of each stage and of the `reference`, including shared work."""
     fingerprint: dict[str, str] = Field(default_factory=dict)
     """The parts (`entry`, `checks`, `device`, `tool.torch`) that the record is valid for."""
     sources: Items[Source] = ()

@@ -42,9 +42,16 @@ def open_store(
     Raises:
         ExporterError: MANIFEST if an environment variable has an invalid value.
     """
-    folder = _locate_store(project, environment)
-    if folder is None:
+    build = BuildFolder.from_project(project).path
+    setting = environment.get(STORE_VARIABLE) or project.store
+    if setting == NO_STORE:
         return None
+    try:
+        # The id of a model cannot begin with a dot.
+        folder = Path(project.root) / Path(setting).expanduser() if setting else build / ".store"
+    except RuntimeError:
+        message = f"{setting}: the user has no home directory; write the full path"
+        raise ExporterError(ExitCode.MANIFEST, message) from None
     limits = StoreLimits(
         size=project.store_size if size is None else size,
         age=project.store_age if age is None else age,
@@ -53,24 +60,9 @@ def open_store(
     if read_only.lower() not in (*_YES, *_NO):
         message = f"{READ_ONLY_VARIABLE}: expected 1 or 0, got '{read_only}'"
         raise ExporterError(ExitCode.MANIFEST, message)
-    build = BuildFolder.from_project(project).path
     return Store(
         folder,
         limits,
         is_read_only=read_only.lower() in _YES,
         build=build if folder.parent == build else None,
     )
-
-
-def _locate_store(project: Project, environment: Mapping[str, str]) -> Path | None:
-    setting = environment.get(STORE_VARIABLE) or project.store
-    if setting == NO_STORE:
-        return None
-    if not setting:
-        # The id of a model cannot begin with a dot.
-        return BuildFolder.from_project(project).path / ".store"
-    try:
-        return Path(project.root) / Path(setting).expanduser()
-    except RuntimeError:
-        message = f"{setting}: the user has no home directory; write the full path"
-        raise ExporterError(ExitCode.MANIFEST, message) from None

@@ -1,4 +1,4 @@
-"""An audit from the command to the model's page."""
+"""The audit command stores its result and the page of the model shows it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch import nn
 
 
 class Table(nn.Module):
-    '''Two thousand rows, of which a sample reads a few; looked up in no copy of a weight.'''
+    '''Two thousand rows; a sample reads a few rows, and the lookup uses a computed table.'''
 
     def __init__(self):
         super().__init__()
@@ -43,7 +43,7 @@ opsets = [17]
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A linear layer, a table of which no sample reads every row, and a model that fails."""
+    """Return a project with a linear layer, two lookup tables and a model that fails."""
     root = make_project(tmp_path_factory.mktemp("audit") / "project", good="Good", raises="Raises")
     (root / "manifests" / "table.py").write_text(TABLE, encoding="utf-8")
     entries = ENTRY.format(id="table", source="Table") + ENTRY.format(id="copied", source="Copied")
@@ -53,7 +53,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def digests(folder: Path) -> dict[str, str]:
+def hash_files(folder: Path) -> dict[str, str]:
     return {
         str(path): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
@@ -61,17 +61,17 @@ def digests(folder: Path) -> dict[str, str]:
     }
 
 
-def test_what_breaks_a_linear_layer_is_caught(project: Path) -> None:
-    built = digests(project / "build" / "good")
+def test_the_checks_catch_all_mutants_of_a_linear_layer(project: Path) -> None:
+    built = hash_files(project / "build" / "good")
     command = run_exporter(project, "audit", "good/17", "--mutants", "40", "--seed", "3")
     assert command.returncode == 0, command.stdout + command.stderr
     assert "good/17/cpu: 40 mutants; caught 100.0% of those" in command.stdout
-    assert digests(project / "build" / "good") == built
+    assert hash_files(project / "build" / "good") == built
     stored = project / "reports" / "audits" / "good" / "17.cpu.json"
     first = stored.read_bytes()
     audit = Audit.model_validate_json(first)
     assert {tally.kind for tally in audit.tallies} >= {"weight", "attribute", "shape", "header"}
-    assert {"opset", "signature", "wellformed", "parity"} <= set(audit.by)
+    assert {"opset", "signature", "wellformed", "parity"} <= set(audit.caught_by)
     assert str(project).encode() not in first
 
     assert (
@@ -85,17 +85,17 @@ def test_what_breaks_a_linear_layer_is_caught(project: Path) -> None:
     assert "| good/17/cpu | 40 |" in page
 
 
-def test_a_share_below_the_threshold_fails_and_survivors_are_explained(project: Path) -> None:
+def test_a_share_below_the_threshold_fails_and_lists_survivors_with_reasons(project: Path) -> None:
     command = run_exporter(project, "audit", "table", "--mutants", "40", "--threshold", "1")
     assert command.returncode == 1, command.stdout + command.stderr
     assert "survived: weight: " in command.stdout
     stored = project / "reports" / "audits" / "table" / "17.cpu.json"
     audit = Audit.model_validate_json(stored.read_bytes())
     assert audit.share < 1
-    assert all("everywhere: output 'y' differs" in item.why for item in audit.survivors)
+    assert all("everywhere: output 'y' differs" in item.reason for item in audit.survivors)
 
 
-def test_rows_that_no_sample_reads_are_held_against_the_weight(project: Path) -> None:
+def test_rows_that_no_sample_reads_are_compared_with_the_weight(project: Path) -> None:
     command = run_exporter(project, "audit", "copied", "--mutants", "40", "--threshold", "1")
     assert command.returncode == 0, command.stdout + command.stderr
     stored = project / "reports" / "audits" / "copied" / "17.cpu.json"
@@ -110,9 +110,7 @@ def test_rows_that_no_sample_reads_are_held_against_the_weight(project: Path) ->
         ("godo", 3, "did you mean 'good'?"),
     ],
 )
-def test_only_a_cell_that_passes_is_audited(
-    cell: str, code: int, message: str, project: Path
-) -> None:
+def test_only_a_green_cell_is_audited(cell: str, code: int, message: str, project: Path) -> None:
     command = run_exporter(project, "audit", cell)
     assert command.returncode == code
     assert message in command.stderr

@@ -1,4 +1,4 @@
-"""`exporter check`: silent while tables and manifests agree, and precise where they do not."""
+"""`exporter check` prints nothing if tables and manifests agree, and names each problem."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ opsets = [17, 18]
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """One model, with results, tables and a baseline."""
+    """Return a project with one model, its results, tables and a baseline."""
     (tmp_path / "manifests").mkdir()
     (tmp_path / "pyproject.toml").write_text("[tool.exporter]\n")
     (tmp_path / "manifests/net.py").write_text("class Net: ...\n")
@@ -41,17 +41,17 @@ def change(project: Path, before: str, after: str) -> None:
     path.write_text(path.read_text().replace(before, after))
 
 
-def checked(project: Path) -> tuple[int, str]:
-    ran = run_exporter(project, "check")
-    assert "Traceback" not in ran.stderr
-    return ran.returncode, ran.stderr
+def run_check(project: Path) -> tuple[int, str]:
+    process = run_exporter(project, "check")
+    assert "Traceback" not in process.stderr
+    return process.returncode, process.stderr
 
 
-def test_what_agrees_is_silent(project: Path) -> None:
-    assert checked(project) == (0, "")
+def test_a_valid_project_prints_nothing(project: Path) -> None:
+    assert run_check(project) == (0, "")
 
 
-SEEN = """
+CHECK_SCRIPT = """
 import sys
 from exporter.cli.entry_point import run
 code = run(["check"])
@@ -59,21 +59,21 @@ print(code, "jinja2" in sys.modules)
 """
 
 
-def test_pages_are_made_again_only_where_something_changed(project: Path) -> None:
-    def seen() -> list[str]:
-        ran = subprocess.run(
-            [sys.executable, "-c", SEEN],
+def test_pages_are_rendered_again_only_after_a_change(project: Path) -> None:
+    def run_script() -> list[str]:
+        process = subprocess.run(
+            [sys.executable, "-c", CHECK_SCRIPT],
             cwd=project,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
             check=True,
         )
-        return ran.stdout.split()[-2:]
+        return process.stdout.split()[-2:]
 
-    assert seen() == ["0", "False"]
+    assert run_script() == ["0", "False"]
     change(project, "opsets", 'description = "A net"\nopsets')
-    assert seen() == ["1", "True"]
+    assert run_script() == ["1", "True"]
 
 
 def test_a_thousand_cells_are_checked_in_a_second(tmp_path: Path) -> None:
@@ -87,54 +87,56 @@ def test_a_thousand_cells_are_checked_in_a_second(tmp_path: Path) -> None:
     for name in ("baseline", "report"):
         assert run_exporter(tmp_path, name).returncode == 0
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    ran = run_exporter(tmp_path, "check")
+    process = run_exporter(tmp_path, "check")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert (ran.returncode, ran.stdout) == (0, "50 models, 1000 cells: 0 problems\n"), ran.stderr
-    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    assert spent < 1.5, "half a second where nothing else runs"
+    assert (process.returncode, process.stdout) == (0, "50 models, 1000 cells: 0 problems\n"), (
+        process.stderr
+    )
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert seconds < 1.5, "0.5 s on an idle machine"
 
 
-def test_a_wrong_manifest_is_said(project: Path) -> None:
+def test_an_invalid_manifest_is_reported(project: Path) -> None:
     change(project, "source", "sauce")
-    code, said = checked(project)
+    code, errors = run_check(project)
     assert code == 2
-    assert "manifests/net.toml:3: models.net" in said
+    assert "manifests/net.toml:3: models.net" in errors
 
 
 def test_a_changed_entry_makes_the_tables_stale(project: Path) -> None:
     change(project, '["batch", 4]', '["batch", 5]')
-    code, said = checked(project)
+    code, errors = run_check(project)
     assert code == 1
-    assert "net/17..18/cpu: the tables are stale: its manifest entry changed since" in said
+    assert "net/17..18/cpu: the tables are stale: its manifest entry changed since" in errors
 
 
-def test_an_opset_more_is_not_accepted_and_one_less_is_gone(project: Path) -> None:
+def test_added_and_removed_opsets_are_reported(project: Path) -> None:
     change(project, "[17, 18]", "[18, 19]")
-    code, said = checked(project)
+    code, errors = run_check(project)
     assert code == 1
-    assert "net/19/cpu is not in the baseline; run `exporter export`" in said
-    assert "net/17/cpu is in the baseline but in no manifest" in said
+    assert "net/19/cpu is not in the baseline; run `exporter export`" in errors
+    assert "net/17/cpu is in the baseline but in no manifest" in errors
 
 
-def test_a_description_changes_a_page_alone(project: Path) -> None:
+def test_a_changed_description_makes_only_its_page_stale(project: Path) -> None:
     change(project, "opsets", 'description = "A net"\nopsets')
-    code, said = checked(project)
+    code, errors = run_check(project)
     assert code == 1
-    assert "reports/models/net.md is stale; run `exporter report`" in said
+    assert "reports/models/net.md is stale; run `exporter report`" in errors
     assert run_exporter(project, "report").returncode == 0
-    assert checked(project) == (0, "")
+    assert run_check(project) == (0, "")
 
 
-def test_tables_from_elsewhere_are_not_judged_by_the_results_here(project: Path) -> None:
+def test_tables_of_another_machine_are_not_compared_with_local_results(project: Path) -> None:
     change(project, '["batch", 4]', '["batch", 5]')
     page = project / "reports/COMPATIBILITY.md"
     page.write_text(page.read_text() + "\nFrom another machine.\n")
-    assert checked(project) == (0, "")
+    assert run_check(project) == (0, "")
     (project / "reports/baseline.json").write_text("{}")
-    assert checked(project)[0] == 5
+    assert run_check(project)[0] == 5
 
 
-def test_a_new_project_has_nothing_to_compare(project: Path) -> None:
+def test_a_project_without_baseline_and_results_passes(project: Path) -> None:
     (project / "reports/baseline.json").unlink()
     (project / "build/results.json").unlink()
-    assert checked(project) == (0, "")
+    assert run_check(project) == (0, "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -52,6 +51,11 @@ def audit(cells: tuple[str, ...], mutants: int, seed: int, threshold: float, roo
     manifest = load_project(root)
     plan = make_plan(manifest, Selection(patterns=cells))
     require_packages()
+
+    def print_progress(done: int) -> None:
+        if done % _PROGRESS_STEP == 0 and is_terminal():
+            print_line(f"[{done}/{mutants}]")
+
     worst = 1.0
     for planned in plan.to_run:
         result = run_audit(
@@ -59,21 +63,13 @@ def audit(cells: tuple[str, ...], mutants: int, seed: int, threshold: float, roo
             planned.cell,
             AuditOptions(mutants=mutants, seed=seed),
             make_worker_environment(os.environ),
-            _make_progress_printer(mutants),
+            print_progress,
         )
         reports = Path(manifest.project.root) / manifest.project.reports
         write_text(locate_audit(reports, planned.cell), result.to_json())
         show_audit(result, threshold)
         worst = min(worst, result.share)
     return ExitCode.OK if worst >= threshold else ExitCode.RED
-
-
-def _make_progress_printer(total: int) -> Callable[[int], None]:
-    def print_progress(done: int) -> None:
-        if done % _PROGRESS_STEP == 0 and is_terminal():
-            print_line(f"[{done}/{total}]")
-
-    return print_progress
 
 
 def show_audit(audit: Audit, threshold: float) -> None:
@@ -90,9 +86,11 @@ def show_audit(audit: Audit, threshold: float) -> None:
         for tally in audit.tallies
     )
     print_table([head, *rows])
-    print_line("caught by " + ", ".join(f"{check} {count}" for check, count in audit.by.items()))
+    print_line(
+        "caught by " + ", ".join(f"{check} {count}" for check, count in audit.caught_by.items())
+    )
     for survivor in audit.survivors:
-        print_line(f"survived: {survivor.kind}: {survivor.change}: {survivor.why}", color="red")
+        print_line(f"survived: {survivor.kind}: {survivor.change}: {survivor.reason}", color="red")
     print_line(
         f"{audit.cell}: {pluralize(audit.mutants, 'mutant')}; caught {audit.share:.1%} of those "
         f"that break the contract, {audit.share_of_moved:.1%} of those that change an output",

@@ -54,7 +54,9 @@ def expectations(selection: Selection, root: Path, write: bool, reason: str) -> 
         file_lists = {id: value for id, value in lists.items() if value[0].manifest == name}
         after = replace_expectations(before, file_lists) if file_lists else before
         if not write:
-            _print_patch(name, before, after)
+            old, new = before.splitlines(), after.splitlines()
+            for line in difflib.unified_diff(old, new, f"a/{name}", f"b/{name}", lineterm=""):
+                print_line(line)
         elif after != before:
             write_text(project_root / name, after)
     if not write:
@@ -63,11 +65,3 @@ def expectations(selection: Selection, root: Path, write: bool, reason: str) -> 
     models = pluralize(len(lists), "model")
     print_line(f"wrote the expectations of {models}; run `exporter export` to apply them")
     return ExitCode.OK
-
-
-def _print_patch(name: str, before: str, after: str) -> None:
-    lines = difflib.unified_diff(
-        before.splitlines(), after.splitlines(), f"a/{name}", f"b/{name}", lineterm=""
-    )
-    for line in lines:
-        print_line(line)

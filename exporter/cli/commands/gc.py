@@ -9,7 +9,6 @@ from pathlib import Path
 import click
 
 from exporter.build import BuildFolder, find_garbage, remove_garbage
-from exporter.cache.store import Store
 from exporter.cli.options.selection import root_option
 from exporter.cli.options.store_limits import limit_options
 from exporter.cli.output.terminal import print_line, print_table
@@ -46,7 +45,12 @@ def gc(root: Path, *, dry_run: bool, store_size: int | None, store_age: float | 
     else:
         print_line(f"nothing to remove: {build.path.name} does not exist")
     if store and store.path.is_dir():
-        _clean_store(store, dry_run=dry_run)
+        if store.is_read_only:
+            print_line("store: is read-only; nothing was removed")
+        else:
+            evicted = store.evict(dry_run=dry_run)
+            removed = _format_removed(evicted.cells, "result", evicted.bytes, dry_run=dry_run)
+            print_line(f"store: {removed}; {format_bytes(evicted.remaining)} remain")
     return ExitCode.OK
 
 
@@ -62,15 +66,6 @@ def _clean_build(build: BuildFolder, cells: Iterable[CellId], *, dry_run: bool) 
     )
     size = sum(item.size for item in items)
     print_line(_format_removed(len(items), "item", size, dry_run=dry_run))
-
-
-def _clean_store(store: Store, *, dry_run: bool) -> None:
-    if store.is_read_only:
-        print_line("store: is read-only; nothing was removed")
-        return
-    evicted = store.evict(dry_run=dry_run)
-    removed = _format_removed(evicted.cells, "result", evicted.bytes, dry_run=dry_run)
-    print_line(f"store: {removed}; {format_bytes(evicted.remaining)} remain")
 
 
 def _format_removed(count: int, noun: str, size: int, *, dry_run: bool) -> str:

@@ -63,9 +63,9 @@ def summarize_audit(
         tools=tools,
         entry=request.entry,
         tallies=tuple(Tally(kind=kind, **counts) for kind, counts in sorted(outcomes.items())),
-        by=dict(sorted(checks.items())),
+        caught_by=dict(sorted(checks.items())),
         survivors=tuple(
-            Survivor(kind=item.kind, change=item.change, why=item.reason)
+            Survivor(kind=item.kind, change=item.change, reason=item.reason)
             for item in results
             if item.outcome is MutantOutcome.SURVIVED
         ),

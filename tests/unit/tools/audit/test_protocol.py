@@ -61,8 +61,10 @@ def test_mutants_are_counted_by_kind_and_by_check() -> None:
         "header": (1, 0),
         "weight": (1, 0),
     }
-    assert found.by == {"opset": 1, "parity": 1}
-    assert [(item.kind, item.why) for item in found.survivors] == [("edge", "on other values: off")]
+    assert found.caught_by == {"opset": 1, "parity": 1}
+    assert [(item.kind, item.reason) for item in found.survivors] == [
+        ("edge", "on other values: off")
+    ]
 
 
 def test_an_audit_is_read_as_it_was_written() -> None:
