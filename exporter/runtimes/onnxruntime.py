@@ -194,7 +194,7 @@ def _create_session(
 
 
 def _can_start(providers: list[str]) -> bool:
-    """Return True if the provider loads a simple model, so that the file is at fault."""
+    """Return True if the provider loads a simple model; the file is at fault then."""
     model = parser.parse_model(_PROBE).SerializeToString()
     try:
         session = _create_session(model, providers, _build_options(1))

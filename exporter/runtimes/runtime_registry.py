@@ -17,7 +17,7 @@ from exporter.runtimes.custom_kernels import NO_KERNELS, Kernels
 from exporter.runtimes.protocol import RuntimeUnavailable, Session
 
 OpenSession = Callable[[Path, Device, Kernels], Session]
-#: Value of `runtime` -> the module whose `open_file` loads a file.
+#: Value of `runtime` -> the module with the function `open_file`.
 BUILT_IN_RUNTIMES: Mapping[str, str] = {
     "onnxruntime": "exporter.runtimes.onnxruntime",
     "reference": "exporter.runtimes.onnx_reference",

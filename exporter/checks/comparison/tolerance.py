@@ -88,7 +88,7 @@ def is_float(dtype: str) -> bool:
 
 
 def is_limit_measured(context: CheckContext, index: int, device: str) -> bool:
-    """Return True if the limit is a multiple of noise, so that float64 is the target."""
+    """Return True if the limit is a multiple of noise; float64 is the target then."""
     bound = select_bound(context.spec, context.spec.outputs[index], device)
     is_fixed = bound.atol is not None or bound.rtol is not None
     return not is_fixed and context.reference.noise[index] is not None

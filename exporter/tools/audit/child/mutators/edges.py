@@ -43,7 +43,7 @@ def _list_rewirings(draft: Draft) -> Iterator[tuple[NodeProto, int, list[str]]]:
 
 
 def swap_node_inputs(draft: Draft) -> str:
-    """Exchange two inputs of a node whose operator is not commutative."""
+    """Exchange two inputs of a node with an operator that is not commutative."""
     places = [
         (node, i, j)
         for node in iter_nodes(draft.model)

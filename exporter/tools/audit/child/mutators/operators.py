@@ -81,7 +81,7 @@ def replace_operator(draft: Draft) -> str:
     ]
     if not nodes:
         return ""
-    # Draw the operator first, so that a hundred convolutions do not hide one softmax.
+    # Draw the operator first: a hundred convolutions must not hide one softmax.
     operator = draft.rng.choice(sorted({node.op_type for node in nodes}))
     node = draft.rng.choice([node for node in nodes if node.op_type == operator])
     other = draft.rng.choice(_OTHERS[operator])
