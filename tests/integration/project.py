@@ -1,4 +1,4 @@
-"""A project of tiny models, each of which ends in another way, and the command run on it."""
+"""Create projects of tiny models with different outcomes, and run commands in them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Good(nn.Module):
 
 
 class SegfaultsOnce(Good):
-    '''Dies in the first export, and only there.'''
+    '''Ends with a segmentation fault in the first export only.'''
 
     def forward(self, x):
         marker = Path(__file__).with_name("died")
@@ -42,7 +42,7 @@ class SegfaultsOnce(Good):
 
 
 class Silent(Good):
-    '''Leaves nothing to print to.'''
+    '''Closes its output streams.'''
 
     def __init__(self):
         super().__init__()
@@ -78,7 +78,7 @@ timeout = "{timeout}"
 
 
 def make_project(root: Path, **sources: str) -> Path:
-    """A project with a model for each `id = "Source"`; `sleeps` has a short time."""
+    """Create a project with a model for each `id="Source"`; `Sleeps` has a short timeout."""
     (root / "manifests").mkdir(parents=True)
     (root / "pyproject.toml").write_text("[tool.exporter]\n", encoding="utf-8")
     (root / "manifests" / "models.py").write_text(MODELS, encoding="utf-8")
@@ -99,7 +99,7 @@ def make_project(root: Path, **sources: str) -> Path:
 def run_exporter(
     root: Path, *arguments: str, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Runs the command in the project; its output is no terminal."""
+    """Run the command in the project; its output is not a terminal."""
     inherited = {name: value for name, value in os.environ.items() if "GITHUB" not in name}
     return subprocess.run(
         [sys.executable, "-m", "exporter", *arguments],
@@ -110,3 +110,12 @@ def run_exporter(
         text=True,
         check=False,
     )
+
+
+def run_git(root: Path, *arguments: str) -> str:
+    """Run git with a test identity and return its output."""
+    identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    process = subprocess.run(
+        ["git", *identity, *arguments], cwd=root, capture_output=True, check=True
+    )
+    return process.stdout.decode().strip()

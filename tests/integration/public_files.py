@@ -1,7 +1,7 @@
-"""Files of a model by our job and by plain calls of `torch.onnx.export`, each in its own process.
+"""Export a model by a job of this project or by plain calls of `torch.onnx.export`.
 
-In: `python -m tests.integration.public_files OURS|PUBLIC MODEL FOLDER OPSET...`. Out: the files in
-the folder, or `failure.txt` where the exporter refused.
+Input: `python -m tests.integration.public_files job|public MODEL FOLDER OPSET...`.
+Output: the files in the folder, or `failure.txt` if the exporter fails.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from exporter.worker.torch_private.decompositions import Decompositions
 ROOT = Path(__file__).parents[2]
 
 
-def main(who: str, name: str, folder: Path, opsets: list[int]) -> None:
-    """Writes the files, highest opset first as a job does."""
+def main(method: str, name: str, folder: Path, opsets: list[int]) -> None:
+    """Write the files; a job starts with the highest opset."""
     torch.set_num_threads(1)
     spec = next(spec for spec in load_project(ROOT).models if spec.id == name)
     model: Any = wrap_with_call_objects(load_model(spec, ROOT), spec, ROOT)
     inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
-    make = ours if who == "ours" else public
+    export = export_by_job if method == "job" else export_by_public_calls
     try:
-        for opset, graph in make(model, spec, inputs, opsets, folder):
+        for opset, graph in export(model, spec, inputs, opsets, folder):
             write_artifact(graph, spec, opset, JobFolder(folder), {})
     except Failure as failure:
         (folder / "failure.txt").write_text(failure.stage)
@@ -44,16 +44,18 @@ def main(who: str, name: str, folder: Path, opsets: list[int]) -> None:
         (folder / "failure.txt").write_text(type(error).__name__)
 
 
-def ours(model: Any, spec: ModelSpec, inputs: Any, opsets: list[int], folder: Path) -> Any:
-    """One capture, and whatever else is done once for all opsets."""
+def export_by_job(model: Any, spec: ModelSpec, inputs: Any, opsets: list[int], folder: Path) -> Any:
+    """Export with one capture and the other shared steps for all opsets."""
     program = capture_program(model, spec, inputs, strict=False)
-    kept = Decompositions()
+    decompositions = Decompositions()
     for opset in opsets:
-        yield opset, convert_program(program, spec, opset, folder, kept)
+        yield opset, convert_program(program, spec, opset, folder, decompositions)
 
 
-def public(model: Any, spec: ModelSpec, inputs: Any, opsets: list[int], folder: Path) -> Any:
-    """One public call each: from the module to the file."""
+def export_by_public_calls(
+    model: Any, spec: ModelSpec, inputs: Any, opsets: list[int], folder: Path
+) -> Any:
+    """Export each opset with its own public call."""
     call = build_tensor_call(spec, inputs)
     is_dynamic = bool(spec.axes)
     for opset in opsets:

@@ -1,4 +1,4 @@
-"""A project whose results are made up: for commands that read results and export nothing."""
+"""Create a project with invented results, for commands that read results without an export."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ opsets = [17, 18]
 
 
 def make_green_project(root: Path) -> Path:
-    """A project of one model with two cells, both green; nothing is accepted yet."""
+    """Create a project with one model and two green cells; it has no baseline yet."""
     (root / "manifests").mkdir(parents=True)
     (root / "manifests/net.toml").write_text(MANIFEST)
     (root / "manifests/net.py").write_text("class Net: ...\n")
@@ -29,25 +29,25 @@ def make_green_project(root: Path) -> Path:
     return root
 
 
-def write_results(root: Path, status: Status = Status.PASS, **others: Status) -> None:
-    """Every promised cell with this outcome, as of today's manifests.
+def write_results(root: Path, status: Status = Status.PASS, **statuses: Status) -> None:
+    """Write a result for each cell of the plan, with current fingerprints.
 
     Args:
         root: The project.
-        status: Of the cells that `others` does not name.
-        others: By opset: `_17`.
+        status: The status of the cells that `statuses` does not contain.
+        statuses: Statuses by opset, such as `_17`.
     """
     manifest = load_project(root)
-    parts = FingerprintCache(manifest)
+    fingerprints = FingerprintCache(manifest)
     records: list[Record] = []
     for planned in make_plan(manifest).cells:
-        outcome = others.get(f"_{planned.cell.opset}", status)
+        promised_status = statuses.get(f"_{planned.cell.opset}", status)
         records.append(
             make_record(
                 str(planned.cell),
-                Status.SKIP if planned.skip else outcome,
+                Status.SKIP if planned.skip else promised_status,
                 route=planned.route,
-                fingerprint=parts.get_cell_parts(planned.cell),
+                fingerprint=fingerprints.get_cell_parts(planned.cell),
             )
         )
     (root / "build").mkdir(exist_ok=True)

@@ -99,7 +99,7 @@ def test_rows_that_no_sample_reads_are_compared_with_the_weight(project: Path) -
     command = run_exporter(project, "audit", "copied", "--mutants", "40", "--threshold", "1")
     assert command.returncode == 0, command.stdout + command.stderr
     stored = project / "reports" / "audits" / "copied" / "17.cpu.json"
-    assert Audit.model_validate_json(stored.read_bytes()).by["tables"] > 10
+    assert Audit.model_validate_json(stored.read_bytes()).caught_by["tables"] > 10
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`exporter baseline update`: some cells, with a reason that is kept."""
+"""`exporter baseline update` accepts selected cells and stores the reason."""
 
 from __future__ import annotations
 
@@ -14,42 +14,47 @@ from tests.integration.results import MANIFEST, make_green_project, write_result
 
 @pytest.fixture
 def red(tmp_path: Path) -> Path:
-    """A project whose two accepted cells are red now."""
+    """Return a project with two accepted cells that are red now."""
     root = make_green_project(tmp_path / "project")
     assert run_exporter(root, "baseline").returncode == 0
     write_results(root, Status.FAIL)
     return root
 
 
-def reasons(root: Path) -> dict[str, tuple[str, str]]:
+def read_reasons(root: Path) -> dict[str, tuple[str, str]]:
     cells = read_baseline(root / "reports/baseline.json").cells
     return {each.cell: (str(each.status), each.reason) for each in cells}
 
 
-def test_one_cell_is_accepted_and_the_other_still_blocks(red: Path) -> None:
+def test_one_cell_is_accepted_and_the_gate_blocks_the_other(red: Path) -> None:
     command = run_exporter(red, "baseline", "update", "net/18", "--reason", "known, see 12")
     assert command.returncode == 0, command.stderr
     assert "net/18/cpu: newly red: pass -> fail" in command.stdout
     assert "net/17" not in command.stdout
     assert "accepted 1 cell" in command.stdout
-    assert reasons(red) == {"net/17/cpu": ("pass", ""), "net/18/cpu": ("fail", "known, see 12")}
+    assert read_reasons(red) == {
+        "net/17/cpu": ("pass", ""),
+        "net/18/cpu": ("fail", "known, see 12"),
+    }
     gate = run_exporter(red, "gate")
     assert (gate.returncode, "net/17/cpu: newly red" in gate.stdout) == (1, True)
     assert "net/18" not in gate.stdout
 
 
-def test_without_cells_all_findings_and_the_reason_stays_while_the_cell_does(red: Path) -> None:
+def test_without_cells_all_findings_are_accepted_and_unchanged_cells_keep_their_reason(
+    red: Path,
+) -> None:
     assert run_exporter(red, "baseline", "update", "--reason", "why").returncode == 0
-    assert set(reasons(red).values()) == {("fail", "why")}
+    assert set(read_reasons(red).values()) == {("fail", "why")}
     assert run_exporter(red, "gate").returncode == 0
     again = run_exporter(red, "baseline", "update", "--reason", "other")
     assert (again.returncode, "accepted already" in again.stdout) == (0, True)
     write_results(red, Status.FAIL, _18=Status.PASS)
     assert run_exporter(red, "baseline").returncode == 0
-    assert reasons(red) == {"net/17/cpu": ("fail", "why"), "net/18/cpu": ("pass", "")}
+    assert read_reasons(red) == {"net/17/cpu": ("fail", "why"), "net/18/cpu": ("pass", "")}
 
 
-def test_a_promise_that_is_given_up_keeps_its_reason_until_all_is_accepted(red: Path) -> None:
+def test_a_dropped_cell_keeps_its_reason_until_all_cells_are_accepted(red: Path) -> None:
     (red / "manifests/net.toml").write_text(MANIFEST.replace("[17, 18]", "18"))
     write_results(red)
     assert run_exporter(red, "gate").returncode == 1
@@ -75,7 +80,7 @@ def test_a_promise_that_is_given_up_keeps_its_reason_until_all_is_accepted(red: 
         ([], 2, "Missing option '--reason'"),
     ],
 )
-def test_what_cannot_be_accepted_changes_nothing(
+def test_invalid_arguments_do_not_change_the_baseline(
     red: Path, arguments: list[str], code: int, message: str
 ) -> None:
     before = (red / "reports/baseline.json").read_bytes()
@@ -91,8 +96,8 @@ def test_a_cell_without_a_result_is_not_accepted(red: Path) -> None:
     assert "net/18/cpu: not accepted: its manifest entry changed" in command.stderr
 
 
-def test_the_folder_may_be_named_before_or_after(red: Path, tmp_path: Path) -> None:
+def test_the_root_option_may_come_before_or_after_update(red: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
-    for place in (["--root", str(red), "update"], ["update", "--root", str(red)]):
-        command = run_exporter(tmp_path / "elsewhere", "baseline", *place, "--reason", "x")
+    for options in (["--root", str(red), "update"], ["update", "--root", str(red)]):
+        command = run_exporter(tmp_path / "elsewhere", "baseline", *options, "--reason", "x")
         assert command.returncode == 0, command.stderr

@@ -1,7 +1,7 @@
-"""One broken branch, seen on every surface that a reviewer looks at.
+"""All outputs of the gate describe the failures of one broken branch.
 
-Each has to say what broke, where it is promised and where in the model, since when, and how to see
-it again, in the words that this project uses for its commands.
+Each output contains the failure, its line in the manifest and in the model, the last green commit
+and the project's own command that reproduces it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 from junitparser import JUnitXml
 
-from tests.integration.project import run_exporter
-from tests.integration.test_gate_revision import run_git
+from tests.integration.project import run_exporter, run_git
 
 SETTINGS = '[tool.exporter]\ncommand = "uv run exporter {}"\n'
 MODELS = """
@@ -39,7 +38,7 @@ class Baked(Scorer):
 BROKEN = """    def forward(self, x):
         return self.linear(x * float(x.detach().abs().max()))
 """
-ENDS = """inputs = [{ name = "x", shape = ["batch", 4] }]
+INPUTS_AND_OUTPUTS = """inputs = [{ name = "x", shape = ["batch", 4] }]
 outputs = [{ name = "y", shape = ["batch", 3] }]
 """
 MANIFEST = f"""format = 1
@@ -47,20 +46,20 @@ MANIFEST = f"""format = 1
 [models.scorer]
 source = "nets.py:Scorer"
 opsets = [17]
-{ENDS}
+{INPUTS_AND_OUTPUTS}
 [models.baked]
 source = "nets.py:Baked"
 opsets = [17]
-{ENDS}
+{INPUTS_AND_OUTPUTS}
 [models.stuck]
 source = "nets.py:Scorer"
 opsets = [13]
-{ENDS}"""
+{INPUTS_AND_OUTPUTS}"""
 
 
 @pytest.fixture(scope="module")
 def branch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A branch that breaks two models and the opset of a third; exported, not accepted."""
+    """Return an exported branch that breaks two models and the opset of a third model."""
     root = tmp_path_factory.mktemp("walk") / "project"
     (root / "manifests").mkdir(parents=True)
     (root / "pyproject.toml").write_text(SETTINGS)
@@ -68,8 +67,8 @@ def branch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     models, manifest = root / "manifests/nets.py", root / "manifests/nets.toml"
     models.write_text(MODELS)
     manifest.write_text(MANIFEST)
-    made = run_exporter(root, "export")
-    assert made.returncode == 0, made.stdout + made.stderr
+    command = run_exporter(root, "export")
+    assert command.returncode == 0, command.stdout + command.stderr
     assert run_exporter(root, "baseline").returncode == 0
     run_git(root, "init", "-q", "-b", "main")
     run_git(root, "add", ":/")
@@ -86,121 +85,125 @@ def branch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def gate(branch: Path) -> subprocess.CompletedProcess[str]:
-    """The gate, as a GitHub job runs it."""
+    """Run the gate as in a GitHub job."""
     environment = {"GITHUB_ACTIONS": "true", "GITHUB_WORKSPACE": str(branch)}
     environment["GITHUB_STEP_SUMMARY"] = str(branch / "build/summary.md")
     return run_exporter(branch, "gate", "--against", "main", **environment)
 
 
-def last_green(root: Path) -> str:
-    """The commit and the day that a reader is to be told."""
+def format_last_green(root: Path) -> str:
+    """Return the last green commit and its date."""
     day = run_git(root, "show", "--no-patch", "--format=%cs", "main")
     return f"{run_git(root, 'rev-parse', 'main')[:12]} of {day}"
 
 
-#: Cell, where it is promised, what broke, where in the model.
-BROKE = [
+#: Cell, line of its manifest entry, failure, line in the model.
+FAILURES = [
     ("scorer/17/cpu", "manifests/nets.toml:3", "PyTorch gives [3, 3]", ""),
     ("baked/17/cpu", "manifests/nets.toml:9", "times the bound", "manifests/nets.py:16"),
     ("stuck/13/cpu", "manifests/nets.toml:15", "the file has opset 18, expected 13", ""),
 ]
 
 
-@pytest.mark.parametrize(("cell", "place", "what", "line"), BROKE)
-def test_the_terminal(
+@pytest.mark.parametrize(("cell", "entry", "failure", "line"), FAILURES)
+def test_the_terminal_shows_each_failure_of_the_gate(
     branch: Path,
     gate: subprocess.CompletedProcess[str],
     cell: str,
-    place: str,
-    what: str,
+    entry: str,
+    failure: str,
     line: str,
 ) -> None:
     assert gate.returncode == 1
-    said = [text for text in gate.stdout.splitlines() if not text.startswith("::")]
-    at = said.index(next(text for text in said if text.startswith(f"{cell}: newly red: pass -> ")))
-    block = "\n".join(said[at : at + 5])
-    for part in (what, place, line, f"last green in {last_green(branch)}"):
+    lines = [text for text in gate.stdout.splitlines() if not text.startswith("::")]
+    index = lines.index(
+        next(text for text in lines if text.startswith(f"{cell}: newly red: pass -> "))
+    )
+    block = "\n".join(lines[index : index + 5])
+    for part in (failure, entry, line, f"last green in {format_last_green(branch)}"):
         assert part in block
     assert f"uv run exporter repro {cell}" in block
 
 
-def test_the_terminal_of_an_export(branch: Path) -> None:
-    again = run_exporter(branch, "export")
-    assert "promised at manifests/nets.toml:9" in again.stdout
-    assert "(manifests/nets.py:16)" in again.stdout
-    assert "uv run exporter repro baked/17/cpu" in again.stdout
+def test_the_terminal_shows_each_failure_of_an_export(branch: Path) -> None:
+    command = run_exporter(branch, "export")
+    assert "promised at manifests/nets.toml:9" in command.stdout
+    assert "(manifests/nets.py:16)" in command.stdout
+    assert "uv run exporter repro baked/17/cpu" in command.stdout
 
 
-def test_annotations(branch: Path, gate: subprocess.CompletedProcess[str]) -> None:
-    for cell, place, what, line in BROKE:
-        file, _, number = place.partition(":")
+def test_annotations_show_each_failure(
+    branch: Path, gate: subprocess.CompletedProcess[str]
+) -> None:
+    for cell, entry, failure, line in FAILURES:
+        file, _, number = entry.partition(":")
         title = f"title={cell}%3A newly red,file={file},line={number}::"
-        (found,) = [text for text in gate.stdout.splitlines() if title in text]
-        for part in (what, line, last_green(branch), f"uv run exporter repro {cell}"):
-            assert part in found
+        (annotation,) = [text for text in gate.stdout.splitlines() if title in text]
+        for part in (failure, line, format_last_green(branch), f"uv run exporter repro {cell}"):
+            assert part in annotation
 
 
 @pytest.mark.parametrize("page", ["gate.md", "comment.md", "summary.md"])
-def test_the_comment_and_the_summary(
+def test_comment_and_summary_show_each_failure(
     branch: Path, gate: subprocess.CompletedProcess[str], page: str
 ) -> None:
     text = (branch / "build" / page).read_text()
-    for cell, place, what, line in BROKE:
+    for cell, entry, failure, line in FAILURES:
         section = text.partition(f"### {cell}: newly red")[2].partition("###")[0]
-        for part in (f"`{place}`", line, f"last green in {last_green(branch)}"):
+        for part in (f"`{entry}`", line, f"last green in {format_last_green(branch)}"):
             assert part in section
         assert f"`uv run exporter repro {cell}`" in section
-        assert what.replace("[", "&#91;").replace("]", "&#93;") in text
+        assert failure.replace("[", "&#91;").replace("]", "&#93;") in text
     assert "`uv run exporter baseline`" in text
     assert "nox" not in text
 
 
-def test_the_pages_of_the_models_and_the_table(branch: Path) -> None:
+def test_model_pages_and_table_show_each_failure(branch: Path) -> None:
     table = (branch / "reports/COMPATIBILITY.md").read_text()
-    for cell, place, what, line in BROKE:
-        shown = what.replace("[", "&#91;").replace("]", "&#93;")
+    for cell, entry, failure, line in FAILURES:
+        shown = failure.replace("[", "&#91;").replace("]", "&#93;")
         page = (branch / f"reports/models/{cell.partition('/')[0]}.md").read_text()
-        for part in (shown, f"`{place}`", line, f"`uv run exporter repro {cell}`"):
+        for part in (shown, f"`{entry}`", line, f"`uv run exporter repro {cell}`"):
             assert part in page
         assert re.search(r"accepted before: pass in the baseline, with torch [\d.]+", page)
-        (row,) = [row for row in table.splitlines() if f"`{cell}` | {place}" in row]
+        (row,) = [row for row in table.splitlines() if f"`{cell}` | {entry}" in row]
         assert row.endswith("| pass |")
         assert shown in row
     assert "| newly red | pass | fail at structure (opset) | `stuck/13/cpu` |" in table
     assert "nox" not in table
 
 
-def test_the_page_for_browsers(branch: Path) -> None:
+def test_the_browser_page_shows_each_failure(branch: Path) -> None:
     text = (branch / "reports/index.html").read_text()
     block = text.partition('<script id="data" type="application/json">')[2].partition("</script>")
     rows = {row["model"]: row for row in json.loads(block[0])["rows"]}
-    for cell, place, what, line in BROKE:
+    for cell, entry, failure, line in FAILURES:
         row = rows[cell.partition("/")[0]]
         (outcome,) = row["outcomes"]
-        assert row["promised"] == place
-        assert what in outcome["why"]
+        assert row["promised"] == entry
+        assert failure in outcome["why"]
         assert outcome.get("lines", "") == line
         assert outcome["since"].startswith("pass in the baseline, with torch ")
         assert row["cells"][0]["reproduce"] == f"uv run exporter repro {cell}"
 
 
-def test_junit(branch: Path) -> None:
+def test_junit_shows_each_failure(branch: Path) -> None:
     suites = JUnitXml.fromstring((branch / "reports/junit.xml").read_bytes())
     cases = {case.name: case for suite in suites for case in suite}
-    for cell, place, what, line in BROKE:
+    for cell, entry, failure, line in FAILURES:
         case = cases[cell]
-        assert case._elem.get("line") == place.rpartition(":")[2]
-        said = case.result[0].text
-        for part in (what, place, line, "accepted before: pass in the baseline", cell):
-            assert part in said
-        assert f"uv run exporter repro {cell}" in said
+        assert case._elem.get("line") == entry.rpartition(":")[2]
+        lines = case.result[0].text
+        for part in (failure, entry, line, "accepted before: pass in the baseline", cell):
+            assert part in lines
+        assert f"uv run exporter repro {cell}" in lines
 
 
-def test_the_command_that_all_of_them_name_shows_it(branch: Path, tmp_path: Path) -> None:
-    made = run_exporter(branch, "repro", "baked/17/cpu", str(tmp_path / "baked"))
-    assert made.returncode == 0, made.stderr
+def test_the_printed_command_reproduces_the_failure(branch: Path, tmp_path: Path) -> None:
+    command = run_exporter(branch, "repro", "baked/17/cpu", str(tmp_path / "baked"))
+    assert command.returncode == 0, command.stderr
     environment = {**os.environ, "PYTHONPATH": ""}
-    ran = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-W", "ignore", "repro.py"],
         cwd=tmp_path / "baked",
         env=environment,
@@ -208,10 +211,10 @@ def test_the_command_that_all_of_them_name_shows_it(branch: Path, tmp_path: Path
         text=True,
         check=False,
     )
-    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert process.returncode == 1, process.stdout + process.stderr
 
 
-def test_once_it_is_accepted_the_pages_say_since_when(branch: Path) -> None:
+def test_pages_show_the_baseline_of_an_accepted_failure(branch: Path) -> None:
     accepted = run_exporter(branch, "baseline", "update", "--reason", "the old ones are gone")
     assert accepted.returncode == 0, accepted.stderr
     page = (branch / "reports/models/stuck.md").read_text()

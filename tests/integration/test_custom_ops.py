@@ -1,4 +1,4 @@
-"""A compiled library of kernels that lies in the project, by the command, from export to repro."""
+"""Commands use a compiled library of kernels in the project, from export to repro."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from torch import nn
 
 
 class Inverse(nn.Module):
-    '''An operator that TorchScript's exporter lacks, and ONNX as well.'''
+    '''Uses an operator that neither the TorchScript exporter nor ONNX has.'''
 
     def forward(self, x):
         return torch.linalg.inv(x + 4 * torch.eye(3))
@@ -52,11 +52,11 @@ LIBRARY = "manifests/kernels/libkernels.so"
 KERNELS = ', ort_library = "kernels/libkernels.so"'
 
 
-def library() -> Path:
-    found = importlib.util.find_spec("onnxruntime_extensions")
-    if found is None or found.origin is None:
+def find_library() -> Path:
+    module = importlib.util.find_spec("onnxruntime_extensions")
+    if module is None or module.origin is None:
         pytest.skip("onnxruntime_extensions is not installed")
-    return next(Path(found.origin).parent.glob("_extensions_pydll*.so"))
+    return next(Path(module.origin).parent.glob("_extensions_pydll*.so"))
 
 
 @pytest.fixture(scope="module")
@@ -65,95 +65,95 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / LIBRARY).parent.mkdir(parents=True)
     (root / "pyproject.toml").write_text("[tool.exporter]\n")
     (root / "manifests/models.py").write_text(MODELS)
-    shutil.copy(library(), root / LIBRARY)
+    shutil.copy(find_library(), root / LIBRARY)
     entries = [
         ENTRY.format(id="inverse", function="symbolic", kernels=KERNELS),
         ENTRY.format(id="wrong", function="wrong", kernels=KERNELS),
-        ENTRY.format(id="alone", function="symbolic", kernels=""),
+        ENTRY.format(id="bare", function="symbolic", kernels=""),
     ]
     (root / "manifests/net.toml").write_text(DEFAULTS + "".join(entries))
-    ran = run_exporter(root, "export")
-    assert ran.returncode == 1, ran.stdout + ran.stderr
+    process = run_exporter(root, "export")
+    assert process.returncode == 1, process.stdout + process.stderr
     return root
 
 
-def record(project: Path, model: str) -> Record:
+def read_cell(project: Path, model: str) -> Record:
     return read_run(project / "build/results.json").by_cell()[f"{model}/17/cpu"]
 
 
-def test_compiled_kernels_prove_a_file_right_or_wrong(project: Path) -> None:
-    sound = record(project, "inverse")
+def test_compiled_kernels_prove_a_right_file_and_fail_a_wrong_one(project: Path) -> None:
+    sound = read_cell(project, "inverse")
     assert (sound.status, sound.message) == (Status.PASS, "")
     assert sound.artifact is not None
     assert sound.artifact.operators["ai.onnx.contrib::Inverse"] == 1
-    wrong = record(project, "wrong")
+    wrong = read_cell(project, "wrong")
     assert (wrong.status, wrong.check) == (Status.FAIL, "parity")
     assert wrong.blame is not None
 
 
-def test_without_kernels_nothing_is_proved_and_structure_is(project: Path) -> None:
-    alone = record(project, "alone")
-    assert alone.status is Status.UNAVAILABLE
-    assert alone.message == (
+def test_without_kernels_only_the_structure_is_checked(project: Path) -> None:
+    bare = read_cell(project, "bare")
+    assert bare.status is Status.UNAVAILABLE
+    assert bare.message == (
         "cpu has no kernel for ai.onnx.contrib::Inverse; "
         "add a library as `ort_library` in custom_ops"
     )
-    assert [check.status for check in alone.checks] == [Status.PASS] * len(alone.checks)
-    assert {"opset", "wellformed", "signature"} <= {check.check for check in alone.checks}
+    assert [check.status for check in bare.checks] == [Status.PASS] * len(bare.checks)
+    assert {"opset", "wellformed", "signature"} <= {check.check for check in bare.checks}
 
 
-def test_the_library_counts_as_a_source(project: Path, tmp_path: Path) -> None:
-    assert LIBRARY in {source.file for source in record(project, "inverse").sources}
-    assert LIBRARY not in {source.file for source in record(project, "alone").sources}
+def test_the_library_is_a_source_of_the_record(project: Path, tmp_path: Path) -> None:
+    assert LIBRARY in {source.file for source in read_cell(project, "inverse").sources}
+    assert LIBRARY not in {source.file for source in read_cell(project, "bare").sources}
     changed = tmp_path / "changed"
     shutil.copytree(project, changed)
-    planned = run_exporter(changed, "plan", "inverse")
-    assert f"{LIBRARY} changed" not in planned.stdout
+    plan = run_exporter(changed, "plan", "inverse")
+    assert f"{LIBRARY} changed" not in plan.stdout
     with (changed / LIBRARY).open("ab") as file:
         file.write(b"\0")
-    planned = run_exporter(changed, "plan", "inverse")
-    assert f"{LIBRARY} changed" in planned.stdout, planned.stdout + planned.stderr
+    plan = run_exporter(changed, "plan", "inverse")
+    assert f"{LIBRARY} changed" in plan.stdout, plan.stdout + plan.stderr
     (changed / LIBRARY).unlink()
-    planned = run_exporter(changed, "plan", "inverse")
-    assert planned.returncode == 2
-    assert f'the file "{LIBRARY}" does not exist; build the library first' in planned.stderr
+    plan = run_exporter(changed, "plan", "inverse")
+    assert plan.returncode == 2
+    assert f'the file "{LIBRARY}" does not exist; build the library first' in plan.stderr
 
 
-def test_a_library_that_lies_elsewhere_counts_too(project: Path, tmp_path: Path) -> None:
-    elsewhere = tmp_path / "libkernels.so"
-    shutil.copy(library(), elsewhere)
+def test_a_library_outside_the_project_is_a_dependency(project: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "libkernels.so"
+    shutil.copy(find_library(), outside)
     root = tmp_path / "project"
     shutil.copytree(project, root, ignore=shutil.ignore_patterns("build", "reports"))
     with (root / "manifests/models.py").open("a") as file:
-        file.write(f"\n\ndef kernels():\n    return {str(elsewhere)!r}\n")
+        file.write(f"\n\ndef kernels():\n    return {str(outside)!r}\n")
     kernels = ', ort_library = "models.py:kernels"'
     entry = ENTRY.format(id="inverse", function="symbolic", kernels=kernels)
     (root / "manifests/net.toml").write_text(DEFAULTS + entry)
-    ran = run_exporter(root, "export")
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "../libkernels.so" in record(root, "inverse").packages
+    process = run_exporter(root, "export")
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert "../libkernels.so" in read_cell(root, "inverse").packages
     assert "1 to keep" in run_exporter(root, "plan").stdout
-    with elsewhere.open("ab") as file:
+    with outside.open("ab") as file:
         file.write(b"\0")
-    planned = run_exporter(root, "plan")
-    assert "../libkernels.so changed" in planned.stdout, planned.stdout + planned.stderr
+    plan = run_exporter(root, "plan")
+    assert "../libkernels.so changed" in plan.stdout, plan.stdout + plan.stderr
 
 
-@pytest.mark.parametrize(("model", "code"), [("inverse", 0), ("wrong", 1), ("alone", 1)])
-def test_a_reproducer_brings_the_library_along(
+@pytest.mark.parametrize(("model", "code"), [("inverse", 0), ("wrong", 1), ("bare", 1)])
+def test_a_reproducer_contains_the_library(
     model: str, code: int, project: Path, tmp_path: Path
 ) -> None:
-    made = run_exporter(project, "repro", f"{model}/17/cpu", str(tmp_path / "repro"))
-    assert made.returncode == 0, made.stderr
-    assert (tmp_path / "repro/source" / LIBRARY).exists() == (model != "alone")
-    ran = subprocess.run(
+    command = run_exporter(project, "repro", f"{model}/17/cpu", str(tmp_path / "repro"))
+    assert command.returncode == 0, command.stderr
+    assert (tmp_path / "repro/source" / LIBRARY).exists() == (model != "bare")
+    process = subprocess.run(
         [sys.executable, "-W", "ignore", str(tmp_path / "repro/repro.py")],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert ran.returncode == code, ran.stdout + ran.stderr
-    if model == "alone":
-        assert "ai.onnx.contrib" in ran.stdout
+    assert process.returncode == code, process.stdout + process.stderr
+    if model == "bare":
+        assert "ai.onnx.contrib" in process.stdout
     assert "It has custom operators" in (tmp_path / "repro/README.md").read_text()

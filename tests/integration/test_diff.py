@@ -1,4 +1,4 @@
-"""`exporter diff A B`."""
+"""`exporter diff A B` prints the differences of two result files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.integration.results import make_green_project, write_results
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A project with `old.json`, results and a baseline that are alike."""
+    """Return a project with equal `old.json`, results and baseline."""
     root = make_green_project(tmp_path / "project")
     assert run_exporter(root, "baseline").returncode == 0
     shutil.copy(root / "build/results.json", root / "old.json")
@@ -25,18 +25,18 @@ NEW, ACCEPTED = "build/results.json", "reports/baseline.json"
 
 
 @pytest.mark.parametrize("pair", [("old.json", NEW), (ACCEPTED, NEW), (NEW, ACCEPTED)])
-def test_alike(root: Path, pair: tuple[str, str]) -> None:
+def test_equal_files_have_no_difference(root: Path, pair: tuple[str, str]) -> None:
     command = run_exporter(root, "diff", *pair)
     assert (command.returncode, command.stdout) == (0, "2 cells, no difference\n"), command.stderr
 
 
-def test_what_differs_is_said_both_ways_with_the_tools(root: Path) -> None:
+def test_differences_of_cells_and_tools_are_printed_in_both_directions(root: Path) -> None:
     write_results(root, _18=Status.FAIL)
     new = read_run(root / NEW)
     tools = {"torch": "2.14.0"}
     records = new.records[1:]
-    other = new.model_copy(update={"tools": tools, "records": records})
-    (root / NEW).write_text(other.to_json())
+    changed = new.model_copy(update={"tools": tools, "records": records})
+    (root / NEW).write_text(changed.to_json())
     command = run_exporter(root, "diff", "old.json", NEW)
     assert command.returncode == 1
     assert command.stdout.splitlines() == [
@@ -45,8 +45,8 @@ def test_what_differs_is_said_both_ways_with_the_tools(root: Path) -> None:
         "net/17/cpu: missing: pass -> no result",
         "2 differences",
     ]
-    back = run_exporter(root, "diff", NEW, "old.json")
-    assert (back.returncode, back.stdout.splitlines()[1:]) == (
+    reverse = run_exporter(root, "diff", NEW, "old.json")
+    assert (reverse.returncode, reverse.stdout.splitlines()[1:]) == (
         1,
         [
             "net/18/cpu: fixed: fail at parity -> pass",
@@ -59,14 +59,14 @@ def test_what_differs_is_said_both_ways_with_the_tools(root: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["{", "[]", '{"format": 9}', '{"records": 3}', "\x00", "[" * 10**5]
 )
-def test_what_is_neither_is_told(root: Path, text: str) -> None:
+def test_a_file_that_is_neither_results_nor_baseline_is_an_error(root: Path, text: str) -> None:
     (root / "other.json").write_text(text)
     command = run_exporter(root, "diff", "old.json", "other.json")
     assert (command.returncode, "other.json" in command.stderr) == (5, True)
     assert "Traceback" not in command.stderr
 
 
-def test_a_file_that_is_not_there_and_a_baseline_without_figures(root: Path) -> None:
+def test_a_missing_file_is_an_error_and_a_baseline_without_figures_is_noted(root: Path) -> None:
     missing = run_exporter(root, "diff", "old.json", "nothing.json")
     assert (missing.returncode, "nothing.json" in missing.stderr) == (2, True)
     cells = '[{"cell": "net/17/cpu", "status": "pass", "exporter": "torchscript"}]'

@@ -1,4 +1,4 @@
-"""From a red run to manifests that foresee it, by one command."""
+"""`exporter expectations` adds the failures of a red export to the manifests."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from exporter.records.record import read_run
 from tests.integration.project import make_project, run_exporter
 
 
-def test_the_patch_makes_the_results_foreseen(tmp_path: Path) -> None:
+def test_the_written_expectations_turn_failures_into_expected_failures(tmp_path: Path) -> None:
     root = make_project(tmp_path / "project", raises="Raises")
     manifest = root / "manifests/tiny.toml"
     before = manifest.read_text()
     assert run_exporter(root, "export").returncode == 1
 
-    shown = run_exporter(root, "expectations")
-    assert shown.returncode == 1, shown.stderr
-    assert "--- a/manifests/tiny.toml\n+++ b/manifests/tiny.toml\n" in shown.stdout
-    assert '+  { opset = "16..17", stage = "source", match = "RuntimeError: no ' in shown.stdout
-    assert manifest.read_text() == before, "showing changes nothing"
+    preview = run_exporter(root, "expectations")
+    assert preview.returncode == 1, preview.stderr
+    assert "--- a/manifests/tiny.toml\n+++ b/manifests/tiny.toml\n" in preview.stdout
+    assert '+  { opset = "16..17", stage = "source", match = "RuntimeError: no ' in preview.stdout
+    assert manifest.read_text() == before, "without --write the manifest is unchanged"
 
     refused = run_exporter(root, "expectations", "--write")
     assert (refused.returncode, manifest.read_text()) == (1, before)

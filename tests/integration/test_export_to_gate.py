@@ -1,4 +1,4 @@
-"""From the first export to the gate that stops a broken model, as a person would do it."""
+"""A user exports, accepts and gates models, from the first export to a blocked change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.integration.project import ROOT, make_project, run_exporter
 
 @pytest.fixture(scope="module")
 def accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with one model whose results are the baseline."""
+    """Return a project with one model and its accepted results."""
     root = make_project(tmp_path_factory.mktemp("workflow") / "project", good="Good")
     for arguments in (["export"], ["baseline"], ["gate"]):
         command = run_exporter(root, *arguments)
@@ -25,7 +25,7 @@ def accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_a_model_that_breaks_is_stopped_by_the_gate(accepted: Path, tmp_path: Path) -> None:
+def test_the_gate_blocks_a_broken_model(accepted: Path, tmp_path: Path) -> None:
     source = accepted / "manifests/models.py"
     before = source.read_text()
     source.write_text(before.replace("self.linear(x)", "self.linear(x) if len(x) == 3 else 0 * x"))
@@ -44,7 +44,7 @@ def test_a_model_that_breaks_is_stopped_by_the_gate(accepted: Path, tmp_path: Pa
         source.write_text(before)
 
 
-def test_a_selection_exports_one_cell_and_leaves_the_other_as_it_was(accepted: Path) -> None:
+def test_a_selection_exports_one_cell_and_does_not_change_the_other(accepted: Path) -> None:
     assert run_exporter(accepted, "export").returncode == 0
     before = (accepted / "build/good/17.onnx").stat()
     command = run_exporter(accepted, "export", "good/16")
@@ -58,7 +58,7 @@ def test_a_selection_exports_one_cell_and_leaves_the_other_as_it_was(accepted: P
     assert run_exporter(accepted, "gate").returncode == 0
 
 
-def test_the_same_records_give_the_same_reports(accepted: Path) -> None:
+def test_equal_records_give_equal_reports(accepted: Path) -> None:
     def pages() -> dict[str, bytes]:
         return {str(p): p.read_bytes() for p in (accepted / "reports").rglob("*.*")}
 
@@ -81,7 +81,7 @@ def test_the_same_records_give_the_same_reports(accepted: Path) -> None:
         (["export", "--device", "cup"], 3, "did you mean 'cpu'?"),
     ],
 )
-def test_a_selection_of_nothing_is_an_error(
+def test_a_selection_without_cells_is_an_error(
     accepted: Path, arguments: list[str], code: int, message: str
 ) -> None:
     command = run_exporter(accepted, *arguments)
@@ -89,7 +89,7 @@ def test_a_selection_of_nothing_is_an_error(
     assert message in command.stderr
 
 
-def test_an_unreadable_baseline_and_missing_results_have_their_codes(tmp_path: Path) -> None:
+def test_an_unreadable_baseline_and_missing_results_have_their_exit_codes(tmp_path: Path) -> None:
     root = make_project(tmp_path / "project", good="Good")
     assert run_exporter(root, "gate").returncode == 5
     assert run_exporter(root, "baseline").returncode == 5
@@ -104,7 +104,7 @@ def test_an_unreadable_baseline_and_missing_results_have_their_codes(tmp_path: P
     assert "Traceback" not in damaged.stderr
 
 
-def test_ctrl_c_ends_everything_and_keeps_what_is_done(tmp_path: Path) -> None:
+def test_ctrl_c_ends_all_workers_and_keeps_finished_cells(tmp_path: Path) -> None:
     root = make_project(tmp_path / "project", good="Good", sleeps="Sleeps")
     process = subprocess.Popen(
         [sys.executable, "-m", "exporter", "export", "--jobs", "2"],
@@ -123,10 +123,10 @@ def test_ctrl_c_ends_everything_and_keeps_what_is_done(tmp_path: Path) -> None:
     assert "kept" in errors
     assert "Traceback" not in errors
     assert set(read_run(root / "build/results.json").by_cell()) == {"good/16/cpu", "good/17/cpu"}
-    assert not _workers_in(root)
+    assert not list_workers(root)
 
 
-def test_a_second_run_at_once_is_refused(tmp_path: Path) -> None:
+def test_a_second_simultaneous_run_is_an_error(tmp_path: Path) -> None:
     root = make_project(tmp_path / "project", sleeps="Sleeps")
     first = subprocess.Popen(
         [sys.executable, "-m", "exporter", "export"],
@@ -136,30 +136,30 @@ def test_a_second_run_at_once_is_refused(tmp_path: Path) -> None:
         stderr=subprocess.DEVNULL,
     )
     deadline = time.monotonic() + 60
-    while not _workers_in(root, patience=0) and time.monotonic() < deadline:
+    while not list_workers(root, patience=0) and time.monotonic() < deadline:
         time.sleep(0.05)
     second = run_exporter(root, "export")
     assert second.returncode == 4
     assert "another run has locked" in second.stderr
-    # Even where it cannot clean up, the workers end with it.
-    assert _workers_in(root, patience=0)
+    # If the command is killed, its workers end too.
+    assert list_workers(root, patience=0)
     first.kill()
     first.wait()
-    assert not _workers_in(root)
+    assert not list_workers(root)
 
 
-def _workers_in(root: Path, patience: int = 50) -> list[int]:
-    """Workers that are in the project, once they had a moment to end."""
+def list_workers(root: Path, patience: int = 50) -> list[int]:
+    """Return the workers of the project; wait until they end, at most `patience` times 0.1 s."""
     for _ in range(patience + 1):
-        found = []
+        pids = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             try:
-                command, inside = path.read_bytes(), path.with_name("cwd").readlink() == root
+                command, is_inside = path.read_bytes(), path.with_name("cwd").readlink() == root
             except OSError:
                 continue
-            if b"exporter.worker" in command and inside:
-                found.append(int(path.parent.name))
-        if not found:
+            if b"exporter.worker" in command and is_inside:
+                pids.append(int(path.parent.name))
+        if not pids:
             return []
         time.sleep(0.1)
-    return found
+    return pids

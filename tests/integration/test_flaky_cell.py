@@ -1,4 +1,4 @@
-"""A model that fails once and passes the next time, without any change."""
+"""A model that fails once and then passes without a change is flaky."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 from exporter.records.record import Status, read_run
 from tests.integration.project import make_project, run_exporter
 
-ONCE = """
+FAILS_ONCE = """
 
 class Once(Good):
     def forward(self, x):
-        marker = Path(__file__).with_name("been")
+        marker = Path(__file__).with_name("first_run")
         if torch.onnx.is_in_onnx_export() and not marker.exists():
             marker.touch()
             raise RuntimeError("not today")
@@ -19,22 +19,22 @@ class Once(Good):
 """
 
 
-def test_a_flaky_cell_is_named_by_the_gate_until_an_input_changes(tmp_path: Path) -> None:
+def test_the_gate_reports_a_flaky_cell_until_an_input_changes(tmp_path: Path) -> None:
     root = make_project(tmp_path / "project", once="Once")
     models = root / "manifests/models.py"
-    models.write_text(models.read_text() + ONCE)
+    models.write_text(models.read_text() + FAILS_ONCE)
     manifest = root / "manifests/tiny.toml"
     manifest.write_text(manifest.read_text().replace("[16, 17]", "17"))
 
-    def found() -> tuple[Status, str]:
+    def read_outcome() -> tuple[Status, str]:
         (record,) = read_run(root / "build/results.json").records
         return record.status, record.flaky
 
     assert run_exporter(root, "export").returncode == 1
-    assert found() == (Status.ERROR, "")
+    assert read_outcome() == (Status.ERROR, "")
     assert run_exporter(root, "export", "--force").returncode == 0
-    status, said = found()
-    assert (status, "was error" in said) == (Status.PASS, True)
+    status, flaky = read_outcome()
+    assert (status, "was error" in flaky) == (Status.PASS, True)
     (root / "reports").mkdir(exist_ok=True)
     (root / "reports/baseline.json").write_text(
         '{"format": 2, "tools": {}, "cells": [{"cell": "once/17/cpu", "status": "pass"}]}'
@@ -43,11 +43,14 @@ def test_a_flaky_cell_is_named_by_the_gate_until_an_input_changes(tmp_path: Path
     assert (gate.returncode, "once/17/cpu: flaky: pass -> pass" in gate.stdout) == (1, True)
     assert "very same inputs" in gate.stdout
     assert run_exporter(root, "report").returncode == 0
-    assert "`once/17/cpu`" in (root / "reports/models/once.md").read_text().partition("two runs")[2]
+    assert (
+        "`once/17/cpu`"
+        in (root / "reports/models/once.md").read_text().partition("Two runs with")[2]
+    )
     assert "## Flaky" in (root / "reports/COMPATIBILITY.md").read_text()
     assert run_exporter(root, "baseline").returncode == 0
     assert run_exporter(root, "gate").returncode == 0
     manifest.write_text(manifest.read_text() + "seed = 1\n")
     assert run_exporter(root, "export").returncode == 0
-    assert found() == (Status.PASS, "")
+    assert read_outcome() == (Status.PASS, "")
     assert "Flaky" not in (root / "reports/COMPATIBILITY.md").read_text()

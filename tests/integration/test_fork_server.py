@@ -103,8 +103,8 @@ def test_without_a_fork_server_each_job_has_a_new_python(tmp_path: Path, broken:
     script = tmp_path / "plain.py"
     script.write_text("raise SystemExit(5)")
     environment = make_worker_environment(os.environ)
-    instead = Spawner(environment, [sys.executable, str(script)])
-    starter = ForkServerStarter(environment, [sys.executable, "-c", broken], instead)
+    fallback = Spawner(environment, [sys.executable, str(script)])
+    starter = ForkServerStarter(environment, [sys.executable, "-c", broken], fallback)
     try:
         codes = [wait_for_exit(starter.start(make_command(tmp_path, name))) for name in ("a", "b")]
     finally:
@@ -112,7 +112,7 @@ def test_without_a_fork_server_each_job_has_a_new_python(tmp_path: Path, broken:
     assert codes == [5, 5]
 
 
-def test_the_kernel_prefers_a_worker_to_the_fork_server_if_memory_runs_out(
+def test_the_kernel_kills_a_worker_before_the_fork_server_if_memory_runs_out(
     tmp_path: Path,
 ) -> None:
     body = (
@@ -126,21 +126,21 @@ def test_the_kernel_prefers_a_worker_to_the_fork_server_if_memory_runs_out(
         assert wait_for_exit(starter.start(make_command(tmp_path))) == 0
     finally:
         starter.close()
-    own = Path("/proc/self/oom_score_adj").read_text()
-    assert (tmp_path / "job").read_text() == f"1000\n{own}"
+    parent_score = Path("/proc/self/oom_score_adj").read_text()
+    assert (tmp_path / "job").read_text() == f"1000\n{parent_score}"
 
 
-def test_the_kernel_prefers_a_worker_with_a_new_python(tmp_path: Path) -> None:
+def test_the_kernel_kills_a_worker_with_a_new_python_first(tmp_path: Path) -> None:
     script = "from exporter.worker.__main__ import prefer_for_oom_kill; prefer_for_oom_kill()\n"
     script += "print(open('/proc/self/oom_score_adj').read())"
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script],
         env={**make_worker_environment(os.environ), "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert found.stdout.strip() == "1000"
+    assert process.stdout.strip() == "1000"
 
 
 def test_the_end_of_the_parent_ends_the_children_of_workers(tmp_path: Path) -> None:
@@ -198,44 +198,44 @@ from exporter.worker.preload import preload
 preload()
 print(len(os.listdir("/proc/self/task")))
 """
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", script],
         env={**make_worker_environment(os.environ), "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert found.stdout.split()[-1] == "1"
+    assert process.stdout.split()[-1] == "1"
 
 
-def children() -> set[int]:
+def list_children() -> set[int]:
     return set(map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()))
 
 
 def test_prepare_starts_the_fork_server_and_close_ends_it(tmp_path: Path) -> None:
-    before = children()
+    before = list_children()
     starter = make_starter(tmp_path, SLEEPS)
-    assert children() == before
+    assert list_children() == before
     starter.prepare()
-    (server,) = children() - before
+    (server,) = list_children() - before
     starter.prepare()
     starter.start(make_command(tmp_path))
     worker = read_pid(make_command(tmp_path))
-    assert children() - before == {server}
+    assert list_children() - before == {server}
     starter.close()
     assert not is_alive(worker)
     assert not is_alive(server)
     starter.prepare()
-    (second,) = children() - before
+    (second,) = list_children() - before
     starter.close()
     assert not is_alive(second)
 
 
 def test_a_dead_fork_server_is_replaced(tmp_path: Path) -> None:
-    before = children()
+    before = list_children()
     starter = make_starter(tmp_path, "raise SystemExit(3)")
     starter.prepare()
-    (server,) = children() - before
+    (server,) = list_children() - before
     os.kill(server, signal.SIGKILL)
     assert not is_alive(server)
     try:
@@ -282,7 +282,7 @@ def test_a_command_without_work_leaves_no_fork_server(
     net = "from torch import nn\n\n\nclass Net(nn.ReLU):\n    pass\n"
     (tmp_path / "manifests/net.py").write_text(net)
     (tmp_path / "pyproject.toml").write_text("[tool.exporter]\n")
-    ran = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "exporter", *arguments],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -290,15 +290,15 @@ def test_a_command_without_work_leaves_no_fork_server(
         text=True,
         check=False,
     )
-    code, words = expected
-    assert ran.returncode == code, ran.stderr
-    assert words in ran.stdout + ran.stderr
+    code, message = expected
+    assert process.returncode == code, process.stderr
+    assert message in process.stdout + process.stderr
     assert list(list_processes_in(tmp_path)) == []
     assert os.getpid() in list_processes_in(Path.cwd())
 
 
 def list_processes_in(folder: Path) -> Iterator[int]:
     for path in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # another user's, or it has just ended
+        with suppress(OSError):  # the process belongs to another user or has ended
             if (path / "cwd").readlink() == folder.resolve():
                 yield int(path.name)

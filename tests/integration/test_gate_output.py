@@ -1,4 +1,4 @@
-"""What a GitHub job shows of the gate and of wrong manifests."""
+"""The gate writes annotations and a comment for a GitHub job."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ opsets = [17, 18]
 
 def write_uniform_results(root: Path, status: Status, message: str = "") -> None:
     manifest = load_project(root)
-    parts = FingerprintCache(manifest)
+    fingerprints = FingerprintCache(manifest)
     records = tuple(
         make_record(
             str(planned.cell),
             status,
             route=planned.route,
-            # Letters: what differs in its numbers alone is one finding.
+            # Letters, because messages that differ only in digits are one finding.
             message=message + planned.cell.model.translate(LETTERS) if message else "",
-            fingerprint=parts.get_cell_parts(planned.cell),
+            fingerprint=fingerprints.get_cell_parts(planned.cell),
         )
         for planned in make_plan(manifest).cells
     )
@@ -43,7 +43,7 @@ def write_uniform_results(root: Path, status: Status, message: str = "") -> None
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Twelve models in a folder of the checkout, accepted as green."""
+    """Return a project in a folder of the checkout, with twelve accepted green models."""
     root = tmp_path / "models"
     (root / "manifests").mkdir(parents=True)
     (root / "pyproject.toml").write_text("[tool.exporter]\n")
@@ -55,36 +55,36 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
-def annotations(stdout: str) -> list[str]:
+def list_annotations(stdout: str) -> list[str]:
     return [line for line in stdout.splitlines() if line.startswith("::")]
 
 
-def test_findings_stand_at_the_entries_and_the_rest_is_counted(project: Path) -> None:
+def test_findings_are_annotated_at_their_entries_and_the_others_are_counted(project: Path) -> None:
     write_uniform_results(project, Status.FAIL, "::error::forged\n::error::again")
     job = {"GITHUB_ACTIONS": "true", "GITHUB_WORKSPACE": str(project.parent)}
     gate = run_exporter(project, "gate", **job)
     assert gate.returncode == 1
-    found = annotations(gate.stdout)
-    assert len(found) == 10
-    assert found[0].startswith(
+    annotations = list_annotations(gate.stdout)
+    assert len(annotations) == 10
+    assert annotations[0].startswith(
         "::error title=net0/17..18/cpu%3A newly red,file=models/manifests/net.toml,line=3::"
         "pass -> fail"
     )
-    assert found[-1].startswith("::error title=And 3 more::")
+    assert annotations[-1].startswith("::error title=And 3 more::")
     comment = (project / "build/comment.md").read_text()
     assert comment.startswith("<!-- exporter gate -->\n# Gate")
     assert "net11/17..18/cpu" in comment
-    assert not annotations(run_exporter(project, "gate").stdout)
+    assert not list_annotations(run_exporter(project, "gate").stdout)
 
 
-def test_nothing_is_shown_where_nothing_is_found(project: Path) -> None:
+def test_a_gate_without_findings_writes_no_annotations(project: Path) -> None:
     gate = run_exporter(project, "gate", GITHUB_ACTIONS="true")
     assert gate.returncode == 0
-    assert not annotations(gate.stdout)
+    assert not list_annotations(gate.stdout)
     assert "All cells are as accepted" in (project / "build/comment.md").read_text()
 
 
-def test_a_comment_is_never_too_long(project: Path) -> None:
+def test_a_comment_keeps_its_size_limit(project: Path) -> None:
     entries = (ENTRY.format(index=index) for index in range(200))
     (project / "manifests/net.toml").write_text("format = 1\n" + "".join(entries))
     write_uniform_results(project, Status.FAIL, "é" * 250)
@@ -95,14 +95,17 @@ def test_a_comment_is_never_too_long(project: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("list", "--root", "models"), ("list", "--root=models")])
-def test_problems_of_a_manifest_stand_at_their_line(
+def test_problems_of_a_manifest_are_annotated_at_their_line(
     project: Path, arguments: tuple[str, ...]
 ) -> None:
     text = (project / "manifests/net.toml").read_text()
     (project / "manifests/net.toml").write_text(text.replace("source", "sauce", 1))
-    top = project.parent
-    ran = run_exporter(top, *arguments, GITHUB_ACTIONS="true", GITHUB_WORKSPACE=str(top))
-    assert ran.returncode == 2
+    repository = project.parent
+    process = run_exporter(
+        repository, *arguments, GITHUB_ACTIONS="true", GITHUB_WORKSPACE=str(repository)
+    )
+    assert process.returncode == 2
     assert any(
-        "file=models/manifests/net.toml,line=4::" in line for line in annotations(ran.stdout)
+        "file=models/manifests/net.toml,line=4::" in line
+        for line in list_annotations(process.stdout)
     )

@@ -1,7 +1,7 @@
-"""`.github/workflows/models.yml`, step by step, as GitHub's runner would do it.
+"""Run the steps of `.github/workflows/models.yml` as a GitHub runner does.
 
-Every `run:` is the file's own text in bash; what the actions do (a checkout, an artifact) is done
-by hand, and `gh` is a program that notes how it was called.
+Each `run:` step runs in bash. The tests implement the actions, such as checkout and artifacts.
+`gh` is a script that records its arguments.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ import click
 import pytest
 import yaml
 
-from exporter.cli import registry as commands_of_ours
-from tests.integration.project import MODELS, ROOT
-from tests.integration.test_gate_revision import run_git
+from exporter.cli import registry
+from tests.integration.project import MODELS, ROOT, run_git
 
 WORKFLOWS = ROOT / ".github/workflows"
 NOXFILE = """
@@ -44,7 +43,7 @@ opsets = [17]
 GH = """#!/bin/bash
 printf '%s\\n' "$@" > "$NOTE"
 """
-#: What the expressions of the file are in this run.
+#: Values of the expressions in the workflow file.
 EXPRESSIONS = {
     "vars.PIP_EXTRA_INDEX_URL": "",
     "github.base_ref || 'main'": "main",
@@ -53,97 +52,103 @@ EXPRESSIONS = {
 }
 
 
-def workflow(name: str) -> dict[str, Any]:
+def read_workflow(name: str) -> dict[str, Any]:
     return yaml.safe_load((WORKFLOWS / name).read_text())
 
 
-MODELS_YML = workflow("models.yml")
+MODELS_YML = read_workflow("models.yml")
 
 
 class Runner:
-    """A pull request: `main` as it was accepted, a branch, and the artifacts of its jobs."""
+    """A pull request with its repository and the artifacts of its jobs."""
 
-    def __init__(self, top: Path, repository: Path) -> None:
-        self.top, self.repository = top, repository
-        self.artifacts = top / "artifacts"
-        self.note = top / "gh"
+    def __init__(self, folder: Path, repository: Path) -> None:
+        self.folder, self.repository = folder, repository
+        self.artifacts = folder / "artifacts"
+        self.gh_log = folder / "gh"
 
-    def job(self, name: str, **matrix: object) -> int:
-        """Runs the job's steps in a workspace of its own; the exit code of the first that fails."""
-        place = self.top / "-".join([name, *(str(value) for value in matrix.values())])
-        place.mkdir()
+    def run_job(self, name: str, **matrix: object) -> int:
+        """Run the steps of a job in a new workspace; return the first exit code that is not 0."""
+        workspace = self.folder / "-".join([name, *(str(value) for value in matrix.values())])
+        workspace.mkdir()
         code = 0
         for step in MODELS_YML["jobs"][name]["steps"]:
             if code and "always()" not in str(step.get("if", "")):
                 continue
             if "run" in step:
-                code = code or self._run(step, place, matrix)
+                code = code or self._run_step(step, workspace, matrix)
             else:
-                self._action(step, place, matrix)
+                self._run_action(step, workspace, matrix)
         return code
 
-    def _run(self, step: dict[str, Any], place: Path, matrix: Mapping[str, object]) -> int:
-        told = {**MODELS_YML["env"], **step.get("env", {})}
-        said = {key: self._value(str(value), matrix) for key, value in told.items()}
-        programs = place.with_name(f"{place.name}-bin")
+    def _run_step(self, step: dict[str, Any], workspace: Path, matrix: Mapping[str, object]) -> int:
+        variables = {**MODELS_YML["env"], **step.get("env", {})}
+        values = {key: self._expand(str(value), matrix) for key, value in variables.items()}
+        programs = workspace.with_name(f"{workspace.name}-bin")
         programs.mkdir(exist_ok=True)
         (programs / "gh").write_text(GH)
         (programs / "gh").chmod(0o755)
         inherited = {name: value for name, value in os.environ.items() if "GITHUB" not in name}
         path = f"{programs}:{Path(sys.executable).parent}:{inherited['PATH']}"
         github = {"GITHUB_ACTIONS": "true", "GITHUB_REPOSITORY": "a/b"}
-        github["GITHUB_WORKSPACE"] = str(place)
-        github["GITHUB_STEP_SUMMARY"] = str(self.top / "summary.md")
-        extra = {"PYTHONPATH": str(ROOT), "PATH": path, "NOTE": str(self.note)}
-        ran = subprocess.run(
+        github["GITHUB_WORKSPACE"] = str(workspace)
+        github["GITHUB_STEP_SUMMARY"] = str(self.folder / "summary.md")
+        extra = {"PYTHONPATH": str(ROOT), "PATH": path, "NOTE": str(self.gh_log)}
+        process = subprocess.run(
             ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", step["run"]],
-            cwd=place,
-            env={**inherited, **said, **github, **extra},
+            cwd=workspace,
+            env={**inherited, **values, **github, **extra},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             check=False,
         )
-        with (self.top / "log").open("a") as log:
-            log.write(f"$ {step['run']}\n{ran.stdout}\n{ran.stderr}\n")
-        return ran.returncode
+        with (self.folder / "log").open("a") as log:
+            log.write(f"$ {step['run']}\n{process.stdout}\n{process.stderr}\n")
+        return process.returncode
 
-    def _action(self, step: dict[str, Any], place: Path, matrix: Mapping[str, object]) -> None:
-        said = {k: self._value(str(v), matrix) for k, v in step.get("with", {}).items()}
+    def _run_action(
+        self, step: dict[str, Any], workspace: Path, matrix: Mapping[str, object]
+    ) -> None:
+        values = {k: self._expand(str(v), matrix) for k, v in step.get("with", {}).items()}
         match step["uses"].partition("@")[0]:
             case "actions/checkout":
-                depth = () if said.get("fetch-depth") == "0" else ("--depth", "1")
+                depth = () if values.get("fetch-depth") == "0" else ("--depth", "1")
                 url = f"file://{self.repository}"
-                run_git(self.top, "clone", "-q", *depth, "-b", "topic", url, str(place))
+                run_git(self.folder, "clone", "-q", *depth, "-b", "topic", url, str(workspace))
             case "actions/upload-artifact":
-                for name in said["path"].split():
-                    for found in place.glob(name.rstrip("/")):
-                        target = self.artifacts / said["name"] / self._kept(found, place, said)
-                        copy = shutil.copytree if found.is_dir() else shutil.copy
+                for name in values["path"].split():
+                    for item in workspace.glob(name.rstrip("/")):
+                        target = (
+                            self.artifacts
+                            / values["name"]
+                            / self._artifact_path(item, workspace, values)
+                        )
+                        copy = shutil.copytree if item.is_dir() else shutil.copy
                         target.parent.mkdir(parents=True, exist_ok=True)
-                        copy(found, target, **({"dirs_exist_ok": True} if found.is_dir() else {}))
-            case "actions/download-artifact" if "pattern" in said:
-                for folder in self.artifacts.glob(said["pattern"]):
-                    shutil.copytree(folder, place / said["path"] / folder.name)
+                        copy(item, target, **({"dirs_exist_ok": True} if item.is_dir() else {}))
+            case "actions/download-artifact" if "pattern" in values:
+                for folder in self.artifacts.glob(values["pattern"]):
+                    shutil.copytree(folder, workspace / values["path"] / folder.name)
             case "actions/download-artifact":
-                shutil.copytree(self.artifacts / said["name"], place, dirs_exist_ok=True)
+                shutil.copytree(self.artifacts / values["name"], workspace, dirs_exist_ok=True)
             case other:
                 assert other in ("actions/setup-python", "actions/cache"), other
 
     @staticmethod
-    def _kept(found: Path, place: Path, said: Mapping[str, str]) -> Path:
-        """One folder alone is uploaded as what is in it."""
-        return found.relative_to(place) if len(said["path"].split()) > 1 else Path()
+    def _artifact_path(item: Path, workspace: Path, values: Mapping[str, str]) -> Path:
+        """Return the path in the artifact; a single folder is uploaded without its name."""
+        return item.relative_to(workspace) if len(values["path"].split()) > 1 else Path()
 
     @staticmethod
-    def _value(text: str, matrix: Mapping[str, object]) -> str:
-        known = {**EXPRESSIONS, **{f"matrix.{name}": str(value) for name, value in matrix.items()}}
-        return re.sub(r"\$\{\{ *(.*?) *\}\}", lambda found: known.get(found[1], found[0]), text)
+    def _expand(text: str, matrix: Mapping[str, object]) -> str:
+        names = {**EXPRESSIONS, **{f"matrix.{name}": str(value) for name, value in matrix.items()}}
+        return re.sub(r"\$\{\{ *(.*?) *\}\}", lambda match: names.get(match[1], match[0]), text)
 
 
 @pytest.fixture
 def runner(tmp_path: Path) -> Runner:
-    """Three models, accepted on `main`; a branch without a change so far."""
+    """Return a repository with three models on `main` and an unchanged branch."""
     repository = tmp_path / "repository"
     (repository / "manifests").mkdir(parents=True)
     (repository / "manifests/models.py").write_text(MODELS)
@@ -159,16 +164,16 @@ def runner(tmp_path: Path) -> Runner:
     return Runner(tmp_path, repository)
 
 
-def exported(runner: Runner) -> list[int]:
-    """Every shard of the file's own matrix."""
+def run_exports(runner: Runner) -> list[int]:
+    """Run the export job for each shard of the matrix and return the exit codes."""
     shards = MODELS_YML["jobs"]["export"]["strategy"]["matrix"]["shard"]
     assert str(len(shards)) == str(MODELS_YML["env"]["SHARDS"])
-    return [runner.job("export", shard=shard) for shard in shards]
+    return [runner.run_job("export", shard=shard) for shard in shards]
 
 
 def accept(runner: Runner) -> None:
-    """What the gate's job merged becomes the baseline of `main`, as a person would do it."""
-    merged, repository = runner.top / "gate", runner.repository
+    """Accept the merged results of the gate job as the baseline of `main`."""
+    merged, repository = runner.folder / "gate", runner.repository
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "exporter", "baseline"]
     subprocess.run(command, cwd=merged, env=environment, capture_output=True, check=True)
@@ -179,81 +184,85 @@ def accept(runner: Runner) -> None:
     run_git(repository, "checkout", "-qB", "topic")
 
 
-def push(runner: Runner, forward: str) -> None:
-    """Another commit of the branch, and nothing left of the jobs before."""
-    for place in runner.top.iterdir():
-        if place.is_dir() and place != runner.repository:
-            shutil.rmtree(place)
-        elif place.is_file():
-            place.unlink()
+def push_change(runner: Runner, expression: str) -> None:
+    """Commit a change to the branch and remove the workspaces and artifacts of earlier jobs."""
+    for path in runner.folder.iterdir():
+        if path.is_dir() and path != runner.repository:
+            shutil.rmtree(path)
+        elif path.is_file():
+            path.unlink()
     models = runner.repository / "manifests/models.py"
-    models.write_text(MODELS.replace("self.linear(x)", forward))
-    run_git(runner.repository, "commit", "-qam", forward)
+    models.write_text(MODELS.replace("self.linear(x)", expression))
+    run_git(runner.repository, "commit", "-qam", expression)
 
 
 @pytest.mark.timeout(900)  # twelve runs of the whole command
-def test_a_broken_model_is_stopped_and_the_comment_says_so(runner: Runner) -> None:
-    assert exported(runner) == [0, 0, 0]
-    # Nothing is accepted yet: the gate says what to do, and there is nothing to comment on.
-    assert (runner.job("gate"), runner.job("comment")) == (1, 0)
-    assert "has no reports/baseline.json" in (runner.top / "log").read_text()
-    assert not runner.note.exists()
+def test_the_gate_job_blocks_a_broken_model_and_the_comment_names_it(runner: Runner) -> None:
+    assert run_exports(runner) == [0, 0, 0]
+    # Without a baseline the gate prints the fix, and the job writes no comment.
+    assert (runner.run_job("gate"), runner.run_job("comment")) == (1, 0)
+    assert "has no reports/baseline.json" in (runner.folder / "log").read_text()
+    assert not runner.gh_log.exists()
 
     accept(runner)
-    push(runner, "self.linear(x) + 0")
-    assert exported(runner) == [0, 0, 0]
-    assert (runner.job("gate"), runner.job("comment")) == (0, 0), (runner.top / "log").read_text()
-    assert runner.note.read_text().split()[:5] == ["pr", "comment", "7", "--repo", "a/b"]
+    push_change(runner, "self.linear(x) + 0")
+    assert run_exports(runner) == [0, 0, 0]
+    assert (runner.run_job("gate"), runner.run_job("comment")) == (0, 0), (
+        runner.folder / "log"
+    ).read_text()
+    assert runner.gh_log.read_text().split()[:5] == ["pr", "comment", "7", "--repo", "a/b"]
 
-    push(runner, "self.linear(x[:3])")
-    assert exported(runner) == [0, 0, 0], "red cells are for the gate to judge"
-    assert (runner.job("gate"), runner.job("comment")) == (1, 0)
-    log = (runner.top / "log").read_text()
+    push_change(runner, "self.linear(x[:3])")
+    assert run_exports(runner) == [0, 0, 0], "red cells do not fail the export job"
+    assert (runner.run_job("gate"), runner.run_job("comment")) == (1, 0)
+    log = (runner.folder / "log").read_text()
     assert "one/17/cpu: newly red: pass -> fail at parity (axes)" in log
     assert "::error title=one/17/cpu%3A newly red,file=manifests/net.toml,line=3::" in log
     commit, day = run_git(runner.repository, "log", "-1", "--format=%H %cs", "main").split()
     for page in ("summary.md", "comment/build/comment.md"):
-        assert f"last green in {commit[:12]} of {day}" in (runner.top / page).read_text()
+        assert f"last green in {commit[:12]} of {day}" in (runner.folder / page).read_text()
     assert (runner.artifacts / "tables/reports/index.html").is_file()
     assert (runner.artifacts / "tables/build/one/logs").is_dir()
 
-    # A shard that never came is red, whatever the others say.
-    push(runner, "self.linear(x) + 1")
-    assert exported(runner) == [0, 0, 0]
+    # A missing shard fails the gate job.
+    push_change(runner, "self.linear(x) + 1")
+    assert run_exports(runner) == [0, 0, 0]
     shutil.rmtree(runner.artifacts / "shard-2")
-    assert runner.job("gate") == 1
+    assert runner.run_job("gate") == 1
 
 
 @pytest.mark.parametrize("path", sorted(WORKFLOWS.glob("*.yml")), ids=lambda path: path.name)
-def test_jobs_may_read_alone_and_end_in_time(path: Path) -> None:
-    found = workflow(path.name)
-    assert found["permissions"] == {"contents": "read"}
-    for name, job in found["jobs"].items():
+def test_jobs_have_read_permissions_and_time_limits(path: Path) -> None:
+    content = read_workflow(path.name)
+    assert content["permissions"] == {"contents": "read"}
+    for name, job in content["jobs"].items():
         assert 0 < job["timeout-minutes"] <= 60, name
-        writes = [what for what, how in job.get("permissions", {}).items() if how != "read"]
+        writes = [scope for scope, access in job.get("permissions", {}).items() if access != "read"]
         runs = "\n".join(step.get("run", "") for step in job["steps"])
-        assert not writes or "nox" not in runs, "nothing of a branch runs where it may write"
+        assert not writes or "nox" not in runs, (
+            "jobs with write permissions do not run code of the branch"
+        )
         for step in job["steps"]:
-            assert "${{" not in step.get("run", ""), "what others wrote reaches a shell by `env`"
+            assert "${{" not in step.get("run", ""), "untrusted text must reach the shell by `env`"
             if step.get("uses", "").startswith("actions/checkout"):
                 assert step["with"]["persist-credentials"] is False
 
 
-def sessions() -> set[str]:
-    ran = subprocess.run(
+def list_sessions() -> set[str]:
+    process = subprocess.run(
         [sys.executable, "-m", "nox", "-l"], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    return set(re.findall(r"^[*-] (\w+)", ran.stdout, re.MULTILINE))
+    return set(re.findall(r"^[*-] (\w+)", process.stdout, re.MULTILINE))
 
 
-def test_every_command_that_a_message_may_name_is_a_session_here() -> None:
-    commands = commands_of_ours.exporter.list_commands(click.Context(commands_of_ours.exporter))
-    assert set(commands) - sessions() == set()
+def test_every_command_has_a_nox_session() -> None:
+    commands = registry.exporter.list_commands(click.Context(registry.exporter))
+    assert set(commands) - list_sessions() == set()
 
 
-def test_sessions_that_jobs_run_are_sessions() -> None:
-    known = sessions()
+def test_jobs_run_existing_nox_sessions() -> None:
+    names = list_sessions()
     for path in WORKFLOWS.glob("*.yml"):
-        for job in workflow(path.name)["jobs"].values():
+        for job in read_workflow(path.name)["jobs"].values():
             for step in job["steps"]:
-                assert set(re.findall(r"nox -s (\w+)", step.get("run", ""))) <= known
+                assert set(re.findall(r"nox -s (\w+)", step.get("run", ""))) <= names

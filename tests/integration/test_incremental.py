@@ -1,4 +1,4 @@
-"""Nothing is done twice: what an edit makes run, through the command a user types."""
+"""An edit reruns only the cells that depend on it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.integration.project import make_project, run_exporter
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project that was exported once."""
+    """Return a project after its first export."""
     root = make_project(tmp_path_factory.mktemp("incremental") / "project", good="Good")
     assert run_exporter(root, "export").returncode == 0
     return root
@@ -25,60 +25,60 @@ def edit(project: Path, name: str, before: str, after: str) -> None:
     path.write_text(text.replace(before, after))
 
 
-def planned(project: Path) -> list[str]:
-    shown = run_exporter(project, "plan")
-    assert shown.returncode == 0, shown.stderr
-    return [" ".join(line.split()) for line in shown.stdout.splitlines()]
+def plan_lines(project: Path) -> list[str]:
+    command = run_exporter(project, "plan")
+    assert command.returncode == 0, command.stderr
+    return [" ".join(line.split()) for line in command.stdout.splitlines()]
 
 
-def made(project: Path) -> dict[str, Record]:
+def read_cells(project: Path) -> dict[str, Record]:
     return read_run(project / "build/results.json").by_cell()
 
 
-def test_a_second_export_runs_nothing_and_says_the_same(project: Path) -> None:
-    before = made(project)
+def test_a_second_export_runs_no_cell_and_prints_the_same_summary(project: Path) -> None:
+    before = read_cells(project)
     again = run_exporter(project, "export", "--explain")
     assert again.returncode == 0, again.stdout + again.stderr
     assert " runs: " not in again.stdout
     assert "2 cells: 2 pass" in again.stdout
-    assert made(project) == before
-    assert planned(project)[-1] == "0 cells to run, 2 to keep, 0 to skip"
+    assert read_cells(project) == before
+    assert plan_lines(project)[-1] == "0 cells to run, 2 to keep, 0 to skip"
 
 
-def test_an_edit_that_nothing_depends_on_runs_nothing(project: Path) -> None:
+def test_an_edit_without_dependents_runs_no_cell(project: Path) -> None:
     edit(project, "tiny.toml", "timeout", 'description = "words"\ntimeout')
     (project / "README.md").write_text("more words")
-    assert planned(project)[-1] == "0 cells to run, 2 to keep, 0 to skip"
+    assert plan_lines(project)[-1] == "0 cells to run, 2 to keep, 0 to skip"
 
 
-def test_another_tolerance_checks_the_file_that_is_there(project: Path) -> None:
+def test_a_changed_tolerance_rechecks_the_existing_file(project: Path) -> None:
     files = {path.name: path.read_bytes() for path in (project / "build/good").glob("*.onnx")}
-    first = {cell: dict(record.seconds) for cell, record in made(project).items()}
+    first = {cell: dict(record.seconds) for cell, record in read_cells(project).items()}
     edit(project, "tiny.toml", "timeout", "tolerance = { atol = 1e-3, rtol = 1e-3 }\ntimeout")
-    assert planned(project)[0].endswith("its tolerances changed")
+    assert plan_lines(project)[0].endswith("its tolerances changed")
     changed = run_exporter(project, "export")
     assert changed.returncode == 0, changed.stdout + changed.stderr
     assert {p.name: p.read_bytes() for p in (project / "build/good").glob("*.onnx")} == files
-    # What making the file took is what it took then: it was not made again.
-    for cell, record in made(project).items():
+    # The durations of the export are unchanged, because the file was not exported again.
+    for cell, record in read_cells(project).items():
         assert {stage: record.seconds[stage] for stage in ("source", "convert")} == {
             stage: first[cell][stage] for stage in ("source", "convert")
         }
-    assert planned(project)[-1] == "0 cells to run, 2 to keep, 0 to skip"
-    # A tolerance that nothing meets is red, with the reason that only the model can tell.
+    assert plan_lines(project)[-1] == "0 cells to run, 2 to keep, 0 to skip"
+    # If the tolerance is too small, the cell is red and the diagnosis blames the precision.
     edit(project, "tiny.toml", "atol = 1e-3, rtol = 1e-3", "atol = 1e-30, rtol = 0.0")
-    refused = run_exporter(project, "export")
-    assert refused.returncode == 1
-    red = made(project)["good/17/cpu"]
+    failed = run_exporter(project, "export")
+    assert failed.returncode == 1
+    red = read_cells(project)["good/17/cpu"]
     assert red.status == "fail"
     assert red.blame is not None
     assert red.blame.culprit == "precision"
     edit(project, "tiny.toml", "tolerance = { atol = 1e-30, rtol = 0.0 }\n", "")
-    healed = run_exporter(project, "export")
-    assert healed.returncode == 0, healed.stdout
+    repaired = run_exporter(project, "export")
+    assert repaired.returncode == 0, repaired.stdout
 
 
-def test_pytorchs_outputs_that_are_not_its_own_prove_nothing(project: Path) -> None:
+def test_corrupted_reference_outputs_are_not_used_for_a_recheck(project: Path) -> None:
     assert run_exporter(project, "export").returncode == 0
     for path in (project / "build/good").glob("test_data_set_*/output_0.pb"):
         data = bytearray(path.read_bytes())
@@ -87,10 +87,10 @@ def test_pytorchs_outputs_that_are_not_its_own_prove_nothing(project: Path) -> N
     edit(project, "tiny.toml", "timeout", "tolerance = { atol = 1e-4, rtol = 1e-4 }\ntimeout")
     changed = run_exporter(project, "export")
     assert changed.returncode == 0, changed.stdout
-    assert "good/17/cpu" in made(project)
+    assert "good/17/cpu" in read_cells(project)
 
 
-def test_one_more_opset_leaves_the_others_alone(project: Path) -> None:
+def test_an_added_opset_runs_only_its_own_cell(project: Path) -> None:
     before = {p.name: p.stat().st_ino for p in (project / "build/good").glob("*.onnx")}
     edit(project, "tiny.toml", "[16, 17]", "[15, 16, 17]")
     command = run_exporter(project, "export", "--explain")
@@ -103,12 +103,12 @@ def test_one_more_opset_leaves_the_others_alone(project: Path) -> None:
     assert set(after) == {"15.onnx", "16.onnx", "17.onnx"}
 
 
-def test_what_changes_while_it_is_exported_is_exported_again(project: Path) -> None:
+def test_a_source_that_changes_during_the_export_is_exported_again(project: Path) -> None:
     source = project / "manifests/models.py"
     before = source.read_text()
-    # The helper is another one as soon as it is loaded.
+    # The source edits its helper module when it is loaded.
     (project / "manifests/moving.py").write_text("VALUE = 1.0\n")
-    meanwhile = """
+    self_edit = """
 from pathlib import Path
 import moving
 _HERE = Path(__file__).parent
@@ -116,23 +116,23 @@ if (_HERE / "edit").exists():
     (_HERE / "edit").unlink()
     (_HERE / "moving.py").write_text("VALUE = 2.0\\n")
 """
-    source.write_text(before + meanwhile)
+    source.write_text(before + self_edit)
     (project / "manifests/edit").touch()
     first = run_exporter(project, "export")
     assert first.returncode == 1
-    why = "manifests/moving.py changed while it was exported"
-    said = f"good/15/cpu and 2 more: no result, since {why}; the next export rebuilds it"
-    assert said in first.stdout.splitlines()
-    assert made(project) == {}
-    assert planned(project)[0].endswith(why)
+    reason = "manifests/moving.py changed while it was exported"
+    message = f"good/15/cpu and 2 more: no result, since {reason}; the next export rebuilds it"
+    assert message in first.stdout.splitlines()
+    assert read_cells(project) == {}
+    assert plan_lines(project)[0].endswith(reason)
     assert run_exporter(project, "export").returncode == 0
-    assert planned(project)[-1].startswith("0 cells to run")
+    assert plan_lines(project)[-1].startswith("0 cells to run")
     source.write_text(before)
     (project / "manifests/moving.py").unlink()
     assert run_exporter(project, "export").returncode == 0
 
 
-def test_a_source_a_neighbour_and_a_helper_that_is_imported_late_are_seen(project: Path) -> None:
+def test_changes_of_new_modules_and_of_late_imports_run_the_cells(project: Path) -> None:
     (project / "manifests/helper.py").write_text("FACTOR = 2.0\n")
     edit(
         project,
@@ -140,9 +140,9 @@ def test_a_source_a_neighbour_and_a_helper_that_is_imported_late_are_seen(projec
         "        return self.linear(x)",
         "        from helper import FACTOR\n        return FACTOR * self.linear(x)",
     )
-    assert planned(project)[0].endswith("manifests has other modules")
+    assert plan_lines(project)[0].endswith("manifests has other modules")
     assert run_exporter(project, "export").returncode == 0
-    assert planned(project)[-1].startswith("0 cells to run")
+    assert plan_lines(project)[-1].startswith("0 cells to run")
     (project / "manifests/helper.py").write_text("FACTOR = 3.0\n")
-    assert planned(project)[0].endswith("manifests/helper.py changed")
+    assert plan_lines(project)[0].endswith("manifests/helper.py changed")
     assert run_exporter(project, "export").returncode == 0

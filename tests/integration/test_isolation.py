@@ -1,4 +1,4 @@
-"""Models that crash, exit, hang or raise leave red rows, and every other cell done."""
+"""Models that crash, exit, hang or raise become red, and all other cells complete."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tests.integration.project import make_project, run_exporter
 
 
 @dataclass(frozen=True)
-class Ran:
+class ExportRun:
     root: Path
     command: subprocess.CompletedProcess[str]
     records: dict[str, Record]
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    """One export of all of them."""
+def run(tmp_path_factory: pytest.TempPathFactory) -> ExportRun:
+    """Export all models once."""
     root = make_project(
         tmp_path_factory.mktemp("isolation") / "project",
         sleeps="Sleeps",
@@ -37,66 +37,66 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
         raises="Raises",
     )
     command = run_exporter(root, "export", "--jobs", "2")
-    return Ran(root, command, read_run(root / "build/results.json").by_cell())
+    return ExportRun(root, command, read_run(root / "build/results.json").by_cell())
 
 
-def test_the_command_says_red_without_a_traceback(ran: Ran) -> None:
-    assert ran.command.returncode == 1, ran.command.stdout + ran.command.stderr
-    assert "Traceback" not in ran.command.stdout + ran.command.stderr
-    assert "\x1b" not in ran.command.stdout
-    assert len(ran.records) == 12
-    assert (ran.root / "reports/COMPATIBILITY.md").is_file()
+def test_the_command_is_red_without_a_traceback(run: ExportRun) -> None:
+    assert run.command.returncode == 1, run.command.stdout + run.command.stderr
+    assert "Traceback" not in run.command.stdout + run.command.stderr
+    assert "\x1b" not in run.command.stdout
+    assert len(run.records) == 12
+    assert (run.root / "reports/COMPATIBILITY.md").is_file()
 
 
-def test_the_good_model_is_green_beside_all_the_others(ran: Ran) -> None:
+def test_the_good_model_is_green(run: ExportRun) -> None:
     for opset in (16, 17):
-        record = ran.records[f"good/{opset}/cpu"]
+        record = run.records[f"good/{opset}/cpu"]
         assert record.status is Status.PASS, record.message
-        assert (ran.root / f"build/good/{opset}.onnx").is_file()
+        assert (run.root / f"build/good/{opset}.onnx").is_file()
 
 
-def test_a_model_that_closes_its_streams_is_green(ran: Ran) -> None:
+def test_a_model_that_closes_its_streams_is_green(run: ExportRun) -> None:
     for opset in (16, 17):
-        record = ran.records[f"silent/{opset}/cpu"]
+        record = run.records[f"silent/{opset}/cpu"]
         assert record.status is Status.PASS, record.message
 
 
-def test_a_segfault_costs_the_cell_at_work_and_the_rest_is_tried_again(ran: Ran) -> None:
-    died, lived = ran.records["segfaults/16/cpu"], ran.records["segfaults/17/cpu"]
-    assert (died.status, died.stage) == (Status.CRASH, Stage.CONVERT)
-    assert "SIGSEGV" in died.message
-    assert "Segmentation fault" in died.detail
-    assert lived.status is Status.PASS, lived.message
-    assert "about to die" in (ran.root / "build" / died.log).read_text()
+def test_a_segfault_fails_the_current_cell_and_the_other_cell_is_retried(run: ExportRun) -> None:
+    crashed, retried = run.records["segfaults/16/cpu"], run.records["segfaults/17/cpu"]
+    assert (crashed.status, crashed.stage) == (Status.CRASH, Stage.CONVERT)
+    assert "SIGSEGV" in crashed.message
+    assert "Segmentation fault" in crashed.detail
+    assert retried.status is Status.PASS, retried.message
+    assert "about to die" in (run.root / "build" / crashed.log).read_text()
 
 
-def test_an_exit_with_code_0_is_no_pass(ran: Ran) -> None:
+def test_an_exit_with_code_0_is_a_crash(run: ExportRun) -> None:
     for opset in (16, 17):
-        record = ran.records[f"exits/{opset}/cpu"]
+        record = run.records[f"exits/{opset}/cpu"]
         assert (record.status, record.stage) == (Status.CRASH, Stage.SOURCE)
         assert "exited with code 0" in record.message
 
 
-def test_a_model_that_sleeps_is_ended_and_named(ran: Ran) -> None:
-    at_work, waiting = ran.records["sleeps/16/cpu"], ran.records["sleeps/17/cpu"]
-    assert (at_work.status, waiting.status) == (Status.TIMEOUT, Status.TIMEOUT)
-    assert at_work.stage is Stage.CONVERT
+def test_a_model_that_sleeps_has_a_timeout(run: ExportRun) -> None:
+    current, waiting = run.records["sleeps/16/cpu"], run.records["sleeps/17/cpu"]
+    assert (current.status, waiting.status) == (Status.TIMEOUT, Status.TIMEOUT)
+    assert current.stage is Stage.CONVERT
     assert "sleeps/16/cpu" in waiting.message
 
 
-def test_an_exception_is_an_error_with_its_words_and_no_escape_on_the_terminal(ran: Ran) -> None:
-    record = ran.records["raises/16/cpu"]
+def test_an_exception_is_an_error_with_its_message(run: ExportRun) -> None:
+    record = run.records["raises/16/cpu"]
     assert (record.status, record.stage) == (Status.ERROR, Stage.SOURCE)
     assert "no " in record.message
-    assert "raises/16/cpu: error at source" in ran.command.stdout
+    assert "raises/16/cpu: error at source" in run.command.stdout
 
 
-def test_every_red_cell_is_named_with_a_log_that_exists(ran: Ran) -> None:
-    for name, record in ran.records.items():
+def test_every_red_cell_is_printed_and_has_a_log(run: ExportRun) -> None:
+    for name, record in run.records.items():
         if record.status.is_red:
-            assert f"{name}: " in ran.command.stdout
-            assert (ran.root / "build" / record.log).is_file()
+            assert f"{name}: " in run.command.stdout
+            assert (run.root / "build" / record.log).is_file()
 
 
-def test_nothing_private_is_left_in_the_build_folder(ran: Ran) -> None:
-    assert not (ran.root / "build/.work").exists()
+def test_the_work_folder_is_removed(run: ExportRun) -> None:
+    assert not (run.root / "build/.work").exists()

@@ -1,4 +1,4 @@
-"""The engine against workers that end in every way there is."""
+"""The engine handles all ways in which a worker can end."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def record(opset):
 """
 
 
-#: What CI services and registries hand to a job.
+#: Secrets in the environment of CI jobs.
 TOKENS = (
     "GITHUB_TOKEN",
     "ACTIONS_RUNTIME_TOKEN",
@@ -66,7 +66,7 @@ TOKENS = (
     "HF_TOKEN",
     "AWS_SECRET_ACCESS_KEY",
 )
-#: How the test that runs starts its workers.
+#: The kind of starter in the current test.
 KIND = ["spawned"]
 
 
@@ -80,16 +80,16 @@ KIND = ["spawned"]
     ],
 )
 def kind(request: pytest.FixtureRequest) -> str:
-    """Every test runs with each starter."""
+    """Run each test with each starter."""
     KIND[0] = request.param
     return KIND[0]
 
 
-class Heard:
-    """A listener that writes down what it hears."""
+class EventLog:
+    """`JobEvents` that stores all events."""
 
-    def __init__(self, answer: Callable[[JobResult], Task | None] = lambda outcome: None) -> None:
-        self.outcomes: list[JobResult] = []
+    def __init__(self, answer: Callable[[JobResult], Task | None] = lambda result: None) -> None:
+        self.results: list[JobResult] = []
         self.records: list[str] = []
         self.announcements: list[Announcement] = []
         self._answer = answer
@@ -97,12 +97,12 @@ class Heard:
     def on_announcement(self, announcement: Announcement) -> None:
         self.announcements.append(announcement)
 
-    def recorded(self, record: Record) -> None:
+    def on_record(self, record: Record) -> None:
         self.records.append(str(record.cell))
 
-    def on_job_end(self, outcome: JobResult) -> Task | None:
-        self.outcomes.append(outcome)
-        return self._answer(outcome)
+    def on_job_end(self, result: JobResult) -> Task | None:
+        self.results.append(result)
+        return self._answer(result)
 
 
 def task(tmp_path: Path, *, model: str = "tiny", seconds: float = 30.0) -> Task:
@@ -135,15 +135,15 @@ def starter(worker: Path) -> ProcessStarter:
     return Spawner(environment, [sys.executable, "-S", str(worker)])
 
 
-def run_one(tmp_path: Path, body: str, *, seconds: float = 30.0) -> tuple[JobResult, Heard]:
-    heard = Heard()
-    engine(tmp_path, body).run([task(tmp_path, seconds=seconds)], heard)
-    [outcome] = heard.outcomes
-    return outcome, heard
+def run_one(tmp_path: Path, body: str, *, seconds: float = 30.0) -> tuple[JobResult, EventLog]:
+    events = EventLog()
+    engine(tmp_path, body).run([task(tmp_path, seconds=seconds)], events)
+    [result] = events.results
+    return result, events
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process is still there after the moment that a kill takes."""
+    """Return True if the process exists some seconds after a kill."""
     for _ in range(50):
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -162,51 +162,51 @@ def test_a_worker_that_finishes(tmp_path: Path) -> None:
             record(opset)
             time.sleep(0.25)
     """
-    outcome, heard = run_one(tmp_path, body)
-    assert (outcome.exit_kind, outcome.code) == (ExitKind.EXITED, 0)
-    assert [a.cells[0].opset for a in heard.announcements] == [17, 18]
-    # Of the last cell only the end of the worker tells that its record counts.
-    assert heard.records == ["tiny/17/cpu"]
+    result, events = run_one(tmp_path, body)
+    assert (result.exit_kind, result.code) == (ExitKind.EXITED, 0)
+    assert [a.cells[0].opset for a in events.announcements] == [17, 18]
+    # The record of the last cell counts when the worker ends.
+    assert events.records == ["tiny/17/cpu"]
 
 
-def test_the_next_job_is_at_work_before_the_last_one_is_settled(tmp_path: Path) -> None:
-    def began(outcome: JobResult) -> None:
+def test_the_next_job_starts_before_the_end_of_the_last_one_is_handled(tmp_path: Path) -> None:
+    def wait_for_next(result: JobResult) -> None:
         deadline = time.monotonic() + 20
         while not (tmp_path / "b.began").exists() and time.monotonic() < deadline:
             time.sleep(0.02)
-        found.append((outcome.job.spec.id, (tmp_path / "b.began").exists()))
+        ends.append((result.job.spec.id, (tmp_path / "b.began").exists()))
 
-    found: list[tuple[str, bool]] = []
+    ends: list[tuple[str, bool]] = []
     jobs = [task(tmp_path, model=model) for model in ("a", "b")]
     body = 'folder.with_suffix(".began").touch()'
-    engine(tmp_path, body, workers=1).run(jobs, Heard(began))
-    assert found == [("a", True), ("b", True)]
+    engine(tmp_path, body, workers=1).run(jobs, EventLog(wait_for_next))
+    assert ends == [("a", True), ("b", True)]
 
 
-def test_an_early_exit_with_code_0_is_told_with_the_cells_at_work(tmp_path: Path) -> None:
-    outcome, _ = run_one(tmp_path, "announce(17)\nos._exit(0)")
-    assert (outcome.exit_kind, outcome.code) == (ExitKind.EXITED, 0)
-    assert outcome.last_announcement is not None
-    assert [str(cell) for cell in outcome.last_announcement.cells] == ["tiny/17/cpu"]
+def test_an_early_exit_with_code_0_is_reported_with_the_announced_cells(tmp_path: Path) -> None:
+    result, _ = run_one(tmp_path, "announce(17)\nos._exit(0)")
+    assert (result.exit_kind, result.code) == (ExitKind.EXITED, 0)
+    assert result.last_announcement is not None
+    assert [str(cell) for cell in result.last_announcement.cells] == ["tiny/17/cpu"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL, signal.SIGABRT])
-def test_a_signal_is_told_apart_from_an_exit(tmp_path: Path, number: signal.Signals) -> None:
-    outcome, _ = run_one(tmp_path, f"announce(17)\nos.kill(os.getpid(), {int(number)})")
-    assert (outcome.exit_kind, outcome.code) == (ExitKind.SIGNAL, number)
+def test_a_signal_is_not_an_exit(tmp_path: Path, number: signal.Signals) -> None:
+    result, _ = run_one(tmp_path, f"announce(17)\nos.kill(os.getpid(), {int(number)})")
+    assert (result.exit_kind, result.code) == (ExitKind.SIGNAL, number)
 
 
-def test_no_announcement_of_an_earlier_worker_counts(tmp_path: Path) -> None:
+def test_the_announcement_of_an_earlier_worker_is_ignored(tmp_path: Path) -> None:
     first = task(tmp_path)
     JobFolder(Path(first.job.folder)).announcement.write_text(
         '{"stage": "convert", "cells": [], "log": "old"}'
     )
-    outcome, _ = run_one(tmp_path, "sys.exit(4)")
-    assert outcome.last_announcement is None
-    assert outcome.code == 4
+    result, _ = run_one(tmp_path, "sys.exit(4)")
+    assert result.last_announcement is None
+    assert result.code == 4
 
 
-def test_timeout_ends_the_whole_group_even_if_it_ignores_requests(tmp_path: Path) -> None:
+def test_a_timeout_ends_the_process_group_even_if_it_ignores_sigterm(tmp_path: Path) -> None:
     body = """
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"])
@@ -215,15 +215,15 @@ def test_timeout_ends_the_whole_group_even_if_it_ignores_requests(tmp_path: Path
         time.sleep(60)
     """
     started = time.monotonic()
-    outcome, _ = run_one(tmp_path, body, seconds=1.0)
-    assert outcome.exit_kind is ExitKind.TIMEOUT
+    result, _ = run_one(tmp_path, body, seconds=1.0)
+    assert result.exit_kind is ExitKind.TIMEOUT
     assert time.monotonic() - started < 20
     worker, child = map(int, (tmp_path / "tiny/pids.json").read_text().strip("[]").split(","))
     assert not is_alive(worker)
     assert not is_alive(child)
 
 
-def test_children_do_not_outlive_a_worker_that_ends_by_itself(tmp_path: Path) -> None:
+def test_children_of_an_exited_worker_are_killed(tmp_path: Path) -> None:
     body = """
         child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"])
         put(folder / "pids.json", [child.pid])
@@ -232,35 +232,33 @@ def test_children_do_not_outlive_a_worker_that_ends_by_itself(tmp_path: Path) ->
     assert not is_alive(int((tmp_path / "tiny/pids.json").read_text().strip("[]")))
 
 
-def test_output_without_end_goes_to_the_log_and_stalls_nothing(tmp_path: Path) -> None:
+def test_endless_output_goes_to_the_log(tmp_path: Path) -> None:
     body = """
         announce(17)
         while True:
             os.write(1, b"noise " * 1000)
             os.write(2, b"noise " * 1000)
     """
-    outcome, _ = run_one(tmp_path, body, seconds=1.0)
-    assert outcome.exit_kind is ExitKind.TIMEOUT
+    result, _ = run_one(tmp_path, body, seconds=1.0)
+    assert result.exit_kind is ExitKind.TIMEOUT
     assert (tmp_path / "tiny/logs/model.log").read_bytes().startswith(b"noise ")
 
 
-def test_a_log_that_grows_without_end_is_cut(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_log_is_truncated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("exporter.build.engine.job_monitor._MAX_LOG_SIZE", 100_000)
     body = """
         for _ in range(40):
             os.write(1, b"x" * 10_000)
             time.sleep(0.02)
-        os.write(1, b"the last words")
+        os.write(1, b"the last line")
     """
     run_one(tmp_path, body)
     log = (tmp_path / "tiny/logs/model.log").read_bytes()
     assert len(log) < 300_000
-    assert log.endswith(b"the last words")
+    assert log.endswith(b"the last line")
 
 
-def test_a_worker_sees_no_secret_and_no_terminal(tmp_path: Path) -> None:
+def test_a_worker_has_no_secrets_and_no_terminal(tmp_path: Path) -> None:
     body = """
         put(folder / "seen.json", [dict(os.environ), sys.stdin.read(), os.getpgrp() == os.getpid()])
     """
@@ -271,32 +269,32 @@ def test_a_worker_sees_no_secret_and_no_terminal(tmp_path: Path) -> None:
     assert seen.endswith('"", true]')
 
 
-def test_no_more_workers_at_once_than_allowed(tmp_path: Path) -> None:
+def test_the_number_of_workers_is_limited(tmp_path: Path) -> None:
     body = """
         put(folder / "span.json", [time.monotonic(), 0])
         start = time.monotonic()
         time.sleep(0.3)
         put(folder / "span.json", [start, time.monotonic()])
     """
-    heard = Heard()
+    events = EventLog()
     tasks = [task(tmp_path, model=f"m{index}") for index in range(3)]
-    engine(tmp_path, body, workers=1).run(tasks, heard)
+    engine(tmp_path, body, workers=1).run(tasks, events)
     spans = sorted(
         tuple(map(float, path.read_text().strip("[]").split(",")))
         for path in tmp_path.glob("m*/span.json")
     )
-    assert len(spans) == len(heard.outcomes) == 3
+    assert len(spans) == len(events.results) == 3
     assert all(one[1] <= two[0] for one, two in pairwise(spans))
 
 
-def test_the_listener_can_send_a_job_in_place_of_the_one_that_ended(tmp_path: Path) -> None:
+def test_the_job_that_an_event_returns_runs_next(tmp_path: Path) -> None:
     again = task(tmp_path)
-    heard = Heard(lambda outcome: again if len(heard.outcomes) < 3 else None)
-    engine(tmp_path, "sys.exit(7)").run([again], heard)
-    assert [outcome.code for outcome in heard.outcomes] == [7, 7, 7]
+    events = EventLog(lambda result: again if len(events.results) < 3 else None)
+    engine(tmp_path, "sys.exit(7)").run([again], events)
+    assert [result.code for result in events.results] == [7, 7, 7]
 
 
-def test_ctrl_c_leaves_nothing_running_and_tells_of_each_job(tmp_path: Path) -> None:
+def test_ctrl_c_ends_all_processes_and_reports_each_job(tmp_path: Path) -> None:
     body = """
         put(folder / "pids.json", [os.getpid()])
         announce(17)
@@ -304,7 +302,7 @@ def test_ctrl_c_leaves_nothing_running_and_tells_of_each_job(tmp_path: Path) -> 
         announce(18)
         time.sleep(60)
     """
-    heard = Heard()
+    events = EventLog()
 
     def interrupt() -> None:
         deadline = time.monotonic() + 20
@@ -315,26 +313,26 @@ def test_ctrl_c_leaves_nothing_running_and_tells_of_each_job(tmp_path: Path) -> 
     thread = threading.Thread(target=interrupt)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        engine(tmp_path, body).run([task(tmp_path, model=f"m{n}") for n in range(3)], heard)
+        engine(tmp_path, body).run([task(tmp_path, model=f"m{n}") for n in range(3)], events)
     thread.join()
-    assert [outcome.exit_kind for outcome in heard.outcomes] == [ExitKind.INTERRUPTED] * 2
+    assert [result.exit_kind for result in events.results] == [ExitKind.INTERRUPTED] * 2
     pids = [int(path.read_text().strip("[]")) for path in tmp_path.glob("m*/pids.json")]
     assert len(pids) == 2
     assert not any(is_alive(pid) for pid in pids)
 
 
-def test_a_second_ctrl_c_waits_for_no_worker(
+def test_a_second_ctrl_c_skips_the_grace_period(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("exporter.build.engine.local_engine._GRACE_PERIOD", 60.0)
     body = """
-        signal.signal(signal.SIGTERM, lambda *_: put(folder / "asked.json", []))
+        signal.signal(signal.SIGTERM, lambda *_: put(folder / "signaled.json", []))
         put(folder / "pids.json", [os.getpid()])
         announce(17)
         while True:
             time.sleep(1)
     """
-    heard = Heard()
+    events = EventLog()
 
     def wait_for(name: str) -> None:
         deadline = time.monotonic() + 20
@@ -344,23 +342,23 @@ def test_a_second_ctrl_c_waits_for_no_worker(
     def interrupt() -> None:
         wait_for("pids.json")
         os.kill(os.getpid(), signal.SIGINT)
-        wait_for("asked.json")
+        wait_for("signaled.json")
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
     started = time.monotonic()
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        engine(tmp_path, body).run([task(tmp_path, model=f"m{n}") for n in range(2)], heard)
+        engine(tmp_path, body).run([task(tmp_path, model=f"m{n}") for n in range(2)], events)
     thread.join()
     assert time.monotonic() - started < 45
-    assert len(list(tmp_path.glob("m*/asked.json"))) == 2
-    assert [outcome.exit_kind for outcome in heard.outcomes] == [ExitKind.INTERRUPTED] * 2
+    assert len(list(tmp_path.glob("m*/signaled.json"))) == 2
+    assert [result.exit_kind for result in events.results] == [ExitKind.INTERRUPTED] * 2
     pids = [int(path.read_text().strip("[]")) for path in tmp_path.glob("m*/pids.json")]
     assert not any(is_alive(pid) for pid in pids)
 
 
-def test_an_error_of_the_listener_leaves_nothing_running(tmp_path: Path) -> None:
+def test_an_error_in_an_event_ends_all_processes(tmp_path: Path) -> None:
     body = """
         put(folder / "pids.json", [os.getpid()])
         if model == "m0":
@@ -370,9 +368,11 @@ def test_an_error_of_the_listener_leaves_nothing_running(tmp_path: Path) -> None
         time.sleep(60)
     """
 
-    def fail(outcome: JobResult) -> Task | None:
+    def fail(result: JobResult) -> Task | None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        engine(tmp_path, body).run([task(tmp_path, model=f"m{n}") for n in range(2)], Heard(fail))
+        engine(tmp_path, body).run(
+            [task(tmp_path, model=f"m{n}") for n in range(2)], EventLog(fail)
+        )
     assert not is_alive(int((tmp_path / "m1/pids.json").read_text().strip("[]")))

@@ -1,4 +1,4 @@
-"""A model that takes memory without end ends as `killed`, and the next one is not touched."""
+"""A model that exceeds the memory limit ends as `killed`; other models are not affected."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ GREEDY = """
 class Greedy(Good):
     def forward(self, x):
         if torch.onnx.is_in_onnx_export():
-            kept = []
+            tensors = []
             while True:
-                kept.append(torch.ones(10_000_000))
+                tensors.append(torch.ones(10_000_000))
         return super().forward(x)
 
 
 class Builds(Good):
     def __init__(self):
         super().__init__()
-        self.kept = [bytearray(10_000_000) for _ in range(1_000_000)]
+        self.blocks = [bytearray(10_000_000) for _ in range(1_000_000)]
 """
 
 
-def test_a_limit_ends_what_needs_more_and_nothing_else(tmp_path: Path) -> None:
+def test_only_models_above_the_memory_limit_are_killed(tmp_path: Path) -> None:
     root = make_project(tmp_path, builds="Builds", good="Good", greedy="Greedy")
     (root / "pyproject.toml").write_text('[tool.exporter]\nmemory = "900MB"\n')
     source = root / "manifests/models.py"

@@ -1,4 +1,4 @@
-"""Where nothing was touched an export only says so again; whatever is touched is looked at."""
+"""If no file changed, an export prints the last summary; a changed file starts a full export."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ import pytest
 
 from tests.integration.project import ROOT, make_project, run_exporter
 
-#: The command where pydantic, and with it manifests and records, cannot be loaded.
-LIGHT = """
+#: The command in a process that cannot import pydantic, so manifests and records cannot load.
+BLOCKED_COMMAND = """
 import sys
 
 class Blocker:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in ("pydantic", "jinja2", "rich", "torch"):
-            raise RuntimeError(f"{name} was asked for")
+            raise RuntimeError(f"{name} is blocked")
 
 sys.meta_path.insert(0, Blocker())
 from exporter.cli import main
 main()
 """
-TICK = 2.1
+CLOCK_MARGIN = 2.1
 
 
-def light(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_light(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", LIGHT, *arguments],
+        [sys.executable, "-c", BLOCKED_COMMAND, *arguments],
         cwd=root,
         env={"PYTHONPATH": str(ROOT), "PATH": ""},
         capture_output=True,
@@ -42,25 +42,25 @@ def light(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Projects with a green model and a red one, one for each touch; all were made a while ago."""
-    place = tmp_path_factory.mktemp("untouched")
-    root = make_project(place / "plain", good="Good", bad="Raises")
+    """Return a folder with a copy of an exported project for each change."""
+    folder = tmp_path_factory.mktemp("untouched")
+    root = make_project(folder / "plain", good="Good", bad="Raises")
     assert run_exporter(root, "export").returncode == 1
-    for name in TOUCHED:
-        shutil.copytree(root, place / name)
-    time.sleep(TICK)
-    return place
+    for name in CHANGES:
+        shutil.copytree(root, folder / name)
+    time.sleep(CLOCK_MARGIN)
+    return folder
 
 
-def test_the_same_is_said_and_nothing_is_loaded(exported: Path) -> None:
+def test_a_noop_export_prints_the_same_summary_without_heavy_imports(exported: Path) -> None:
     project = exported / "plain"
-    closely = run_exporter(project, "export")
-    again = light(project, "export", "--explain")
-    assert again.returncode == 1, again.stderr
-    assert again.stdout == closely.stdout
-    assert "4 cells: 2 pass, 2 error" in again.stdout
-    for words in (["--force"], ["--thorough"], ["good"], ["--shard", "1/2"], ["--dry-run"]):
-        assert "was asked for" in light(project, "export", *words).stderr
+    full = run_exporter(project, "export")
+    noop = run_light(project, "export", "--explain")
+    assert noop.returncode == 1, noop.stderr
+    assert noop.stdout == full.stdout
+    assert "4 cells: 2 pass, 2 error" in noop.stdout
+    for options in (["--force"], ["--thorough"], ["good"], ["--shard", "1/2"], ["--dry-run"]):
+        assert "is blocked" in run_light(project, "export", *options).stderr
 
 
 def flip(path: Path) -> None:
@@ -73,7 +73,7 @@ def edit(path: Path) -> None:
     path.write_text(path.read_text() + "\n# more\n")
 
 
-TOUCHED: dict[str, tuple[str, Callable[[Path], None], str]] = {
+CHANGES: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "file": ("build/good/17.onnx", flip, "good/17/cpu restore: from the store: "),
     "record": (
         "build/good/records/17.cpu.json",
@@ -81,7 +81,7 @@ TOUCHED: dict[str, tuple[str, Callable[[Path], None], str]] = {
         "good/17/cpu restore: from the store: ",
     ),
     "source": ("manifests/models.py", edit, "good/16/cpu run: manifests/models.py changed"),
-    "neighbour": ("manifests/new.py", Path.touch, "good/16/cpu run: manifests has other modules"),
+    "new module": ("manifests/new.py", Path.touch, "good/16/cpu run: manifests has other modules"),
     "manifest": ("manifests/tiny.toml", edit, ""),
     "new manifest": ("manifests/more.toml", lambda path: path.write_text("format = 2"), ""),
     "results": ("build/results.json", Path.unlink, ""),
@@ -92,20 +92,20 @@ TOUCHED: dict[str, tuple[str, Callable[[Path], None], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", TOUCHED)
-def test_what_is_touched_is_looked_at(exported: Path, name: str) -> None:
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_changed_file_starts_a_full_export(exported: Path, name: str) -> None:
     project = exported / name
     assert run_exporter(project, "export").returncode == 1
-    assert light(project, "export").returncode == 1
-    file, touch, expected = TOUCHED[name]
-    touch(project / file)
-    assert "was asked for" in light(project, "export").stderr
+    assert run_light(project, "export").returncode == 1
+    file, change, expected = CHANGES[name]
+    change(project / file)
+    assert "is blocked" in run_light(project, "export").stderr
     if expected:
-        assert expected in "\n".join(planned_reasons(project))
+        assert expected in "\n".join(list_planned_reasons(project))
 
 
-def planned_reasons(project: Path) -> list[str]:
+def list_planned_reasons(project: Path) -> list[str]:
     lines = run_exporter(project, "plan").stdout.splitlines()
     rows = [line.split() for line in lines]
-    moved = [row for row in rows if row[1:2] in (["run"], ["restore"])]
-    return [f"{row[0]} {row[1]}: {' '.join(row[4:])}" for row in moved]
+    changed = [row for row in rows if row[1:2] in (["run"], ["restore"])]
+    return [f"{row[0]} {row[1]}: {' '.join(row[4:])}" for row in changed]

@@ -1,4 +1,4 @@
-"""`exporter ops`: the table after an export, and what one model lacks without any."""
+"""`exporter ops` writes the operator table and lists the missing operators of a model."""
 
 from __future__ import annotations
 
@@ -73,22 +73,22 @@ def test_every_record_lists_the_operators_of_its_model(project: Path) -> None:
     for cell, name in (("lacking/17/cpu", "aten::"), ("lacking/18/cpu", "aten.")):
         assert records[cell].status is Status.ERROR
         used = [key for key in records[cell].torch_operators if key.startswith(name)]
-        assert any("airy_ai" in key for key in used), "also where the conversion is refused"
+        assert any("airy_ai" in key for key in used), "also if the conversion fails"
 
 
-def test_the_table_names_the_models(project: Path) -> None:
-    # Asking torch for all of it takes minutes: the table is there already.
+def test_the_table_lists_the_models_of_each_operator(project: Path) -> None:
+    # The test stores the table, because reading all operators of torch takes minutes.
     table = OperatorTable(
         tools={"torch": "2"}, torchscript=(17,), dynamo=(18,), rows=ROWS, folded=2
     )
     path = _table_path(load_project(project))
     path.parent.mkdir()
     path.write_text(table.to_json(), encoding="utf-8")
-    done = run_exporter(project, "ops")
-    assert done.returncode == ExitCode.OK, done.stderr
+    command = run_exporter(project, "ops")
+    assert command.returncode == ExitCode.OK, command.stderr
     text = (project / "reports" / "OPERATORS.md").read_text(encoding="utf-8")
-    both = "[good](models/good.md), [lacking](models/lacking.md)"
-    assert f"| `relu` |  | 17 | 18 | {both} |" in text
+    links = "[good](models/good.md), [lacking](models/lacking.md)"
+    assert f"| `relu` |  | 17 | 18 | {links} |" in text
     assert "| `special_airy_ai` |  | [lacking](models/lacking.md) |" in text
     assert "Models without an export: never." in text
     (project / "reports" / "OPERATORS.md").unlink()
@@ -96,10 +96,10 @@ def test_the_table_names_the_models(project: Path) -> None:
     assert (project / "reports" / "OPERATORS.md").read_text(encoding="utf-8") == text
 
 
-def test_a_model_that_lacks_operators_is_red_and_lists_them_all(project: Path) -> None:
-    done = run_exporter(project, "ops", "lacking")
-    assert done.returncode == ExitCode.RED
-    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
+def test_a_model_with_missing_operators_is_red_and_lists_all_of_them(project: Path) -> None:
+    command = run_exporter(project, "ops", "lacking")
+    assert command.returncode == ExitCode.RED
+    lines = [" ".join(line.split()) for line in command.stdout.splitlines()]
     assert "lacking: TorchScript 17: missing operators" in lines
     assert "aten::special_bessel_j0 2x 17 manifests/models.py:17" in lines
     assert "aten::special_airy_ai 1x 17 manifests/models.py:18" in lines
@@ -107,14 +107,14 @@ def test_a_model_that_lacks_operators_is_red_and_lists_them_all(project: Path) -
     assert "prims.bessel_j0.default 2x 18 manifests/models.py:17" in lines
 
 
-def test_a_model_that_lacks_nothing_is_green(project: Path) -> None:
-    done = run_exporter(project, "ops", "never/18")
-    assert done.returncode == ExitCode.OK
-    assert "never: dynamo 18: all operators supported" in done.stdout
-    assert not (project / "build" / "never").exists(), "nothing was exported"
+def test_a_model_without_missing_operators_is_green(project: Path) -> None:
+    command = run_exporter(project, "ops", "never/18")
+    assert command.returncode == ExitCode.OK
+    assert "never: dynamo 18: all operators supported" in command.stdout
+    assert not (project / "build" / "never").exists(), "the command exports no file"
 
 
-def test_a_word_that_means_no_cell_is_refused(project: Path) -> None:
-    done = run_exporter(project, "ops", "lackin")
-    assert done.returncode == ExitCode.NOTHING_SELECTED
-    assert "did you mean 'lacking'?" in done.stderr
+def test_an_unknown_cell_is_an_error(project: Path) -> None:
+    command = run_exporter(project, "ops", "lackin")
+    assert command.returncode == ExitCode.NOTHING_SELECTED
+    assert "did you mean 'lacking'?" in command.stderr

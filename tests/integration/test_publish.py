@@ -1,4 +1,4 @@
-"""Published folders: they move, other tools run them, and what is not right stays out."""
+"""Published folders can be moved, run with other tools and contain only valid files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Sound(nn.Module):
 
 
 class Large(nn.Module):
-    '''More than a megabyte: its weights lie beside the file.'''
+    '''Has more than 1 MB of weights, so they are external data.'''
 
     def __init__(self):
         super().__init__()
@@ -40,14 +40,14 @@ class Large(nn.Module):
 
 
 class Baked(Sound):
-    '''Scales by a number of the example.'''
+    '''Scales by a constant from the example.'''
 
     def forward(self, x):
         return super().forward(x * float(x.detach().abs().max()))
 
 
 class Parts(nn.Module):
-    '''Returns a list, and does without an input.'''
+    '''Returns a list and has an optional input.'''
 
     def forward(self, x, bias: Optional[torch.Tensor]) -> list[torch.Tensor]:
         if bias is not None:
@@ -108,7 +108,7 @@ opsets = [17]
 cases = [{ name = "bare", values = { bias = "none" } }]
 """
 
-#: Runs folders that were moved to `suite/light` by ONNX's own loader and runner, on ONNX Runtime.
+#: Runs the folders in `suite/light` with ONNX's own test runner on ONNX Runtime.
 RUNNER = """
 import sys
 import unittest
@@ -116,7 +116,7 @@ import unittest
 import onnxruntime.backend
 from onnx.backend.test import loader, runner
 
-class Ours(runner.Runner):
+class SuiteRunner(runner.Runner):
     def __init__(self, backend, cases):
         loaded = runner.load_model_tests
         runner.load_model_tests = lambda *, kind: cases if kind == "real" else []
@@ -124,7 +124,7 @@ class Ours(runner.Runner):
         runner.load_model_tests = loaded
 
 cases = loader.load_model_tests(sys.argv[1], "light")
-suite = Ours(onnxruntime.backend, cases).test_suite
+suite = SuiteRunner(onnxruntime.backend, cases).test_suite
 result = unittest.TextTestRunner(verbosity=2).run(suite)
 print(f"ran {result.testsRun - len(result.skipped)} of {len(cases)}")
 sys.exit(not result.wasSuccessful())
@@ -133,7 +133,7 @@ sys.exit(not result.wasSuccessful())
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The models, exported; `baked` is red."""
+    """Return a project after the export; `baked` is red."""
     root = tmp_path_factory.mktemp("publish") / "project"
     (root / "manifests").mkdir(parents=True)
     (root / "pyproject.toml").write_text(
@@ -148,7 +148,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def dist(project: Path) -> Path:
-    """All that is right in it, published."""
+    """Publish all green files."""
     command = run_exporter(project, "publish", "dist")
     assert command.returncode == 1, command.stdout + command.stderr  # `baked` was selected
     assert "baked/17: not published: fail at parity (axes) on cpu" in command.stderr
@@ -157,18 +157,18 @@ def dist(project: Path) -> Path:
     return project / "dist"
 
 
-def copy_of(project: Path, folder: Path) -> Path:
-    """The project with its results, to be spoilt."""
+def copy_project(project: Path, folder: Path) -> Path:
+    """Copy the project with its results for a test that changes it."""
     shutil.copytree(project, folder, ignore=shutil.ignore_patterns("dist"))
     return folder
 
 
-def bytes_of(folder: Path) -> dict[str, bytes]:
+def read_files(folder: Path) -> dict[str, bytes]:
     files = (path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
-def test_only_files_that_pass_are_published(dist: Path) -> None:
+def test_only_proved_files_are_published(dist: Path) -> None:
     names = {path.parent.relative_to(dist).as_posix() for path in dist.rglob("model.onnx")}
     files = {"fed/17", "parts/17"} | {f"{m}/{o}" for m in ("sound", "large") for o in (17, 18)}
     assert names == files
@@ -176,35 +176,35 @@ def test_only_files_that_pass_are_published(dist: Path) -> None:
     assert not any(path.is_symlink() or path.stat().st_nlink > 1 for path in dist.rglob("*.*"))
 
 
-def test_onnx_runs_each_folder_after_a_move(dist: Path, tmp_path: Path) -> None:
+def test_the_onnx_runner_passes_each_folder_after_a_move(dist: Path, tmp_path: Path) -> None:
     suite = tmp_path / "suite" / "light"
     folders = [path.parent for path in dist.rglob("model.onnx")]
     for folder in folders:
         shutil.copytree(folder, suite / f"test_{folder.parent.name}_{folder.name}")
     command = [sys.executable, "-W", "ignore", "-c", RUNNER, str(suite.parent)]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
-    assert f"ran {len(folders)} of {len(folders)}" in ran.stdout, ran.stderr
+    process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    assert f"ran {len(folders)} of {len(folders)}" in process.stdout, process.stderr
     wrong = suite / "test_sound_18" / "test_data_set_1"
     shutil.copy(wrong / "input_0.pb", wrong / "output_0.pb")
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert ran.returncode == 1
-    assert "test_sound_18_cpu" in ran.stderr
+    process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert process.returncode == 1
+    assert "test_sound_18_cpu" in process.stderr
 
 
-def test_the_hashes_are_those_of_every_file(dist: Path) -> None:
+def test_the_hashes_match_every_file(dist: Path) -> None:
     for folder in (path.parent for path in dist.rglob("model.onnx")):
         command = ["sha256sum", "--strict", "-c", "SHA256SUMS"]
         checked = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         assert checked.returncode == 0, checked.stdout
-        assert checked.stdout.count(": OK") == len(bytes_of(folder)) - 1
+        assert checked.stdout.count(": OK") == len(read_files(folder)) - 1
 
 
-def test_the_folder_describes_the_proof(dist: Path, project: Path) -> None:
-    said = json.loads((dist / "sound/18/exporter.json").read_text())
-    assert said["is_green"]
-    assert [record["cell"]["device"] for record in said["records"]] == ["cpu", "reference"]
-    assert said["data_sets"][1] == {
+def test_the_folder_contains_the_proof(dist: Path, project: Path) -> None:
+    proof = json.loads((dist / "sound/18/exporter.json").read_text())
+    assert proof["is_green"]
+    assert [record["cell"]["device"] for record in proof["records"]] == ["cpu", "reference"]
+    assert proof["data_sets"][1] == {
         "folder": "test_data_set_1",
         "name": "batch=7",
         "kind": "axis",
@@ -218,50 +218,50 @@ def test_the_folder_describes_the_proof(dist: Path, project: Path) -> None:
     assert "Do not use" not in card
     contract = json.loads((dist / "large/17/contract.json").read_text())
     assert [item["name"] for item in contract["inputs"]] == ["ids", "scale"]
-    assert not [name for name, text in bytes_of(dist).items() if str(project).encode() in text]
+    assert not [name for name, text in read_files(dist).items() if str(project).encode() in text]
 
 
-def test_the_same_results_give_the_same_bytes(project: Path, dist: Path) -> None:
-    before = bytes_of(dist / "large")
+def test_publishing_again_gives_the_same_bytes(project: Path, dist: Path) -> None:
+    before = read_files(dist / "large")
     again = run_exporter(project, "publish", "large", "dist")
     assert again.returncode == 0, again.stderr
-    assert bytes_of(dist / "large") == before
+    assert read_files(dist / "large") == before
     assert {path.name for path in dist.iterdir()} == {"fed", "parts", "sound", "large"}
 
 
-@pytest.mark.parametrize("spoil", ["foreign", "marker", "extra", "link", "model link"])
-def test_files_of_others_are_not_replaced(project: Path, tmp_path: Path, spoil: str) -> None:
+@pytest.mark.parametrize("change", ["foreign", "marker", "extra", "link", "model link"])
+def test_foreign_files_are_not_replaced(project: Path, tmp_path: Path, change: str) -> None:
     dest = tmp_path / "dest"
-    place = dest / "sound" / "18"
-    if spoil == "foreign":
-        place.mkdir(parents=True)
-        (place / "model.onnx").write_text("mine")
-    elif spoil == "marker":
-        place.mkdir(parents=True)
-        (place / "exporter.json").write_text('{"format": 1}')
-    elif spoil == "extra":
+    folder = dest / "sound" / "18"
+    if change == "foreign":
+        folder.mkdir(parents=True)
+        (folder / "model.onnx").write_text("mine")
+    elif change == "marker":
+        folder.mkdir(parents=True)
+        (folder / "exporter.json").write_text('{"format": 1}')
+    elif change == "extra":
         assert run_exporter(project, "publish", "sound/18", str(dest)).returncode == 0
-        (place / "mine.txt").write_text("mine")
-    elif spoil == "link":
-        place.parent.mkdir(parents=True)
+        (folder / "mine.txt").write_text("mine")
+    elif change == "link":
+        folder.parent.mkdir(parents=True)
         (tmp_path / "elsewhere").mkdir()
-        place.symlink_to(tmp_path / "elsewhere")
+        folder.symlink_to(tmp_path / "elsewhere")
     else:
         dest.mkdir()
         (tmp_path / "elsewhere").mkdir()
-        place.parent.symlink_to(tmp_path / "elsewhere")
-    before = bytes_of(tmp_path)
+        folder.parent.symlink_to(tmp_path / "elsewhere")
+    before = read_files(tmp_path)
     command = run_exporter(project, "publish", "sound/18", "large/18", str(dest))
     assert command.returncode == 1
     assert "sound/18: not published: " in command.stderr
     assert "Traceback" not in command.stderr
-    after = {name: text for name, text in bytes_of(tmp_path).items() if "large/18" not in name}
+    after = {name: text for name, text in read_files(tmp_path).items() if "large/18" not in name}
     assert after == before
     assert (dest / "large/18/model.onnx").is_file()
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("change", "message"),
     [
         ("manifest", "its manifest entry changed since it was exported; run `exporter export"),
         ("source", "manifests/models.py changed since it was exported; run"),
@@ -270,17 +270,19 @@ def test_files_of_others_are_not_replaced(project: Path, tmp_path: Path, spoil: 
         ("data", "test_data_set_1: is not what was proved; export the model again"),
     ],
 )
-def test_changed_files_are_refused(project: Path, tmp_path: Path, spoil: str, said: str) -> None:
-    root = copy_of(project, tmp_path / "project")
+def test_changed_files_are_not_published(
+    project: Path, tmp_path: Path, change: str, message: str
+) -> None:
+    root = copy_project(project, tmp_path / "project")
     manifest, build = root / "manifests/nets.toml", root / "build/large"
-    if spoil == "manifest":
+    if change == "manifest":
         text = manifest.read_text()
         manifest.write_text(text.replace('name = "scale", shape', 'name = "scales", shape'))
-    elif spoil == "source":
+    elif change == "source":
         (root / "manifests/models.py").write_text(MODELS + "\n")
-    elif spoil == "file":
+    elif change == "file":
         shutil.copy(build / "17.onnx", build / "18.onnx")
-    elif spoil == "weights":
+    elif change == "weights":
         (weights,) = build.glob("*.data")
         weights.write_bytes(b"\1" + weights.read_bytes()[1:])
     else:
@@ -288,20 +290,20 @@ def test_changed_files_are_refused(project: Path, tmp_path: Path, spoil: str, sa
         shutil.copy(build / "test_data_set_0/output_0.pb", sample / "output_0.pb")
     command = run_exporter(root, "publish", "large/18", "dist")
     assert command.returncode == 1
-    assert said in command.stderr
+    assert message in command.stderr
     assert not list(root.glob("dist/*/*"))
 
 
-def test_failing_files_have_a_warning(project: Path, tmp_path: Path) -> None:
+def test_published_red_files_have_a_warning(project: Path, tmp_path: Path) -> None:
     dest = tmp_path / "dest"
     command = run_exporter(project, "publish", "baked", "foreseen", str(dest), "--include-red")
     assert command.returncode == 0, command.stderr
     assert "baked/17: published although it is red: fail at parity" in command.stderr
     for model in ("baked", "foreseen"):
         assert "**Do not use this file" in (dest / model / "17/README.md").read_text()
-        said = json.loads((dest / model / "17/exporter.json").read_text())
-        assert not said["is_green"]
-        assert "at parity (axes) on cpu" in said["warning"]
+        proof = json.loads((dest / model / "17/exporter.json").read_text())
+        assert not proof["is_green"]
+        assert "at parity (axes) on cpu" in proof["warning"]
 
 
 def test_an_expected_failure_is_not_published(project: Path, tmp_path: Path) -> None:
@@ -318,11 +320,11 @@ def test_a_missing_destination_is_an_error(project: Path) -> None:
 
 
 @pytest.mark.parametrize("dest", ["build", "build/sound", "link", "pyproject.toml"])
-def test_some_destinations_are_refused(project: Path, tmp_path: Path, dest: str) -> None:
-    root = copy_of(project, tmp_path / "project")
+def test_invalid_destinations_are_errors(project: Path, tmp_path: Path, dest: str) -> None:
+    root = copy_project(project, tmp_path / "project")
     (root / "link").symlink_to(tmp_path)
-    before = bytes_of(root / "build")
+    before = read_files(root / "build")
     command = run_exporter(root, "publish", "sound/18", dest)
     assert command.returncode == 4
     assert command.stderr.startswith(f"{dest}: ")
-    assert bytes_of(root / "build").keys() - {"build/stamps.json"} <= before.keys()
+    assert read_files(root / "build").keys() - {"build/stamps.json"} <= before.keys()

@@ -1,4 +1,4 @@
-"""The README's example works as it stands there."""
+"""The example of the README works without a change."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from exporter.records.record import Status, read_run
 from tests.integration.project import ROOT, run_exporter
 
 
-def block(language: str) -> str:
-    """The README's first block in that language."""
+def read_block(language: str) -> str:
+    """Return the first code block of the README in the language."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    found = re.search(rf"^```{language}\n(.*?)^```$", readme, re.DOTALL | re.MULTILINE)
-    assert found
-    return found.group(1)
+    match = re.search(rf"^```{language}\n(.*?)^```$", readme, re.DOTALL | re.MULTILINE)
+    assert match
+    return match.group(1)
 
 
-def test_the_example_is_green_by_both_exporters(tmp_path: Path) -> None:
+def test_the_example_is_green_with_both_exporters(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool.exporter]\n")
     (tmp_path / "manifests" / "models").mkdir(parents=True)
-    (tmp_path / "manifests" / "models" / "mine.py").write_text(block("python"))
-    (tmp_path / "manifests" / "mine.toml").write_text(block("toml"))
+    (tmp_path / "manifests" / "models" / "mine.py").write_text(read_block("python"))
+    (tmp_path / "manifests" / "mine.toml").write_text(read_block("toml"))
     command = run_exporter(tmp_path, "export", "classifier", "--opset", "9", "--opset", "21")
     assert command.returncode == 0, command.stdout + command.stderr
     records = read_run(tmp_path / "build/results.json").by_cell()

@@ -1,4 +1,4 @@
-"""The checks once more on a file that is there: only where all that they need is there as well."""
+"""A recheck runs the checks on an existing file if all data that it needs exists."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from exporter.cache.fingerprint import THOROUGH
 from exporter.records.record import Record, read_run
 from tests.integration.project import make_project, run_exporter
 
-_HAND = "tolerance = { atol = 1e-3, rtol = 1e-3 }\n"
+TOLERANCE = "tolerance = { atol = 1e-3, rtol = 1e-3 }\n"
 
 
 @pytest.fixture
@@ -23,56 +23,56 @@ def add(project: Path, lines: str) -> None:
     manifest.write_text(manifest.read_text() + lines)
 
 
-def made(project: Path) -> dict[str, Record]:
+def read_cells(project: Path) -> dict[str, Record]:
     return read_run(project / "build/results.json").by_cell()
 
 
-def passes(project: Path, *arguments: str) -> None:
-    done = run_exporter(project, "export", *arguments)
-    assert done.returncode == 0, done.stdout + done.stderr
+def export_green(project: Path, *arguments: str) -> None:
+    command = run_exporter(project, "export", *arguments)
+    assert command.returncode == 0, command.stdout + command.stderr
 
 
-def test_weights_that_are_inputs_are_there_for_another_tolerance(project: Path) -> None:
+def test_weight_inputs_are_kept_for_a_recheck(project: Path) -> None:
     add(project, "options = { export_params = false }\n")
-    passes(project)
-    add(project, _HAND)
-    passes(project)
+    export_green(project)
+    add(project, TOLERANCE)
+    export_green(project)
     weights = project / "build/good/weights"
     assert {path.name for path in weights.iterdir()} == {"weight_0.pb", "weight_1.pb"}
 
 
-def test_a_call_that_code_makes_stays_written_down(project: Path) -> None:
+def test_the_contract_of_a_call_from_code_is_kept_for_a_recheck(project: Path) -> None:
     with (project / "manifests/models.py").open("a") as file:
         file.write("\n\ndef call(sizes):\n    return (torch.randn(sizes['batch'], 4),), {}\n")
     add(project, 'inputs_from = "models.py:call"\n')
-    passes(project)
-    add(project, _HAND)
-    passes(project)
+    export_green(project)
+    add(project, TOLERANCE)
+    export_green(project)
     assert (project / "build/good/contract.json").is_file()
 
 
-def test_thoroughly_is_said_only_of_what_all_samples_were_held_against(project: Path) -> None:
-    passes(project, "--thorough")
-    assert all(record.thorough for record in made(project).values())
-    # The usual samples take the place of the others, beside a cell that was proved with all.
-    passes(project, "good/16", "--force")
-    add(project, _HAND)
-    passes(project)
-    assert not any(record.thorough for record in made(project).values())
+def test_only_cells_with_all_samples_are_thorough(project: Path) -> None:
+    export_green(project, "--thorough")
+    assert all(record.thorough for record in read_cells(project).values())
+    # The usual samples replace the thorough samples, also for the cell that was not rerun.
+    export_green(project, "good/16", "--force")
+    add(project, TOLERANCE)
+    export_green(project)
+    assert not any(record.thorough for record in read_cells(project).values())
 
 
-def test_a_thorough_run_after_another_tolerance_is_one(project: Path) -> None:
-    passes(project)
-    add(project, _HAND)
-    passes(project, "--thorough")
+def test_a_thorough_run_after_a_changed_tolerance_is_thorough(project: Path) -> None:
+    export_green(project)
+    add(project, TOLERANCE)
+    export_green(project, "--thorough")
     samples = len(list((project / "build/good").glob("test_data_set_*")))
-    for record in made(project).values():
+    for record in read_cells(project).values():
         assert record.thorough
         assert record.fingerprint[THOROUGH] == "yes"
-    # What is there now serves another tolerance, and stays as thorough as it was.
+    # A recheck with another tolerance keeps the thorough samples.
     add(project, 'description = "the same"\n')
     manifest = project / "manifests/tiny.toml"
     manifest.write_text(manifest.read_text().replace("atol = 1e-3", "atol = 1e-2"))
-    passes(project)
-    assert all(record.thorough for record in made(project).values())
+    export_green(project)
+    assert all(record.thorough for record in read_cells(project).values())
     assert len(list((project / "build/good").glob("test_data_set_*"))) == samples

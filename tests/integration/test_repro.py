@@ -1,4 +1,4 @@
-"""A reproducer is made for a cell, and run where this package does not exist."""
+"""A reproducer of a cell runs without this package."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Sound(nn.Module):
 
 
 class Baked(Sound):
-    '''Scales by a number of the example.'''
+    '''Scales by a constant from the example.'''
 
     def forward(self, x):
         return super().forward(x * float(x.detach().abs().max()))
@@ -42,21 +42,21 @@ class Lacking(Sound):
 
 
 class Fixed(Sound):
-    '''Takes three rows.'''
+    '''Accepts three rows only.'''
 
     def forward(self, x):
         return super().forward(x) + torch.zeros(3, 1)
 
 
 class Scaled(Sound):
-    '''Has a number that nobody passes.'''
+    '''Has a default argument that the call does not pass.'''
 
     def forward(self, x, scale=2.0):
         return super().forward(x) * scale
 
 
 class Pairs(nn.Module):
-    '''By keyword, with a constant.'''
+    '''Has keyword inputs and a constant.'''
 
     def forward(self, left, right, scale=1.0):
         return {"y": (left - right) * scale}
@@ -86,7 +86,7 @@ opsets = [17, 18]
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Six models, exported."""
+    """Return a project with six exported models."""
     root = tmp_path_factory.mktemp("repro") / "project"
     (root / "manifests").mkdir(parents=True)
     (root / "pyproject.toml").write_text("[tool.exporter]\n")
@@ -104,13 +104,13 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def reproduce(project: Path, cell: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Makes the reproducer and runs it elsewhere, without this package and without the project."""
-    made = run_exporter(project, "repro", cell, str(folder))
-    assert made.returncode == 0, made.stdout + made.stderr
+    """Write the reproducer and run it in another folder, without this package and the project."""
+    command = run_exporter(project, "repro", cell, str(folder))
+    assert command.returncode == 0, command.stdout + command.stderr
     for text in (folder / "repro.py").read_text(), (folder / "README.md").read_text():
         assert str(project) not in text
         assert "import exporter" not in text
-    # The package may be installed in this environment: a blocker stands for one where it is not.
+    # This package may be installed, so a module that cannot be imported replaces it.
     blocked = folder.parent / f"{folder.name}-blocked"
     blocked.mkdir()
     (blocked / "exporter.py").write_text("raise ImportError('not here')\n")
@@ -125,15 +125,15 @@ def reproduce(project: Path, cell: str, folder: Path) -> subprocess.CompletedPro
     )
 
 
-def test_wrong_numbers_are_reproduced_with_both_sides(project: Path, tmp_path: Path) -> None:
+def test_a_wrong_output_is_reproduced_with_both_values(project: Path, tmp_path: Path) -> None:
     record = read_run(project / "build/results.json").by_cell()["baked/17/cpu"]
     assert record.blame is not None
     assert record.blame.culprit is Culprit.EXPORTER
-    ran = reproduce(project, "baked/17/cpu", tmp_path / "baked")
-    assert ran.returncode == 1, ran.stdout + ran.stderr
-    assert "WRONG: output y is off by" in ran.stdout
-    assert "output y: PyTorch float32 [7, 3]" in ran.stdout
-    assert "output y: the file float32 [7, 3]" in ran.stdout
+    process = reproduce(project, "baked/17/cpu", tmp_path / "baked")
+    assert process.returncode == 1, process.stdout + process.stderr
+    assert "WRONG: output y is off by" in process.stdout
+    assert "output y: PyTorch float32 [7, 3]" in process.stdout
+    assert "output y: the file float32 [7, 3]" in process.stdout
     readme = (tmp_path / "baked/README.md").read_text()
     assert 'source = "models.py:Baked"' in readme
     assert "[models.lacking]" not in readme
@@ -146,10 +146,10 @@ def test_a_failing_conversion_is_reproduced(project: Path, tmp_path: Path, opset
     record = read_run(project / "build/results.json").by_cell()[f"lacking/{opset}/cpu"]
     assert [item.count for item in record.missing] == [2, 1]
     assert "(and 1 more operator missing)" in record.message
-    ran = reproduce(project, f"lacking/{opset}/cpu", tmp_path / "lacking")
-    assert ran.returncode == 1, ran.stdout + ran.stderr
-    assert "WRONG: " in ran.stdout
-    assert "bessel_j0" in ran.stdout + ran.stderr
+    process = reproduce(project, f"lacking/{opset}/cpu", tmp_path / "lacking")
+    assert process.returncode == 1, process.stdout + process.stderr
+    assert "WRONG: " in process.stdout
+    assert "bessel_j0" in process.stdout + process.stderr
     readme = (tmp_path / "lacking/README.md").read_text()
     assert "bessel_j0" in readme
     assert "airy_ai" in readme
@@ -161,17 +161,17 @@ def test_a_failing_capture_is_reproduced(project: Path, tmp_path: Path) -> None:
     assert record.advice == (
         "dimension 0 of input 'x' is always 3 in this model: replace 'batch' by 3",
     )
-    ran = reproduce(project, "fixed", tmp_path / "fixed")
-    assert ran.returncode == 1, ran.stdout + ran.stderr
-    assert "inferred a static shape of 3" in ran.stderr
+    process = reproduce(project, "fixed", tmp_path / "fixed")
+    assert process.returncode == 1, process.stdout + process.stderr
+    assert "inferred a static shape of 3" in process.stderr
 
 
 @pytest.mark.parametrize("cell", ["sound/18/cpu", "pairs/17/cpu", "pairs/18/cpu", "scaled/17/cpu"])
 def test_a_green_cell_does_not_reproduce(project: Path, tmp_path: Path, cell: str) -> None:
-    ran = reproduce(project, cell, tmp_path / "green")
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "it does not reproduce" in ran.stdout
-    assert "WRONG" not in ran.stdout
+    process = reproduce(project, cell, tmp_path / "green")
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert "it does not reproduce" in process.stdout
+    assert "WRONG" not in process.stdout
 
 
 @pytest.mark.parametrize(
@@ -181,15 +181,15 @@ def test_a_green_cell_does_not_reproduce(project: Path, tmp_path: Path, cell: st
         (["sond/18/cpu"], "did you mean 'sound'?"),
     ],
 )
-def test_no_cell_or_several_are_refused(project: Path, arguments: list[str], message: str) -> None:
+def test_an_argument_must_match_one_cell(project: Path, arguments: list[str], message: str) -> None:
     command = run_exporter(project, "repro", *arguments)
     assert command.returncode == 3
     assert message in command.stderr
 
 
-def test_a_folder_with_other_files_is_left_alone(project: Path, tmp_path: Path) -> None:
-    (tmp_path / "mine.txt").write_text("mine")
+def test_a_folder_with_other_files_is_not_changed(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "foreign.txt").write_text("foreign")
     command = run_exporter(project, "repro", "sound/18/cpu", str(tmp_path))
     assert command.returncode == 4
     assert "contains other files" in command.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+    assert [path.name for path in tmp_path.iterdir()] == ["foreign.txt"]

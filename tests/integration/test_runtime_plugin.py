@@ -54,25 +54,25 @@ def project(tmp_path: Path) -> Path:
 def test_an_export_proves_a_file_with_the_runtime_of_a_plugin(
     project: Path, tmp_path: Path
 ) -> None:
-    site = install_runtime_plugin(tmp_path / "site")
-    path = os.pathsep.join((str(ROOT), str(site)))
-    done = run_exporter(project, "export", "--jobs", "1", PYTHONPATH=path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    packages = install_runtime_plugin(tmp_path / "site")
+    path = os.pathsep.join((str(ROOT), str(packages)))
+    command = run_exporter(project, "export", "--jobs", "1", PYTHONPATH=path)
+    assert command.returncode == 0, command.stdout + command.stderr
     record = read_run(project / "build" / "results.json").by_cell()["sound/17/fast"]
     assert (record.status, record.message) == (Status.PASS, "")
     placement = next(item for item in record.checks if item.check == "placement")
     assert placement.status is Status.PASS
     assert "tract-plugin" in record.packages, "another version of the plugin makes it stale"
 
-    again = run_exporter(project, "plan", PYTHONPATH=path)
-    install_runtime_plugin(site, version="2.0")
+    unchanged = run_exporter(project, "plan", PYTHONPATH=path)
+    install_runtime_plugin(packages, version="2.0")
     changed = run_exporter(project, "plan", PYTHONPATH=path)
-    assert "tract-plugin" not in again.stdout
+    assert "tract-plugin" not in unchanged.stdout
     assert "tract-plugin" in changed.stdout, changed.stdout
 
 
 def test_without_the_plugin_the_manifest_is_an_error_with_a_fix(project: Path) -> None:
-    done = run_exporter(project, "check")
-    assert done.returncode == ExitCode.MANIFEST
-    assert f'got "{NAME}"' in done.stderr
-    assert "install the plugin that provides it" in done.stderr
+    command = run_exporter(project, "check")
+    assert command.returncode == ExitCode.MANIFEST
+    assert f'got "{NAME}"' in command.stderr
+    assert "install the plugin that provides it" in command.stderr

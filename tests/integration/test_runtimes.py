@@ -1,4 +1,4 @@
-"""The runtimes besides ONNX Runtime, by the command: right green, wrong red, absent neither."""
+"""Other runtimes pass right files and fail wrong files; absent runtimes are unavailable."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Sound(nn.Module):
 
 
 class Baked(Sound):
-    '''Scales by a number of the example.'''
+    '''Scales by a constant from the example.'''
 
     def forward(self, x):
         return super().forward(x * float(x.detach().abs().max()))
@@ -97,7 +97,7 @@ def test_a_backend_without_the_device_is_unavailable(records: dict[str, Record])
         assert "does not support CUDA:0" in record.message
 
 
-def test_what_is_no_backend_is_red(records: dict[str, Record]) -> None:
+def test_a_module_that_is_not_a_backend_is_an_error(records: dict[str, Record]) -> None:
     record = records["sound/17/no-backend"]
     assert (record.status, record.stage) == (Status.ERROR, "load")
     assert record.message == "json is not an ONNX backend: it has no `prepare`"
@@ -127,20 +127,20 @@ def test_a_device_that_openvino_lacks_is_unavailable(records: dict[str, Record])
     ],
 )
 @pytest.mark.parametrize(("model", "code"), [("sound", 0), ("baked", 1)])
-def test_a_reproducer_runs_the_file_where_the_cell_did(
+def test_a_reproducer_runs_the_file_on_the_device_of_the_cell(
     project: Path, tmp_path: Path, device: str, model: str, code: int
 ) -> None:
-    made = run_exporter(project, "repro", f"{model}/17/{device}", str(tmp_path / "repro"))
-    assert made.returncode == 0, made.stdout + made.stderr
-    ran = subprocess.run(
+    command = run_exporter(project, "repro", f"{model}/17/{device}", str(tmp_path / "repro"))
+    assert command.returncode == 0, command.stdout + command.stderr
+    process = subprocess.run(
         [sys.executable, "-W", "ignore", "repro.py"],
         cwd=tmp_path / "repro",
         capture_output=True,
         text=True,
         check=False,
     )
-    assert ran.returncode == code, ran.stdout + ran.stderr
-    assert ("WRONG: output y is off by" in ran.stdout) is (code == 1)
+    assert process.returncode == code, process.stdout + process.stderr
+    assert ("WRONG: output y is off by" in process.stdout) is (code == 1)
     text = (tmp_path / "repro" / "repro.py").read_text(encoding="utf-8")
     assert ("onnxruntime.backend" if device == "ort-backend" else "import openvino") in text
     package = "onnxruntime" if device == "ort-backend" else "openvino"

@@ -1,4 +1,4 @@
-"""Reproducers of models that come from files: saved programs, TorchScript, weights."""
+"""Reproducers contain the files of their models: saved programs, TorchScript, weights."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     torch.export.save(torch.export.export(model, (torch.zeros(3, 4),)), folder / "fixed.pt2")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that TorchScript is deprecated
+        warnings.simplefilter("ignore")  # the deprecation of TorchScript
         torch.jit.script(model).save(str(folder / "net.pt"))
     state = {f"linear.{name}": weight for name, weight in model.state_dict().items()}
     torch.save(state, folder / "w.pt")
@@ -93,17 +93,17 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("model", list(CELLS))
-def test_a_reproducer_brings_what_the_model_was_loaded_from(
+def test_a_reproducer_contains_the_files_of_its_model(
     project: Path, tmp_path: Path, model: str
 ) -> None:
     opset = CELLS[model][1]
     record = read_run(project / "build/results.json").by_cell()[f"{model}/{opset}/cpu"]
-    ran = reproduce(project, model, tmp_path / "made")
+    process = reproduce(project, model, tmp_path / "made")
     if model == "fixed":
         assert (record.status, record.check) == ("fail", "signature")
-        assert ran.returncode == 1, ran.stdout + ran.stderr
-        assert "dimension 0 of x is 3, 'batch' was asked" in ran.stdout
+        assert process.returncode == 1, process.stdout + process.stderr
+        assert "dimension 0 of x is 3, 'batch' was asked" in process.stdout
     else:
         assert record.status == "pass", record.message
-        assert ran.returncode == 0, ran.stdout + ran.stderr
-        assert "it does not reproduce" in ran.stdout
+        assert process.returncode == 0, process.stdout + process.stderr
+        assert "it does not reproduce" in process.stdout

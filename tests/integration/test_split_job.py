@@ -1,4 +1,4 @@
-"""A real model whose opsets two workers share comes out as one worker makes it."""
+"""Two workers that share the opsets of a model give the files and records of one worker."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.integration.project import run_exporter
 MODEL = "mobilenet_v3_small"
 
 
-def found(root: Path) -> dict[str, Record]:
-    """The records, without what time they took."""
+def read_records(root: Path) -> dict[str, Record]:
+    """Return the records without their durations."""
     records = read_run(root / "build/results.json").records
     untimed = (
         record.model_copy(
@@ -27,28 +27,28 @@ def found(root: Path) -> dict[str, Record]:
     return {str(record.cell): record for record in untimed}
 
 
-def files(root: Path) -> dict[str, bytes]:
+def read_files(root: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (root / "build" / MODEL).glob("*.[od]*")}
 
 
-def opsets(root: Path) -> list[int]:
+def list_job_opsets(root: Path) -> list[int]:
     job = json.loads((root / "build" / MODEL / "job.json").read_text())
     return [opset["opset"] for opset in job["opsets"]]
 
 
-def test_two_workers_make_the_same_files_and_records_as_one(tmp_path: Path) -> None:
+def test_two_workers_give_the_same_files_and_records_as_one(tmp_path: Path) -> None:
     matrix_project(tmp_path, (MODEL,), "18..25")
     command = ("export", "--no-store", "--jobs", "2")
     first = run_exporter(tmp_path, *command)
     assert first.returncode == 0, first.stdout + first.stderr
-    assert len(opsets(tmp_path)) == 8
-    records, made = found(tmp_path), files(tmp_path)
-    assert len(made) == 9
+    assert len(list_job_opsets(tmp_path)) == 8
+    records, files = read_records(tmp_path), read_files(tmp_path)
+    assert len(files) == 9
     again = run_exporter(tmp_path, *command, "--force")
     assert again.returncode == 0, again.stdout + again.stderr
-    assert len(opsets(tmp_path)) == 4
-    assert files(tmp_path) == made
-    assert found(tmp_path) == records
+    assert len(list_job_opsets(tmp_path)) == 4
+    assert read_files(tmp_path) == files
+    assert read_records(tmp_path) == records
     assert "[8/8] mobilenet_v3_small: 8 pass" in again.stdout
     assert (
         run_exporter(tmp_path, "plan").stdout.splitlines()[-1]
