@@ -55,7 +55,7 @@ HEADERS = (
         story="text",
         spec=TWO,
         tamper=lambda path: path.write_text("not a model") and None,
-        verdict=structure("opset", "is no ONNX file"),
+        verdict=structure("opset", "is not an ONNX file"),
     ),
     Trap(
         name="empty file",
@@ -76,7 +76,7 @@ HEADERS = (
         story="half of it was written",
         spec=TWO,
         tamper=lambda path: path.write_bytes(path.read_bytes()[:300]) and None,
-        verdict=structure("opset", "is no ONNX file"),
+        verdict=structure("opset", "is not an ONNX file"),
     ),
     Trap(
         name="inputs swapped",

@@ -21,10 +21,10 @@ from tests.traps.trap import (
     Verdict,
     contract,
     failed,
-    given,
+    declare_input,
     inconclusive,
     parity,
-    put_out,
+    declare_output,
     refused,
     structure,
 )
@@ -35,8 +35,8 @@ def _picture(precision: str, opset: int) -> ModelSpec:
         "files.py:Picture",
         opset,
         precision=precision,
-        inputs=(given("x", "batch", 2, 6, 6, dtype=precision),),
-        outputs=(put_out("y", "batch", 3, dtype=precision),),
+        inputs=(declare_input("x", "batch", 2, 6, 6, dtype=precision),),
+        outputs=(declare_output("y", "batch", 3, dtype=precision),),
     )
 
 
@@ -58,8 +58,8 @@ def _beyond(by: float) -> ModelSpec:
         DYNAMO,
         init={"by": by},
         precision="float16",
-        inputs=(given(dtype="float16"),),
-        outputs=(put_out("y", "batch", 4, dtype="float16"),),
+        inputs=(declare_input(dtype="float16"),),
+        outputs=(declare_output("y", "batch", 4, dtype="float16"),),
     )
 
 
@@ -102,17 +102,17 @@ _HALF = (
     ),
 )
 
-_Z = given("z", "batch", 4, dtype="complex64")
+_Z = declare_input("z", "batch", 4, dtype="complex64")
 _ROTATED = contract(
     "kinds.py:Rotated",
     DYNAMO,
     inputs=(_Z,),
-    outputs=(put_out("w", "batch", 4, dtype="complex64"), put_out("size", "batch", 4)),
+    outputs=(declare_output("w", "batch", 4, dtype="complex64"), declare_output("size", "batch", 4)),
 )
 _SPECTRUM = contract(
     "kinds.py:Spectrum",
     DYNAMO,
-    outputs=(put_out("y", "batch", 4, dtype="complex64"),),
+    outputs=(declare_output("y", "batch", 4, dtype="complex64"),),
 )
 
 
@@ -148,7 +148,7 @@ _COMPLEX = (
         "the model returns complex numbers, as the contract declares",
         None,
         failed(Stage.SOURCE, "output 'w' is complex64, declared float32"),
-        outputs=(put_out("w", "batch", 4, 2), put_out("size", "batch", 4)),
+        outputs=(declare_output("w", "batch", 4, 2), declare_output("size", "batch", 4)),
     ),
     _complex(
         "real output declared complex",
@@ -156,8 +156,8 @@ _COMPLEX = (
         None,
         failed(Stage.SOURCE, "output 'size' is float32, declared complex64"),
         outputs=(
-            put_out("w", "batch", 4, dtype="complex64"),
-            put_out("size", "batch", 4, dtype="complex64"),
+            declare_output("w", "batch", 4, dtype="complex64"),
+            declare_output("size", "batch", 4, dtype="complex64"),
         ),
     ),
     _complex(
@@ -171,8 +171,8 @@ _COMPLEX = (
 
 _CACHED = contract(
     "kinds.py:Cached",
-    inputs=(given(), given("past", "batch", 0, at="args[1]")),
-    outputs=(put_out("y", "batch", 4), put_out("kept", "batch", 0)),
+    inputs=(declare_input(), declare_input("past", "batch", 0, at="args[1]")),
+    outputs=(declare_output("y", "batch", 4), declare_output("kept", "batch", 0)),
 )
 
 _EMPTY = (
@@ -205,7 +205,7 @@ _EMPTY = (
     Trap(
         name="no elements: none anywhere",
         story="nothing is compared",
-        spec=contract("kinds.py:Nothing", outputs=(put_out("y", "batch", 0),)),
+        spec=contract("kinds.py:Nothing", outputs=(declare_output("y", "batch", 0),)),
         verdict=inconclusive("power", "no output has an element"),
     ),
 )
@@ -219,7 +219,7 @@ def _scripted(net: str, *outputs: Output, **changes: object) -> ModelSpec:
     return contract(f"kinds.py:{net}", capture="script", outputs=outputs, **changes)
 
 
-_PIECES = _scripted("Pieces", _sequence("pieces", 4), put_out("total", 4))
+_PIECES = _scripted("Pieces", _sequence("pieces", 4), declare_output("total", 4))
 
 
 def _list(
@@ -298,14 +298,14 @@ _LISTS = (
         "a script puts out one list, not its items",
         None,
         failed(Stage.SOURCE, "a list of tensors is declared with kind = 'sequence' (halves)"),
-        _scripted("Halves", put_out("halves", "batch", 2)),
+        _scripted("Halves", declare_output("halves", "batch", 2)),
     ),
     _list(
         "declared as two tensors",
         "a trace would put out two, a script puts out one list",
         None,
         failed(Stage.SOURCE, "declared are 2 (left, right); a list as one output has kind"),
-        _scripted("Halves", put_out("left", "batch", 2), put_out("right", "batch", 2)),
+        _scripted("Halves", declare_output("left", "batch", 2), declare_output("right", "batch", 2)),
     ),
     _list(
         "a tensor declared as a list",
@@ -326,14 +326,14 @@ _LISTS = (
         story="a trace puts out each item by itself",
         spec=contract(
             "kinds.py:Halves",
-            outputs=(put_out("left", "batch", 2), put_out("right", "batch", 2)),
+            outputs=(declare_output("left", "batch", 2), declare_output("right", "batch", 2)),
         ),
         verdict=SOUND,
     ),
     Trap(
         name="list: traced, declared as one tensor",
         story="the message shows how to declare a list",
-        spec=contract("kinds.py:Halves", outputs=(put_out("halves", "batch", 2),)),
+        spec=contract("kinds.py:Halves", outputs=(declare_output("halves", "batch", 2),)),
         verdict=failed(Stage.SOURCE, "a list as one output has kind = 'sequence'"),
     ),
 )

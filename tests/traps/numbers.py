@@ -11,16 +11,16 @@ from tests.traps.trap import (
     SOUND,
     Trap,
     contract,
-    fill,
-    given,
+    make_fill,
+    declare_input,
     inconclusive,
     parity,
-    put_out,
+    declare_output,
     structure,
 )
 
-_KEEP = given("keep", at="args[1]", dtype="bool", fill=fill("bernoulli"))
-_LABELS = put_out("label", "batch", dtype="int64")
+_KEEP = declare_input("keep", at="args[1]", dtype="bool", fill=make_fill("bernoulli"))
+_LABELS = declare_output("label", "batch", dtype="int64")
 
 
 def _half(net: str, opset: int) -> Trap:
@@ -30,8 +30,8 @@ def _half(net: str, opset: int) -> Trap:
         spec=contract(
             f"numbers.py:{net}",
             opset,
-            inputs=(given(dtype="float16"),),
-            outputs=(put_out("y", "batch", 4, dtype="float16"),),
+            inputs=(declare_input(dtype="float16"),),
+            outputs=(declare_output("y", "batch", 4, dtype="float16"),),
         ),
         verdict=SOUND,
     )
@@ -49,8 +49,8 @@ NUMBERS = (
         story="the model does not use its input",
         spec=contract(
             "outputs.py:Unconnected",
-            inputs=(given("x", 3, 4),),
-            outputs=(put_out("y", 3, 4),),
+            inputs=(declare_input("x", 3, 4),),
+            outputs=(declare_output("y", 3, 4),),
             axes=(),
         ),
         verdict=structure("signature", "inputs differ: the file has none, declared 1 (x)"),
@@ -72,7 +72,7 @@ NUMBERS = (
         story="the input was seen to matter, and the constant has its size",
         spec=contract(
             "outputs.py:LabelsAndTemperature",
-            outputs=(_LABELS, put_out("temperature", 1)),
+            outputs=(_LABELS, declare_output("temperature", 1)),
         ),
         verdict=SOUND,
     ),
@@ -141,8 +141,8 @@ NUMBERS = (
         story="PyTorch rounds to infinity on the way, ONNX Runtime computes on in float32",
         spec=contract(
             "numbers.py:HalfOverflow",
-            inputs=(given(dtype="float16"),),
-            outputs=(put_out("y", "batch", 4, dtype="float16"),),
+            inputs=(declare_input(dtype="float16"),),
+            outputs=(declare_output("y", "batch", 4, dtype="float16"),),
         ),
         verdict=parity("parity", "float64 has numbers up to"),
     ),
@@ -154,8 +154,8 @@ NUMBERS = (
         spec=contract(
             "numbers.py:Softmaxed",
             12,
-            inputs=(given("x", "batch", 3, 4),),
-            outputs=(put_out("y", "batch", 3, 4),),
+            inputs=(declare_input("x", "batch", 3, 4),),
+            outputs=(declare_output("y", "batch", 3, 4),),
         ),
         verdict=SOUND,
     ),
@@ -170,7 +170,7 @@ NUMBERS = (
         story="no element comes out, so that none can be compared",
         spec=contract(
             "numbers.py:NoneFound",
-            outputs=(put_out("y", "found"),),
+            outputs=(declare_output("y", "found"),),
             axes=(Axis(name="batch", example=3), Axis(name="found", example=None)),
         ),
         verdict=inconclusive("power", "output 'y' has no number but 0"),
@@ -178,7 +178,7 @@ NUMBERS = (
     Trap(
         name="logits under a mask of -1e9",
         story="the large number is no measure of the small ones",
-        spec=contract("numbers.py:Masked", inputs=(given(), _KEEP)),
+        spec=contract("numbers.py:Masked", inputs=(declare_input(), _KEEP)),
         verdict=SOUND,
     ),
     Trap(

@@ -12,19 +12,19 @@ from tests.traps.trap import (
     Trap,
     contract,
     failed,
-    fill,
-    given,
+    make_fill,
+    declare_input,
     parity,
-    put_out,
+    declare_output,
     refused,
     structure,
 )
 
-_EXTRA = {"inputs": (given(), given("extra", at="args[1]"))}
+_EXTRA = {"inputs": (declare_input(), declare_input("extra", at="args[1]"))}
 
 
 def _pair(first: str, second: str) -> dict[str, object]:
-    return {"outputs": (put_out(first, "batch", 4), put_out(second, "batch", 4))}
+    return {"outputs": (declare_output(first, "batch", 4), declare_output(second, "batch", 4))}
 
 
 SIGNATURES = (
@@ -82,9 +82,9 @@ SIGNATURES = (
         spec=contract(
             "outputs.py:Nested",
             outputs=(
-                put_out("a", "batch", 4),
-                put_out("b", "batch", 4),
-                put_out("c", "batch", 4),
+                declare_output("a", "batch", 4),
+                declare_output("b", "batch", 4),
+                declare_output("c", "batch", 4),
             ),
         ),
         verdict=SOUND,
@@ -173,7 +173,7 @@ SIGNATURES = (
         story="declared the other way round: they are then each other's",
         spec=contract(
             "outputs.py:Difference",
-            inputs=(given("left", at="args[1]"), given("right", at="args[0]")),
+            inputs=(declare_input("left", at="args[1]"), declare_input("right", at="args[0]")),
             **_pair("a", "b"),
         ),
         verdict=SOUND,
@@ -181,7 +181,7 @@ SIGNATURES = (
     Trap(
         name="wrong dtype declared",
         story="float64 is declared, float32 comes out",
-        spec=contract("values.py:ItemKept", outputs=(put_out("y", "batch", 4, dtype="float64"),)),
+        spec=contract("values.py:ItemKept", outputs=(declare_output("y", "batch", 4, dtype="float64"),)),
         verdict=structure("signature", "output 'y' is float32, declared float64"),
     ),
     Trap(
@@ -205,13 +205,13 @@ SIGNATURES = (
     Trap(
         name="wrong size declared",
         story="5 columns are declared, 4 come out",
-        spec=contract("values.py:ItemKept", outputs=(put_out("y", "batch", 5),)),
+        spec=contract("values.py:ItemKept", outputs=(declare_output("y", "batch", 5),)),
         verdict=structure("signature", "dimension 1 of output 'y' is 4, declared 5"),
     ),
     Trap(
         name="wrong rank declared",
         story="three dimensions are declared, two come out",
-        spec=contract("values.py:ItemKept", outputs=(put_out("y", "batch", 1, 4),)),
+        spec=contract("values.py:ItemKept", outputs=(declare_output("y", "batch", 1, 4),)),
         verdict=structure("signature", "output 'y' is [batch, 4], declared [batch, 1, 4]"),
     ),
     Trap(
@@ -225,7 +225,7 @@ SIGNATURES = (
         story="indices are equal, values are near",
         spec=contract(
             "outputs.py:Best",
-            outputs=(put_out("value", "batch", 2), put_out("index", "batch", 2, dtype="int64")),
+            outputs=(declare_output("value", "batch", 2), declare_output("index", "batch", 2, dtype="int64")),
         ),
         verdict=SOUND,
     ),
@@ -235,10 +235,10 @@ SIGNATURES = (
         spec=contract(
             "outputs.py:Mask",
             inputs=(
-                given(),
-                given("keep", at="args[1]", dtype="bool", fill=fill("bernoulli")),
+                declare_input(),
+                declare_input("keep", at="args[1]", dtype="bool", fill=make_fill("bernoulli")),
             ),
-            outputs=(put_out("y", "batch", 4), put_out("gone", "batch", 4, dtype="bool")),
+            outputs=(declare_output("y", "batch", 4), declare_output("gone", "batch", 4, dtype="bool")),
         ),
         verdict=SOUND,
     ),
@@ -247,7 +247,7 @@ SIGNATURES = (
         story="uint8 comes in",
         spec=contract(
             "outputs.py:Bytes",
-            inputs=(given(dtype="uint8", fill=fill("randint", low=0, high=256)),),
+            inputs=(declare_input(dtype="uint8", fill=make_fill("randint", low=0, high=256)),),
         ),
         verdict=SOUND,
     ),

@@ -12,21 +12,21 @@ from tests.traps.trap import (
     SOUND,
     Trap,
     contract,
-    fill,
-    given,
+    make_fill,
+    declare_input,
     parity,
-    put_out,
+    declare_output,
     refused,
     structure,
 )
 
-_IDS = given("ids", "batch", "length", dtype="int64", fill=fill("randint", low=0, high=20))
+_IDS = declare_input("ids", "batch", "length", dtype="int64", fill=make_fill("randint", low=0, high=20))
 
 
 def _ranged(**length: object) -> dict[str, object]:
     return {
         "inputs": (_IDS,),
-        "outputs": (put_out("y", "batch", "length", 4),),
+        "outputs": (declare_output("y", "batch", "length", 4),),
         "axes": (
             Axis(name="batch", example=3),
             Axis.model_validate({"name": "length", "example": 5} | length),
@@ -70,7 +70,7 @@ SIZES = (
         story="`size += 2` on a size that is a tensor for the tracer",
         spec=contract(
             "sizes.py:GrownShape",
-            outputs=(put_out("y", "grown", 4),),
+            outputs=(declare_output("y", "grown", 4),),
             axes=(Axis(name="batch", example=3), Axis(name="grown", example=None)),
         ),
         verdict=SOUND,
@@ -116,8 +116,8 @@ SIZES = (
         story="`arange` of a dynamic size",
         spec=contract(
             "sizes.py:Positions",
-            inputs=(given("x", "batch", "length"),),
-            outputs=(put_out("y", "batch", "length"),),
+            inputs=(declare_input("x", "batch", "length"),),
+            outputs=(declare_output("y", "batch", "length"),),
             axes=(Axis(name="batch", example=3), Axis(name="length", example=5)),
         ),
         verdict=SOUND,
@@ -193,8 +193,8 @@ SIZES = (
         story="two names for axes that PyTorch adds row by row",
         spec=contract(
             "sizes.py:Paired",
-            inputs=(given("left", "a", 4), given("right", "b", 4, at="args[1]")),
-            outputs=(put_out("y", "a", 4),),
+            inputs=(declare_input("left", "a", 4), declare_input("right", "b", 4, at="args[1]")),
+            outputs=(declare_output("y", "a", 4),),
             axes=(Axis(name="a", example=3), Axis(name="b", example=5)),
         ),
         verdict=refused(Stage.SOURCE, "must match the size"),
@@ -202,7 +202,7 @@ SIZES = (
     Trap(
         name="one axis of two inputs",
         story="one name, one size",
-        spec=contract("sizes.py:Paired", inputs=(given("left"), given("right", at="args[1]"))),
+        spec=contract("sizes.py:Paired", inputs=(declare_input("left"), declare_input("right", at="args[1]"))),
         verdict=SOUND,
     ),
     Trap(
@@ -210,7 +210,7 @@ SIZES = (
         story="declared `batch`, always 4: equal only at the example",
         spec=contract(
             "sizes.py:Crossed",
-            outputs=(put_out("y", "batch", "batch"),),
+            outputs=(declare_output("y", "batch", "batch"),),
             axes=(Axis(name="batch", example=4),),
         ),
         verdict=parity("axes", "output 'y' is declared [batch, batch] with batch=9"),
@@ -220,8 +220,8 @@ SIZES = (
         story="`[columns, rows]` declared as `[rows, columns]`",
         spec=contract(
             "sizes.py:Crossed",
-            inputs=(given("x", "rows", "columns"),),
-            outputs=(put_out("y", "rows", "columns"),),
+            inputs=(declare_input("x", "rows", "columns"),),
+            outputs=(declare_output("y", "rows", "columns"),),
             axes=(Axis(name="rows", example=3), Axis(name="columns", example=5)),
         ),
         verdict=parity("parity", "output 'y' is declared [rows, columns]"),
@@ -231,8 +231,8 @@ SIZES = (
         story="`[columns, rows]`",
         spec=contract(
             "sizes.py:Crossed",
-            inputs=(given("x", "rows", "columns"),),
-            outputs=(put_out("y", "columns", "rows"),),
+            inputs=(declare_input("x", "rows", "columns"),),
+            outputs=(declare_output("y", "columns", "rows"),),
             axes=(Axis(name="rows", example=3), Axis(name="columns", example=5)),
         ),
         verdict=SOUND,
@@ -242,8 +242,8 @@ SIZES = (
         story="pooling by 2 of a length that is a multiple of 2",
         spec=contract(
             "sizes.py:Pooled",
-            inputs=(given("x", "batch", "length"),),
-            outputs=(put_out("y", "batch", "half"),),
+            inputs=(declare_input("x", "batch", "length"),),
+            outputs=(declare_output("y", "batch", "half"),),
             axes=(
                 Axis(name="batch", example=3),
                 Axis(name="length", example=6, multiple_of=2),
@@ -257,8 +257,8 @@ SIZES = (
         story="twice as long for every length",
         spec=contract(
             "sizes.py:Upsampled",
-            inputs=(given("x", "batch", "length"),),
-            outputs=(put_out("y", "batch", "twice"),),
+            inputs=(declare_input("x", "batch", "length"),),
+            outputs=(declare_output("y", "batch", "twice"),),
             axes=(
                 Axis(name="batch", example=3),
                 Axis(name="length", example=5),
@@ -272,8 +272,8 @@ SIZES = (
         story="TorchScript keeps a GRU whole",
         spec=contract(
             "sizes.py:Recurrent",
-            inputs=(given("x", 3, "length", 4),),
-            outputs=(put_out("y", 3, "length", 4),),
+            inputs=(declare_input("x", 3, "length", 4),),
+            outputs=(declare_output("y", 3, "length", 4),),
             axes=(Axis(name="length", example=5),),
         ),
         verdict=SOUND,
@@ -284,8 +284,8 @@ SIZES = (
         spec=contract(
             "sizes.py:Recurrent",
             DYNAMO,
-            inputs=(given("x", 3, "length", 4),),
-            outputs=(put_out("y", 3, "length", 4),),
+            inputs=(declare_input("x", 3, "length", 4),),
+            outputs=(declare_output("y", 3, "length", 4),),
             axes=(Axis(name="length", example=5),),
         ),
         verdict=structure("signature", "axis 'length' of output 'y' is fixed at 5"),
@@ -295,8 +295,8 @@ SIZES = (
         story="TorchScript has attention from opset 14 on",
         spec=contract(
             "sizes.py:Attention",
-            inputs=(given("x", "batch", 2, 4),),
-            outputs=(put_out("y", "batch", 2, 4),),
+            inputs=(declare_input("x", "batch", 2, 4),),
+            outputs=(declare_output("y", "batch", 2, 4),),
         ),
         verdict=refused(Stage.CONVERT, "scaled_dot_product_attention"),
     ),
@@ -306,8 +306,8 @@ SIZES = (
         spec=contract(
             "sizes.py:Attention",
             14,
-            inputs=(given("x", "batch", 2, 4),),
-            outputs=(put_out("y", "batch", 2, 4),),
+            inputs=(declare_input("x", "batch", 2, 4),),
+            outputs=(declare_output("y", "batch", 2, 4),),
         ),
         verdict=SOUND,
     ),
@@ -317,8 +317,8 @@ SIZES = (
         spec=contract(
             "sizes.py:Shuffled",
             9,
-            inputs=(given("x", "batch", 4, 3, 3),),
-            outputs=(put_out("y", "batch", 1, 6, 7),),
+            inputs=(declare_input("x", "batch", 4, 3, 3),),
+            outputs=(declare_output("y", "batch", 1, 6, 7),),
         ),
         verdict=structure("wellformed", "(6) vs (7)"),
     ),
@@ -328,8 +328,8 @@ SIZES = (
         spec=contract(
             "sizes.py:Shuffled",
             9,
-            inputs=(given("x", "batch", 4, 3, 3),),
-            outputs=(put_out("y", "batch", 1, 6, 6),),
+            inputs=(declare_input("x", "batch", 4, 3, 3),),
+            outputs=(declare_output("y", "batch", 1, 6, 6),),
         ),
         verdict=SOUND,
     ),
@@ -338,7 +338,7 @@ SIZES = (
         story="an output-only axis is as long as values make it",
         spec=contract(
             "sizes.py:Found",
-            outputs=(put_out("y", "found", 2, dtype="int64"),),
+            outputs=(declare_output("y", "found", 2, dtype="int64"),),
             axes=(Axis(name="batch", example=3), Axis(name="found", example=None)),
         ),
         verdict=SOUND,

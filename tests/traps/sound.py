@@ -12,10 +12,10 @@ from tests.traps.trap import (
     Trap,
     Verdict,
     contract,
-    fill,
-    given,
+    make_fill,
+    declare_input,
     parity,
-    put_out,
+    declare_output,
 )
 
 OFF = parity("parity", "output 'y': error")
@@ -26,43 +26,43 @@ def picture(opset: int = TORCHSCRIPT, **changes: object) -> ModelSpec:
     return contract(
         "files.py:Picture",
         opset,
-        inputs=(given("x", "batch", 2, 6, 6),),
-        outputs=(put_out("y", "batch", 3),),
+        inputs=(declare_input("x", "batch", 2, 6, 6),),
+        outputs=(declare_output("y", "batch", 3),),
         **changes,
     )
 
 
 OUTSIDE = contract(
     "files.py:Outside",
-    inputs=(given("x", "batch", 20),),
-    outputs=(put_out("y", "batch", 20),),
+    inputs=(declare_input("x", "batch", 20),),
+    outputs=(declare_output("y", "batch", 20),),
     options={"external_data": True},
 )
 TWO = contract(
     "files.py:Two",
-    inputs=(given("left"), given("right", at="args[1]")),
-    outputs=(put_out("a", "batch", 4), put_out("b", "batch", 4)),
+    inputs=(declare_input("left"), declare_input("right", at="args[1]")),
+    outputs=(declare_output("a", "batch", 4), declare_output("b", "batch", 4)),
 )
 CHOSEN = contract(
     "files.py:Chosen",
     outputs=(
-        put_out("sorted", "batch", 4),
-        put_out("best", "batch", dtype="int64"),
-        put_out("positive", "batch", 4, dtype="bool"),
+        declare_output("sorted", "batch", 4),
+        declare_output("best", "batch", dtype="int64"),
+        declare_output("positive", "batch", 4, dtype="bool"),
     ),
 )
 RESHAPED = contract("files.py:Reshaped")
-_COUNT = given("n", at="args[1]", shape=(), dtype="int64", fill=fill("value", value=3))
-LOOPED = contract("files.py:Looped", inputs=(given(), _COUNT))
+_COUNT = declare_input("n", at="args[1]", shape=(), dtype="int64", fill=make_fill("value", value=3))
+LOOPED = contract("files.py:Looped", inputs=(declare_input(), _COUNT))
 ROOTED = contract("numbers.py:SomeNaN")
 MASKED = contract(
     "numbers.py:Masked",
-    inputs=(given(), given("keep", at="args[1]", dtype="bool", fill=fill("bernoulli"))),
+    inputs=(declare_input(), declare_input("keep", at="args[1]", dtype="bool", fill=make_fill("bernoulli"))),
 )
 WORDS = contract(
     "files.py:Vocabulary",
-    inputs=(given("ids", "batch", 5, dtype="int64", fill=fill("randint", low=0, high=1000)),),
-    outputs=(put_out("y", "batch", 5, 4),),
+    inputs=(declare_input("ids", "batch", 5, dtype="int64", fill=make_fill("randint", low=0, high=1000)),),
+    outputs=(declare_output("y", "batch", 5, 4),),
 )
 
 

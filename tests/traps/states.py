@@ -12,23 +12,23 @@ from tests.traps.trap import (
     SOUND,
     Trap,
     contract,
-    fill,
-    given,
+    make_fill,
+    declare_input,
     inconclusive,
     parity,
-    put_out,
+    declare_output,
     refused,
     structure,
 )
 
-_TWO = {"inputs": (given("left"), given("right", at="args[1]"))}
-_INDEX = given("index", at="args[1]", shape=(), dtype="int64", fill=fill("value", value=-1))
-_INDICES = given("index", at="args[1]", shape=(2,), dtype="int64", fill=fill("arange"))
-_WITH_BUFFER = (put_out("y", "batch", 4), put_out("mean", 4))
+_TWO = {"inputs": (declare_input("left"), declare_input("right", at="args[1]"))}
+_INDEX = declare_input("index", at="args[1]", shape=(), dtype="int64", fill=make_fill("value", value=-1))
+_INDICES = declare_input("index", at="args[1]", shape=(2,), dtype="int64", fill=make_fill("arange"))
+_WITH_BUFFER = (declare_output("y", "batch", 4), declare_output("mean", 4))
 
 
 def _pair(first: str, second: str) -> dict[str, object]:
-    return {"outputs": (put_out(first, "batch", 4), put_out(second, "batch", 4))}
+    return {"outputs": (declare_output(first, "batch", 4), declare_output(second, "batch", 4))}
 
 
 STATES = (
@@ -192,26 +192,26 @@ STATES = (
     Trap(
         name="index write below opset 11",
         story="ScatterND came with 11",
-        spec=contract("numbers.py:WritesAt", 10, inputs=(given(), _INDICES)),
+        spec=contract("numbers.py:WritesAt", 10, inputs=(declare_input(), _INDICES)),
         verdict=refused(Stage.CONVERT, "index_put"),
     ),
     Trap(
         name="index write",
         story="columns by an index that is an input",
-        spec=contract("numbers.py:WritesAt", 11, inputs=(given(), _INDICES)),
+        spec=contract("numbers.py:WritesAt", 11, inputs=(declare_input(), _INDICES)),
         verdict=SOUND,
     ),
     Trap(
         name="index write after an ellipsis",
         story="TorchScript writes a node without its first input, and returns normally",
-        spec=contract("numbers.py:WritesEllipsis", 11, inputs=(given(), _INDICES)),
+        spec=contract("numbers.py:WritesEllipsis", 11, inputs=(declare_input(), _INDICES)),
         verdict=structure("wellformed", ""),
     ),
     Trap(
         name="negative index",
         story="an index that counts from the end",
         spec=contract(
-            "numbers.py:ReadsAt", 11, inputs=(given(), _INDEX), outputs=(put_out("y", "batch"),)
+            "numbers.py:ReadsAt", 11, inputs=(declare_input(), _INDEX), outputs=(declare_output("y", "batch"),)
         ),
         verdict=SOUND,
     ),
@@ -219,7 +219,7 @@ STATES = (
         name="negative index below opset 11",
         story="Gather of opset 9 promises nothing for it",
         spec=contract(
-            "numbers.py:ReadsAt", 9, inputs=(given(), _INDEX), outputs=(put_out("y", "batch"),)
+            "numbers.py:ReadsAt", 9, inputs=(declare_input(), _INDEX), outputs=(declare_output("y", "batch"),)
         ),
         verdict=SOUND,
     ),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from exporter.manifest import Axis, ModelSpec
 from exporter.records.record import Record, Stage, Status
-from tests.worker.contracts import fill, given, put_out
+from tests.worker.contracts import make_fill, declare_input, declare_output
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Changes the exported file, or what lies beside it.
@@ -112,8 +112,8 @@ def contract(source: str, opset: int = TORCHSCRIPT, **changes: object) -> ModelS
         "source": f"tests/traps/models/{source}",
         "opsets": (opset,),
         "devices": ("cpu",),
-        "inputs": (given(),),
-        "outputs": (put_out("y", "batch", 4),),
+        "inputs": (declare_input(),),
+        "outputs": (declare_output("y", "batch", 4),),
         "axes": (Axis(name="batch", example=3),),
         "timeout": 60.0,
     }
@@ -130,11 +130,11 @@ __all__ = [
     "Verdict",
     "contract",
     "failed",
-    "fill",
-    "given",
+    "make_fill",
+    "declare_input",
     "inconclusive",
     "parity",
-    "put_out",
+    "declare_output",
     "refused",
     "structure",
 ]

@@ -12,21 +12,21 @@ from tests.traps.trap import (
     SOUND,
     Trap,
     contract,
-    fill,
-    given,
+    make_fill,
+    declare_input,
     parity,
-    put_out,
+    declare_output,
     refused,
     structure,
 )
 
-_COUNT = given("n", at="args[1]", shape=(), dtype="int64", fill=fill("value", value=3))
-_FLAG = given("flag", at="args[1]", shape=(), dtype="bool", fill=fill("value", value=True))
-_MASK = given("mask", at="args[1]", shape=(4,), dtype="bool", fill=fill("ones"))
-_COUNTED = {"inputs": (given(), _COUNT)}
+_COUNT = declare_input("n", at="args[1]", shape=(), dtype="int64", fill=make_fill("value", value=3))
+_FLAG = declare_input("flag", at="args[1]", shape=(), dtype="bool", fill=make_fill("value", value=True))
+_MASK = declare_input("mask", at="args[1]", shape=(4,), dtype="bool", fill=make_fill("ones"))
+_COUNTED = {"inputs": (declare_input(), _COUNT)}
 _INTEGERS = {
-    "inputs": (given(dtype="int64", fill=fill("randint", low=-50, high=50)),),
-    "outputs": (put_out("y", "batch", 4, dtype="int64"),),
+    "inputs": (declare_input(dtype="int64", fill=make_fill("randint", low=-50, high=50)),),
+    "outputs": (declare_output("y", "batch", 4, dtype="int64"),),
 }
 
 VALUES = (
@@ -76,8 +76,8 @@ VALUES = (
         story="a trace keeps the branch of its example",
         spec=contract(
             "values.py:BranchOnElement",
-            inputs=(given("x", 3, 4),),
-            outputs=(put_out("y", 3, 4),),
+            inputs=(declare_input("x", 3, 4),),
+            outputs=(declare_output("y", 3, 4),),
             axes=(),
         ),
         verdict=parity("values", "other x: output 'y': error"),
@@ -100,13 +100,13 @@ VALUES = (
     Trap(
         name="branch on a flag",
         story="a flag that Python reads is no input of a trace",
-        spec=contract("values.py:FlagOnly", inputs=(given(), _FLAG)),
+        spec=contract("values.py:FlagOnly", inputs=(declare_input(), _FLAG)),
         verdict=structure("signature", "inputs differ: the file has 1 (x), declared 2 (x, flag)"),
     ),
     Trap(
         name="branch on a mask",
         story="the other branch uses the mask, and the file never takes it",
-        spec=contract("values.py:Gate", inputs=(given(), _MASK)),
+        spec=contract("values.py:Gate", inputs=(declare_input(), _MASK)),
         verdict=structure("signature", "inputs differ"),
     ),
     Trap(
@@ -132,8 +132,8 @@ VALUES = (
         story="the same without an axis that would give it away",
         spec=contract(
             "values.py:ItemRead",
-            inputs=(given("x", 3, 4),),
-            outputs=(put_out("y", 3, 4),),
+            inputs=(declare_input("x", 3, 4),),
+            outputs=(declare_output("y", 3, 4),),
             axes=(),
         ),
         verdict=parity("values", "other x: output 'y': error"),
@@ -196,7 +196,7 @@ VALUES = (
         name="number of the last row baked in",
         story="there is no row after it: the input selects the one before it",
         spec=contract(
-            "values.py:LastRow", inputs=(given(), _COUNT), outputs=(put_out("y", "batch"),)
+            "values.py:LastRow", inputs=(declare_input(), _COUNT), outputs=(declare_output("y", "batch"),)
         ),
         verdict=parity("values", "other n: output 'y': error"),
     ),
