@@ -145,7 +145,7 @@ def public(session: nox.Session) -> None:
 def faults(session: nox.Session) -> None:
     """Kill workers at random over 1,000 cells, and the export 50 times; edit and damage files."""
     session.env["FAULTS"] = "long"
-    units = ("test_increments.py", "test_vandalised.py")
+    units = ("test_increments.py", "test_corrupted_build.py")
     paths = ("tests/faults", *(f"tests/unit/build/{name}" for name in units))
     Environment.run(session, "pytest", "-s", "--timeout", "1800", *paths, *session.posargs)
 

@@ -127,16 +127,16 @@ def read_package_state(name: str) -> str:
         The state, or "" if the distribution is not installed.
     """
     try:
-        found = distribution(name)
+        installed = distribution(name)
     except PackageNotFoundError:
         return ""
-    return f"{found.version} {_hash_text(_list_wheel_files(found))[:12]}"
+    return f"{installed.version} {_hash_text(_list_wheel_files(installed))[:12]}"
 
 
-def _list_wheel_files(found: Distribution) -> str:
+def _list_wheel_files(installed: Distribution) -> str:
     """Return the lines of RECORD without the files that an installer adds."""
     lines = []
-    for line in (found.read_text("RECORD") or "").splitlines():
+    for line in (installed.read_text("RECORD") or "").splitlines():
         name = line.partition(",")[0]
         # Scripts contain the path of the environment's Python. Compiled files are optional.
         is_added = name.startswith("..") or "__pycache__/" in name

@@ -1,8 +1,8 @@
-"""A project of many quick models without torch, and the run of it as a process of its own.
+"""Create a project of many quick models without torch, and build it in a process of its own.
 
-In: how each cell ends, as a table in a file. Out: the records of real runs of the real engine and
-nursery, and a journal of every cell that a worker made. `python -m tests.faults.campaign ROOT` is
-the run; `make` lays the project out.
+Input: a table that maps cells to their failures. Output: the records of real runs with the real
+engine and fork server, and a journal of all built cells. `python -m tests.faults.campaign ROOT`
+builds a project, and `make` creates one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from exporter.manifest import Manifest
 from exporter.planning.plan import make_plan
 from exporter.processes import ForkServerStarter, make_worker_environment
 from exporter.records.record import Record, read_run
-from tests.unit.build.builders import Noted
+from tests.unit.build.builders import BuildLog
 from tests.unit.factory import make_manifest, make_spec
 
 REPOSITORY = Path(__file__).parents[2]
@@ -41,7 +41,7 @@ def make(
     pause: float = 0.0,
     seed: int = 0,
 ) -> None:
-    """Lays out a project with so many models, all of them sound; another seed makes all stale."""
+    """Create a project of sound models. Another seed makes all results stale."""
     root.mkdir(parents=True, exist_ok=True)
     shape = {"models": models, "opsets": opsets, "timeout": timeout, "pause": pause, "seed": seed}
     (root / "shape.json").write_text(json.dumps(shape))
@@ -49,29 +49,29 @@ def make(
 
 
 def foresee(root: Path, ends: Mapping[str, str]) -> None:
-    """Says how the cells end that do not end well: the name of a function of `worker.py`."""
+    """Write how cells fail: each by the name of a function in `worker.py`."""
     (root / "ends.json").write_text(json.dumps(dict(ends)))
 
 
 def cells(root: Path) -> list[str]:
-    """Every cell of the project."""
+    """Return all cells of the project."""
     return [str(planned.cell) for planned in make_plan(_manifest(root)).cells]
 
 
-def run(root: Path) -> Noted:
-    """One run in this process."""
-    noted = Noted()
+def run(root: Path) -> BuildLog:
+    """Run the build in this process."""
+    log = BuildLog()
     manifest = _manifest(root)
     worker = Path(__file__).with_name("worker.py")
     environment = make_worker_environment({**os.environ, "PYTHONPATH": str(REPOSITORY)})
     command = [sys.executable, "-m", "exporter.worker.fork_server", str(worker)]
     engine = LocalEngine(JOBS, ForkServerStarter(environment, command))
-    run_plan(manifest, make_plan(manifest), engine, noted, _TODAY)
-    return noted
+    run_plan(manifest, make_plan(manifest), engine, log, _TODAY)
+    return log
 
 
 def started(root: Path) -> subprocess.Popen[bytes]:
-    """One run as a process of its own."""
+    """Start the build in a new process."""
     with (root / "errors.log").open("ab") as errors:
         return subprocess.Popen(
             [sys.executable, "-m", "tests.faults.campaign", str(root)],
@@ -83,12 +83,12 @@ def started(root: Path) -> subprocess.Popen[bytes]:
 
 
 def contents(root: Path) -> dict[str, tuple[Record, str, str]]:
-    """Each record of the last run with its file and the weights beside it."""
+    """Return each record of the last run with its file and weights."""
     return contents_of(root, records(root))
 
 
 def contents_of(root: Path, cells: Iterable[str]) -> dict[str, tuple[Record, str, str]]:
-    """The same of some of its cells, whatever is left of the others."""
+    """Return the same for some cells. Files of other cells may be missing."""
     found = {}
     known = records(root)
     for cell in cells:
@@ -101,18 +101,18 @@ def contents_of(root: Path, cells: Iterable[str]) -> dict[str, tuple[Record, str
 
 
 def records(root: Path) -> dict[str, Record]:
-    """What the last run left, by cell."""
+    """Return the records of the last run by cell."""
     return read_run(BuildFolder.from_project(_manifest(root).project).results).by_cell()
 
 
 def made(root: Path) -> Counter[str]:
-    """How often workers made each cell."""
+    """Count how often workers built each cell."""
     journal = root / "journal"
     return Counter(journal.read_text().split()) if journal.exists() else Counter()
 
 
 def left_running(root: Path) -> list[str]:
-    """The processes of workers and their children that are still there after a moment."""
+    """Return the processes of workers and their children that did not end in time."""
     deadline = time.monotonic() + 5
     while (found := _running(root)) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -120,7 +120,7 @@ def left_running(root: Path) -> list[str]:
 
 
 def tell(counts: str) -> None:
-    """What was counted; `pytest -s` shows it."""
+    """Print counts, which `pytest -s` shows."""
     sys.stdout.write(f"{counts}\n")
 
 
@@ -132,7 +132,7 @@ def _running(root: Path) -> list[str]:
 def _is_alive(pid: str, root: str) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        # Another process may have the number by now: ours stand in the project.
+        # Another process may have the same ID. Ours run in the project folder.
         return state != "Z" and Path(f"/proc/{pid}/cwd").readlink().is_relative_to(root)
     except OSError:
         return False

@@ -1,7 +1,7 @@
-"""Disks that are full or read-only, for real: small file systems in memory, and mounts.
+"""Mount small or read-only file systems as real full disks.
 
-In: an empty folder, or one to protect. Out: the disk there, for the time of a `with` block. Where
-nothing can be mounted (it takes root, and a container may forbid it to root), the test is skipped.
+Input: an empty folder, or one to protect. Output: the disk, for the time of a `with` block. If
+nothing can be mounted (root is necessary, and a container may forbid it), the test is skipped.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class Disk:
     path: Path
 
     def grow(self) -> None:
-        """Makes room."""
+        """Add free space."""
         _mount("-o", "remount,size=64m", str(self.path))
 
 
 @contextmanager
 def small_disk(path: Path, size: int) -> Iterator[Disk]:
-    """A disk of so many KiB at `path`."""
+    """Mount a disk of `size` KiB at `path`."""
     path.mkdir(exist_ok=True)
     _mount("-t", "tmpfs", "-o", f"size={size}k", "exporter-test", str(path))
     try:
@@ -39,7 +39,7 @@ def small_disk(path: Path, size: int) -> Iterator[Disk]:
 
 @contextmanager
 def read_only(path: Path) -> Iterator[None]:
-    """The folder, which nobody can write to, root included."""
+    """Mount the folder read-only, also for root."""
     _mount("--bind", str(path), str(path))
     try:
         _mount("-o", "remount,ro,bind", str(path))
@@ -58,5 +58,5 @@ def _mount(*arguments: str) -> None:
 
 
 def _unmount(path: Path) -> None:
-    # Lazily: whatever still looks into it must not leave the mount behind.
+    # Lazily: a process that still reads it must not keep the mount.
     subprocess.run(["umount", "--lazy", str(path)], capture_output=True, check=True)

@@ -1,6 +1,6 @@
-"""Two programs at work on one project, and programs that are killed while they write or remove.
+"""Run two programs on one project, and kill programs while they write or remove files.
 
-`nox -s faults` is the long form; `FAULTS=long` asks for it. The counts are printed.
+`nox -s faults` is the long form, which sets `FAULTS=long`. The counts are printed.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.core.errors import ExporterError
 from exporter.records.record import Status
 from tests.faults import campaign
-from tests.integration.project import exporter
-from tests.integration.results import make_accepted, write_results
+from tests.integration.project import run_exporter
+from tests.integration.results import make_green_project, write_results
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
 
 IS_LONG = os.environ.get("FAULTS") == "long"
 KILLS = 40 if IS_LONG else 3
-#: The command where every change of the disk takes its time, and the first one is told of.
+#: A command that sleeps before each change of the disk and announces the first one.
 SLOW = """
 import os, sys, time
 
@@ -45,7 +45,7 @@ main()
 
 
 def kill_at_work(root: Path, command: str, seconds: float) -> bool:
-    """Whether the command was killed so long after its first change of the disk."""
+    """Kill a command after its first change of the disk. Return True if it was running."""
     process = subprocess.Popen(
         [sys.executable, "-c", SLOW, command],
         cwd=root,
@@ -81,7 +81,7 @@ opsets = [7, 8]
 
 
 def promise(root: Path, models: int) -> None:
-    """What `exporter gc` knows of the project: so many of its models, at two opsets."""
+    """Write a manifest for `exporter gc` with some of the models at two opsets."""
     (root / "manifests").mkdir(exist_ok=True)
     (root / "manifests/net.py").write_text("class Net: ...\n")
     (root / "pyproject.toml").write_text("[tool.exporter]\n")
@@ -89,27 +89,27 @@ def promise(root: Path, models: int) -> None:
     (root / "manifests/net.toml").write_text(MANIFEST + entries)
 
 
-def test_a_second_run_and_gc_keep_away_from_a_run_at_work(tmp_path: Path) -> None:
+def test_a_second_run_and_gc_respect_the_lock(tmp_path: Path) -> None:
     campaign.make(tmp_path, models=8, opsets=5, pause=0.1)
     promise(tmp_path, 1)
     first = campaign.started(tmp_path)
     wait_for(first, tmp_path)
     with pytest.raises(ExporterError, match="another run has locked the folder"):
         campaign.run(tmp_path)
-    swept = exporter(tmp_path, "gc")
+    swept = run_exporter(tmp_path, "gc")
     assert swept.returncode == 4
     assert "another run has locked the folder" in swept.stderr
     others = [campaign.started(tmp_path) for _ in range(3)]
     assert {other.wait(60) for other in others} <= {0, 1}
     assert first.wait(60) == 0
     assert {record.status for record in campaign.records(tmp_path).values()} == {Status.PASS}
-    assert set(campaign.made(tmp_path).values()) == {1}  # nobody made what another one made
+    assert set(campaign.made(tmp_path).values()) == {1}  # no cell was built twice
     assert campaign.run(tmp_path).reasons == {}
     assert campaign.left_running(tmp_path) == []
     assert "Traceback" not in (tmp_path / "errors.log").read_text()
 
 
-def test_gc_that_is_killed_leaves_only_what_is_whole(tmp_path: Path) -> None:
+def test_a_killed_gc_leaves_only_complete_results(tmp_path: Path) -> None:
     campaign.make(tmp_path, models=12, opsets=4)
     campaign.run(tmp_path)
     whole = campaign.contents(tmp_path)
@@ -123,13 +123,13 @@ def test_gc_that_is_killed_leaves_only_what_is_whole(tmp_path: Path) -> None:
         if IS_LONG:
             campaign.run(tmp_path)
             assert campaign.contents(tmp_path) == whole
-    assert exporter(tmp_path, "gc").returncode == 0
-    assert exporter(tmp_path, "gc").stdout == "nothing to remove\n"
+    assert run_exporter(tmp_path, "gc").returncode == 0
+    assert run_exporter(tmp_path, "gc").stdout == "nothing to remove\n"
     assert_promised(tmp_path, promised)
     records = (tmp_path / "build").glob("m*/records/*.json")
     left = {f"{path.parents[1].name}/{path.name.replace('.', '/', 1)}" for path in records}
     assert {name.removesuffix(".json") for name in left} == promised
-    # What went is made again, and only that.
+    # Only the removed cells are built again.
     reasons = campaign.run(tmp_path).reasons
     assert set(reasons) == set(whole) - promised
     assert campaign.contents(tmp_path) == whole
@@ -138,20 +138,20 @@ def test_gc_that_is_killed_leaves_only_what_is_whole(tmp_path: Path) -> None:
 
 
 def assert_promised(root: Path, promised: set[str]) -> None:
-    """What the manifests promise is there, with all of its files."""
+    """Check that all cells of the manifests exist with their files."""
     intact = ArtifactVerifier(root / "build")
     for cell, (record, *_) in campaign.contents_of(root, promised).items():
         assert record.artifact is not None
         assert intact.find_problem(record.artifact) == "", cell
 
 
-def test_a_report_that_is_killed_leaves_whole_files_and_no_others(tmp_path: Path) -> None:
-    root = make_accepted(tmp_path / "project")
+def test_a_killed_report_leaves_only_complete_files(tmp_path: Path) -> None:
+    root = make_green_project(tmp_path / "project")
     draw = random.Random(5)
-    assert exporter(root, "report").returncode == 0
+    assert run_exporter(root, "report").returncode == 0
     green = pages(root)
     write_results(root, Status.FAIL)
-    assert exporter(root, "report").returncode == 0
+    assert run_exporter(root, "report").returncode == 0
     red = pages(root)
     assert green.keys() == red.keys()
     assert green != red
@@ -163,8 +163,8 @@ def test_a_report_that_is_killed_leaves_whole_files_and_no_others(tmp_path: Path
         for name, text in pages(root).items():
             if not name.endswith(".fresh"):
                 assert text in (green[name], red[name]), name
-        assert exporter(root, "report").returncode == 0
-        assert pages(root) == wanted  # what was half written is gone
+        assert run_exporter(root, "report").returncode == 0
+        assert pages(root) == wanted  # incomplete files were removed
     campaign.tell(f"report killed {kills} times at work")
     assert kills
 
@@ -174,7 +174,7 @@ def pages(root: Path) -> dict[str, bytes]:
     return {path.relative_to(root / "reports").as_posix(): path.read_bytes() for path in files}
 
 
-def test_the_results_of_a_killed_run_are_no_mess(tmp_path: Path) -> None:
+def test_temporary_files_of_a_killed_run_are_removed(tmp_path: Path) -> None:
     campaign.make(tmp_path, models=2, opsets=2)
     campaign.run(tmp_path)
     with subprocess.Popen(["true"]) as ended:

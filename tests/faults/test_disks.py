@@ -1,7 +1,7 @@
-"""Disks that are full or read-only, and clocks that go back: nothing is lost, all of it is told.
+"""Full or read-only disks and clocks that go back lose no result, and all errors are reported.
 
-Where nothing can be mounted, a limit on the size of files stands for the full disk, and a file in
-the place of the folder for the one that is read-only.
+If nothing can be mounted, a limit of the file size replaces the full disk, and a file with the path
+of a folder replaces the read-only folder.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.records.record import Status
 from tests.faults import campaign
 from tests.faults.disks import read_only, small_disk
-from tests.integration.project import exporter, make_project
-from tests.integration.results import make_accepted, write_results
+from tests.integration.project import make_project, run_exporter
+from tests.integration.results import make_green_project, write_results
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
 
@@ -43,18 +43,18 @@ def test_a_build_folder_on_a_full_disk(tmp_path: Path, seed: int) -> None:
         assert str(disk.path) in str(full.value)
         assert campaign.left_running(tmp_path) == []
         made = campaign.made(tmp_path)
-        assert made  # it was not full from the start
+        assert made  # the disk was not full from the start
         disk.grow()
-        noted = campaign.run(tmp_path)
+        log = campaign.run(tmp_path)
         whole = campaign.contents(tmp_path)
         assert set(whole) == set(campaign.cells(tmp_path))
         assert {record.status for record, *_ in whole.values()} == {Status.PASS}
         assert campaign.run(tmp_path).reasons == {}
     again = sum(campaign.made(tmp_path).values()) - len(whole)
-    # What workers had finished was kept, but for what was at work when the disk was full.
+    # Finished cells were kept, except those in progress when the disk was full.
     assert again <= campaign.JOBS * 5
     campaign.tell(f"{size} KiB: {len(made)} of {len(whole)} cells made, {again} made again")
-    assert len(noted.reasons) <= len(whole) - len(made) + again
+    assert len(log.reasons) <= len(whole) - len(made) + again
 
 
 MODELS = """
@@ -78,18 +78,18 @@ opsets = 17
 """
 
 
-def test_a_file_that_the_disk_has_no_room_for_is_made_once_there_is(tmp_path: Path) -> None:
+def test_a_file_for_a_full_disk_is_built_after_space_was_freed(tmp_path: Path) -> None:
     (tmp_path / "manifests").mkdir()
     (tmp_path / "manifests/models.py").write_text(MODELS)
     (tmp_path / "manifests/net.toml").write_text(MANIFEST)
     (tmp_path / "pyproject.toml").write_text("[tool.exporter]\n")
     with small_disk(tmp_path / "build", 4000) as disk:
-        full = exporter(tmp_path, "export")
+        full = run_exporter(tmp_path, "export")
         assert full.returncode in (ExitCode.RED, ExitCode.ENVIRONMENT)
         said = r"big/17/cpu: (killed|crash) at convert: .*No space left on device"
         assert re.search(said, full.stdout), full.stdout + full.stderr
         disk.grow()
-        again = exporter(tmp_path, "export", "--explain")
+        again = run_exporter(tmp_path, "export", "--explain")
         assert again.returncode == 0, again.stdout + again.stderr
         assert "big/17/cpu runs: " in again.stdout
 
@@ -99,9 +99,9 @@ REPORT = ("COMPATIBILITY.md", "index.html", "matrix.svg", "models/net.md", "resu
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Results that are green, with their report; then results that are not."""
-    root = make_accepted(tmp_path / "project")
-    assert exporter(root, "report").returncode == 0
+    """Create green results with a report, then red ones."""
+    root = make_green_project(tmp_path / "project")
+    assert run_exporter(root, "report").returncode == 0
     return root
 
 
@@ -111,14 +111,14 @@ def texts(root: Path) -> dict[str, bytes]:
 
 
 def refuses(root: Path, *command: str, because: str) -> None:
-    done = exporter(root, *command)
+    done = run_exporter(root, *command)
     assert done.returncode == ExitCode.ENVIRONMENT, done.stdout + done.stderr
     assert because in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def fill(path: Path) -> None:
-    """Takes all the room that is left."""
+    """Fill the remaining space."""
     with path.open("wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(b"0" * 4096)
@@ -136,18 +136,18 @@ def test_a_reports_folder_on_a_full_disk(project: Path) -> None:
         refuses(project, "report", because="cannot be written: No space left on device")
         now = texts(project)
         now.pop("notes")
-        # Each file is whole, as it was or as it is to be, and nothing half written is left.
+        # Each file is complete, old or new, and no temporary file is left.
         assert set(now) <= set(before)
         assert "index.html" in now
         (project / "reports/notes").unlink()
-        assert exporter(project, "report").returncode == 0
+        assert run_exporter(project, "report").returncode == 0
         on_disk = texts(project)
-    assert exporter(project, "report").returncode == 0
+    assert run_exporter(project, "report").returncode == 0
     assert texts(project) == on_disk
     assert all(text in (before[name], on_disk[name]) for name, text in now.items())
 
 
-def test_a_limit_on_the_size_of_files_is_told_of(project: Path) -> None:
+def test_a_limit_of_the_file_size_is_reported(project: Path) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048))
 
@@ -168,27 +168,27 @@ def test_a_limit_on_the_size_of_files_is_told_of(project: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["report", "baseline"])
-def test_a_file_in_the_place_of_the_reports_folder(project: Path, command: str) -> None:
+def test_a_file_with_the_path_of_the_reports_folder(project: Path, command: str) -> None:
     shutil.rmtree(project / "reports")
     (project / "reports").write_text("no folder")
-    done = exporter(project, command)
+    done = run_exporter(project, command)
     assert done.returncode in (ExitCode.ENVIRONMENT, ExitCode.UNREADABLE)
     assert "Not a directory" in done.stderr
     assert "Traceback" not in done.stderr
     assert (project / "reports").read_text() == "no folder"
 
 
-def test_an_export_keeps_what_it_made_where_a_file_is_in_the_place_of_the_reports(
+def test_an_export_keeps_its_results_if_the_reports_cannot_be_written(
     tmp_path: Path,
 ) -> None:
     root = make_project(tmp_path / "project", good="Good")
     (root / "reports").write_text("no folder")
-    done = exporter(root, "export")
+    done = run_exporter(root, "export")
     assert done.returncode in (ExitCode.ENVIRONMENT, ExitCode.UNREADABLE)
     assert "Not a directory" in done.stderr
     assert "Traceback" not in done.stderr
     assert (root / "reports").read_text() == "no folder"
-    assert "0 cells to run, 2 to keep" in exporter(root, "plan").stdout
+    assert "0 cells to run, 2 to keep" in run_exporter(root, "plan").stdout
 
 
 def test_a_reports_folder_that_is_read_only(project: Path) -> None:
@@ -197,10 +197,10 @@ def test_a_reports_folder_that_is_read_only(project: Path) -> None:
     with read_only(project / "reports"):
         refuses(project, "report", because="cannot be written: Read-only file system")
         refuses(project, "baseline", because="cannot be written: Read-only file system")
-        gate = exporter(project, "gate")  # writes nothing there
+        gate = run_exporter(project, "gate")  # writes no file there
         assert "Traceback" not in gate.stderr
         assert texts(project) == before
-    assert exporter(project, "report").returncode == 0
+    assert run_exporter(project, "report").returncode == 0
     assert texts(project) != before
 
 
@@ -208,13 +208,13 @@ def test_a_build_folder_that_is_read_only(project: Path) -> None:
     with read_only(project / "build"):
         for command in ("export", "gc"):
             refuses(project, command, because="Read-only file system")
-        for command in ("report", "plan"):  # what writes nothing there goes on
-            done = exporter(project, command)
+        for command in ("report", "plan"):  # these write no file there
+            done = run_exporter(project, command)
             assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("command", ["export", "gc"])
-def test_a_file_in_the_place_of_the_build_folder(project: Path, command: str) -> None:
+def test_a_file_with_the_path_of_the_build_folder(project: Path, command: str) -> None:
     shutil.rmtree(project / "build")
     (project / "build").write_text("no folder")
     refuses(project, command, because="is not a folder; remove it")
@@ -231,7 +231,7 @@ def ahead(path: Path) -> None:
 
 @pytest.mark.parametrize("stamp", [behind, ahead])
 @pytest.mark.parametrize("shift", [-86_400, 86_400])
-def test_a_clock_that_jumps_is_believed_in_nothing(
+def test_a_clock_that_jumps_changes_no_decision(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shift: int, stamp: Callable[[Path], None]
 ) -> None:
     campaign.make(tmp_path, models=3, opsets=3)

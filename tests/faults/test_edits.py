@@ -1,7 +1,7 @@
-"""However a project is edited, real workers leave what a run from nothing would: records and bytes.
+"""After any edits, real workers have the records and bytes of a run from nothing.
 
-`nox -s faults` is the long form; `FAULTS=long` asks for it. The counts are printed. All runs share
-one nursery, so that torch is loaded once.
+`nox -s faults` is the long form, which sets `FAULTS=long`. The counts are printed. All runs share
+one fork server, which loads torch once.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from exporter.manifest import Manifest, load_project
 from exporter.planning.plan import Selection, make_plan
 from exporter.processes import ForkServerStarter, make_worker_environment
 from exporter.records.record import read_run
-from tests.faults import campaign, vandals
-from tests.unit.build.builders import Noted
+from tests.faults import campaign, corruption
+from tests.unit.build.builders import BuildLog
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
 
@@ -61,7 +61,7 @@ inputs = [{{ name = "x", shape = [{axis}, 4] }}]
 outputs = [{{ name = "y", shape = [{axis}, 3] }}]
 opsets = {opsets}
 """
-#: What an edit can change, and to what; the first is where each project starts.
+#: The values of each edit. A project starts with the first ones.
 EDITS: dict[str, tuple[Any, ...]] = {
     "source": ("1.0", "2.0"),
     "helper": ("1.0", "3.0"),
@@ -71,34 +71,36 @@ EDITS: dict[str, tuple[Any, ...]] = {
     "tolerance": ("", "tolerance = { atol = 1e-3, rtol = 1e-3 }", "tolerance = { atol = 1e-9 }"),
     "axis": ('"batch"', "2"),
     "description": ("", 'description = "words"'),
-    "vandals": (0, 1, 2),
+    "corruption": (0, 1, 2),
 }
 
 
-class Kept(ForkServerStarter):
-    """A nursery that outlives the runs."""
+class LastingStarter(ForkServerStarter):
+    """A fork server that continues after a run."""
 
     def close(self) -> None:
-        """Not yet."""
+        """Keep the server."""
 
     def end(self) -> None:
         super().close()
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Kept]:
-    kept = Kept(make_worker_environment({**os.environ, "PYTHONPATH": str(campaign.REPOSITORY)}))
+def server() -> Iterator[LastingStarter]:
+    kept = LastingStarter(
+        make_worker_environment({**os.environ, "PYTHONPATH": str(campaign.REPOSITORY)})
+    )
     yield kept
     kept.end()
 
 
 class Project:
-    """A model that is edited, and one beside it whose entry stays; both load the same files."""
+    """An edited model and an unedited one. Both load the same files."""
 
-    def __init__(self, root: Path, nursery: Kept) -> None:
+    def __init__(self, root: Path, server: LastingStarter) -> None:
         self.root = root
         self.state = {name: values[0] for name, values in EDITS.items()}
-        self._nursery = nursery
+        self._server = server
         self._nothings = 0
         (root / "manifests").mkdir(parents=True)
         (root / "pyproject.toml").write_text("[tool.exporter]\n")
@@ -118,24 +120,24 @@ class Project:
             path = folder / name
             if not path.exists() or path.read_text() != text:
                 path.write_text(text)
-                os.utime(path, (10**9, 10**9))  # times that are set tell nothing
+                os.utime(path, (10**9, 10**9))  # times that a program sets are not compared
         generator = torch.Generator().manual_seed(state["weights"])
         shapes = {"linear.weight": (3, 4), "linear.bias": (3,)}
         weights = {name: torch.randn(*shape, generator=generator) for name, shape in shapes.items()}
         if not (folder / "net.pt").exists() or not same(torch.load(folder / "net.pt"), weights):
             torch.save(weights, folder / "net.pt")
 
-    def export(self, pattern: str = "*", name: str = "build", store: bool = False) -> Noted:
+    def export(self, pattern: str = "*", name: str = "build", store: bool = False) -> BuildLog:
         of = load_project(self.root)
         of = Manifest(project=of.project.model_copy(update={"build": name}), models=of.models)
-        noted = Noted()
-        wish = BuildOptions(store=Store(self.root / ".store", _STORE) if store else None)
+        log = BuildLog()
+        options = BuildOptions(store=Store(self.root / ".store", _STORE) if store else None)
         plan = make_plan(of, Selection(patterns=(pattern,)))
-        run_plan(of, plan, LocalEngine(2, self._nursery), noted, _TODAY, wish)
-        return noted
+        run_plan(of, plan, LocalEngine(2, self._server), log, _TODAY, options)
+        return log
 
     def found(self, name: str = "build") -> dict[str, tuple[Any, dict[str, bytes]]]:
-        """Each record of the results without its times, with the bytes of its files."""
+        """Return each record without its times, with the bytes of its files."""
         build = BuildFolder(self.root / name)
         found = {}
         for record in read_run(build.results).records:
@@ -166,11 +168,11 @@ def timeless(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(SEQUENCES))
-def test_any_sequence_of_edits(tmp_path: Path, nursery: Kept, seed: int) -> None:
+def test_any_sequence_of_edits(tmp_path: Path, server: LastingStarter, seed: int) -> None:
     draw = random.Random(seed)
-    project = Project(tmp_path / "project", nursery)
+    project = Project(tmp_path / "project", server)
     project.export()
-    # Each kind of edit comes before one comes twice.
+    # Every kind of edit is used once before one is repeated.
     kinds = iter(draw.sample(list(EDITS), len(EDITS)) * STEPS)
     runs: Counter[str] = Counter()
     for _ in range(STEPS):
@@ -178,15 +180,15 @@ def test_any_sequence_of_edits(tmp_path: Path, nursery: Kept, seed: int) -> None
         for kind in done:
             others = [value for value in EDITS[kind] if value != project.state[kind]]
             project.state[kind] = draw.choice(others)
-            if kind == "vandals":
-                vandals.vandalise_files(tmp_path / "project/build", draw, 1 + project.state[kind])
+            if kind == "corruption":
+                corruption.corrupt_files(tmp_path / "project/build", draw, 1 + project.state[kind])
         project.lay_out()
         if draw.random() < 0.3:
             project.export("a/16")
-        noted = project.export(store=draw.random() < 0.5)
-        runs["+".join(done)] += len(noted.records)
+        log = project.export(store=draw.random() < 0.5)
+        runs["+".join(done)] += len(log.records)
         found, whole = project.found(), project.from_nothing()
-        why = (done, project.state, noted.reasons)
+        why = (done, project.state, log.reasons)
         assert found.keys() == whole.keys(), why
         for cell, (record, files) in whole.items():
             assert found[cell] == (record, files), why

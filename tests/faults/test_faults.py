@@ -1,6 +1,6 @@
-"""Real runs of the engine and the nursery over workers that die, and parents that are killed.
+"""Run the real engine and fork server with workers that die and parents that are killed.
 
-`nox -s faults` is the long form; `FAULTS=long` asks for it. The counts are printed.
+`nox -s faults` is the long form, which sets `FAULTS=long`. The counts are printed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
 IS_LONG = os.environ.get("FAULTS") == "long"
 MODELS, KILLS = (100, 50) if IS_LONG else (20, 6)
 OPSETS = 10
-#: How a cell ends whose model does this.
+#: The status of a cell by the action of its model.
 WAYS = {
     "killed": Status.KILLED,
     "segfault": Status.CRASH,
@@ -40,11 +40,11 @@ WAYS = {
     "forks": Status.TIMEOUT,
     "prints_without_end": Status.TIMEOUT,
 }
-#: What it does to more than its own cells.
+#: Actions that affect more than their own cells.
 DESTROY = ("folder", "records")
 
 
-def test_workers_killed_at_random_cost_the_cells_at_work_alone(tmp_path: Path) -> None:
+def test_workers_killed_at_random_lose_only_the_announced_cells(tmp_path: Path) -> None:
     campaign.make(tmp_path, models=MODELS, opsets=OPSETS)
     draw = random.Random(5)
     cells = campaign.cells(tmp_path)
@@ -56,11 +56,11 @@ def test_workers_killed_at_random_cost_the_cells_at_work_alone(tmp_path: Path) -
     }
     ends = {cell: draw.choice(list(kinds)) for cell in cells if draw.random() < 0.05}
     campaign.foresee(tmp_path, ends)
-    noted = campaign.run(tmp_path)
+    log = campaign.run(tmp_path)
     found = campaign.records(tmp_path)
     expected = {cell: kinds[ends[cell]] if cell in ends else Status.PASS for cell in cells}
     assert {cell: record.status for cell, record in found.items()} == expected
-    assert len(noted.records) == len(cells)
+    assert len(log.records) == len(cells)
     assert all("while at convert" in found[cell].message for cell in ends)
     assert set(campaign.made(tmp_path).values()) == {1}
     assert campaign.left_running(tmp_path) == []
@@ -71,7 +71,7 @@ def test_workers_killed_at_random_cost_the_cells_at_work_alone(tmp_path: Path) -
     campaign.tell(f"{len(cells)} cells, {len(ends)} workers died: {dict(Counter(ends.values()))}")
 
 
-def test_a_parent_killed_at_random_loses_at_most_the_cells_at_work(tmp_path: Path) -> None:
+def test_a_parent_killed_at_random_loses_at_most_the_announced_cells(tmp_path: Path) -> None:
     campaign.make(tmp_path, models=KILLS * 2, opsets=OPSETS, pause=0.05)
     cells = campaign.cells(tmp_path)
     kills = _kill_at_random(tmp_path, KILLS, random.Random(5))
@@ -93,7 +93,7 @@ def test_a_parent_killed_while_two_workers_share_a_model_loses_no_more(tmp_path:
     rounds = KILLS // 3
     for seed in range(rounds + 1):
         campaign.make(tmp_path, models=1, opsets=OPSETS * 3, pause=0.1, seed=seed)
-        if seed:  # of the first run nobody knows what it will take
+        if seed:  # the first run has no known times
             kills += _kill_at_random(tmp_path, 3, draw)
         campaign.run(tmp_path)
         assert {record.status for record in campaign.records(tmp_path).values()} == {Status.PASS}
@@ -108,12 +108,12 @@ def test_a_parent_killed_while_two_workers_share_a_model_loses_no_more(tmp_path:
 
 
 def _kill_at_random(root: Path, most: int, draw: random.Random) -> int:
-    """Starts runs and kills each, up to so many; the answer is how many were killed."""
+    """Start runs and kill each. Return the number of killed runs."""
     for kills in range(most):
         before = sum(campaign.made(root).values())
         process = campaign.started(root)
         deadline = time.monotonic() + 60
-        # A start costs most of a second: what counts is where in its work the parent is hit.
+        # A start takes nearly a second. The kill should hit the parent during its work.
         while process.poll() is None and sum(campaign.made(root).values()) == before:
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -126,7 +126,7 @@ def _kill_at_random(root: Path, most: int, draw: random.Random) -> int:
     return most
 
 
-def test_each_way_to_misbehave_costs_its_own_cell(tmp_path: Path) -> None:
+def test_each_misbehavior_fails_its_own_cell(tmp_path: Path) -> None:
     campaign.make(tmp_path, models=len(WAYS) + 2, opsets=2, timeout=3.0)
     ends = {f"m{index:03}/8/cpu": kind for index, kind in enumerate(WAYS)}
     campaign.foresee(tmp_path, ends)
@@ -136,11 +136,11 @@ def test_each_way_to_misbehave_costs_its_own_cell(tmp_path: Path) -> None:
     assert {kind: found[cell].status for cell, kind in ends.items()} == WAYS
     for cell, record in found.items():
         kind = ends.get(cell.replace("/7/", "/8/"), "")
-        # What a model destroys of its own is made again; what others made stays.
+        # A model that destroys its own files is rebuilt. The results of others stay.
         if cell not in ends and not any(word in kind for word in DESTROY):
             assert record.status is Status.PASS, (cell, kind, record.message)
     assert campaign.left_running(tmp_path) == []
-    # Nothing was written through the link.
+    # Nothing was written through the symlink.
     assert [list(path.iterdir()) for path in tmp_path.glob("elsewhere-*")] == [[]]
     campaign.foresee(tmp_path, {})
     campaign.run(tmp_path)
@@ -156,9 +156,7 @@ def test_each_way_to_misbehave_costs_its_own_cell(tmp_path: Path) -> None:
         if IS_LONG or way in ("killed", "segfault", "hangs", "deletes_its_folder")
     ],
 )
-def test_a_worker_that_misbehaves_costs_the_other_part_of_its_model_nothing(
-    tmp_path: Path, way: str
-) -> None:
+def test_a_misbehaving_worker_does_not_affect_the_other_part(tmp_path: Path, way: str) -> None:
     campaign.make(tmp_path, models=1, opsets=8, timeout=3.0)
     campaign.run(tmp_path)
     before = campaign.made(tmp_path)

@@ -1,6 +1,6 @@
-"""A worker without torch: proves its cells at once, or ends as `ends.json` says.
+"""A worker without torch that proves its cells at once, or fails as `ends.json` describes.
 
-In: the path of a job. Out: records and files as the real worker leaves them.
+Input: the path of a job. Output: records and files like those of the real worker.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ENDS: dict[str, str] = json.loads((ROOT / "ends.json").read_text())
 PAUSE: float = json.loads((ROOT / "shape.json").read_text())["pause"]
 
 
-class Unspeakable(Exception):
+class UnprintableError(Exception):
     def __str__(self) -> str:
         raise ValueError("no words")
 
@@ -56,7 +56,7 @@ def hangs() -> None:
 
 def hangs_in_c() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    ctypes.PyDLL(None).sleep(600)  # which holds the GIL
+    ctypes.PyDLL(None).sleep(600)  # which keeps the GIL
 
 
 def forks() -> None:
@@ -117,12 +117,12 @@ def puts_a_link_for_its_folder() -> None:
 
 
 def raises() -> None:
-    raise Unspeakable
+    raise UnprintableError
 
 
 def main() -> None:
     note(os.getpid())
-    # Each worker has a child that would outlive it.
+    # Each worker has a child that sleeps longer.
     note(subprocess.Popen(["sleep", "600"]).pid)
     put(FOLDER / "reference.json", "what PyTorch says")
     for opset in JOB["opsets"]:
@@ -156,7 +156,7 @@ def prove(opset: int, device: str) -> None:
         "operators": {"Add": 1},
     }
     record = {"cell": cell, "status": "pass", "artifact": artifact, "fingerprint": digests}
-    # By this the next run knows that the opsets of a model can be divided.
+    # With these times, the next run can divide the opsets of a model.
     record["seconds"] = {"capture": 1.0, "convert": 1.0}
     whole = Record.model_validate_json(json.dumps(record))
     put(FOLDER / "records" / f"{opset}.{device}.json", whole.to_json())

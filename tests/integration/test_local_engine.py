@@ -79,7 +79,7 @@ KIND = ["spawned"]
         ),
     ],
 )
-def kind(request: pytest.FixtureRequest) -> str:
+def set_starter_kind(request: pytest.FixtureRequest) -> str:
     """Run each test with each starter."""
     KIND[0] = request.param
     return KIND[0]
@@ -88,11 +88,13 @@ def kind(request: pytest.FixtureRequest) -> str:
 class EventLog:
     """`JobEvents` that stores all events."""
 
-    def __init__(self, answer: Callable[[JobResult], Task | None] = lambda result: None) -> None:
+    def __init__(
+        self, choose_next: Callable[[JobResult], Task | None] = lambda result: None
+    ) -> None:
         self.results: list[JobResult] = []
         self.records: list[str] = []
         self.announcements: list[Announcement] = []
-        self._answer = answer
+        self._choose_next = choose_next
 
     def on_announcement(self, announcement: Announcement) -> None:
         self.announcements.append(announcement)
@@ -102,10 +104,10 @@ class EventLog:
 
     def on_job_end(self, result: JobResult) -> Task | None:
         self.results.append(result)
-        return self._answer(result)
+        return self._choose_next(result)
 
 
-def task(tmp_path: Path, *, model: str = "tiny", seconds: float = 30.0) -> Task:
+def make_task(tmp_path: Path, *, model: str = "tiny", seconds: float = 30.0) -> Task:
     spec = make_spec(model, timeout=seconds)
     folder = tmp_path / model
     folder.mkdir(exist_ok=True)
@@ -120,13 +122,13 @@ def task(tmp_path: Path, *, model: str = "tiny", seconds: float = 30.0) -> Task:
     return Task(job=job, seconds=seconds)
 
 
-def engine(tmp_path: Path, body: str, *, workers: int = 2) -> LocalEngine:
+def make_engine(tmp_path: Path, body: str, *, workers: int = 2) -> LocalEngine:
     worker = tmp_path / "worker.py"
     worker.write_text(PRELUDE + textwrap.dedent(body))
-    return LocalEngine(workers, starter(worker))
+    return LocalEngine(workers, make_starter(worker))
 
 
-def starter(worker: Path) -> ProcessStarter:
+def make_starter(worker: Path) -> ProcessStarter:
     environment = make_worker_environment({**os.environ, **dict.fromkeys(TOKENS, "secret")})
     if KIND == ["warm"]:
         return ForkServerStarter(
@@ -137,7 +139,7 @@ def starter(worker: Path) -> ProcessStarter:
 
 def run_one(tmp_path: Path, body: str, *, seconds: float = 30.0) -> tuple[JobResult, EventLog]:
     events = EventLog()
-    engine(tmp_path, body).run([task(tmp_path, seconds=seconds)], events)
+    make_engine(tmp_path, body).run([make_task(tmp_path, seconds=seconds)], events)
     [result] = events.results
     return result, events
 
@@ -155,7 +157,7 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-def test_a_worker_that_finishes(tmp_path: Path) -> None:
+def test_a_finished_worker_reports_its_announcements_and_records(tmp_path: Path) -> None:
     body = """
         for opset in (17, 18):
             announce(opset)
@@ -177,9 +179,9 @@ def test_the_next_job_starts_before_the_end_of_the_last_one_is_handled(tmp_path:
         ends.append((result.job.spec.id, (tmp_path / "b.began").exists()))
 
     ends: list[tuple[str, bool]] = []
-    jobs = [task(tmp_path, model=model) for model in ("a", "b")]
+    jobs = [make_task(tmp_path, model=model) for model in ("a", "b")]
     body = 'folder.with_suffix(".began").touch()'
-    engine(tmp_path, body, workers=1).run(jobs, EventLog(wait_for_next))
+    make_engine(tmp_path, body, workers=1).run(jobs, EventLog(wait_for_next))
     assert ends == [("a", True), ("b", True)]
 
 
@@ -197,7 +199,7 @@ def test_a_signal_is_not_an_exit(tmp_path: Path, number: signal.Signals) -> None
 
 
 def test_the_announcement_of_an_earlier_worker_is_ignored(tmp_path: Path) -> None:
-    first = task(tmp_path)
+    first = make_task(tmp_path)
     JobFolder(Path(first.job.folder)).announcement.write_text(
         '{"stage": "convert", "cells": [], "log": "old"}'
     )
@@ -277,8 +279,8 @@ def test_the_number_of_workers_is_limited(tmp_path: Path) -> None:
         put(folder / "span.json", [start, time.monotonic()])
     """
     events = EventLog()
-    tasks = [task(tmp_path, model=f"m{index}") for index in range(3)]
-    engine(tmp_path, body, workers=1).run(tasks, events)
+    tasks = [make_task(tmp_path, model=f"m{index}") for index in range(3)]
+    make_engine(tmp_path, body, workers=1).run(tasks, events)
     spans = sorted(
         tuple(map(float, path.read_text().strip("[]").split(",")))
         for path in tmp_path.glob("m*/span.json")
@@ -288,9 +290,9 @@ def test_the_number_of_workers_is_limited(tmp_path: Path) -> None:
 
 
 def test_the_job_that_an_event_returns_runs_next(tmp_path: Path) -> None:
-    again = task(tmp_path)
+    again = make_task(tmp_path)
     events = EventLog(lambda result: again if len(events.results) < 3 else None)
-    engine(tmp_path, "sys.exit(7)").run([again], events)
+    make_engine(tmp_path, "sys.exit(7)").run([again], events)
     assert [result.code for result in events.results] == [7, 7, 7]
 
 
@@ -313,7 +315,9 @@ def test_ctrl_c_ends_all_processes_and_reports_each_job(tmp_path: Path) -> None:
     thread = threading.Thread(target=interrupt)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        engine(tmp_path, body).run([task(tmp_path, model=f"m{n}") for n in range(3)], events)
+        make_engine(tmp_path, body).run(
+            [make_task(tmp_path, model=f"m{n}") for n in range(3)], events
+        )
     thread.join()
     assert [result.exit_kind for result in events.results] == [ExitKind.INTERRUPTED] * 2
     pids = [int(path.read_text().strip("[]")) for path in tmp_path.glob("m*/pids.json")]
@@ -349,7 +353,9 @@ def test_a_second_ctrl_c_skips_the_grace_period(
     started = time.monotonic()
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        engine(tmp_path, body).run([task(tmp_path, model=f"m{n}") for n in range(2)], events)
+        make_engine(tmp_path, body).run(
+            [make_task(tmp_path, model=f"m{n}") for n in range(2)], events
+        )
     thread.join()
     assert time.monotonic() - started < 45
     assert len(list(tmp_path.glob("m*/signaled.json"))) == 2
@@ -372,7 +378,7 @@ def test_an_error_in_an_event_ends_all_processes(tmp_path: Path) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        engine(tmp_path, body).run(
-            [task(tmp_path, model=f"m{n}") for n in range(2)], EventLog(fail)
+        make_engine(tmp_path, body).run(
+            [make_task(tmp_path, model=f"m{n}") for n in range(2)], EventLog(fail)
         )
     assert not is_alive(int((tmp_path / "m1/pids.json").read_text().strip("[]")))

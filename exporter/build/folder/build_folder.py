@@ -88,12 +88,12 @@ class BuildFolder:
         remove_unfinished_files(self.path)
         _refuse_symlink(self._private)
         _refuse_symlink(self._killed)
-        self._move_aside()
+        self._keep_killed_runs()
         self._private.mkdir()
         try:
             yield
         except BaseException:
-            self._move_aside()
+            self._keep_killed_runs()
             raise
         shutil.rmtree(self._private, ignore_errors=True)
 
@@ -108,7 +108,7 @@ class BuildFolder:
         """Remove the private folders of killed runs."""
         shutil.rmtree(self._killed, ignore_errors=True)
 
-    def _move_aside(self) -> None:
+    def _keep_killed_runs(self) -> None:
         """Keep private folders with finished cells, and folders that were being replaced."""
         if not self._killed.is_dir():
             self._killed.unlink(missing_ok=True)

@@ -224,15 +224,15 @@ class Store:
                     size = path.stat().st_size
                     files[name] = StoredFile(path=name, sha256=hash_source(path), size=size)
                     self._growth += size
-            own = tuple(files[name] for name in own_names)
-            if sum(file.size for file in own) > self.limits.size:
+            entry_files = tuple(files[name] for name in own_names)
+            if sum(file.size for file in entry_files) > self.limits.size:
                 limit = format_byte_limit(self.limits.size)
                 return f"{record.cell.model} is larger than the store's limit of {limit}"
-            for file in own:
+            for file in entry_files:
                 self._blobs.put(folder.path / file.path, file)
             target = self.locate_entry(record)
             with create_scratch_file(self._scratch) as scratch:
-                scratch.write_bytes(serialize_entry(StoreEntry(record=record, files=own)))
+                scratch.write_bytes(serialize_entry(StoreEntry(record=record, files=entry_files)))
                 move_into_place(scratch, target)
             self._growth += 1
             for path in _list_newest_first(target.parent)[MAX_VARIANTS:]:

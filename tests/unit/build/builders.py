@@ -1,4 +1,4 @@
-"""A small project and workers that exist in memory alone."""
+"""A small project, and workers that run in memory."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from tests.unit.factory import make_artifact, make_manifest, make_spec
 
 
 def spec(id: str = "tiny", **values: Any) -> ModelSpec:
-    """A model with opsets 17 to 19 and a minute of time."""
+    """Return a model with the opsets 17 to 19 and a time limit of a minute."""
     return make_spec(id, **{"opsets": (17, 18, 19), "timeout": 60.0, **values})
 
 
 def manifest(root: Path, *models: ModelSpec) -> Manifest:
-    """A project of these models."""
+    """Return a project with these models."""
     return make_manifest(*(models or (spec(),)), root=str(root))
 
 
 def job(folder: Path, of: ModelSpec) -> Job:
-    """The job for every cell of the model."""
+    """Return the job for every cell of the model."""
     project = make_manifest(of).project
     devices = tuple(project.find_device(name) for name in of.devices)
     return Job(
@@ -54,7 +54,7 @@ def job(folder: Path, of: ModelSpec) -> Job:
 
 
 def record(of: Job, cell: CellId, status: Status = Status.PASS, content: str = "") -> Record:
-    """What a worker would write of the cell, with the file that it speaks of."""
+    """Return the record of a cell, and write its file."""
     folder = JobFolder(Path(of.folder))
     folder.path.mkdir(parents=True, exist_ok=True)
     folder.model(cell.opset).write_text(content)
@@ -66,7 +66,7 @@ def record(of: Job, cell: CellId, status: Status = Status.PASS, content: str = "
 
 
 def announcement(cells: Sequence[CellId], stage: Stage = Stage.CONVERT) -> Announcement:
-    """That the cells are at the stage."""
+    """Return an announcement of the cells at the stage."""
     return Announcement(stage=stage, cells=tuple(cells), log="tiny/logs/model.log")
 
 
@@ -77,7 +77,7 @@ def outcome(
     at_work: Announcement | None = None,
     seconds: float = 1.0,
 ) -> JobResult:
-    """How the job ended."""
+    """Return the end of the job."""
     return JobResult(job=of, exit_kind=ended, code=code, last_announcement=at_work, seconds=seconds)
 
 
@@ -85,7 +85,7 @@ Worker = Callable[[Job], JobResult]
 
 
 class FakeEngine:
-    """Runs each job by calling the next of `ways` (the last one again and again), one by one."""
+    """Runs each job by the next of `ways`. The last one is used for all later jobs."""
 
     def __init__(self, *ways: Worker, workers: int = 1) -> None:
         self._ways = list(ways)
@@ -111,12 +111,12 @@ class FakeEngine:
 
 
 def finish(of: Job) -> JobResult:
-    """A worker that proves everything."""
+    """Prove all cells."""
     return finish_with("same")(of)
 
 
 def finish_with(reference: str, content: str = "") -> Worker:
-    """A worker that proves everything of a model whose reference is this."""
+    """Return a worker that proves all cells with this reference."""
 
     def worker(of: Job) -> JobResult:
         write_reference(of, reference)
@@ -128,7 +128,7 @@ def finish_with(reference: str, content: str = "") -> Worker:
 
 
 def die_at(opset: int, ended: ExitKind = ExitKind.SIGNAL, code: int = 11) -> Worker:
-    """A worker that ends while it converts for `opset`, after all opsets before it."""
+    """Return a worker that ends during the conversion for `opset`."""
 
     def worker(of: Job) -> JobResult:
         write_reference(of, "same")
@@ -142,19 +142,19 @@ def die_at(opset: int, ended: ExitKind = ExitKind.SIGNAL, code: int = 11) -> Wor
 
 
 def write(of: Job, value: Record) -> None:
-    """Puts a record where a worker would."""
+    """Write a record to the folder of the job."""
     write_json(JobFolder(Path(of.folder)).record(value.cell), value)
 
 
 def write_reference(of: Job, text: str) -> None:
-    """Puts down what PyTorch says."""
+    """Write the reference."""
     folder = JobFolder(Path(of.folder))
     folder.path.mkdir(parents=True, exist_ok=True)
     folder.reference.write_text(text)
 
 
-class Noted:
-    """A watcher that writes down what it is told."""
+class BuildLog:
+    """A `BuildObserver` that stores all events."""
 
     def __init__(self) -> None:
         self.reasons: dict[str, str] = {}
@@ -180,5 +180,5 @@ class Noted:
         self.notes.append(message)
 
     def statuses(self) -> dict[str, str]:
-        """Status by cell."""
+        """Return the status by cell."""
         return {str(record.cell): record.status.value for record in self.records}

@@ -1,4 +1,4 @@
-"""However a project is edited, an incremental run leaves what a run from nothing would."""
+"""After any edits, an incremental run has the results of a run from nothing."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
 from exporter.records.record import Record, Source, read_run
 from tests.unit.build.builders import (
+    BuildLog,
     FakeEngine,
-    Noted,
     announcement,
     manifest,
     outcome,
@@ -37,7 +37,7 @@ from tests.unit.build.builders import (
 from tests.unit.build.test_pipeline import TODAY
 
 SOURCES = ("net.py", "helper.py", "net.pt")
-#: What an edit can change, and to what; the first is where each project starts.
+#: The values of each edit. A project starts with the first ones.
 EDITS: dict[str, tuple[Any, ...]] = {
     "opsets": ((17, 18), (17,), (17, 18, 19), (19,)),
     "source": ("net.py:Net", "net.py:Other"),
@@ -51,7 +51,7 @@ STATE = {name: values[0] for name, values in EDITS.items()}
 
 
 def edits() -> st.SearchStrategy[tuple[str, Any, str]]:
-    """A change, and which of the models a run after it selects."""
+    """Return a strategy for a change and the selection of the next run."""
     changes = [
         st.tuples(st.just(name), st.sampled_from(values), st.sampled_from(("*", "a", "b/18", "")))
         for name, values in EDITS.items()
@@ -60,7 +60,7 @@ def edits() -> st.SearchStrategy[tuple[str, Any, str]]:
 
 
 def content(folder: JobFolder, of: Record) -> str:
-    """The cell's file with its weights, which have no second name."""
+    """Return the content of a cell's file and weights."""
     assert of.artifact is not None
     [weights] = (folder.path / name for name in of.artifact.external_data)
     assert weights.stat().st_nlink == 1, "onnx refuses it"
@@ -68,12 +68,12 @@ def content(folder: JobFolder, of: Record) -> str:
 
 
 class Project:
-    """A project whose model `a` is edited and `b` is not; both load the same helper."""
+    """A project with the edited model `a` and the unedited `b`. Both load the same helper."""
 
     def __init__(self, root: Path, store: Store | None = None) -> None:
         self.root = root
         self.store = store
-        self.on_note = Noted()
+        self.on_note = BuildLog()
         self.rechecks = 0
         self.divided = 0
         self.engine = FakeEngine(self.work)
@@ -95,7 +95,7 @@ class Project:
         return compute_fingerprint(of) | {"tool.torch": self.state["torch"]}
 
     def export(self, pattern: str = "*", name: str = "build") -> dict[str, tuple[Record, str]]:
-        """Each record of the results, with the content of its file.
+        """Return each record with the content of its file.
 
         Only the usual build folder is filled from the store.
         """
@@ -103,14 +103,14 @@ class Project:
         project = of.project.model_copy(update={"build": name})
         of = Manifest(project=project, models=of.models)
         plan = make_plan(of, Selection(patterns=(pattern,)))
-        wish = BuildOptions(store=self.store if name == "build" else None)
-        # A run from nothing never divides a job: nobody knows yet what it takes.
-        self.engine, self.on_note = FakeEngine(self.work, workers=4), Noted()
+        options = BuildOptions(store=self.store if name == "build" else None)
+        # A run from nothing never divides a job, because no times are known.
+        self.engine, self.on_note = FakeEngine(self.work, workers=4), BuildLog()
         with (
             patch("exporter.build.decisions.build_results.compute_fingerprint", self.fingerprint),
             patch("exporter.build.schedule.job_division._MIN_OPSETS", 1),
         ):
-            run_plan(of, plan, self.engine, self.on_note, TODAY, wish)
+            run_plan(of, plan, self.engine, self.on_note, TODAY, options)
         build = BuildFolder.from_project(project)
         return {
             str(r.cell): (r, content(build.model_folder(r.cell.model), r))
@@ -118,7 +118,7 @@ class Project:
         }
 
     def work(self, of: Job) -> JobResult:
-        """What is made depends on all that was edited and can matter, and on nothing else."""
+        """Build files that depend on all relevant edits, and on nothing else."""
         folder = JobFolder(Path(of.folder))
         write_json(folder.job, of)
         loaded = SOURCES if of.spec.id == "a" else SOURCES[1:2]
@@ -127,7 +127,7 @@ class Project:
         there = {opset.opset for opset in of.opsets if opset.reuse_file}
         self.divided += of.part > 0
         old = JobFolder(Path(of.build) / of.spec.id)
-        if there:  # what PyTorch said of the file that is checked once more
+        if there:  # the reference of the rechecked file
             shutil.copyfile(old.reference, folder.reference)
             self.rechecks += len(there)
         if len(there) < len(of.opsets):
@@ -163,13 +163,13 @@ def test_any_sequence_of_edits_and_partial_runs(sequence: list[tuple[str, Any, s
             project.put(name, value)
             if pattern:
                 found = project.export(pattern)
-                # What a partial run leaves in the results is true, whatever is missing.
+                # The results of a partial run are right, and some may be missing.
                 whole = project.export(name=f"nothing-{len(list(Path(folder).iterdir()))}")
                 assert found.items() <= whole.items()
         assert project.export() == project.export(name="nothing")
 
 
-def test_one_opset_is_made_while_another_is_checked_once_more(tmp_path: Path) -> None:
+def test_one_opset_is_exported_while_others_are_rechecked(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.put("opsets", (17, 18))
     project.export()
@@ -179,12 +179,12 @@ def test_one_opset_is_made_while_another_is_checked_once_more(tmp_path: Path) ->
     assert project.rechecks == 2
     assert set(project.on_note.reasons) == {"a/17/cpu", "a/18/cpu", "a/19/cpu"}
     assert found == project.export(name="nothing")
-    # What was made says of the model what was said of it before: nothing has to run again.
+    # The reference has not changed, so no cell runs again.
     assert project.export() == found
     assert project.on_note.reasons == {}
 
 
-def test_a_run_of_divided_jobs_leaves_what_one_from_nothing_would(tmp_path: Path) -> None:
+def test_divided_jobs_have_the_results_of_a_run_from_nothing(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.put("opsets", (17, 18))
     project.export()

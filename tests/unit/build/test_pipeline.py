@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections import Counter
 from datetime import date
 from pathlib import Path
 
@@ -22,10 +21,10 @@ from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import Expectation, Manifest, Skip
 from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
-from exporter.records.record import Record, Status, read_run
+from exporter.records.record import Status, read_run
 from tests.unit.build.builders import (
+    BuildLog,
     FakeEngine,
-    Noted,
     announcement,
     die_at,
     finish,
@@ -42,33 +41,33 @@ TODAY = date(2026, 1, 1)
 
 
 def export(
-    of: Manifest, engine: FakeEngine, *patterns: str, **wish: bool
-) -> tuple[dict[str, str], Noted]:
-    """Statuses by cell as they stand in results.json, and what the watcher heard."""
-    noted = Noted()
+    of: Manifest, engine: FakeEngine, *patterns: str, **options: bool
+) -> tuple[dict[str, str], BuildLog]:
+    """Run the build. Return the statuses in `results.json` and the events."""
+    log = BuildLog()
     run_plan(
-        of, make_plan(of, Selection(patterns=patterns)), engine, noted, TODAY, BuildOptions(**wish)
+        of, make_plan(of, Selection(patterns=patterns)), engine, log, TODAY, BuildOptions(**options)
     )
     build = BuildFolder.from_project(of.project)
     assert not (build.path / ".work").exists()
-    return {str(r.cell): r.status.value for r in read_run(build.results).records}, noted
+    return {str(r.cell): r.status.value for r in read_run(build.results).records}, log
 
 
 def test_every_cell_of_every_model_is_recorded_in_order(tmp_path: Path) -> None:
     project = manifest(tmp_path, spec("b"), spec("a"))
-    found, noted = export(project, FakeEngine(finish))
+    found, log = export(project, FakeEngine(finish))
     assert found == {f"{model}/{opset}/cpu": "pass" for model in "ab" for opset in (17, 18, 19)}
     assert list(found) == sorted(found)
-    assert noted.models == ["b", "a"]
-    assert noted.statuses() == found
+    assert log.models == ["b", "a"]
+    assert log.statuses() == found
     assert (tmp_path / "build/a/18.onnx").exists()
 
 
-def test_a_crash_costs_one_cell(tmp_path: Path) -> None:
+def test_a_crash_fails_one_cell(tmp_path: Path) -> None:
     engine = FakeEngine(die_at(18), finish)
-    found, noted = export(manifest(tmp_path), engine)
+    found, log = export(manifest(tmp_path), engine)
     assert found == {"tiny/17/cpu": "pass", "tiny/18/cpu": "crash", "tiny/19/cpu": "pass"}
-    assert noted.statuses() == found
+    assert log.statuses() == found
     assert [[str(c) for c in task.job.cells()] for task in engine.tasks][1] == ["tiny/19/cpu"]
     assert engine.tasks[1].job.folder == engine.tasks[0].job.folder
 
@@ -83,21 +82,21 @@ def test_retries_share_the_time_of_the_model(tmp_path: Path) -> None:
     assert [task.seconds for task in engine.tasks] == [60.0, 35.0, 10.0]
 
 
-def test_a_model_that_crashes_always_ends_after_one_try_for_each_cell(tmp_path: Path) -> None:
+def test_a_model_that_always_crashes_runs_once_for_each_cell(tmp_path: Path) -> None:
     engine = FakeEngine(lambda of: outcome(of, ExitKind.EXITED, 0, announcement(of.cells()[:1])))
     found, _ = export(manifest(tmp_path), engine)
     assert set(found.values()) == {"crash"}
     assert len(engine.tasks) == 3
 
 
-def test_a_timeout_is_not_tried_again(tmp_path: Path) -> None:
+def test_a_timeout_is_not_retried(tmp_path: Path) -> None:
     engine = FakeEngine(die_at(18, ExitKind.TIMEOUT))
     found, _ = export(manifest(tmp_path), engine)
     assert found == {"tiny/17/cpu": "pass", "tiny/18/cpu": "timeout", "tiny/19/cpu": "timeout"}
     assert len(engine.tasks) == 1
 
 
-def test_a_worker_that_cannot_work_stops_the_run_with_its_words(tmp_path: Path) -> None:
+def test_an_unusable_environment_stops_the_run_with_its_message(tmp_path: Path) -> None:
     def unable(of: Job) -> JobResult:
         log = JobFolder(Path(of.folder)).log(None)
         log.parent.mkdir()
@@ -116,24 +115,24 @@ def test_a_model_that_exits_with_the_code_of_an_unusable_environment_is_a_crash(
     assert found["tiny/17/cpu"] == "crash"
 
 
-def test_ctrl_c_keeps_what_is_done_and_no_file_that_was_not_proved(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_finished_results_and_no_unproved_file(tmp_path: Path) -> None:
     def interrupted(of: Job) -> JobResult:
         ended = die_at(18, ExitKind.INTERRUPTED)(of)
         JobFolder(Path(of.folder)).model(18).write_text("half")
         return ended
 
-    noted = Noted()
+    log = BuildLog()
     project = manifest(tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        run_plan(project, make_plan(project), FakeEngine(interrupted), noted, TODAY)
-    assert noted.statuses() == {"tiny/17/cpu": "pass"}
+        run_plan(project, make_plan(project), FakeEngine(interrupted), log, TODAY)
+    assert log.statuses() == {"tiny/17/cpu": "pass"}
     build = BuildFolder.from_project(project.project)
     assert [str(r.cell) for r in read_run(build.results).records] == ["tiny/17/cpu"]
     assert (tmp_path / "build/tiny/17.onnx").exists()
     assert not (tmp_path / "build/tiny/18.onnx").exists()
 
 
-def test_ctrl_c_before_the_first_cell_leaves_the_old_results_in_place(tmp_path: Path) -> None:
+def test_ctrl_c_before_the_first_cell_keeps_the_old_results(tmp_path: Path) -> None:
     project = manifest(tmp_path)
     export(project, FakeEngine(finish))
     with pytest.raises(KeyboardInterrupt):
@@ -144,29 +143,27 @@ def test_ctrl_c_before_the_first_cell_leaves_the_old_results_in_place(tmp_path: 
 def test_a_selection_keeps_the_other_opsets_of_the_same_model(tmp_path: Path) -> None:
     project = manifest(tmp_path)
     export(project, FakeEngine(finish_with("same", content="old")))
-    found, noted = export(
-        project, FakeEngine(finish_with("same", content="new")), "*/18", force=True
-    )
+    found, log = export(project, FakeEngine(finish_with("same", content="new")), "*/18", force=True)
     assert set(found.values()) == {"pass"}
     assert len(found) == 3
-    assert not noted.notes
+    assert not log.notes
     texts = {path.name: path.read_text() for path in (tmp_path / "build/tiny").glob("*.onnx")}
     assert texts == {"17.onnx": "old", "18.onnx": "new", "19.onnx": "old"}
 
 
-def test_a_selection_drops_the_other_opsets_where_pytorch_says_something_else(
+def test_a_selection_drops_the_other_opsets_if_the_reference_changed(
     tmp_path: Path,
 ) -> None:
     project = manifest(tmp_path)
     export(project, FakeEngine(finish_with("before")))
-    found, noted = export(project, FakeEngine(finish_with("after")), "*/18", force=True)
+    found, log = export(project, FakeEngine(finish_with("after")), "*/18", force=True)
     assert found == {"tiny/18/cpu": "pass"}
-    assert noted.notes == ["tiny: 2 earlier results are stale and were dropped"]
+    assert log.notes == ["tiny: 2 earlier results are stale and were dropped"]
     assert [path.name for path in (tmp_path / "build/tiny").glob("*.onnx")] == ["18.onnx"]
 
 
 @pytest.mark.parametrize(("content", "kept"), [("one", True), ("two", False)])
-def test_another_device_is_kept_only_for_the_very_same_file(
+def test_the_record_of_another_device_is_carried_over_only_for_the_same_file(
     tmp_path: Path, content: str, kept: bool
 ) -> None:
     project = manifest(tmp_path, spec(devices=("cpu", "reference"), opsets=(18,)))
@@ -176,7 +173,7 @@ def test_another_device_is_kept_only_for_the_very_same_file(
     assert ("tiny/18/reference" in found) == kept
 
 
-def test_a_changed_entry_makes_the_other_cells_unknown(tmp_path: Path) -> None:
+def test_a_changed_entry_makes_all_records_stale(tmp_path: Path) -> None:
     export(manifest(tmp_path), FakeEngine(finish))
     changed = manifest(tmp_path, spec(seed=1))
     found, _ = export(changed, FakeEngine(finish), "*/18")
@@ -184,39 +181,39 @@ def test_a_changed_entry_makes_the_other_cells_unknown(tmp_path: Path) -> None:
 
 
 def never(of: Job) -> JobResult:
-    """A worker that nobody should have started."""
+    """Fail, because no worker should run."""
     raise AssertionError(f"{of.spec.id} runs")
 
 
-def test_what_did_not_change_is_left_as_it_is(tmp_path: Path) -> None:
+def test_unchanged_cells_are_reused(tmp_path: Path) -> None:
     project = manifest(tmp_path)
     before, _ = export(project, FakeEngine(finish))
-    again, noted = export(project, FakeEngine(never))
+    again, log = export(project, FakeEngine(never))
     assert again == before
-    assert noted.reasons == {}
-    assert noted.models == []
+    assert log.reasons == {}
+    assert log.models == []
 
 
 def test_one_more_opset_exports_that_one(tmp_path: Path) -> None:
     export(manifest(tmp_path), FakeEngine(finish))
     engine = FakeEngine(finish)
-    found, noted = export(manifest(tmp_path, spec(opsets=(17, 18, 19, 20))), engine)
+    found, log = export(manifest(tmp_path, spec(opsets=(17, 18, 19, 20))), engine)
     assert set(found.values()) == {"pass"}
-    assert noted.reasons == {"tiny/20/cpu": "it has not been exported yet"}
+    assert log.reasons == {"tiny/20/cpu": "it has not been exported yet"}
     assert [[cell.opset for cell in task.job.cells()] for task in engine.tasks] == [[20]]
     assert len(list((tmp_path / "build/tiny").glob("*.onnx"))) == 4
 
 
 @pytest.mark.parametrize("ended", [ExitKind.SIGNAL, ExitKind.TIMEOUT])
-def test_what_another_try_may_settle_is_tried_again(tmp_path: Path, ended: ExitKind) -> None:
+def test_transient_results_are_retried_by_the_next_run(tmp_path: Path, ended: ExitKind) -> None:
     project = manifest(tmp_path, spec(opsets=(18,)))
     export(project, FakeEngine(die_at(18, ended)))
-    found, noted = export(project, FakeEngine(finish))
+    found, log = export(project, FakeEngine(finish))
     assert found == {"tiny/18/cpu": "pass"}
-    assert noted.reasons["tiny/18/cpu"].startswith("its previous result was ")
+    assert log.reasons["tiny/18/cpu"].startswith("its previous result was ")
 
 
-def test_a_failure_that_would_come_again_is_not_run_again(tmp_path: Path) -> None:
+def test_a_deterministic_failure_is_reused(tmp_path: Path) -> None:
     def fails(of: Job) -> JobResult:
         for cell in of.cells():
             write(of, record(of, cell, Status.FAIL))
@@ -228,21 +225,21 @@ def test_a_failure_that_would_come_again_is_not_run_again(tmp_path: Path) -> Non
     assert set(found.values()) == {"fail"}
 
 
-def test_a_file_that_is_not_the_one_that_was_proved_is_made_again(tmp_path: Path) -> None:
+def test_a_changed_or_missing_file_is_rebuilt(tmp_path: Path) -> None:
     project = manifest(tmp_path)
     export(project, FakeEngine(finish_with("same", content="proved")))
     (tmp_path / "build/tiny/17.onnx").write_text("another")
     (tmp_path / "build/tiny/18.onnx").unlink()
-    found, noted = export(project, FakeEngine(finish_with("same", content="proved")))
+    found, log = export(project, FakeEngine(finish_with("same", content="proved")))
     assert set(found.values()) == {"pass"}
-    assert noted.reasons == {
+    assert log.reasons == {
         "tiny/17/cpu": "tiny/17.onnx is not the file that was proved",
         "tiny/18/cpu": "tiny/18.onnx is missing",
     }
     assert {p.read_text() for p in (tmp_path / "build/tiny").glob("*.onnx")} == {"proved"}
 
 
-def test_a_swapped_file_of_a_cell_that_nobody_selected_loses_its_result(tmp_path: Path) -> None:
+def test_a_changed_file_of_an_unselected_cell_loses_its_result(tmp_path: Path) -> None:
     project = manifest(tmp_path, spec("tiny"), spec("other"))
     export(project, FakeEngine(finish_with("same", content="proved")))
     (tmp_path / "build/tiny/17.onnx").write_text("another")
@@ -252,21 +249,21 @@ def test_a_swapped_file_of_a_cell_that_nobody_selected_loses_its_result(tmp_path
     engine = FakeEngine(finish_with("same", content="proved"))
     beside, _ = export(project, engine, "tiny/18", force=True)
     assert "tiny/17/cpu" not in beside
-    whole, noted = export(project, engine)
+    whole, log = export(project, engine)
     assert len(whole) == 6
-    assert list(noted.reasons) == ["tiny/17/cpu"]
+    assert list(log.reasons) == ["tiny/17/cpu"]
 
 
-def test_what_cannot_be_kept_beside_what_was_made_is_made_too(tmp_path: Path) -> None:
+def test_results_that_cannot_be_carried_over_are_rebuilt(tmp_path: Path) -> None:
     export(manifest(tmp_path, spec(opsets=(17, 18))), FakeEngine(finish_with("before")))
     engine = FakeEngine(finish_with("after"))
-    found, noted = export(manifest(tmp_path), engine)
+    found, log = export(manifest(tmp_path), engine)
     assert found == {f"tiny/{opset}/cpu": "pass" for opset in (17, 18, 19)}
     assert [[cell.opset for cell in task.job.cells()] for task in engine.tasks] == [[19], [17, 18]]
-    assert noted.notes == []
+    assert log.notes == []
 
 
-def test_the_longest_job_starts_first_and_the_unknown_before_it(tmp_path: Path) -> None:
+def test_jobs_of_unknown_length_start_first_and_then_the_longest(tmp_path: Path) -> None:
     def slow_b(of: Job) -> JobResult:
         for cell in of.cells():
             seconds = {"convert": 9.0 if of.spec.id == "b" else 1.0}
@@ -298,10 +295,10 @@ def test_expectations_are_applied_when_results_are_collected(tmp_path: Path) -> 
 
     expect = (Expectation(opsets=(18,), reason="no such operator"),)
     project = manifest(tmp_path, spec(expect=expect))
-    found, noted = export(project, FakeEngine(fail_at_18))
+    found, log = export(project, FakeEngine(fail_at_18))
     assert found["tiny/18/cpu"] == "xfail"
-    assert noted.statuses() == found
-    # On disk the record is as it was found, so that another expectation needs no export.
+    assert log.statuses() == found
+    # The record on disk has no expectations applied: another one needs no export.
     plan = make_plan(manifest(tmp_path))
     without = collect_results(
         plan,
@@ -311,7 +308,7 @@ def test_expectations_are_applied_when_results_are_collected(tmp_path: Path) -> 
     assert without["tiny/18/cpu"].status is Status.ERROR
 
 
-def test_results_of_a_changed_model_are_missing_and_say_why(tmp_path: Path) -> None:
+def test_results_of_a_changed_model_are_missing_with_a_reason(tmp_path: Path) -> None:
     project = manifest(tmp_path)
     export(project, FakeEngine(finish))
     run = read_run(BuildFolder.from_project(project.project).results)
@@ -323,7 +320,7 @@ def test_results_of_a_changed_model_are_missing_and_say_why(tmp_path: Path) -> N
     assert "tiny/17/cpu" not in results.run.by_cell()
 
 
-def test_other_tools_do_not_make_read_results_void(tmp_path: Path) -> None:
+def test_other_tools_do_not_invalidate_read_results(tmp_path: Path) -> None:
     project = manifest(tmp_path)
     export(project, FakeEngine(finish))
     run = read_run(BuildFolder.from_project(project.project).results)
@@ -336,7 +333,7 @@ def test_other_tools_do_not_make_read_results_void(tmp_path: Path) -> None:
 
 
 def as_asked(of: Job) -> JobResult:
-    """A worker that looks as closely as its job says."""
+    """Prove as thoroughly as the job requires."""
     write_reference(of, "same")
     for cell in of.cells():
         made = {"thorough": of.spec.thorough, "fingerprint": of.make_fingerprint(cell)}
@@ -344,12 +341,12 @@ def as_asked(of: Job) -> JobResult:
     return outcome(of, ExitKind.EXITED, 0)
 
 
-def test_thorough_runs_what_was_not_and_its_results_stay(tmp_path: Path) -> None:
+def test_the_thorough_option_runs_other_cells_and_its_results_stay(tmp_path: Path) -> None:
     project = manifest(tmp_path)
     export(project, FakeEngine(as_asked))
     engine = FakeEngine(as_asked)
-    _, noted = export(project, engine, "*/18", thorough=True)
-    assert noted.reasons == {"tiny/18/cpu": "it was not proved thoroughly"}
+    _, log = export(project, engine, "*/18", thorough=True)
+    assert log.reasons == {"tiny/18/cpu": "it was not proved thoroughly"}
     assert engine.tasks[0].job.spec.thorough
     records = read_run(BuildFolder.from_project(project.project).results).by_cell()
     assert {name: each.thorough for name, each in records.items()} == {
@@ -357,50 +354,14 @@ def test_thorough_runs_what_was_not_and_its_results_stay(tmp_path: Path) -> None
         "tiny/18/cpu": True,
         "tiny/19/cpu": False,
     }
-    for wish in ({}, {"thorough": True}):
-        _, noted = export(project, FakeEngine(as_asked), "*/18", **wish)
-        assert noted.reasons == {}, "a thorough result is good for both"
+    for options in ({}, {"thorough": True}):
+        _, log = export(project, FakeEngine(as_asked), "*/18", **options)
+        assert log.reasons == {}, "a thorough result is good for both"
 
 
-def test_an_entry_that_asks_for_it_takes_no_other_result(tmp_path: Path) -> None:
+def test_a_thorough_entry_needs_thorough_results(tmp_path: Path) -> None:
     export(manifest(tmp_path), FakeEngine(as_asked))
     engine = FakeEngine(as_asked)
-    _, noted = export(manifest(tmp_path, spec(thorough=True)), engine)
-    assert set(noted.reasons.values()) == {"it was not proved thoroughly"}
-    assert len(noted.reasons) == 3
-
-
-def count_reads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Count how often each record is parsed, by cell."""
-    reads: Counter[str] = Counter()
-    read_record = Record.read.__func__  # type: ignore[attr-defined]  # a class method
-
-    def read(cls: type[Record], data: bytes) -> Record:
-        record = read_record(cls, data)
-        reads[str(record.cell)] += 1
-        return record
-
-    monkeypatch.setattr(Record, "read", classmethod(read))
-    return reads
-
-
-def test_an_export_without_work_reads_each_record_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    project = manifest(tmp_path)
-    export(project, FakeEngine(finish))
-    reads = count_reads(monkeypatch)
-    run_plan(project, make_plan(project), FakeEngine(never), Noted(), TODAY)
-    assert reads == {f"tiny/{opset}/cpu": 1 for opset in (17, 18, 19)}
-
-
-def test_an_export_of_one_cell_reads_the_other_records_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    project = manifest(tmp_path)
-    export(project, FakeEngine(finish))
-    (tmp_path / "build/tiny/18.onnx").unlink()
-    reads = count_reads(monkeypatch)
-    run_plan(project, make_plan(project), FakeEngine(finish), Noted(), TODAY)
-    # The old record, the new one as the engine reports it, and the new one when the job has ended.
-    assert reads == {"tiny/17/cpu": 1, "tiny/18/cpu": 3, "tiny/19/cpu": 1}
+    _, log = export(manifest(tmp_path, spec(thorough=True)), engine)
+    assert set(log.reasons.values()) == {"it was not proved thoroughly"}
+    assert len(log.reasons) == 3

@@ -31,6 +31,6 @@ def test_missing_packages_are_named_with_what_to_install(
     assert caught.value.exit_code is ExitCode.ENVIRONMENT
 
 
-def test_a_whole_environment_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_complete_environment_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch)
     require_packages()

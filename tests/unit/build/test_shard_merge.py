@@ -1,4 +1,4 @@
-"""Shards put together: all of them, each for its own models, and nothing from before."""
+"""A merge needs all shards, and uses only their own models."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def record(manifest: Manifest, model: str, text: str) -> Record:
 
 
 def make_shard(folder: Path, manifest: Manifest, index: int, *models: str) -> Path:
-    """What shard `index` of 2 leaves, with a result for each of `models`."""
+    """Create the folder of shard `index` of 2 with a result for each of `models`."""
     for model in models:
         (folder / model).mkdir(parents=True)
         (folder / model / "18.onnx").write_text(f"{model} of {index}")
@@ -51,7 +51,7 @@ def manifest(tmp_path: Path) -> Manifest:
 
 @pytest.fixture
 def folders(tmp_path: Path, manifest: Manifest) -> list[Path]:
-    """Both shards; the first is of `a` and `c`, and has an old result of `b` from its cache."""
+    """Create both shards. The first has `a` and `c`, and an old result of `b` from its cache."""
     one = make_shard(tmp_path / "one", manifest, 1, "a", "b", "c")
     return [one, make_shard(tmp_path / "two", manifest, 2, "b")]
 
@@ -61,7 +61,7 @@ def merged(manifest: Manifest, folders: list[Path]) -> Results:
     return merge_shards(manifest, make_plan(manifest), read_shard_parts(folders, build))
 
 
-def test_every_shard_speaks_for_its_own_models(manifest: Manifest, folders: list[Path]) -> None:
+def test_every_shard_provides_its_own_models(manifest: Manifest, folders: list[Path]) -> None:
     results = merged(manifest, folders)
     build = Path(manifest.project.root) / "build"
     assert not results.missing
@@ -75,10 +75,10 @@ def test_every_shard_speaks_for_its_own_models(manifest: Manifest, folders: list
     assert not (build / "shard.json").exists()
 
 
-def test_a_cell_that_did_not_come_is_missing(
+def test_a_cell_without_a_result_is_missing(
     manifest: Manifest, folders: list[Path], tmp_path: Path
 ) -> None:
-    merged(manifest, folders)  # what lies here from before does not count
+    merged(manifest, folders)  # earlier results of this folder do not count
     empty = make_shard(tmp_path / "empty", manifest, 2)
     results = merged(manifest, [folders[0], empty])
     assert list(results.missing) == ["b/18/cpu"]
@@ -87,7 +87,7 @@ def test_a_cell_that_did_not_come_is_missing(
     assert "b/18/cpu" not in run.by_cell()
 
 
-def test_a_result_of_another_manifest_is_missing(manifest: Manifest, folders: list[Path]) -> None:
+def test_a_stale_result_is_missing(manifest: Manifest, folders: list[Path]) -> None:
     models = [manifest.find_model("a"), make_spec("b", opsets=(18,), devices=("cpu",), seed=7)]
     changed = make_manifest(*models, manifest.find_model("c"), root=manifest.project.root)
     results = merged(changed, folders)
@@ -96,7 +96,7 @@ def test_a_result_of_another_manifest_is_missing(manifest: Manifest, folders: li
     }
 
 
-def test_a_model_that_no_shard_knew_is_missing(manifest: Manifest, folders: list[Path]) -> None:
+def test_a_model_without_a_shard_is_missing(manifest: Manifest, folders: list[Path]) -> None:
     new = make_spec("d", opsets=(18,), devices=("cpu",))
     more = make_manifest(*manifest.models, new, root=manifest.project.root)
     assert merged(more, folders).missing == {"d/18/cpu": "no shard contains it"}
@@ -198,7 +198,9 @@ def test_shards_that_do_not_belong_together_are_refused(
     assert caught.value.exit_code is code
 
 
-def test_links_are_not_followed(manifest: Manifest, folders: list[Path], tmp_path: Path) -> None:
+def test_a_shard_with_symlinks_is_refused(
+    manifest: Manifest, folders: list[Path], tmp_path: Path
+) -> None:
     (folders[0] / "a" / "more").symlink_to(tmp_path)
     with pytest.raises(ExporterError, match="contains symlinks"):
         merged(manifest, folders)

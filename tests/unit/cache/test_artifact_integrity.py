@@ -1,4 +1,4 @@
-"""Only the very files that were proved may be kept."""
+"""Only unchanged files are up to date."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def artifact(tmp_path: Path) -> Artifact:
     )
 
 
-def test_whole_files_are_fine(tmp_path: Path, artifact: Artifact) -> None:
+def test_unchanged_files_have_no_problem(tmp_path: Path, artifact: Artifact) -> None:
     assert ArtifactVerifier(tmp_path).find_problem(artifact) == ""
 
 
 @pytest.mark.parametrize("name", ["18.onnx", DATA])
-def test_each_way_to_be_another_file_is_seen(tmp_path: Path, artifact: Artifact, name: str) -> None:
+def test_every_change_of_a_file_is_found(tmp_path: Path, artifact: Artifact, name: str) -> None:
     path = tmp_path / "net" / name
     whole = path.read_bytes()
     for size in range(len(whole)):
@@ -56,12 +56,12 @@ def test_each_way_to_be_another_file_is_seen(tmp_path: Path, artifact: Artifact,
     assert ArtifactVerifier(tmp_path).find_problem(artifact) == f"net/{name} is missing"
 
 
-def test_a_change_after_the_stamp_is_seen_even_with_the_old_time_of_writing(
+def test_a_change_with_a_restored_mtime_is_found(
     tmp_path: Path, artifact: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         "exporter.cache.artifact_integrity._CLOCK_RESOLUTION", -1
-    )  # what is new is stamped at once
+    )  # new files are stamped at once
     first = ArtifactVerifier(tmp_path)
     assert first.find_problem(artifact) == ""
     first.save()
@@ -77,7 +77,7 @@ def test_a_change_after_the_stamp_is_seen_even_with_the_old_time_of_writing(
     )
 
 
-def test_an_untouched_file_is_not_read_again(
+def test_an_unchanged_file_is_not_read_again(
     tmp_path: Path, artifact: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("exporter.cache.artifact_integrity._CLOCK_RESOLUTION", -1)
@@ -98,7 +98,7 @@ def test_damaged_stamps_only_cost_time(tmp_path: Path, artifact: Artifact, text:
     assert ArtifactVerifier(tmp_path).find_problem(artifact) == ""
 
 
-def test_a_fresh_file_is_not_trusted_by_its_time(tmp_path: Path, artifact: Artifact) -> None:
+def test_a_fresh_file_gets_no_stamp(tmp_path: Path, artifact: Artifact) -> None:
     intact = ArtifactVerifier(tmp_path)
     assert intact.find_problem(artifact) == ""
     intact.save()

@@ -1,4 +1,4 @@
-"""A note that nothing was touched holds for files as they were, and for nothing else."""
+"""A snapshot is valid only while all inputs are unchanged."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from exporter.cache.noop_snapshot import (
     save_snapshot,
 )
 
-SAID = ExportSummary(lines=(("2 cells: 2 pass", None), ("red", "red")), code=1)
-LATER = 10**18  # long after whatever a test has made
+SUMMARY = ExportSummary(lines=(("2 cells: 2 pass", None), ("red", "red")), code=1)
+LATER = 10**18  # later than all files of a test
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def basis(project: Path) -> NoopInputs:
+def make_inputs(project: Path) -> NoopInputs:
     return NoopInputs(
         day="2026-11-21",
         files={"": ["pyproject.toml"], "build/net": ["18.onnx"], str(project): ["pyproject.toml"]},
@@ -42,21 +42,21 @@ def basis(project: Path) -> NoopInputs:
     )
 
 
-def noted(project: Path, read: NoopInputs | None = None, since: int | None = None) -> None:
+def save(project: Path, read: NoopInputs | None = None, since: int | None = None) -> None:
     build = project / "build"
     began = read_filesystem_clock(build) + LATER if since is None else since
-    save_snapshot(project, build, read or basis(project), SAID, began)
+    save_snapshot(project, build, read or make_inputs(project), SUMMARY, began)
 
 
-def said(project: Path, day: str = "2026-11-21") -> ExportSummary | None:
+def load(project: Path, day: str = "2026-11-21") -> ExportSummary | None:
     return load_snapshot(project, project / "build", day)
 
 
-def test_the_same_is_said_again_where_nothing_was_touched(project: Path) -> None:
-    assert said(project) is None
-    noted(project)
-    assert said(project) == SAID
-    assert said(project) == SAID
+def test_the_summary_is_loaded_if_nothing_changed(project: Path) -> None:
+    assert load(project) is None
+    save(project)
+    assert load(project) == SUMMARY
+    assert load(project) == SUMMARY
 
 
 def same_size(project: Path) -> None:
@@ -106,16 +106,16 @@ def killed_run(project: Path) -> None:
 
 def other_tools(project: Path) -> None:
     path = project / "build/untouched.json"
-    note = json.loads(path.read_text())
-    note["tools"]["tool.torch"] = "1.0 0"
-    path.write_text(json.dumps(note))
+    snapshot = json.loads(path.read_text())
+    snapshot["tools"]["tool.torch"] = "1.0 0"
+    path.write_text(json.dumps(snapshot))
 
 
 def other_package(project: Path) -> None:
     path = project / "build/untouched.json"
-    note = json.loads(path.read_text())
-    note["inputs"]["packages"]["pydantic"] = "1.0 0"
-    path.write_text(json.dumps(note))
+    snapshot = json.loads(path.read_text())
+    snapshot["inputs"]["packages"]["pydantic"] = "1.0 0"
+    path.write_text(json.dumps(snapshot))
 
 
 def damaged(project: Path) -> None:
@@ -147,51 +147,51 @@ def other_form(project: Path) -> None:
     ],
     ids=lambda touch: touch.__name__,
 )
-def test_whatever_is_touched_the_export_looks_closely(
+def test_every_change_makes_the_snapshot_invalid(
     project: Path, touch: Callable[[Path], None]
 ) -> None:
-    noted(project)
-    assert said(project) == SAID
+    save(project)
+    assert load(project) == SUMMARY
     touch(project)
-    assert said(project) is None
+    assert load(project) is None
 
 
-def test_another_day_has_to_look_since_expectations_end(project: Path) -> None:
-    noted(project)
-    assert said(project, "2026-11-22") is None
+def test_another_day_makes_the_snapshot_invalid(project: Path) -> None:
+    save(project)
+    assert load(project, "2026-11-22") is None
 
 
-def test_a_link_counts_with_what_it_leads_to(project: Path) -> None:
+def test_the_target_of_a_symlink_is_compared(project: Path) -> None:
     linked(project)
-    noted(project)
-    assert said(project) == SAID
+    save(project)
+    assert load(project) == SUMMARY
     (project / "elsewhere").write_text("two")
-    assert said(project) is None
+    assert load(project) is None
 
 
-def test_a_module_that_python_caches_is_not_touched_by_that(project: Path) -> None:
-    noted(project)
+def test_bytecode_of_python_is_ignored(project: Path) -> None:
+    save(project)
     (project / "manifests/__pycache__").mkdir()
     (project / "manifests/__pycache__/net.pyc").write_text("")
-    assert said(project) == SAID
+    assert load(project) == SUMMARY
 
 
-def test_what_changed_while_the_export_was_at_work_is_not_noted(project: Path) -> None:
+def test_a_change_during_the_export_prevents_the_snapshot(project: Path) -> None:
     began = read_filesystem_clock(project / "build")
     time.sleep(0.02)
     edited(project)
-    noted(project, since=began)
+    save(project, since=began)
     assert not (project / "build/untouched.json").exists()
 
 
-def test_what_changed_just_before_is_not_noted(project: Path) -> None:
-    noted(project, since=read_filesystem_clock(project / "build"))
+def test_a_change_just_before_the_export_prevents_the_snapshot(project: Path) -> None:
+    save(project, since=read_filesystem_clock(project / "build"))
     assert not (project / "build/untouched.json").exists()
 
 
-def test_where_the_clock_of_the_files_is_not_known_nothing_is_noted(project: Path) -> None:
+def test_an_unknown_file_system_clock_prevents_the_snapshot(project: Path) -> None:
     assert read_filesystem_clock(project / "none") == 0
-    noted(project, since=0)
+    save(project, since=0)
     assert not (project / "build/untouched.json").exists()
 
 
@@ -205,6 +205,8 @@ def test_where_the_clock_of_the_files_is_not_known_nothing_is_noted(project: Pat
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_what_does_not_hold_already_is_not_noted(project: Path, change: dict[str, object]) -> None:
-    noted(project, replace(basis(project), **change))  # type: ignore[arg-type]  # each fits its field
+def test_inputs_that_differ_already_prevent_the_snapshot(
+    project: Path, change: dict[str, object]
+) -> None:
+    save(project, replace(make_inputs(project), **change))  # type: ignore[arg-type]  # each fits its field
     assert not (project / "build/untouched.json").exists()

@@ -1,4 +1,4 @@
-"""A stored record speaks only for what it was made from."""
+"""A record is up to date only while its inputs are unchanged."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def stored(*sources: Source, **packages: str) -> Record:
     )
 
 
-def test_an_unchanged_record_holds(tmp_path: Path) -> None:
+def test_an_unchanged_record_is_up_to_date(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text("x = 1\n")
     source = Source(file="net.py", sha256=hash_source(tmp_path / "net.py"))
     assert CurrentState(tmp_path).find_staleness_reason(stored(source), PARTS) == ""
@@ -66,7 +66,7 @@ def test_each_changed_part_is_named(tmp_path: Path, part: str, now: str, why: st
     assert CurrentState(tmp_path).find_staleness_reason(stored(), PARTS | {part: now}) == why
 
 
-def test_a_changed_or_vanished_source_is_named(tmp_path: Path) -> None:
+def test_a_changed_or_missing_source_is_named(tmp_path: Path) -> None:
     file = tmp_path / "net.py"
     file.write_text("x = 1\n")
     record = stored(Source(file="net.py", sha256=hash_source(file)))
@@ -87,25 +87,27 @@ def test_a_new_module_beside_the_sources_is_a_change(tmp_path: Path) -> None:
     assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == "models has other modules"
 
 
-def test_a_package_in_the_place_of_a_module_is_a_change(tmp_path: Path) -> None:
+def test_a_package_that_replaces_a_module_is_a_change(tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text("K = 1\n")
     before = hash_source(tmp_path / "*.py")
     (tmp_path / "helper").mkdir()
-    assert hash_source(tmp_path / "*.py") == before  # a folder gives way to a module
+    assert (
+        hash_source(tmp_path / "*.py") == before
+    )  # Python prefers a module to a folder without `__init__.py`
     (tmp_path / "helper/__init__.py").write_text("K = 2\n")
     with_package = hash_source(tmp_path / "*.py")
     (tmp_path / "helper.cpython-311-x86_64-linux-gnu.so").touch()
     assert len({before, with_package, hash_source(tmp_path / "*.py")}) == 3
 
 
-def test_an_entry_that_moves_to_another_folder_means_other_files() -> None:
+def test_the_folder_of_an_entry_is_part_of_its_fingerprint() -> None:
     places = ("manifests/a.toml", "manifests/in/a.toml", "manifests/of/a.toml", "a.toml")
     digests = {place: compute_fingerprint(spec(manifest=place))["entry"] for place in places}
     assert len(set(digests.values())) == len(places)
     assert compute_fingerprint(spec(manifest="manifests/in/b.toml"))["entry"] == digests[places[1]]
 
 
-def test_what_changed_during_the_export_never_holds(tmp_path: Path) -> None:
+def test_a_source_that_changed_during_the_export_is_stale(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text("")
     moving = stored(Source(file="net.py", sha256=""))
     assert (
@@ -114,7 +116,7 @@ def test_what_changed_during_the_export_never_holds(tmp_path: Path) -> None:
     )
 
 
-def test_another_package_that_the_model_was_made_with_is_named(tmp_path: Path) -> None:
+def test_a_changed_package_is_named(tmp_path: Path) -> None:
     today = CurrentState(tmp_path)
     assert today.find_changed_package_reason(stored(pytest=read_package_state("pytest"))) == ""
     version = read_package_state("pytest").split(" ")[0]
@@ -122,12 +124,12 @@ def test_another_package_that_the_model_was_made_with_is_named(tmp_path: Path) -
     assert today.find_changed_package_reason(stored(gone="1.0 ff")) == "gone 1.0 -> missing"
 
 
-def test_a_record_without_fingerprint_never_holds(tmp_path: Path) -> None:
+def test_a_record_without_fingerprint_is_stale(tmp_path: Path) -> None:
     bare = Record(cell=stored().cell, status=Status.PASS)
     assert CurrentState(tmp_path).find_staleness_reason(bare, PARTS)
 
 
-def test_the_fingerprint_follows_what_is_proved() -> None:
+def test_the_fingerprint_changes_with_the_proved_settings() -> None:
     before = compute_fingerprint(spec())
     for same in (
         spec(description="more words", tags=("a",), line=9),
@@ -139,7 +141,7 @@ def test_the_fingerprint_follows_what_is_proved() -> None:
         assert compute_fingerprint(other)["entry"] != before["entry"]
 
 
-def test_a_tolerance_changes_what_is_checked_and_not_what_is_made() -> None:
+def test_a_tolerance_changes_the_part_of_the_checks_only() -> None:
     before = compute_fingerprint(spec())
     strict = Tolerance(atol=1e-9)
     outputs = (Output(name="y", shape=("batch", 4), tolerance=strict),)
@@ -154,7 +156,7 @@ def test_a_tolerance_changes_what_is_checked_and_not_what_is_made() -> None:
     assert one["checks"] != other["checks"]
 
 
-def test_devices_and_tools_are_parts_of_their_own() -> None:
+def test_devices_and_tools_have_their_own_parts() -> None:
     cpu = Device(name="cpu", runtime="onnxruntime")
     assert hash_device(cpu) != hash_device(cpu.model_copy(update={"strict": True}))
     parts = compute_fingerprint(spec())
@@ -162,14 +164,14 @@ def test_devices_and_tools_are_parts_of_their_own() -> None:
     assert set(drop_tool_parts(parts)) == {"entry", "checks"}
 
 
-def test_versions_are_known_without_an_import() -> None:
+def test_versions_are_read_without_an_import() -> None:
     tools = read_tool_versions()
     assert {"python", "platform", "torch", "onnx", "onnxruntime", "exporter"} <= set(tools)
     assert all(tools.values())
 
 
 def install(site: Path, name: str, *lines: str) -> str:
-    """The state of a distribution with this list of files."""
+    """Return the state of a distribution with this list of files."""
     info = site / f"{name}-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
@@ -194,20 +196,20 @@ def test_a_wheel_is_the_same_in_every_environment_and_another_build_is_not(tmp_p
     assert install(tmp_path / "four", "made_up", *wheel, here) != one, "of one checkout alone"
 
 
-def test_a_tool_that_was_installed_anew_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reinstalled_tool_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not have_tools_changed()
-    # Other tests write into folders that this process imports from.
+    # Other tests write to folders on `sys.path`.
     stamps = _read_first_site_stamps()
     monkeypatch.setattr("exporter.cache.fingerprint._read_site_stamps", lambda: stamps)
     monkeypatch.setattr(
         "exporter.cache.fingerprint._list_wheel_files", lambda found: "another build"
     )
-    assert not have_tools_changed(), "nobody has touched the folder of the packages"
+    assert not have_tools_changed(), "the folder of the packages is unchanged"
     monkeypatch.setattr("exporter.cache.fingerprint._read_site_stamps", lambda: (1, 2))
     assert have_tools_changed()
 
 
-def test_what_is_installed_shows_in_the_folder_of_the_packages(
+def test_an_installation_changes_the_site_stamps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", [str(tmp_path), str(tmp_path / "none")])

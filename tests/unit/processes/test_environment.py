@@ -8,7 +8,7 @@ from exporter.processes import make_worker_environment
 @pytest.mark.parametrize(
     "name", ["PATH", "HOME", "LC_ALL", "CUDA_VISIBLE_DEVICES", "PYTHONPATH", "TORCH_LOGS"]
 )
-def test_what_a_worker_needs_is_passed_on(name: str) -> None:
+def test_variables_of_the_worker_are_passed_on(name: str) -> None:
     assert make_worker_environment({name: "x"})[name] == "x"
 
 
@@ -26,11 +26,11 @@ def test_what_a_worker_needs_is_passed_on(name: str) -> None:
         "SSH_AUTH_SOCK",
     ],
 )
-def test_nothing_else_is(name: str) -> None:
+def test_other_variables_are_dropped(name: str) -> None:
     assert name not in make_worker_environment({name: "secret"})
 
 
-def test_every_worker_has_one_thread_whatever_the_parent_has() -> None:
+def test_every_worker_has_one_thread() -> None:
     threads = make_worker_environment({"OMP_NUM_THREADS": "8"})
     assert threads["OMP_NUM_THREADS"] == "1"
     assert threads["PYTHONHASHSEED"] == "0"

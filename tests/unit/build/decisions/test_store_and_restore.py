@@ -1,4 +1,4 @@
-"""What was made once from the same inputs is taken from the store, and nothing else is."""
+"""Cells are restored if their inputs are the same, and only then."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from exporter.records.record import (
     Status,
     read_run,
 )
-from tests.unit.build.builders import FakeEngine, Noted, die_at, manifest, outcome, spec, write
+from tests.unit.build.builders import BuildLog, FakeEngine, die_at, manifest, outcome, spec, write
 from tests.unit.build.test_increments import STATE, Project
 from tests.unit.build.test_pipeline import TODAY, as_asked, never
 
@@ -38,7 +38,7 @@ LIMITS = StoreLimits(size=1 << 30, age=3600.0)
 
 
 def start(root: Path, store: Path | None = None, *, is_own: bool = False) -> Project:
-    """A checkout that was exported once; `is_own`: with a store for its build folder alone."""
+    """Return an exported checkout. `is_own`: its build folder owns the store."""
     root.mkdir(exist_ok=True)
     build = root / "build" if is_own else None
     project = Project(root, Store(store or root / "store", LIMITS, build=build))
@@ -48,7 +48,7 @@ def start(root: Path, store: Path | None = None, *, is_own: bool = False) -> Pro
 
 
 def made(project: Project) -> list[str]:
-    """The cells that workers were asked for in the last run."""
+    """Return the cells that ran in the last run."""
     return [str(cell) for task in project.engine.tasks for cell in task.job.cells()]
 
 
@@ -61,12 +61,12 @@ def files(root: Path) -> dict[str, bytes]:
 
 
 def without_jobs(found: dict[str, bytes]) -> dict[str, bytes]:
-    """A job says which cells it was to make, which is another thing each time."""
+    """Drop the job files, because each run has other cells."""
     return {name: data for name, data in found.items() if not name.endswith("job.json")}
 
 
 @pytest.mark.parametrize("is_own", [False, True])
-def test_an_edit_that_is_undone_makes_nothing(tmp_path: Path, is_own: bool) -> None:
+def test_an_undone_edit_builds_nothing(tmp_path: Path, is_own: bool) -> None:
     project = start(tmp_path, is_own=is_own)
     first = files(tmp_path)
     project.put("net.py", "2")
@@ -92,7 +92,7 @@ def test_an_edit_that_is_undone_makes_nothing(tmp_path: Path, is_own: bool) -> N
         ("net.pt", "2"),
     ],
 )
-def test_whatever_was_edited(tmp_path: Path, name: str, value: Any) -> None:
+def test_every_kind_of_undone_edit_is_restored(tmp_path: Path, name: str, value: Any) -> None:
     project = start(tmp_path)
     whole = project.export()
     for state, runs in ((value, True), (STATE[name], False), (value, False)):
@@ -102,7 +102,7 @@ def test_whatever_was_edited(tmp_path: Path, name: str, value: Any) -> None:
         assert (found == whole) is (state == STATE[name])
 
 
-def test_the_other_checkout_makes_nothing(tmp_path: Path) -> None:
+def test_another_checkout_builds_nothing(tmp_path: Path) -> None:
     first = start(tmp_path / "one", tmp_path / "store")
     other = start(tmp_path / "two", tmp_path / "store")
     assert made(other) == []
@@ -115,12 +115,12 @@ def test_the_other_checkout_makes_nothing(tmp_path: Path) -> None:
     assert made(first) == []
 
 
-def test_a_store_of_its_own_is_no_other_checkouts(tmp_path: Path) -> None:
+def test_an_own_store_is_not_shared_with_another_checkout(tmp_path: Path) -> None:
     start(tmp_path / "one")
     assert len(made(start(tmp_path / "two"))) == 4
 
 
-def test_what_is_left_is_made_beside_what_was_taken(tmp_path: Path) -> None:
+def test_missing_cells_are_built_beside_restored_ones(tmp_path: Path) -> None:
     project = start(tmp_path)
     project.put("net.py", "2")
     project.export("a/17")
@@ -132,8 +132,8 @@ def test_what_is_left_is_made_beside_what_was_taken(tmp_path: Path) -> None:
     assert found == project.export(name="nothing")
 
 
-def test_what_holds_here_is_not_given_up(tmp_path: Path) -> None:
-    """Another machine's PyTorch may say something else of the same model in the last digit."""
+def test_valid_results_of_the_build_folder_have_priority(tmp_path: Path) -> None:
+    """PyTorch on another machine may differ in the last digit."""
     first = start(tmp_path / "one", tmp_path / "store")
     other = Project(tmp_path / "two", Store(tmp_path / "store", LIMITS))
     other.root.mkdir()
@@ -153,12 +153,12 @@ def test_what_holds_here_is_not_given_up(tmp_path: Path) -> None:
     assert first.export() == other.export()
 
 
-def test_force_and_no_store_go_round_it(tmp_path: Path) -> None:
+def test_force_and_no_store_ignore_the_store(tmp_path: Path) -> None:
     project = start(tmp_path)
     of = project.manifest()
     engine = FakeEngine(project.work)
     run_plan(
-        of, make_plan(of), engine, Noted(), TODAY, BuildOptions(store=project.store, force=True)
+        of, make_plan(of), engine, BuildLog(), TODAY, BuildOptions(store=project.store, force=True)
     )
     assert len(engine.tasks) == 2
     shutil.rmtree(tmp_path / "build")
@@ -167,26 +167,26 @@ def test_force_and_no_store_go_round_it(tmp_path: Path) -> None:
     assert len(made(project)) == 4
 
 
-def test_what_is_forced_is_kept(tmp_path: Path) -> None:
+def test_forced_results_are_stored(tmp_path: Path) -> None:
     project = start(tmp_path, tmp_path / "store")
     shutil.rmtree(tmp_path / "store")
     of = project.manifest()
-    wish = BuildOptions(store=project.store, force=True)
-    run_plan(of, make_plan(of), FakeEngine(project.work), Noted(), TODAY, wish)
+    options = BuildOptions(store=project.store, force=True)
+    run_plan(of, make_plan(of), FakeEngine(project.work), BuildLog(), TODAY, options)
     assert made(start(tmp_path / "two", tmp_path / "store")) != []
     assert len(list((tmp_path / "store/entries").rglob("*.json"))) > 0
 
 
-class Untouchable(Store):
-    """Nobody may ask it for anything."""
+class UnusableStore(Store):
+    """Raises an error at every use."""
 
     def __getattribute__(self, name: str) -> Any:
         raise AssertionError(f"the store is asked for {name}")
 
 
-def test_where_there_is_nothing_to_do_the_store_is_not_touched(tmp_path: Path) -> None:
+def test_an_export_without_work_does_not_read_the_store(tmp_path: Path) -> None:
     project = start(tmp_path)
-    project.store = Untouchable.__new__(Untouchable)
+    project.store = UnusableStore.__new__(UnusableStore)
     project.export()
     assert made(project) == []
     project.put("net.py", "2")
@@ -194,7 +194,7 @@ def test_where_there_is_nothing_to_do_the_store_is_not_touched(tmp_path: Path) -
         project.export()
 
 
-def test_the_plan_says_the_same_and_changes_nothing(tmp_path: Path) -> None:
+def test_the_plan_has_the_same_decisions_and_changes_nothing(tmp_path: Path) -> None:
     project = start(tmp_path)
     project.put("source", "net.py:Other")
     project.export("a/17")
@@ -204,9 +204,9 @@ def test_the_plan_says_the_same_and_changes_nothing(tmp_path: Path) -> None:
     before = files(tmp_path)
     of = project.manifest()
     stored = StoredRecords(BuildFolder.from_project(of.project))
-    wish = BuildOptions(store=project.store)
+    options = BuildOptions(store=project.store)
     with patch("exporter.build.decisions.build_results.compute_fingerprint", project.fingerprint):
-        found = decide(make_plan(of), stored, RecordValidator(of, TODAY), wish)
+        found = decide(make_plan(of), stored, RecordValidator(of, TODAY), options)
     assert list(found.hits) == ["a/17/cpu"]
     assert found.hits["a/17/cpu"].reason == "its manifest entry changed"
     assert dict(found.reasons) == {"a/18/cpu": "its manifest entry changed"}
@@ -214,12 +214,12 @@ def test_the_plan_says_the_same_and_changes_nothing(tmp_path: Path) -> None:
 
 
 def weights(root: Path) -> list[str]:
-    """Every file with weights, in the build folder or in the store, by its content."""
+    """Return the content of every file with weights, in the build folder and in the store."""
     files = [path for path in root.rglob("*") if path.is_file()]
     return sorted(t for t in (path.read_text() for path in files) if t.startswith("weights of"))
 
 
-def test_in_a_store_of_ones_own_weights_are_nowhere_twice(tmp_path: Path) -> None:
+def test_an_own_store_contains_no_second_copy_of_weights(tmp_path: Path) -> None:
     project = start(tmp_path, is_own=True)
     first = weights(tmp_path)
     assert len(first) == len(set(first)) == 2
@@ -230,7 +230,7 @@ def test_in_a_store_of_ones_own_weights_are_nowhere_twice(tmp_path: Path) -> Non
     assert made(project) == []
 
 
-def test_weights_that_went_with_the_build_folder_are_made_again(tmp_path: Path) -> None:
+def test_removed_weights_are_rebuilt(tmp_path: Path) -> None:
     project = start(tmp_path, is_own=True)
     whole = project.export()
     shutil.rmtree(tmp_path / "build/a")
@@ -239,7 +239,7 @@ def test_weights_that_went_with_the_build_folder_are_made_again(tmp_path: Path) 
     assert "the store has lost one of its files" in project.on_note.reasons["a/17/cpu"]
 
 
-def test_weights_in_place_serve_a_cell_that_was_lost(tmp_path: Path) -> None:
+def test_weights_of_the_build_folder_restore_a_lost_cell(tmp_path: Path) -> None:
     project = start(tmp_path, is_own=True)
     whole = project.export()
     (tmp_path / "build/a/17.onnx").unlink()
@@ -248,25 +248,27 @@ def test_weights_in_place_serve_a_cell_that_was_lost(tmp_path: Path) -> None:
     assert made(project) == []
 
 
-# --- what is never kept -----------------------------------------------------------------------
+# --- results that are not stored
 
 
 def entries(root: Path) -> list[Path]:
     return sorted((root / "store/entries").rglob("*.json"))
 
 
-def run(of: Manifest, worker: Callable[[Job], JobResult], root: Path, **wish: bool) -> Noted:
-    noted = Noted()
+def run(of: Manifest, worker: Callable[[Job], JobResult], root: Path, **options: bool) -> BuildLog:
+    log = BuildLog()
     store = Store(root / "store", LIMITS)
-    run_plan(of, make_plan(of), FakeEngine(worker), noted, TODAY, BuildOptions(store=store, **wish))
-    return noted
+    run_plan(
+        of, make_plan(of), FakeEngine(worker), log, TODAY, BuildOptions(store=store, **options)
+    )
+    return log
 
 
 @pytest.mark.parametrize(
     ("ended", "code"),
     [(ExitKind.SIGNAL, 11), (ExitKind.SIGNAL, 9), (ExitKind.TIMEOUT, 0), (ExitKind.EXITED, 3)],
 )
-def test_a_cell_that_died_is_not_kept(tmp_path: Path, ended: ExitKind, code: int) -> None:
+def test_a_transient_result_is_not_stored(tmp_path: Path, ended: ExitKind, code: int) -> None:
     run(manifest(tmp_path, spec(opsets=(17, 18))), die_at(18, ended, code), tmp_path)
     assert len(entries(tmp_path)) == 1, "what was done before it is"
 
@@ -284,23 +286,23 @@ def ends_as(status: Status, **fields: Any) -> Callable[[Job], JobResult]:
 
 
 @pytest.mark.parametrize("status", [Status.UNAVAILABLE, Status.INCONCLUSIVE, Status.ERROR])
-def test_nor_is_what_another_machine_may_settle(tmp_path: Path, status: Status) -> None:
+def test_a_result_that_depends_on_the_machine_is_not_stored(tmp_path: Path, status: Status) -> None:
     run(manifest(tmp_path), ends_as(status), tmp_path)
     assert entries(tmp_path) == []
 
 
-def test_a_failure_that_would_come_again_is(tmp_path: Path) -> None:
+def test_a_deterministic_failure_is_stored(tmp_path: Path) -> None:
     of = manifest(tmp_path, spec(opsets=(18,)))
     run(of, ends_as(Status.FAIL, message="parity"), tmp_path)
     shutil.rmtree(tmp_path / "build")
-    noted = run(of, never, tmp_path)
-    assert list(noted.hits) == ["tiny/18/cpu"]
+    log = run(of, never, tmp_path)
+    assert list(log.hits) == ["tiny/18/cpu"]
     [found] = read_run(tmp_path / "build/results.json").records
     assert (found.status, found.message) == (Status.FAIL, "parity")
 
 
 @pytest.mark.parametrize("when", ["seen by the worker", "after it"])
-def test_nothing_is_kept_where_a_source_changed_meanwhile(tmp_path: Path, when: str) -> None:
+def test_nothing_is_stored_if_a_source_changed_during_the_job(tmp_path: Path, when: str) -> None:
     project = Project(tmp_path, Store(tmp_path / "store", LIMITS))
     project.put("torch", STATE["torch"])
     honest = project.work
@@ -325,7 +327,7 @@ def test_nothing_is_kept_where_a_source_changed_meanwhile(tmp_path: Path, when: 
     assert made(project) == ["a/17/cpu", "a/18/cpu"]
 
 
-def test_nothing_is_kept_where_a_tool_was_installed_anew_meanwhile(
+def test_nothing_is_stored_if_a_tool_changed_during_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("exporter.build.decisions.store_writer.have_tools_changed", lambda: True)
@@ -333,7 +335,9 @@ def test_nothing_is_kept_where_a_tool_was_installed_anew_meanwhile(
     assert entries(tmp_path) == []
 
 
-def test_a_thorough_result_is_good_for_both_wishes_and_a_usual_one_is_not(tmp_path: Path) -> None:
+def test_a_thorough_result_satisfies_both_options_and_a_default_one_does_not(
+    tmp_path: Path,
+) -> None:
     of = manifest(tmp_path, spec(opsets=(18,)))
     run(of, as_asked, tmp_path)
     run(of, as_asked, tmp_path, thorough=True)
@@ -349,7 +353,7 @@ def test_a_thorough_result_is_good_for_both_wishes_and_a_usual_one_is_not(tmp_pa
         assert run(here, never, root).hits, "either is good where nothing more is asked for"
 
 
-def test_a_cell_with_two_answers_is_kept_no_longer(tmp_path: Path) -> None:
+def test_a_flaky_cell_is_removed_from_the_store(tmp_path: Path) -> None:
     of = manifest(tmp_path, spec(opsets=(18,)))
     run(of, as_asked, tmp_path)
     assert len(entries(tmp_path)) == 1

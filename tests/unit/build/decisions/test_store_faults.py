@@ -1,4 +1,4 @@
-"""Whatever becomes of the store, it costs time and no result."""
+"""A damaged store costs time and changes no result."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def remove(path: Path, _: random.Random) -> None:
 
 
 def swap(path: Path, draw: random.Random) -> None:
-    """Another file of the same kind in its place."""
+    """Replace the file by another one of the same kind."""
     others = [other for other in path.parents[2].rglob("*") if other.is_file()]
     data = draw.choice(others).read_bytes()
     path.unlink()
@@ -51,8 +51,8 @@ def folder(path: Path, _: random.Random) -> None:
 HOW = (truncate, flip, remove, swap, folder)
 
 
-def vandalise(store: Path, how: Callable[[Path, random.Random], None], seed: int) -> None:
-    """Each file of the store, one in three of them."""
+def corrupt(store: Path, how: Callable[[Path, random.Random], None], seed: int) -> None:
+    """Corrupt a third of the files in the store."""
     draw = random.Random(seed)
     for kind in ("entries", "blobs"):
         for path in sorted((store / kind).rglob("*")):
@@ -62,14 +62,14 @@ def vandalise(store: Path, how: Callable[[Path, random.Random], None], seed: int
 
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("seed", range(2))
-def test_a_damaged_store_costs_time_and_no_result(
+def test_a_damaged_store_changes_no_result(
     tmp_path: Path, how: Callable[[Path, random.Random], None], seed: int
 ) -> None:
     project = start(tmp_path)
     whole = project.export()
     project.put("net.py", "2")
     project.export()
-    vandalise(tmp_path / "store", how, seed)
+    corrupt(tmp_path / "store", how, seed)
     project.put("net.py", "1")
     assert project.export() == whole
     shutil.rmtree(tmp_path / "build")
@@ -77,7 +77,7 @@ def test_a_damaged_store_costs_time_and_no_result(
 
 
 @pytest.mark.parametrize("what", ["blobs", "entries"])
-def test_what_is_wrong_is_the_reason(tmp_path: Path, what: str) -> None:
+def test_the_problem_of_the_store_is_in_the_reason(tmp_path: Path, what: str) -> None:
     project = start(tmp_path)
     project.put("net.py", "2")
     project.export()
@@ -93,7 +93,7 @@ def test_what_is_wrong_is_the_reason(tmp_path: Path, what: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["file", "dangling link", "nothing"])
-def test_no_store_where_it_belongs(tmp_path: Path, place: str) -> None:
+def test_a_store_that_cannot_be_written(tmp_path: Path, place: str) -> None:
     if place == "file":
         (tmp_path / "store").write_text("")
     elif place == "dangling link":
@@ -107,22 +107,22 @@ def test_no_store_where_it_belongs(tmp_path: Path, place: str) -> None:
 
 
 def actions() -> st.SearchStrategy[Any]:
-    """Edits as they are, the run in another checkout, and vandals."""
-    wreck = st.tuples(st.just("vandals"), st.sampled_from(HOW), st.integers(0, 9))
+    """Yield edits, runs in another checkout and corruptions."""
+    wreck = st.tuples(st.just("corruption"), st.sampled_from(HOW), st.integers(0, 9))
     return st.one_of(edits(), edits(), st.tuples(st.just("checkout")), wreck)
 
 
 @settings(max_examples=500 if os.environ.get("FAULTS") == "long" else 15, deadline=None)
 @given(st.lists(actions(), min_size=2, max_size=8), st.booleans())
-def test_any_sequence_of_edits_checkouts_and_vandals(sequence: list[Any], is_own: bool) -> None:
+def test_any_sequence_of_edits_checkouts_and_corruptions(sequence: list[Any], is_own: bool) -> None:
     with tempfile.TemporaryDirectory() as top:
         roots = Path(top)
-        # That the others use it too is against the rules, and costs time alone.
+        # Another user of an own store is not allowed, but only costs time.
         projects = [start(roots / "one", roots / "store", is_own=is_own)]
         for number, (name, *rest) in enumerate(sequence):
             project = projects[-1]
-            if name == "vandals":
-                vandalise(roots / "store", *rest)
+            if name == "corruption":
+                corrupt(roots / "store", *rest)
             elif name == "checkout":
                 projects.append(start(roots / f"{number}", roots / "store"))
             else:

@@ -12,15 +12,15 @@ from exporter.records.record import CellId, Record
 from tests.unit.build.builders import announcement, job, record, spec, write
 
 
-class Heard:
+class EventLog:
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.events: list[str] = []
 
     def on_announcement(self, announcement: Announcement) -> None:
-        self.said.append("at work: " + " ".join(str(cell) for cell in announcement.cells))
+        self.events.append("at work: " + " ".join(str(cell) for cell in announcement.cells))
 
     def on_record(self, record: Record) -> None:
-        self.said.append(f"recorded: {record.cell}")
+        self.events.append(f"recorded: {record.cell}")
 
     def on_job_end(self, outcome: JobResult) -> Task | None:
         raise AssertionError(outcome)
@@ -37,56 +37,56 @@ def announce(folder: JobFolder, *cells: CellId) -> None:
     write_json(folder.announcement, announcement(cells))
 
 
-def test_a_record_is_told_once_its_worker_has_gone_on(folder: JobFolder) -> None:
+def test_a_record_is_reported_after_the_next_announcement(folder: JobFolder) -> None:
     of = job(folder.path, spec())
     one, two, three = of.cells()
-    watch, heard = JobMonitor(of, folder), Heard()
-    watch.report_news(heard)
+    watch, events = JobMonitor(of, folder), EventLog()
+    watch.report_news(events)
     announce(folder, one)
-    watch.report_news(heard)
+    watch.report_news(events)
     write(of, record(of, one))
-    watch.report_news(heard)
-    assert heard.said == ["at work: tiny/17/cpu"]
+    watch.report_news(events)
+    assert events.events == ["at work: tiny/17/cpu"]
     announce(folder, two, three)
-    watch.report_news(heard)
-    watch.report_news(heard)
-    assert heard.said[1:] == ["recorded: tiny/17/cpu", "at work: tiny/18/cpu tiny/19/cpu"]
+    watch.report_news(events)
+    watch.report_news(events)
+    assert events.events[1:] == ["recorded: tiny/17/cpu", "at work: tiny/18/cpu tiny/19/cpu"]
 
 
-def test_records_of_another_job_are_not_told(folder: JobFolder) -> None:
+def test_records_of_another_job_are_not_reported(folder: JobFolder) -> None:
     of = job(folder.path, spec())
     earlier = job(folder.path, spec(opsets=(9,)))
     write(earlier, record(earlier, earlier.cells()[0]))
     announce(folder, of.cells()[0])
-    heard = Heard()
-    JobMonitor(of, folder).report_news(heard)
-    assert heard.said == ["at work: tiny/17/cpu"]
+    events = EventLog()
+    JobMonitor(of, folder).report_news(events)
+    assert events.events == ["at work: tiny/17/cpu"]
 
 
-def test_a_damaged_announcement_is_none(folder: JobFolder) -> None:
+def test_a_damaged_announcement_is_ignored(folder: JobFolder) -> None:
     watch = JobMonitor(job(folder.path, spec()), folder)
     assert watch.read_announcement() is None
     folder.announcement.write_text("{")
     assert watch.read_announcement() is None
-    heard = Heard()
-    watch.report_news(heard)
-    assert heard.said == []
+    events = EventLog()
+    watch.report_news(events)
+    assert events.events == []
 
 
-def test_a_record_that_was_told_is_not_read_again(
+def test_a_reported_record_is_not_read_again(
     folder: JobFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     of = job(folder.path, spec())
     one, two, _ = of.cells()
-    watch, heard = JobMonitor(of, folder), Heard()
+    watch, events = JobMonitor(of, folder), EventLog()
     write(of, record(of, one))
     announce(folder, two)
-    watch.report_news(heard)
+    watch.report_news(events)
     write(of, record(of, two))
     read: list[bytes] = []
     real = Record.read
     monkeypatch.setattr(Record, "read", lambda data: (read.append(data), real(data))[1])
-    watch.report_news(heard)
-    watch.report_news(heard)
-    # The one at work may be written again, and is read until the worker has gone on.
+    watch.report_news(events)
+    watch.report_news(events)
+    # The announced cell may be written again. It is read until the next announcement.
     assert read == [folder.record(two).read_bytes()] * 2

@@ -38,7 +38,7 @@ def test_everything_counts_when_the_worker_finished() -> None:
 
 
 @pytest.mark.parametrize("ended", [ExitKind.TIMEOUT, ExitKind.SIGNAL])
-def test_a_worker_that_was_ended_finished_nothing_that_it_was_at(ended: ExitKind) -> None:
+def test_announced_cells_of_an_ended_worker_are_not_finished(ended: ExitKind) -> None:
     at_work = announcement([CELL["tiny/19/reference"]])
     verdict = evaluate_job(outcome(JOB, ended, 0, at_work), passing(*CELLS))
     red = [name for name, found in verdict.records.items() if found.status is not Status.PASS]
@@ -59,7 +59,7 @@ def test_code_0_with_cells_missing_is_a_crash() -> None:
     assert [str(cell) for cell in verdict.retry] == ["tiny/19/cpu", "tiny/19/reference"]
 
 
-def test_a_record_of_the_cell_at_work_does_not_count_when_the_worker_dies() -> None:
+def test_the_record_of_an_announced_cell_does_not_count_after_a_crash() -> None:
     verdict = evaluate_job(
         outcome(JOB, ExitKind.SIGNAL, signal.SIGSEGV, announcement(CELLS[-1:])), passing(*CELLS)
     )
@@ -78,7 +78,7 @@ def test_a_code_other_than_0_does_not_count_even_with_every_record() -> None:
     assert verdict.records[str(CELLS[-1])].status is Status.CRASH
 
 
-def test_sigkill_from_elsewhere_is_told_apart() -> None:
+def test_sigkill_from_another_process_is_the_status_killed() -> None:
     verdict = evaluate_job(
         outcome(JOB, ExitKind.SIGNAL, signal.SIGKILL, announcement(CELLS[:1])), {}
     )
@@ -87,14 +87,14 @@ def test_sigkill_from_elsewhere_is_told_apart() -> None:
     assert verdict.retry == CELLS[1:]
 
 
-def test_a_worker_that_dies_before_it_began_takes_every_cell() -> None:
+def test_a_crash_before_the_first_stage_fails_every_cell() -> None:
     verdict = evaluate_job(outcome(JOB, ExitKind.EXITED, 1), {})
     assert {r.status for r in verdict.records.values()} == {Status.CRASH}
     assert verdict.retry == ()
     assert verdict.records[str(CELLS[0])].stage is None
 
 
-def test_a_timeout_names_the_cell_that_was_at_work() -> None:
+def test_a_timeout_names_the_announced_cell() -> None:
     at_work = announcement([CELL["tiny/18/cpu"]], Stage.PARITY)
     verdict = evaluate_job(outcome(JOB, ExitKind.TIMEOUT, 0, at_work), passing(*CELLS[:2]))
     assert verdict.retry == ()
@@ -107,7 +107,7 @@ def test_a_timeout_names_the_cell_that_was_at_work() -> None:
     assert "tiny/18/cpu" in waiting.message
 
 
-def test_an_interruption_settles_only_what_was_done() -> None:
+def test_an_interruption_decides_only_finished_cells() -> None:
     verdict = evaluate_job(
         outcome(JOB, ExitKind.INTERRUPTED, 0, announcement(CELLS[1:2])), passing(*CELLS[:2])
     )
@@ -115,7 +115,7 @@ def test_an_interruption_settles_only_what_was_done() -> None:
     assert verdict.retry == ()
 
 
-def test_records_of_other_cells_are_left_alone() -> None:
+def test_records_of_other_cells_are_ignored() -> None:
     stranger = CellId(model="tiny", opset=9, device="cpu")
     verdict = evaluate_job(outcome(JOB, ExitKind.EXITED, 0), passing(*CELLS, stranger))
     assert str(stranger) not in verdict.records
@@ -132,7 +132,7 @@ announcements = st.none() | st.builds(
     st.sampled_from(list(ExitKind)),
     st.sampled_from([0, 1, 4, 9, 11]),
 )
-def test_each_cell_is_settled_or_run_again_and_nothing_is_green_by_itself(
+def test_each_cell_is_decided_or_retried_and_only_its_record_makes_it_green(
     written: set[CellId], at_work: Announcement | None, ended: ExitKind, code: int
 ) -> None:
     verdict = evaluate_job(outcome(JOB, ended, code, at_work), passing(*written))
@@ -147,7 +147,7 @@ def test_each_cell_is_settled_or_run_again_and_nothing_is_green_by_itself(
         assert (record.status is Status.PASS) == (CELL[name] in written and name not in unsure)
 
 
-def test_the_job_for_some_cells_has_those_and_no_empty_opset() -> None:
+def test_a_restricted_job_has_the_given_cells_and_no_empty_opset() -> None:
     some = [CELL["tiny/17/reference"], CELL["tiny/19/cpu"]]
     assert restrict_job(JOB, some).cells() == tuple(some)
     assert [opset.opset for opset in restrict_job(JOB, some).opsets] == [17, 19]
@@ -164,7 +164,7 @@ def test_the_job_for_some_cells_has_those_and_no_empty_opset() -> None:
         (b'File "/home/me/project/m.py" at 0x7f0011223344', 'File "m.py" at 0x\u2026'),
     ],
 )
-def test_the_tail_of_the_log_is_short_and_fit_to_be_shown(
+def test_the_tail_of_the_log_is_short_and_redacted(
     tmp_path: Path, log: bytes, tail: str | None
 ) -> None:
     here = job(tmp_path, SPEC)
@@ -175,7 +175,7 @@ def test_the_tail_of_the_log_is_short_and_fit_to_be_shown(
     assert read_log_tail(here, announcement(here.cells())) == expected
 
 
-def test_a_missing_log_says_nothing(tmp_path: Path) -> None:
+def test_a_missing_log_has_an_empty_tail(tmp_path: Path) -> None:
     assert read_log_tail(job(tmp_path, SPEC), None) == ""
 
 
@@ -187,7 +187,7 @@ def test_a_missing_log_says_nothing(tmp_path: Path) -> None:
         (None, "terminate called after throwing an instance of 'std::bad_alloc'", "crash"),
     ],
 )
-def test_an_abort_for_want_of_memory_counts_as_killed_under_a_limit(
+def test_a_failed_allocation_under_a_limit_is_the_status_killed(
     tmp_path: Path, memory: int | None, line: str, status: str
 ) -> None:
     limited = job(tmp_path, spec("tiny", memory=memory))
@@ -204,7 +204,7 @@ def test_an_abort_for_want_of_memory_counts_as_killed_under_a_limit(
         )
 
 
-def test_a_worker_that_died_of_a_full_disk_says_so(tmp_path: Path) -> None:
+def test_a_full_disk_is_in_the_message(tmp_path: Path) -> None:
     here = job(tmp_path, SPEC)
     log = JobFolder(tmp_path).log(None)
     log.parent.mkdir()

@@ -1,4 +1,4 @@
-"""A model whose opsets several workers make, from the tasks to the folder in place."""
+"""Several workers build the opsets of a model, from the tasks to the final folder."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from exporter.records.record import (
     read_run,
 )
 from tests.unit.build.builders import (
+    BuildLog,
     FakeEngine,
-    Noted,
     Worker,
     announcement,
     job,
@@ -50,7 +50,7 @@ def worker(
     reference: Callable[[Job], str] = lambda of: "same",
     status: Callable[[Job, int], Status] = lambda of, opset: Status.PASS,
 ) -> Worker:
-    """A worker that says what it took, so that the next run can divide its job."""
+    """Return a worker that records its times, which allow the next run to divide its job."""
 
     def work(of: Job) -> JobResult:
         write_json(JobFolder(Path(of.folder)).job, of)
@@ -67,12 +67,12 @@ def worker(
 
 def export(
     of: Manifest, *ways: Worker, force: bool = False, workers: int = 2
-) -> tuple[FakeEngine, Noted, dict[str, Record]]:
-    engine, noted = FakeEngine(*ways, workers=workers), Noted()
-    run_plan(of, make_plan(of), engine, noted, TODAY, BuildOptions(force=force))
+) -> tuple[FakeEngine, BuildLog, dict[str, Record]]:
+    engine, log = FakeEngine(*ways, workers=workers), BuildLog()
+    run_plan(of, make_plan(of), engine, log, TODAY, BuildOptions(force=force))
     build = BuildFolder.from_project(of.project)
     assert not (build.path / ".work").exists()
-    return engine, noted, read_run(build.results).by_cell()
+    return engine, log, read_run(build.results).by_cell()
 
 
 def statuses(records: dict[str, Record]) -> list[str]:
@@ -87,20 +87,20 @@ def text(root: Path, opset: int) -> str:
     return (root / f"build/tiny/{opset}.onnx").read_text()
 
 
-def test_a_model_that_was_made_before_is_divided_and_joined(tmp_path: Path) -> None:
+def test_a_model_with_earlier_records_is_divided_and_joined(tmp_path: Path) -> None:
     project = manifest(tmp_path, six())
     first, _, _ = export(project, worker("old"))
     assert opsets(first) == [list(OPSETS)]
-    engine, noted, found = export(project, worker("new"), force=True)
+    engine, log, found = export(project, worker("new"), force=True)
     assert opsets(engine) == [[18, 20, 22], [19, 21, 23]]
     assert [task.job.part for task in engine.tasks] == [0, 1]
     assert engine.tasks[0].job.folder != engine.tasks[1].job.folder
     assert statuses(found) == ["pass"] * 6
     assert {text(tmp_path, opset) for opset in OPSETS} == {"new"}
     assert {(tmp_path / f"build/tiny/{o}.onnx").stat().st_nlink for o in OPSETS} == {1}
-    assert noted.models == ["tiny"]
-    assert noted.notes == []
-    assert len(noted.records) == 6
+    assert log.models == ["tiny"]
+    assert log.notes == []
+    assert len(log.records) == 6
 
 
 def test_one_worker_divides_nothing(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_one_worker_divides_nothing(tmp_path: Path) -> None:
     assert opsets(engine) == [list(OPSETS)]
 
 
-def test_checks_of_one_part_find_their_files_when_the_other_is_done(tmp_path: Path) -> None:
+def test_rechecks_of_one_part_find_their_files_after_the_end_of_the_other(tmp_path: Path) -> None:
     def rechecks(of: Job) -> JobResult:
         assert all(opset.reuse_file for opset in of.opsets)
         old = JobFolder(Path(of.build) / of.spec.id)
@@ -124,20 +124,20 @@ def test_checks_of_one_part_find_their_files_when_the_other_is_done(tmp_path: Pa
     assert statuses(found) == ["pass"] * 6
 
 
-def test_parts_that_pytorch_answered_differently_are_made_by_one_worker(tmp_path: Path) -> None:
+def test_parts_with_different_references_are_rebuilt_by_one_worker(tmp_path: Path) -> None:
     project = manifest(tmp_path, six())
     export(project, worker("old"))
     engine, _, found = export(
         project, worker("new", reference=lambda of: f"part {of.part}"), force=True
     )
-    # The second part's opsets once more, beside the first's, and then there is an end of it.
+    # The opsets of the second part are rebuilt in the folder of the first one.
     assert opsets(engine) == [[18, 20, 22], [19, 21, 23], [19, 21, 23]]
     assert engine.tasks[2].job.folder == engine.tasks[0].job.folder
     assert engine.tasks[2].seconds == 60.0
     assert statuses(found) == ["pass"] * 6
 
 
-def test_a_model_that_pytorch_never_answers_alike_comes_to_an_end(tmp_path: Path) -> None:
+def test_a_model_without_a_stable_reference_needs_a_limited_number_of_jobs(tmp_path: Path) -> None:
     answers = iter(range(100))
     project = manifest(tmp_path, six())
     export(project, worker("old"))
@@ -148,7 +148,7 @@ def test_a_model_that_pytorch_never_answers_alike_comes_to_an_end(tmp_path: Path
     assert statuses(found) == ["pass"] * 6
 
 
-def test_parts_that_never_got_an_answer_keep_their_failures(tmp_path: Path) -> None:
+def test_parts_without_a_reference_keep_their_failures(tmp_path: Path) -> None:
     def fails(of: Job) -> JobResult:
         for cell in of.cells():
             seconds = {"source": 1.0, "convert": 1.0}
@@ -169,8 +169,8 @@ def test_parts_that_never_got_an_answer_keep_their_failures(tmp_path: Path) -> N
     assert statuses(found) == ["error"] * 6
 
 
-def test_a_file_is_not_kept_beside_parts_without_an_answer(tmp_path: Path) -> None:
-    """Files whose reference is gone are not taken for those of a model that failed."""
+def test_a_file_is_not_carried_over_to_parts_without_a_reference(tmp_path: Path) -> None:
+    """Files with a lost reference are not files of a failed model."""
     project = manifest(tmp_path, six())
     export(project, worker("old"))
     (tmp_path / "build/tiny/reference.json").unlink()
@@ -184,12 +184,12 @@ def test_a_file_is_not_kept_beside_parts_without_an_answer(tmp_path: Path) -> No
     plan = make_plan(some)
     (tmp_path / "build/tiny/20.onnx").write_text("another")
     engine = FakeEngine(fails_at_once)
-    run_plan(some, plan, engine, Noted(), TODAY)
+    run_plan(some, plan, engine, BuildLog(), TODAY)
     assert opsets(engine) == [[20], [18, 19, 21, 22, 23]]
 
 
 @pytest.mark.parametrize("itself", [False, True], ids=["by the system", "by its own word"])
-def test_who_is_killed_beside_another_part_is_tried_alone(tmp_path: Path, *, itself: bool) -> None:
+def test_a_killed_part_is_retried_alone(tmp_path: Path, *, itself: bool) -> None:
     def killed(of: Job) -> JobResult:
         if of.part == 0:
             return worker("new")(of)
@@ -208,26 +208,26 @@ def test_who_is_killed_beside_another_part_is_tried_alone(tmp_path: Path, *, its
     project = manifest(tmp_path, six())
     export(project, worker("old"))
     ways = (killed, killed, alone) if itself else (killed, killed, worker("new"), alone)
-    engine, noted, found = export(project, *ways, force=True)
+    engine, log, found = export(project, *ways, force=True)
     assert opsets(engine)[-1] == [19]
     assert engine.tasks[-1].job.part == 0
     assert statuses(found) == ["pass"] * 6
-    assert noted.statuses() == dict.fromkeys(found, "pass")
+    assert log.statuses() == dict.fromkeys(found, "pass")
 
 
-def test_who_is_killed_alone_too_is_killed(tmp_path: Path) -> None:
+def test_a_part_that_is_killed_alone_has_the_status_killed(tmp_path: Path) -> None:
     def killed_at_19(of: Job) -> JobResult:
         return worker(status=lambda _, o: Status.KILLED if o == 19 else Status.PASS)(of)
 
     project = manifest(tmp_path, six())
     export(project, worker("old"))
-    engine, noted, found = export(project, killed_at_19, force=True)
+    engine, log, found = export(project, killed_at_19, force=True)
     assert opsets(engine) == [[18, 20, 22], [19, 21, 23], [19]]
     assert statuses(found) == ["pass", "killed", "pass", "pass", "pass", "pass"]
-    assert noted.statuses()["tiny/19/cpu"] == "killed"
+    assert log.statuses()["tiny/19/cpu"] == "killed"
 
 
-def test_every_cell_killed_beside_another_part_is_tried_alone(tmp_path: Path) -> None:
+def test_every_killed_cell_of_a_part_is_retried_alone(tmp_path: Path) -> None:
     def killed(of: Job) -> JobResult:
         return outcome(of, ExitKind.SIGNAL, 9, announcement(of.cells()))
 
@@ -239,7 +239,7 @@ def test_every_cell_killed_beside_another_part_is_tried_alone(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_a_part_killed_at_all_its_cells_is_made_beside_the_other(
+def test_a_part_without_results_is_rebuilt_in_the_folder_of_the_other(
     tmp_path: Path, which: int
 ) -> None:
     def killed(of: Job) -> JobResult:
@@ -256,7 +256,7 @@ def test_a_part_killed_at_all_its_cells_is_made_beside_the_other(
     assert made == {o: "alone" if o in opsets(engine)[which] else "new" for o in OPSETS}
 
 
-def test_ctrl_c_keeps_the_part_that_is_done(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_the_finished_part(tmp_path: Path) -> None:
     def interrupted(of: Job) -> JobResult:
         return outcome(of, ExitKind.INTERRUPTED, 0, announcement(of.cells()[:1]))
 
@@ -269,10 +269,10 @@ def test_ctrl_c_keeps_the_part_that_is_done(tmp_path: Path) -> None:
     assert len(read_run(BuildFolder.from_project(project.project).results).records) == 6
 
 
-def test_ctrl_c_before_the_other_part_began_keeps_the_one_that_is_done(tmp_path: Path) -> None:
+def test_ctrl_c_before_the_start_of_the_other_part_keeps_the_finished_one(tmp_path: Path) -> None:
     def done_and_interrupted(of: Job) -> JobResult:
         worker("new")(of)
-        # Of the cell announced last, nothing counts.
+        # The record of the last announced cell does not count.
         return outcome(of, ExitKind.INTERRUPTED, 0, announcement(of.cells()[-1:]))
 
     project = manifest(tmp_path, six())
@@ -283,7 +283,7 @@ def test_ctrl_c_before_the_other_part_began_keeps_the_one_that_is_done(tmp_path:
     assert texts == ["new", "old", "new", "old", "old", "old"]
 
 
-def test_ctrl_c_while_a_killed_part_waits_leaves_the_old_results_in_place(tmp_path: Path) -> None:
+def test_ctrl_c_before_the_retry_of_a_killed_part_keeps_the_old_results(tmp_path: Path) -> None:
     def killed(of: Job) -> JobResult:
         return outcome(of, ExitKind.SIGNAL, 9, announcement(of.cells()))
 
@@ -299,10 +299,10 @@ def test_ctrl_c_while_a_killed_part_waits_leaves_the_old_results_in_place(tmp_pa
 
 
 class Killed(BaseException):
-    """The end of the parent: nothing after it runs that a killed process would not run."""
+    """The end of the parent, as by a kill: no handler catches it."""
 
 
-def test_a_run_killed_at_its_second_part_keeps_all_of_the_first(tmp_path: Path) -> None:
+def test_a_run_killed_in_its_second_part_keeps_the_first_part(tmp_path: Path) -> None:
     def kills(of: Job) -> JobResult:
         folder = JobFolder(Path(of.folder))
         write_json(folder.job, of)
@@ -317,16 +317,16 @@ def test_a_run_killed_at_its_second_part_keeps_all_of_the_first(tmp_path: Path) 
     edited = manifest(tmp_path, six(seed=1))
     with pytest.raises(Killed):
         export(edited, worker("new"), kills)
-    engine, noted, found = export(edited, worker("last"))
+    engine, log, found = export(edited, worker("last"))
     assert opsets(engine) == [[21, 23]]
     assert statuses(found) == ["pass"] * 6
     texts = [text(tmp_path, opset) for opset in OPSETS]
     assert texts == ["new", "new", "new", "last", "new", "last"]
-    assert len(noted.notes) == 2
+    assert len(log.notes) == 2
 
 
 def part(folder: Path, opset: int, *, exact: bool) -> JobFolder:
-    """The folder of a job with one opset, and what PyTorch said there."""
+    """Return the folder of a job with one opset and a reference."""
     made = Sample(index=0, name="declared", kind="declared", axes={}, exact=exact)
     reference = Reference(samples=(made,), noise=(1e-7,), output_spread=(1.0,))
     of = job(folder, spec(opsets=(opset,)))
@@ -336,7 +336,7 @@ def part(folder: Path, opset: int, *, exact: bool) -> JobFolder:
 
 
 @pytest.mark.parametrize("exact", [0, 1])
-def test_what_one_worker_measured_more_exactly_stays(tmp_path: Path, exact: int) -> None:
+def test_the_part_with_float64_outputs_is_the_main_part(tmp_path: Path, exact: int) -> None:
     parts = [part(tmp_path / str(n), 18 + n, exact=n == exact) for n in (0, 1)]
     whole, lost = join_folders([FolderRecords(each) for each in parts])
     assert whole.folder == parts[exact]
@@ -345,7 +345,7 @@ def test_what_one_worker_measured_more_exactly_stays(tmp_path: Path, exact: int)
     assert not parts[1 - exact].path.exists()
 
 
-def test_a_part_whose_folder_another_worker_took_away_costs_its_own_cells(tmp_path: Path) -> None:
+def test_a_part_with_a_removed_folder_loses_only_its_own_cells(tmp_path: Path) -> None:
     parts = [part(tmp_path / str(n), 18 + n, exact=n == 0) for n in (0, 1)]
     elsewhere = tmp_path / "elsewhere"
     parts[0].path.rename(elsewhere)
@@ -358,14 +358,16 @@ def test_a_part_whose_folder_another_worker_took_away_costs_its_own_cells(tmp_pa
 
 
 def failed(folder: Path, opset: int) -> JobFolder:
-    """The folder of a job that came to nothing, not even to an answer of PyTorch."""
+    """Return the folder of a failed job without a reference."""
     of = job(folder, spec(opsets=(opset,)))
     write(of, Record(cell=of.cells()[0], status=Status.CRASH))
     return JobFolder(folder)
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_a_failure_stays_beside_what_another_worker_made(tmp_path: Path, *, first: bool) -> None:
+def test_a_failure_is_joined_with_the_results_of_another_part(
+    tmp_path: Path, *, first: bool
+) -> None:
     parts = [failed(tmp_path / "failed", 18), part(tmp_path / "made", 19, exact=False)]
     whole, lost = join_folders([FolderRecords(p) for p in (parts if first else parts[::-1])])
     assert whole.folder == parts[1]
@@ -376,7 +378,7 @@ def test_a_failure_stays_beside_what_another_worker_made(tmp_path: Path, *, firs
     }
 
 
-def test_a_failure_of_an_earlier_run_does_not_stay_beside_what_was_made(tmp_path: Path) -> None:
+def test_a_failure_of_an_earlier_run_is_not_carried_over_to_new_results(tmp_path: Path) -> None:
     old, fresh = failed(tmp_path / "failed", 18), part(tmp_path / "made", 19, exact=False)
     [lost] = carry_over(FolderRecords(old), FolderRecords(fresh), lambda _: True)
     assert str(lost.cell) == "tiny/18/cpu"

@@ -17,7 +17,7 @@ from exporter.records.record import Record
 from tests.unit.build.builders import job, record, spec, write, write_reference
 
 
-def test_a_second_run_is_refused_while_one_is_at_work(tmp_path: Path) -> None:
+def test_a_second_run_is_refused_while_one_has_the_lock(tmp_path: Path) -> None:
     build = BuildFolder(tmp_path / "build")
     with (
         build.lock(),
@@ -30,7 +30,7 @@ def test_a_second_run_is_refused_while_one_is_at_work(tmp_path: Path) -> None:
         assert build.create_folder("tiny").path.is_dir()
 
 
-def test_what_a_killed_run_left_is_put_aside_where_it_has_records(tmp_path: Path) -> None:
+def test_folders_of_a_killed_run_with_records_are_kept(tmp_path: Path) -> None:
     for name in ("tiny-abc/18.onnx", "tiny-def/records/18.cpu.json"):
         left = tmp_path / ".work" / name
         left.parent.mkdir(parents=True)
@@ -42,7 +42,7 @@ def test_what_a_killed_run_left_is_put_aside_where_it_has_records(tmp_path: Path
         assert build.list_abandoned() == []
 
 
-def test_placing_replaces_all_that_was_there(tmp_path: Path) -> None:
+def test_a_new_folder_replaces_all_files_of_a_model(tmp_path: Path) -> None:
     build = BuildFolder(tmp_path)
     with build.lock():
         for name in ("old", "new"):
@@ -75,7 +75,7 @@ def test_a_failed_rename_puts_the_old_folder_back(
 
 
 @pytest.mark.parametrize("name", ["", ".work", "tiny"])
-def test_nothing_is_written_through_a_link(tmp_path: Path, name: str) -> None:
+def test_nothing_is_written_through_a_symlink(tmp_path: Path, name: str) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "precious").touch()
@@ -98,7 +98,7 @@ def test_only_files_with_a_record_stay(tmp_path: Path) -> None:
 
 
 def made(path: Path, opsets: tuple[int, ...], **names: str) -> JobFolder:
-    """A folder with a record for each opset that names external data, and the files themselves."""
+    """Create a folder with records, ONNX files and external data."""
     of = job(path, spec(opsets=opsets))
     write_reference(of, names.get("reference", "same"))
     for cell in of.cells():
@@ -116,7 +116,9 @@ def always(record: Record) -> bool:
     return True
 
 
-def test_files_weights_and_logs_come_along_and_the_old_folder_stays_whole(tmp_path: Path) -> None:
+def test_files_weights_and_logs_are_carried_over_and_the_old_folder_stays_complete(
+    tmp_path: Path,
+) -> None:
     old = made(tmp_path / "old", (9, 10), data="weights-1.data")
     fresh = made(tmp_path / "fresh", (18,), data="weights-1.data")
     before = sorted(path.name for path in old.path.rglob("*"))
@@ -128,7 +130,7 @@ def test_files_weights_and_logs_come_along_and_the_old_folder_stays_whole(tmp_pa
 
 
 @pytest.mark.parametrize("data", ["gone.data", "../secret", "link.data"])
-def test_a_set_that_is_not_whole_and_plain_is_dropped(tmp_path: Path, data: str) -> None:
+def test_a_record_with_a_missing_or_linked_file_is_dropped(tmp_path: Path, data: str) -> None:
     (tmp_path / "secret").write_text("secret")
     old = made(tmp_path / "old", (9,), data=data)
     (old.path / "link.data").symlink_to(tmp_path / "secret")
@@ -140,14 +142,14 @@ def test_a_set_that_is_not_whole_and_plain_is_dropped(tmp_path: Path, data: str)
     assert not (fresh.path / data).exists() or data == "../secret"
 
 
-def test_what_no_longer_holds_is_dropped(tmp_path: Path) -> None:
+def test_a_stale_record_is_dropped(tmp_path: Path) -> None:
     old = made(tmp_path / "old", (9,), data="weights-1.data")
     fresh = made(tmp_path / "fresh", (18,), data="weights-1.data")
     assert len(carry_over(FolderRecords(old), FolderRecords(fresh), lambda record: False)) == 1
     assert not (fresh.path / "9.onnx").exists()
 
 
-def test_without_a_reference_nothing_is_the_same(tmp_path: Path) -> None:
+def test_without_references_files_are_dropped(tmp_path: Path) -> None:
     old = made(tmp_path / "old", (9,), data="weights-1.data")
     fresh = made(tmp_path / "fresh", (18,), data="weights-1.data")
     fresh.reference.unlink()
@@ -155,7 +157,7 @@ def test_without_a_reference_nothing_is_the_same(tmp_path: Path) -> None:
     assert len(carry_over(FolderRecords(old), FolderRecords(fresh), always)) == 1
 
 
-def test_damaged_records_are_no_records(tmp_path: Path) -> None:
+def test_damaged_records_are_ignored(tmp_path: Path) -> None:
     old = made(tmp_path / "old", (9,), data="weights-1.data")
     (old.records / "9.cpu.json").write_text("{")
     fresh = made(tmp_path / "fresh", (18,), data="weights-1.data")
@@ -163,7 +165,7 @@ def test_damaged_records_are_no_records(tmp_path: Path) -> None:
     assert set(fresh.read_records()) == {"tiny/18/cpu"}
 
 
-def test_the_record_that_was_made_now_wins(tmp_path: Path) -> None:
+def test_the_new_record_has_priority(tmp_path: Path) -> None:
     old = made(tmp_path / "old", (18,), data="weights-1.data")
     [stored] = old.read_records().values()
     write_json(old.record(stored.cell), stored.model_copy(update={"message": "old"}))
@@ -172,8 +174,8 @@ def test_the_record_that_was_made_now_wins(tmp_path: Path) -> None:
     assert fresh.read_records()["tiny/18/cpu"].message == ""
 
 
-def said(*names: str, scale: float = 1.0, exact: bool = True, **fields: Any) -> str:
-    """A reference with these samples."""
+def make_reference(*names: str, scale: float = 1.0, exact: bool = True, **fields: Any) -> str:
+    """Return a reference with these samples."""
     samples = [
         Sample(index=index, name=name, kind="axis", axes={"n": 3}, scales=(scale,), exact=exact)
         for index, name in enumerate(names)
@@ -185,16 +187,16 @@ def said(*names: str, scale: float = 1.0, exact: bool = True, **fields: Any) -> 
 @pytest.mark.parametrize(
     ("before", "now", "stays"),
     [
-        (said("a", "b"), said("a", "b", exact=False), True),
-        (said("a"), said("a", "b", "c"), True),
-        (said("a", "b"), said("a"), True),
-        (said("a"), said("a", scale=2.0), False),
-        (said("a"), said("a", unstable="it differs"), False),
-        (said("a"), said("b"), False),
-        (said("a"), "no JSON", False),
+        (make_reference("a", "b"), make_reference("a", "b", exact=False), True),
+        (make_reference("a"), make_reference("a", "b", "c"), True),
+        (make_reference("a", "b"), make_reference("a"), True),
+        (make_reference("a"), make_reference("a", scale=2.0), False),
+        (make_reference("a"), make_reference("a", unstable="it differs"), False),
+        (make_reference("a"), make_reference("b"), False),
+        (make_reference("a"), "no JSON", False),
     ],
 )
-def test_a_closer_look_at_the_same_model_drops_nothing(
+def test_a_reference_with_other_samples_of_the_same_model_drops_nothing(
     tmp_path: Path, before: str, now: str, stays: bool
 ) -> None:
     old = made(tmp_path / "old", (9,), data="weights-1.data", reference=before)
@@ -203,7 +205,7 @@ def test_a_closer_look_at_the_same_model_drops_nothing(
     assert (fresh.path / "9.onnx").exists() is stays
 
 
-def test_reports_of_the_exporter_come_along_with_their_opset(tmp_path: Path) -> None:
+def test_reports_of_the_exporter_are_carried_over_with_their_opset(tmp_path: Path) -> None:
     old = made(tmp_path / "old", (9,), data="weights-1.data")
     fresh = made(tmp_path / "fresh", (18,), data="weights-1.data")
     old.artifacts(9).mkdir(parents=True)
@@ -213,7 +215,7 @@ def test_reports_of_the_exporter_come_along_with_their_opset(tmp_path: Path) -> 
     assert [path.name for path in fresh.artifacts(9).iterdir()] == ["report.md"]
 
 
-def test_a_file_where_the_build_folder_belongs_is_named(tmp_path: Path) -> None:
+def test_a_file_with_the_path_of_the_build_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "build").write_text("mine")
     for path in (tmp_path / "build", tmp_path / "build" / "below"):
         with (
@@ -227,9 +229,7 @@ def test_a_file_where_the_build_folder_belongs_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [".lock", ".work", ".killed", "shard.json"])
 @pytest.mark.parametrize("kind", ["file", "folder", "link"])
-def test_whatever_stands_in_the_place_of_our_own_files(
-    tmp_path: Path, name: str, kind: str
-) -> None:
+def test_other_files_with_the_names_of_private_ones(tmp_path: Path, name: str, kind: str) -> None:
     build, elsewhere = tmp_path / "build", tmp_path / "elsewhere"
     build.mkdir()
     elsewhere.mkdir()
@@ -252,7 +252,7 @@ def test_whatever_stands_in_the_place_of_our_own_files(
 
 
 def lock_and_leave(build: Path) -> None:
-    """A run that is killed with a finished cell."""
+    """Simulate a run that is killed with a finished cell."""
     remove_shard_note(build)
     with suppress(KeyboardInterrupt), BuildFolder(build).lock():
         fresh = BuildFolder(build).create_folder("tiny")
@@ -264,7 +264,7 @@ def lock_and_leave(build: Path) -> None:
     BuildFolder(build).remove_abandoned()
 
 
-def test_a_link_where_a_model_belongs_is_refused_before_it_is_made(tmp_path: Path) -> None:
+def test_a_symlink_with_the_path_of_a_model_is_refused_before_its_job(tmp_path: Path) -> None:
     build = BuildFolder(tmp_path / "build")
     with build.lock():
         build.model_folder("tiny").path.symlink_to(tmp_path)
@@ -272,7 +272,7 @@ def test_a_link_where_a_model_belongs_is_refused_before_it_is_made(tmp_path: Pat
             build.create_folder("tiny")
 
 
-def test_a_file_in_the_place_of_the_build_folder_is_told_of(tmp_path: Path) -> None:
+def test_a_file_with_the_path_of_the_build_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "build").write_text("no folder")
     remove_shard_note(tmp_path / "build")
     with (

@@ -1,4 +1,4 @@
-"""What two runs of the same inputs do not agree on is not hidden."""
+"""Different results of two runs with the same inputs are marked."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def record(status: str, **fields: Any) -> Record:
         (record("error", stage=Stage.LOAD), record("error"), "was error at load"),
     ],
 )
-def test_another_verdict_for_the_same_inputs(before: Record, after: Record, said: str) -> None:
+def test_a_different_status_with_the_same_inputs_is_flaky(
+    before: Record, after: Record, said: str
+) -> None:
     assert describe_flakiness(before, after) == f"{said} in an earlier run of the very same inputs"
 
 
@@ -52,16 +54,16 @@ def test_another_verdict_for_the_same_inputs(before: Record, after: Record, said
         (record("unavailable"), record("pass")),
     ],
 )
-def test_other_inputs_or_no_verdict(before: Record, after: Record) -> None:
+def test_other_inputs_or_a_transient_status_are_not_flaky(before: Record, after: Record) -> None:
     assert describe_flakiness(before, after) == ""
 
 
-def test_a_file_that_changed_meanwhile_says_nothing() -> None:
+def test_a_source_that_changed_during_the_export_is_not_flaky() -> None:
     moved = (Source(file="net.py", sha256=""),)
     assert describe_flakiness(record("fail", sources=moved), record("pass", sources=moved)) == ""
 
 
-def test_it_stays_until_an_input_changes(tmp_path: Path) -> None:
+def test_the_mark_stays_until_an_input_changes(tmp_path: Path) -> None:
     def folder(name: str, found: Record) -> JobFolder:
         made = JobFolder(tmp_path / name)
         write_json(made.record(found.cell), found)

@@ -1,4 +1,4 @@
-"""What `exporter gc` may take, and what it must leave."""
+"""`exporter gc` removes only files without a cell in the manifests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TINY = spec(opsets=(17, 18))
 
 
 def made(build: Path, name: str = "tiny", opsets: tuple[int, ...] = (17, 18)) -> JobFolder:
-    """A model's folder as an export leaves it; each opset has weights of its own."""
+    """Create the folder of an exported model. Each opset has its own weights."""
     of = job(build / name, spec(name, opsets=opsets))
     folder = JobFolder(build / name)
     write_reference(of, "same")
@@ -38,7 +38,7 @@ def made(build: Path, name: str = "tiny", opsets: tuple[int, ...] = (17, 18)) ->
 
 
 def gone(build: Path) -> set[str]:
-    """What would go, as paths in the build folder."""
+    """Return the garbage as paths in the build folder."""
     promised = job(build / "tiny", TINY).cells()
     return {found.path.relative_to(build).as_posix() for found in find_garbage(build, promised)}
 
@@ -47,13 +47,13 @@ def listing(build: Path) -> list[str]:
     return sorted(path.relative_to(build).as_posix() for path in build.rglob("*"))
 
 
-def test_what_is_promised_stays_whether_it_holds_or_not(tmp_path: Path) -> None:
+def test_files_of_the_manifests_stay_even_if_stale(tmp_path: Path) -> None:
     made(tmp_path)
     (tmp_path / "results.json").touch()
     assert gone(tmp_path) == set()
 
 
-def test_a_model_that_left_goes_as_a_whole_and_counts_its_bytes(tmp_path: Path) -> None:
+def test_a_removed_model_is_garbage_with_its_size(tmp_path: Path) -> None:
     made(tmp_path)
     made(tmp_path, "old")
     before = listing(tmp_path)
@@ -65,7 +65,7 @@ def test_a_model_that_left_goes_as_a_whole_and_counts_its_bytes(tmp_path: Path) 
     assert listing(tmp_path) == [name for name in before if not name.startswith("old")]
 
 
-def test_an_opset_that_left_goes_with_all_that_is_its_own(tmp_path: Path) -> None:
+def test_a_removed_opset_is_garbage_with_its_own_files(tmp_path: Path) -> None:
     folder = made(tmp_path, opsets=(17, 18, 19))
     folder.artifacts(19).mkdir()
     (folder.artifacts(19) / "report.md").touch()
@@ -82,13 +82,13 @@ def test_an_opset_that_left_goes_with_all_that_is_its_own(tmp_path: Path) -> Non
     assert set(folder.read_records()) == {"tiny/17/cpu", "tiny/18/cpu"}
 
 
-def test_a_device_that_left_takes_its_record_and_not_the_file(tmp_path: Path) -> None:
+def test_a_removed_device_makes_its_record_garbage_and_not_the_file(tmp_path: Path) -> None:
     folder = made(tmp_path)
     (folder.records / "18.cuda.json").write_bytes((folder.records / "18.cpu.json").read_bytes())
     assert gone(tmp_path) == {"tiny/records/18.cuda.json"}
 
 
-def test_weights_that_no_file_refers_to_go(tmp_path: Path) -> None:
+def test_weights_without_a_file_are_garbage(tmp_path: Path) -> None:
     made(tmp_path)
     (tmp_path / "tiny/weights-00000000000000ff.data").touch()
     (tmp_path / "tiny/.18.onnx.123.fresh").touch()
@@ -96,7 +96,7 @@ def test_weights_that_no_file_refers_to_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["damaged", "gone"])
-def test_weights_stay_where_a_record_cannot_tell(tmp_path: Path, how: str) -> None:
+def test_weights_stay_if_a_record_is_damaged(tmp_path: Path, how: str) -> None:
     folder = made(tmp_path)
     (tmp_path / "tiny/weights-00000000000000ff.data").touch()
     path = folder.records / "18.cpu.json"
@@ -104,7 +104,7 @@ def test_weights_stay_where_a_record_cannot_tell(tmp_path: Path, how: str) -> No
     assert gone(tmp_path) == set()
 
 
-def test_what_no_export_made_stays(tmp_path: Path) -> None:
+def test_files_that_no_export_wrote_stay(tmp_path: Path) -> None:
     folder = made(tmp_path)
     for name in ("notes/a.txt", "repro/old-18-cpu/run.py", ".killed/old-1/records/18.cpu.json"):
         (tmp_path / name).parent.mkdir(parents=True)
@@ -114,7 +114,7 @@ def test_what_no_export_made_stays(tmp_path: Path) -> None:
     assert gone(tmp_path) == set()
 
 
-def test_nothing_behind_a_link_is_touched(tmp_path: Path) -> None:
+def test_symlinks_are_not_followed(tmp_path: Path) -> None:
     build, elsewhere = tmp_path / "build", tmp_path / "elsewhere"
     made(elsewhere, "old")
     build.mkdir()
@@ -132,7 +132,7 @@ def test_nothing_behind_a_link_is_touched(tmp_path: Path) -> None:
     assert listing(elsewhere) == before
 
 
-def test_a_file_with_a_second_name_frees_nothing(tmp_path: Path) -> None:
+def test_a_file_with_a_second_name_frees_no_bytes(tmp_path: Path) -> None:
     folder = made(tmp_path, opsets=(17, 18, 19))
     os.link(folder.model(19), tmp_path / "published.onnx")
     sizes = {
@@ -162,7 +162,7 @@ def project(root: Path, manifest: str = MANIFEST) -> Path:
     return root
 
 
-def test_the_command_says_what_goes_and_what_that_frees(
+def test_the_command_prints_the_removed_items_and_their_size(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = project(tmp_path)
@@ -182,7 +182,7 @@ def test_the_command_says_what_goes_and_what_that_frees(
     assert (root / "build/tiny/18.onnx").is_file()
 
 
-def test_the_command_waits_for_no_run_and_disturbs_none(
+def test_the_command_fails_while_a_run_has_the_lock(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = project(tmp_path)
@@ -201,7 +201,7 @@ def test_a_broken_manifest_removes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("manifest", ["format = 1\n", None])
-def test_where_nothing_is_promised_nothing_is_removed(tmp_path: Path, manifest: str | None) -> None:
+def test_manifests_without_cells_remove_nothing(tmp_path: Path, manifest: str | None) -> None:
     root = project(tmp_path, manifest or "")
     if manifest is None:
         (root / "manifests/tiny.toml").unlink()
@@ -210,7 +210,7 @@ def test_where_nothing_is_promised_nothing_is_removed(tmp_path: Path, manifest: 
     assert (root / "build/old").is_dir()
 
 
-def test_a_build_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
+def test_a_build_folder_that_is_a_symlink_is_refused(tmp_path: Path) -> None:
     root = project(tmp_path)
     made(tmp_path / "elsewhere", "old")
     (root / "build").symlink_to(tmp_path / "elsewhere")
@@ -246,14 +246,14 @@ def test_the_store_is_kept_within_its_limits(
     ("option", "value", "said"),
     [("--store-size", "2", "a size of at least 1MB"), ("--store-age", "2 years", "an age such as")],
 )
-def test_a_limit_that_is_none(
+def test_an_invalid_limit_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, value: str, said: str
 ) -> None:
     assert run(["gc", "--root", str(project(tmp_path)), option, value]) == 2
     assert said in capsys.readouterr().err
 
 
-def test_a_store_that_is_only_read_stays(
+def test_a_read_only_store_stays(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = project(tmp_path)

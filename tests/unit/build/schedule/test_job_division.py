@@ -1,4 +1,4 @@
-"""Which jobs are divided between workers, by what they took before."""
+"""Jobs are divided between workers by their earlier times."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CPU = (Device(name="cpu", runtime="onnxruntime"),)
 
 
 def opsets(count: int, *, there: int = 0) -> tuple[OpsetJob, ...]:
-    """So many, the first of which only need their checks."""
+    """Return `count` opsets. The first ones are rechecks."""
     return tuple(
         OpsetJob(opset=18 + index, route=DYNAMO, devices=CPU, reuse_file=index < there)
         for index in range(count)
@@ -35,7 +35,7 @@ def cost(shared: float, own: float, size: int = 1) -> Cost:
 
 
 def parts_of_job(tmp_path: Path, known: Cost, device: Device, **fields: Any) -> int:
-    """How many workers a model with eight opsets goes to, where there are two."""
+    """Return the number of parts of a model with eight opsets for two workers."""
     of = job(tmp_path / "build/.work/first", spec(opsets=tuple(range(18, 26)), **fields))
     opsets = tuple(opset.model_copy(update={"devices": (device,)}) for opset in of.opsets)
     build = BuildFolder(tmp_path / "build")
@@ -61,13 +61,13 @@ OPENVINO = Device(name="ov", runtime="openvino")
         (cost(6, 1), OPENVINO.model_copy(update={"device": "GPU"}), {}, 1),
     ],
 )
-def test_workers_that_would_get_into_each_others_way_do_not_share_a_model(
+def test_large_gpu_and_latency_jobs_are_not_divided(
     tmp_path: Path, known: Cost, device: Device, fields: dict[str, Any], parts: int
 ) -> None:
     assert parts_of_job(tmp_path, known, device, **fields) == parts
 
 
-def test_the_next_in_length_is_divided_where_the_longest_must_not_be() -> None:
+def test_the_second_longest_job_is_divided_if_the_longest_cannot_be() -> None:
     jobs = dict.fromkeys("ab", opsets(8))
     costs = {"a": cost(7, 1), "b": cost(60, 10)}
     assert count_parts(jobs, costs, 2) == {"a": 1, "b": 2}
@@ -76,18 +76,18 @@ def test_the_next_in_length_is_divided_where_the_longest_must_not_be() -> None:
     assert count_parts(jobs, dict.fromkeys("ab", cost(60, 10)), 4, {"a"}) == {"a": 1, "b": 1}
 
 
-def test_a_model_alone_is_divided_where_cores_have_nothing_to_do() -> None:
+def test_a_single_model_is_divided_if_workers_are_idle() -> None:
     assert count_parts({"a": opsets(8)}, {"a": cost(6, 1)}, 2) == {"a": 2}
     assert count_parts({"a": opsets(8)}, {"a": cost(6, 1)}, 1) == {"a": 1}
 
 
-def test_of_many_like_it_none_is_divided() -> None:
+def test_many_jobs_of_one_length_are_not_divided() -> None:
     models = "abcdefgh"
     costs = dict.fromkeys(models, cost(6, 1))
     assert set(count_parts(dict.fromkeys(models, opsets(8)), costs, 2).values()) == {1}
 
 
-def test_the_one_that_would_hold_up_the_run_is_divided() -> None:
+def test_the_job_that_delays_the_end_of_the_run_is_divided() -> None:
     jobs = {"long": opsets(8), "short": opsets(8), "other": opsets(8)}
     costs = {"long": cost(60, 10), "short": cost(6, 1), "other": cost(6, 1)}
     assert count_parts(jobs, costs, 2) == {"long": 2, "short": 1, "other": 1}
@@ -108,17 +108,20 @@ def test_several_of_one_length_are_divided_together() -> None:
     ],
     ids=["never made", "few opsets", "mostly shared", "soon done"],
 )
-def test_what_stays_whole(count: int, known: Cost | None) -> None:
+def test_jobs_that_are_not_divided(count: int, known: Cost | None) -> None:
     assert count_parts({"a": opsets(count)}, {"a": known} if known else {}, 4) == {"a": 1}
 
 
-def test_what_was_never_made_may_take_as_long_as_the_longest() -> None:
+def test_a_job_of_unknown_length_counts_like_the_longest() -> None:
     jobs = {"a": opsets(8), "new": opsets(8)}
     assert count_parts(jobs, {"a": cost(6, 1)}, 2) == {"a": 1, "new": 1}
-    assert count_parts(jobs, {"a": cost(6, 1)}, 8) == {"a": 1, "new": 1}  # it takes 14 all the same
+    assert count_parts(jobs, {"a": cost(6, 1)}, 8) == {
+        "a": 1,
+        "new": 1,
+    }  # the run takes 14 s in any case
 
 
-def test_checks_alone_share_nothing() -> None:
+def test_rechecks_have_no_shared_cost() -> None:
     whole = cost(60, 2)
     assert whole.estimate_seconds(opsets(8, there=8)) == 8
     assert whole.estimate_seconds(opsets(8, there=7)) == 69
@@ -136,7 +139,7 @@ WORK = st.dictionaries(
 
 
 @given(WORK, st.integers(1, 16))
-def test_parts_are_few_and_the_longest_job_never_gets_longer(
+def test_a_division_is_small_and_never_delays_the_end(
     work: dict[str, tuple[int, tuple[float, float] | None]], workers: int
 ) -> None:
     jobs = {model: opsets(count) for model, (count, _) in work.items()}
@@ -162,7 +165,7 @@ def ends(
     parts: dict[str, int],
     workers: int,
 ) -> float:
-    """When the last worker ends, each taking the longest job left; unknown ones are long."""
+    """Return the end of the last worker. Unknown jobs count as long."""
     pieces = [
         costs[model].estimate_seconds(piece)
         for model, whole in jobs.items()
@@ -190,7 +193,7 @@ def took(cell: str, **seconds: float) -> Record:
     return make_record(cell, artifact=artifact).model_copy(update={"seconds": seconds})
 
 
-def test_a_cost_tells_what_opsets_share_from_what_is_their_own() -> None:
+def test_a_cost_separates_shared_time_from_time_per_opset() -> None:
     shared = {"source": 1.0, "reference": 2.0, "capture": 3.0}
     records = [
         took("a/18/cpu", **shared, convert=0.5, structure=0.1, parity=0.4),
@@ -201,13 +204,13 @@ def test_a_cost_tells_what_opsets_share_from_what_is_their_own() -> None:
         took("a/20/gpu", **shared, convert=2.5, structure=0.1, parity=0.9),
     ]
     found = estimate_costs({"a": {str(record.cell): record for record in records}})["a"]
-    assert found.shared == pytest.approx(6 + 2)  # what the first file decomposes for all
+    assert found.shared == pytest.approx(6 + 2)  # the first conversion includes the decomposition
     assert found.export == pytest.approx(0.5)
     assert found.checks == pytest.approx(1.5)
     assert found.bytes == 77
 
 
-def test_records_that_do_not_say_what_they_took_tell_nothing() -> None:
+def test_records_without_times_are_ignored() -> None:
     silent = make_record("a/18/cpu", "crash")
     assert estimate_costs({"a": {"a/18/cpu": silent}, "b": {}}) == {}
     told = took("a/19/cpu", convert=1.0)

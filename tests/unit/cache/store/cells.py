@@ -1,4 +1,4 @@
-"""A model's folder as an export leaves it, and a store for it."""
+"""Create the folder of an exported model and a store for it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def make_cell(
     weights: bytes = b"weights",
     **fields: Any,
 ) -> Record:
-    """A record that passed, with all its files in the model's folder."""
+    """Return a record with the status `pass`, and write its files."""
     opset = cell.split("/")[1]
     data = f"weights-{digest(weights)[:16]}.data"
     files = {
@@ -41,7 +41,7 @@ def make_cell(
     }
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).unlink(missing_ok=True)  # another name of it may be in a store
+        (folder / name).unlink(missing_ok=True)  # the file may have a second name in a store
         (folder / name).write_bytes(text)
     artifact = make_artifact(
         "tiny", int(opset), sha256=digest(content.encode()), external_data=(data,)
@@ -63,7 +63,7 @@ def make_store(root: Path, limits: StoreLimits = WIDE, *, is_read_only: bool = F
 
 
 def everything(folder: Path) -> dict[str, bytes]:
-    """Content by path of all that an entry brings."""
+    """Return the content of all files of an entry by path."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))

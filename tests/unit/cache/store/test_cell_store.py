@@ -1,4 +1,4 @@
-"""What is put into the store comes out whole, or not at all."""
+"""A cell is restored completely, or not at all."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.unit.factory import make_record
 
 
 def find(store: Store, record: Record, fits: Callable[[Record], bool] = lambda _: True) -> str:
-    """`found`, or the problem."""
+    """Return "found", the problem, or ""."""
     found = store.find(record.cell, record.fingerprint, fits)
     return "found" if found.entry else found.problem
 
 
 def fetch(store: Store, record: Record, folder: Path) -> str:
-    """Takes the cell; the answer is what is wrong."""
+    """Restore the cell and return the problem."""
     entry = store.find(record.cell, record.fingerprint, lambda _: True).entry
     assert entry is not None
     folder.mkdir(exist_ok=True)
@@ -39,15 +39,13 @@ def record(tmp_path: Path) -> Record:
 
 @pytest.fixture
 def store(tmp_path: Path, record: Record) -> Store:
-    """With one cell."""
+    """Return a store with one cell."""
     store = make_store(tmp_path)
     assert store.put([record], JobFolder(tmp_path / "tiny")) == ""
     return store
 
 
-def test_record_and_files_come_out_as_they_went_in(
-    tmp_path: Path, store: Store, record: Record
-) -> None:
+def test_restored_records_and_files_are_equal(tmp_path: Path, store: Store, record: Record) -> None:
     entry = store.find(record.cell, PARTS, lambda _: True).entry
     assert entry is not None
     assert entry.record == record
@@ -56,7 +54,7 @@ def test_record_and_files_come_out_as_they_went_in(
     assert everything(tmp_path / "out") == everything(tmp_path / "tiny")
 
 
-def test_weights_have_one_name_and_all_else_takes_no_room_twice(
+def test_weights_are_copied_and_other_files_are_links(
     tmp_path: Path, store: Store, record: Record
 ) -> None:
     assert fetch(store, record, tmp_path / "out") == ""
@@ -66,7 +64,7 @@ def test_weights_have_one_name_and_all_else_takes_no_room_twice(
         assert (folder / "18.onnx").stat().st_nlink == 3
 
 
-def test_without_hard_links_all_is_copied(
+def test_without_hard_links_all_files_are_copied(
     tmp_path: Path, record: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: object) -> None:
@@ -81,9 +79,7 @@ def test_without_hard_links_all_is_copied(
     assert (tmp_path / "out/18.onnx").stat().st_nlink == 1
 
 
-def test_another_cell_other_parts_and_other_sources_are_not_found(
-    store: Store, record: Record
-) -> None:
+def test_other_cells_parts_and_sources_are_not_found(store: Store, record: Record) -> None:
     assert find(store, record) == "found"
     assert find(store, record.model_copy(update={"fingerprint": {**PARTS, "entry": "x"}})) == ""
     assert (
@@ -95,7 +91,7 @@ def test_another_cell_other_parts_and_other_sources_are_not_found(
     assert find(store, record, lambda _: False) == ""
 
 
-def test_of_several_the_one_that_fits_is_found(tmp_path: Path) -> None:
+def test_the_valid_entry_of_several_is_found(tmp_path: Path) -> None:
     store, folder = make_store(tmp_path), tmp_path / "tiny"
     for edit in "123":
         source = Source(file="net.py", sha256=edit * 64)
@@ -109,7 +105,7 @@ def test_of_several_the_one_that_fits_is_found(tmp_path: Path) -> None:
         assert (tmp_path / edit / "18.onnx").read_text() == f"graph {edit}"
 
 
-def test_only_the_newest_of_many_are_kept(tmp_path: Path) -> None:
+def test_only_the_newest_variants_stay(tmp_path: Path) -> None:
     store, folder = make_store(tmp_path), tmp_path / "tiny"
     for number in range(MAX_VARIANTS + 3):
         made = make_cell(folder, sources=(Source(file="net.py", sha256=f"{number:064}"),))
@@ -118,7 +114,7 @@ def test_only_the_newest_of_many_are_kept(tmp_path: Path) -> None:
     assert find(store, made, lambda r: r.sources == made.sources) == "found"
 
 
-def test_what_is_not_settled_is_not_kept(tmp_path: Path) -> None:
+def test_a_transient_record_is_not_stored(tmp_path: Path) -> None:
     make_cell(tmp_path / "tiny")
     late = make_record("tiny/18/cpu", Status.TIMEOUT, fingerprint=PARTS)
     store = make_store(tmp_path)
@@ -126,7 +122,7 @@ def test_what_is_not_settled_is_not_kept(tmp_path: Path) -> None:
     assert not list((tmp_path / "store").rglob("*.json"))
 
 
-def test_a_second_answer_takes_away_the_first(tmp_path: Path, store: Store, record: Record) -> None:
+def test_a_flaky_record_removes_its_entry(tmp_path: Path, store: Store, record: Record) -> None:
     flaky = record.model_copy(update={"flaky": "was fail in an earlier run"})
     store.put([flaky], JobFolder(tmp_path / "tiny"))
     assert find(store, record) == ""
@@ -160,7 +156,7 @@ def flip(path: Path) -> None:
 
 
 def flip_in_place(path: Path) -> None:
-    """As a program that writes into a built file does, whose other name is in the store."""
+    """Change the file through its second name, as a program that writes to a built file does."""
     data = bytearray(path.read_bytes())
     data[-2] ^= 1
     path.write_bytes(data)
@@ -177,14 +173,14 @@ def link(path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [cut, flip, folder])
-def test_a_damaged_entry_is_none_and_says_so(
+def test_a_damaged_entry_is_a_miss_with_a_problem(
     tmp_path: Path, store: Store, record: Record, how: Callable[[Path], None]
 ) -> None:
     how(entry_of(tmp_path))
     assert find(store, record) == "its store entry is damaged"
 
 
-def test_an_entry_of_another_cell_is_none(tmp_path: Path, store: Store, record: Record) -> None:
+def test_an_entry_of_another_cell_is_a_miss(tmp_path: Path, store: Store, record: Record) -> None:
     other = record.cell.model_copy(update={"opset": 17})
     place = entry_of(tmp_path)
     missing = record.model_copy(update={"cell": other})
@@ -195,7 +191,7 @@ def test_an_entry_of_another_cell_is_none(tmp_path: Path, store: Store, record: 
 
 
 @pytest.mark.parametrize("how", [cut, flip, flip_in_place, folder, link, Path.unlink])
-def test_a_damaged_file_is_never_taken_and_the_next_one_takes_its_place(
+def test_a_damaged_file_is_not_restored_and_can_be_stored_again(
     tmp_path: Path, store: Store, record: Record, how: Callable[[Path], None]
 ) -> None:
     how(blob_of(tmp_path))
@@ -208,14 +204,14 @@ def test_a_damaged_file_is_never_taken_and_the_next_one_takes_its_place(
         assert not (tmp_path / "out/18.onnx").exists()
         assert find(store, record) == ""
     if how is folder:
-        return  # somebody else's folder is not removed, and nothing can take its place
+        return  # a foreign folder is not removed, so the file cannot be stored again
     again = make_cell(tmp_path / "again")
     assert store.put([again], JobFolder(tmp_path / "again")) == ""
     assert fetch(store, again, tmp_path / "healed") == ""
     assert everything(tmp_path / "healed") == everything(tmp_path / "again")
 
 
-def test_files_of_two_devices_go_together_only_where_they_are_the_same(tmp_path: Path) -> None:
+def test_two_devices_are_restored_together_only_with_equal_files(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     one = make_cell(tmp_path / "a")
     same = make_cell(tmp_path / "a", "tiny/18/reference")
@@ -230,9 +226,7 @@ def test_files_of_two_devices_go_together_only_where_they_are_the_same(tmp_path:
     assert fetch(store, other, tmp_path / "alone") == ""
 
 
-def test_a_store_that_is_only_read_is_used_and_not_written(
-    tmp_path: Path, store: Store, record: Record
-) -> None:
+def test_a_read_only_store_is_not_written(tmp_path: Path, store: Store, record: Record) -> None:
     before = {p: p.stat().st_mtime_ns for p in (tmp_path / "store").rglob("*")}
     reader = make_store(tmp_path, is_read_only=True)
     assert fetch(reader, record, tmp_path / "out") == ""
@@ -247,7 +241,7 @@ def test_a_store_that_is_only_read_is_used_and_not_written(
     assert before.keys() == after.keys()
 
 
-def test_where_nothing_can_be_written_that_is_said_once(tmp_path: Path, record: Record) -> None:
+def test_a_write_error_is_reported_once(tmp_path: Path, record: Record) -> None:
     (tmp_path / "store").write_text("a file in its place")
     store = make_store(tmp_path)
     said = store.put([record], JobFolder(tmp_path / "tiny"))
@@ -257,14 +251,14 @@ def test_where_nothing_can_be_written_that_is_said_once(tmp_path: Path, record: 
     assert store.evict_if_needed() is None
 
 
-def test_a_model_that_is_larger_than_the_store_is_not_kept(tmp_path: Path, record: Record) -> None:
+def test_a_model_larger_than_the_store_is_not_stored(tmp_path: Path, record: Record) -> None:
     store = make_store(tmp_path, StoreLimits(size=10, age=3600))
     assert "larger than" in store.put([record], JobFolder(tmp_path / "tiny"))
     assert find(store, record) == ""
 
 
-def test_many_write_and_read_at_once(tmp_path: Path) -> None:
-    """Whatever is found is whole, while others put the same, remove it and damage it."""
+def test_parallel_writes_reads_and_evictions(tmp_path: Path) -> None:
+    """Restored cells are complete while other threads write and evict the same cell."""
     record = make_cell(tmp_path / "tiny")
     expected = everything(tmp_path / "tiny")
     taken: list[str] = []

@@ -1,4 +1,4 @@
-"""The store stays within its limits, and loses first what was not used for longest."""
+"""The store stays within its limits and evicts the least recently used entries first."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def limited(root: Path, *, size: int = 1 << 30, hours: float = 1000) -> Store:
     return make_store(root, StoreLimits(size=size, age=hours * HOUR))
 
 
-def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
+def test_the_least_recently_used_entry_is_evicted_first(tmp_path: Path) -> None:
     records = [put(tmp_path, opset, hours) for opset, hours in ((17, 2), (18, 9), (19, 5))]
     store = limited(tmp_path, size=2002 * 1 + SHARED + 10)
     freed = store.evict()
@@ -43,7 +43,7 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
     assert (freed.cells, freed.remaining) == (1, 2004 + SHARED)
 
 
-def test_a_use_counts(tmp_path: Path) -> None:
+def test_a_restore_is_a_use(tmp_path: Path) -> None:
     records = [put(tmp_path, opset, hours) for opset, hours in ((17, 2), (18, 9), (19, 5))]
     entry = make_store(tmp_path).find(records[1].cell, PARTS, lambda _: True).entry
     assert entry is not None
@@ -54,14 +54,14 @@ def test_a_use_counts(tmp_path: Path) -> None:
     assert kept(store, *records) == [17, 18]
 
 
-def test_old_ones_go_whatever_room_there_is(tmp_path: Path) -> None:
+def test_old_entries_are_evicted_below_the_size_limit(tmp_path: Path) -> None:
     records = [put(tmp_path, opset, hours) for opset, hours in ((17, 2), (18, 9), (19, 5))]
     store = limited(tmp_path, hours=4)
     assert store.evict().cells == 2
     assert kept(store, *records) == [17]
 
 
-def test_files_that_others_need_stay_and_the_others_are_gone(tmp_path: Path) -> None:
+def test_shared_files_stay_and_others_are_removed(tmp_path: Path) -> None:
     records = [put(tmp_path, opset, hours) for opset, hours in ((17, 2), (18, 9))]
     blobs = tmp_path / "store/blobs"
     before = {p.name for p in blobs.rglob("*") if p.is_file()}
@@ -76,7 +76,7 @@ def test_files_that_others_need_stay_and_the_others_are_gone(tmp_path: Path) -> 
     assert everything(tmp_path / "out") == everything(tmp_path / "made-17")
 
 
-def test_only_what_has_no_other_name_frees_something(tmp_path: Path) -> None:
+def test_only_files_with_one_name_free_bytes(tmp_path: Path) -> None:
     put(tmp_path, 17, 9)
     assert limited(tmp_path, hours=1).evict(dry_run=True).bytes < 2500
     for path in (tmp_path / "made-17").rglob("*.onnx"):
@@ -93,7 +93,7 @@ def test_a_dry_run_removes_nothing(tmp_path: Path) -> None:
     assert kept(store, record) == [17]
 
 
-def test_damaged_entries_and_what_nobody_needs_go(
+def test_damaged_entries_and_unused_files_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = put(tmp_path, 17, 0)
@@ -112,13 +112,13 @@ def test_damaged_entries_and_what_nobody_needs_go(
     assert kept(store, record) == [17]
 
 
-def test_without_a_store_there_is_nothing_to_do(tmp_path: Path) -> None:
+def test_an_eviction_without_a_store_does_nothing(tmp_path: Path) -> None:
     freed = limited(tmp_path).evict()
     assert (freed.cells, freed.bytes, freed.remaining) == (0, 0, 0)
     assert not (tmp_path / "store").exists()
 
 
-def test_it_is_tidied_where_something_was_put_there_and_only_there(tmp_path: Path) -> None:
+def test_eviction_runs_only_after_a_write(tmp_path: Path) -> None:
     old = put(tmp_path, 17, 9)
     store = limited(tmp_path, hours=4)
     assert store.evict_if_needed() is None
@@ -131,7 +131,7 @@ def test_it_is_tidied_where_something_was_put_there_and_only_there(tmp_path: Pat
     assert kept(store, old, record) == [18]
 
 
-def test_after_little_it_is_not_looked_at_again_within_the_hour(tmp_path: Path) -> None:
+def test_eviction_after_a_small_write_runs_once_an_hour(tmp_path: Path) -> None:
     def edited(opset: int) -> Store:
         record = make_cell(tmp_path / f"made-{opset}", f"tiny/{opset}/cpu", content=str(opset))
         store = limited(tmp_path)
@@ -147,7 +147,7 @@ def test_after_little_it_is_not_looked_at_again_within_the_hour(tmp_path: Path) 
         assert (edited(opset).evict_if_needed() is not None) is again, seconds
 
 
-def test_after_much_it_is_looked_at_at_once(tmp_path: Path) -> None:
+def test_eviction_after_a_large_write_runs_at_once(tmp_path: Path) -> None:
     old = put(tmp_path, 17, 9)
     store = limited(tmp_path, size=10_000, hours=4)
     limited(tmp_path).evict()

@@ -1,4 +1,4 @@
-"""An entry is whole, agrees with itself and names only what an export leaves, or it is none."""
+"""An entry is complete and consistent and has only files of an export, or it is damaged."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ FILES = (
 ENTRY = StoreEntry(record=RECORD, files=FILES)
 
 
-def test_what_was_written_is_read() -> None:
+def test_a_serialized_entry_is_parsed() -> None:
     assert parse_entry(serialize_entry(ENTRY)) == ENTRY
     assert parse_header(serialize_entry(ENTRY)).files == FILES
     assert ENTRY.reference == "c" * 64
 
 
-def test_bytes_that_were_cut_or_changed_anywhere_are_no_entry() -> None:
+def test_truncated_or_changed_bytes_are_damaged() -> None:
     data = serialize_entry(ENTRY)
     for size in range(len(data)):
         with pytest.raises(DamagedEntry):
@@ -57,13 +57,13 @@ def test_bytes_that_were_cut_or_changed_anywhere_are_no_entry() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_bytes_of_something_else_are_no_entry(data: bytes) -> None:
+def test_other_bytes_are_damaged(data: bytes) -> None:
     with pytest.raises(DamagedEntry):
         parse_entry(data)
 
 
 def forged(entry: StoreEntry, **changes: Any) -> bytes:
-    """An entry whose digest is right and whose head says something else."""
+    """Return an entry with a right hash and another header."""
     head = json.dumps({"format": 1, "files": [f.model_dump() for f in entry.files], **changes})
     body = head + "\n" + entry.record.to_json()
     return f"{hashlib.sha256(body.encode()).hexdigest()}\n{body}".encode()
@@ -88,13 +88,13 @@ def forged(entry: StoreEntry, **changes: Any) -> bytes:
         "",
     ],
 )
-def test_an_entry_that_names_what_no_export_leaves_there_is_none(path: str) -> None:
+def test_an_entry_with_a_foreign_path_is_damaged(path: str) -> None:
     more = {"path": path, "sha256": "d" * 64, "size": 1}
     with pytest.raises(DamagedEntry):
         parse_entry(forged(ENTRY, files=[*(f.model_dump() for f in FILES), more]))
 
 
-def test_the_forged_entry_is_read_where_nothing_is_wrong() -> None:
+def test_a_forged_entry_with_right_content_is_parsed() -> None:
     assert parse_entry(forged(ENTRY)) == ENTRY
 
 
@@ -104,7 +104,7 @@ def test_the_forged_entry_is_read_where_nothing_is_wrong() -> None:
         {"format": 2},
         {"files": [f.model_dump() for f in FILES[1:]]},  # without the exported file
         {"files": [f.model_dump() for f in (FILES[0], *FILES[2:])]},  # without its weights
-        {"files": [f.model_dump() for f in (*FILES, FILES[2])]},  # one place twice
+        {"files": [f.model_dump() for f in (*FILES, FILES[2])]},  # one path twice
         {"files": [{**FILES[0].model_dump(), "sha256": "e" * 64}, FILES[1].model_dump()]},
         {"files": [FILES[0].model_dump(), {**FILES[1].model_dump(), "sha256": "e" * 64}]},
         {
@@ -115,18 +115,18 @@ def test_the_forged_entry_is_read_where_nothing_is_wrong() -> None:
         },
     ],
 )
-def test_an_entry_whose_files_are_not_the_records_is_none(changes: dict[str, Any]) -> None:
+def test_an_entry_with_files_of_another_record_is_damaged(changes: dict[str, Any]) -> None:
     with pytest.raises(DamagedEntry):
         parse_entry(forged(ENTRY, **changes))
 
 
-def test_a_pass_without_a_file_is_none() -> None:
+def test_a_pass_without_a_file_is_damaged() -> None:
     record = RECORD.model_copy(update={"artifact": None})
     with pytest.raises(DamagedEntry):
         parse_entry(serialize_entry(StoreEntry(record=record, files=FILES[2:])))
 
 
-def test_the_first_key_is_the_cell_with_its_parts_however_closely_it_is_looked_at() -> None:
+def test_the_lookup_key_depends_on_cell_and_parts_except_thorough() -> None:
     key = make_lookup_key(RECORD.cell, PARTS)
     assert make_lookup_key(RECORD.cell, dict(reversed(PARTS.items()))) == key
     assert make_lookup_key(RECORD.cell, {**PARTS, "thorough": "yes"}) == key
@@ -134,7 +134,7 @@ def test_the_first_key_is_the_cell_with_its_parts_however_closely_it_is_looked_a
     assert make_lookup_key(RECORD.cell.model_copy(update={"opset": 17}), PARTS) != key
 
 
-def test_the_second_key_is_what_was_loaded_and_how_closely_it_was_looked_at() -> None:
+def test_the_variant_key_depends_on_loaded_inputs_and_thorough() -> None:
     source = Source(file="net.py", sha256="1" * 64)
     others = [
         RECORD,
@@ -171,7 +171,7 @@ def test_the_second_key_is_what_was_loaded_and_how_closely_it_was_looked_at() ->
         (Status.PASS, {"fingerprint": {}}, False),
     ],
 )
-def test_only_what_would_come_out_the_same_again_is_kept(
+def test_only_deterministic_results_are_storable(
     status: Status, fields: dict[str, Any], stored: bool
 ) -> None:
     record = make_record("tiny/18/cpu", status, **{"fingerprint": PARTS, **fields})
@@ -181,7 +181,7 @@ def test_only_what_would_come_out_the_same_again_is_kept(
             parse_entry(serialize_entry(StoreEntry(record=record, files=FILES)))
 
 
-def test_what_belongs_to_a_cell() -> None:
+def test_files_that_belong_to_a_cell() -> None:
     names = ("18.onnx", "17.onnx", "logs/18.log", "logs/17.log", "logs/18/a b.md", "logs/17/a.md")
     assert [name for name in names if belongs_to(name, RECORD)] == [
         "18.onnx",
@@ -207,6 +207,6 @@ def test_what_belongs_to_a_cell() -> None:
     assert not any(belongs_to(name, RECORD) for name in others)
 
 
-def test_an_entry_lies_in_no_folder_of_another(tmp_path: Path) -> None:
+def test_keys_have_a_fixed_length(tmp_path: Path) -> None:
     assert len(make_lookup_key(RECORD.cell, PARTS)) == 64
     assert len(make_variant_key(RECORD)) == 32

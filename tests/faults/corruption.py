@@ -1,6 +1,6 @@
-"""What else can write into a build folder, as small acts on one of its files or folders.
+"""Corrupt one file or folder of a build folder, as other programs and crashes do.
 
-In: a path and a source of chance. Out: the path as something left it that is none of ours.
+Input: a path and a random generator. Output: the changed path.
 """
 
 from __future__ import annotations
@@ -14,69 +14,69 @@ from pathlib import Path
 
 
 def cut(path: Path, draw: random.Random) -> None:
-    """A disk that was full, or a machine that lost power."""
+    """Truncate the file, as a full disk or a power failure does."""
     path.write_bytes(path.read_bytes()[: draw.randrange(max(path.stat().st_size, 1))])
 
 
 def flip(path: Path, draw: random.Random) -> None:
-    """One bit is another one."""
+    """Flip one bit."""
     data = bytearray(path.read_bytes() or b"x")
     data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
     path.write_bytes(data)
 
 
 def flip_unseen(path: Path, draw: random.Random) -> None:
-    """The same, and the file claims that it is as old as it was."""
+    """Flip one bit and restore the modification time."""
     state = path.stat()
     flip(path, draw)
     os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
 
 
 def append(path: Path, _: random.Random) -> None:
-    """Something is written behind the end."""
+    """Append bytes."""
     with path.open("ab") as file:
         file.write(b"\0more")
 
 
 def folder(path: Path, _: random.Random) -> None:
-    """A folder stands in its place."""
+    """Replace the path by a folder."""
     _clear(path)
     path.mkdir()
     (path / "something").touch()
 
 
 def file(path: Path, _: random.Random) -> None:
-    """A file stands in its place."""
+    """Replace the path by a file."""
     _clear(path)
     path.write_text("nothing of ours")
 
 
 def missing(path: Path, _: random.Random) -> None:
-    """It is gone."""
+    """Remove the path."""
     _clear(path)
 
 
 def link(path: Path, draw: random.Random) -> None:
-    """It was moved elsewhere, and a link leads there."""
-    elsewhere = elsewhere_of(path) / f"{path.name}-{draw.randrange(1 << 40)}"
+    """Move the path and create a symlink to it."""
+    elsewhere = make_elsewhere(path) / f"{path.name}-{draw.randrange(1 << 40)}"
     shutil.move(path, elsewhere)
     path.symlink_to(elsewhere)
 
 
 def dangling(path: Path, _: random.Random) -> None:
-    """A link leads nowhere."""
+    """Replace the path by a dangling symlink."""
     _clear(path)
-    path.symlink_to(elsewhere_of(path) / "nothing")
+    path.symlink_to(make_elsewhere(path) / "nothing")
 
 
 def future(path: Path, _: random.Random) -> None:
-    """The clock was ahead when it was written."""
+    """Set a modification time in the future."""
     ahead = time.time() + 1e6
     os.utime(path, (ahead, ahead))
 
 
 def swapped(path: Path, draw: random.Random) -> None:
-    """It trades places with another of its kind."""
+    """Swap the content with another file of the same suffix."""
     others = sorted(
         each for each in path.parent.iterdir() if each.suffix == path.suffix and each.is_file()
     )
@@ -90,15 +90,15 @@ ON_FILES = (cut, flip, flip_unseen, append, folder, missing, link, dangling, fut
 ON_FOLDERS = (file, missing, dangling, future)
 
 
-def elsewhere_of(path: Path) -> Path:
-    """Where links lead: beside the build folder."""
+def make_elsewhere(path: Path) -> Path:
+    """Create the folder for targets of symlinks, beside the build folder."""
     root = path.parents[len(path.parts) - path.parts.index("build") - 1]
     (root / "elsewhere").mkdir(exist_ok=True)
     return root / "elsewhere"
 
 
-def vandalise(build: Path, draw: random.Random) -> tuple[str, str]:
-    """One act on anything that lies in the build folder; the answer says what and where."""
+def corrupt(build: Path, draw: random.Random) -> tuple[str, str]:
+    """Corrupt one path of the build folder. Return the action and the path."""
     places = [path for path in sorted(build.rglob("*")) if not path.is_symlink()]
     path = draw.choice(places)
     act = draw.choice(_acts(path))
@@ -106,8 +106,8 @@ def vandalise(build: Path, draw: random.Random) -> tuple[str, str]:
     return act.__name__, path.relative_to(build).as_posix()
 
 
-def vandalise_files(build: Path, draw: random.Random, count: int) -> None:
-    """Acts on what was built; none that a run refuses to work with."""
+def corrupt_files(build: Path, draw: random.Random, count: int) -> None:
+    """Corrupt built files by actions that a run does not refuse."""
     for _ in range(count):
         files = [path for path in sorted(build.rglob("*")) if path.is_file()]
         chosen = [path for path in files if path.suffix in (".onnx", ".json", ".pb", ".data")]

@@ -1,6 +1,6 @@
-"""A build folder that something else writes into at random, between runs of the real engine.
+"""Corrupt a build folder at random between runs of the real engine.
 
-`nox -s faults` is the long form; `FAULTS=long` asks for it. The counts are printed.
+`nox -s faults` is the long form, which sets `FAULTS=long`. The counts are printed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 
 from exporter.core.errors import ExitCode, ExporterError
 from tests.faults import campaign
-from tests.faults.vandals import vandalise
+from tests.faults.corruption import corrupt
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
 
@@ -30,7 +30,7 @@ def snapshot(folder: Path) -> dict[str, bytes]:
 
 
 def refused(root: Path) -> Path | None:
-    """One run; the path that it refuses to work with, which its message names."""
+    """Run the build. Return the path that its error message names, or None."""
     try:
         campaign.run(root)
     except ExporterError as error:
@@ -41,7 +41,7 @@ def refused(root: Path) -> Path | None:
 
 
 @pytest.mark.parametrize("seed", [5, 6] if IS_LONG else [5])
-def test_whatever_was_written_into_it_the_next_run_leaves_what_one_from_nothing_would(
+def test_after_any_corruption_the_next_run_has_the_results_of_a_run_from_nothing(
     tmp_path: Path, seed: int
 ) -> None:
     campaign.make(tmp_path, models=6, opsets=4)
@@ -53,7 +53,7 @@ def test_whatever_was_written_into_it_the_next_run_leaves_what_one_from_nothing_
     acts: Counter[str] = Counter()
     refusals = 0
     for _ in range(ROUNDS):
-        done = [vandalise(build, draw) for _ in range(draw.randrange(1, 6))]
+        done = [corrupt(build, draw) for _ in range(draw.randrange(1, 6))]
         acts.update(act for act, _ in done)
         outside = snapshot(tmp_path / "elsewhere")
         while path := refused(tmp_path):

@@ -1,4 +1,4 @@
-"""A nursery whose parent goes at the worst moments takes its workers and their children along."""
+"""If the parent of a fork server ends at any time, the workers and their children end too."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
 
-# Notes itself and a child that would outlive it.
+# Writes its ID and the ID of a child that sleeps longer.
 WORKER = """
 import os, subprocess, sys, time
 child = subprocess.Popen(["sleep", "600"])
@@ -24,16 +24,16 @@ time.sleep(float(open("seconds").read()))
 
 
 @pytest.fixture
-def nursery(tmp_path: Path) -> Iterator[Nursery]:
+def server(tmp_path: Path) -> Iterator[ForkServerProcess]:
     (tmp_path / "worker.py").write_text(WORKER)
     (tmp_path / "seconds").write_text("600")
-    nursery = Nursery(tmp_path)
-    yield nursery
-    nursery.end()
+    server = ForkServerProcess(tmp_path)
+    yield server
+    server.end()
 
 
-class Nursery:
-    """A nursery, and the parent's ends of its pipes."""
+class ForkServerProcess:
+    """A fork server with the parent's ends of its pipes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -62,9 +62,9 @@ class Nursery:
         self.process.wait(30)
 
     def left(self) -> list[str]:
-        """The processes that stand in the folder, once there was time for them to end."""
+        """Return the processes in the folder that did not end in time."""
         until = time.monotonic() + 10
-        while (found := standing_in(self._folder)) and time.monotonic() < until:
+        while (found := list_processes(self._folder)) and time.monotonic() < until:
             time.sleep(0.05)
         return found
 
@@ -78,37 +78,39 @@ def started(folder: Path) -> list[str]:
     return pids.read_text().split()
 
 
-def standing_in(folder: Path) -> list[str]:
+def list_processes(folder: Path) -> list[str]:
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if (process / "cwd").readlink() == folder:
                 found.append(process.name)
         except OSError:
-            pass  # it ended, or is another's
+            pass  # it ended, or belongs to another user
     return found
 
 
 @pytest.mark.parametrize("seconds", ["600", "0"])
-def test_nobody_hears_of_a_worker_that_was_started(
-    nursery: Nursery, tmp_path: Path, seconds: str
+def test_a_closed_output_pipe_ends_the_fork_server(
+    server: ForkServerProcess, tmp_path: Path, seconds: str
 ) -> None:
-    nursery.order(1)
-    assert set(started(tmp_path)) <= set(standing_in(tmp_path))
+    server.order(1)
+    assert set(started(tmp_path)) <= set(list_processes(tmp_path))
     (tmp_path / "seconds").write_text(seconds)
-    nursery.words.close()
-    nursery.order(2)
-    assert nursery.process.wait(30) == 0
-    assert nursery.left() == []
+    server.words.close()
+    server.order(2)
+    assert server.process.wait(30) == 0
+    assert server.left() == []
     assert (tmp_path / "errors.log").read_text() == ""
 
 
-def test_the_orders_end_while_workers_are_being_started(nursery: Nursery, tmp_path: Path) -> None:
-    nursery.order(1)
+def test_a_closed_input_pipe_ends_the_fork_server(
+    server: ForkServerProcess, tmp_path: Path
+) -> None:
+    server.order(1)
     started(tmp_path)
     for number in range(2, 10):
-        nursery.order(number)
-    nursery.orders.close()
-    assert nursery.process.wait(30) == 0
-    assert nursery.left() == []
+        server.order(number)
+    server.orders.close()
+    assert server.process.wait(30) == 0
+    assert server.left() == []
     assert (tmp_path / "errors.log").read_text() == ""

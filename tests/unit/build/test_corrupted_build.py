@@ -1,6 +1,6 @@
-"""A build folder that something else wrote into: nothing wrong is reused, and no run breaks.
+"""A corrupted build folder: no wrong result is reused, and no run fails.
 
-`nox -s faults` is the long form; `FAULTS=long` asks for it.
+`nox -s faults` is the long form, which sets `FAULTS=long`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.manifest import Manifest
 from exporter.planning.plan import make_plan
 from exporter.records.record import Status, read_run
-from tests.faults.vandals import cut, flip
+from tests.faults.corruption import cut, flip
 from tests.unit.build.builders import (
+    BuildLog,
     FakeEngine,
-    Noted,
     die_at,
     finish_with,
     manifest,
@@ -42,14 +42,14 @@ def worker(of: Job) -> JobResult:
     return finish_with('{"samples": []}', CONTENT)(of)
 
 
-def export(of: Manifest) -> Noted:
-    noted = Noted()
-    run_plan(of, make_plan(of), FakeEngine(worker), noted, TODAY)
-    return noted
+def export(of: Manifest) -> BuildLog:
+    log = BuildLog()
+    run_plan(of, make_plan(of), FakeEngine(worker), log, TODAY)
+    return log
 
 
 def assert_whole(of: Manifest) -> None:
-    """What a run from nothing would leave."""
+    """Check that the results are those of a run from nothing."""
     build = BuildFolder.from_project(of.project)
     found = {str(r.cell): r.status.value for r in read_run(build.results).records}
     assert found == {f"tiny/{opset}/cpu": "pass" for opset in (17, 18, 19)}
@@ -86,7 +86,7 @@ def missing(path: Path, _: random.Random) -> None:
 
 @pytest.mark.parametrize("how", [cut, flip, folder, link, missing])
 @pytest.mark.parametrize("name", FILES)
-def test_the_next_run_leaves_what_a_run_from_nothing_would(
+def test_the_next_run_has_the_results_of_a_run_from_nothing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     name: str,
@@ -95,7 +95,7 @@ def test_the_next_run_leaves_what_a_run_from_nothing_would(
     of = manifest(tmp_path)
     monkeypatch.setattr(
         "exporter.cache.artifact_integrity._CLOCK_RESOLUTION", 0
-    )  # stamps are kept from the start
+    )  # stamps are stored at once
     export(of)
     export(of)
     draw = random.Random(5)
@@ -114,7 +114,7 @@ def test_the_next_run_leaves_what_a_run_from_nothing_would(
 CHANGED = {"tiny/18/cpu": "its record was changed or damaged"}
 
 
-def test_a_record_cut_at_every_size_is_no_record(tmp_path: Path) -> None:
+def test_a_truncated_record_is_rebuilt(tmp_path: Path) -> None:
     of = manifest(tmp_path)
     export(of)
     path = tmp_path / "build/tiny/records/18.cpu.json"
@@ -126,14 +126,14 @@ def test_a_record_cut_at_every_size_is_no_record(tmp_path: Path) -> None:
 
 
 def flipped(whole: bytes, step: int) -> Iterator[bytes]:
-    """The same but for one bit, at each so many bytes."""
+    """Yield copies with one flipped bit, one for each `step` bytes."""
     for place in range(0, len(whole), step):
         data = bytearray(whole)
         data[place] ^= 1 << place % 8
         yield bytes(data)
 
 
-def test_a_record_with_any_bit_flipped_is_no_record(tmp_path: Path) -> None:
+def test_a_record_with_a_flipped_bit_is_rebuilt(tmp_path: Path) -> None:
     of = manifest(tmp_path)
     export(of)
     path = tmp_path / "build/tiny/records/18.cpu.json"
@@ -144,7 +144,7 @@ def test_a_record_with_any_bit_flipped_is_no_record(tmp_path: Path) -> None:
     assert_whole(of)
 
 
-def test_a_verdict_written_by_hand_is_no_verdict(tmp_path: Path) -> None:
+def test_an_edited_record_is_rebuilt(tmp_path: Path) -> None:
     of = manifest(tmp_path)
 
     def fails(job: Job) -> JobResult:
@@ -153,17 +153,17 @@ def test_a_verdict_written_by_hand_is_no_verdict(tmp_path: Path) -> None:
             write(job, record(job, cell, Status.FAIL, CONTENT))
         return ended
 
-    run_plan(of, make_plan(of), FakeEngine(fails), Noted(), TODAY)
+    run_plan(of, make_plan(of), FakeEngine(fails), BuildLog(), TODAY)
     path = tmp_path / "build/tiny/records/18.cpu.json"
     assert '"status": "fail"' in path.read_text()
     path.write_text(path.read_text().replace('"status": "fail"', '"status": "pass"'))
-    noted = Noted()
-    run_plan(of, make_plan(of), FakeEngine(fails), noted, TODAY)
-    assert noted.reasons == CHANGED
+    log = BuildLog()
+    run_plan(of, make_plan(of), FakeEngine(fails), log, TODAY)
+    assert log.reasons == CHANGED
     assert {r.status for r in read_run(tmp_path / "build/results.json").records} == {Status.FAIL}
 
 
-def test_the_record_of_another_cell_in_its_place_is_none(tmp_path: Path) -> None:
+def test_the_record_of_another_cell_is_rebuilt(tmp_path: Path) -> None:
     of = manifest(tmp_path)
     export(of)
     records = tmp_path / "build/tiny/records"
@@ -174,7 +174,7 @@ def test_the_record_of_another_cell_in_its_place_is_none(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["tiny", "tiny/records", "tiny/logs"])
-def test_a_file_where_a_folder_belongs(tmp_path: Path, name: str) -> None:
+def test_a_file_with_the_path_of_a_folder_is_replaced(tmp_path: Path, name: str) -> None:
     of = manifest(tmp_path)
     export(of)
     path = tmp_path / "build" / name
@@ -193,19 +193,19 @@ def test_a_file_where_a_folder_belongs(tmp_path: Path, name: str) -> None:
         (ExitKind.TIMEOUT, 0, "timeout"),
     ],
 )
-def test_what_another_try_may_settle_is_tried_and_said(
+def test_a_transient_result_is_retried_with_its_status_as_the_reason(
     tmp_path: Path, ended: ExitKind, code: int, status: str
 ) -> None:
     of = manifest(tmp_path)
     engine = FakeEngine(die_at(19, ended, code), finish_with("same"))
-    run_plan(of, make_plan(of), engine, Noted(), TODAY)
-    noted = Noted()
-    run_plan(of, make_plan(of), engine, noted, TODAY)
-    assert noted.reasons == {"tiny/19/cpu": f"its previous result was {status}"}
-    assert noted.statuses() == {"tiny/19/cpu": "pass"}
+    run_plan(of, make_plan(of), engine, BuildLog(), TODAY)
+    log = BuildLog()
+    run_plan(of, make_plan(of), engine, log, TODAY)
+    assert log.reasons == {"tiny/19/cpu": f"its previous result was {status}"}
+    assert log.statuses() == {"tiny/19/cpu": "pass"}
 
 
-def test_results_with_any_bit_flipped_are_none(tmp_path: Path) -> None:
+def test_results_with_a_flipped_bit_are_refused(tmp_path: Path) -> None:
     of = manifest(tmp_path)
     export(of)
     path = tmp_path / "build/results.json"
