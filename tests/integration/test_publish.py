@@ -84,11 +84,11 @@ inputs = [{ name = "x", shape = ["batch", 4] }]
 outputs = [{ name = "y", shape = ["batch", 3] }]
 opsets = [17]
 
-[models.foreseen]
+[models.expected]
 extends = "baked"
 expect = [{ stage = "parity", reason = "it scales by a constant" }]
 
-[models.fed]
+[models.weightless]
 extends = "sound"
 options = { export_params = false }
 opsets = [17]
@@ -152,7 +152,7 @@ def dist(project: Path) -> Path:
     command = run_exporter(project, "publish", "dist")
     assert command.returncode == 1, command.stdout + command.stderr  # `baked` was selected
     assert "baked/17: not published: fail at parity (axes) on cpu" in command.stderr
-    assert "foreseen/17: not published: xfail at parity (axes)" in command.stdout
+    assert "expected/17: not published: xfail at parity (axes)" in command.stdout
     assert "6 files published in dist" in command.stdout, command.stderr
     return project / "dist"
 
@@ -170,9 +170,11 @@ def read_files(folder: Path) -> dict[str, bytes]:
 
 def test_only_proved_files_are_published(dist: Path) -> None:
     names = {path.parent.relative_to(dist).as_posix() for path in dist.rglob("model.onnx")}
-    files = {"fed/17", "parts/17"} | {f"{m}/{o}" for m in ("sound", "large") for o in (17, 18)}
+    files = {"weightless/17", "parts/17"} | {
+        f"{m}/{o}" for m in ("sound", "large") for o in (17, 18)
+    }
     assert names == files
-    assert {path.name for path in dist.iterdir()} == {"fed", "parts", "sound", "large"}
+    assert {path.name for path in dist.iterdir()} == {"weightless", "parts", "sound", "large"}
     assert not any(path.is_symlink() or path.stat().st_nlink > 1 for path in dist.rglob("*.*"))
 
 
@@ -226,7 +228,7 @@ def test_publishing_again_gives_the_same_bytes(project: Path, dist: Path) -> Non
     again = run_exporter(project, "publish", "large", "dist")
     assert again.returncode == 0, again.stderr
     assert read_files(dist / "large") == before
-    assert {path.name for path in dist.iterdir()} == {"fed", "parts", "sound", "large"}
+    assert {path.name for path in dist.iterdir()} == {"weightless", "parts", "sound", "large"}
 
 
 @pytest.mark.parametrize("change", ["foreign", "marker", "extra", "link", "model link"])
@@ -296,10 +298,10 @@ def test_changed_files_are_not_published(
 
 def test_published_red_files_have_a_warning(project: Path, tmp_path: Path) -> None:
     dest = tmp_path / "dest"
-    command = run_exporter(project, "publish", "baked", "foreseen", str(dest), "--include-red")
+    command = run_exporter(project, "publish", "baked", "expected", str(dest), "--include-red")
     assert command.returncode == 0, command.stderr
     assert "baked/17: published although it is red: fail at parity" in command.stderr
-    for model in ("baked", "foreseen"):
+    for model in ("baked", "expected"):
         assert "**Do not use this file" in (dest / model / "17/README.md").read_text()
         proof = json.loads((dest / model / "17/exporter.json").read_text())
         assert not proof["is_green"]
@@ -307,7 +309,7 @@ def test_published_red_files_have_a_warning(project: Path, tmp_path: Path) -> No
 
 
 def test_an_expected_failure_is_not_published(project: Path, tmp_path: Path) -> None:
-    command = run_exporter(project, "publish", "foreseen", str(tmp_path / "dest"))
+    command = run_exporter(project, "publish", "expected", str(tmp_path / "dest"))
     assert command.returncode == 3
     assert not (tmp_path / "dest").exists()
 

@@ -167,7 +167,9 @@ def test_a_failing_capture_is_reproduced(project: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cell", ["sound/18/cpu", "pairs/17/cpu", "pairs/18/cpu", "scaled/17/cpu"])
-def test_a_green_cell_does_not_reproduce(project: Path, tmp_path: Path, cell: str) -> None:
+def test_the_reproducer_of_a_green_cell_reports_no_failure(
+    project: Path, tmp_path: Path, cell: str
+) -> None:
     process = reproduce(project, cell, tmp_path / "green")
     assert process.returncode == 0, process.stdout + process.stderr
     assert "it does not reproduce" in process.stdout

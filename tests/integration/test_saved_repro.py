@@ -25,7 +25,7 @@ class Branch(nn.Module):
         return x - 1
 
 
-class Partly(nn.Module):
+class PartlyScripted(nn.Module):
     def __init__(self):
         super().__init__()
         self.linear = nn.Linear(4, 3)
@@ -58,9 +58,9 @@ CELLS = {
     "program": ("net.pt2", 18, ""),
     "fixed": ("fixed.pt2", 18, ""),
     "script": ("net.pt", 13, ""),
-    "partly": ("code.py:Partly", 13, ""),
+    "partly_scripted": ("code.py:PartlyScripted", 13, ""),
     "weights": ("code.py:Net", 18, 'weights = "w.pt"'),
-    "taking": ("code.py:Net", 13, "options.export_params = false"),
+    "weight_inputs": ("code.py:Net", 13, "options.export_params = false"),
 }
 
 

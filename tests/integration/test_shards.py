@@ -61,7 +61,7 @@ def test_a_missing_shard_is_an_error(project: Path, shards: list[Path], tmp_path
     (damaged / "results.json").write_text(RunRecord(tools={}, records=()).to_json())
     mixed = run_exporter(project, "merge", str(shards[0]), str(damaged))
     assert mixed.returncode == 1
-    assert "was made with other tools" in mixed.stderr
+    assert "was built with other tools" in mixed.stderr
 
 
 def test_a_missing_cell_is_an_error(project: Path, shards: list[Path], tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from exporter.records.record import read_run
 from exporter.worker.verify.latency import measure_ratio
-from tests.integration.project import run_exporter, make_project
+from tests.integration.project import make_project, run_exporter
 
 SLOW = """
 
