@@ -30,7 +30,7 @@ class Opener:
     browser: Any
     file: Path
     contexts: list[Any] = field(default_factory=list)
-    troubles: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
     """Console messages, errors and dialogs."""
     requests: list[str] = field(default_factory=list)
 
@@ -42,7 +42,7 @@ class Opener:
         history: History | None = None,
         **context: Any,
     ) -> Any:
-        page_text = render_pages(manifest, run, past=AcceptanceHistory(history=history))[
+        page_text = render_pages(manifest, run, history=AcceptanceHistory(history=history))[
             "index.html"
         ]
         self.file.write_text(page_text, encoding="utf-8")
