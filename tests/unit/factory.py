@@ -1,4 +1,4 @@
-"""Made-up records and contracts for tests: only what a test is about has to be said."""
+"""Records and contracts for tests: a test sets only the fields that it is about."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DYNAMO = Route(exporter="dynamo", capture="export", reason="dynamo creates opset
 TORCHSCRIPT = Route(
     exporter="torchscript", capture="trace", reason="dynamo creates only opset 18 and later ones"
 )
-#: A stage that fits each status that names one.
+#: A stage that fits each status with a stage.
 _STAGES = {
     Status.FAIL: Stage.PARITY,
     Status.INCONCLUSIVE: Stage.PARITY,
@@ -43,7 +43,7 @@ _STAGES = {
 
 
 def make_record(cell: str, status: Status | str = Status.PASS, **fields: Any) -> Record:
-    """A record of `model/opset/device`, with a stage, route and artifact that fit the status."""
+    """Make a record of `model/opset/device`; stage, route and artifact fit the status."""
     status, id = Status(status), parse_cell(cell)
     ran = status is not Status.SKIP
     defaults: dict[str, Any] = {
@@ -59,7 +59,7 @@ def make_record(cell: str, status: Status | str = Status.PASS, **fields: Any) ->
 
 
 def make_artifact(model: str, opset: int, **fields: Any) -> Artifact:
-    """A small file."""
+    """Make a small file."""
     defaults: dict[str, Any] = {
         "file": f"{model}/{opset}.onnx",
         "sha256": "0" * 64,
@@ -74,12 +74,12 @@ def make_artifact(model: str, opset: int, **fields: Any) -> Artifact:
 
 
 def make_run(*records: Record, tools: dict[str, str] | None = None) -> RunRecord:
-    """A run of these records."""
+    """Make a run of these records."""
     return RunRecord(tools=TOOLS if tools is None else tools, records=records)
 
 
 def make_spec(id: str = "alexnet", **fields: Any) -> ModelSpec:
-    """A contract with one input, one output and a dynamic axis."""
+    """Make a contract with one input, one output and a dynamic axis."""
     defaults: dict[str, Any] = {
         "id": id,
         "manifest": "manifests/vision.toml",
@@ -96,7 +96,7 @@ def make_spec(id: str = "alexnet", **fields: Any) -> ModelSpec:
 
 
 def make_manifest(*specs: ModelSpec, root: str = "/project") -> Manifest:
-    """A project with these models and a device of every name that they use."""
+    """Make a project with these models and a device of every name that they use."""
     names = dict.fromkeys(name for spec in specs for name in spec.devices)
     devices = tuple(Device(name=name, runtime="onnxruntime") for name in names)
     return Manifest(project=Project(root=root, devices=devices), models=specs)

@@ -1,7 +1,7 @@
-"""Small files with their contracts and with what PyTorch would have said about them.
+"""Small files with their contracts and with PyTorch's outputs.
 
-The model of most tests is `y = x * 2 + b` over an axis: a text in ONNX's own syntax, so that a
-test can change a word of it.
+The model of most tests is `y = x * 2 + b` over an axis. It is text in ONNX's own syntax, which a
+test can change.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ BATCH = Axis(name="batch", example=2)
 
 
 def contract(**fields: Any) -> ModelSpec:
-    """The contract of `DOUBLE`, but for `fields`."""
+    """Return the contract of `DOUBLE` with other `fields`."""
     defaults: dict[str, Any] = {"inputs": (X,), "outputs": (Y,), "axes": (BATCH,)}
     return make_spec("double", **{**defaults, **fields})
 
 
 def shapes(text: str) -> tuple[int | str, ...]:
-    """`"batch, 3"` as a shape."""
+    """Parse a shape such as `"batch, 3"`."""
     words = [word.strip() for word in text.split(",") if word.strip()]
     return tuple(int(word) if word.isdigit() else word for word in words)
 
 
 def value(cls: type[Any], name: str, shape: str, dtype: str = "float32", **fields: Any) -> Any:
-    """An `Input` or `Output`."""
-    where = {"at": f"kwargs.{name}"} if cls is Input else {}
-    return cls(name=name, shape=shapes(shape), dtype=dtype, **where, **fields)
+    """Return an `Input` or `Output`."""
+    path = {"at": f"kwargs.{name}"} if cls is Input else {}
+    return cls(name=name, shape=shapes(shape), dtype=dtype, **path, **fields)
 
 
 def make_subject(
@@ -66,7 +66,7 @@ def make_subject(
     opset: int = 18,
     reference: Reference | None = None,
 ) -> CheckContext:
-    """Writes the file and gives it a contract."""
+    """Write the file and return it with a contract."""
     if isinstance(model, str):
         model = parser.parse_model(model)
     subject = CheckContext(
@@ -80,7 +80,7 @@ def make_subject(
 
 
 def make_reference(*samples: Sample, outputs: int = 1, **fields: Any) -> Reference:
-    """PyTorch agrees with itself, its outputs move, and there is no float64."""
+    """Return a stable reference with outputs that change, without float64."""
     defaults: dict[str, Any] = {
         "samples": samples,
         "noise": (None,) * outputs,
@@ -90,7 +90,7 @@ def make_reference(*samples: Sample, outputs: int = 1, **fields: Any) -> Referen
 
 
 def draw(batch: int, seed: int = 0) -> Array:
-    """An input of `DOUBLE`."""
+    """Draw an input of `DOUBLE`."""
     return np.random.default_rng(seed).normal(size=(batch, 3)).astype(np.float32)
 
 
@@ -103,7 +103,7 @@ def write(
     exact: Sequence[OnnxValue] = (),
     **fields: Any,
 ) -> Sample:
-    """Writes a sample as the worker does."""
+    """Write a sample as the worker does."""
     write_sample(JobFolder(folder).sample(index), inputs, outputs, exact)
     scales = tuple(
         _scale(array) if isinstance(array, np.ndarray) and array.dtype.kind == "f" else 0.0
@@ -119,45 +119,45 @@ def _scale(array: Array) -> float:
 
 
 def doubled(batch: int, seed: int = 0) -> tuple[list[Array], list[Array]]:
-    """Inputs and outputs of `DOUBLE`."""
+    """Return inputs and outputs of `DOUBLE`."""
     x = draw(batch, seed)
     return [x], [x * np.float32(2)]
 
 
 def declared(folder: Path, **fields: Any) -> Sample:
-    """The sample of the declared inputs."""
+    """Write the sample of the declared inputs."""
     return write(folder, 0, *doubled(2), **fields)
 
 
 def at(folder: Path, index: int, batch: int) -> Sample:
-    """A sample at another size."""
+    """Write a sample at another size."""
     inputs, outputs = doubled(batch, index)
     name = f"batch={batch}"
     return write(folder, index, inputs, outputs, axes={"batch": batch}, name=name, kind="axis")
 
 
 def subject(folder: Path, *samples: Sample, **fields: Any) -> CheckContext:
-    """`DOUBLE` with these samples and a contract of these fields."""
+    """Return `DOUBLE` with these samples and fields of the contract."""
     return make_subject(folder, spec=contract(**fields), reference=make_reference(*samples))
 
 
 def as_kind(sample: Sample, kind: str, name: str) -> Sample:
-    """The sample as one of another kind."""
+    """Return the sample as one of another kind."""
     return sample.model_copy(update={"kind": kind, "name": name})
 
 
 def axes_of(*wrong: int) -> Callable[[Any], Any]:
-    """Doubles, but not at these batch sizes."""
+    """Return a function that doubles, except at these batch sizes."""
     return lambda x: [x * np.float32(3 if len(x) in wrong else 2)]
 
 
-HERE = Placement(requested="here", nodes={"here": {"Mul": 1}})
+PLACEMENT = Placement(requested="here", nodes={"here": {"Mul": 1}})
 
 
-class Gives:
-    """A session that puts out what it was made with, whatever goes in."""
+class ConstantSession:
+    """A session that returns fixed outputs for all inputs."""
 
-    placement: Placement | None = HERE
+    placement: Placement | None = PLACEMENT
 
     def __init__(self, *outputs: object, names: Sequence[str] = ("y",)) -> None:
         self.output_names = names
@@ -167,10 +167,10 @@ class Gives:
         return self._outputs
 
 
-class Computes:
+class FunctionSession:
     """A session that computes by a function of its inputs."""
 
-    placement: Placement | None = HERE
+    placement: Placement | None = PLACEMENT
 
     def __init__(self, function: Callable[..., Arrays], names: Sequence[str] = ("y",)) -> None:
         self.output_names = names

@@ -1,4 +1,4 @@
-"""docs/checks.md speaks of every check, and of no other."""
+"""The page docs/checks.md describes every check and no other."""
 
 from __future__ import annotations
 

@@ -25,11 +25,11 @@ def test_the_name_replaces_the_placeholder() -> None:
 
 
 def test_only_text_in_backticks_is_a_command() -> None:
-    said = "run `exporter export net` first; an exporter export is no command"
-    assert replace_commands(said, NOX) == (
+    result = "run `exporter export net` first; an exporter export is no command"
+    assert replace_commands(result, NOX) == (
         "run `nox -s export -- net` first; an exporter export is no command"
     )
-    assert replace_commands(said, DEFAULT_COMMAND) == said
+    assert replace_commands(result, DEFAULT_COMMAND) == result
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def load(folder: Path, source: str) -> str:
     return done.stdout.strip()
 
 
-def put(folder: Path, value: int) -> None:
+def write_source(folder: Path, value: int) -> None:
     """Write files of equal size and time with different content."""
     (folder / "pack").mkdir(exist_ok=True)
     texts = {
@@ -53,18 +53,18 @@ def put(folder: Path, value: int) -> None:
 
 @pytest.mark.parametrize("source", ["net.py:forward", "net:forward", "no-name.py:forward"])
 def test_an_edit_within_a_second_is_seen(tmp_path: Path, source: str) -> None:
-    put(tmp_path, 1)
+    write_source(tmp_path, 1)
     assert load(tmp_path, source) == "(1, 1)"
     # Another program may have left bytecode.
     code = "import net, pack.late"
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, check=True)
     assert list(tmp_path.rglob("*.pyc"))
-    put(tmp_path, 2)
+    write_source(tmp_path, 2)
     assert load(tmp_path, source) == "(2, 2)"
 
 
 def test_no_bytecode_is_left_in_the_project(tmp_path: Path) -> None:
-    put(tmp_path, 1)
+    write_source(tmp_path, 1)
     assert load(tmp_path, "net.py:forward") == "(1, 1)"
     assert list(tmp_path.rglob("*.pyc")) == []

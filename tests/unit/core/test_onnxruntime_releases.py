@@ -48,7 +48,7 @@ def test_a_lower_ir_version_helps_only_if_the_opset_is_older() -> None:
     assert find_older_release(18, 10) == ReleaseLimits((1, 14), 18, 8)
     assert find_older_release(21, 10) is None
     assert find_older_release(13, 7) is None
-    # Nothing loads IR version 99; the opset alone would do with 1.14.
+    # No release loads IR version 99; the opset only needs 1.14.
     assert find_older_release(18, 99) == ReleaseLimits((1, 14), 18, 8)
     assert find_older_release(27, 10) is None
 

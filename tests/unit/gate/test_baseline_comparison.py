@@ -43,7 +43,7 @@ records = st.builds(
     st.sampled_from([None, "parity", "axes"]),
 )
 runs = st.lists(records, unique_by=lambda record: str(record.cell)).map(
-    lambda found: make_run(*found)
+    lambda records: make_run(*records)
 )
 
 
@@ -55,9 +55,9 @@ def compare_cell(before: Record | None, after: Record | None) -> list[GateFindin
 
 
 def find_kind(before: Status | str, after: Status | str, **fields: object) -> FindingKind | None:
-    found = compare_cell(make_record(CELL, before), make_record(CELL, after, **fields))
-    assert len(found) <= 1
-    return found[0].kind if found else None
+    findings = compare_cell(make_record(CELL, before), make_record(CELL, after, **fields))
+    assert len(findings) <= 1
+    return findings[0].kind if findings else None
 
 
 def list_cells(run: RunRecord) -> set[str]:
@@ -74,7 +74,7 @@ def test_each_missing_cell_is_a_finding(
     before: RunRecord, after: RunRecord, promised: set[str]
 ) -> None:
     findings = compare_results(make_baseline(before), after, promised)
-    missing = {str(found.cell) for found in findings if found.kind is FindingKind.MISSING}
+    missing = {str(finding.cell) for finding in findings if finding.kind is FindingKind.MISSING}
     assert missing == (promised - list_cells(after)) | (list_cells(before) - list_cells(after)) | (
         list_cells(before) - promised
     )
@@ -85,7 +85,9 @@ def test_each_cell_is_unchanged_or_has_a_finding(before: RunRecord, after: RunRe
     accepted = make_baseline(before).by_cell()
     now = make_baseline(after).by_cell()
     findings = compare_results(make_baseline(before), after, accepted.keys() | now.keys())
-    named = [str(found.cell) for found in findings if found.kind is not FindingKind.LOWEST_RAISED]
+    named = [
+        str(finding.cell) for finding in findings if finding.kind is not FindingKind.LOWEST_RAISED
+    ]
     assert len(named) == len(set(named))
     silent = (accepted.keys() | now.keys()) - set(named)
     for cell in silent:
@@ -101,7 +103,7 @@ def test_each_change_of_a_green_cell_is_a_finding(run: RunRecord, data: st.DataO
     accepted = make_baseline(make_run(*run.records, green))
     changed = make_run(*run.records, make_record(CELL, other))
     findings = compare_results(accepted, changed, list_cells(changed))
-    assert [str(found.cell) for found in findings] == [CELL]
+    assert [str(finding.cell) for finding in findings] == [CELL]
     assert findings[0].is_blocking
     assert not findings[0].is_improvement
 
@@ -116,7 +118,9 @@ def test_a_changed_status_is_a_finding_in_both_directions(one: Status, other: St
 def test_at_most_one_direction_is_an_improvement(one: Record, other: Record) -> None:
     cell = make_record(CELL).cell
     one, other = (record.model_copy(update={"cell": cell}) for record in (one, other))
-    kinds = [found.kind for pair in ((one, other), (other, one)) for found in compare_cell(*pair)]
+    kinds = [
+        finding.kind for pair in ((one, other), (other, one)) for finding in compare_cell(*pair)
+    ]
     assert kinds.count(FindingKind.BETTER) <= 1
     assert kinds.count(FindingKind.NEWLY_RED) <= 1
     assert kinds.count(FindingKind.FIXED) <= 1
@@ -193,25 +197,25 @@ def test_stages_rank_failures(
     before: tuple[str, Stage | None], after: tuple[str, Stage | None], expected: FindingKind | None
 ) -> None:
     accepted = make_record(CELL, before[0], stage=before[1])
-    found = compare_cell(accepted, make_record(CELL, after[0], stage=after[1]))
-    assert [finding.kind for finding in found] == ([expected] if expected else [])
+    findings = compare_cell(accepted, make_record(CELL, after[0], stage=after[1]))
+    assert [finding.kind for finding in findings] == ([expected] if expected else [])
 
 
 def test_a_different_check_is_a_changed_failure() -> None:
     before = make_record(CELL, "fail", check="parity")
-    (found,) = compare_cell(before, make_record(CELL, "fail", check="axes", message="off\nby 3"))
-    assert (found.kind, found.before, found.after) == (
+    (finding,) = compare_cell(before, make_record(CELL, "fail", check="axes", message="off\nby 3"))
+    assert (finding.kind, finding.before, finding.after) == (
         FindingKind.CHANGED,
         "fail at parity",
         "fail at parity (axes)",
     )
-    assert found.message == "off by 3"
+    assert finding.message == "off by 3"
 
 
 def test_a_different_exporter_is_a_finding_if_both_are_known() -> None:
     before = make_record(CELL, route=TORCHSCRIPT)
-    (found,) = compare_cell(before, make_record(CELL, route=DYNAMO))
-    assert found.kind is FindingKind.REROUTED
+    (finding,) = compare_cell(before, make_record(CELL, route=DYNAMO))
+    assert finding.kind is FindingKind.REROUTED
     assert compare_cell(before, make_record(CELL, route=None)) == []
 
 
@@ -228,14 +232,14 @@ def test_a_different_exporter_is_a_finding_if_both_are_known() -> None:
     ],
 )
 def test_a_new_cell_is_a_finding_until_accepted(status: Status, expected: FindingKind) -> None:
-    (found,) = compare_cell(None, make_record(CELL, status))
-    assert (found.kind, found.before) == (expected, NOT_ACCEPTED)
+    (finding,) = compare_cell(None, make_record(CELL, status))
+    assert (finding.kind, finding.before) == (expected, NOT_ACCEPTED)
 
 
 def test_the_message_of_a_missing_cell_depends_on_its_promise() -> None:
-    (found,) = compare_cell(make_record(CELL), None)
-    assert (found.kind, found.before, found.after) == (FindingKind.MISSING, "pass", NO_RESULT)
-    assert "run `exporter export`" in found.message
+    (finding,) = compare_cell(make_record(CELL), None)
+    assert (finding.kind, finding.before, finding.after) == (FindingKind.MISSING, "pass", NO_RESULT)
+    assert "run `exporter export`" in finding.message
     run = make_run(make_record(CELL))
     (dropped,) = compare_results(make_baseline(run), run, [])
     assert (dropped.kind, dropped.message) == (
@@ -245,8 +249,12 @@ def test_the_message_of_a_missing_cell_depends_on_its_promise() -> None:
 
 
 def test_a_promise_without_result_and_baseline_is_missing() -> None:
-    (found,) = compare_results(EMPTY, make_run(), [CELL])
-    assert (found.kind, found.before, found.after) == (FindingKind.MISSING, NOT_ACCEPTED, NO_RESULT)
+    (finding,) = compare_results(EMPTY, make_run(), [CELL])
+    assert (finding.kind, finding.before, finding.after) == (
+        FindingKind.MISSING,
+        NOT_ACCEPTED,
+        NO_RESULT,
+    )
 
 
 def test_findings_are_in_order_of_kind_and_cell() -> None:
@@ -258,7 +266,7 @@ def test_findings_are_in_order_of_kind_and_cell() -> None:
         make_record("c/9/cpu"),
     )
     findings = compare_results(make_baseline(before), after, list_cells(before) | list_cells(after))
-    assert [(found.kind, str(found.cell)) for found in findings] == [
+    assert [(finding.kind, str(finding.cell)) for finding in findings] == [
         (FindingKind.NEWLY_RED, "b/9/cpu"),
         (FindingKind.NEWLY_RED, "b/10/cpu"),
         (FindingKind.MISSING, "a/10/cpu"),
@@ -275,9 +283,9 @@ def test_two_records_for_a_cell_are_an_error() -> None:
 
 
 def test_a_long_message_is_cut_to_one_line() -> None:
-    (found,) = compare_cell(make_record(CELL), make_record(CELL, "fail", message="x\n" * 1000))
-    assert len(found.message) == 300
-    assert "\n" not in found.message
+    (finding,) = compare_cell(make_record(CELL), make_record(CELL, "fail", message="x\n" * 1000))
+    assert len(finding.message) == 300
+    assert "\n" not in finding.message
 
 
 def test_kinds_are_in_order_of_severity() -> None:

@@ -1,4 +1,4 @@
-"""Texts that try to be more than text: what a manifest, a model or a log could hold."""
+"""Hostile texts for manifests, models and logs: each could become markup, a command, a formula."""
 
 HOSTILE = (
     "a|b](javascript:alert(1))<img src=x onerror=alert(1)>\n# forged\n\n| a | ✅ |",
@@ -67,7 +67,7 @@ HOSTILE = (
     "&#x3c;script&#x3e; &amp;lt; &#0; &#xFFFE; &lt;/testsuite&gt;",
     "<details><summary>x</summary>\n\n# inside\n\n</details>",
     "<a\nhref\n=\njavascript:alert(1)>x</a\n>",
-    # what no XML may hold, and what turns or hides text
+    # characters that XML forbids, and those that reverse or hide text
     "\x00\x01\x08\x0b\x0c\x0e\x1f\x7f\x80\x9f\ufffe\uffff",
     "\u200e\u200f\u061c\u2066a\u2067b\u2068c\u2069\u202ad\u202be\u202c\u202df\u202e",
     "\ufeff\u00ad\u2060\u180e\U000e0041\U000e007f",

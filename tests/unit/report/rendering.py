@@ -1,6 +1,6 @@
-"""Markdown as a reader sees it: parsed with tables, as GitHub does, and taken apart for tests.
+"""Markdown as a reader sees it, parsed with the tables of GitHub.
 
-In: markdown. Out: `Page` with what a hostile text would want to forge.
+Input: markdown. Output: `Page` with the parts that a hostile text could forge.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Page:
 
     @property
     def rows(self) -> list[list[str]]:
-        """The texts of every row of every table."""
+        """Return the texts of every row of every table."""
         rows: list[list[str]] = []
         cells = ("td_open", "th_open")
         for token, after in zip(self.tokens, self.tokens[1:], strict=False):
@@ -56,7 +56,7 @@ class Page:
 
     @property
     def shape(self) -> list[str]:
-        """Every token but the texts: what a page is made of."""
+        """Return every token without the texts: the structure of a page."""
         return [token.type for token in self.tokens if token.type != "text"]
 
 

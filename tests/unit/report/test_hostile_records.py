@@ -1,6 +1,6 @@
-"""No text becomes structure in what other programs read: XML, pictures, spreadsheets, CI logs.
+"""No text becomes structure in files for programs: XML, pictures, spreadsheets, CI logs.
 
-Markdown and HTML have the same in `test_render.py` and `test_index.py`.
+Markdown and HTML have the same tests in `test_page_files.py` and `test_browser_page.py`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tests.unit.report.pages.test_page_files import hostile_project
 
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _PLAIN = render_exports(*hostile_project("plain"))
-#: As the runner of GitHub reads a log (ActionCommand.cs), and those of Azure and TeamCity.
+#: The commands that the runners of GitHub (ActionCommand.cs), Azure and TeamCity find in a log.
 _COMMAND = re.compile(r"^\s*::|##\[|##vso\[|##teamcity\[", re.MULTILINE)
 
 
 def tags(document: str) -> list[tuple[str, list[str]]]:
-    """Every element and the names of its attributes, as an XML parser finds them."""
+    """Return every element and the names of its attributes, as an XML parser finds them."""
     return [(node.tag, sorted(node.attrib)) for node in ET.fromstring(document).iter()]
 
 
@@ -37,7 +37,7 @@ def kinds(document: str) -> set[tuple[str, tuple[str, ...]]]:
     return {(tag, tuple(names)) for tag, names in tags(document)}
 
 
-def test_there_are_many() -> None:
+def test_there_are_many_texts() -> None:
     assert len(set(HOSTILE)) == len(HOSTILE) >= 60
 
 
@@ -95,7 +95,7 @@ def test_no_text_is_a_command_of_a_ci_system(text: str, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("text", ["aten::add", "off by 1e-3 :: more", "a # b ## c", "x: ::y"])
-def test_what_is_no_command_is_shown_as_it_is(
+def test_a_text_without_a_command_is_unchanged(
     text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     print_line(text)

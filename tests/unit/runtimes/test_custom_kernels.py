@@ -1,4 +1,4 @@
-"""Kernels that a manifest brings: what they are, and the sessions that use them."""
+"""Kernels from a manifest, and the sessions that use them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def broken():
     raise OSError("no licence")
 """
 HEAD = '<ir_version: 8, opset_import: ["" : 18, "own" : 1]>\n'
-TWICE = HEAD + "g (float[n] x) => (float[n] y) { y = own.Twice(x) }"
+DOUBLE = HEAD + "g (float[n] x) => (float[n] y) { y = own.Twice(x) }"
 IN_A_FUNCTION = (
     HEAD
     + """g (float[n] x) => (float[n] y) { y = own.four(x) }
@@ -88,9 +88,9 @@ def kernels(folder: Path, **named: str) -> Kernels:
     return load_kernels(spec, folder)
 
 
-def reference(folder: Path, text: str, found: Kernels, **inputs: object) -> np.ndarray:
+def reference(folder: Path, text: str, result: Kernels, **inputs: object) -> np.ndarray:
     onnx.save(parser.parse_model(text), folder / "18.onnx")
-    session = open_session(folder / "18.onnx", Device(name="r", runtime="reference"), found)
+    session = open_session(folder / "18.onnx", Device(name="r", runtime="reference"), result)
     arrays = {name: np.asarray(value) for name, value in inputs.items()}
     (output,) = session.run(arrays)
     return output
@@ -98,27 +98,27 @@ def reference(folder: Path, text: str, found: Kernels, **inputs: object) -> np.n
 
 @pytest.mark.parametrize(
     ("text", "more", "factor"),
-    [(TWICE, {}, 2), (IN_A_FUNCTION, {}, 4), (IN_A_BRANCH, {"c": True}, 2)],
+    [(DOUBLE, {}, 2), (IN_A_FUNCTION, {}, 4), (IN_A_BRANCH, {"c": True}, 2)],
 )
 def test_a_kernel_for_the_reference_runtime_runs_in_subgraphs_and_functions(
     text: str, more: dict[str, object], factor: int, folder: Path
 ) -> None:
-    found = kernels(folder, reference="a-source.py:Twice")
+    result = kernels(folder, reference="a-source.py:Twice")
     x = np.float32([1, -2])
-    np.testing.assert_array_equal(reference(folder, text, found, x=x, **more), x * factor)
+    np.testing.assert_array_equal(reference(folder, text, result, x=x, **more), x * factor)
 
 
 def test_a_function_of_the_file_is_not_replaced_by_a_kernel(folder: Path) -> None:
     text = IN_A_FUNCTION.replace("own.four", "own.Twice").replace("four (a)", "Twice (a)")
     text = text.replace("h = own.Twice(a) b = own.Twice(h)", "b = Neg(a)")
-    found = kernels(folder, reference="a-source.py:Twice")
+    result = kernels(folder, reference="a-source.py:Twice")
     x = np.float32([1, -2])
-    np.testing.assert_array_equal(reference(folder, text, found, x=x), -x)
+    np.testing.assert_array_equal(reference(folder, text, result, x=x), -x)
 
 
-def test_without_it_the_file_is_refused(folder: Path) -> None:
+def test_without_the_kernel_the_file_is_refused(folder: Path) -> None:
     with pytest.raises(LoadFailure, match="Twice"):
-        reference(folder, TWICE, Kernels(), x=np.float32([1]))
+        reference(folder, DOUBLE, Kernels(), x=np.float32([1]))
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_without_it_the_file_is_refused(folder: Path) -> None:
     [
         ({"reference": "a-source.py:Plain"}, "is another class, expected an onnx.reference"),
         ({"reference": "a-source.py:value"}, "is a int, expected an onnx.reference"),
-        # It would stand in for ONNX's own operator in every file of this model.
+        # It would replace ONNX's own operator in every file of this model.
         ({"reference": "a-source.py:Relu"}, "has no op_domain: it would replace ONNX's own Relu"),
         ({"ort_library": "a-source.py:value"}, "is a int, expected a function"),
         ({"ort_library": "a-source.py:nothing"}, "returned a NoneType, expected the path"),
@@ -151,15 +151,15 @@ def test_one_library_is_registered_once(folder: Path) -> None:
         CustomOp(name="own::Foo", ort_library=text)
         for text in ("libfoo.so", "a-source.py:library", "./libfoo.so")
     )
-    found = load_kernels(make_spec(manifest="net.toml", custom_ops=ops), folder)
-    assert found.libraries == ((folder / "libfoo.so").resolve(),)
+    result = load_kernels(make_spec(manifest="net.toml", custom_ops=ops), folder)
+    assert result.libraries == ((folder / "libfoo.so").resolve(),)
 
 
 def test_a_library_that_does_not_load_is_a_failure_without_paths(folder: Path) -> None:
-    onnx.save(parser.parse_model(TWICE), folder / "18.onnx")
-    found = kernels(folder, ort_library="libfoo.so")
+    onnx.save(parser.parse_model(DOUBLE), folder / "18.onnx")
+    result = kernels(folder, ort_library="libfoo.so")
     with pytest.raises(LoadFailure) as raised:
-        open_session(folder / "18.onnx", Device(name="cpu", runtime="onnxruntime"), found)
+        open_session(folder / "18.onnx", Device(name="cpu", runtime="onnxruntime"), result)
     assert "the kernels of libfoo.so cannot be registered" in str(raised.value)
     assert str(folder) not in str(raised.value)
 
@@ -174,7 +174,7 @@ g (float[n, n] x) => (float[n, n] y) { y = ai.onnx.contrib.Inverse(x) }
 
 
 def compiled() -> Kernels:
-    """A real library, which has a kernel for `ai.onnx.contrib::Inverse`."""
+    """Return a real library with a kernel for `ai.onnx.contrib::Inverse`."""
     extensions = pytest.importorskip("onnxruntime_extensions")
     return Kernels(libraries=(Path(extensions.get_library_path()),))
 
@@ -200,7 +200,7 @@ Inverse (a) => (b) { b = Neg(a) }"""
         open_session(tmp_path / "18.onnx", cpu, compiled())
 
 
-def test_functions_beside_kernels_are_the_files_own(tmp_path: Path) -> None:
+def test_functions_of_the_file_are_kept_next_to_kernels(tmp_path: Path) -> None:
     function = """<domain: "ai.onnx.contrib", opset_import: ["" : 15]>
 Turned (a) => (b) { b = Neg(a) }"""
     text = INVERSE.replace("y = ai", "h = ai").replace(

@@ -1,4 +1,4 @@
-"""Kernels that ONNX Runtime lacks, told from its own messages."""
+"""Kernels that ONNX Runtime lacks, recognized by its messages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _save(folder: Path, text: str) -> Path:
         (f"Failed to find kernel for Conv(11) (node:'first' ep:'{_CPU}'). Kernel", "first"),
     ],
 )
-def test_every_wording_names_operator_dtypes_and_provider(
+def test_every_message_gives_operator_dtypes_and_provider(
     text: str, name: str, tmp_path: Path
 ) -> None:
     path = _save(tmp_path, _CONV.format(f"[{name}]" if name else ""))
@@ -56,7 +56,7 @@ def test_every_wording_names_operator_dtypes_and_provider(
         _CODE + "something else",
     ],
 )
-def test_other_refusals_stay_as_they_are(text: str, tmp_path: Path) -> None:
+def test_other_messages_are_unchanged(text: str, tmp_path: Path) -> None:
     assert describe_missing_kernel(text, _save(tmp_path, _CONV.format("")), _CPU) == ""
 
 

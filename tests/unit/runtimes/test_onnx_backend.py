@@ -1,4 +1,4 @@
-"""Backends of the ONNX backend API, and what is said of those that are none."""
+"""Backends of the ONNX backend API, and the messages for invalid ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from exporter.runtimes import (
 )
 from tests.unit.checks.contexts import make_subject
 
-# `onnxruntime.backend` reads the version of onnx in the old way when it is imported.
+# The import of `onnxruntime.backend` reads the version of onnx in a deprecated way.
 pytestmark = pytest.mark.filterwarnings("ignore:onnx.version is deprecated")
 
 MODEL = """<ir_version: 8, opset_import: ["" : 18]>
@@ -44,7 +44,7 @@ class Prepared(BackendRep):
 
 
 class Silent(Backend):
-    """Leaves `supports_device` as the base class has it."""
+    """A backend with the `supports_device` of the base class."""
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **_: Any) -> Any:
@@ -103,14 +103,14 @@ def opened(folder: Path, module: str, device: str = "", model: str = MODEL) -> S
     ("module", "device"),
     [("onnxruntime.backend", ""), ("made_up_backends:OnTpu", "TPU:0")],
 )
-def test_it_runs(module: str, device: str, tmp_path: Path) -> None:
+def test_a_backend_runs_a_file(module: str, device: str, tmp_path: Path) -> None:
     session = opened(tmp_path, module, device)
     assert session.output_names == ("d",)
     (output,) = session.run(INPUTS)
     np.testing.assert_array_equal(output, np.float32([9, 18]), strict=True)
 
 
-def test_an_initializer_that_is_an_input_too_need_not_be_given(tmp_path: Path) -> None:
+def test_an_initializer_that_is_also_an_input_is_optional(tmp_path: Path) -> None:
     model = parser.parse_model(MODEL)
     model.graph.initializer.append(numpy_helper.from_array(np.float32([1, 1]), "b"))
     onnx.save(model, tmp_path / "18.onnx")
@@ -156,7 +156,7 @@ def test_a_backend_that_does_not_load_the_file_is_a_load_failure(
     assert "\n" not in str(raised.value)
 
 
-def test_an_answer_that_is_no_sequence_is_a_run_failure(tmp_path: Path) -> None:
+def test_a_result_that_is_no_sequence_is_a_run_failure(tmp_path: Path) -> None:
     with pytest.raises(RunFailure, match="returned no sequence"):
         opened(tmp_path, "made_up_backends:Odd").run(INPUTS)
 
@@ -167,11 +167,11 @@ def test_an_answer_that_is_no_sequence_is_a_run_failure(tmp_path: Path) -> None:
         ("onnxruntime.backend", "", Status.PASS, "onnxruntime.backend reports that it runs on CPU"),
         ("made_up_backends:OnTpu", "TPU:0", Status.PASS, "reports that it runs on TPU:0"),
         ("made_up_backends:Silent", "CPU", Status.PASS, "reports that it runs on CPU"),
-        # The base class says yes to every device: that is no word of this backend's.
+        # The base class supports every device, which is no report of this backend.
         ("made_up_backends:Silent", "CUDA:0", Status.INCONCLUSIVE, "does not report"),
     ],
 )
-def test_the_placement_is_the_backends_own_statement(
+def test_the_placement_is_the_report_of_the_backend(
     module: str, device: str, status: Status, message: str, tmp_path: Path
 ) -> None:
     session = opened(tmp_path, module, device)

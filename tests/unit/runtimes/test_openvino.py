@@ -1,4 +1,4 @@
-"""OpenVINO: its devices, its precision, and what it gets wrong without a word."""
+"""OpenVINO: its devices, its precision, and the faults that it does not report."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def opened(folder: Path, text: str, device: str = "") -> Session:
     return open_session(path, Device(name="x", runtime="openvino", device=device))
 
 
-def test_it_reports_the_placement_of_its_nodes(tmp_path: Path) -> None:
+def test_openvino_reports_the_placement_of_its_nodes(tmp_path: Path) -> None:
     placed = opened(tmp_path, CHAIN).placement
     assert placed is not None
     assert placed.requested == "CPU"
@@ -38,7 +38,7 @@ def test_it_reports_the_placement_of_its_nodes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("device", ["AUTO", "HETERO:CPU", "AUTO:CPU"])
-def test_a_choice_of_devices_is_a_device(device: str, tmp_path: Path) -> None:
+def test_a_list_of_devices_is_a_device(device: str, tmp_path: Path) -> None:
     session = opened(tmp_path, CHAIN, device)
     assert session.placement is not None
     assert list(session.placement.nodes) == [device]
@@ -47,14 +47,14 @@ def test_a_choice_of_devices_is_a_device(device: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("device", ["XPU", "HETERO:XPU,CPU", "CPU9"])
-def test_a_device_that_is_not_there_is_unavailable(device: str, tmp_path: Path) -> None:
+def test_a_missing_device_is_unavailable(device: str, tmp_path: Path) -> None:
     with pytest.raises(
         RuntimeUnavailable, match=r"OpenVINO finds no \w+ on this machine; it has CPU"
     ):
         opened(tmp_path, CHAIN, device)
 
 
-def test_it_computes_in_float32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_openvino_computes_in_float32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, object] = {}
     compile_model = openvino.Core.compile_model
 
@@ -69,7 +69,7 @@ def test_it_computes_in_float32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert seen["INFERENCE_NUM_THREADS"] == 1
 
 
-def test_values_that_are_known_by_several_names_keep_their_own(tmp_path: Path) -> None:
+def test_values_with_several_names_keep_each_name(tmp_path: Path) -> None:
     body = "{ c = Relu(a) d = Identity(c) e = Identity(c) }"
     text = HEAD + f"g (float[n] a, float[n] b) => (float[n] e, float[n] a, float[n] d) {body}"
     session = opened(tmp_path, text)
@@ -79,7 +79,7 @@ def test_values_that_are_known_by_several_names_keep_their_own(tmp_path: Path) -
     assert outputs == [[0, 2], [-1, 2], [0, 2]]
 
 
-def test_an_unknown_operator_is_a_load_failure_by_name(tmp_path: Path) -> None:
+def test_an_unknown_operator_is_a_load_failure_with_its_name(tmp_path: Path) -> None:
     text = '<ir_version: 8, opset_import: ["" : 18, "own" : 1]>'
     text += "g (float[n] x) => (float[n] y) { y = own.Unknown(x) }"
     with pytest.raises(LoadFailure, match=r"own\.Unknown") as raised:
@@ -87,7 +87,7 @@ def test_an_unknown_operator_is_a_load_failure_by_name(tmp_path: Path) -> None:
     assert "src/" not in str(raised.value)
 
 
-def test_strings_are_refused_before_they_crash_it(tmp_path: Path) -> None:
+def test_strings_are_refused_because_they_crash_openvino(tmp_path: Path) -> None:
     text = HEAD + "g (string[n] x) => (string[n] y) { y = Identity(x) }"
     with pytest.raises(LoadFailure, match="x contains strings"):
         opened(tmp_path, text)

@@ -23,7 +23,7 @@ from exporter.runtimes import (
     open_session,
 )
 
-# `onnxruntime.backend` reads the version of onnx in the old way when it is imported.
+# The import of `onnxruntime.backend` reads the version of onnx in a deprecated way.
 pytestmark = pytest.mark.filterwarnings("ignore:onnx.version is deprecated")
 
 BFLOAT16 = tensor_dtype_to_np_dtype(TensorProto.BFLOAT16)
@@ -52,7 +52,7 @@ def device(runtime: Runtime, *providers: str) -> Device:
 
 
 @EACH
-def test_it_runs_and_keeps_the_order_of_the_file(runtime: Runtime, tmp_path: Path) -> None:
+def test_a_session_keeps_the_order_of_outputs_of_the_file(runtime: Runtime, tmp_path: Path) -> None:
     session = open_session(save(tmp_path, TWO), device(runtime))
     assert list(session.output_names) == ["d", "s"]
     outputs = session.run({"b": np.float32([1, 2]), "a": np.float32([10, 20])})
@@ -70,7 +70,7 @@ def test_a_scalar_is_a_tensor(runtime: Runtime, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("runtime", ["onnxruntime", "reference", OPENVINO])
 @pytest.mark.parametrize("way", ["in", "out", "both"])
-def test_bfloat16_goes_in_and_out(runtime: Runtime, way: str, tmp_path: Path) -> None:
+def test_bfloat16_is_accepted_and_returned(runtime: Runtime, way: str, tmp_path: Path) -> None:
     into = ("bfloat16", BFLOAT16) if way != "out" else ("float", np.float32)
     out = ("bfloat16", BFLOAT16) if way != "in" else ("float", np.float32)
     to = TensorProto.BFLOAT16 if way != "in" else TensorProto.FLOAT
@@ -96,7 +96,7 @@ def test_external_data_is_read_from_the_folder(runtime: Runtime, tmp_path: Path)
 
 @EACH
 @pytest.mark.parametrize("content", [b"no model", b"\x08", None])
-def test_no_model_is_a_load_failure(
+def test_an_invalid_file_is_a_load_failure(
     runtime: Runtime, content: bytes | None, tmp_path: Path
 ) -> None:
     path = tmp_path / "18.onnx"
@@ -109,7 +109,7 @@ def test_no_model_is_a_load_failure(
     assert "\n" not in str(raised.value)
 
 
-def test_an_unknown_operator_is_a_load_failure_by_name(tmp_path: Path) -> None:
+def test_an_unknown_operator_is_a_load_failure_with_its_name(tmp_path: Path) -> None:
     path = save(tmp_path, OWN + "g (float[n] x) => (float[n] y) { y = own.Unknown(x) }")
     with pytest.raises(LoadFailure, match="own:Unknown") as raised:
         open_session(path, device("onnxruntime"))
@@ -127,7 +127,7 @@ def test_an_unknown_operator_is_a_load_failure_by_name(tmp_path: Path) -> None:
         {"a": np.zeros(2, np.float32), "b": np.zeros(3, np.float32)},
     ],
 )
-def test_inputs_that_do_not_fit_are_a_run_failure(
+def test_inputs_of_a_wrong_shape_are_a_run_failure(
     runtime: Runtime, inputs: Any, tmp_path: Path
 ) -> None:
     if runtime == "openvino" and len(inputs) == 2:
@@ -157,23 +157,23 @@ def test_another_dtype_is_a_run_failure(runtime: Runtime, tmp_path: Path) -> Non
 # --- execution providers --------------------------------------------------------------------------
 
 
-def test_a_missing_provider_is_unavailable_and_names_the_others(tmp_path: Path) -> None:
+def test_a_missing_provider_is_unavailable_and_the_others_are_listed(tmp_path: Path) -> None:
     with pytest.raises(RuntimeUnavailable) as raised:
         open_session(save(tmp_path, TWO), device("onnxruntime", "NoSuchExecutionProvider"))
     assert str(raised.value).startswith("this ONNX Runtime has no NoSuchExecutionProvider; it has ")
     assert "CPUExecutionProvider" in str(raised.value)
 
 
-def test_a_missing_provider_counts_before_a_missing_file(tmp_path: Path) -> None:
+def test_a_missing_provider_precedes_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(RuntimeUnavailable):
         open_session(tmp_path / "18.onnx", device("onnxruntime", "NoSuchExecutionProvider"))
 
 
-def test_a_provider_that_gives_way_to_the_cpu_is_unavailable(
+def test_a_provider_that_falls_back_to_the_cpu_is_unavailable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What ONNX Runtime does when CUDA's libraries are missing: one line, then the CPU."""
-    pretend(monkeypatch, lambda model, *_, **__: cpu_session(model))
+    """ONNX Runtime without CUDA's libraries prints one line and uses the CPU."""
+    simulate_cuda(monkeypatch, lambda model, *_, **__: cpu_session(model))
     with pytest.raises(RuntimeUnavailable, match="ONNX Runtime uses CPUExecutionProvider instead"):
         open_session(save(tmp_path, TWO), device("onnxruntime", "CUDAExecutionProvider"))
 
@@ -184,7 +184,7 @@ def test_a_provider_that_raises_on_every_model_is_unavailable(
     def no_device(model: Any, *_: Any, **__: Any) -> Any:
         raise RuntimeError("CUDA failure 100: no CUDA-capable device is detected")
 
-    pretend(monkeypatch, no_device)
+    simulate_cuda(monkeypatch, no_device)
     with pytest.raises(
         RuntimeUnavailable, match="does not start on this machine: CUDA failure 100"
     ):
@@ -199,27 +199,27 @@ def test_a_provider_that_raises_on_this_model_is_a_load_failure(
             return OnCuda()
         raise RuntimeError("this file has no kernel")
 
-    pretend(monkeypatch, refuses_files)
+    simulate_cuda(monkeypatch, refuses_files)
     with pytest.raises(LoadFailure, match="this file has no kernel"):
         open_session(save(tmp_path, TWO), device("onnxruntime", "CUDAExecutionProvider"))
 
 
 class OnCuda:
-    """A session that says that CUDA comes first."""
+    """A session that reports CUDA as its first provider."""
 
     def get_providers(self) -> list[str]:
         return ["CUDAExecutionProvider", "CPUExecutionProvider"]
 
 
-def test_a_provider_at_work_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend(monkeypatch, lambda model, *_, **__: OnCuda())
+def test_a_working_provider_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    simulate_cuda(monkeypatch, lambda model, *_, **__: OnCuda())
     session = open_session(save(tmp_path, TWO), device("onnxruntime", "CUDAExecutionProvider"))
     assert isinstance(session, ours.OnnxRuntimeSession)
     assert session.placement is None, "this one does not tell where nodes run"
 
 
 def test_nodes_are_counted_by_provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Telling(OnCuda):
+    class ReportingSession(OnCuda):
         def get_provider_graph_assignment_info(self) -> list[Any]:
             def part(provider: str, *operators: str) -> Any:
                 nodes = [SimpleNamespace(op_type=name) for name in operators]
@@ -228,7 +228,7 @@ def test_nodes_are_counted_by_provider(tmp_path: Path, monkeypatch: pytest.Monke
             cpu, cuda = "CPUExecutionProvider", "CUDAExecutionProvider"
             return [part(cuda, "Add", "Add"), part(cpu, "Shape"), part(cuda, "Mul")]
 
-    pretend(monkeypatch, lambda model, *_, **__: Telling())
+    simulate_cuda(monkeypatch, lambda model, *_, **__: ReportingSession())
     placed = open_session(save(tmp_path, TWO), device("onnxruntime", "CUDAExecutionProvider"))
     assert placed.placement == Placement(
         requested="CUDAExecutionProvider",
@@ -252,8 +252,8 @@ def test_with_only_the_cpu_the_placement_is_known(
     assert session.placement == Placement(requested="CPUExecutionProvider", nodes=nowhere_else)
 
 
-def pretend(monkeypatch: pytest.MonkeyPatch, opens: Any) -> None:
-    """An ONNX Runtime that was built with CUDA."""
+def simulate_cuda(monkeypatch: pytest.MonkeyPatch, opens: Any) -> None:
+    """Replace ONNX Runtime by one that was built with CUDA."""
     names = ["CUDAExecutionProvider", "CPUExecutionProvider"]
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: names)
     monkeypatch.setattr(ours, "_create_session", opens)

@@ -20,14 +20,20 @@ from exporter.checks.numerical.sample_checks import PARITY
 from exporter.checks.protocol import CheckContext
 from exporter.manifest import Output
 from exporter.records.record import CheckResult, Status
-from tests.unit.checks.contexts import Gives, contract, make_reference, make_subject, write
+from tests.unit.checks.contexts import (
+    ConstantSession,
+    contract,
+    make_reference,
+    make_subject,
+    write,
+)
 
 ROWS = Output(name="rows", shape=("n",), kind="sequence")
 FIVE = [np.float32([1, 2]), np.float32([3e-3, 4e-3]), np.float32([5, 6])]
 
 
 def subject(folder: Path, *items: Any, dtype: str = "float32", **fields: Any) -> CheckContext:
-    """A contract of one list, and what PyTorch gave for it."""
+    """Return a contract of one list with PyTorch's outputs."""
     output = ROWS.model_copy(update={"dtype": dtype})
     exact = [[item.astype(np.float64) for item in items]] if "noise" in fields else []
     x = np.zeros((2, 3), np.float32)
@@ -36,18 +42,18 @@ def subject(folder: Path, *items: Any, dtype: str = "float32", **fields: Any) ->
     return make_subject(folder, spec=contract(outputs=(output,)), reference=reference)
 
 
-def held(made: CheckContext, given: object) -> CheckResult:
-    return PARITY(made, Gives(given, names=("rows",)), "cpu")
+def check(context: CheckContext, outputs: object) -> CheckResult:
+    return PARITY(context, ConstantSession(outputs, names=("rows",)), "cpu")
 
 
 def test_the_same_items_pass(tmp_path: Path) -> None:
-    result = held(subject(tmp_path, *FIVE), [item.copy() for item in FIVE])
+    result = check(subject(tmp_path, *FIVE), [item.copy() for item in FIVE])
     assert (result.status, result.message) == (Status.PASS, "")
     assert result.metrics["max_abs"] == 0.0
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("outputs", "message"),
     [
         (FIVE[:2], "output 'rows': 2 items, PyTorch gives 3"),
         ([*FIVE, FIVE[0]], "output 'rows': 4 items, PyTorch gives 3"),
@@ -62,42 +68,42 @@ def test_the_same_items_pass(tmp_path: Path) -> None:
         ([*FIVE[:2], [1.0]], "item 2 of output 'rows': no tensor but a list"),
     ],
 )
-def test_the_problem_names_the_item(given: object, says: str, tmp_path: Path) -> None:
-    result = held(subject(tmp_path, *FIVE, noise=(1e-7,)), given)
+def test_the_problem_names_the_item(outputs: object, message: str, tmp_path: Path) -> None:
+    result = check(subject(tmp_path, *FIVE, noise=(1e-7,)), outputs)
     assert result.status is Status.FAIL
-    assert result.message.startswith(says)
+    assert result.message.startswith(message)
 
 
 def test_integers_are_equal_in_each_item(tmp_path: Path) -> None:
     items = [np.int64([1, 2]), np.int64([3])]
-    made = subject(tmp_path, *items, dtype="int64")
-    assert held(made, items).status is Status.PASS
-    wrong = held(made, [items[0], np.int64([4])])
+    context = subject(tmp_path, *items, dtype="int64")
+    assert check(context, items).status is Status.PASS
+    wrong = check(context, [items[0], np.int64([4])])
     assert "item 1 of output 'rows': 1 of 1 elements differ" in wrong.message
 
 
-def test_a_list_of_nothing_is_a_list(tmp_path: Path) -> None:
-    made = subject(tmp_path)
-    assert held(made, []).status is Status.PASS
-    assert held(made, [FIVE[0]]).message == "output 'rows': 1 item, PyTorch gives 0"
+def test_an_empty_list_is_a_list(tmp_path: Path) -> None:
+    context = subject(tmp_path)
+    assert check(context, []).status is Status.PASS
+    assert check(context, [FIVE[0]]).message == "output 'rows': 1 item, PyTorch gives 0"
 
 
 def test_each_item_has_the_limit_of_its_own_size(tmp_path: Path) -> None:
-    made = subject(tmp_path, *FIVE, noise=(1e-6,))
-    data = read_sample(made.folder.sample(0), made.spec)
+    context = subject(tmp_path, *FIVE, noise=(1e-6,))
+    data = read_sample(context.folder.sample(0), context.spec)
     near = [item * np.float32(1 + 1e-6) for item in FIVE]
-    found = list(compare_output(near, data, OutputContext(made, 0, "cpu")))
-    assert [what for what, _ in found] == [f"item {place} of output 'rows'" for place in range(3)]
-    assert not any(comparison.problem for _, comparison in found)
-    assert max(c.limit_ratio for _, c in found) < 2 * min(c.limit_ratio for _, c in found)
+    result = list(compare_output(near, data, OutputContext(context, 0, "cpu")))
+    assert [what for what, _ in result] == [f"item {place} of output 'rows'" for place in range(3)]
+    assert not any(comparison.problem for _, comparison in result)
+    assert max(c.limit_ratio for _, c in result) < 2 * min(c.limit_ratio for _, c in result)
 
 
 def test_a_sequence_file_with_a_tensor_is_damaged(tmp_path: Path) -> None:
-    made = subject(tmp_path, *FIVE)
-    folder = made.folder.sample(0)
+    context = subject(tmp_path, *FIVE)
+    folder = context.folder.sample(0)
     write_sample(folder, [np.zeros((2, 3), np.float32)], [np.stack(FIVE)])
     with pytest.raises(DamagedSample, match=r"output_0.pb cannot be read"):
-        read_sample(folder, made.spec)
+        read_sample(folder, context.spec)
 
 
 @pytest.mark.parametrize(
@@ -131,20 +137,20 @@ def test_a_sequence_file_with_a_tensor_is_damaged(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_items_are_held_against_their_declared_sizes(
+def test_items_are_compared_with_their_declared_sizes(
     outputs: tuple[Output, ...], values: tuple[Any, ...], said: list[str]
 ) -> None:
     assert list(find_undeclared_outputs(outputs, values, {"batch": 2})) == said
 
 
-def test_a_sample_that_was_not_run_in_float64_leaves_less_room(tmp_path: Path) -> None:
-    made = subject(tmp_path, *FIVE, noise=(1e-3,))
+def test_the_limit_is_smaller_if_a_sample_has_no_float64_outputs(tmp_path: Path) -> None:
+    context = subject(tmp_path, *FIVE, noise=(1e-3,))
     data = SampleData(inputs={}, outputs=(FIVE,), float64_outputs=(None,))
     near = [item + np.float32(1e-4) for item in FIVE]
     shares = [
         max(
             c.limit_ratio
-            for _, c in compare_output(near, data, OutputContext(made, 0, "cpu", is_exact))
+            for _, c in compare_output(near, data, OutputContext(context, 0, "cpu", is_exact))
         )
         for is_exact in (True, False)
     ]
@@ -153,9 +159,9 @@ def test_a_sample_that_was_not_run_in_float64_leaves_less_room(tmp_path: Path) -
 
 def test_an_overflow_is_reported_with_a_mismatch_of_inf(tmp_path: Path) -> None:
     told = "float16 overflows in PyTorch: 1 of 6 elements"
-    made = subject(tmp_path, *FIVE[:2], np.float32([5, np.inf]), overflow=(told,))
-    result = held(made, FIVE)
+    context = subject(tmp_path, *FIVE[:2], np.float32([5, np.inf]), overflow=(told,))
+    result = check(context, FIVE)
     assert result.message.startswith("item 2 of output 'rows': NaN or Inf differ in 1 of 2")
     assert result.message.endswith(told)
     off = [FIVE[0] + 1, FIVE[1], np.float32([5, np.inf])]
-    assert told not in held(made, off).message
+    assert told not in check(context, off).message

@@ -1,4 +1,4 @@
-"""`parity`, and what it shares with `axes` and `cases`."""
+"""The check `parity`, and the parts that `axes` and `cases` share with it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from exporter.manifest import (
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import RunFailure, open_session
 from tests.unit.checks.contexts import (
-    Computes,
-    Gives,
+    ConstantSession,
+    FunctionSession,
     as_kind,
     at,
     contract,
@@ -50,12 +50,14 @@ def parity(subject: CheckContext, session: Any) -> CheckResult:
 
 
 @pytest.mark.parametrize("runtime", ["onnxruntime", "reference"])
-def test_a_right_file_passes_everything(runtime: Any, tmp_path: Path) -> None:
+def test_a_correct_file_passes_all_checks(runtime: Any, tmp_path: Path) -> None:
     case = as_kind(at(tmp_path, 2, 5), "case", "five")
     samples = (declared(tmp_path), at(tmp_path, 1, 7), case)
-    here = subject(tmp_path, *samples, cases=(Case(name="five"),))
-    session = open_session(here.path, Device(name="here", runtime=runtime))
-    results = [check(here, session, "here") for check in RUNTIME_CHECKS if check.applies(here)]
+    context = subject(tmp_path, *samples, cases=(Case(name="five"),))
+    session = open_session(context.path, Device(name="here", runtime=runtime))
+    results = [
+        check(context, session, "here") for check in RUNTIME_CHECKS if check.applies(context)
+    ]
     assert [(result.check, result.status, result.message) for result in results] == [
         (name, Status.PASS, "")
         for name in ("placement", "determinism", "power", "parity", "axes", "cases")
@@ -65,12 +67,12 @@ def test_a_right_file_passes_everything(runtime: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("runtime", ["onnxruntime", "reference"])
 def test_a_file_with_another_weight_fails(runtime: Any, tmp_path: Path) -> None:
-    here = subject(tmp_path, declared(tmp_path))
-    content = here.path.read_bytes()
+    context = subject(tmp_path, declared(tmp_path))
+    content = context.path.read_bytes()
     two, more = np.float32(2).tobytes(), np.float32(2.01).tobytes()
     assert content.count(two) == 1
-    here.path.write_bytes(content.replace(two, more))
-    result = parity(here, open_session(here.path, Device(name="here", runtime=runtime)))
+    context.path.write_bytes(content.replace(two, more))
+    result = parity(context, open_session(context.path, Device(name="here", runtime=runtime)))
     assert result.status is Status.FAIL
     assert result.message.startswith("output 'y': error ")
     assert "times the bound" in result.message
@@ -80,12 +82,12 @@ def test_a_file_with_another_weight_fails(runtime: Any, tmp_path: Path) -> None:
 
 
 def test_the_message_of_a_wrong_value(tmp_path: Path) -> None:
-    here = subject(tmp_path, declared(tmp_path), tolerance=Tolerance(atol=0.01))
+    context = subject(tmp_path, declared(tmp_path), tolerance=Tolerance(atol=0.01))
     wrong = doubled(2)[1][0]
     wrong[0, 1] = 5.0
     before = draw(2)[0, 1] * 2
     error = 5.0 - float(before)
-    result = parity(here, Gives(wrong))
+    result = parity(context, ConstantSession(wrong))
     assert result.status is Status.FAIL
     assert result.message == (
         f"output 'y': error {error:.2e} at [0, 1] (file 5, PyTorch {before:.6g}), "
@@ -103,7 +105,7 @@ def test_the_message_of_a_wrong_value(tmp_path: Path) -> None:
     "tolerance",
     [Tolerance(), Tolerance(atol=1e-6), Tolerance(rtol=1e-3), Tolerance(atol=0, outside=0.2)],
 )
-def test_the_tolerance_that_it_needs_passes_and_less_does_not(
+def test_the_proposed_tolerance_passes_and_a_smaller_one_fails(
     tolerance: Tolerance, tmp_path: Path
 ) -> None:
     x = draw(40)
@@ -113,10 +115,10 @@ def test_the_tolerance_that_it_needs_passes_and_less_does_not(
     def under(bound: Tolerance) -> CheckResult:
         reference = make_reference(sample, noise=(1e-7,))
         spec = contract(tolerance=bound)
-        return parity(make_subject(tmp_path, spec=spec, reference=reference), Gives(off))
+        return parity(make_subject(tmp_path, spec=spec, reference=reference), ConstantSession(off))
 
-    said = tomli.loads(str(under(tolerance).metrics["needs"]))["tolerance"]
-    needed = Tolerance.model_validate(said)
+    table = tomli.loads(str(under(tolerance).metrics["needs"]))["tolerance"]
+    needed = Tolerance.model_validate(table)
     assert needed.atol is not None
     assert under(needed).status is Status.PASS
     less = needed.model_copy(update={"atol": needed.atol * 0.85})
@@ -124,34 +126,36 @@ def test_the_tolerance_that_it_needs_passes_and_less_does_not(
 
 
 def test_no_tolerance_is_proposed_if_none_would_pass(tmp_path: Path) -> None:
-    here, x = two_outputs(tmp_path), draw(2)
-    swapped = parity(here, Gives(x - 1, x + 1, names=("y", "z")))
+    context, x = two_outputs(tmp_path), draw(2)
+    swapped = parity(context, ConstantSession(x - 1, x + 1, names=("y", "z")))
     assert "needs" in swapped.metrics
-    broken = parity(here, Gives(x - 1, (x - 1)[:1], names=("y", "z")))
+    broken = parity(context, ConstantSession(x - 1, (x - 1)[:1], names=("y", "z")))
     assert broken.status is Status.FAIL
     assert "needs" not in broken.metrics
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_nan_and_inf_fail_under_any_tolerance(bad: float, tmp_path: Path) -> None:
-    here = subject(tmp_path, declared(tmp_path), tolerance=Tolerance(atol=1e30, outside=0.9))
+    context = subject(tmp_path, declared(tmp_path), tolerance=Tolerance(atol=1e30, outside=0.9))
     wrong = doubled(2)[1][0]
     wrong[1, 2] = bad
-    result = parity(here, Gives(wrong))
+    result = parity(context, ConstantSession(wrong))
     assert result.status is Status.FAIL
     assert "NaN or Inf differ in 1 of 6 elements, first at [1, 2]" in result.message
 
 
 @pytest.mark.parametrize("outputs", [(), (doubled(2)[1][0],) * 2])
 def test_another_count_of_outputs_fails(outputs: tuple[Any, ...], tmp_path: Path) -> None:
-    result = parity(subject(tmp_path, declared(tmp_path)), Gives(*outputs))
+    result = parity(subject(tmp_path, declared(tmp_path)), ConstantSession(*outputs))
     assert result.status is Status.FAIL
     assert result.message == f"the runtime gives {len(outputs)} outputs, declared 1"
 
 
 @pytest.mark.parametrize("names", [("z",), (), ("y", "y"), ("y", "z")])
 def test_other_names_of_outputs_fail(names: tuple[str, ...], tmp_path: Path) -> None:
-    result = parity(subject(tmp_path, declared(tmp_path)), Gives(doubled(2)[1][0], names=names))
+    result = parity(
+        subject(tmp_path, declared(tmp_path)), ConstantSession(doubled(2)[1][0], names=names)
+    )
     assert result.status is Status.FAIL
     assert result.message == f"the file's outputs are {', '.join(names) or 'none'}, declared y"
 
@@ -166,42 +170,42 @@ def two_outputs(folder: Path) -> CheckContext:
 
 
 def test_swapped_outputs_fail(tmp_path: Path) -> None:
-    here, x = two_outputs(tmp_path), draw(2)
-    assert parity(here, Gives(x + 1, x - 1, names=("y", "z"))).status is Status.PASS
-    result = parity(here, Gives(x - 1, x + 1, names=("y", "z")))
+    context, x = two_outputs(tmp_path), draw(2)
+    assert parity(context, ConstantSession(x + 1, x - 1, names=("y", "z"))).status is Status.PASS
+    result = parity(context, ConstantSession(x - 1, x + 1, names=("y", "z")))
     assert result.status is Status.FAIL
     assert result.message.startswith("output 'y': error 2.00e+00")
     assert result.message.endswith("; 1 more problem")
 
 
 def test_the_second_output_is_compared_too(tmp_path: Path) -> None:
-    here, x = two_outputs(tmp_path), draw(2)
-    result = parity(here, Gives(x + 1, x, names=("y", "z")))
+    context, x = two_outputs(tmp_path), draw(2)
+    result = parity(context, ConstantSession(x + 1, x, names=("y", "z")))
     assert result.message.startswith("output 'z': error 1.00e+00")
 
 
 def test_a_failing_run_is_a_failing_check(tmp_path: Path) -> None:
-    def fails(x: Any) -> Any:
+    def raise_failure(x: Any) -> Any:
         raise RunFailure("no kernel for this")
 
-    result = parity(subject(tmp_path, declared(tmp_path)), Computes(fails))
+    result = parity(subject(tmp_path, declared(tmp_path)), FunctionSession(raise_failure))
     assert (result.status, result.message) == (Status.FAIL, "the runtime fails: no kernel for this")
 
 
-def test_inputs_are_given_by_their_names(tmp_path: Path) -> None:
+def test_inputs_are_passed_by_name(tmp_path: Path) -> None:
     a, b = draw(2, 1), draw(2, 2)
     sample = write(tmp_path, 0, [a, b], [a - b])
     inputs = (value(Input, "b", "batch, 3"), value(Input, "a", "batch, 3"))
-    here = subject(tmp_path, sample, inputs=inputs)
-    assert parity(here, Computes(lambda b, a: [b - a])).status is Status.PASS
-    assert parity(here, Computes(lambda b, a: [a - b])).status is Status.FAIL
+    context = subject(tmp_path, sample, inputs=inputs)
+    assert parity(context, FunctionSession(lambda b, a: [b - a])).status is Status.PASS
+    assert parity(context, FunctionSession(lambda b, a: [a - b])).status is Status.FAIL
 
 
-# --- the contract against PyTorch -----------------------------------------------------------------
+# --- the contract and PyTorch ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("shape", "dtype", "said"),
+    ("shape", "dtype", "problem"),
     [
         ("batch, 4", "float32", "is declared [batch, 4] with batch=2, PyTorch gives [2, 3]"),
         ("batch", "float32", "is declared [batch] with batch=2, PyTorch gives [2, 3]"),
@@ -212,29 +216,29 @@ def test_inputs_are_given_by_their_names(tmp_path: Path) -> None:
         ("batch, 3", "int64", "is declared int64, PyTorch gives float32"),
     ],
 )
-def test_a_file_as_pytorch_but_not_as_declared_fails(
-    shape: str, dtype: str, said: str, tmp_path: Path
+def test_a_file_equal_to_pytorch_but_not_as_declared_fails(
+    shape: str, dtype: str, problem: str, tmp_path: Path
 ) -> None:
-    here = subject(tmp_path, declared(tmp_path), outputs=(value(Output, "y", shape, dtype),))
-    result = parity(here, Gives(doubled(2)[1][0]))
+    context = subject(tmp_path, declared(tmp_path), outputs=(value(Output, "y", shape, dtype),))
+    result = parity(context, ConstantSession(doubled(2)[1][0]))
     assert result.status is Status.FAIL
-    assert result.message == f"output 'y' {said}"
+    assert result.message == f"output 'y' {problem}"
 
 
 @pytest.mark.parametrize("shape", ["batch, 3", "2, 3", "n, 3", "n, m", "batch, m"])
 def test_an_axis_of_outputs_only_has_pytorchs_size(shape: str, tmp_path: Path) -> None:
-    here = subject(tmp_path, declared(tmp_path), outputs=(value(Output, "y", shape),))
-    assert parity(here, Gives(doubled(2)[1][0])).status is Status.PASS
+    context = subject(tmp_path, declared(tmp_path), outputs=(value(Output, "y", shape),))
+    assert parity(context, ConstantSession(doubled(2)[1][0])).status is Status.PASS
 
 
 def test_an_axis_of_two_outputs_has_one_size(tmp_path: Path) -> None:
     x = draw(2)
     sample = write(tmp_path, 0, [x], [x[:, :1].copy(), x])
     outputs = (value(Output, "y", "batch, n"), value(Output, "z", "batch, n"))
-    here = make_subject(
+    context = make_subject(
         tmp_path, spec=contract(outputs=outputs), reference=make_reference(sample, outputs=2)
     )
-    result = parity(here, Gives(x[:, :1].copy(), x, names=("y", "z")))
+    result = parity(context, ConstantSession(x[:, :1].copy(), x, names=("y", "z")))
     assert result.status is Status.FAIL
     assert result.message == (
         "output 'z' is declared [batch, n] with batch=2, n=1, PyTorch gives [2, 3]"
@@ -245,7 +249,7 @@ def test_an_axis_of_two_outputs_has_one_size(tmp_path: Path) -> None:
 
 
 def measured(folder: Path, noise: float | None, **fields: Any) -> CheckContext:
-    """PyTorch in float32 is off by 1e-3 in one element, of a scale of 4."""
+    """Return a subject with an error of PyTorch's float32 of 1e-3 in one element, at scale 4."""
     exact = np.linspace(-4, 4, 60).reshape(20, 3)
     expected = exact.astype(np.float32)
     expected[7, 1] += 1e-3
@@ -255,18 +259,18 @@ def measured(folder: Path, noise: float | None, **fields: Any) -> CheckContext:
     )
 
 
-def off_by(error: float, place: tuple[int, int] = (3, 2)) -> Gives:
+def session_with_error(error: float, place: tuple[int, int] = (3, 2)) -> ConstantSession:
     exact = np.linspace(-4, 4, 60).reshape(20, 3)
     exact[place] += error
-    return Gives(exact.astype(np.float32))
+    return ConstantSession(exact.astype(np.float32))
 
 
 @pytest.mark.parametrize(("error", "passes"), [(7.9e-3, True), (8.1e-3, False)])
 def test_the_error_against_float64_may_be_eight_times_pytorchs(
     error: float, passes: bool, tmp_path: Path
 ) -> None:
-    here = measured(tmp_path, 1e-3 / 4)
-    result = parity(here, off_by(error))
+    context = measured(tmp_path, 1e-3 / 4)
+    result = parity(context, session_with_error(error))
     assert (result.status is Status.PASS) is passes
     assert result.metrics["of_noise"] == pytest.approx(error / 1e-3, rel=1e-3)
     assert result.metrics["of_limit"] == pytest.approx(error / 8e-3, rel=1e-3)
@@ -274,58 +278,60 @@ def test_the_error_against_float64_may_be_eight_times_pytorchs(
         assert result.message.endswith("times the bound 8.00e-03 (8 x PyTorch's own float32 noise)")
 
 
-def test_the_size_of_the_outputs_makes_no_difference(tmp_path: Path) -> None:
+def test_the_limit_is_relative_to_the_size_of_the_outputs(tmp_path: Path) -> None:
     exact = np.linspace(-1e-9, 1e-9, 60).reshape(20, 3)
     expected = (exact * 1.001).astype(np.float32)
     sample = write(tmp_path, 0, [draw(20)], [expected], exact=[exact], axes={"batch": 20})
-    here = make_subject(tmp_path, reference=make_reference(sample, noise=(1e-3,)))
-    assert parity(here, Gives((exact * 1.007).astype(np.float32))).status is Status.PASS
-    result = parity(here, Gives((exact * 1.009).astype(np.float32)))
+    context = make_subject(tmp_path, reference=make_reference(sample, noise=(1e-3,)))
+    assert (
+        parity(context, ConstantSession((exact * 1.007).astype(np.float32))).status is Status.PASS
+    )
+    result = parity(context, ConstantSession((exact * 1.009).astype(np.float32)))
     assert result.status is Status.FAIL
     assert result.metrics["of_noise"] == pytest.approx(9.0, rel=1e-3)
 
 
-def test_a_file_nearer_to_float64_than_pytorch_is_right(tmp_path: Path) -> None:
-    assert parity(measured(tmp_path, 1e-3 / 4), off_by(0.0)).metrics["of_noise"] < 1e-3
+def test_a_file_nearer_to_float64_than_pytorch_passes(tmp_path: Path) -> None:
+    assert parity(measured(tmp_path, 1e-3 / 4), session_with_error(0.0)).metrics["of_noise"] < 1e-3
 
 
 def test_without_noise_float64_is_not_the_reference(tmp_path: Path) -> None:
-    """The worker found that float64 computes something else: its outputs must not be used."""
-    result = parity(measured(tmp_path, None), off_by(0.0))
+    """The worker measured no noise because float64 computes another function."""
+    result = parity(measured(tmp_path, None), session_with_error(0.0))
     assert result.status is Status.FAIL
     assert "at [7, 1]" in result.message
 
 
-def test_by_hand_is_against_pytorchs_own_outputs(tmp_path: Path) -> None:
-    here = measured(tmp_path, 1e-3 / 4, tolerance=Tolerance(atol=5e-4))
-    result = parity(here, off_by(0.0))
+def test_an_explicit_tolerance_compares_with_pytorchs_own_outputs(tmp_path: Path) -> None:
+    context = measured(tmp_path, 1e-3 / 4, tolerance=Tolerance(atol=5e-4))
+    result = parity(context, session_with_error(0.0))
     assert result.status is Status.FAIL
     assert "at [7, 1]" in result.message
 
 
 def test_zeros_are_compared_with_pytorchs_own(tmp_path: Path) -> None:
-    """In float64 nothing but zeros is left of an output that is 1e-30 in float32."""
+    """In float64, an output that is 1e-30 in float32 is zero."""
     tiny = np.full((20, 3), 1e-30, np.float32)
     sample = write(tmp_path, 0, [draw(20)], [tiny], exact=[np.zeros((20, 3))], axes={"batch": 20})
-    here = make_subject(tmp_path, reference=make_reference(sample, noise=(0.0,)))
-    assert parity(here, Gives(tiny.copy())).status is Status.PASS
-    assert parity(here, Gives(tiny * 2)).status is Status.FAIL
+    context = make_subject(tmp_path, reference=make_reference(sample, noise=(0.0,)))
+    assert parity(context, ConstantSession(tiny.copy())).status is Status.PASS
+    assert parity(context, ConstantSession(tiny * 2)).status is Status.FAIL
 
 
 # --- samples --------------------------------------------------------------------------------------
 
 
-def test_no_declared_sample_is_no_pass(tmp_path: Path) -> None:
-    result = parity(subject(tmp_path, at(tmp_path, 1, 7)), Gives())
+def test_a_missing_declared_sample_is_an_error(tmp_path: Path) -> None:
+    result = parity(subject(tmp_path, at(tmp_path, 1, 7)), ConstantSession())
     assert result.status is Status.ERROR
     assert "nothing was compared" in result.message
 
 
 @pytest.mark.parametrize("name", ["input_0.pb", "output_0.pb"])
-def test_a_damaged_sample_is_no_fault_of_the_file(name: str, tmp_path: Path) -> None:
-    here = subject(tmp_path, declared(tmp_path))
+def test_a_damaged_sample_is_an_error_and_no_failure(name: str, tmp_path: Path) -> None:
+    context = subject(tmp_path, declared(tmp_path))
     (JobFolder(tmp_path).sample(0) / name).write_bytes(b"\x08")
-    result = parity(here, Gives(doubled(2)[1][0]))
+    result = parity(context, ConstantSession(doubled(2)[1][0]))
     assert result.status is Status.ERROR
     assert result.message.startswith("PyTorch's outputs cannot be read: test_data_set_0")
 
@@ -334,25 +340,29 @@ def test_integers_are_exact_under_any_tolerance(tmp_path: Path) -> None:
     x = draw(2)
     sample = write(tmp_path, 0, [x], [np.argmax(x, axis=1)])
     outputs = (value(Output, "y", "batch", "int64"),)
-    here = subject(tmp_path, sample, outputs=outputs, tolerance=Tolerance(atol=10.0, outside=0.9))
-    assert parity(here, Gives(np.argmax(x, axis=1))).status is Status.PASS
-    result = parity(here, Gives(np.argmax(x, axis=1) + 1))
+    context = subject(
+        tmp_path, sample, outputs=outputs, tolerance=Tolerance(atol=10.0, outside=0.9)
+    )
+    assert parity(context, ConstantSession(np.argmax(x, axis=1))).status is Status.PASS
+    result = parity(context, ConstantSession(np.argmax(x, axis=1) + 1))
     assert result.status is Status.FAIL
     assert "2 of 2 elements differ" in result.message
 
 
 def test_an_empty_batch_passes(tmp_path: Path) -> None:
-    here = subject(tmp_path, as_kind(at(tmp_path, 1, 0), "declared", "declared"))
-    assert parity(here, Gives(np.zeros((0, 3), np.float32))).status is Status.PASS
-    assert parity(here, Gives(np.zeros((0, 4), np.float32))).status is Status.FAIL
+    context = subject(tmp_path, as_kind(at(tmp_path, 1, 0), "declared", "declared"))
+    assert parity(context, ConstantSession(np.zeros((0, 3), np.float32))).status is Status.PASS
+    assert parity(context, ConstantSession(np.zeros((0, 4), np.float32))).status is Status.FAIL
 
 
-def test_a_runtime_that_writes_into_its_inputs_spoils_nothing_for_the_next(tmp_path: Path) -> None:
-    here = subject(tmp_path, declared(tmp_path))
+def test_a_runtime_that_writes_into_its_inputs_does_not_affect_the_next(tmp_path: Path) -> None:
+    context = subject(tmp_path, declared(tmp_path))
 
-    def overwrites(x: Any) -> Any:
+    def overwrite_input(x: Any) -> Any:
         y = x * np.float32(2)
         x[:] = 0
         return [y]
 
-    assert [parity(here, Computes(overwrites)).status for _ in range(2)] == [Status.PASS] * 2
+    assert [parity(context, FunctionSession(overwrite_input)).status for _ in range(2)] == [
+        Status.PASS
+    ] * 2

@@ -76,7 +76,7 @@ def test_the_floor_is_a_few_units_in_the_last_place(dtype: str, places: float) -
     assert dtype in limit.reason
 
 
-def test_the_factor_by_hand() -> None:
+def test_an_explicit_factor() -> None:
     limit = compute_limit(subject(1e-5, model=Tolerance(noise=20.0)), 0, "cpu", 1.0)
     assert limit.atol == pytest.approx(2e-4)
     assert limit.reason == "20 x PyTorch's own float32 noise"
@@ -87,7 +87,7 @@ def test_a_tiny_factor_does_not_go_below_the_floor() -> None:
     assert limit.atol == pytest.approx(8 * FLOAT32)
 
 
-def test_a_measured_share_outside() -> None:
+def test_an_explicit_share_outside_keeps_the_measured_limit() -> None:
     limit = compute_limit(subject(1e-5, model=Tolerance(outside=0.1)), 0, "cpu", 1.0)
     assert (limit.atol, limit.outside) == (pytest.approx(8e-5), 0.1)
 
@@ -102,15 +102,15 @@ def test_a_measured_share_outside() -> None:
         ("3, n", 5, True),
     ],
 )
-def test_few_elements_measure_little(shape: str, batch: int, few: bool) -> None:
-    """One error may be small by luck: an honest file would be red once in thirteen models."""
+def test_few_elements_have_a_larger_limit(shape: str, batch: int, few: bool) -> None:
+    """One error may be small by luck: a correct file would be red once in thirteen models."""
     sample = SAMPLE.model_copy(update={"axes": {"batch": batch}})
     limit = compute_limit(subject(1e-9, shape=shape, samples=(sample,)), 0, "cpu", 2.0)
     assert limit.atol == pytest.approx(2 * (1.13e-5 if few else 8 * FLOAT32))
     assert ("elements are few" in limit.reason) is few
 
 
-def test_elements_of_all_samples_count_but_of_those_that_ran() -> None:
+def test_only_elements_of_samples_that_ran_count() -> None:
     scalar = {"shape": "4"}
     enough = compute_limit(subject(0.0, samples=(SAMPLE,) * 8, **scalar), 0, "cpu", 1.0)
     failed = SAMPLE.model_copy(update={"error": "refused"})
@@ -118,12 +118,12 @@ def test_elements_of_all_samples_count_but_of_those_that_ran() -> None:
     assert enough.atol < fewer.atol
 
 
-def test_a_large_noise_counts_for_few_elements_too() -> None:
+def test_a_large_noise_also_sets_the_limit_of_few_elements() -> None:
     assert compute_limit(subject(1e-4, shape=""), 0, "cpu", 1.0).atol == pytest.approx(8e-4)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_at_scale_0_only_0_passes(dtype: str) -> None:
+def test_at_scale_0_the_limit_is_0(dtype: str) -> None:
     limit = compute_limit(subject(0.0, dtype=dtype), 0, "cpu", 0.0)
     assert 0 < limit.atol <= 8 * 2.0**-24
 
@@ -147,7 +147,7 @@ def test_tiny_outputs_have_a_floor_of_subnormal_numbers(dtype: str, floor: float
     st.sampled_from([np.float16, np.float32]),
 )
 def test_pytorch_itself_always_passes(exact: Any, dtype: Any) -> None:
-    """Whatever the outputs are, the file that gives just what PyTorch gives is right."""
+    """For any outputs, a file with exactly PyTorch's outputs passes."""
     with np.errstate(over="ignore"):
         rounded = exact.astype(dtype)
     scale = measure_scale(exact)
@@ -183,10 +183,10 @@ def test_a_sample_without_float64_cannot_be_measured() -> None:
     assert limit.atol == pytest.approx(1e-5)
 
 
-# --- by hand --------------------------------------------------------------------------------------
+# --- explicit -------------------------------------------------------------------------------------
 
 
-def test_atol_and_rtol_by_hand() -> None:
+def test_explicit_atol_and_rtol() -> None:
     by_hand = Tolerance(atol=1e-3, rtol=1e-2, outside=0.5)
     limit = compute_limit(subject(1e-9, model=by_hand), 0, "cpu", 7.0)
     assert (limit.atol, limit.rtol, limit.outside) == (1e-3, 1e-2, 0.5)
@@ -202,12 +202,12 @@ def test_atol_and_rtol_by_hand() -> None:
         (Tolerance(atol=0.0), 0.0, 0.0),
     ],
 )
-def test_the_one_without_the_other_is_0(bound: Tolerance, atol: float, rtol: float) -> None:
+def test_a_missing_atol_or_rtol_is_0(bound: Tolerance, atol: float, rtol: float) -> None:
     limit = compute_limit(subject(1e-3, model=bound), 0, "cpu", 1.0)
     assert (limit.atol, limit.rtol) == (atol, rtol)
 
 
-def test_by_hand_is_against_pytorchs_own_outputs() -> None:
+def test_an_explicit_limit_is_not_measured() -> None:
     assert is_limit_measured(subject(1e-5), 0, "cpu")
     assert is_limit_measured(subject(1e-5, model=Tolerance(noise=3.0)), 0, "cpu")
     assert not is_limit_measured(subject(None), 0, "cpu")
@@ -216,16 +216,16 @@ def test_by_hand_is_against_pytorchs_own_outputs() -> None:
 
 
 #: From the most to the least specific.
-WORDS = ("output device", "output dtype", "output", "model device", "model dtype", "model")
+KEYS = ("output device", "output dtype", "output", "model device", "model dtype", "model")
 
 
-@pytest.mark.parametrize("first", range(len(WORDS)))
-def test_the_most_specific_word_counts(first: int) -> None:
-    """Every word from `first` on is said; the others are silent."""
-    atols = {word: float(n + 1) for n, word in enumerate(WORDS) if n >= first}
+@pytest.mark.parametrize("first", range(len(KEYS)))
+def test_the_most_specific_setting_applies(first: int) -> None:
+    """The settings from `first` on are set, the more specific ones are not."""
+    atols = {key: float(n + 1) for n, key in enumerate(KEYS) if n >= first}
     model, output = (_tolerance(side, atols) for side in ("model", "output"))
-    here = subject(None, model=model, output=output)
-    assert compute_limit(here, 0, "cuda", 1.0).atol == first + 1
+    context = subject(None, model=model, output=output)
+    assert compute_limit(context, 0, "cuda", 1.0).atol == first + 1
 
 
 def _tolerance(side: str, atols: dict[str, float]) -> Tolerance:
@@ -236,23 +236,23 @@ def _tolerance(side: str, atols: dict[str, float]) -> Tolerance:
     )
 
 
-def test_words_for_others_are_not_heard() -> None:
+def test_settings_for_other_devices_and_dtypes_are_ignored() -> None:
     other = Tolerance(by_device={"cuda": Bound(atol=1.0)}, by_dtype={"float16": Bound(atol=1.0)})
-    here = subject(1e-5, model=other, output=other)
-    assert select_bound(here.spec, here.spec.outputs[0], "cpu") == Bound()
-    assert compute_limit(here, 0, "cpu", 1.0).atol == pytest.approx(8e-5)
+    context = subject(1e-5, model=other, output=other)
+    assert select_bound(context.spec, context.spec.outputs[0], "cpu") == Bound()
+    assert compute_limit(context, 0, "cpu", 1.0).atol == pytest.approx(8e-5)
 
 
-def test_a_word_replaces_the_others_as_a_whole() -> None:
+def test_a_more_specific_setting_replaces_all_fields() -> None:
     model = Tolerance(atol=1.0, rtol=1.0, outside=0.5, by_device={"cuda": Bound(rtol=0.25)})
     limit = compute_limit(subject(None, model=model), 0, "cuda", 1.0)
     assert (limit.atol, limit.rtol, limit.outside) == (0.0, 0.25, 0.0)
 
 
-@pytest.mark.parametrize("word", [Bound(noise=2.0), Bound(outside=0.1), Bound(atol=0.0)])
-def test_any_field_is_a_word(word: Bound) -> None:
-    here = subject(1e-5, model=Tolerance(atol=1.0, by_device={"cuda": word}))
-    assert select_bound(here.spec, here.spec.outputs[0], "cuda") == word
+@pytest.mark.parametrize("key", [Bound(noise=2.0), Bound(outside=0.1), Bound(atol=0.0)])
+def test_each_field_alone_is_a_setting(key: Bound) -> None:
+    context = subject(1e-5, model=Tolerance(atol=1.0, by_device={"cuda": key}))
+    assert select_bound(context.spec, context.spec.outputs[0], "cuda") == key
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "complex64"])
@@ -261,11 +261,11 @@ def test_floats_have_limits(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int64", "uint8", "bool", "str"])
-def test_others_are_exact(dtype: str) -> None:
+def test_other_dtypes_are_exact(dtype: str) -> None:
     assert not is_float(dtype)
 
 
-def test_a_measured_limit_grows_beyond_the_scale_and_one_by_hand_does_not() -> None:
+def test_only_a_measured_limit_grows_beyond_the_scale() -> None:
     measured = compute_limit(subject(1e-6), 0, "cpu", 2.0)
     assert measured.allowed_error(200.0) == pytest.approx(100 * measured.allowed_error(2.0))
     assert measured.allowed_error(0.01) == measured.allowed_error(2.0)
@@ -286,18 +286,20 @@ def test_a_measured_limit_grows_beyond_the_scale_and_one_by_hand_does_not() -> N
 def test_a_file_that_passes_without_float64_passes_with_it(
     factor: float | None, part: float, noise: float, scale: float, batch: int
 ) -> None:
-    """`part * noise` was measured on some samples, `noise` would have been on all."""
+    """`part * noise` is measured on some samples, `noise` on all."""
     model = Tolerance(noise=factor)
     sample = SAMPLE.model_copy(update={"axes": {"batch": batch}})
     first = subject(part * noise, model=model, samples=(sample,))
-    whole = subject(noise, model=model, samples=(sample,))
+    all_samples = subject(noise, model=model, samples=(sample,))
     narrow = compute_limit_without_float64(first, 0, "cpu", scale).atol
-    allowed = compute_limit(whole, 0, "cpu", scale).atol
-    # The farthest that a file which passes can be from float64: PyTorch errs the other way.
+    allowed = compute_limit(all_samples, 0, "cpu", scale).atol
+    # The largest distance from float64 of a file that passes: PyTorch errs the other way.
     assert narrow == 0 or narrow + noise * scale <= allowed * (1 + 1e-9)
 
 
 def test_a_file_within_pytorchs_own_noise_passes_without_float64() -> None:
-    here = subject(1e-5)
-    assert compute_limit_without_float64(here, 0, "cpu", 1.0).atol == pytest.approx(7e-5)
-    assert "less PyTorch's own error" in compute_limit_without_float64(here, 0, "cpu", 1.0).reason
+    context = subject(1e-5)
+    assert compute_limit_without_float64(context, 0, "cpu", 1.0).atol == pytest.approx(7e-5)
+    assert (
+        "less PyTorch's own error" in compute_limit_without_float64(context, 0, "cpu", 1.0).reason
+    )

@@ -1,4 +1,4 @@
-"""Weights lie where the option `external_data` says."""
+"""Weights are inside or outside the file, as the option `external_data` requires."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def model(size: int, *, outside: bool) -> ModelProto:
 
 
 @pytest.mark.parametrize(
-    ("size", "outside", "wish", "message"),
+    ("size", "outside", "option", "message"),
     [
         (1000, True, None, ""),
         (1000, False, None, ""),
@@ -30,6 +30,6 @@ def model(size: int, *, outside: bool) -> ModelProto:
     ],
 )
 def test_misplaced_weights_are_reported(
-    size: int, outside: bool, wish: bool | None, message: str
+    size: int, outside: bool, option: bool | None, message: str
 ) -> None:
-    assert "".join(find_misplaced_weights(model(size, outside=outside), wish)) == message
+    assert "".join(find_misplaced_weights(model(size, outside=outside), option)) == message

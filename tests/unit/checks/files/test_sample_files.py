@@ -32,16 +32,16 @@ def test_a_written_sample_can_be_read(tmp_path: Path) -> None:
     write_sample(tmp_path / "deep" / "s", INPUTS, OUTPUTS, EXACT)
     data = read_sample(tmp_path / "deep" / "s", TWO)
     assert list(data.inputs) == ["b", "a"]
-    for found, wanted in zip(
+    for sample_data, expected in zip(
         (*data.inputs.values(), *data.outputs), (*INPUTS, *OUTPUTS), strict=True
     ):
-        np.testing.assert_array_equal(found, wanted, strict=True)
+        np.testing.assert_array_equal(sample_data, expected, strict=True)
     assert data.float64_outputs[0] is not None
     np.testing.assert_array_equal(data.float64_outputs[0], EXACT[0], strict=True)
     assert data.float64_outputs[1] is None, "an integer has no value in float64"
 
 
-def test_without_float64_there_is_none(tmp_path: Path) -> None:
+def test_a_sample_without_float64_has_no_float64_outputs(tmp_path: Path) -> None:
     write_sample(tmp_path, INPUTS, OUTPUTS)
     assert read_sample(tmp_path, TWO).float64_outputs == (None, None)
 
@@ -130,7 +130,7 @@ def test_files_of_another_name(tmp_path: Path) -> None:
         read_sample(tmp_path, TWO)
 
 
-def test_a_sample_is_read_once_within_the_limit(tmp_path: Path) -> None:
+def test_a_sample_within_the_memory_limit_is_read_once(tmp_path: Path) -> None:
     for name in ("first", "second"):
         write_sample(tmp_path / name, INPUTS, OUTPUTS, EXACT)
     size = sum(array.nbytes for array in (*INPUTS, *OUTPUTS, EXACT[0]))
@@ -142,7 +142,7 @@ def test_a_sample_is_read_once_within_the_limit(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.outputs[0], second.outputs[0])
 
 
-def test_a_damaged_sample_is_not_kept(tmp_path: Path) -> None:
+def test_a_damaged_sample_is_not_cached(tmp_path: Path) -> None:
     memory = SampleCache()
     with pytest.raises(DamagedSample):
         memory.read(tmp_path, TWO)

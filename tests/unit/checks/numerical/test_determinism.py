@@ -9,7 +9,7 @@ from exporter.checks.numerical.determinism import STATEFUL_PREFIX, DeterminismCh
 from exporter.checks.protocol import CheckContext
 from exporter.jobs.job_folder import JobFolder
 from exporter.records.record import CheckResult, Status
-from tests.unit.checks.contexts import Gives, contract, make_reference
+from tests.unit.checks.contexts import ConstantSession, contract, make_reference
 
 
 def determinism(unstable: str, mode: Literal["eval", "train", "keep"] = "eval") -> CheckResult:
@@ -21,7 +21,7 @@ def determinism(unstable: str, mode: Literal["eval", "train", "keep"] = "eval") 
     )
     check = DeterminismCheck()
     assert check.applies(subject)
-    return check(subject, Gives(), "cpu")
+    return check(subject, ConstantSession(), "cpu")
 
 
 def test_a_stable_model_passes() -> None:

@@ -1,4 +1,4 @@
-"""Tables that are read row by row: rows that no sample reads are PyTorch's too."""
+"""Lookup tables: also rows that no sample reads must be equal to PyTorch's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from exporter.checks.numerical.lookup_tables import Array, LookupTableCheck, has
 from exporter.checks.protocol import CheckContext
 from exporter.jobs.reference import TableParts
 from exporter.records.record import CheckResult, Status
-from tests.unit.checks.contexts import Gives, make_reference, make_subject
+from tests.unit.checks.contexts import ConstantSession, make_reference, make_subject
 
 ROWS = 1000
 WEIGHT = np.random.default_rng(0).normal(size=(ROWS, 3)).astype(np.float32)
@@ -23,7 +23,7 @@ CHECK = LookupTableCheck()
 def table(
     folder: Path, stored: Array, *weights: Array, operator: str = "Gather", outside: bool = False
 ) -> CheckContext:
-    """A file that looks rows up in `stored`, of a model with these weights."""
+    """Write a file that looks up rows in `stored`, of a model with these weights."""
     node = helper.make_node(operator, ["rows", "index"], ["y"])
     graph = helper.make_graph(
         [node],
@@ -45,9 +45,9 @@ def table(
     return subject
 
 
-def hold(subject: CheckContext) -> CheckResult:
+def check(subject: CheckContext) -> CheckResult:
     assert CHECK.applies(subject)
-    return CHECK(subject, Gives(), "cpu")
+    return CHECK(subject, ConstantSession(), "cpu")
 
 
 def changed(row: int, times: float = 1.001) -> Array:
@@ -58,7 +58,7 @@ def changed(row: int, times: float = 1.001) -> Array:
 
 @pytest.mark.parametrize("outside", [False, True])
 def test_a_copy_of_the_weight_passes(outside: bool, tmp_path: Path) -> None:
-    result = hold(table(tmp_path, WEIGHT, WEIGHT * 2, WEIGHT, outside=outside))
+    result = check(table(tmp_path, WEIGHT, WEIGHT * 2, WEIGHT, outside=outside))
     assert result.status is Status.PASS
     assert result.metrics == {"tables": 1}
 
@@ -66,34 +66,34 @@ def test_a_copy_of_the_weight_passes(outside: bool, tmp_path: Path) -> None:
 @pytest.mark.parametrize("outside", [False, True])
 @pytest.mark.parametrize("row", [0, 517, ROWS - 1])
 def test_one_element_of_one_row_is_enough_to_fail(row: int, outside: bool, tmp_path: Path) -> None:
-    result = hold(table(tmp_path, changed(row), WEIGHT, outside=outside))
+    result = check(table(tmp_path, changed(row), WEIGHT, outside=outside))
     assert result.status is Status.FAIL
     assert "1 of 64 parts of the table 'rows' are not PyTorch's" in result.message
     near = int(result.message.partition("near row ")[2].partition(" ")[0])
     assert abs(near - row) < 2 * ROWS / 64
 
 
-def test_a_table_that_was_computed_anew_is_not_judged(tmp_path: Path) -> None:
+def test_a_table_with_computed_values_is_not_checked(tmp_path: Path) -> None:
     assert not CHECK.applies(table(tmp_path, WEIGHT * np.float32(1.5), WEIGHT))
     assert not CHECK.applies(table(tmp_path, WEIGHT, WEIGHT[:, :2]))
     assert not CHECK.applies(table(tmp_path, WEIGHT))
 
 
-def test_rows_of_zeros_are_no_sign_of_a_copy(tmp_path: Path) -> None:
+def test_rows_of_zeros_do_not_identify_a_copy(tmp_path: Path) -> None:
     weight = WEIGHT.copy()
     weight[:100] = 0
     assert not CHECK.applies(table(tmp_path, weight * np.float32(1.5), weight))
-    assert hold(table(tmp_path, weight, weight)).status is Status.PASS
+    assert check(table(tmp_path, weight, weight)).status is Status.PASS
     damaged = weight.copy()
     damaged[3] = 1
-    assert hold(table(tmp_path, damaged, weight)).status is Status.FAIL
+    assert check(table(tmp_path, damaged, weight)).status is Status.FAIL
 
 
 def test_only_a_weight_that_an_input_indexes_is_a_table(tmp_path: Path) -> None:
     assert not CHECK.applies(table(tmp_path, changed(5), WEIGHT, operator="Add"))
 
 
-def test_a_file_that_cannot_be_read_is_for_other_checks(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_left_to_other_checks(tmp_path: Path) -> None:
     subject = table(tmp_path, WEIGHT, WEIGHT, outside=True)
     (tmp_path / "rows.data").unlink()
     assert not CHECK.applies(subject)

@@ -1,4 +1,4 @@
-"""`placement`: what ran where it was asked to, and what did not."""
+"""The check `placement`: the execution provider of each node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from exporter.manifest import Device
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Placement as Placed
 from exporter.runtimes import open_session
-from tests.unit.checks.contexts import Gives, make_subject
+from tests.unit.checks.contexts import ConstantSession, make_subject
 
 CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 
@@ -20,7 +20,7 @@ CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 def placement(
     folder: Path, nodes: Mapping[str, Mapping[str, int]] | None, *, strict: bool = False
 ) -> CheckResult:
-    session = Gives()
+    session = ConstantSession()
     session.placement = (
         None if nodes is None else Placed(requested=CUDA, nodes=nodes, strict=strict)
     )
@@ -35,9 +35,7 @@ def test_all_nodes_on_the_provider_pass(strict: bool, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_a_graph_of_which_no_node_is_left_says_nothing_of_a_provider(
-    strict: bool, tmp_path: Path
-) -> None:
+def test_a_graph_without_remaining_nodes_is_inconclusive(strict: bool, tmp_path: Path) -> None:
     result = placement(tmp_path, {}, strict=strict)
     assert result.status is Status.INCONCLUSIVE
     assert CUDA in result.message

@@ -12,7 +12,7 @@ from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Sample
 from exporter.manifest import Bound, Output, Tolerance
 from exporter.records.record import CheckResult, Status
-from tests.unit.checks.contexts import Gives, contract, make_reference, value
+from tests.unit.checks.contexts import ConstantSession, contract, make_reference, value
 
 
 def subject(
@@ -22,7 +22,7 @@ def subject(
     dtype: str = "float32",
     **fields: Any,
 ) -> CheckContext:
-    """One output for each scale."""
+    """Return a context with one output for each scale."""
     names = "yzw"[: len(scales)]
     outputs = tuple(value(Output, name, "batch, 3", dtype) for name in names)
     sample = Sample(index=0, name="declared", kind="declared", axes={"batch": 50}, scales=scales)
@@ -37,10 +37,10 @@ def subject(
 def power(subject: CheckContext, device: str = "cpu") -> CheckResult:
     check = PowerCheck()
     assert check.applies(subject)
-    return check(subject, Gives(), device)
+    return check(subject, ConstantSession(), device)
 
 
-def test_outputs_that_move_pass() -> None:
+def test_outputs_that_change_pass() -> None:
     result = power(subject(3.0))
     assert (result.check, result.status, result.message) == ("power", Status.PASS, "")
     assert result.metrics == {"spread": 1.0, "limit": pytest.approx(8e-6)}
@@ -60,7 +60,7 @@ def test_an_output_of_1e9_is_inconclusive_under_a_fixed_atol() -> None:
     )
 
 
-def test_an_output_that_hardly_moves_is_inconclusive() -> None:
+def test_an_output_that_hardly_changes_is_inconclusive() -> None:
     result = power(subject(1.0, spread=(7e-5,)))
     assert result.status is Status.INCONCLUSIVE
     assert (
@@ -77,15 +77,15 @@ def test_all_zeros_are_inconclusive() -> None:
 
 
 def test_zeros_in_one_sample_and_numbers_in_another_pass() -> None:
-    here = subject(0.0)
+    context = subject(0.0)
     more = Sample(index=1, name="on", kind="case", axes={"batch": 50}, scales=(2.0,))
     refused = Sample(index=2, name="off", kind="case", axes={"batch": 50}, error="no")
-    samples = (*here.reference.samples, more, refused)
+    samples = (*context.reference.samples, more, refused)
     both = CheckContext(
-        folder=here.folder,
+        folder=context.folder,
         opset=18,
-        spec=here.spec,
-        reference=here.reference.model_copy(update={"samples": samples}),
+        spec=context.spec,
+        reference=context.reference.model_copy(update={"samples": samples}),
     )
     assert power(both).status is Status.PASS
 
@@ -102,7 +102,7 @@ def test_a_large_noise_is_inconclusive() -> None:
     assert power(subject(1.0, noise=0.01)).status is Status.PASS
 
 
-def test_a_constant_beside_an_output_that_moves_passes() -> None:
+def test_a_constant_next_to_an_output_that_changes_passes() -> None:
     assert power(subject(1.0, 2.0, spread=(0.0, 0.5))).status is Status.PASS
 
 
@@ -112,7 +112,7 @@ def test_outputs_that_never_change_are_inconclusive() -> None:
     assert "inputs of another seed give the very same 'y', 'z'" in result.message
 
 
-def test_one_blind_output_of_two_is_named() -> None:
+def test_the_message_has_the_output_that_proves_nothing() -> None:
     result = power(subject(1.0, 0.0, spread=(1.0, 0.0)))
     assert result.status is Status.INCONCLUSIVE
     assert "'z'" in result.message
@@ -126,7 +126,7 @@ def test_without_random_inputs_the_size_decides() -> None:
 
 
 @pytest.mark.parametrize(("rtol", "status"), [(0.09, "pass"), (0.11, "inconclusive")])
-def test_a_tenth_of_the_size_may_be_off_at_most(rtol: float, status: str) -> None:
+def test_the_limit_is_at_most_a_tenth_of_the_size(rtol: float, status: str) -> None:
     result = power(subject(1.0, spread=(None,), tolerance=Tolerance(rtol=rtol)))
     assert result.status == status
     assert ("the allowed error of output 'y' is 1.1e-01 of its size" in result.message) is (
@@ -134,14 +134,14 @@ def test_a_tenth_of_the_size_may_be_off_at_most(rtol: float, status: str) -> Non
     )
 
 
-def test_the_tolerance_is_that_of_the_device() -> None:
-    here = subject(1.0, tolerance=Tolerance(by_device={"cuda": Bound(atol=1.0)}))
-    assert power(here, "cpu").status is Status.PASS
-    assert power(here, "cuda").status is Status.INCONCLUSIVE
+def test_the_tolerance_of_the_device_applies() -> None:
+    context = subject(1.0, tolerance=Tolerance(by_device={"cuda": Bound(atol=1.0)}))
+    assert power(context, "cpu").status is Status.PASS
+    assert power(context, "cuda").status is Status.INCONCLUSIVE
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
-def test_other_floats_count(dtype: str) -> None:
+def test_other_float_outputs_count(dtype: str) -> None:
     assert power(subject(0.0, dtype=dtype, noise=None)).status is Status.INCONCLUSIVE
     assert power(subject(1.0, dtype=dtype, noise=None)).status is Status.PASS
 
@@ -149,62 +149,62 @@ def test_other_floats_count(dtype: str) -> None:
 @pytest.mark.parametrize(
     ("spread", "status"), [(0.5, "pass"), (None, "pass"), (0.0, "inconclusive")]
 )
-def test_integers_are_exact_and_only_have_to_move(spread: float | None, status: str) -> None:
+def test_integers_are_exact_and_only_have_to_change(spread: float | None, status: str) -> None:
     result = power(subject(0.0, dtype="int64", noise=None, spread=(spread,)))
     assert (result.status, result.metrics) == (status, {})
     if status == "inconclusive":
         assert "inputs of another seed give the very same 'y'" in result.message
 
 
-def test_a_constant_float_beside_an_integer_that_moves_passes() -> None:
-    here = subject(1.0, 0.0, spread=(0.0, 0.5))
-    first, second = here.spec.outputs
+def test_a_constant_float_next_to_an_integer_that_changes_passes() -> None:
+    context = subject(1.0, 0.0, spread=(0.0, 0.5))
+    first, second = context.spec.outputs
     outputs = (first, second.model_copy(update={"dtype": "int64"}))
-    spec = here.spec.model_copy(update={"outputs": outputs})
-    assert power(replace(here, spec=spec)).status is Status.PASS
-    still = here.reference.model_copy(update={"output_spread": (0.0, 0.0)})
-    assert power(replace(here, spec=spec, reference=still)).status is Status.INCONCLUSIVE
+    spec = context.spec.model_copy(update={"outputs": outputs})
+    assert power(replace(context, spec=spec)).status is Status.PASS
+    still = context.reference.model_copy(update={"output_spread": (0.0, 0.0)})
+    assert power(replace(context, spec=spec, reference=still)).status is Status.INCONCLUSIVE
 
 
 def test_the_change_is_compared_with_the_limit_of_the_declared_sample() -> None:
-    """A large case hides nothing: with other values, the output moved at its declared size."""
-    here = subject(1e-7, spread=(0.5,), tolerance=Tolerance(atol=1e-5))
+    """With other values, the output changed at its declared size."""
+    context = subject(1e-7, spread=(0.5,), tolerance=Tolerance(atol=1e-5))
     large = Sample(index=1, name="on", kind="case", axes={"batch": 50}, scales=(2.0,))
-    samples = (*here.reference.samples, large)
-    both = here.reference.model_copy(update={"samples": samples})
-    result = power(replace(here, reference=both))
+    samples = (*context.reference.samples, large)
+    both = context.reference.model_copy(update={"samples": samples})
+    result = power(replace(context, reference=both))
     assert result.status is Status.INCONCLUSIVE
     assert (
         "output 'y' changes by 5.0e-01 of its size, and the allowed error is 1.0e+02 of its size"
         in result.message
     )
-    enough = here.spec.model_copy(update={"tolerance": Tolerance(atol=1e-9)})
-    assert power(replace(here, reference=both, spec=enough)).status is Status.PASS
+    enough = context.spec.model_copy(update={"tolerance": Tolerance(atol=1e-9)})
+    assert power(replace(context, reference=both, spec=enough)).status is Status.PASS
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int64", "complex64"])
-def test_an_output_without_elements_is_no_reason_for_doubt(dtype: str) -> None:
+def test_an_output_without_elements_is_ignored(dtype: str) -> None:
     made = subject(3.0, 0.0, spread=(1.0, 0.0))
     empty = value(Output, "z", "batch, 0", dtype)
-    found = power(_with(made, made.spec.outputs[0], empty))
-    assert (found.status, found.message) == (Status.PASS, "")
+    result = power(_with(made, made.spec.outputs[0], empty))
+    assert (result.status, result.message) == (Status.PASS, "")
     still = subject(3.0, 0.0, spread=(0.0, 0.0))
-    found = power(_with(still, still.spec.outputs[0], empty))
-    assert found.status is Status.INCONCLUSIVE
-    assert "inputs of another seed give the very same 'y';" in found.message
+    result = power(_with(still, still.spec.outputs[0], empty))
+    assert result.status is Status.INCONCLUSIVE
+    assert "inputs of another seed give the very same 'y';" in result.message
 
 
-def test_outputs_of_which_none_has_an_element_prove_nothing() -> None:
+def test_outputs_without_any_element_prove_nothing() -> None:
     made = subject(0.0, spread=(0.0,))
-    found = power(_with(made, value(Output, "y", "batch, 0")))
-    assert found.status is Status.INCONCLUSIVE
-    assert "a wrong file would pass: no output has an element" in found.message
+    result = power(_with(made, value(Output, "y", "batch, 0")))
+    assert result.status is Status.INCONCLUSIVE
+    assert "a wrong file would pass: no output has an element" in result.message
 
 
 def test_a_complex_output_is_measured_like_any_other() -> None:
     assert power(subject(3.0, dtype="complex64")).status is Status.PASS
-    found = power(subject(3.0, dtype="complex64", tolerance=Tolerance(atol=1.0)))
-    assert found.status is Status.INCONCLUSIVE
+    result = power(subject(3.0, dtype="complex64", tolerance=Tolerance(atol=1.0)))
+    assert result.status is Status.INCONCLUSIVE
 
 
 def _with(made: CheckContext, *outputs: Output) -> CheckContext:

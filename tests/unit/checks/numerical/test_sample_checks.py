@@ -10,8 +10,8 @@ from exporter.manifest import Axis, Case, Device, Input
 from exporter.records.record import Status
 from exporter.runtimes import open_session
 from tests.unit.checks.contexts import (
-    Computes,
-    Gives,
+    ConstantSession,
+    FunctionSession,
     as_kind,
     at,
     axes_of,
@@ -28,7 +28,7 @@ CPU = Device(name="cpu", runtime="onnxruntime")
 def test_every_size_passes(tmp_path: Path) -> None:
     context = subject(tmp_path, declared(tmp_path), at(tmp_path, 1, 7), at(tmp_path, 2, 1))
     assert AXES.applies(context)
-    result = AXES(context, Computes(axes_of()), "cpu")
+    result = AXES(context, FunctionSession(axes_of()), "cpu")
     assert (result.check, result.status, result.message) == ("axes", Status.PASS, "")
     assert result.metrics["samples"] == 2, "the declared sample is parity's"
 
@@ -45,7 +45,7 @@ def test_every_failing_size_is_named(
     wrong: tuple[int, ...], first: str, others: str, tmp_path: Path
 ) -> None:
     sizes = [at(tmp_path, 1, 7), at(tmp_path, 2, 1), at(tmp_path, 3, 11)]
-    result = AXES(subject(tmp_path, *sizes), Computes(axes_of(*wrong)), "cpu")
+    result = AXES(subject(tmp_path, *sizes), FunctionSession(axes_of(*wrong)), "cpu")
     assert result.status is Status.FAIL
     assert result.message.startswith(first)
     assert result.message.endswith(others)
@@ -54,16 +54,16 @@ def test_every_failing_size_is_named(
 
 def test_the_declared_inputs_do_not_count_for_axes(tmp_path: Path) -> None:
     context = subject(tmp_path, declared(tmp_path), at(tmp_path, 1, 7))
-    assert AXES(context, Computes(axes_of(2)), "cpu").status is Status.PASS
-    assert PARITY(context, Computes(axes_of(2)), "cpu").status is Status.FAIL
-    assert PARITY(context, Computes(axes_of(7)), "cpu").status is Status.PASS
+    assert AXES(context, FunctionSession(axes_of(2)), "cpu").status is Status.PASS
+    assert PARITY(context, FunctionSession(axes_of(2)), "cpu").status is Status.FAIL
+    assert PARITY(context, FunctionSession(axes_of(7)), "cpu").status is Status.PASS
 
 
 def test_a_size_that_pytorch_refuses_fails(tmp_path: Path) -> None:
     refused = Sample(
         index=9, name="batch=7", kind="axis", axes={"batch": 7}, error="ValueError: only even"
     )
-    result = AXES(subject(tmp_path, refused, at(tmp_path, 1, 4)), Computes(axes_of()), "cpu")
+    result = AXES(subject(tmp_path, refused, at(tmp_path, 1, 4)), FunctionSession(axes_of()), "cpu")
     assert result.status is Status.FAIL
     assert result.message == (
         "PyTorch itself fails on batch=7: ValueError: only even; "
@@ -72,20 +72,20 @@ def test_a_size_that_pytorch_refuses_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("samples", [(), ("declared",)])
-def test_an_axis_that_nothing_was_tried_on_is_inconclusive(
+def test_an_axis_without_a_tested_size_is_inconclusive(
     samples: tuple[str, ...], tmp_path: Path
 ) -> None:
     context = subject(tmp_path, *(declared(tmp_path) for _ in samples))
-    result = AXES(context, Computes(axes_of()), "cpu")
+    result = AXES(context, FunctionSession(axes_of()), "cpu")
     assert result.status is Status.INCONCLUSIVE
     assert result.message.startswith("only the exported size was tested for 'batch'")
 
 
-def test_each_axis_must_have_been_tried(tmp_path: Path) -> None:
+def test_each_axis_needs_a_tested_size(tmp_path: Path) -> None:
     axes = (Axis(name="batch", example=2), Axis(name="time", example=3))
     inputs = (value(Input, "x", "batch, time"),)
     context = subject(tmp_path, at(tmp_path, 1, 7), inputs=inputs, axes=axes)
-    result = AXES(context, Computes(axes_of()), "cpu")
+    result = AXES(context, FunctionSession(axes_of()), "cpu")
     assert result.status is Status.INCONCLUSIVE
     assert "'time'" in result.message
     assert "'batch'" not in result.message
@@ -115,16 +115,16 @@ def test_cases_are_compared(tmp_path: Path) -> None:
     nine = as_kind(at(tmp_path, 1, 9), "case", "nine")
     context = subject(tmp_path, declared(tmp_path), nine, cases=(Case(name="nine"),))
     assert CASES.applies(context)
-    assert CASES(context, Computes(axes_of()), "cpu").status is Status.PASS
-    result = CASES(context, Computes(axes_of(9)), "cpu")
+    assert CASES(context, FunctionSession(axes_of()), "cpu").status is Status.PASS
+    result = CASES(context, FunctionSession(axes_of(9)), "cpu")
     assert (result.check, result.status) == ("cases", Status.FAIL)
     assert result.message.startswith("nine: output 'y': error")
 
 
-def test_a_case_without_a_sample_is_no_pass(tmp_path: Path) -> None:
+def test_a_case_without_a_sample_does_not_pass(tmp_path: Path) -> None:
     nine = as_kind(at(tmp_path, 1, 9), "case", "nine")
     context = subject(tmp_path, nine, cases=(Case(name="nine"), Case(name="ten")))
-    result = CASES(context, Computes(axes_of()), "cpu")
+    result = CASES(context, FunctionSession(axes_of()), "cpu")
     assert (result.status, result.message) == (
         Status.ERROR,
         "PyTorch's outputs are missing for ten: nothing was compared",
@@ -133,7 +133,7 @@ def test_a_case_without_a_sample_is_no_pass(tmp_path: Path) -> None:
 
 def test_a_case_that_pytorch_refuses_fails(tmp_path: Path) -> None:
     refused = Sample(index=1, name="ten", kind="case", axes={"batch": 2}, error="IndexError: 10")
-    result = CASES(subject(tmp_path, refused, cases=(Case(name="ten"),)), Gives(), "cpu")
+    result = CASES(subject(tmp_path, refused, cases=(Case(name="ten"),)), ConstantSession(), "cpu")
     assert (result.status, result.message) == (
         Status.FAIL,
         "ten: PyTorch itself fails in this case: IndexError: 10",

@@ -1,4 +1,4 @@
-"""Operators that are neither ONNX's own nor the file's."""
+"""Operators that belong neither to ONNX nor to the file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from exporter.records.record import Status
 from exporter.runtimes import Kernels
 from tests.unit.checks.contexts import contract, make_subject
 
-OWN = """<ir_version: 8, opset_import: ["" : 18, "own" : 3]>
+OWN_DOMAIN = """<ir_version: 8, opset_import: ["" : 18, "own" : 3]>
 g (float[batch, 3] x) => (float[batch, 3] y) { h = own.Foo(x) y = own.Bar(h) }
 """
 IN_A_FUNCTION = """<ir_version: 8, opset_import: ["" : 18, "own" : 1]>
@@ -44,20 +44,22 @@ def device(runtime: str) -> Device:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "operators"),
     [
-        (OWN, {"own": ("Bar", "Foo")}),
+        (OWN_DOMAIN, {"own": ("Bar", "Foo")}),
         (IN_A_FUNCTION, {"other": ("Foo",)}),
         (IN_A_BRANCH, {"own": ("Foo",)}),
         (MACHINE_LEARNING, {}),
     ],
 )
-def test_they_are_found_wherever_they_stand(text: str, found: dict[str, tuple[str, ...]]) -> None:
-    assert find_foreign_operators(parser.parse_model(text)) == found
+def test_foreign_operators_are_found_in_functions_and_branches(
+    text: str, operators: dict[str, tuple[str, ...]]
+) -> None:
+    assert find_foreign_operators(parser.parse_model(text)) == operators
 
 
 def test_a_domain_that_the_manifest_does_not_name_fails(tmp_path: Path) -> None:
-    result = check_opset(make_subject(tmp_path, OWN))
+    result = check_opset(make_subject(tmp_path, OWN_DOMAIN))
     assert result.status is Status.FAIL
     assert result.message == (
         "the file uses the domain 'own' (Bar, Foo), which the manifest does not name; "
@@ -72,24 +74,24 @@ def test_a_domain_that_the_manifest_does_not_name_fails(tmp_path: Path) -> None:
         ({"options": {"custom_opsets": {"own": 1}}}, Status.FAIL),
         ({"options": {"custom_opsets": {"other": 1}}}, Status.FAIL),
         ({"custom_ops": (CustomOp(name="own::Foo", reference="x.py:Foo"),)}, Status.PASS),
-        # An operator of PyTorch's says nothing of the file's domains.
+        # An operator of PyTorch does not name a domain of the file.
         ({"custom_ops": (CustomOp(name="own::foo", symbolic="x.py:foo"),)}, Status.FAIL),
     ],
 )
-def test_how_the_manifest_names_a_domain(
+def test_the_manifest_names_a_domain_by_operator_or_opset(
     named: dict[str, object], status: Status, tmp_path: Path
 ) -> None:
-    assert check_opset(make_subject(tmp_path, OWN, spec=contract(**named))).status is status
+    assert check_opset(make_subject(tmp_path, OWN_DOMAIN, spec=contract(**named))).status is status
 
 
-def test_a_function_of_the_file_that_is_not_there_is_foreign(tmp_path: Path) -> None:
+def test_a_missing_function_of_the_file_is_foreign(tmp_path: Path) -> None:
     text = IN_A_FUNCTION.replace("own.twice(x)", "own.thrice(x)").replace("other.Foo", "Relu")
     result = check_opset(make_subject(tmp_path, text))
     assert "the domain 'own' (thrice)" in result.message
 
 
 @pytest.mark.parametrize(
-    ("runtime", "says"),
+    ("runtime", "fix"),
     [
         ("onnxruntime", "add a library as `ort_library` in custom_ops"),
         ("reference", "add a class as `reference` in custom_ops"),
@@ -97,10 +99,10 @@ def test_a_function_of_the_file_that_is_not_there_is_foreign(tmp_path: Path) -> 
     ],
 )
 def test_an_operator_without_a_kernel_is_reported_with_a_fix(
-    runtime: str, says: str, tmp_path: Path
+    runtime: str, fix: str, tmp_path: Path
 ) -> None:
-    lacking = explain_missing_kernel(make_subject(tmp_path, OWN), device(runtime))
-    assert lacking == f"here has no kernel for own::Bar, own::Foo; {says}"
+    lacking = explain_missing_kernel(make_subject(tmp_path, OWN_DOMAIN), device(runtime))
+    assert lacking == f"here has no kernel for own::Bar, own::Foo; {fix}"
 
 
 @pytest.mark.parametrize(
@@ -110,25 +112,25 @@ def test_an_operator_without_a_kernel_is_reported_with_a_fix(
         ("reference", Kernels(operators=(Foo,))),
     ],
 )
-def test_kernels_that_are_not_the_right_ones_are_no_lack(
+def test_kernels_for_other_operators_count_as_kernels(
     runtime: str, kernels: Kernels, tmp_path: Path
 ) -> None:
-    subject = replace(make_subject(tmp_path, OWN), kernels=kernels)
+    subject = replace(make_subject(tmp_path, OWN_DOMAIN), kernels=kernels)
     assert explain_missing_kernel(subject, device(runtime)) == ""
 
 
-def test_kernels_of_another_runtime_help_nobody(tmp_path: Path) -> None:
-    subject = replace(make_subject(tmp_path, OWN), kernels=Kernels(operators=(Foo,)))
+def test_kernels_of_another_runtime_are_not_used(tmp_path: Path) -> None:
+    subject = replace(make_subject(tmp_path, OWN_DOMAIN), kernels=Kernels(operators=(Foo,)))
     assert "own::Foo" in explain_missing_kernel(subject, device("onnxruntime"))
 
 
-def test_operators_that_onnxruntime_brings_along(tmp_path: Path) -> None:
-    subject = make_subject(tmp_path, OWN.replace("own", "com.microsoft"))
+def test_contributed_operators_of_onnxruntime_have_kernels(tmp_path: Path) -> None:
+    subject = make_subject(tmp_path, OWN_DOMAIN.replace("own", "com.microsoft"))
     assert explain_missing_kernel(subject, device("onnxruntime")) == ""
     assert "com.microsoft::Foo" in explain_missing_kernel(subject, device("reference"))
 
 
-def test_a_file_that_cannot_be_read_lacks_nothing(tmp_path: Path) -> None:
+def test_an_unreadable_file_has_no_missing_kernel(tmp_path: Path) -> None:
     subject = make_subject(tmp_path)
     subject.path.write_bytes(b"\xff")
     assert explain_missing_kernel(subject, device("onnxruntime")) == ""

@@ -1,4 +1,4 @@
-"""The IR version that a file's content needs, whatever the file says of itself."""
+"""The IR version that the content of a file needs, independent of the declared one."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_ir_version_is_within_the_cap(cap: int | None, status: Status, tmp_path:
     )
 
 
-def test_both_faults_are_named(tmp_path: Path) -> None:
+def test_both_faults_are_reported(tmp_path: Path) -> None:
     result = check_opset(make_subject(tmp_path, spec=contract(ir_version=7), opset=9))
     assert "expected 9; the file has IR version 8" in result.message
 

@@ -20,14 +20,14 @@ g (float[batch, 3] a, int64[batch] b) => (float[batch, 3] c, int64[batch] d)
 
 
 def two(**fields: object) -> ModelSpec:
-    """The contract of `TWO`."""
+    """Return the contract of `TWO`."""
     inputs = (value(Input, "a", "batch, 3"), value(Input, "b", "batch", "int64"))
     outputs = (value(Output, "c", "batch, 3"), value(Output, "d", "batch", "int64"))
     return contract(**{"inputs": inputs, "outputs": outputs, **fields})
 
 
 def message(folder: Path, text: str, spec: ModelSpec) -> str:
-    """What the check says; a message and a failure go together."""
+    """Return the message of the check, which is present only after a failure."""
     result = check_signature(make_subject(folder, text, spec=spec))
     assert result.check == "signature"
     assert result.status is (Status.FAIL if result.message else Status.PASS)
@@ -40,7 +40,7 @@ def test_the_declared_signature_passes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("declared", "found", "expected"),
+    ("declared", "actual", "expected"),
     [
         ("batch, 3", "2, 3", "axis 'batch' of input 'x' is fixed at 2"),
         ("2, 3", "batch, 3", "dimension 0 of input 'x' is dynamic ('batch'), declared 2"),
@@ -58,9 +58,9 @@ def test_the_declared_signature_passes(tmp_path: Path) -> None:
         ("batch, 3", "0, 3", "axis 'batch' of input 'x' is fixed at 0"),
     ],
 )
-def test_every_dimension_counts(declared: str, found: str, expected: str, tmp_path: Path) -> None:
-    text = HEAD + f"g (float[{found}] x) => (float[{found}] y) {{ y = Relu(x) }}"
-    if not found:
+def test_every_dimension_counts(declared: str, actual: str, expected: str, tmp_path: Path) -> None:
+    text = HEAD + f"g (float[{actual}] x) => (float[{actual}] y) {{ y = Relu(x) }}"
+    if not actual:
         text = text.replace("float[]", "float")
         model = parser.parse_model(text)
         for item in (*model.graph.input, *model.graph.output):
@@ -109,7 +109,7 @@ def test_a_missing_shape_fails(tmp_path: Path) -> None:
         ("bool", "bool"),
     ],
 )
-def test_dtypes_go_by_the_names_of_pytorch(word: str, dtype: str, tmp_path: Path) -> None:
+def test_dtypes_have_the_names_of_pytorch(word: str, dtype: str, tmp_path: Path) -> None:
     text = HEAD + f"g ({word}[n] x) => ({word}[n] y) {{ y = Identity(x) }}"
     inputs, outputs = (value(Input, "x", "n", dtype),), (value(Output, "y", "n", dtype),)
     assert message(tmp_path, text, contract(inputs=inputs, outputs=outputs)) == ""
@@ -235,13 +235,13 @@ def test_an_input_with_an_effect_passes(body: str, tmp_path: Path) -> None:
     assert message(tmp_path, IGNORING + body, two()) == ""
 
 
-def test_an_input_that_is_an_output_matters(tmp_path: Path) -> None:
+def test_an_input_that_is_also_an_output_is_used(tmp_path: Path) -> None:
     text = HEAD + "g (float[batch, 3] x) => (float[batch, 3] x) {}"
     outputs = (value(Output, "x", "batch, 3"),)
     assert message(tmp_path, text, contract(outputs=outputs)) == ""
 
 
-def test_a_function_that_calls_itself_is_no_endless_loop(tmp_path: Path) -> None:
+def test_a_recursive_function_ends(tmp_path: Path) -> None:
     text = (
         IGNORING + "{ c = Relu(a) d = own.f(b) }"
         '<domain: "own", opset_import: ["own" : 1]> f (p) => (r) { r = own.f(p) }'

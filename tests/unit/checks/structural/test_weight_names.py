@@ -1,4 +1,4 @@
-"""Weights under their names: what is told of those that are not there."""
+"""Weights with the names that the contract requires."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def weight(**fields: Any) -> NamedWeight:
     return NamedWeight(**{**defaults, **fields})
 
 
-def said(folder: Path, named: NamedWeight, model: onnx.ModelProto | str = DOUBLE) -> str:
+def check(folder: Path, named: NamedWeight, model: onnx.ModelProto | str = DOUBLE) -> str:
     result = check_signature(
         make_subject(folder, model, reference=make_reference(weights=(named,)))
     )
@@ -37,29 +37,29 @@ def said(folder: Path, named: NamedWeight, model: onnx.ModelProto | str = DOUBLE
 
 
 def test_a_weight_with_its_name_and_values_passes(tmp_path: Path) -> None:
-    assert said(tmp_path, weight()) == ""
+    assert check(tmp_path, weight()) == ""
 
 
 def test_another_name_shape_type_or_value_is_reported(tmp_path: Path) -> None:
-    found = said(tmp_path, weight(name="learned_0"))
-    assert found == "no weight has the name 'learned_0' (scale.weight): it has the name 'two'"
-    found = said(tmp_path, weight(name="learned_0", sha256="0" * 64))
-    assert "the exporter replaced it" in found
-    found = said(tmp_path, weight(shape=(1, 1), dtype="float16"))
-    assert found == (
+    message = check(tmp_path, weight(name="learned_0"))
+    assert message == "no weight has the name 'learned_0' (scale.weight): it has the name 'two'"
+    message = check(tmp_path, weight(name="learned_0", sha256="0" * 64))
+    assert "the exporter replaced it" in message
+    message = check(tmp_path, weight(shape=(1, 1), dtype="float16"))
+    assert message == (
         "the weight 'two' is not scale.weight: it is float32 [1], expected float16 [1, 1]"
     )
-    found = said(tmp_path, weight(sha256="0" * 64))
-    assert found == "the weight 'two' is not scale.weight: it has other values"
+    message = check(tmp_path, weight(sha256="0" * 64))
+    assert message == "the weight 'two' is not scale.weight: it has other values"
 
 
 def test_a_weight_that_no_run_reads_may_be_missing_and_not_be_another(tmp_path: Path) -> None:
-    assert said(tmp_path, weight(name="learned_0", is_read=False)) == ""
-    found = said(tmp_path, weight(sha256="0" * 64, is_read=False))
-    assert found == "the weight 'two' is not scale.weight: it has other values"
+    assert check(tmp_path, weight(name="learned_0", is_read=False)) == ""
+    message = check(tmp_path, weight(sha256="0" * 64, is_read=False))
+    assert message == "the weight 'two' is not scale.weight: it has other values"
 
 
-def test_weights_beside_the_file_are_read(tmp_path: Path) -> None:
+def test_external_weights_are_read(tmp_path: Path) -> None:
     model = parser.parse_model(DOUBLE)
     tensor = model.graph.initializer[0]
     content = np.array([2.0], np.float32).tobytes()
@@ -69,12 +69,12 @@ def test_weights_beside_the_file_are_read(tmp_path: Path) -> None:
     tensor.data_location = TensorProto.EXTERNAL
     for key, value in (("location", "w.data"), ("offset", "0"), ("length", "4")):
         tensor.external_data.add(key=key, value=value)
-    assert said(tmp_path, weight(), model) == ""
+    assert check(tmp_path, weight(), model) == ""
     (tmp_path / "w.data").unlink()
-    assert "it has other values" in said(tmp_path, weight(), model)
+    assert "it has other values" in check(tmp_path, weight(), model)
 
 
-def test_without_stored_weights_the_inputs_bear_the_names(tmp_path: Path) -> None:
+def test_without_stored_weights_the_inputs_have_the_names(tmp_path: Path) -> None:
     text = DOUBLE.replace("x)", "x, float[1] two)").replace("<float[1] two = {2.0}> ", "")
     subject = make_subject(
         tmp_path,

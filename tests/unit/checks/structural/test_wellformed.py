@@ -65,8 +65,8 @@ def test_invalid_files_fail(graph: str, words: str, tmp_path: Path) -> None:
     assert str(tmp_path) not in result.message
 
 
-def test_a_shape_that_data_gives_away_fails(tmp_path: Path) -> None:
-    """The target of Reshape is computed from a shape: only data propagation sees the conflict."""
+def test_a_shape_conflict_from_data_propagation_fails(tmp_path: Path) -> None:
+    """The target of Reshape is computed from a shape; only data propagation finds the conflict."""
     graph = """g (float[2, 3] x) => (float[7] y)
     { s = Shape(x) first = Constant<value_ints = [0]>() n = Gather(s, first)
       one = Constant<value_floats = [1.0]>() y = Expand(one, n) }"""
@@ -88,7 +88,7 @@ def test_a_file_that_is_no_onnx_fails(tmp_path: Path) -> None:
 
 
 def with_external_data(folder: Path, **entries: str | None) -> CheckContext:
-    """`y = x + w`, with `w` in `w.data`; entries replace those of its external data."""
+    """Return `y = x + w`, with `w` in `w.data`; `entries` replace those of its external data."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "w.data").write_bytes(bytes(16) + WEIGHTS.tobytes())
     graph = "g (float[2, 3] x) => (float[2, 3] y) <float[2, 3] w> { y = Add(x, w) }"
@@ -119,7 +119,7 @@ def test_external_data_without_a_length_passes(tmp_path: Path) -> None:
 def test_truncated_external_data_fails(size: int, tmp_path: Path) -> None:
     subject = with_external_data(tmp_path)
     os.truncate(tmp_path / "w.data", size)
-    onnx.checker.check_model(str(subject.path))  # sees nothing: why this check looks itself
+    onnx.checker.check_model(str(subject.path))  # onnx finds no problem: the reason for this check
     result = check_wellformed(subject)
     assert result.status is Status.FAIL
     assert result.message == f"tensor 'w' ends at byte 40 of 'w.data', which has {size}"
@@ -180,7 +180,9 @@ def test_a_wrong_range_fails(entries: dict[str, str | None], words: str, tmp_pat
         (TensorProto.FLOAT, [0, 3], 0),
     ],
 )
-def test_types_have_their_sizes(dtype: int, dims: list[int], needed: int, tmp_path: Path) -> None:
+def test_the_size_of_external_data_depends_on_its_type(
+    dtype: int, dims: list[int], needed: int, tmp_path: Path
+) -> None:
     (tmp_path / "w.data").write_bytes(bytes(16))
     model = parser.parse_model(HEAD + "g (float[n] x) => (float[n] y) { y = Relu(x) }")
     for length in (needed, needed + 1):
@@ -190,16 +192,16 @@ def test_types_have_their_sizes(dtype: int, dims: list[int], needed: int, tmp_pa
             tensor.external_data.add(key=key, value=word)
         del model.graph.initializer[:]
         model.graph.initializer.append(tensor)
-        wanted = (
+        expected = (
             []
             if length == needed
             else [f"tensor 'w' has {length} external bytes, its shape and type need {needed}"]
         )
-        assert list(find_external_data_problems(model, tmp_path)) == wanted
+        assert list(find_external_data_problems(model, tmp_path)) == expected
 
 
-def test_every_tensor_of_a_file_is_looked_at(tmp_path: Path) -> None:
-    """Sparse weights, lists of tensors in attributes, functions, lists of graphs."""
+def test_every_tensor_of_a_file_is_checked(tmp_path: Path) -> None:
+    """Test sparse weights, lists of tensors in attributes, functions, lists of graphs."""
 
     def outside(name: str) -> TensorProto:
         tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=[1])
@@ -238,13 +240,13 @@ def test_a_symbolic_link_fails(tmp_path: Path) -> None:
     assert (result.status, result.message) == (Status.FAIL, "external data 'w.data' is a link")
 
 
-def test_a_linked_folder_on_the_way_fails(tmp_path: Path) -> None:
+def test_a_symbolic_link_among_the_folders_fails(tmp_path: Path) -> None:
     subject = with_external_data(tmp_path / "model", location="inner/w.data")
     (tmp_path / "model" / "inner").symlink_to(tmp_path / "model", target_is_directory=True)
     assert "is a link" in check_wellformed(subject).message
 
 
-def test_a_folder_below_passes(tmp_path: Path) -> None:
+def test_a_subfolder_passes(tmp_path: Path) -> None:
     subject = with_external_data(tmp_path, location="inner/w.data")
     (tmp_path / "inner").mkdir()
     (tmp_path / "w.data").rename(tmp_path / "inner" / "w.data")
@@ -265,7 +267,7 @@ def test_a_folder_in_place_of_the_data_fails(tmp_path: Path) -> None:
     assert check_wellformed(subject).status is Status.FAIL
 
 
-def test_external_data_of_a_constant_in_a_branch_is_looked_at(tmp_path: Path) -> None:
+def test_external_data_of_a_constant_in_a_branch_is_checked(tmp_path: Path) -> None:
     graph = """g (bool c, float[2] x) => (float[2] y) { y = If(c)
     <then_branch = t () => (float[2] a)
        { k = Constant<value = float[2] {1.0, 2.0}>() a = Add(x, k) },
@@ -281,7 +283,7 @@ def test_external_data_of_a_constant_in_a_branch_is_looked_at(tmp_path: Path) ->
     assert check_wellformed(subject).message == "external data 'k.data' is missing"
 
 
-def test_more_data_than_protobuf_takes_is_checked_and_not_read(tmp_path: Path) -> None:
+def test_data_beyond_the_limit_of_protobuf_is_checked_and_not_read(tmp_path: Path) -> None:
     count = 560_000_000  # 2.24 GB of float32
     subject = with_external_data(tmp_path, offset=None, length=str(4 * count))
     model = onnx.load(subject.path, load_external_data=False)

@@ -1,4 +1,4 @@
-"""A badge is green where all was proved, and a picture shows every cell once."""
+"""A badge is green for proved opsets, and its picture shows every cell once."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ def test_the_badge_of_a_model(statuses: str, message: str, color: str) -> None:
         ("pass error pass", "1 of 3 red", "red"),
     ],
 )
-def test_the_badge_of_all(statuses: str, message: str, color: str) -> None:
+def test_the_badge_of_all_models(statuses: str, message: str, color: str) -> None:
     assert badge(statuses, "badge") == (message, color)
 
 
-def test_an_opset_counts_where_every_device_passes() -> None:
+def test_an_opset_counts_if_every_device_passes() -> None:
     manifest = make_manifest(make_spec("net", opsets=(17, 18), devices=("cpu", "cuda")))
     records = [make_record(f"net/{n}/{d}") for n, d in ((17, "cpu"), (18, "cpu"), (18, "cuda"))]
     records.append(make_record("net/17/cuda", "unavailable"))
@@ -74,7 +74,7 @@ def test_an_opset_counts_where_every_device_passes() -> None:
     assert content["message"] == "opset 18"
 
 
-def test_the_picture_of_a_badge_says_what_the_json_says() -> None:
+def test_the_picture_of_a_badge_has_the_text_of_the_json() -> None:
     files = outputs(NET, make_run(make_record("net/16/cpu", "fail")))
     for name in ("badge", "badges/net"):
         tree = ET.fromstring(files[f"{name}.svg"])
@@ -105,17 +105,17 @@ def test_the_picture_has_a_row_for_each_model_and_a_column_for_each_opset() -> N
     assert opsets == ["16", "17", "18", "19", "17", "19"]
     letters = [text.text for text in tree.iter(f"{SVG}text") if text.get("class") == "on"]
     legend = ["P", "x", "F", "."]
-    # neighbours with the same mark are one box: 16 and 17 of `a`; 17 and 19 of `b` on cpu are apart
+    # Neighbors with the same mark are one box: 16 and 17 of `a`. 17 and 19 of `b` on cpu are apart.
     assert letters == ["P", "F", ".", ".", "x", ".", *legend]
     boxes = [int(str(box.get("width"))) for box in tree.iter(f"{SVG}rect")]
     assert boxes[0] == 2 * boxes[1] + 2
 
 
-def test_the_picture_lies_within_its_frame() -> None:
+def test_the_picture_is_within_its_frame() -> None:
     specs = [make_spec(f"model_{number}", opsets=tuple(range(7, 24))) for number in range(5)]
     tree = ET.fromstring(outputs(make_manifest(*specs), make_run())["matrix.svg"])
     boxes = list(tree.iter(f"{SVG}rect"))
-    assert len(boxes) > 5  # one for each model at least, and the ground
+    assert len(boxes) > 5  # at least one for each model, and the background
     for box in boxes:
         assert int(str(box.get("x"))) + int(str(box.get("width"))) <= int(str(tree.get("width")))
         assert int(str(box.get("y"))) + int(str(box.get("height"))) <= int(str(tree.get("height")))
@@ -134,7 +134,7 @@ def test_ten_thousand_cells_are_quick() -> None:
     assert time.process_time() - start < 5, "less than a second on an idle machine"
 
 
-def test_every_mark_is_told_by_letter_and_read_on_its_colour() -> None:
+def test_every_mark_has_a_letter_with_enough_contrast() -> None:
     assert {*MARKS.values(), NOT_RUN} == set(LEGEND)
     assert len({mark.letter for mark in LEGEND}) == len({mark.fill for mark in LEGEND}) == 12
     for mark in LEGEND:
@@ -142,7 +142,7 @@ def test_every_mark_is_told_by_letter_and_read_on_its_colour() -> None:
 
 
 def _contrast(fill: str) -> float:
-    """Of white on the color (WCAG 2.2, 1.4.3; bold letters need 3)."""
+    """Return the contrast of white on the color (WCAG 2.2, 1.4.3; bold letters need 3)."""
     parts = (int(fill[at : at + 2], 16) / 255 for at in (1, 3, 5))
     red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
     return 1.05 / (0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05)

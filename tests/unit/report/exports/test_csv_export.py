@@ -1,4 +1,4 @@
-"""The table for programs: a line for each promised cell, and no formula."""
+"""The CSV table has a line for each promised cell and no formula."""
 
 from __future__ import annotations
 

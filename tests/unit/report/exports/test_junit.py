@@ -1,4 +1,4 @@
-"""The report of a CI system says what the table says, as another program reads it back."""
+"""The report for CI systems has the content of the table if another program reads it."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ def read(manifest: Manifest, run: RunRecord) -> JUnitXml:
     return JUnitXml.fromstring(render_exports(manifest, run)["junit.xml"].encode())
 
 
-def cases(found: JUnitXml) -> dict[str, TestCase]:
-    suites = [suite for suite in found if isinstance(suite, TestSuite)]
+def cases(result: JUnitXml) -> dict[str, TestCase]:
+    suites = [suite for suite in result if isinstance(suite, TestSuite)]
     return {str(case.name): case for suite in suites for case in suite}
 
 
 @pytest.mark.parametrize("status", list(Status))
 def test_every_status_is_a_case_of_its_kind(status: Status) -> None:
     manifest = make_manifest(make_spec("net", opsets=(18,)))
-    found = read(manifest, make_run(make_record("net/18/cpu", status, message="why it is so")))
-    (case,) = cases(found).values()
+    result = read(manifest, make_run(make_record("net/18/cpu", status, message="why it is so")))
+    (case,) = cases(result).values()
     kind = KINDS[status]
     assert [type(result) for result in case.result] == ([kind] if kind else [])
     if kind:
         assert case.result[0].message == "why it is so"
         assert case.result[0].type.startswith(status.value)
     assert (case.classname, case.name) == ("net", "net/18/cpu")
-    assert (found.tests, found.failures, found.errors, found.skipped) == (
+    assert (result.tests, result.failures, result.errors, result.skipped) == (
         1,
         int(kind is Failure),
         int(kind is Error),
@@ -54,9 +54,9 @@ def test_every_status_is_a_case_of_its_kind(status: Status) -> None:
 
 
 def test_a_missing_result_is_no_pass() -> None:
-    found = read(make_manifest(make_spec("net", opsets=(17, 18))), make_run())
-    assert [type(case.result[0]) for case in cases(found).values()] == [Skipped, Skipped]
-    assert (found.tests, found.skipped) == (2, 2)
+    result = read(make_manifest(make_spec("net", opsets=(17, 18))), make_run())
+    assert [type(case.result[0]) for case in cases(result).values()] == [Skipped, Skipped]
+    assert (result.tests, result.skipped) == (2, 2)
 
 
 def test_a_suite_for_each_model_and_its_counts() -> None:

@@ -87,7 +87,7 @@ def hostile_reasons(text: str) -> dict[str, object]:
 
 def hostile_project(text: str) -> tuple[Manifest, RunRecord]:
     """Return a project with `text` in each free text."""
-    harmless = text.encode("utf-8", "replace").decode()  # JSON holds no lone surrogates
+    harmless = text.encode("utf-8", "replace").decode()  # JSON has no lone surrogates
     device = harmless.replace("/", "") or "cpu"
     spec = make_spec(
         opsets=OPSETS,

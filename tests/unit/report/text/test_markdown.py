@@ -37,7 +37,7 @@ def test_a_cell_shows_the_text_and_nothing_else(text: str) -> None:
 @given(texts)
 @example("12.")
 @example("7) x")
-def test_a_line_of_its_own_is_a_paragraph(text: str) -> None:
+def test_a_text_on_its_own_line_is_a_paragraph(text: str) -> None:
     page = Page.of(f"before\n\n{escape_inline(text)}\n\nafter\n")
     inside = [shown(text)] if shown(text) else []
     assert [token.content for token in page.tokens if token.type == "text"] == [
@@ -50,7 +50,7 @@ def test_a_line_of_its_own_is_a_paragraph(text: str) -> None:
 
 
 @given(texts)
-def test_a_heading_and_a_list_item_hold_it(text: str) -> None:
+def test_headings_and_list_items_contain_the_text(text: str) -> None:
     page = Page.of(f"### x {escape_inline(text)}\n\n- y {escape_inline(text)}\n")
     assert page.headings == [f"x {shown(text)}".rstrip()]
     assert page.count("heading_open") == page.count("list_item_open") == 1
@@ -66,7 +66,7 @@ def test_code_shows_the_text(text: str) -> None:
     assert not page.html
 
 
-def test_code_is_a_span_where_a_span_can_show_it() -> None:
+def test_code_is_a_span_if_a_span_can_show_it() -> None:
     assert format_code("nox -s export -- 'alexnet/*'") == "`nox -s export -- 'alexnet/*'`"
     assert format_code("a|b") == "a&#124;b"
     assert format_code("a`b") == "a&#96;b"
@@ -74,7 +74,7 @@ def test_code_is_a_span_where_a_span_can_show_it() -> None:
 
 
 @given(texts)
-def test_a_fence_holds_every_line(text: str) -> None:
+def test_a_fence_contains_every_line(text: str) -> None:
     page = Page.of(f"before\n\n{format_fence(text)}\n\nafter\n")
     assert page.count("fence") == 1
     assert page.shape == [
@@ -89,7 +89,7 @@ def test_a_fence_holds_every_line(text: str) -> None:
     assert content.rstrip("\n") == lines.rstrip("\n")
 
 
-def test_what_was_made_harmless_is_not_touched_again() -> None:
+def test_encoded_text_is_not_encoded_again() -> None:
     assert escape_inline(escape_inline("a|b")) == escape_inline("a|b") == Markup("a&#124;b")
 
 
@@ -105,7 +105,7 @@ def test_plain_names_stay_readable_in_the_source() -> None:
         assert escape_inline(name) == name
 
 
-def test_join_encodes_each_item_beside_markup() -> None:
+def test_join_encodes_each_item_and_keeps_markup() -> None:
     assert join_escaped([Markup("`x`"), "a|<b>"]) == "`x`, a&#124;&#60;b&#62;"
 
 
@@ -118,6 +118,6 @@ def test_a_link_target_is_one_segment(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["a\u202eb", "a\u200bb", "a\x01b", "a\ud800b"])
-def test_what_cannot_be_seen_is_shown_or_dropped(text: str) -> None:
+def test_invisible_characters_are_shown_or_dropped(text: str) -> None:
     assert escape_inline(text) in ("ab", "a\ufffdb")
     escape_inline(text).encode()

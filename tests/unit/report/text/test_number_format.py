@@ -68,28 +68,28 @@ def test_messages_are_truncated_and_details_keep_their_lines() -> None:
     assert figures.clean_detail("a\nb 3.14159265\n") == "a\nb 3.1\n"
 
 
-SAID = "the runtime fails: FAIL : Non-zero status code returned while running Reshape"
+REPEATED = "the runtime fails: FAIL : Non-zero status code returned while running Reshape"
 
 
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        (SAID, "as above"),
-        (f"cpu on 'nine': wrong: {SAID}", "cpu on 'nine': wrong: as above"),
-        (f"{SAID}; fails on two too", "as above; fails on two too"),
-        (f"{SAID[:60]}…", "as above"),
-        (SAID[:39], SAID[:39]),
-        (f"{SAID[:50]} another", f"{SAID[:50]} another"),
+        (REPEATED, "as above"),
+        (f"cpu on 'nine': wrong: {REPEATED}", "cpu on 'nine': wrong: as above"),
+        (f"{REPEATED}; fails on two too", "as above; fails on two too"),
+        (f"{REPEATED[:60]}…", "as above"),
+        (REPEATED[:39], REPEATED[:39]),
+        (f"{REPEATED[:50]} another", f"{REPEATED[:50]} another"),
         ("off", "off"),
     ],
 )
-def test_what_was_said_is_not_said_again(text: str, shown: str) -> None:
-    assert figures.replace_repetition(text, SAID) == shown
+def test_repeated_text_is_removed(text: str, shown: str) -> None:
+    assert figures.replace_repetition(text, REPEATED) == shown
 
 
-def test_what_was_cut_is_not_said_again() -> None:
+def test_repeated_truncated_text_is_removed() -> None:
     assert (
-        figures.replace_repetition(f"wrong: {SAID}", f"{SAID[:60]}…")
-        == f"wrong: as above{SAID[60:]}"
+        figures.replace_repetition(f"wrong: {REPEATED}", f"{REPEATED[:60]}…")
+        == f"wrong: as above{REPEATED[60:]}"
     )
     assert figures.replace_repetition("off", "off") == "off"

@@ -20,7 +20,7 @@ def test_every_status_has_its_own_mark() -> None:
 
 
 def test_symbols_are_one_character_of_two_columns() -> None:
-    """So that a grid in the terminal stays a grid."""
+    """Columns of a table in the terminal need equal widths."""
     for mark in LEGEND:
         assert unicodedata.east_asian_width(mark.symbol) == "W"
 

@@ -1,4 +1,4 @@
-"""A small file with something of everything that mutators change: weights, attributes, shapes."""
+"""A small file with one of each kind of part that mutators change: weights, attributes, shapes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ small (float[batch, 4] x) => (float[batch, 3] y, float[batch, 3] z)
 
 
 def small() -> ModelProto:
-    """A linear layer, of which one output is rectified and the other centred."""
+    """Return a linear layer with one rectified and one centered output."""
     model = parser.parse_model(TEXT)
     rng = np.random.default_rng(0)
     for name, shape in (("w", (3, 4)), ("b", (3,))):
@@ -31,7 +31,7 @@ def small() -> ModelProto:
 
 
 def with_data_outside(folder: Path) -> ModelProto:
-    """The same with its weights in `weights.data`, as `read_model` gives it."""
+    """Return the same file with its weights in `weights.data`, as `read_model` does."""
     path = folder / "17.onnx"
     onnx.save(small(), path, save_as_external_data=True, location="weights.data", size_threshold=0)
     return onnx.load(path, load_external_data=False)

@@ -37,39 +37,39 @@ def result(outcome: MutantOutcome, kind: str = "weight", check: str = "") -> Mut
 
 
 def test_only_mutants_that_break_the_contract_count_in_the_share() -> None:
-    found = audit(
+    summary = audit(
         *[result(MutantOutcome.CAUGHT, check="parity")] * 3,
         result(MutantOutcome.SURVIVED),
         result(MutantOutcome.EQUIVALENT),
         result(MutantOutcome.SAME),
         result(MutantOutcome.WITHIN),
     )
-    assert found.share == pytest.approx(3 / 4)
-    assert found.share_of_moved == pytest.approx(3 / 5)
-    assert (found.caught, found.unchanged, found.within) == (3, 2, 1)
-    assert found.mutants == 7
+    assert summary.share == pytest.approx(3 / 4)
+    assert summary.share_of_moved == pytest.approx(3 / 5)
+    assert (summary.caught, summary.unchanged, summary.within) == (3, 2, 1)
+    assert summary.mutants == 7
 
 
 def test_mutants_are_counted_by_kind_and_by_check() -> None:
-    found = audit(
+    summary = audit(
         result(MutantOutcome.CAUGHT, check="parity"),
         result(MutantOutcome.CAUGHT, "header", check="opset"),
         result(MutantOutcome.SURVIVED, "edge"),
     )
-    assert {tally.kind: (tally.caught, tally.survived) for tally in found.tallies} == {
+    assert {tally.kind: (tally.caught, tally.survived) for tally in summary.tallies} == {
         "edge": (0, 1),
         "header": (1, 0),
         "weight": (1, 0),
     }
-    assert found.caught_by == {"opset": 1, "parity": 1}
-    assert [(item.kind, item.reason) for item in found.survivors] == [
+    assert summary.caught_by == {"opset": 1, "parity": 1}
+    assert [(item.kind, item.reason) for item in summary.survivors] == [
         ("edge", "on other values: off")
     ]
 
 
 def test_an_audit_is_read_as_it_was_written() -> None:
-    found = audit(result(MutantOutcome.CAUGHT, check="parity"), result(MutantOutcome.SURVIVED))
-    assert Audit.model_validate_json(found.to_json()) == found
+    summary = audit(result(MutantOutcome.CAUGHT, check="parity"), result(MutantOutcome.SURVIVED))
+    assert Audit.model_validate_json(summary.to_json()) == summary
 
 
 def test_the_share_is_1_if_no_mutant_breaks_the_contract() -> None:

@@ -1,4 +1,4 @@
-"""What becomes of a mutant: a check says no, or further inputs show what the checks missed."""
+"""A mutant fails a check, or further inputs show the difference that the checks missed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from exporter.tools.audit.child.verdict import find_first_failure, search_differ
 from tests.unit.checks.contexts import DOUBLE, at, contract, declared, make_reference, make_subject
 
 CPU = Device(name="cpu", runtime="onnxruntime")
-#: Three rows of which an input selects one each.
+#: Three rows; each input selects one.
 TABLE = """<ir_version: 8, opset_import: ["" : 18]>
 table (int64[batch] index) => (float[batch] y)
 <float[3] rows = {1.0, 2.0, 3.0}> { y = Gather(rows, index) }
@@ -73,17 +73,17 @@ def test_the_failed_check_is_named(old: str, new: str, by: str, tmp_path: Path) 
 def test_a_row_that_no_sample_selects_is_found_by_its_index(tmp_path: Path) -> None:
     original = table(tmp_path / "original")
     mutant = table(tmp_path / "mutant", TABLE.replace("3.0", "3.5"))
-    found = search_difference(mutant, original, CPU, rows=(2,), seed=0)
-    assert found.outcome is MutantOutcome.SURVIVED
-    assert "output 'y' differs" in found.reason
+    verdict = search_difference(mutant, original, CPU, rows=(2,), seed=0)
+    assert verdict.outcome is MutantOutcome.SURVIVED
+    assert "output 'y' differs" in verdict.reason
 
 
 def test_a_change_beyond_the_samples_survives_with_the_input_that_shows_it(tmp_path: Path) -> None:
     original = doubles(tmp_path / "original")
     mutant = doubles(tmp_path / "mutant", DOUBLE.replace("{2.0}", "{2.1}"))
-    found = search_difference(mutant, original, CPU, rows=(), seed=0)
-    assert found.outcome is MutantOutcome.SURVIVED
-    assert found.reason.startswith("on other values (1): output 'y' differs")
+    verdict = search_difference(mutant, original, CPU, rows=(), seed=0)
+    assert verdict.outcome is MutantOutcome.SURVIVED
+    assert verdict.reason.startswith("on other values (1): output 'y' differs")
 
 
 def test_a_change_within_the_limit_differs_from_no_change(tmp_path: Path) -> None:
@@ -104,6 +104,6 @@ def test_a_mutant_survives_if_no_further_input_runs(tmp_path: Path) -> None:
         folder = tmp_path / name
         folder.mkdir()
         subjects.append(make_subject(folder, broken, spec=spec, reference=make_reference()))
-    found = search_difference(subjects[1], subjects[0], CPU, rows=(), seed=0)
-    assert found.outcome is MutantOutcome.SURVIVED
-    assert "no further input runs" in found.reason
+    verdict = search_difference(subjects[1], subjects[0], CPU, rows=(), seed=0)
+    assert verdict.outcome is MutantOutcome.SURVIVED
+    assert "no further input runs" in verdict.reason

@@ -30,11 +30,11 @@ ALLOWED = (Allowance(output="y", atol=1e-6, rtol=0.0),)
 
 
 def make_folder(folder: Path) -> Path:
-    """A file whose weights lie beside it, and a data set."""
+    """Write a file with external weights and a data set."""
     folder.mkdir()
     model = parser.parse_model(TEXT)
     weights = numpy_helper.from_array(np.asarray([1, 2], np.float32), "w")
-    model.graph.initializer[0].CopyFrom(weights)  # as bytes: nothing else can lie outside
+    model.graph.initializer[0].CopyFrom(weights)  # as bytes: only raw data can be external
     onnx.save(
         model,
         folder / "model.onnx",

@@ -1,4 +1,4 @@
-"""Reading and changing stored numbers, inside the file and beside it."""
+"""Reading and changing stored numbers, inside the file and in external data."""
 
 from __future__ import annotations
 

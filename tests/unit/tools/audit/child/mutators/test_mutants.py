@@ -26,16 +26,16 @@ def test_the_same_seed_draws_the_same_mutants_and_another_seed_others(tmp_path: 
     assert lines(3) != lines(4)
 
 
-def test_every_mutant_differs_from_the_file_and_has_a_line_of_its_own(tmp_path: Path) -> None:
-    found = drawn(tmp_path)
+def test_every_mutant_differs_from_the_file_and_has_its_own_line(tmp_path: Path) -> None:
+    mutants = drawn(tmp_path)
     sound = small().SerializeToString(deterministic=True)
-    assert len(found) > 60
-    assert all(mutant.model.SerializeToString(deterministic=True) != sound for mutant in found)
-    assert len({mutant.change for mutant in found}) == len(found)
-    assert all("\n" not in mutant.change for mutant in found)
+    assert len(mutants) > 60
+    assert all(mutant.model.SerializeToString(deterministic=True) != sound for mutant in mutants)
+    assert len({mutant.change for mutant in mutants}) == len(mutants)
+    assert all("\n" not in mutant.change for mutant in mutants)
 
 
-def test_every_kind_is_drawn_from_early_on(tmp_path: Path) -> None:
+def test_few_mutants_contain_every_kind(tmp_path: Path) -> None:
     kinds = [mutant.kind for mutant in drawn(tmp_path, len(MUTATORS))]
     assert set(kinds) == {"weight", "attribute", "operator", "edge", "shape", "header"}
 
@@ -47,12 +47,12 @@ def test_the_number_of_mutants_is_limited(tmp_path: Path) -> None:
 def test_weights_outside_the_file_are_changed_by_a_patch_of_a_few_bytes(tmp_path: Path) -> None:
     model = with_data_outside(tmp_path)
     before = (tmp_path / "weights.data").read_bytes()
-    outside = ("w[", "w:", "w ", "b[", "b:", "b ")  # the others are too small to lie there
+    outside = ("w[", "w:", "w ", "b[", "b:", "b ")  # the others are too small for external data
     weights = [m for m in draw_mutants(model, tmp_path, 60, 0) if m.kind == "weight"]
-    found = [m for m in weights if m.change.startswith(outside)]
-    assert len(found) > 10
-    assert all(mutant.patches and mutant.touched for mutant in found)
-    for patch in (patch for mutant in found for patch in mutant.patches):
+    mutants = [m for m in weights if m.change.startswith(outside)]
+    assert len(mutants) > 10
+    assert all(mutant.patches and mutant.touched for mutant in mutants)
+    for patch in (patch for mutant in mutants for patch in mutant.patches):
         old = before[patch.offset : patch.offset + len(patch.data)]
         assert len(old) == len(patch.data)
         assert patch.file == "weights.data"
@@ -77,5 +77,5 @@ def test_weights_outside_the_file_are_changed_by_a_patch_of_a_few_bytes(tmp_path
     ],
 )
 def test_a_mutant_describes_its_change(kind: str, change: str, tmp_path: Path) -> None:
-    found = [mutant.change for mutant in drawn(tmp_path, 400) if mutant.kind == kind]
-    assert any(re.fullmatch(change, line) for line in found), found
+    mutants = [mutant.change for mutant in drawn(tmp_path, 400) if mutant.kind == kind]
+    assert any(re.fullmatch(change, line) for line in mutants), mutants
