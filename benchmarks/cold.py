@@ -61,7 +61,7 @@ class Pair:
 
 
 def measured(place: Path, *, quick: bool) -> Section:
-    """Measures it; `quick`: one small model at two opsets."""
+    """Measure both; `quick`: one small model at two opsets."""
     models: Sequence[str] = ("squeezenet1_1",) if quick else MODELS
     opsets = range(18, 20) if quick else OPSETS
     pair = pair_of(place, models, opsets, rounds=1 if quick else 3)
@@ -99,7 +99,7 @@ def pair_of(place: Path, models: Sequence[str], opsets: range, *, rounds: int) -
 
 
 def _export(place: Path, cells: int, *, every: float = 0.0) -> tuple[Spent, tuple[Record, ...]]:
-    """One from nothing."""
+    """Export from nothing once."""
     for made in ("build", "reports"):
         shutil.rmtree(place / made, ignore_errors=True)
     command = [sys.executable, "-m", "exporter", "export", "--jobs", str(WORKERS)]
@@ -111,7 +111,7 @@ def _export(place: Path, cells: int, *, every: float = 0.0) -> tuple[Spent, tupl
 
 
 def _says(line: str, word: str) -> bool:
-    """Whether it is a line about a file: `alexnet/18 ok 3.21`."""
+    """Return whether it is a line about a file: `alexnet/18 ok 3.21`."""
     words = line.split(" ")
     return len(words) > 2 and words[1] == word and words[0].count("/") == 1
 

@@ -20,7 +20,7 @@ EXPORT = (sys.executable, "-m", "exporter", "export", "--force", "--no-store", "
 
 
 def measured(place: Path, *, quick: bool) -> Section:
-    """Measures it; `quick`: a small model, once."""
+    """Measure both; `quick`: a small model, once."""
     model, rounds = ("mobilenet_v3_small", 1) if quick else (MODEL, 3)
     matrix_project(place, (model,), OPSETS)
     must(spend((*EXPORT, "2"), place))

@@ -86,7 +86,7 @@ def must(spent: Spent, expected: str = "", code: int = 0) -> Spent:
 
 
 class _Watcher:
-    """Looks at the memory of a process and all that it started, until it is stopped."""
+    """Measures the memory of a process and its descendants until it is stopped."""
 
     def __init__(self, pid: int, every: float) -> None:
         self._pid, self._every = pid, every
@@ -97,7 +97,7 @@ class _Watcher:
             self._thread.start()
 
     def stop(self) -> int:
-        """Bytes at the most."""
+        """Return the largest number of bytes."""
         self._done.set()
         if self._every:
             self._thread.join()

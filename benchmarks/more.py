@@ -26,7 +26,7 @@ LIMIT = 0.08
 
 
 def measured(place: Path, *, quick: bool) -> Section:
-    """Measures it; `quick`: one small model at two opsets."""
+    """Measure both; `quick`: one small model at two opsets."""
     models: Sequence[str] = ("squeezenet1_1",) if quick else MODELS
     matrix_project(place, models, "18..19" if quick else OPSETS)
     must(spend([sys.executable, "-m", "exporter", "export", "--jobs", "1"], place))

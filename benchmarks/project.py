@@ -54,7 +54,7 @@ _PACKAGES = ("sympy", "jinja2", "networkx", "typing_extensions", "pydantic", "cl
 
 
 def made_project(root: Path, models: int, opsets: str = "9..18") -> int:
-    """A project of tiny models whose records and files hold; the answer is how many cells it has.
+    """Create a project of tiny models with valid records and files. Return the number of cells.
 
     The models are real ones: a cell that runs is exported.
     """

@@ -1,7 +1,7 @@
 """Run sound models with many seeds of weights and inputs; none may be red.
 
 Input: `python -m benchmarks.soundness [--seeds N] [--models GLOB ...] [--opsets N ...]
-[--thorough]`. Without `--models` it runs the sound twins of `tests/traps`, otherwise the project's
+[--thorough]`. Without `--models` it runs the sound models of `tests/traps`, otherwise the project's
 own manifests with their expected failures. Output: counts and every false red. The exit code is 1
 if there is one.
 """
@@ -23,14 +23,14 @@ from exporter.manifest import ModelSpec, load_project
 from exporter.planning.expectations import apply_expectations
 from exporter.records.record import Record
 from tests.traps.prove import export
-from tests.traps.table import TWINS
+from tests.traps.table import SOUND_MODELS
 from tests.traps.trap import ROOT
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the models that the arguments name and print each result."""
     options = _parser().parse_args(arguments)
-    chosen = list(_manifest_models(options.models) if options.models else _twins())
+    chosen = list(_manifest_models(options.models) if options.models else _sound_models())
     if not chosen:
         print(f"no model is called {' or '.join(options.models)}")
         return 2
@@ -59,8 +59,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _twins() -> Iterator[tuple[str, ModelSpec]]:
-    for trap in TWINS:
+def _sound_models() -> Iterator[tuple[str, ModelSpec]]:
+    for trap in SOUND_MODELS:
         yield trap.name, trap.spec
 
 

@@ -34,7 +34,7 @@ COMMANDS = {
 
 
 def measured(place: Path, *, quick: bool) -> Section:
-    """Measures it; `quick`: a hundredth, once."""
+    """Measure all steps; `quick`: a hundredth, once."""
     sizes = [cells // 10 for cells in SIZES[:2]] if quick else SIZES
     rounds = 1 if quick else 5
     for cells in sizes:

@@ -23,7 +23,7 @@ OPSETS = range(9, 17)
 
 
 def measured(place: Path, *, quick: bool) -> Section:
-    """Measures it; `quick`: once, among ten."""
+    """Measure both; `quick`: once, among ten."""
     models, rounds = (10, 1) if quick else (MODELS, 5)
     opsets = f"{OPSETS[0]}..{OPSETS[-1]}"
     made_project(place / "all", models, opsets)

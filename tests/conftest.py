@@ -1,4 +1,4 @@
-"""What all tests share: property tests that take the same cases on every machine."""
+"""Settings of all tests: property tests use the same cases on every machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import signal
 
 from hypothesis import settings
 
-# A shell lets what it starts in the background ignore Ctrl-C; tests send it to themselves.
+# A background process of a shell ignores Ctrl-C, which tests send to themselves.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("same", derandomize=True, deadline=None, database=None)

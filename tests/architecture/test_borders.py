@@ -14,7 +14,7 @@ INNER = sorted(
     for path in PACKAGE.rglob("*.py")
     if not path.is_relative_to(PACKAGE / "cli") and path != PACKAGE / "__main__.py"
 )
-#: A worker is a program of its own: its output is its log, and it ends itself.
+#: A worker is its own program: its output is its log, and it ends itself.
 WORKER = {"sys.stdout", "sys.stderr"}
 ENTRY = WORKER | {"sys.argv", "sys.exit", "os._exit"}
 FORBIDDEN = {
@@ -35,7 +35,7 @@ FORBIDDEN = {
 
 
 def border_crossings(source: str) -> Iterator[str]:
-    """Every use of a forbidden name in `source`."""
+    """Yield every use of a forbidden name in `source`."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Name) and node.id in FORBIDDEN:
             yield node.id
@@ -60,12 +60,12 @@ def test_inner_modules_neither_print_nor_exit_nor_read_the_environment(path: Pat
         allowed = {"sys.argv"}
     if path.is_relative_to(PACKAGE / "worker"):
         allowed = ENTRY if path.name in {"__main__.py", "lifetime.py"} else WORKER
-        if path.name == "fork_server.py":  # its forks end where a program would
+        if path.name == "fork_server.py":  # its forks end as programs do
             allowed = ENTRY | {"SystemExit"}
         if path.name == "guards.py":  # the switch of private functions, in every child process
             allowed = WORKER | {"os.environ"}
     elif path.parent.name == "child" and path.is_relative_to(PACKAGE / "tools"):
-        # Programs of their own, like a worker.
+        # These are programs, like a worker.
         allowed = ENTRY if path.name == "__main__.py" else WORKER
     assert set(border_crossings(path.read_text(encoding="utf-8"))) <= allowed
 

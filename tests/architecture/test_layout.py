@@ -1,4 +1,4 @@
-"""The file tree is legible: few modules in a package, heavy imports in marked packages only."""
+"""The file tree has few modules in a package, and heavy imports only in marked packages."""
 
 from __future__ import annotations
 

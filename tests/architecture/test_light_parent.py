@@ -1,4 +1,4 @@
-"""The parent works where none of the worker's packages can be imported."""
+"""The parent works if none of the worker's packages can be imported."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run_blocked(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project with a model of its own and one of a package that is not installed."""
+    """Create a project with its own model and one of a package that is not installed."""
     (tmp_path / "manifests").mkdir()
     (tmp_path / "pyproject.toml").write_text("[tool.exporter]\n")
     (tmp_path / "manifests" / "tiny.toml").write_text(

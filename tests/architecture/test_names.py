@@ -24,16 +24,62 @@ KEYED_PACKAGES = {
     "manifest/spec",
 }
 #: Words of no field, in any part of a name.
-DENIED_WORDS = set(
-    "said says say told tell tells hear heard hears speak spoken spelled spelling nursery aside fed "
-    "twin twins trouble troubles wish wished unfit impossible unsound nobody alike beginning "
-    "mended sealed stood stands".split()
-)
+DENIED_WORDS = {
+    "said",
+    "says",
+    "say",
+    "told",
+    "tell",
+    "tells",
+    "hear",
+    "heard",
+    "hears",
+    "speak",
+    "spoken",
+    "spelled",
+    "spelling",
+    "nursery",
+    "aside",
+    "fed",
+    "twin",
+    "twins",
+    "trouble",
+    "troubles",
+    "wish",
+    "wished",
+    "unfit",
+    "impossible",
+    "unsound",
+    "nobody",
+    "alike",
+    "beginning",
+    "mended",
+    "sealed",
+    "stood",
+    "stands",
+}
 #: Names that do not describe the value.
-DENIED_NAMES = set(
-    "found said place wanted alike here there mine theirs whole kept why wish meant lost answer own "
-    "at of no known past lead".split()
-)
+DENIED_NAMES = {
+    "found",
+    "said",
+    "place",
+    "wanted",
+    "alike",
+    "here",
+    "there",
+    "mine",
+    "theirs",
+    "whole",
+    "kept",
+    "why",
+    "wish",
+    "meant",
+    "lost",
+    "answer",
+    "own",
+    "past",
+    "lead",
+}
 #: Denied names that are keys of the manifest, which its tables and specs have as fields.
 MANIFEST_KEYS = {"at"}
 

@@ -57,9 +57,12 @@ def messages(source: str) -> Iterator[str]:
         and isinstance(node.body[0], ast.Expr)
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
-            if len(node.value.split()) >= LEAST_WORDS_OF_A_MESSAGE:
-                yield node.value
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in skipped
+        ) and len(node.value.split()) >= LEAST_WORDS_OF_A_MESSAGE:
+            yield node.value
 
 
 def prose(text: str) -> str:
@@ -78,11 +81,13 @@ def problems(text: str, *, conditions: bool = False) -> list[str]:
     if count < LEAST_WORDS:
         return []
     rates = {name: 1000 * len(re.findall(p, text)) / count for name, (p, _) in LIMITS.items()}
-    found = [f"{name}: {rates[name]:.1f}" for name, (_, most) in LIMITS.items() if rates[name] > most]
+    problems_found = [
+        f"{name}: {rates[name]:.1f}" for name, (_, most) in LIMITS.items() if rates[name] > most
+    ]
     rate = 1000 * len(re.findall(r"\b([Ii]f|[Ww]hen)\b", text)) / count
     if conditions and rate < LEAST_CONDITIONS:
-        found.append(f"if, when: {rate:.1f}")
-    return found
+        problems_found.append(f"if, when: {rate:.1f}")
+    return problems_found
 
 
 def package_text(package: Path) -> str:
@@ -153,7 +158,11 @@ def test_the_measurement(text: str, problem: list[str]) -> None:
 
 
 def test_the_measurement_sees_each_kind_of_text() -> None:
-    source = '"""Module."""\nX = 1  # a comment\ndef f():\n    """Function."""\n    raise E("a b c d")\n'
+    source = (
+        '"""Module."""\nX = 1  # a comment\ndef f():\n    """Function."""\n    raise E("a b c d")\n'
+    )
     assert {"Module.", "Function.", "# a comment"} <= set(docstrings_and_comments(source))
     assert list(messages(source)) == ["a b c d"]
-    assert "hidden" not in template_text("{# hidden #}{% if hidden %}{{ hidden }}<p class=hidden>shown")
+    assert "hidden" not in template_text(
+        "{# hidden #}{% if hidden %}{{ hidden }}<p class=hidden>shown"
+    )

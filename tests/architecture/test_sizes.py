@@ -1,4 +1,4 @@
-"""No file and no function is larger than a reader can hold."""
+"""Files and functions stay below the limits of docs/style.md."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def test_file_and_functions_are_small(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=names)
-def test_names_say_what_is_inside(path: Path) -> None:
+def test_names_are_specific(path: Path) -> None:
     assert path.stem not in {"utils", "util", "helpers", "helper", "common", "misc"}
 
 
 @pytest.mark.parametrize(
     "path", [path for path in FILES if path.is_relative_to(ROOT / "exporter")], ids=names
 )
-def test_module_says_what_goes_in_and_out(path: Path) -> None:
+def test_a_module_has_a_docstring(path: Path) -> None:
     assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))

@@ -1,4 +1,4 @@
-"""The benchmarks run in their smallest form, and their tables say what was measured."""
+"""The benchmarks run in their smallest form, and their tables contain the measured figures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_an_aim_is_met_or_missed() -> None:
     assert at_most("x", 0.1, 0.08, "10%", "%").aim == "at most 8%"
 
 
-def test_a_section_replaces_its_own_alone() -> None:
+def test_a_section_replaces_only_the_one_of_its_name() -> None:
     first = with_section("", section("steps", Figure(what="a", measured="1 s")))
     both = with_section(first, section("cold", Figure(what="b", measured="2 s")))
     again = with_section(both, section("steps", Figure(what="c", measured="3 s")))
@@ -49,7 +49,7 @@ def test_a_section_replaces_its_own_alone() -> None:
     assert list(BENCHMARKS) == ["cold", "more", "divided", "idle", "touched", "steps"]
 
 
-def test_a_command_is_measured_with_what_it_starts(tmp_path: Path) -> None:
+def test_a_command_is_measured_with_its_child_processes(tmp_path: Path) -> None:
     program = "import subprocess, sys; data = bytearray(80_000_000); " + (
         "subprocess.run([sys.executable, '-c', 'sum(range(10_000_000))']); print('done')"
     )
@@ -73,20 +73,20 @@ def test_stages_that_cells_share_count_once() -> None:
     assert total(records, IRREDUCIBLE) == 7.0 + 8.0 + 96.0
 
 
-def test_the_matrix_is_of_models_that_this_project_declares(tmp_path: Path) -> None:
+def test_the_matrix_has_models_of_this_project(tmp_path: Path) -> None:
     matrix_project(tmp_path, cold.MODELS, "18..25")
     assert len(make_plan(load_project(tmp_path)).cells) == 64
 
 
-def test_the_loop_must_come_to_its_end() -> None:
+def test_the_loop_must_finish() -> None:
     assert cold._says("alexnet/18 ok 3.21", "ok")
     assert not cold._says("alexnet/18 failed: x", "ok")
     assert not cold._says("[torch.onnx] Run decompositions... ok", "ok")
 
 
-def test_nothing_to_do_in_its_smallest_form(tmp_path: Path) -> None:
-    found = idle.measured(tmp_path, quick=True)
-    assert [figure.what for figure in found.figures] == [
+def test_the_no_op_benchmark_runs(tmp_path: Path) -> None:
+    result = idle.measured(tmp_path, quick=True)
+    assert [figure.what for figure in result.figures] == [
         "10 cells, nothing to do",
         "100 cells, nothing to do",
         "10 cells, all looked at anew",
@@ -94,12 +94,12 @@ def test_nothing_to_do_in_its_smallest_form(tmp_path: Path) -> None:
     ]
 
 
-def test_each_step_in_its_smallest_form(tmp_path: Path) -> None:
-    found = steps.measured(tmp_path, quick=True)
-    assert [figure.what for figure in found.figures] == list(steps.COMMANDS)
+def test_the_benchmark_of_the_steps_runs(tmp_path: Path) -> None:
+    result = steps.measured(tmp_path, quick=True)
+    assert [figure.what for figure in result.figures] == list(steps.COMMANDS)
 
 
-def test_a_job_is_divided_where_that_is_measured(tmp_path: Path) -> None:
+def test_the_benchmark_of_divided_jobs_divides_a_job(tmp_path: Path) -> None:
     job = tmp_path / "job.json"
     job.write_text(json.dumps({"opsets": [1, 2, 3, 4]}))
     divided._require_opsets(tmp_path, 4)
@@ -108,7 +108,7 @@ def test_a_job_is_divided_where_that_is_measured(tmp_path: Path) -> None:
     assert divided._share("wall time", [2.0, 9.0, 3.0], [4.0]).measured == "75% (3.0 s and 4.0 s)"
 
 
-def test_what_is_touched_must_run_and_nothing_else(tmp_path: Path) -> None:
+def test_only_cells_of_the_edited_source_run(tmp_path: Path) -> None:
     made_project(tmp_path, 2, "17..17")
     with (tmp_path / "manifests/net1.py").open("a") as source:
         source.write("# touched, too")

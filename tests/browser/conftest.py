@@ -1,4 +1,4 @@
-"""A page of the report, opened from a disk by a browser that must find nothing to complain of."""
+"""Fixtures that open a page of the report from a disk, without any error in the browser."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 
 @dataclass
 class Opener:
-    """Opens the report of a run, and keeps all that the browser said and asked for."""
+    """Opens the report of a run and stores all messages and requests of the browser."""
 
     browser: Any
     file: Path
@@ -63,7 +63,7 @@ class Opener:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     names = [os.environ["CHROMIUM"]] if "CHROMIUM" in os.environ else BROWSERS
-    path = next((found for found in map(shutil.which, names) if found), None)
+    path = next((item for item in map(shutil.which, names) if item), None)
     if path is None:
         refuse = pytest.fail if "NEED_BROWSER" in os.environ else pytest.skip
         refuse("no Chromium or Chrome here; CHROMIUM names one")
@@ -77,7 +77,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def open_page(browser: Any, tmp_path: Path) -> Iterator[Opener]:
-    """An opener; no console message, error, dialog or request may come of its pages."""
+    """Return an opener; its pages may cause no message, error, dialog or request."""
     opener = Opener(browser, tmp_path / "index.html")
     yield opener
     for context in opener.contexts:

@@ -17,7 +17,7 @@ def test_the_page_is_accessible(open_page: Opener, theme: str, width: int) -> No
     closed = axe.Axe().run(page)
     assert not closed.violations_count, closed.generate_report()
     for key in ("dcgan/9/cpu", "dcgan/18/cpu", "alexnet/19/cpu"):
-        cell(page, key).evaluate("button => button.click()")  # the panel may lie above it
+        cell(page, key).evaluate("button => button.click()")  # the panel may cover it
         opened = axe.Axe().run(page)
         assert not opened.violations_count, opened.generate_report()
 

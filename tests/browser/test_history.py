@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from exporter.records.history import Change, History, HistoryEntry
+from exporter.records.history import History, HistoryEntry, OutcomeChange
 from tests.browser.conftest import Opener
 from tests.browser.test_matrix import MANIFEST, RUN, cell
 
-PAST = History(
+HISTORY = History(
     entries=(
         HistoryEntry(tools={"torch": "2.12.1", "onnx": "1.23.2"}, counts={"pass": 7, "error": 3}),
         HistoryEntry(
             tools={"torch": "2.13.0", "onnx": "1.23.2"},
             counts={"pass": 9, "error": 1},
             changes=(
-                Change(cell="alexnet/9/cpu", before="error at convert", after="pass"),
-                Change(cell="<b>gone</b>/9/cpu", before="pass", after=""),
+                OutcomeChange(cell="alexnet/9/cpu", before="error at convert", after="pass"),
+                OutcomeChange(cell="<b>gone</b>/9/cpu", before="pass", after=""),
             ),
         ),
     )
@@ -22,7 +22,7 @@ PAST = History(
 
 
 def test_every_accepted_baseline_is_shown_with_its_changes(open_page: Opener) -> None:
-    page = open_page(MANIFEST, RUN, history=PAST)
+    page = open_page(MANIFEST, RUN, history=HISTORY)
     section = page.get_by_role("region", name="Accepted baselines")
     assert section.locator("summary").all_inner_texts() == [
         "1: 7 pass, 3 error; torch 2.12.1, onnx 1.23.2",

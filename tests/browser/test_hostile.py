@@ -47,7 +47,7 @@ def test_a_payload_is_shown_literally(open_page: Opener) -> None:
 
 
 def test_the_policy_blocks_injected_markup(open_page: Opener) -> None:
-    """Markup that reaches the page can neither run nor fetch anything."""
+    """Injected markup can neither run nor request anything."""
     page = open_page(*hostile_project("plain"))
     page.evaluate("""() => {
         document.body.insertAdjacentHTML("beforeend",

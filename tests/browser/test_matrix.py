@@ -1,4 +1,4 @@
-"""What a person does with the page: look, search, filter, sort, walk and open."""
+"""The actions of a user on the page: search, filter, sort, move and open."""
 
 from __future__ import annotations
 

@@ -13,6 +13,8 @@ if not words:
 for feature in FEATURES:
     if any(word in feature.name for word in words):
         with tempfile.TemporaryDirectory() as folder:
-            found = differences(feature, Path(folder))
-        sys.stdout.write("\n  ".join([f"{feature.name}: {'wrong' if found else 'right'}", *found]))
+            problems = differences(feature, Path(folder))
+        sys.stdout.write(
+            "\n  ".join([f"{feature.name}: {'wrong' if problems else 'right'}", *problems])
+        )
         sys.stdout.write("\n")

@@ -1,4 +1,4 @@
-"""How a model is called: arguments, containers, scalars, inputs from files and code."""
+"""Calls of a model: arguments, containers, scalars, inputs from files and code."""
 
 from __future__ import annotations
 

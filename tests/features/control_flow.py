@@ -33,7 +33,7 @@ cases = [
   { name = "below", values = { x = [[-1, -2, -3, -4], [1, 2, 3, -140]] } },
 ]
 """
-#: Another number of turns than the example needs.
+#: Another number of repetitions than in the example.
 _TURNS = """
 axes.batch = { example = 2 }
 cases = [{ name = "large", values = { x = [[900, 1, 1, 1], [1, 1, 1, 1]] } }]
@@ -111,7 +111,7 @@ CAPTURED = (
         name="while_loop over methods, as in its documentation",
         api="torch._higher_order_ops.while_loop",
         torch="2.10+",
-        model="control_flow.py:WhileOfTheDocumentation",
+        model="control_flow.py:DocumentedWhileLoop",
         lines="""
 inputs = [
   { name = "count", shape = [1], dtype = "int64", fill = { value = [3] } },
@@ -342,10 +342,10 @@ TRACED = (
         name="another way in an export",
         api="is_in_onnx_export()",
         torch="1.4+",
-        model="control_flow.py:Told",
+        model="control_flow.py:DoubledByAddition",
         lines="opsets = [13, 18]",
         facts={
-            "the way of the export is in the files": lambda proof: all(
+            "the branch for exports is in the files": lambda proof: all(
                 "Add" in proof.operators(opset) for opset in (13, 18)
             )
         },
@@ -354,7 +354,7 @@ TRACED = (
         name="another way in an export that computes something else",
         api="is_in_onnx_export()",
         torch="1.4+",
-        model="control_flow.py:Deceived",
+        model="control_flow.py:NearlyDoubled",
         lines="opsets = [13, 18]",
         support=Support.CAUGHT,
         verdicts={"*": parity("parity", "output 'y': error")},

@@ -17,8 +17,8 @@ from tests.features.feature import (
     structure,
 )
 
-# Kernels of onnxruntime-extensions are known to a whole process, and torch remembers operators that
-# once had a symbolic function: rows about these have processes of their own.
+# Kernels of onnxruntime-extensions are registered for a process, and torch remembers operators that
+# once had a symbolic function. Rows about these have their own processes.
 _BOTH = 'devices = ["cpu", "reference"]'
 _DECLARED = "options = { custom_opsets = { custom_domain = 1 } }"
 _KERNELS = 'ort_library = "kernels.py:library", reference = "kernels.py:Foo"'
@@ -37,7 +37,7 @@ def _unavailable(message: str) -> Verdict:
 
 
 def _domain(domain: str, opset: int, version: int = 1) -> Callable[[Proof], bool]:
-    """Whether the file has operators of a domain in this version."""
+    """Return whether the file has operators of a domain in this version."""
 
     def is_true(proof: Proof) -> bool:
         model = proof.graph(opset)

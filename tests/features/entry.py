@@ -12,7 +12,7 @@ import tomli
 from exporter.manifest.syntax.opsets import parse_opsets
 from tests.features.feature import MODEL, Feature
 
-#: What an entry has where the row's own lines do not say otherwise.
+#: Keys of an entry that the lines of a row may replace.
 DEFAULTS = {
     "inputs": 'inputs = [{ name = "x", shape = ["batch", 4] }]',
     "outputs": 'outputs = [{ name = "y", shape = ["batch", 4] }]',
@@ -21,18 +21,18 @@ DEFAULTS = {
 
 
 def manifest_text(feature: Feature) -> str:
-    """The whole manifest of a row."""
-    own = "\n".join(text.strip("\n") for text in (feature.rest, feature.lines) if text)
-    said = _entry(f"[models.{MODEL}]\n{own}")
+    """Return the manifest of a row."""
+    lines = "\n".join(text.strip("\n") for text in (feature.rest, feature.lines) if text)
+    entry = _entry(f"[models.{MODEL}]\n{lines}")
     defaults = dict(DEFAULTS)
     if feature.model:
         defaults = {"source": f'source = "{feature.model}"', **defaults}
-    missing = [line for key, line in defaults.items() if key not in said]
-    return "\n".join(["format = 1", "", f"[models.{MODEL}]", *missing, own, ""])
+    missing = [line for key, line in defaults.items() if key not in entry]
+    return "\n".join(["format = 1", "", f"[models.{MODEL}]", *missing, lines, ""])
 
 
 def opsets_of(feature: Feature) -> tuple[int, ...]:
-    """The opsets of the row's model."""
+    """Return the opsets of the row's model."""
     return parse_opsets(_entry(manifest_text(feature))["opsets"])
 
 

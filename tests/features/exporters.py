@@ -1,4 +1,4 @@
-"""Which exporter makes a file, and how it captures the model."""
+"""The exporter of a file, and its capture of the model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tests.features.feature import Feature, Proof, Section, Support
 
 
-def _made_by(exporter: str, capture: str) -> Callable[[Proof], bool]:
+def _has_producer(exporter: str, capture: str) -> Callable[[Proof], bool]:
     def is_true(proof: Proof) -> bool:
         routes = [record.route for record in proof.records]
         return all(
@@ -32,7 +32,7 @@ SECTION = Section(
             model="names.py:Affine",
             lines='opsets = "16..19"',
             facts={
-                "TorchScript makes 16 and 17, dynamo 18 and 19": lambda proof: (
+                "TorchScript exports 16 and 17, dynamo 18 and 19": lambda proof: (
                     sorted(_routes(proof)) == ["dynamo", "dynamo", "torchscript", "torchscript"]
                 )
             },
@@ -45,7 +45,7 @@ SECTION = Section(
             torch="2.5+; the default from 2.9",
             model="names.py:Affine",
             lines='exporter = "dynamo"\nopsets = [17, 18, 23]',
-            facts={"all three are dynamo's": _made_by("dynamo", "export")},
+            facts={"all three are dynamo's": _has_producer("dynamo", "export")},
             note="Below 18 the version converter converts its file if it can.",
         ),
         Feature(
@@ -54,7 +54,7 @@ SECTION = Section(
             torch="1.0+; the default up to 2.8",
             model="names.py:Affine",
             lines='exporter = "torchscript"\nopsets = [9, 18, 20]',
-            facts={"all three are TorchScript's": _made_by("torchscript", "trace")},
+            facts={"all three are TorchScript's": _has_producer("torchscript", "trace")},
         ),
         Feature(
             name="strict capture",
@@ -62,7 +62,7 @@ SECTION = Section(
             torch="2.5+",
             model="names.py:Affine",
             lines='capture = "strict"\nopsets = [18]',
-            facts={"it is captured strictly": _made_by("dynamo", "strict")},
+            facts={"it is captured strictly": _has_producer("dynamo", "strict")},
             note="`torch.onnx.export` tries it if the other capture fails. This tool uses only "
             "the declared capture.",
         ),
@@ -72,7 +72,7 @@ SECTION = Section(
             torch="1.2+",
             model="names.py:Affine",
             lines='capture = "script"\nopsets = [9, 13]',
-            facts={"they are scripted": _made_by("torchscript", "script")},
+            facts={"they are scripted": _has_producer("torchscript", "script")},
         ),
         Feature(
             name="a capture of the other exporter",

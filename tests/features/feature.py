@@ -54,18 +54,18 @@ class Proof:
     records: tuple[Record, ...]
 
     def record(self, opset: int, model: str = MODEL) -> Record:
-        """The record at an opset, on the first device."""
+        """Return the record at an opset, on the first device."""
         return next(
             item for item in self.records if (item.cell.model, item.cell.opset) == (model, opset)
         )
 
     def graph(self, opset: int, model: str = MODEL) -> onnx.ModelProto:
-        """The file that ships, its external data left outside."""
+        """Return the file that ships, without its external data."""
         path = self.folder.parent / model / f"{opset}.onnx"
         return onnx.load(path, load_external_data=False)
 
     def operators(self, opset: int, model: str = MODEL) -> list[str]:
-        """The operators of the main graph in order, and those of its branches and bodies."""
+        """Return the operators of the main graph in order, and those of its branches and bodies."""
         return _operators(self.graph(opset, model).graph)
 
     def notes(self, opset: int) -> str:
@@ -74,16 +74,16 @@ class Proof:
 
 
 def _operators(graph: onnx.GraphProto) -> list[str]:
-    found = []
+    operators = []
     for node in graph.node:
-        found.append(node.op_type)
+        operators.append(node.op_type)
         for attribute in node.attribute:
             if attribute.type == onnx.AttributeProto.GRAPH:
-                found += _operators(attribute.g)
-    return found
+                operators += _operators(attribute.g)
+    return operators
 
 
-#: What must hold besides the verdicts, by the words that say so.
+#: Further facts that the row proves, by their descriptions.
 Facts = Mapping[str, Callable[[Proof], bool]]
 
 

@@ -16,7 +16,7 @@ from tests.features.feature import (
 
 
 def _dims(proof: Proof, opset: int) -> list[list[str | int]]:
-    """The shapes of the inputs, then of the outputs."""
+    """Return the shapes of the inputs, then of the outputs."""
     graph = proof.graph(opset).graph
     return [
         [dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim]
@@ -118,7 +118,7 @@ OUTPUT_AXIS = Feature(
     name="an axis that only an output has",
     api="export(..., dynamic_axes={'y': {0: 'found'}})",
     torch="1.2+",
-    model="names.py:Found",
+    model="names.py:SizeByValues",
     rest="axes.batch.example = 5\n",
     lines='outputs = [{ name = "y", shape = ["found", 2], dtype = "int64" }]',
     facts={"it has its name": lambda p: _both(p, ["batch", 4], ["found", 2])},

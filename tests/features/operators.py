@@ -19,9 +19,9 @@ device = "CUDA:0"
 
 
 def _missing(proof: Proof, opset: int) -> list[tuple[str, int, int]]:
-    """Every operator that is missing, its uses, and at how many lines of the model."""
-    found = proof.record(opset).missing
-    return [(item.operator, item.count, len(item.sources)) for item in found]
+    """Return each missing operator, its uses, and its number of lines in the model."""
+    operators = proof.record(opset).missing
+    return [(item.operator, item.count, len(item.sources)) for item in operators]
 
 
 def _reports_device(proof: Proof, message: str) -> bool:

@@ -62,7 +62,7 @@ OVERRIDES = Feature(
     name="other settings for some opsets",
     api="one call of export per opset",
     torch="1.2+",
-    model="options.py:Twice",
+    model="options.py:RepeatedNode",
     rest="opsets = [17, 18, 19]",
     lines="""
 [[models.net.overrides]]

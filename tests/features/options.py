@@ -1,4 +1,4 @@
-"""Every other argument of torch.onnx.export."""
+"""All other arguments of torch.onnx.export."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _log(proof: Proof, opset: int) -> str:
     return path.read_text(encoding="utf-8", errors="replace")
 
 
-def _kept(proof: Proof, name: str) -> bool:
+def _has_report(proof: Proof, name: str) -> bool:
     is_noted = f"wrote {name}, in logs/18" in proof.notes(18)
     return is_noted and (proof.folder / "logs" / "18" / name).stat().st_size > 0
 
@@ -26,7 +26,9 @@ FOLDING = Feature(
     model="options.py:Folded",
     rest=_TORCHSCRIPT,
     lines="options.do_constant_folding = false",
-    facts={"the weight is turned in the graph": lambda proof: "Transpose" in proof.operators(17)},
+    facts={
+        "the weight is transposed in the graph": lambda proof: "Transpose" in proof.operators(17)
+    },
     note="True is the default, and the weight is then stored as it is used.",
 )
 FOLDED = Feature(
@@ -35,13 +37,13 @@ FOLDED = Feature(
     torch="1.1+, TorchScript",
     model="options.py:Folded",
     lines=_TORCHSCRIPT,
-    facts={"nothing is turned in the graph": lambda p: "Transpose" not in p.operators(17)},
+    facts={"nothing is transposed in the graph": lambda p: "Transpose" not in p.operators(17)},
 )
 OPTIMIZE = Feature(
     name="without optimisation",
     api="export(..., optimize=False)",
     torch="2.5+, dynamo",
-    model="options.py:Twice",
+    model="options.py:RepeatedNode",
     rest=_DYNAMO,
     lines="options.optimize = false",
     facts={"the repeated node remains": lambda p: p.operators(18).count("Exp") == 2},
@@ -50,7 +52,7 @@ OPTIMIZED = Feature(
     name="optimised, by default",
     api="export(..., optimize=True)",
     torch="2.5+, dynamo; the default from 2.7",
-    model="options.py:Twice",
+    model="options.py:RepeatedNode",
     lines=_DYNAMO,
     facts={"the repeated node is merged": lambda p: p.operators(18).count("Exp") == 1},
 )
@@ -73,7 +75,9 @@ REPORT = Feature(
     model="names.py:Affine",
     rest=_DYNAMO,
     lines="options.report = true",
-    facts={"`report.md` is next to the log, and a note names it": lambda p: _kept(p, "report.md")},
+    facts={
+        "`report.md` is next to the log, and a note names it": lambda p: _has_report(p, "report.md")
+    },
 )
 DUMP = Feature(
     name="the captured program",
@@ -83,7 +87,9 @@ DUMP = Feature(
     rest=_DYNAMO,
     lines="options.dump_exported_program = true",
     facts={
-        "`program.pt2` is next to the log, and a note names it": lambda p: _kept(p, "program.pt2")
+        "`program.pt2` is next to the log, and a note names it": lambda p: _has_report(
+            p, "program.pt2"
+        )
     },
 )
 TRAINING = Feature(
@@ -124,7 +130,7 @@ INLINED = Feature(
     torch="2.2+, TorchScript; deprecated in 2.6",
     model="options.py:Swish",
     lines=_TORCHSCRIPT,
-    facts={"the function became its operators": lambda p: "Sigmoid" in p.operators(17)},
+    facts={"the function is replaced by its operators": lambda p: "Sigmoid" in p.operators(17)},
     note="The default.",
 )
 NOT_INLINED = Feature(

@@ -1,7 +1,7 @@
-"""From a row to a real project, and from the project to records.
+"""Create the project of a row and export it.
 
-In: a `Feature` and an empty folder. Out: pyproject.toml, manifest and model files there; the
-`Proof` that the worker leaves.
+Input: a `Feature` and an empty folder. Output: pyproject.toml, manifest and model files there, and
+the `Proof` from the worker.
 """
 
 from __future__ import annotations
@@ -28,11 +28,7 @@ MODELS = Path(__file__).parent / "models"
 
 
 def write_project(feature: Feature, root: Path) -> None:
-    """Write the project of a row and export it.
-
-    Raises:
-        ExporterError: The manifest is refused.
-    """
+    """Write pyproject.toml, manifest and model files of a row."""
     manifests = root / "manifests"
     shutil.copytree(MODELS, manifests, ignore=shutil.ignore_patterns("__*"))
     write_text(root / "pyproject.toml", f"[tool.exporter]\n{feature.project}\n")
@@ -62,10 +58,10 @@ def _by_command(manifest: Manifest, root: Path) -> Iterator[Record]:
 
 
 def _in_process(manifest: Manifest, root: Path) -> Iterator[Record]:
-    """By the real worker in this process: it saves the seconds that torch's import takes."""
+    """Run the real worker in this process, which saves the import of torch."""
     for spec in manifest.models:
         folder = root / manifest.project.build / spec.id
-        with _forgotten(root):
+        with _unload_modules(root):
             export(spec, folder, root=root, opsets=_opsets(manifest, spec))
         yield from JobFolder(folder).read_records().values()
 
@@ -79,8 +75,8 @@ def _opsets(manifest: Manifest, spec: ModelSpec) -> tuple[OpsetJob, ...]:
 
 
 @contextmanager
-def _forgotten(root: Path) -> Iterator[None]:
-    """Forgets the modules of the project: the next one has files of the same names."""
+def _unload_modules(root: Path) -> Iterator[None]:
+    """Remove the modules of the project, because the next one has files of the same names."""
     path = list(sys.path)
     importlib.invalidate_caches()
     try:

@@ -1,6 +1,6 @@
-"""A row held against what comes of it.
+"""Compare a row with its export.
 
-In: a `Feature` and an empty folder. Out: in what the two differ; nothing where the row is right.
+Input: a `Feature` and an empty folder. Output: the differences, none if the row is right.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.features.project import prove
 
 
 def differences(feature: Feature, root: Path) -> list[str]:
-    """Everything in which a row is wrong."""
+    """Return every difference between a row and its export."""
     try:
         proof = prove(feature, root)
     except ExporterError as error:
@@ -25,21 +25,21 @@ def differences(feature: Feature, root: Path) -> list[str]:
         return ["the manifest is not refused"]
     if not proof.records:
         return ["nothing was exported"]
-    found = [
+    problems = [
         f"{record.cell}: {difference}"
         for record in proof.records
         for difference in feature.right(record).differences(record)
     ]
-    found += _support_differences(feature, proof.records)
-    if not found:  # a file that is not right need not be there
-        found += [
+    problems += _support_differences(feature, proof.records)
+    if not problems:  # a wrong file may be missing
+        problems += [
             f"not so: {words}" for words, is_true in feature.facts.items() if not is_true(proof)
         ]
-    return found
+    return problems
 
 
 def _support_differences(feature: Feature, records: tuple[Record, ...]) -> list[str]:
-    """Where the word for the row promises more than its cells, or less."""
+    """Return a problem if the support of the row does not fit its cells."""
     green = {_exporter(record) for record in records if record.status.is_green}
     other = {_exporter(record) for record in records if not record.status.is_green}
     fits = {
@@ -58,7 +58,7 @@ def _support_differences(feature: Feature, records: tuple[Record, ...]) -> list[
 
 
 def _is_green_from(opset: int, records: tuple[Record, ...]) -> bool:
-    """Whether what has that opset or a higher one is green, what is below it red, and both are."""
+    """Return whether exactly the cells from this opset on are green; both kinds must exist."""
     above = [record.status.is_green for record in records if record.cell.opset >= opset]
     below = [record.status.is_green for record in records if record.cell.opset < opset]
     return bool(above and below) and all(above) and not any(below)

@@ -19,12 +19,12 @@ QUARTERS = 4
 
 
 def quarter(number: int) -> list[Any]:
-    """Every fourth row, from this one on: slow sections are spread over all quarters."""
+    """Return every fourth row from `number` on, which spreads slow sections over all quarters."""
     return [pytest.param(row, id=row.name) for row in FEATURES[number::QUARTERS]]
 
 
-def hold(feature: Feature, folder: Path) -> None:
-    """Exports and proves the row as a project of its own."""
+def check_row(feature: Feature, folder: Path) -> None:
+    """Export the project of a row and compare it with the row."""
     if feature.package and find_spec(feature.package) is None:
         pytest.skip(f"{feature.package} is not installed")
     assert differences(feature, folder / "project") == []

@@ -1,6 +1,7 @@
-"""Every row, and the page that shows them to a reader.
+"""All rows, and their page for readers.
 
-In: the section files. Out: `SECTIONS`, `FEATURES`, and `page()`, the text of `docs/torch-onnx.md`.
+Input: the section files. Output: `SECTIONS`, `FEATURES`, and `page()`, the text of
+`docs/torch-onnx.md`.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _ORDER = (
     pitfalls,
     elsewhere,
 )
-#: In the order of the page; those without a row are left out.
+#: The sections with rows, in the order of the page.
 SECTIONS: tuple[Section, ...] = tuple(module.SECTION for module in _ORDER if module.SECTION.rows)
 ROWS: tuple[Row, ...] = tuple(row for section in SECTIONS for row in section.rows)
 FEATURES: tuple[Feature, ...] = tuple(row for row in ROWS if isinstance(row, Feature))
@@ -78,12 +79,12 @@ _RULE = "|---|---|---|---|---|"
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the full page."""
     return "\n".join([*_lines()]) + "\n"
 
 
 def write() -> Path:
-    """Writes the page."""
+    """Write the page."""
     PAGE.write_text(page(), encoding="utf-8")
     return PAGE
 
@@ -103,7 +104,7 @@ def _lines() -> Iterator[str]:
 
 
 def _anchor(heading: str) -> str:
-    """As GitHub makes it: small letters, without marks, a hyphen for each space."""
+    """Return the anchor that GitHub generates: lower case, no punctuation, hyphens for spaces."""
     return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
@@ -111,51 +112,51 @@ def _cells(row: Row) -> tuple[str, ...]:
     first = (_text(row.name), _code(row.api), row.torch)
     match row:
         case Feature():
-            return (*first, _code(row.lines), _here(row))
+            return (*first, _code(row.lines), _support(row))
         case Referred():
             return (*first, "", _traps(row))
         case Elsewhere():
             return (*first, "", _text(row.instead))
 
 
-def _here(row: Feature) -> str:
+def _support(row: Feature) -> str:
     if row.invalid:
         parts = [f"**{row.support}**: {_code(row.invalid)}"]
     else:
         parts = [f"**{row.support}**", *_verdicts(row)]
-    parts += ["checked: " for words in row.facts]
+    parts += [f"checked: {words}" for words in row.facts]
     return "<br>".join([*parts, *([_text(row.note)] if row.note else [])])
 
 
 def _verdicts(row: Feature) -> Iterator[str]:
-    """Each verdict, with the opsets of the row that it is about."""
-    left = list(opsets_of(row))
+    """Yield each verdict with its opsets of the row."""
+    remaining = list(opsets_of(row))
     for condition, verdict in row.verdicts.items():
         cells, _, opsets = condition.rpartition(": ")
         if cells:
-            yield f"{_code(cells)} {_text(opsets)}: {_said(verdict)}"
+            yield f"{_code(cells)} {_text(opsets)}: {_format_verdict(verdict)}"
             continue
-        meant = [opset for opset in left if opset in parse_condition(opsets)]
-        left = [opset for opset in left if opset not in meant]
-        if meant:
-            yield f"{format_opsets(meant)}: {_said(verdict)}"
+        selected = [opset for opset in remaining if opset in parse_condition(opsets)]
+        remaining = [opset for opset in remaining if opset not in selected]
+        if selected:
+            yield f"{format_opsets(selected)}: {_format_verdict(verdict)}"
 
 
-def _said(verdict: Verdict) -> str:
-    where = " / ".join(str(part) for part in (verdict.stage, verdict.check) if part)
-    parts = [f"`{verdict.status}`", f"at {where}" if where else "", _code(verdict.message)]
+def _format_verdict(verdict: Verdict) -> str:
+    position = " / ".join(str(part) for part in (verdict.stage, verdict.check) if part)
+    parts = [f"`{verdict.status}`", f"at {position}" if position else "", _code(verdict.message)]
     return " ".join(part for part in parts if part)
 
 
 def _traps(row: Referred) -> str:
-    found = {trap.name: trap for trap in TRAPS}
-    said = [_trap(found[name]) for name in row.traps]
-    return "<br>".join([*said, *([_text(row.note)] if row.note else [])])
+    traps = {trap.name: trap for trap in TRAPS}
+    texts = [_trap(traps[name]) for name in row.traps]
+    return "<br>".join([*texts, *([_text(row.note)] if row.note else [])])
 
 
 def _trap(trap: Trap) -> str:
     gap = " **(not caught yet)**" if trap.gap else ""
-    return f"[{_text(trap.name)}](traps.md): {_said(trap.verdict)}{gap}"
+    return f"[{_text(trap.name)}](traps.md): {_format_verdict(trap.verdict)}{gap}"
 
 
 def _code(text: str) -> str:
@@ -164,13 +165,13 @@ def _code(text: str) -> str:
 
 
 def _code_line(line: str) -> str:
-    kept = line.strip()
+    content = line.strip()
     indent = "\N{NO-BREAK SPACE}" * (len(line) - len(line.lstrip()))  # others are dropped
-    if "`" in kept:
-        inert = (f"&#{ord(char)};" if char in "|*_[]`~\\<>&" else char for char in kept)
+    if "`" in content:
+        inert = (f"&#{ord(char)};" if char in "|*_[]`~\\<>&" else char for char in content)
         return f"<code>{indent}{''.join(inert)}</code>"
     bar = "\\|"  # a table ends its cell at a bare one, in code too
-    return f"`{indent}{kept.replace('|', bar)}`"
+    return f"`{indent}{content.replace('|', bar)}`"
 
 
 def _text(text: str) -> str:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.features.feature import Feature
-from tests.features.rows import hold, quarter
+from tests.features.rows import check_row, quarter
 
 
 @pytest.mark.parametrize("feature", quarter(3))
-def test_what_comes_of_a_row(feature: Feature, tmp_path: Path) -> None:
-    hold(feature, tmp_path)
+def test_a_row_is_right(feature: Feature, tmp_path: Path) -> None:
+    check_row(feature, tmp_path)

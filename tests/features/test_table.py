@@ -1,4 +1,4 @@
-"""The table itself: each name once, versions in one form, and on the page as it is."""
+"""The table of features: unique names, one form of versions, and equal to the page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.features.table import FEATURES, PAGE, ROWS, page
 from tests.traps.table import ALL as TRAPS
 from tests.unit.factory import make_record
 
-#: `1.4+`, `2.5-2.10`, `up to 1.10`, and words behind: `1.0+, TorchScript; deprecated in 2.6`.
+#: `1.4+`, `2.5-2.10`, `up to 1.10`, with a text: `1.0+, TorchScript; deprecated in 2.6`.
 _VERSIONS = re.compile(r"(\d\.\d+(\+|-\d\.\d+)|up to \d\.\d+)([,;] [\w ,;.]+)?")
 
 
@@ -33,7 +33,7 @@ def test_every_row_of_the_page_has_five_cells() -> None:
     assert cells["td_open"] == 5 * len(ROWS)
 
 
-def test_each_name_stands_once() -> None:
+def test_names_are_unique() -> None:
     assert [name for name, count in Counter(row.name for row in ROWS).items() if count > 1] == []
 
 

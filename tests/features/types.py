@@ -189,7 +189,7 @@ SECTION = Section(
             rest="opsets = [11, 13]",
             support=Support.TORCHSCRIPT,
             facts={
-                "the file puts out a sequence": (
+                "the file returns a sequence": (
                     lambda proof: proof.graph(13).graph.output[0].type.HasField("sequence_type")
                 )
             },

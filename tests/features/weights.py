@@ -8,8 +8,8 @@ from pathlib import Path
 from exporter.records.record import Stage
 from tests.features.feature import Feature, Proof, Section, Support, refused
 
-_FED = ["x", "linear.weight", "linear.bias", "norm.weight", "norm.bias"]
-_FED += ["norm.running_mean", "norm.running_var"]
+_INPUT_NAMES = ["x", "linear.weight", "linear.bias", "norm.weight", "norm.bias"]
+_INPUT_NAMES += ["norm.running_mean", "norm.running_var"]
 
 
 def _save(name: str) -> Callable[[Path], None]:
@@ -29,7 +29,7 @@ def _save(name: str) -> Callable[[Path], None]:
 
 
 class _Runs:
-    """A pickle that would run something."""
+    """A pickle that would run code."""
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return (print, ("run",))
@@ -95,11 +95,11 @@ _ROWS = (
         lines="options.export_params = false",
         facts={
             "the declared inputs, then the weights in the order of state_dict": lambda proof: (
-                _inputs(proof, 13) == _FED and _inputs(proof, 18) == _FED
+                _inputs(proof, 13) == _INPUT_NAMES and _inputs(proof, 18) == _INPUT_NAMES
             ),
             "none of them has a value in the file": lambda proof: (
                 not any(
-                    item.name in _FED
+                    item.name in _INPUT_NAMES
                     for opset in (13, 18)
                     for item in proof.graph(opset).graph.initializer
                 )
@@ -128,7 +128,7 @@ _ROWS = (
         torch="2.5+, dynamo",
         model="large.py:Wide",
         lines="options.external_data = true",
-        facts={"the weights lie outside": _is_outside},
+        facts={"the weights are external": _is_outside},
         note="By default, external from 1 MB on, once for all opsets.",
     ),
     Feature(
@@ -137,7 +137,7 @@ _ROWS = (
         torch="2.5+, dynamo",
         model="large.py:Wide",
         lines="options.external_data = false",
-        facts={"the weights lie inside": lambda proof: not _is_outside(proof)},
+        facts={"the weights are in the ONNX file": lambda proof: not _is_outside(proof)},
         note="Up to 2 GB, the limit of such a file.",
     ),
 )

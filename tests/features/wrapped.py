@@ -1,4 +1,4 @@
-"""Models in a form that torch.onnx has words of its own for."""
+"""Models in the forms for which torch.onnx has its own interfaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes `docs/traps.md`."""
+"""Write `docs/traps.md`."""
 
 from tests.traps.table import write
 

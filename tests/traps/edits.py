@@ -1,6 +1,6 @@
-"""Edits of one model's graph each, for the traps in `graphs.py` and `headers.py`.
+"""Edits of the graph of one model each, for the traps in `graphs.py` and `headers.py`.
 
-In: a `ModelProto`. Out: nothing; it is another one then.
+Input: a `ModelProto`, which is changed in place.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tests.traps.trap import Tamper
 
 
 def stamp(version: int) -> Tamper:
-    """Another number in the import, the same graph."""
+    """Change the version of the import, and not the graph."""
 
     def edit(model: ModelProto) -> None:
         model.opset_import[0].version = version
@@ -25,7 +25,7 @@ def ir_version(version: int) -> Tamper:
 
 
 def reshape_to(size: int) -> Tamper:
-    """The batch of the last Reshape as a number."""
+    """Set the batch of the last Reshape to a number."""
 
     def edit(model: ModelProto) -> None:
         last = tamper.node(model, "Reshape", 1)
@@ -48,16 +48,16 @@ def loop_of(count: int) -> Tamper:
 
 
 def transposed_back(model: ModelProto) -> None:
-    """Back to channels first, and forth again with height and width exchanged: both are 3."""
+    """Transpose to channels first, and back with height and width exchanged: both are 3."""
     first = tamper.node(model, "Transpose")
-    there, back, again = first.output[0], "back", "again"
-    place = list(model.graph.node).index(first) + 1
-    for item in list(model.graph.node)[place:]:
-        item.input[:] = [again if name == there else name for name in item.input]
+    first_name, back, again = first.output[0], "back", "again"
+    index = list(model.graph.node).index(first) + 1
+    for item in list(model.graph.node)[index:]:
+        item.input[:] = [again if name == first_name else name for name in item.input]
     forth = helper.make_node("Transpose", [back], [again], perm=[0, 3, 2, 1])
-    model.graph.node.insert(place, forth)
+    model.graph.node.insert(index, forth)
     model.graph.node.insert(
-        place, helper.make_node("Transpose", [there], [back], perm=[0, 3, 1, 2])
+        index, helper.make_node("Transpose", [first_name], [back], perm=[0, 3, 1, 2])
     )
 
 
@@ -68,7 +68,7 @@ def root_of_magnitude(model: ModelProto) -> None:
 
 
 def through_half(model: ModelProto) -> None:
-    """The first convolution's result goes through float16."""
+    """Cast the result of the first convolution to float16 and back."""
     name = tamper.node(model, "Conv").output[0]
     for item in model.graph.node:
         item.input[:] = ["wide" if used == name else used for used in item.input]
@@ -81,7 +81,7 @@ def through_half(model: ModelProto) -> None:
 
 
 def noise(model: ModelProto) -> None:
-    """Random numbers of a millionth join the output."""
+    """Add random numbers of a millionth to the output."""
     last = next(item for item in model.graph.node if "y" in item.output)
     last.output[0] = "before"
     model.graph.node.extend(
@@ -93,9 +93,9 @@ def noise(model: ModelProto) -> None:
 
 
 def unknown_operator(model: ModelProto) -> None:
-    model.opset_import.append(helper.make_opsetid("nobody", 1))
+    model.opset_import.append(helper.make_opsetid("unknown", 1))
     target = tamper.node(model, "LeakyRelu")
-    target.domain, target.op_type = "nobody", "Unheard"
+    target.domain, target.op_type = "unknown", "Unknown"
 
 
 def function_of_another_opset(model: ModelProto) -> None:
@@ -122,10 +122,10 @@ def output_more(model: ModelProto) -> None:
 
 def outputs_reordered(model: ModelProto) -> None:
     first = model.graph.output[0]
-    kept = type(first)()
-    kept.CopyFrom(first)
+    copy = type(first)()
+    copy.CopyFrom(first)
     del model.graph.output[0]
-    model.graph.output.append(kept)
+    model.graph.output.append(copy)
 
 
 def input_renamed(model: ModelProto) -> None:
@@ -135,14 +135,14 @@ def input_renamed(model: ModelProto) -> None:
 
 
 def input_stored(model: ModelProto) -> None:
-    """A default value: the file runs without the input."""
+    """Add a default value: the file runs without the input."""
     model.graph.initializer.append(
         helper.make_tensor("right", TensorProto.FLOAT, [1, 4], [1.0, 2.0, 3.0, 4.0])
     )
 
 
 def input_unused(model: ModelProto) -> None:
-    """`right` is replaced by `left` wherever it is read."""
+    """Replace each use of `right` by `left`."""
     for item in model.graph.node:
         item.input[:] = ["left" if name == "right" else name for name in item.input]
 
@@ -169,7 +169,7 @@ def shape_lost(model: ModelProto) -> None:
 
 
 def dtype_of(model: ModelProto) -> None:
-    """The label goes out as int32."""
+    """Cast the label to int32."""
     tamper.after("best", "Cast", to=TensorProto.INT32)
     for item in model.graph.node:
         item.output[:] = ["wide" if name == "best" else name for name in item.output]
@@ -185,7 +185,7 @@ def hidden_shape_lie(model: ModelProto) -> None:
 
 
 def column_where_none_is(model: ModelProto) -> None:
-    """`kept` gets a column, by pads that are computed from a shape: inference does not follow."""
+    """Pad `kept` by a column, with pads computed from a shape, which inference cannot follow."""
     for item in model.graph.node:
         item.output[:] = ["before" if name == "kept" else name for name in item.output]
     zeros = helper.make_tensor("zeros", TensorProto.INT64, [3], [0, 0, 0])

@@ -1,6 +1,6 @@
 """Traps: graphs and weights that were changed after the export.
 
-In: nothing. Out: `GRAPHS` and `WEIGHTS_PATTERN`.
+Output: `GRAPHS` and `WEIGHTS`.
 """
 
 from __future__ import annotations
@@ -93,17 +93,17 @@ GRAPHS = (
         "unknown operator",
         "of a domain that the manifest does not name",
         tamper.edited(edits.unknown_operator),
-        structure("opset", "the file uses the domain 'nobody' (Unheard)"),
+        structure("opset", "the file uses the domain 'unknown' (Unknown)"),
     ),
     Trap(
         name="unknown operator of a domain that is named",
         story="no runtime here has the operator, which the entry declares",
         tamper=tamper.edited(edits.unknown_operator),
-        spec=picture(TORCHSCRIPT, options={"custom_opsets": {"nobody": 1}}),
+        spec=picture(TORCHSCRIPT, options={"custom_opsets": {"unknown": 1}}),
         verdict=Verdict(
             status=Status.UNAVAILABLE,
             stage=Stage.LOAD,
-            message="cpu has no kernel for nobody::Unheard",
+            message="cpu has no kernel for unknown::Unknown",
         ),
     ),
     Trap(

@@ -1,6 +1,6 @@
 """Traps: headers and signatures that were changed after the export.
 
-In: nothing. Out: `HEADERS`.
+Output: `HEADERS`.
 """
 
 from __future__ import annotations

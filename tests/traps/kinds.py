@@ -1,6 +1,6 @@
 """Traps: half precision, complex numbers, lists of tensors, tensors without elements.
 
-In: nothing. Out: `KINDS`.
+Output: `KINDS`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tests.traps.trap import (
     Trap,
     Verdict,
     contract,
-    failed,
     declare_input,
+    declare_output,
+    failed,
     inconclusive,
     parity,
-    declare_output,
     refused,
     structure,
 )
@@ -107,7 +107,10 @@ _ROTATED = contract(
     "kinds.py:Rotated",
     DYNAMO,
     inputs=(_Z,),
-    outputs=(declare_output("w", "batch", 4, dtype="complex64"), declare_output("size", "batch", 4)),
+    outputs=(
+        declare_output("w", "batch", 4, dtype="complex64"),
+        declare_output("size", "batch", 4),
+    ),
 )
 _SPECTRUM = contract(
     "kinds.py:Spectrum",
@@ -305,7 +308,9 @@ _LISTS = (
         "a trace would put out two, a script puts out one list",
         None,
         failed(Stage.SOURCE, "declared are 2 (left, right); a list as one output has kind"),
-        _scripted("Halves", declare_output("left", "batch", 2), declare_output("right", "batch", 2)),
+        _scripted(
+            "Halves", declare_output("left", "batch", 2), declare_output("right", "batch", 2)
+        ),
     ),
     _list(
         "a tensor declared as a list",

@@ -1,6 +1,6 @@
-"""Edits of the list that `kinds.py:Pieces` puts out, for the traps in `kinds.py`.
+"""Edits of the output list of `kinds.py:Pieces`, for the traps in `kinds.py`.
 
-In: a `ModelProto`. Out: nothing; it is another one then.
+Input: a `ModelProto`, which is changed in place.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 _LIST, _BEFORE = "pieces", "before"
 
 
-def _put_out(model: ModelProto, *nodes: NodeProto) -> None:
+def _insert_before_output(model: ModelProto, *nodes: NodeProto) -> None:
     """Insert `nodes` between the list and the output list."""
     for item in model.graph.node:
         item.output[:] = [_BEFORE if name == _LIST else name for name in item.output]
@@ -21,16 +21,16 @@ def _put_out(model: ModelProto, *nodes: NodeProto) -> None:
 
 
 def _node(operator: str, *ends: str, **attributes: object) -> NodeProto:
-    """The last of `ends` is the output."""
+    """Create a node; the last of `ends` is the output."""
     return helper.make_node(operator, list(ends[:-1]), [ends[-1]], **attributes)
 
 
 def last_left_out(model: ModelProto) -> None:
-    _put_out(model, _node("SequenceErase", _BEFORE, "last", _LIST))
+    _insert_before_output(model, _node("SequenceErase", _BEFORE, "last", _LIST))
 
 
 def last_first(model: ModelProto) -> None:
-    _put_out(
+    _insert_before_output(
         model,
         _node("SequenceAt", _BEFORE, "last", "item"),
         _node("SequenceErase", _BEFORE, "last", "rest"),
@@ -40,7 +40,7 @@ def last_first(model: ModelProto) -> None:
 
 def last_off(model: ModelProto) -> None:
     model.graph.initializer.append(helper.make_tensor("by", TensorProto.FLOAT, [], [1e-3]))
-    _put_out(
+    _insert_before_output(
         model,
         _node("SequenceAt", _BEFORE, "last", "item"),
         _node("SequenceErase", _BEFORE, "last", "rest"),
@@ -50,15 +50,15 @@ def last_off(model: ModelProto) -> None:
 
 
 def three_items(model: ModelProto) -> None:
-    """As many as in the example."""
-    places = ("first", "second", "third")
-    items = [_node("SequenceAt", _BEFORE, place, f"item {place}") for place in places]
-    whole = _node("SequenceConstruct", *(f"item {place}" for place in places), _LIST)
-    _put_out(model, *items, whole)
+    """Build a list of three items, as in the example."""
+    names = ("first", "second", "third")
+    items = [_node("SequenceAt", _BEFORE, name, f"item {name}") for name in names]
+    sequence = _node("SequenceConstruct", *(f"item {name}" for name in names), _LIST)
+    _insert_before_output(model, *items, sequence)
 
 
 def of_another_dtype(model: ModelProto) -> None:
-    _put_out(
+    _insert_before_output(
         model,
         _node("SequenceAt", _BEFORE, "first", "item"),
         _node("Cast", "item", "wide", to=TensorProto.DOUBLE),
@@ -69,8 +69,8 @@ def of_another_dtype(model: ModelProto) -> None:
 
 
 def first_alone(model: ModelProto) -> None:
-    """A tensor in the place of the list."""
-    _put_out(model, _node("SequenceAt", _BEFORE, "first", _LIST))
+    """Replace the list by its first tensor."""
+    _insert_before_output(model, _node("SequenceAt", _BEFORE, "first", _LIST))
     type_ = model.graph.output[0].type
     item = type_.sequence_type.elem_type.tensor_type
     shape = [dim.dim_value for dim in item.shape.dim]
@@ -78,6 +78,6 @@ def first_alone(model: ModelProto) -> None:
 
 
 def items_of_three(model: ModelProto) -> None:
-    """The items' size is another one in the signature."""
+    """Declare another size of the items in the signature."""
     item = model.graph.output[0].type.sequence_type.elem_type.tensor_type
     item.shape.dim[0].dim_value = 3

@@ -1,6 +1,6 @@
-"""Traps: numbers at the edge of floating point, and comparisons that could not fail.
+"""Traps: numbers at the limits of floating point, and comparisons that cannot fail.
 
-In: nothing. Out: `NUMBERS`.
+Output: `NUMBERS`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from tests.traps.trap import (
     SOUND,
     Trap,
     contract,
-    make_fill,
     declare_input,
-    inconclusive,
-    parity,
     declare_output,
+    inconclusive,
+    make_fill,
+    parity,
     structure,
 )
 

@@ -1,6 +1,6 @@
-"""The real worker in this process, on one trap.
+"""Run the real worker in this process on one trap.
 
-In: a `Trap` and an empty folder. Out: the `Record` of its cell, as the worker wrote it.
+Input: a `Trap` and an empty folder. Output: the `Record` of its cell.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from tests.traps.trap import ROOT, Trap
 CPU = Device(name="cpu", runtime="onnxruntime", providers=("CPUExecutionProvider",))
 
 
-def record_of(trap: Trap, folder: Path) -> Record:
-    """Exports the model of a trap, or tampers with a copy of its file, and proves it."""
+def make_record(trap: Trap, folder: Path) -> Record:
+    """Export the model of a trap, or change a copy of its file, and prove it."""
     if trap.tamper is None:
         (record,) = export(trap.spec, folder)
         return record
     copy = folder / "copy"
-    shutil.copytree(_sound(trap.spec), copy)
+    shutil.copytree(_get_sound_folder(trap.spec), copy)
     trap.tamper(JobFolder(copy).model(trap.opset))
     return prove(trap.spec, copy)
 
@@ -61,7 +61,7 @@ def export(
         opsets=opsets or tuple(on_cpu),
     )
     write_json(JobFolder(folder).job, job)  # its time tells which sources changed meanwhile
-    with _own_streams(), warnings.catch_warnings():
+    with _restore_streams(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a worker prints them into its log
         run_job(job)
     records = JobFolder(folder).read_records().values()
@@ -79,19 +79,19 @@ def prove(spec: ModelSpec, folder: Path) -> Record:
 
 
 #: Keeps the folders of `_sound` until the process ends.
-_KEPT: list[TemporaryDirectory[str]] = []
+_FOLDERS: list[TemporaryDirectory[str]] = []
 
 
-def _sound(spec: ModelSpec) -> Path:
-    """The folder of a model that passes, exported once for all that is done to its file."""
+def _get_sound_folder(spec: ModelSpec) -> Path:
+    """Return the folder of a model that passes; it is exported once for all changes of its file."""
     return _exported(spec.to_json())
 
 
 @cache
 def _exported(text: str) -> Path:
     spec = ModelSpec.model_validate_json(text)
-    _KEPT.append(TemporaryDirectory(prefix="trap-"))
-    folder = Path(_KEPT[-1].name) / "sound"
+    _FOLDERS.append(TemporaryDirectory(prefix="trap-"))
+    folder = Path(_FOLDERS[-1].name) / "sound"
     (record,) = export(spec, folder)
     if record.status.is_red:
         raise AssertionError(f"{spec.source} is not sound to begin with: {record.message}")
@@ -99,14 +99,14 @@ def _exported(text: str) -> Path:
 
 
 @contextmanager
-def _own_streams() -> Iterator[None]:
-    """Descriptors 1 and 2 as they were: the worker sends them to its log."""
-    kept = {number: os.dup(number) for number in (1, 2)}
+def _restore_streams() -> Iterator[None]:
+    """Restore descriptors 1 and 2, which the worker redirects to its log."""
+    copies = {number: os.dup(number) for number in (1, 2)}
     try:
         yield
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        for number, copy in kept.items():
+        for number, copy in copies.items():
             os.dup2(copy, number)
             os.close(copy)

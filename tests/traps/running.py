@@ -11,7 +11,7 @@ from tests.traps.trap import Trap
 
 
 def parameters(traps: Iterable[Trap]) -> list[ParameterSet]:
-    """One each; those with a gap have to fail, so that a gap that closes is noticed."""
+    """Return a parameter for each trap. A trap with a gap must fail, so a closed gap is noticed."""
     return [
         pytest.param(
             trap,

@@ -11,11 +11,11 @@ from tests.traps.trap import (
     SOUND,
     Trap,
     contract,
+    declare_input,
+    declare_output,
     failed,
     make_fill,
-    declare_input,
     parity,
-    declare_output,
     refused,
     structure,
 )
@@ -110,26 +110,28 @@ SIGNATURES = (
     Trap(
         name="one tensor as two outputs",
         story="both names have it",
-        spec=contract("outputs.py:Twice", **_pair("a", "b")),
+        spec=contract("outputs.py:SameOutputTwice", **_pair("a", "b")),
         verdict=SOUND,
     ),
     Trap(
         name="one tensor as two outputs under dynamo",
         story="both names have it",
-        spec=contract("outputs.py:Twice", DYNAMO, **_pair("a", "b")),
+        spec=contract("outputs.py:SameOutputTwice", DYNAMO, **_pair("a", "b")),
         verdict=SOUND,
     ),
     Trap(
         name="one tensor as two outputs under dynamo, not optimised",
         story="torch gives both the last name",
-        spec=contract("outputs.py:Twice", DYNAMO, **_pair("a", "b"), options={"optimize": False}),
+        spec=contract(
+            "outputs.py:SameOutputTwice", DYNAMO, **_pair("a", "b"), options={"optimize": False}
+        ),
         verdict=SOUND,
     ),
     Trap(
         name="input as an output under dynamo, not optimised",
         story="torch gives the input the name of the output",
         spec=contract(
-            "outputs.py:Through", DYNAMO, **_pair("copy", "double"), options={"optimize": False}
+            "outputs.py:PassThrough", DYNAMO, **_pair("copy", "double"), options={"optimize": False}
         ),
         verdict=SOUND,
     ),
@@ -147,13 +149,13 @@ SIGNATURES = (
     Trap(
         name="input as an output",
         story="the input keeps its name, the output has its own",
-        spec=contract("outputs.py:Through", **_pair("copy", "double")),
+        spec=contract("outputs.py:PassThrough", **_pair("copy", "double")),
         verdict=SOUND,
     ),
     Trap(
         name="input as an output under dynamo",
         story="the input keeps its name, the output has its own",
-        spec=contract("outputs.py:Through", DYNAMO, **_pair("copy", "double")),
+        spec=contract("outputs.py:PassThrough", DYNAMO, **_pair("copy", "double")),
         verdict=SOUND,
     ),
     Trap(
@@ -181,7 +183,9 @@ SIGNATURES = (
     Trap(
         name="wrong dtype declared",
         story="float64 is declared, float32 comes out",
-        spec=contract("values.py:ItemKept", outputs=(declare_output("y", "batch", 4, dtype="float64"),)),
+        spec=contract(
+            "values.py:ItemKept", outputs=(declare_output("y", "batch", 4, dtype="float64"),)
+        ),
         verdict=structure("signature", "output 'y' is float32, declared float64"),
     ),
     Trap(
@@ -225,7 +229,10 @@ SIGNATURES = (
         story="indices are equal, values are near",
         spec=contract(
             "outputs.py:Best",
-            outputs=(declare_output("value", "batch", 2), declare_output("index", "batch", 2, dtype="int64")),
+            outputs=(
+                declare_output("value", "batch", 2),
+                declare_output("index", "batch", 2, dtype="int64"),
+            ),
         ),
         verdict=SOUND,
     ),
@@ -238,7 +245,10 @@ SIGNATURES = (
                 declare_input(),
                 declare_input("keep", at="args[1]", dtype="bool", fill=make_fill("bernoulli")),
             ),
-            outputs=(declare_output("y", "batch", 4), declare_output("gone", "batch", 4, dtype="bool")),
+            outputs=(
+                declare_output("y", "batch", 4),
+                declare_output("gone", "batch", 4, dtype="bool"),
+            ),
         ),
         verdict=SOUND,
     ),

@@ -12,15 +12,17 @@ from tests.traps.trap import (
     SOUND,
     Trap,
     contract,
-    make_fill,
     declare_input,
-    parity,
     declare_output,
+    make_fill,
+    parity,
     refused,
     structure,
 )
 
-_IDS = declare_input("ids", "batch", "length", dtype="int64", fill=make_fill("randint", low=0, high=20))
+_IDS = declare_input(
+    "ids", "batch", "length", dtype="int64", fill=make_fill("randint", low=0, high=20)
+)
 
 
 def _ranged(**length: object) -> dict[str, object]:
@@ -202,7 +204,9 @@ SIZES = (
     Trap(
         name="one axis of two inputs",
         story="one name, one size",
-        spec=contract("sizes.py:Paired", inputs=(declare_input("left"), declare_input("right", at="args[1]"))),
+        spec=contract(
+            "sizes.py:Paired", inputs=(declare_input("left"), declare_input("right", at="args[1]"))
+        ),
         verdict=SOUND,
     ),
     Trap(
@@ -337,7 +341,7 @@ SIZES = (
         name="size by values",
         story="an output-only axis is as long as values make it",
         spec=contract(
-            "sizes.py:Found",
+            "sizes.py:SizeByValues",
             outputs=(declare_output("y", "found", 2, dtype="int64"),),
             axes=(Axis(name="batch", example=3), Axis(name="found", example=None)),
         ),

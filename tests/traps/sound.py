@@ -12,17 +12,17 @@ from tests.traps.trap import (
     Trap,
     Verdict,
     contract,
-    make_fill,
     declare_input,
-    parity,
     declare_output,
+    make_fill,
+    parity,
 )
 
 OFF = parity("parity", "output 'y': error")
 
 
 def picture(opset: int = TORCHSCRIPT, **changes: object) -> ModelSpec:
-    """A small network for pictures."""
+    """Return a contract of a small network for pictures."""
     return contract(
         "files.py:Picture",
         opset,
@@ -57,11 +57,18 @@ LOOPED = contract("files.py:Looped", inputs=(declare_input(), _COUNT))
 ROOTED = contract("numbers.py:SomeNaN")
 MASKED = contract(
     "numbers.py:Masked",
-    inputs=(declare_input(), declare_input("keep", at="args[1]", dtype="bool", fill=make_fill("bernoulli"))),
+    inputs=(
+        declare_input(),
+        declare_input("keep", at="args[1]", dtype="bool", fill=make_fill("bernoulli")),
+    ),
 )
 WORDS = contract(
     "files.py:Vocabulary",
-    inputs=(declare_input("ids", "batch", 5, dtype="int64", fill=make_fill("randint", low=0, high=1000)),),
+    inputs=(
+        declare_input(
+            "ids", "batch", 5, dtype="int64", fill=make_fill("randint", low=0, high=1000)
+        ),
+    ),
     outputs=(declare_output("y", "batch", 5, 4),),
 )
 
@@ -69,5 +76,5 @@ WORDS = contract(
 def file_trap(
     name: str, story: str, how: Tamper, verdict: Verdict = OFF, opset: int = TORCHSCRIPT
 ) -> Trap:
-    """A trap made of the file of `picture`."""
+    """Return a trap with the file of `picture`."""
     return Trap(name=name, story=story, tamper=how, verdict=verdict, spec=picture(opset))

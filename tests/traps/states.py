@@ -12,17 +12,19 @@ from tests.traps.trap import (
     SOUND,
     Trap,
     contract,
-    make_fill,
     declare_input,
-    inconclusive,
-    parity,
     declare_output,
+    inconclusive,
+    make_fill,
+    parity,
     refused,
     structure,
 )
 
 _TWO = {"inputs": (declare_input("left"), declare_input("right", at="args[1]"))}
-_INDEX = declare_input("index", at="args[1]", shape=(), dtype="int64", fill=make_fill("value", value=-1))
+_INDEX = declare_input(
+    "index", at="args[1]", shape=(), dtype="int64", fill=make_fill("value", value=-1)
+)
 _INDICES = declare_input("index", at="args[1]", shape=(2,), dtype="int64", fill=make_fill("arange"))
 _WITH_BUFFER = (declare_output("y", "batch", 4), declare_output("mean", 4))
 
@@ -211,7 +213,10 @@ STATES = (
         name="negative index",
         story="an index that counts from the end",
         spec=contract(
-            "numbers.py:ReadsAt", 11, inputs=(declare_input(), _INDEX), outputs=(declare_output("y", "batch"),)
+            "numbers.py:ReadsAt",
+            11,
+            inputs=(declare_input(), _INDEX),
+            outputs=(declare_output("y", "batch"),),
         ),
         verdict=SOUND,
     ),
@@ -219,7 +224,10 @@ STATES = (
         name="negative index below opset 11",
         story="Gather of opset 9 promises nothing for it",
         spec=contract(
-            "numbers.py:ReadsAt", 9, inputs=(declare_input(), _INDEX), outputs=(declare_output("y", "batch"),)
+            "numbers.py:ReadsAt",
+            9,
+            inputs=(declare_input(), _INDEX),
+            outputs=(declare_output("y", "batch"),),
         ),
         verdict=SOUND,
     ),

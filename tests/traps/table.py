@@ -1,6 +1,6 @@
-"""Every trap, and the page that shows them to a reader.
+"""All traps, and their page for readers.
 
-In: the tables. Out: `GROUPS`, `ALL`, and `page()`, the text of `docs/traps.md`.
+Output: `GROUPS`, `ALL`, and `page()`, the text of `docs/traps.md`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tests.traps.trap import ROOT, Trap
 
 PAGE = ROOT / "docs" / "traps.md"
 
-#: By heading, in the order of the page.
+#: The traps by heading, in the order of the page.
 GROUPS: dict[str, tuple[Trap, ...]] = {
     "Values that stay in the file": values.VALUES,
     "Sizes that stay in the file": sizes.SIZES,
@@ -27,33 +27,33 @@ GROUPS: dict[str, tuple[Trap, ...]] = {
     "External data": data.DATA,
 }
 ALL = tuple(trap for traps in GROUPS.values() for trap in traps)
-#: Models that must be green, whatever their seed.
-TWINS = tuple(trap for trap in ALL if trap.is_sound and trap.tamper is None)
+#: Models that must be green with every seed.
+SOUND_MODELS = tuple(trap for trap in ALL if trap.is_sound and trap.tamper is None)
 
 _HEAD = """# Traps
 
-Models and files that look right and are wrong, each with its right verdict, and their sound twins,
-which must be green. `tests/traps/` runs all of them and compares every record with this table.
-`python -m tests.traps` writes the page from the same table.
+Models and files that look right and are wrong, each with its right verdict, and similar sound
+models, which must be green. `tests/traps/` runs all of them and compares every record with this
+table. `python -m tests.traps` writes the page from the same table.
 
-{traps} traps, {twins} sound twins. {thorough} of the traps are found only with `thorough`; the
-column "created by" marks them.{gaps}
+{traps} traps, {sound_count} sound models. {thorough} of the traps are found only with `thorough`;
+the column "created by" marks them.{gaps}
 """
 _GAPS = """
 **{gaps} of the traps are not found yet**: their row contains the right verdict and the reason."""
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the full page."""
     return "\n".join([*_lines()]) + "\n"
 
 
 def _lines() -> Iterator[str]:
-    twins = sum(trap.is_sound for trap in ALL)
+    sound_count = sum(trap.is_sound for trap in ALL)
     gaps = sum(bool(trap.gap) for trap in ALL)
     yield _HEAD.format(
-        traps=len(ALL) - twins,
-        twins=twins,
+        traps=len(ALL) - sound_count,
+        sound_count=sound_count,
         thorough=sum(trap.spec.thorough and not trap.is_sound for trap in ALL),
         gaps=_GAPS.format(gaps=gaps) if gaps else "",
     )
@@ -68,17 +68,17 @@ def _lines() -> Iterator[str]:
 
 def _row(trap: Trap) -> str:
     verdict = trap.verdict
-    where = " / ".join(str(part) for part in (verdict.stage, verdict.check) if part)
+    position = " / ".join(str(part) for part in (verdict.stage, verdict.check) if part)
     exporter = "dynamo" if trap.opset >= 18 else "TorchScript"
-    made = f"{exporter} {trap.opset}{', changed' if trap.tamper else ''}"
-    made += ", thorough" if trap.spec.thorough else ""
+    created_by = f"{exporter} {trap.opset}{', changed' if trap.tamper else ''}"
+    created_by += ", thorough" if trap.spec.thorough else ""
     story = f"{trap.story}. **Not caught yet:** {trap.gap}" if trap.gap else trap.story
     message = f"`{verdict.message}`" if verdict.message else ""
-    cells = (trap.name, story, made, str(verdict.status), where, message)
+    cells = (trap.name, story, created_by, str(verdict.status), position, message)
     return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
 
 
 def write() -> Path:
-    """Writes the page."""
+    """Write the page."""
     PAGE.write_text(page(), encoding="utf-8")
     return PAGE

@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 
 def edited(edit: Edit) -> Tamper:
-    """Reads the file without its data, changes it and writes it back."""
+    """Return a function that reads a file without its data, changes it and writes it."""
 
     def tamper(path: Path) -> None:
         model = onnx.load(path, load_external_data=False)
@@ -33,25 +33,25 @@ def edited(edit: Edit) -> Tamper:
 
 
 def node(model: ModelProto, operator: str, index: int = 0) -> NodeProto:
-    """The first node of an operator, or a later one."""
-    found = [item for item in model.graph.node if item.op_type == operator]
-    return found[index]
+    """Return the node of an operator at this index."""
+    nodes = [item for item in model.graph.node if item.op_type == operator]
+    return nodes[index]
 
 
 def attribute(operator: str, name: str, value: object, index: int = 0) -> Tamper:
-    """Another value for an attribute."""
+    """Set another value of an attribute."""
 
     def edit(model: ModelProto) -> None:
         target = node(model, operator, index)
-        kept = [item for item in target.attribute if item.name != name]
+        others = [item for item in target.attribute if item.name != name]
         del target.attribute[:]
-        target.attribute.extend([*kept, helper.make_attribute(name, value)])
+        target.attribute.extend([*others, helper.make_attribute(name, value)])
 
     return edited(edit)
 
 
 def weight(name: str, change: Callable[[Array], Array]) -> Tamper:
-    """Another value for an initializer; `name` is the end of its name."""
+    """Change the values of an initializer; `name` is the end of its name."""
 
     def edit(model: ModelProto) -> None:
         target = _initializer(model, name)
@@ -62,7 +62,7 @@ def weight(name: str, change: Callable[[Array], Array]) -> Tamper:
 
 
 def one_element(by: float) -> Callable[[Array], Array]:
-    """Adds to the first element."""
+    """Add to the first element."""
 
     def change(array: Array) -> Array:
         array.flat[0] += by
@@ -72,7 +72,7 @@ def one_element(by: float) -> Callable[[Array], Array]:
 
 
 def last_row(by: float) -> Callable[[Array], Array]:
-    """Adds to the last row."""
+    """Add to the last row."""
 
     def change(array: Array) -> Array:
         array[-1] += by
@@ -82,24 +82,24 @@ def last_row(by: float) -> Callable[[Array], Array]:
 
 
 def constant(value: float, new: float) -> Tamper:
-    """Another number for a scalar, wherever it is stored."""
+    """Replace a scalar by another number in all its positions."""
 
     def edit(model: ModelProto) -> None:
         tensors = [*model.graph.initializer]
         tensors += [
             item.t for n in model.graph.node for item in n.attribute if item.name == "value"
         ]
-        found = [t for t in tensors if _is_close(numpy_helper.to_array(t), value)]
-        for tensor in found:
+        matches = [t for t in tensors if _is_close(numpy_helper.to_array(t), value)]
+        for tensor in matches:
             dtype = numpy_helper.to_array(tensor).dtype
             tensor.CopyFrom(numpy_helper.from_array(np.asarray(new, dtype), tensor.name))
-        assert found, f"nothing stores {value}"
+        assert matches, f"no tensor is {value}"
 
     return edited(edit)
 
 
 def swap_weights(one: str, other: str) -> Tamper:
-    """Each has the other's values."""
+    """Exchange the values of two weights."""
 
     def edit(model: ModelProto) -> None:
         first, second = _initializer(model, one), _initializer(model, other)
@@ -114,16 +114,16 @@ def skip(operator: str, index: int = 0) -> Tamper:
     def edit(model: ModelProto) -> None:
         target = node(model, operator, index)
         for item in model.graph.node:
-            for place, name in enumerate(item.input):
+            for position, name in enumerate(item.input):
                 if name == target.output[0]:
-                    item.input[place] = target.input[0]
+                    item.input[position] = target.input[0]
         model.graph.node.remove(target)
 
     return edited(edit)
 
 
 def replace(operator: str, by: str, index: int = 0) -> Tamper:
-    """Another operator in the place of one."""
+    """Replace an operator by another."""
 
     def edit(model: ModelProto) -> None:
         target = node(model, operator, index)
@@ -134,14 +134,14 @@ def replace(operator: str, by: str, index: int = 0) -> Tamper:
 
 
 def after(output: str, operator: str, *constants: Array, **attributes: object) -> Tamper:
-    """One more node between the graph and an output."""
+    """Insert a node between the graph and an output."""
 
     def edit(model: ModelProto) -> None:
         for item in model.graph.node:
-            for place, name in enumerate(item.output):
+            for position, name in enumerate(item.output):
                 if name == output:
-                    item.output[place] = "before"
-        names = [f"extra_{place}" for place in range(len(constants))]
+                    item.output[position] = "before"
+        names = [f"extra_{index}" for index in range(len(constants))]
         for name, array in zip(names, constants, strict=True):
             model.graph.initializer.append(numpy_helper.from_array(array, name))
         model.graph.node.append(
@@ -152,7 +152,7 @@ def after(output: str, operator: str, *constants: Array, **attributes: object) -
 
 
 def swap_names(one: str, other: str) -> Tamper:
-    """Every use of one name becomes the other, but the signature stays as it was."""
+    """Exchange two names in all nodes, but not in the signature."""
     names = {one: other, other: one}
 
     def edit(model: ModelProto) -> None:
@@ -165,24 +165,24 @@ def swap_names(one: str, other: str) -> Tamper:
 
 def data_file(path: Path) -> Path:
     """Return the external weights file of a model."""
-    (found,) = path.parent.glob("weights-*.data")
-    return found
+    (data,) = path.parent.glob("weights-*.data")
+    return data
 
 
-def locations(place: str) -> Tamper:
+def locations(location: str) -> Tamper:
     """Set the location of every external weight."""
 
     def edit(model: ModelProto) -> None:
         for tensor in model.graph.initializer:
             for entry in tensor.external_data:
                 if entry.key == "location":
-                    entry.value = place
+                    entry.value = location
 
     return edited(edit)
 
 
 def entries(key: str, change: Callable[[int], int]) -> Tamper:
-    """Another offset or length for each weight outside."""
+    """Change the offset or length of each external weight."""
 
     def edit(model: ModelProto) -> None:
         for tensor in model.graph.initializer:
@@ -194,28 +194,28 @@ def entries(key: str, change: Callable[[int], int]) -> Tamper:
 
 
 def swap_offsets(model: ModelProto) -> None:
-    """Two weights of one size read each other's bytes."""
+    """Exchange the external bytes of two weights of one size."""
     first, second = [t for t in model.graph.initializer if t.external_data]
-    kept = list(first.external_data)
+    entries_of_first = list(first.external_data)
     del first.external_data[:]
     first.external_data.extend(second.external_data)
     del second.external_data[:]
-    second.external_data.extend(kept)
+    second.external_data.extend(entries_of_first)
 
 
 def data_missing(path: Path) -> None:
-    """Takes the weights away."""
+    """Remove the weights file."""
     data_file(path).unlink()
 
 
 def data_truncated(path: Path) -> None:
-    """Cuts the end of the weights off."""
+    """Remove the end of the weights file."""
     data = data_file(path)
     os.truncate(data, data.stat().st_size - 4)
 
 
 def data_linked(path: Path) -> None:
-    """A symbolic link in the place of the weights."""
+    """Replace the weights file by a symbolic link."""
     data = data_file(path)
     elsewhere = path.parent / "elsewhere"
     data.rename(elsewhere)
@@ -223,25 +223,25 @@ def data_linked(path: Path) -> None:
 
 
 def data_hard_linked(path: Path) -> None:
-    """A second name for the weights."""
+    """Add a second name for the weights file."""
     data = data_file(path)
     data.with_name("second").hardlink_to(data)
 
 
 def data_absolute(path: Path) -> None:
-    """The weights by their whole path."""
+    """Use an absolute path of the weights file."""
     locations(str(data_file(path)))(path)
 
 
 def data_above(path: Path) -> None:
-    """The weights in the folder above."""
+    """Use a weights file in the parent folder."""
     data = data_file(path)
     shutil.copy(data, path.parent.parent / data.name)
     locations(f"../{data.name}")(path)
 
 
 def data_flipped(path: Path) -> None:
-    """One bit of the weights."""
+    """Flip one bit of the weights."""
     data = data_file(path)
     content = bytearray(data.read_bytes())
     content[3] ^= 0x01
@@ -249,8 +249,8 @@ def data_flipped(path: Path) -> None:
 
 
 def _initializer(model: ModelProto, name: str) -> TensorProto:
-    (found,) = [item for item in model.graph.initializer if item.name.endswith(name)]
-    return found
+    (tensor,) = [item for item in model.graph.initializer if item.name.endswith(name)]
+    return tensor
 
 
 def _is_close(array: Array, value: float) -> bool:

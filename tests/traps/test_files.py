@@ -1,4 +1,4 @@
-"""Files: a sound one is changed and proved, and gets the one right verdict."""
+"""A sound file is changed, and the checks give the one right verdict."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.traps.prove import record_of
+from tests.traps.prove import make_record
 from tests.traps.running import parameters
 from tests.traps.table import ALL
 from tests.traps.trap import Trap
@@ -14,4 +14,4 @@ from tests.traps.trap import Trap
 
 @pytest.mark.parametrize("trap", parameters(trap for trap in ALL if trap.tamper))
 def test_the_verdict_on_a_file(trap: Trap, tmp_path: Path) -> None:
-    assert trap.verdict.differences(record_of(trap, tmp_path)) == []
+    assert trap.verdict.differences(make_record(trap, tmp_path)) == []

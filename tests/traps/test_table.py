@@ -1,4 +1,4 @@
-"""The table itself: large enough, each name once, and on the page as it is."""
+"""The table of traps: large enough, unique names, and equal to the page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from exporter.records.record import (
     Stage,
     Status,
 )
-from tests.traps.table import ALL, PAGE, TWINS, page
+from tests.traps.table import ALL, PAGE, SOUND_MODELS, page
 from tests.traps.trap import Verdict, parity
 
 
@@ -20,12 +20,12 @@ def test_the_page_is_current() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m tests.traps`"
 
 
-def test_there_are_enough_traps_and_twins() -> None:
+def test_there_are_enough_traps_and_sound_models() -> None:
     assert sum(not trap.is_sound for trap in ALL) >= 60
-    assert len(TWINS) >= 40
+    assert len(SOUND_MODELS) >= 40
 
 
-def test_each_name_stands_once() -> None:
+def test_names_are_unique() -> None:
     assert [name for name, count in Counter(trap.name for trap in ALL).items() if count > 1] == []
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from exporter.manifest import Axis, ModelSpec
 from exporter.records.record import Record, Stage, Status
-from tests.worker.contracts import make_fill, declare_input, declare_output
+from tests.worker.contracts import declare_input, declare_output, make_fill
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Changes the exported file, or what lies beside it.
+#: Changes the exported file or its external data.
 Tamper = Callable[[Path], None]
 
 TORCHSCRIPT = 13
@@ -38,10 +38,14 @@ class Verdict:
             ("stage", self.stage, record.stage),
             ("check", self.check, record.check),
         ]
-        found = [f"{what}: {is_}, right is {right}" for what, right, is_ in pairs if right != is_]
+        problems = [
+            f"{name}: {actual}, right is {right}"
+            for name, right, actual in pairs
+            if right != actual
+        ]
         if self.message not in record.message:
-            found.append(f"the message lacks '{self.message}'")
-        return [*found, record.message] if found else []
+            problems.append(f"the message lacks '{self.message}'")
+        return [*problems, record.message] if problems else []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +63,12 @@ class Trap:
 
     @property
     def opset(self) -> int:
-        """The one opset of the contract."""
+        """Return the one opset of the contract."""
         return self.spec.opsets[0]
 
     @property
     def is_sound(self) -> bool:
-        """Whether it must be green."""
+        """Return whether the cell must be green."""
         return self.verdict.status is Status.PASS
 
 
@@ -72,41 +76,41 @@ SOUND = Verdict(status=Status.PASS)
 
 
 def structure(check: str, message: str) -> Verdict:
-    """The file itself breaks a promise."""
+    """Return the verdict on a file that breaks a promise."""
     return Verdict(status=Status.FAIL, stage=Stage.STRUCTURE, check=check, message=message)
 
 
 def parity(check: str, message: str) -> Verdict:
-    """The file computes something else."""
+    """Return the verdict on a file that computes another function."""
     return Verdict(status=Status.FAIL, stage=Stage.PARITY, check=check, message=message)
 
 
 def inconclusive(check: str, message: str) -> Verdict:
-    """Nothing that is computed proves anything."""
+    """Return the verdict on outputs that prove nothing."""
     return Verdict(status=Status.INCONCLUSIVE, stage=Stage.PARITY, check=check, message=message)
 
 
 def refused(stage: Stage, message: str) -> Verdict:
-    """A stage raised."""
+    """Return the verdict on a stage that raises an error."""
     return Verdict(status=Status.ERROR, stage=stage, message=message)
 
 
 def failed(stage: Stage, message: str) -> Verdict:
-    """The model itself breaks a promise, before there is a file."""
+    """Return the verdict on a model that breaks a promise before there is a file."""
     return Verdict(status=Status.FAIL, stage=stage, message=message)
 
 
 def contract(source: str, opset: int = TORCHSCRIPT, **changes: object) -> ModelSpec:
-    """A contract of one input and one output, both `[batch, 4]`, unless changed.
+    """Return a contract with one input and one output, both `[batch, 4]` by default.
 
     Args:
         source: `loops.py:Turns`, a model in `models/`.
-        opset: The one opset; 18 and up are dynamo's, below is TorchScript's.
+        opset: The one opset. From 18 on dynamo exports it, below TorchScript.
         changes: Other fields of the contract.
     """
     values: dict[str, object] = {
         "id": "trap",
-        # At the root, so that a model file has one name, here and in the tests.
+        # At the root, because the tests import model files by the same name.
         "manifest": "traps.toml",
         "line": 1,
         "source": f"tests/traps/models/{source}",
@@ -129,12 +133,12 @@ __all__ = [
     "Trap",
     "Verdict",
     "contract",
-    "failed",
-    "make_fill",
     "declare_input",
-    "inconclusive",
-    "parity",
     "declare_output",
+    "failed",
+    "inconclusive",
+    "make_fill",
+    "parity",
     "refused",
     "structure",
 ]

@@ -1,6 +1,6 @@
 """Traps: a value of the example that stays in the file.
 
-In: nothing. Out: `VALUES`.
+Output: `VALUES`.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ from tests.traps.trap import (
     SOUND,
     Trap,
     contract,
-    make_fill,
     declare_input,
-    parity,
     declare_output,
+    make_fill,
+    parity,
     refused,
     structure,
 )
 
 _COUNT = declare_input("n", at="args[1]", shape=(), dtype="int64", fill=make_fill("value", value=3))
-_FLAG = declare_input("flag", at="args[1]", shape=(), dtype="bool", fill=make_fill("value", value=True))
+_FLAG = declare_input(
+    "flag", at="args[1]", shape=(), dtype="bool", fill=make_fill("value", value=True)
+)
 _MASK = declare_input("mask", at="args[1]", shape=(4,), dtype="bool", fill=make_fill("ones"))
 _COUNTED = {"inputs": (declare_input(), _COUNT)}
 _INTEGERS = {
@@ -196,7 +198,9 @@ VALUES = (
         name="number of the last row baked in",
         story="there is no row after it: the input selects the one before it",
         spec=contract(
-            "values.py:LastRow", inputs=(declare_input(), _COUNT), outputs=(declare_output("y", "batch"),)
+            "values.py:LastRow",
+            inputs=(declare_input(), _COUNT),
+            outputs=(declare_output("y", "batch"),),
         ),
         verdict=parity("values", "other n: output 'y': error"),
     ),

@@ -1,4 +1,4 @@
-"""Models that are called with more than tensors in a row."""
+"""Models with other arguments than a sequence of tensors."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torch import Tensor, nn
 
 
 class Keywords(nn.Module):
-    """Takes its second input by name alone."""
+    """Takes its second input only by name."""
 
     def forward(self, x: Tensor, *, bias: Tensor, scale: float = 1.0) -> Tensor:
         return x * scale - bias
 
 
 class Nested(nn.Module):
-    """Takes a tuple with a dict in it."""
+    """Takes a tuple that contains a dict."""
 
     def forward(self, x: Tensor, more: tuple[Tensor, Mapping[str, Tensor]]) -> Tensor:
         first, named = more
@@ -35,7 +35,7 @@ class Summed(nn.Module):
 
 
 class Masked(nn.Module):
-    """Goes another way where there is no mask."""
+    """Computes another result without a mask."""
 
     def forward(self, x: Tensor, mask: Tensor | None, *, kind: str = "add") -> Tensor:
         if mask is not None:
@@ -45,7 +45,7 @@ class Masked(nn.Module):
 
 @dataclass
 class Batch:
-    """What a model takes, and what it returns."""
+    """The input and the output of a model."""
 
     x: Tensor
     bias: Tensor
@@ -73,21 +73,21 @@ class OfPoints(nn.Module):
 
 
 class Cache:
-    """Keys and values of each layer, with what was there before."""
+    """Keys and values of each layer, with the earlier ones."""
 
     def __init__(self, *layers: Sequence[Tensor]) -> None:
         self.keys = [key for key, _ in layers]
         self.values = [value for _, value in layers]
 
     def update(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Appends what is new, and returns all there is."""
+        """Append new keys and values, and return all of them."""
         self.keys[layer] = torch.cat([self.keys[layer], key], 2)
         self.values[layer] = torch.cat([self.values[layer], value], 2)
         return self.keys[layer], self.values[layer]
 
 
 class Decoder(nn.Module):
-    """Two layers of attention over a cache, as language models have it."""
+    """Two layers of attention over a cache, as in language models."""
 
     heads, size = 2, 4
 
@@ -99,7 +99,7 @@ class Decoder(nn.Module):
         self.head = nn.Linear(width, 32)
 
     def forward(
-        self, tokens: Tensor, past: Cache
+        self, tokens: Tensor, earlier: Cache
     ) -> tuple[Tensor, tuple[tuple[Tensor, Tensor], ...]]:
         x = self.embed(tokens)
         for index, layer in enumerate(self.layers):
@@ -107,10 +107,10 @@ class Decoder(nn.Module):
             query, key, value = (
                 part.reshape(shape).transpose(1, 2) for part in layer(x).chunk(3, -1)
             )
-            keys, values = past.update(index, key, value)
+            keys, values = earlier.update(index, key, value)
             scores = torch.softmax(query @ keys.transpose(2, 3) * 0.5, -1)
             x = x + (scores @ values).transpose(1, 2).flatten(2)
-        return self.head(x), tuple(zip(past.keys, past.values, strict=True))
+        return self.head(x), tuple(zip(earlier.keys, earlier.values, strict=True))
 
 
 class TimesInt(nn.Module):
@@ -132,7 +132,7 @@ class TimesFloat(nn.Module):
 
 
 class Turns(nn.Module):
-    """Turns as often as an int says."""
+    """Repeats as often as an int requires."""
 
     def forward(self, x: Tensor, n: int) -> Tensor:
         for _ in range(n):
@@ -141,7 +141,7 @@ class Turns(nn.Module):
 
 
 class Decided(nn.Module):
-    """Takes a truth value and goes one way or the other."""
+    """Takes a boolean that selects a branch."""
 
     def forward(self, x: Tensor, double: bool) -> Tensor:
         if double:
@@ -150,7 +150,7 @@ class Decided(nn.Module):
 
 
 class MaybeBias(nn.Module):
-    """Works with a bias and without."""
+    """Accepts an optional bias."""
 
     def forward(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         if bias is not None:
@@ -159,17 +159,17 @@ class MaybeBias(nn.Module):
 
 
 def sized(sizes: Mapping[str, int]) -> tuple[tuple[object, ...], dict[str, object]]:
-    """A call at these sizes."""
+    """Return a call at these sizes."""
     batch = sizes["batch"]
     x = torch.randn(batch, 4)
     return (x, (torch.randn(batch, 4), {"bias": torch.rand(batch, 4)})), {}
 
 
 def fixed() -> tuple[tuple[object, ...], dict[str, object]]:
-    """A call of one size."""
+    """Return a call of one size."""
     return sized({"batch": 3})
 
 
 def batch_of() -> tuple[tuple[object, ...], dict[str, object]]:
-    """A call with an object."""
+    """Return a call with an object."""
     return (Batch(x=torch.randn(3, 4), bias=torch.randn(3, 4)),), {}

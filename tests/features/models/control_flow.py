@@ -6,7 +6,7 @@ from torch._higher_order_ops import scan, while_loop
 
 
 class Loop(nn.Module):
-    """Adds n, n - 1, ..., 1: turns as often as an input says."""
+    """Adds n, n - 1, ..., 1: an input sets the number of repetitions."""
 
     def forward(self, x: Tensor, n: Tensor) -> Tensor:
         for step in range(int(n)):
@@ -15,7 +15,7 @@ class Loop(nn.Module):
 
 
 class Branch(nn.Module):
-    """Which way is taken depends on the sum; Python decides."""
+    """Selects a branch by the sum, in Python."""
 
     def forward(self, x: Tensor) -> Tensor:
         if bool(x.sum() > 0):
@@ -24,7 +24,7 @@ class Branch(nn.Module):
 
 
 class Cond(nn.Module):
-    """The same branch by `torch.cond`, which keeps both ways."""
+    """The same branch by `torch.cond`, which keeps both sides."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cond(x.sum() > 0, _double, _decrement, (x,))
@@ -39,7 +39,7 @@ def _decrement(x: Tensor) -> Tensor:
 
 
 class CondTurned(nn.Module):
-    """Two branches of a value that are taken the wrong way round in an export: a mistake."""
+    """Exchanges two branches of a value in an export: a mistake."""
 
     def forward(self, x: Tensor) -> Tensor:
         ways = (_decrement, _double) if torch.compiler.is_exporting() else (_double, _decrement)
@@ -47,7 +47,7 @@ class CondTurned(nn.Module):
 
 
 class CondNested(nn.Module):
-    """Three ways, by a branch in a branch."""
+    """Three results, by a branch inside a branch."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cond(x.sum() > 0, _double, _inner, (x,))
@@ -62,7 +62,7 @@ def _halve(x: Tensor) -> Tensor:
 
 
 class WhileLoop(nn.Module):
-    """Turns as often as an input says, by `while_loop`."""
+    """Repeats as often as an input requires, by `while_loop`."""
 
     def forward(self, x: Tensor, n: Tensor) -> Tensor:
         _, y = while_loop(_goes_on, _step, (n.clone(), x.clone()))
@@ -78,7 +78,7 @@ def _step(n: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Scan(nn.Module):
-    """A running sum over rows that forgets by half, by `scan`."""
+    """A running sum over rows that halves the earlier sum, by `scan`."""
 
     def forward(self, x: Tensor) -> Tensor:
         _, rows = scan(_forget, x[0] * 0, x)
@@ -91,7 +91,7 @@ def _forget(state: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Until(nn.Module):
-    """Halves until nothing is above 1."""
+    """Halves until no value exceeds 1."""
 
     def forward(self, x: Tensor) -> Tensor:
         while bool(x.abs().max() > 1):
@@ -112,7 +112,7 @@ class Break(nn.Module):
 
 @torch.jit.script
 def turn(x: Tensor, n: Tensor) -> Tensor:
-    """The loop that TorchScript keeps inside what is traced around it."""
+    """A loop that TorchScript keeps inside a traced module."""
     for step in range(int(n)):
         x = x + (n - step)
     return x
@@ -130,7 +130,7 @@ class Mixed(nn.Module):
 
 
 class Row(nn.Module):
-    """What is done to one row."""
+    """A computation for one row."""
 
     def forward(self, row: Tensor) -> Tensor:
         return row * 2 if bool(row.sum() > 0) else row
@@ -142,7 +142,7 @@ def traced_in_script() -> nn.Module:
 
 
 class Rows(nn.Module):
-    """Does to every row what `row` does, and stacks what comes out."""
+    """Applies `row` to every row and stacks the results."""
 
     def __init__(self, row: nn.Module) -> None:
         super().__init__()
@@ -156,12 +156,12 @@ class Rows(nn.Module):
 
 
 def scripted_in_script() -> nn.Module:
-    """The same, scripted as a whole."""
+    """The same, completely scripted."""
     return torch.jit.script(Rows(torch.jit.script(Row())))
 
 
 class Collected(nn.Module):
-    """A list that grows in a loop, and is joined at its end."""
+    """A list that grows in a loop and is joined at the end."""
 
     def forward(self, x: Tensor, n: Tensor) -> Tensor:
         parts = [x]
@@ -171,52 +171,52 @@ class Collected(nn.Module):
 
 
 class Unbound(nn.Module):
-    """A list of the rows, each treated in turn and stacked: a trace fixes how many there are."""
+    """A list of the rows, each processed and stacked: a trace fixes their number."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.stack([row * index for index, row in enumerate(x.unbind(0))])
 
 
 class Fixed(nn.Module):
-    """A list of a length that no input decides."""
+    """A list of a constant length."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.stack([x * index for index in range(3)], dim=1)
 
 
 class Chosen(nn.Module):
-    """Both ways are computed, and `torch.where` chooses for each row."""
+    """Computes both sides, and `torch.where` selects for each row."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.where(x.sum(dim=1, keepdim=True) > 0, x * 2, x - 1)
 
 
 class Pairs(nn.Module):
-    """A list of tuples, which ONNX's sequences cannot hold."""
+    """A list of tuples, which ONNX sequences cannot contain."""
 
     def forward(self, x: Tensor, n: Tensor) -> Tensor:
         pairs = [(x, x)]
         for _ in range(int(n)):
-            pairs.append((x, x * 2))  # noqa: PERF401 - this is what is not supported
+            pairs.append((x, x * 2))  # noqa: PERF401 - the unsupported form
         return pairs[-1][1]
 
 
-class Told(nn.Module):
-    """Doubles, in an export by an addition."""
+class DoubledByAddition(nn.Module):
+    """Doubles; an export uses an addition."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x + x if torch.onnx.is_in_onnx_export() else x * 2
 
 
-class Deceived(nn.Module):
-    """Doubles, in an export only nearly."""
+class NearlyDoubled(nn.Module):
+    """Doubles; an export is only nearly right."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x * 1.999 if torch.onnx.is_in_onnx_export() else x * 2
 
 
-class WhileOfTheDocumentation(nn.Module):
-    """The example of `while_loop`'s own documentation: condition and body are methods."""
+class DocumentedWhileLoop(nn.Module):
+    """The example in the documentation of `while_loop`: condition and body are methods."""
 
     def goes_on(self, count: Tensor, x: Tensor) -> Tensor:
         return count.sum() > 0
@@ -229,7 +229,7 @@ class WhileOfTheDocumentation(nn.Module):
 
 
 class Weighted(nn.Module):
-    """Branches and a loop that hold layers of their own."""
+    """Branches and a loop with layers of their own."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Models with operators that ONNX lacks, and what the manifest says becomes of them."""
+"""Models with operators that ONNX lacks, for the translations in manifests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _(x: Tensor, alpha: float) -> Tensor:
 
 
 class Mixed(nn.Module):
-    """Weights, so that what comes before and after an operator is not trivial."""
+    """Has weights, so the parts before and after an operator are not trivial."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Mixed(nn.Module):
 
 
 class Foo(Mixed):
-    """The operator between others."""
+    """Has the operator between others."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.tanh(foo(self.mix(x), 2.0))
@@ -46,14 +46,14 @@ def symbolic_foo(g: Any, x: Any, alpha: float) -> Any:
 
 @symbolic_helper.parse_args("v", "f")
 def symbolic_of_onnx(g: Any, x: Any, alpha: float) -> Any:
-    """The operator by ONNX's own."""
+    """Translate the operator by operators of ONNX."""
     scaled = g.op("Mul", x, g.op("Constant", value_t=torch.tensor(alpha)))
     return g.op("Add", scaled, g.op("Constant", value_t=torch.tensor(1.0)))
 
 
 @symbolic_helper.parse_args("v", "f")
 def symbolic_wrong(g: Any, x: Any, alpha: float) -> Any:
-    """Forgets the 1."""
+    """Translate without the 1."""
     return g.op("Mul", x, g.op("Constant", value_t=torch.tensor(alpha)))
 
 
@@ -83,17 +83,17 @@ def onnx_foo(x: Any, alpha: float) -> Any:
 
 
 def onnx_foo_of_onnx(x: Any, alpha: float) -> Any:
-    """The operator by ONNX's own."""
+    """Translate the operator by operators of ONNX."""
     return opset18.Add(opset18.Mul(x, alpha), 1.0)
 
 
 def onnx_foo_wrong(x: Any, alpha: float) -> Any:
-    """Forgets the 1."""
+    """Translate without the 1."""
     return opset18.Mul(x, alpha)
 
 
 class Selu(Mixed):
-    """An operator of PyTorch's with an attribute beside one without."""
+    """An operator of PyTorch with an attribute next to one without."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.selu(self.mix(x)) + nn.functional.leaky_relu(x, 0.3)
@@ -114,7 +114,7 @@ def leaky_relu(x, slope: float):
 
 
 class Cumulative(Mixed):
-    """An operator that dynamo has no translation for, on numbers above 0."""
+    """An operator without a translation in dynamo, for positive numbers."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cumprod(torch.sigmoid(self.mix(x)), 1)
@@ -125,7 +125,7 @@ def onnx_cumprod(x: Any, dim: int, dtype: int = -1) -> Any:
 
 
 class _Halved(torch.autograd.Function):
-    """Says itself what becomes of it."""
+    """Has its own translation."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -148,19 +148,19 @@ class _Doubled(torch.autograd.Function):
 
 
 class Doubled(Mixed):
-    """An autograd.Function that says nothing of ONNX."""
+    """An `autograd.Function` without a translation."""
 
     def forward(self, x: Tensor) -> Tensor:
         return _Doubled.apply(self.mix(x))
 
 
 def symbolic_python(g: Any, x: Any, name: str = "", **_: Any) -> Any:
-    """What every Python function becomes that is not inlined."""
+    """Translate every Python function that is not inlined."""
     return g.op("Mul", x, g.op("Constant", value_t=torch.tensor(2.0)))
 
 
 class Symbolic(Mixed):
-    """Names the operator of the file where it is used."""
+    """Names the operator of the file in its own code."""
 
     def forward(self, x: Tensor) -> Tensor:
         mixed = self.mix(x)

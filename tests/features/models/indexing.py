@@ -1,6 +1,6 @@
 """Reads and writes by an index, in every form that the documentation of torch.onnx lists.
 
-Shapes: data `[4, 5, 6]`; what is written is made of the data itself.
+The shape of the data is `[4, 5, 6]`. The written values are computed from the data.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ READS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class Read(nn.Module):
-    """`data` read in one of the forms."""
+    """Reads `data` in one of the forms."""
 
     def __init__(self, form: str) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Read(nn.Module):
 
 
 class ReadAt(nn.Module):
-    """Rows by an index that is an input, and may be negative."""
+    """Reads rows by an index that is an input and may be negative."""
 
     def forward(self, data: Tensor, index: Tensor) -> Tensor:
         return data[index]
@@ -108,7 +108,7 @@ WRITES: dict[str, Callable[[Tensor], None]] = {
 
 
 class Write(nn.Module):
-    """A copy of `data`, written to in one of the forms."""
+    """Copies `data` and writes to it in one of the forms."""
 
     def __init__(self, form: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Kernels for the operators of `custom_operators.py`, by ONNX Runtime and by onnx.reference."""
+"""Kernels for the operators of `custom_operators.py`, for ONNX Runtime and onnx.reference."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Halve(OpRun):
 
 
 def library() -> str:
-    """A library that hands these two operators to Python."""
+    """Return a library that implements these two operators in Python."""
     from onnxruntime_extensions import PyCustomOpDef, get_library_path, onnx_op
 
     ends = {"inputs": [PyCustomOpDef.dt_float], "outputs": [PyCustomOpDef.dt_float]}
@@ -38,7 +38,7 @@ def library() -> str:
 
 
 def wrong_library() -> str:
-    """The same with a kernel that forgets the 1."""
+    """Return the same with a kernel without the 1."""
     from onnxruntime_extensions import PyCustomOpDef, get_library_path, onnx_op
 
     @onnx_op(

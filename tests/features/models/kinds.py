@@ -1,4 +1,4 @@
-"""Models over other dtypes than float32, over lists, and over nothing."""
+"""Models with other dtypes than float32, with lists, and without elements."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Convolved(nn.Module):
 
 
 class Beyond(nn.Module):
-    """Beyond the range of float16 on its way."""
+    """Exceeds the range of float16 inside."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x * 300.0 * 300.0 / 300.0
@@ -44,7 +44,7 @@ class Spectrum(nn.Module):
 
 
 class Turned(nn.Module):
-    """Complex numbers in and out."""
+    """Takes and returns complex numbers."""
 
     def forward(self, x: Tensor) -> Tensor:
         return (x * x).conj()
@@ -58,28 +58,28 @@ class Doubled(nn.Module):
 
 
 class Inverted(nn.Module):
-    """Truth values."""
+    """Inverts booleans."""
 
     def forward(self, x: Tensor) -> Tensor:
         return ~x
 
 
 class Scaled(nn.Module):
-    """A scalar in, and one out."""
+    """Takes and returns a scalar."""
 
     def forward(self, x: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         return x * k, (x * k).sum()
 
 
 class Cached(nn.Module):
-    """A cache that is empty at the first step."""
+    """Takes a cache that is empty at the first step."""
 
-    def forward(self, x: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
-        return torch.cat([past, x], 1) * 2, past * 2
+    def forward(self, x: Tensor, earlier: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.cat([earlier, x], 1) * 2, earlier * 2
 
 
 class Pieces(nn.Module):
-    """A list of as many rows as there are."""
+    """Returns a list of the rows."""
 
     def forward(self, x: Tensor) -> list[Tensor]:
         pieces: list[Tensor] = []

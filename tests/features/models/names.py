@@ -17,7 +17,7 @@ class Affine(nn.Module):
 
 
 class Half(nn.Module):
-    """Two layers, of which one is never called."""
+    """Two layers, one of them without a use."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,21 +30,21 @@ class Half(nn.Module):
 
 
 class Patches(nn.Module):
-    """Sums over patches of 8: the width has to be a multiple of that."""
+    """Sums over patches of 8: the width must be a multiple of 8."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.reshape(x.shape[0], x.shape[1] // 8, 8).sum(-1)
 
 
-class Found(nn.Module):
-    """How many rows come out depends on the values."""
+class SizeByValues(nn.Module):
+    """The values set the number of output rows."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.nonzero(x > 0)
 
 
 class Fixed(nn.Module):
-    """Takes the size of the batch for a constant."""
+    """Fixes the size of the batch as a constant."""
 
     def forward(self, x: Tensor) -> Tensor:
         rows = int(x.shape[0])

@@ -25,7 +25,7 @@ class Rare(nn.Module):
 
 
 class Squeezed(nn.Module):
-    """Squeezes two axes at once, an overload that dynamo has no translation for."""
+    """Squeezes two axes at once, an overload without a translation in dynamo."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.squeeze(x[None, None], (0, 1))

@@ -1,4 +1,4 @@
-"""Models of the section on options: each shows what one option does."""
+"""Models of the section on options: each shows the effect of one option."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class Layer(nn.Module):
-    """A layer that is a module of its own."""
+    """A layer that is its own module."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -20,7 +20,7 @@ class Layer(nn.Module):
 
 
 class Stacked(nn.Module):
-    """Two of them."""
+    """Two of these layers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Stacked(nn.Module):
 
 
 class Stable(nn.Module):
-    """BatchNorm: in training mode it uses the figures of the batch."""
+    """BatchNorm, which uses the statistics of the batch in training mode."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Stable(nn.Module):
 
 
 class Folded(nn.Module):
-    """Turns a weight that never changes."""
+    """Transposes a constant weight."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,8 +55,8 @@ class Folded(nn.Module):
         return torch.matmul(x.unsqueeze(1), self.weight.transpose(0, 1)).squeeze(1)
 
 
-class Twice(nn.Module):
-    """Computes the same thing twice, which an optimiser sees."""
+class RepeatedNode(nn.Module):
+    """Repeats one computation, which an optimizer can merge."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.exp(x * 0.1) + torch.exp(x * 0.1)

@@ -1,4 +1,4 @@
-"""What the documentation of torch.onnx warns of, and what it recommends instead."""
+"""Code that the documentation of torch.onnx warns of, and the recommended code."""
 
 import numpy as np
 import torch
@@ -8,7 +8,7 @@ from torch.onnx.operators import reshape_from_tensor_shape, shape_as_tensor
 
 
 class Reshaped(nn.Module):
-    """A size that is an input: by `.item()`, or as the tensor that it is."""
+    """Takes a size as an input, and uses `.item()` or the tensor."""
 
     def __init__(self, *, by_item: bool) -> None:
         super().__init__()
@@ -20,7 +20,7 @@ class Reshaped(nn.Module):
 
 
 class Concatenated(nn.Module):
-    """Joins by NumPy, or by PyTorch."""
+    """Concatenates by NumPy or by PyTorch."""
 
     def __init__(self, *, by_numpy: bool) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Concatenated(nn.Module):
 
 
 class Centred(nn.Module):
-    """Subtracts a mean that no gradient flows through."""
+    """Subtracts a mean without a gradient."""
 
     def __init__(self, *, by_data: bool) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Centred(nn.Module):
 
 
 class Grown(nn.Module):
-    """The example of the documentation: `real += 2` changes `length` where both are one tensor."""
+    """The example of the documentation: `real += 2` changes `length` if both are one tensor."""
 
     def __init__(self, *, in_place: bool) -> None:
         super().__init__()
@@ -63,21 +63,21 @@ class Grown(nn.Module):
 
 
 class ShapeTensor(nn.Module):
-    """Sizes as a tensor, by the functions of torch.onnx that are older than `x.shape`."""
+    """Reads sizes as a tensor by the functions of torch.onnx that precede `x.shape`."""
 
     def forward(self, x: Tensor) -> Tensor:
         return reshape_from_tensor_shape(x * 2, shape_as_tensor(x).flip(0))
 
 
 class Mode(nn.Module):
-    """A text chooses what is done."""
+    """A text selects the computation."""
 
     def forward(self, x: Tensor, mode: str) -> Tensor:
         return x * 2 if mode == "double" else x - 1
 
 
 class Scalars(nn.Module):
-    """Numbers of Python beside tensors of other dtypes."""
+    """Python numbers with tensors of other dtypes."""
 
     def forward(self, x: Tensor, n: Tensor) -> Tensor:
         return (x + 1) * 2.5 + n * 0.5 + torch.where(n > 2, 1.0, 2) - (n + 2) * 3
@@ -95,7 +95,7 @@ class Recurrent(nn.Module):
 
 
 class Packed(nn.Module):
-    """An LSTM over sequences of different lengths, longest first; `whole` pads to the input's."""
+    """An LSTM for sequences of different lengths, longest first; `whole` pads to the input."""
 
     def __init__(self, *, whole: bool) -> None:
         super().__init__()
@@ -116,7 +116,7 @@ class Missing(nn.Module):
 
 
 class ByKey(nn.Module):
-    """A dictionary of tensors, and a text in it."""
+    """Takes a dictionary of tensors with a text in it."""
 
     def forward(self, given: dict[str, Tensor]) -> Tensor:
         if given.get("how") == "add":
@@ -125,28 +125,28 @@ class ByKey(nn.Module):
 
 
 class NestedOut(nn.Module):
-    """Lists and tuples in each other."""
+    """Returns nested lists and tuples."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         return x * 2, [x * 3, x * 4]
 
 
 class Keys(nn.Module):
-    """A dictionary comes out."""
+    """Returns a dictionary."""
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:
         return {"twice": x * 2, "half": x / 2}
 
 
 class Numbered(nn.Module):
-    """A dictionary comes out whose keys are numbers."""
+    """Returns a dictionary with numbers as keys."""
 
     def forward(self, x: Tensor) -> dict[int, Tensor]:
         return {0: x * 2, 1: x / 2}
 
 
 class Sized(nn.Module):
-    """A new tensor of the size of another: by Python's integer, or by the size itself."""
+    """Creates a tensor with the size of another, by a Python integer or by the size itself."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x + torch.arange(x.shape[0]).unsqueeze(1)

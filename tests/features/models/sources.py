@@ -1,4 +1,4 @@
-"""Models that come in other forms than a module, and one that takes weights from a file."""
+"""Models in other forms than a module, and one with weights from a file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Affine(nn.Module):
 
 
 class Normalised(nn.Module):
-    """Its bias and its running mean are equal, and two weights all the same."""
+    """Has equal bias and running mean, and two equal weights."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Normalised(nn.Module):
 
 
 class Branch(nn.Module):
-    """Takes one of two ways."""
+    """Selects one of two branches."""
 
     def forward(self, x: Tensor) -> Tensor:
         if bool(x.mean() > 0):
@@ -40,7 +40,7 @@ class Branch(nn.Module):
 
 
 class PartlyScripted(nn.Module):
-    """A submodule that TorchScript compiled, in a model that is traced."""
+    """A submodule that TorchScript compiled, in a traced model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class PartlyScripted(nn.Module):
 
 @torch.jit.script
 def doubled_until_large(x: Tensor) -> Tensor:
-    """As many turns as the values ask for."""
+    """Double until the values are large."""
     turns = 0
     while bool(x.abs().sum() < 100) and turns < 20:
         x = x * 2
@@ -62,18 +62,18 @@ def doubled_until_large(x: Tensor) -> Tensor:
 
 
 def captured() -> ExportedProgram:
-    """A captured program."""
+    """Return a captured program."""
     return torch.export.export(
         Affine().eval(), (torch.zeros(5, 4),), dynamic_shapes=({0: Dim.DYNAMIC},)
     )
 
 
 def fixed() -> ExportedProgram:
-    """A program that was captured for three rows."""
+    """Return a program that was captured for three rows."""
     return torch.export.export(Affine().eval(), (torch.zeros(3, 4),))
 
 
 def scripted() -> torch.jit.ScriptModule:
-    """A compiled module."""
+    """Return a compiled module."""
     compiled: torch.jit.ScriptModule = torch.jit.script(PartlyScripted().eval())
     return compiled

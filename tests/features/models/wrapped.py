@@ -1,4 +1,4 @@
-"""Models in a form that torch.onnx has words of its own for."""
+"""Models in the forms for which torch.onnx has its own interfaces."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class Exportable(torch.onnx.ExportableModule):
-    """A module that knows how it is called, and what its inputs are called."""
+    """A module that describes its call and the names of its inputs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -17,12 +17,12 @@ class Exportable(torch.onnx.ExportableModule):
         return self.linear(x)
 
     def example_arguments(self) -> tuple[tuple[Any], dict[str, Any] | None]:
-        """What it is exported with where nobody says otherwise."""
+        """Return the default arguments of an export."""
         return (torch.randn(2, 4),), None
 
 
 def parallel() -> nn.Module:
-    """A module for several devices."""
+    """Return a module for several devices."""
     return nn.DataParallel(nn.Linear(4, 4))
 
 
@@ -44,14 +44,14 @@ def called_once() -> nn.Module:
 
 
 class FakeQuantized(nn.Module):
-    """Rounds as a quantized model would, in floats: scale 1/16 and zero point 3, to uint8."""
+    """Rounds as a quantized model does, in floats: scale 1/16 and zero point 3, to uint8."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.fake_quantize_per_tensor_affine(x, 0.0625, 3, 0, 255)
 
 
 class Quantized(nn.Module):
-    """A layer in integers, between a float and a float."""
+    """An integer layer between a float input and a float output."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class Quantized(nn.Module):
 
 
 class Rotated(nn.Module):
-    """Rotary positions by ONNX's own operator: x `[batch, 2, length, 8]`."""
+    """Rotary positions by the operator of ONNX: x `[batch, 2, length, 8]`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,14 +78,14 @@ class Rotated(nn.Module):
 
 
 class Attended(nn.Module):
-    """Attention by ONNX's own operator: queries, keys and values `[batch, 2, length, 8]`."""
+    """Attention by the operator of ONNX: queries, keys and values `[batch, 2, length, 8]`."""
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         return torch.onnx.ops.attention(query, key, value, is_causal=False)[0]
 
 
 class Symbolic(nn.Module):
-    """The two halves of a tensor, in an export by an operator of ONNX that has two outputs."""
+    """The two halves of a tensor; an export uses an ONNX operator with two outputs."""
 
     def forward(self, x: Tensor) -> Tensor:
         if torch.onnx.is_in_onnx_export():

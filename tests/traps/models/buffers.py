@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class ReturnsBuffer(nn.Module):
-    """Writes the mean of its rows into a buffer, and returns the buffer itself."""
+    """Writes the mean of its rows into a buffer and returns the buffer itself."""
 
     def __init__(self, by_data: bool = False) -> None:
         super().__init__()
@@ -21,7 +21,7 @@ class ReturnsBuffer(nn.Module):
 
 
 class WritesLayer(nn.Module):
-    """Keeps what a layer computes in a buffer that is not saved, and reads it from there."""
+    """Stores the result of a layer in a buffer that is not saved, and reads it from there."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class WritesLayer(nn.Module):
 
 
 class ReturnsCounter(nn.Module):
-    """Counts its calls in a buffer, and returns the buffer itself."""
+    """Counts its calls in a buffer and returns the buffer itself."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class ReturnsCounter(nn.Module):
 
 
 class ReplacesBuffer(nn.Module):
-    """Counts its calls by putting another tensor in the place of the buffer."""
+    """Counts its calls and replaces the buffer by another tensor."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class ReplacesBuffer(nn.Module):
 
 
 class NormalisedLinear(nn.Module):
-    """A layer that is normalised by the figures of the batch."""
+    """A linear layer with normalization by the statistics of the batch."""
 
     def __init__(self) -> None:
         super().__init__()

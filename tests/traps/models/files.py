@@ -1,4 +1,4 @@
-"""Sound models whose files are tampered with."""
+"""Sound models for traps that change their files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Picture(nn.Module):
 
 
 class Outside(nn.Module):
-    """Weights beyond a kilobyte each, so that they lie outside the file."""
+    """Weights of more than a kilobyte each, which become external data."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Outside(nn.Module):
 
 
 class Two(nn.Module):
-    """Two inputs and two outputs of one shape, none interchangeable."""
+    """Two inputs and two outputs of one shape; none can replace another."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,14 +50,14 @@ class Two(nn.Module):
 
 
 class Chosen(nn.Module):
-    """Integers and truth values beside a float."""
+    """Integers and booleans together with a float."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return x.sort(dim=1)[0], x.argmax(dim=1), x > 0
 
 
 class Vocabulary(nn.Module):
-    """An embedding of which an input reaches few rows."""
+    """An embedding; an input reads few of its rows."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class Reshaped(nn.Module):
 
 @torch.jit.script
 def repeated(x: Tensor, n: Tensor) -> Tensor:
-    """`n` turns."""
+    """Repeat `n` times."""
     for _ in range(int(n)):
         x = x * 0.5 + n
     return x

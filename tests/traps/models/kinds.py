@@ -1,4 +1,4 @@
-"""Models over other kinds of values than tensors of floats."""
+"""Models with other kinds of values than float tensors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class Beyond(nn.Module):
-    """Beyond the range of float16, all of it or what is large."""
+    """Exceeds the range of float16 for all values, or for the large ones."""
 
     def __init__(self, by: float) -> None:
         super().__init__()
@@ -41,21 +41,21 @@ class Spectrum(nn.Module):
 
 
 class Cached(nn.Module):
-    """A cache that is empty at the first step, and one that is not."""
+    """Takes a cache that is empty at the first step, and one that is not."""
 
     def forward(self, x: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
         return torch.cat([past, x], 1) * 2, past * 2
 
 
 class Nothing(nn.Module):
-    """No element at all."""
+    """Has no element."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x[:, :0] + 1
 
 
 class Pieces(nn.Module):
-    """A list of as many rows as there are, and their sum."""
+    """Returns a list of the rows, and their sum."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Pieces(nn.Module):
 
 
 class Growing(nn.Module):
-    """Items of another size each."""
+    """Returns items of different sizes."""
 
     def forward(self, x: Tensor) -> list[Tensor]:
         pieces: list[Tensor] = []
@@ -87,7 +87,7 @@ class Halves(nn.Module):
 
 
 class Labels(nn.Module):
-    """A list of integers: where each row is largest, and smallest."""
+    """Returns a list of integers: the positions of the largest and of the smallest element."""
 
     def forward(self, x: Tensor) -> list[Tensor]:
         return [x.argmax(1), x.argmin(1)]

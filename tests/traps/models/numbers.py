@@ -1,4 +1,4 @@
-"""Models at the edges of floating point, and those that are not the same twice."""
+"""Models at the limits of floating point, and models that differ between two calls."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ class Tiny(nn.Module):
 
 
 class SomeNaN(nn.Module):
-    """The root of what is negative, on both sides."""
+    """Takes the root of negative numbers, on both sides."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.sqrt(x)
 
 
 class AllNaN(nn.Module):
-    """No number at all."""
+    """Returns only NaN."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.sqrt(-1 - x * x)
 
 
 class SomeInf(nn.Module):
-    """Plus and minus infinity on both sides."""
+    """Returns positive and negative infinity on both sides."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.where(x > 0.5, x / 0.0, x)
 
 
 class Deviation(nn.Module):
-    """NaN for a batch of 1, as PyTorch says."""
+    """Returns NaN for a batch of 1, as PyTorch does."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x - x.std(dim=0)
 
 
 class HalfOverflow(nn.Module):
-    """Leaves the range of float16 on the way, where PyTorch rounds to infinity."""
+    """Exceeds the range of float16 inside, and PyTorch rounds to infinity."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x * 300.0 * 300.0 / 300.0
@@ -65,7 +65,7 @@ class Half(nn.Module):
 
 
 class Noisy(nn.Module):
-    """Other numbers in each call."""
+    """Returns other numbers in each call."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x + torch.rand_like(x)
@@ -91,21 +91,21 @@ class Dropped(nn.Module):
 
 
 class AlwaysDropped(nn.Module):
-    """Dropout as a function: it is on unless it is told."""
+    """Dropout as a function: it is on by default."""
 
     def forward(self, x: Tensor) -> Tensor:
         return functional.dropout(x, 0.5) + x
 
 
 class FreshWeights(nn.Module):
-    """A layer that is made in each call."""
+    """Creates a layer in each call."""
 
     def forward(self, x: Tensor) -> Tensor:
         return nn.Linear(4, 4)(x)
 
 
 class Normalised(nn.Module):
-    """BatchNorm with running figures that are not 0 and 1."""
+    """BatchNorm with running statistics that are not 0 and 1."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class Normalised(nn.Module):
 
 
 class CallCounter(nn.Module):
-    """A buffer counts the calls, and the output follows it."""
+    """Counts the calls in a buffer, and the output depends on it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ class CallCounter(nn.Module):
 
 
 class QuietCounter(nn.Module):
-    """A buffer counts the calls, and no output follows it."""
+    """Counts the calls in a buffer, and no output depends on it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ class QuietCounter(nn.Module):
 
 
 class PythonCounter(nn.Module):
-    """A plain attribute counts the calls."""
+    """Counts the calls in a plain attribute."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -154,7 +154,7 @@ class PythonCounter(nn.Module):
 
 
 class Remembers(nn.Module):
-    """Keeps a value of its first input for good."""
+    """Keeps a value of its first input."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -167,7 +167,7 @@ class Remembers(nn.Module):
 
 
 class CachedTable(nn.Module):
-    """Makes its table in its first call: the same whatever it was called with."""
+    """Creates its table in the first call, the same for all inputs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -187,7 +187,7 @@ class WritesInput(nn.Module):
 
 
 class WritesView(nn.Module):
-    """Changes a column by way of a view of it."""
+    """Changes a column through a view."""
 
     def forward(self, x: Tensor) -> Tensor:
         y = x * 1
@@ -215,7 +215,7 @@ class WritesAt(nn.Module):
 
 
 class WritesEllipsis(nn.Module):
-    """The same by `[..., index]`."""
+    """Overwrites by `[..., index]`."""
 
     def forward(self, x: Tensor, index: Tensor) -> Tensor:
         y = x.clone()
@@ -224,7 +224,7 @@ class WritesEllipsis(nn.Module):
 
 
 class ReadsAt(nn.Module):
-    """A column by its number, which may count from the end."""
+    """Reads a column by its number, which may count from the end."""
 
     def forward(self, x: Tensor, index: Tensor) -> Tensor:
         return x[:, index]
@@ -259,14 +259,14 @@ class LostNaN(nn.Module):
 
 
 class NoneFound(nn.Module):
-    """What lies above a bound that nothing reaches."""
+    """Selects values above a limit that no value exceeds."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x[x > 1000]
 
 
 class Masked(nn.Module):
-    """Logits, with a large negative number where the mask says so."""
+    """Returns logits, with a large negative number at masked positions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -277,14 +277,14 @@ class Masked(nn.Module):
 
 
 class ByDtype(nn.Module):
-    """Computes something else in float64: that says nothing of rounding."""
+    """Computes another function in float64, so float64 gives no rounding error."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.sin(x) if x.dtype is torch.float64 else torch.cos(x)
 
 
 class Causal(nn.Module):
-    """Logits under a mask that never moves, of the lowest number that there is."""
+    """Returns logits with a constant mask of the lowest finite number."""
 
     def __init__(self) -> None:
         super().__init__()

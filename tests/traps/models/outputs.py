@@ -1,4 +1,4 @@
-"""Models by what they return and what they take."""
+"""Models with all kinds of inputs and outputs."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from torch import Tensor, nn
 
 
 class Dictionary(nn.Module):
-    """A dict, whose keys are not in the order of the alphabet."""
+    """A dict with keys that are not in alphabetical order."""
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:
         return {"double": x * 2, "back": x - 1}
 
 
 class Text(nn.Module):
-    """A str beside a tensor."""
+    """A str next to a tensor."""
 
     def forward(self, x: Tensor) -> dict[str, object]:
         return {"y": x + 1, "kind": "words"}
 
 
 class Nothing(nn.Module):
-    """None beside a tensor."""
+    """None next to a tensor."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, None]:
         return x * 2, None
 
 
 class Number(nn.Module):
-    """A Python number beside a tensor."""
+    """A Python number next to a tensor."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, int]:
         return x * 2, 7
@@ -57,7 +57,7 @@ class NamedPair(nn.Module):
         return Pair(x * 2, x - 1)
 
 
-class Twice(nn.Module):
+class SameOutputTwice(nn.Module):
     """One tensor as both outputs."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -65,7 +65,7 @@ class Twice(nn.Module):
         return y, y
 
 
-class Through(nn.Module):
+class PassThrough(nn.Module):
     """The input itself is an output."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -73,21 +73,21 @@ class Through(nn.Module):
 
 
 class Identity(nn.Module):
-    """Nothing but the input."""
+    """Returns only its input."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x
 
 
 class Ignores(nn.Module):
-    """Takes two inputs and looks at one."""
+    """Takes two inputs and uses one."""
 
     def forward(self, x: Tensor, extra: Tensor) -> Tensor:
         return x * 2
 
 
 class Difference(nn.Module):
-    """`left` and `right` are not interchangeable, nor are the outputs."""
+    """`left` and `right` cannot be exchanged, and neither can the outputs."""
 
     def forward(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
         return left - 2 * right, left * 3
@@ -108,7 +108,7 @@ class DoubledInside(nn.Module):
 
 
 class Best(nn.Module):
-    """Indices, and what stands there."""
+    """Returns indices and the values at them."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         values, indices = x.topk(2, dim=1)
@@ -116,14 +116,14 @@ class Best(nn.Module):
 
 
 class Labels(nn.Module):
-    """Integers alone."""
+    """Returns only integers."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.argmax(dim=1)
 
 
 class LayerAndInput(nn.Module):
-    """The input as it is, and what a layer makes of it."""
+    """Returns its unchanged input and the result of a layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -134,21 +134,21 @@ class LayerAndInput(nn.Module):
 
 
 class SameLabels(nn.Module):
-    """The same integer whatever comes in: a bias decides."""
+    """Returns the same integer for all inputs, because of a bias."""
 
     def forward(self, x: Tensor) -> Tensor:
         return (x + torch.tensor([0.0, 1e3, 0.0, 0.0])).argmax(dim=1)
 
 
 class LabelsAndTemperature(nn.Module):
-    """Integers that move beside a float that does not."""
+    """Returns integers that change and a float that does not."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return x.argmax(dim=1), torch.full((1,), 0.7)
 
 
 class Constant(nn.Module):
-    """Uses its input and says the same whatever it is."""
+    """Uses its input and returns the same value for every input."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x * 0 + 1.5
@@ -166,7 +166,7 @@ class Unconnected(nn.Module):
 
 
 class Mask(nn.Module):
-    """A mask that moves with one input of two, in bool."""
+    """Returns a bool mask that depends on one input of two."""
 
     def forward(self, x: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
         return torch.where(keep, x, torch.zeros_like(x)), ~keep

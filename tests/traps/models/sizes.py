@@ -1,4 +1,4 @@
-"""Models whose traces keep a size of the example, and those that keep none."""
+"""Models that keep a size of the example in their traces, and models that do not."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from torch.nn import functional
 
 
 class ViewTwo(nn.Module):
-    """A batch of 2 written into a view."""
+    """Writes a batch of 2 into a view."""
 
     def forward(self, x: Tensor) -> Tensor:
         return (x * 2).view(2, -1)
 
 
 class ViewInt(nn.Module):
-    """A batch read as a Python number."""
+    """Reads the batch as a Python number."""
 
     def forward(self, x: Tensor) -> Tensor:
         return (x * 2).reshape(int(x.shape[0]), 2, 2).flatten(1)
 
 
 class ViewSize(nn.Module):
-    """The batch as the shape says it."""
+    """Uses the batch from the shape."""
 
     def forward(self, x: Tensor) -> Tensor:
         return (x * 2).reshape(x.shape[0], 2, 2).flatten(1)
 
 
 class ViewRest(nn.Module):
-    """-1 stands for the width: a batch of any size has it, a width of any size has not."""
+    """Uses -1 for the width: the batch may have any size, the width may not."""
 
     def forward(self, x: Tensor) -> Tensor:
         return (x * 2).reshape(-1, 4).reshape(x.shape[0], -1)
 
 
 class GrownShape(nn.Module):
-    """In-place arithmetic on a size: torch.onnx's own warning example."""
+    """In-place arithmetic on a size: the example of a warning of torch.onnx."""
 
     def forward(self, x: Tensor) -> Tensor:
         size = x.shape[0]
@@ -71,7 +71,7 @@ class Cumulative(nn.Module):
 
 
 class HalfSplit(nn.Module):
-    """Cuts the rows at a Python number."""
+    """Splits the rows at a Python number."""
 
     def forward(self, x: Tensor) -> Tensor:
         half = len(x) // 2
@@ -79,7 +79,7 @@ class HalfSplit(nn.Module):
 
 
 class FixedMask(nn.Module):
-    """A mask of the example's length."""
+    """Uses a mask of the example's length."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x + torch.arange(3.0).reshape(3, 1)
@@ -93,7 +93,7 @@ class Positions(nn.Module):
 
 
 class FixedZeros(nn.Module):
-    """A state whose batch is that of the example, broadcast at 1."""
+    """Has a state with the batch of the example, broadcast at 1."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,21 +104,21 @@ class FixedZeros(nn.Module):
 
 
 class BatchOfOne(nn.Module):
-    """Does something else for a batch of 1."""
+    """Computes another function for a batch of 1."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x - 5 if x.shape[0] == 1 else x * 2
 
 
 class Squeezed(nn.Module):
-    """`squeeze()` without a dimension also takes a batch of 1 away."""
+    """`squeeze()` without a dimension also removes a batch of 1."""
 
     def forward(self, x: Tensor) -> Tensor:
         return (x.unsqueeze(1) * 2).squeeze()
 
 
 class SqueezedAt(nn.Module):
-    """`squeeze(1)` takes what it says."""
+    """`squeeze(1)` removes only this dimension."""
 
     def forward(self, x: Tensor) -> Tensor:
         return (x.unsqueeze(1) * 2).squeeze(1)
@@ -138,7 +138,7 @@ class Table(nn.Module):
 
 
 class Clamped(nn.Module):
-    """A table of 6 rows, the last of which serves all that come after."""
+    """A table of 6 rows; the last row serves all later positions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -150,21 +150,21 @@ class Clamped(nn.Module):
 
 
 class Pooled(nn.Module):
-    """To one size whatever comes in: TorchScript can only do factors."""
+    """Pools to one output size for all inputs; TorchScript supports only factors."""
 
     def forward(self, x: Tensor) -> Tensor:
         return functional.avg_pool1d(x.unsqueeze(1), 2).squeeze(1)
 
 
 class Paired(nn.Module):
-    """Adds two inputs: their rows must be as many."""
+    """Adds two inputs, which must have equal numbers of rows."""
 
     def forward(self, left: Tensor, right: Tensor) -> Tensor:
         return left + right * 2
 
 
 class Crossed(nn.Module):
-    """`[rows, columns]` in, `[columns, rows]` out."""
+    """Takes `[rows, columns]` and returns `[columns, rows]`."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.transpose(0, 1) * 2
@@ -202,7 +202,7 @@ class Shuffled(nn.Module):
         return functional.pixel_shuffle(x, 2)
 
 
-class Found(nn.Module):
+class SizeByValues(nn.Module):
     """An output whose size depends on values."""
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Models whose traces keep a value of the example: a count, a branch, a number read out."""
+"""Models with traces that contain a value of the example: a count, a branch, a number."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class LoopCount(nn.Module):
-    """Turns `n` times, and adds `n`."""
+    """Repeats `n` times, and adds `n`."""
 
     def forward(self, x: Tensor, n: Tensor) -> Tensor:
         for _ in range(int(n)):
@@ -16,7 +16,7 @@ class LoopCount(nn.Module):
 
 
 class OnlyCounted(nn.Module):
-    """Turns `n` times; nothing else is done with `n`."""
+    """Repeats `n` times and has no other use of `n`."""
 
     def forward(self, x: Tensor, n: Tensor) -> Tensor:
         for _ in range(int(n)):
@@ -26,7 +26,7 @@ class OnlyCounted(nn.Module):
 
 @torch.jit.script
 def turns(x: Tensor, n: Tensor) -> Tensor:
-    """The loop by TorchScript, which keeps it."""
+    """A TorchScript loop, which the export keeps."""
     for _ in range(int(n)):
         x = x * 0.5 + n
     return x
@@ -40,7 +40,7 @@ class ScriptedLoop(nn.Module):
 
 
 class WhileLoop(nn.Module):
-    """Halves until nothing is above 1; TorchScript's tracer keeps the number of turns."""
+    """Halves until no value exceeds 1; TorchScript's tracer fixes the count."""
 
     def forward(self, x: Tensor) -> Tensor:
         while bool(x.abs().max() > 1):
@@ -49,35 +49,35 @@ class WhileLoop(nn.Module):
 
 
 class BranchOnSum(nn.Module):
-    """Which way is taken depends on values."""
+    """Selects a branch by the sum of values."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x * 2 if x.sum() > 0 else x - 1
 
 
 class BranchOnElement(nn.Module):
-    """Which way is taken depends on one element."""
+    """Selects a branch by one element."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x * 2 if x[0, 0] > 0 else x - 1
 
 
 class Selected(nn.Module):
-    """The same choice inside the graph."""
+    """Selects inside the graph."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.where(x.sum() > 0, x * 2, x - 1)
 
 
 class FlagOnly(nn.Module):
-    """A truth value as an input chooses the branch."""
+    """Selects a branch by a boolean input."""
 
     def forward(self, x: Tensor, flag: Tensor) -> Tensor:
         return x * 2 if bool(flag) else x - 1
 
 
 class ItemRead(nn.Module):
-    """Divides by a number that Python read out."""
+    """Divides by a number that Python reads."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x / x.abs().max().item()
@@ -91,28 +91,28 @@ class ItemKept(nn.Module):
 
 
 class NumpyMean(nn.Module):
-    """Subtracts a mean that numpy computed."""
+    """Subtracts a mean that numpy computes."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x - torch.from_numpy(x.detach().numpy().mean(keepdims=True))
 
 
 class ListConstant(nn.Module):
-    """Passes values through a Python list."""
+    """Copies values through a Python list."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x + torch.tensor(x[0].tolist())
 
 
 class ConvertedTensor(nn.Module):
-    """`torch.tensor(tensor)` copies values, and the trace loses where they came from."""
+    """`torch.tensor(tensor)` copies values without a trace of their origin."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x * torch.tensor(float(x.mean()))
 
 
 class DataRead(nn.Module):
-    """Goes around the trace by `Tensor.data`."""
+    """Reads `Tensor.data`, which is not traced."""
 
     def forward(self, x: Tensor) -> Tensor:
         scale = x.data.abs().amax()
@@ -120,7 +120,7 @@ class DataRead(nn.Module):
 
 
 class DataWritten(nn.Module):
-    """Writes by `Tensor.data`, which no trace sees."""
+    """Writes to `Tensor.data`, which is not traced."""
 
     def forward(self, x: Tensor) -> Tensor:
         y = x * 1
@@ -129,35 +129,35 @@ class DataWritten(nn.Module):
 
 
 class SizeByValue(nn.Module):
-    """How many columns are kept is a value, read out."""
+    """Reads a value as the number of columns."""
 
     def forward(self, x: Tensor, n: Tensor) -> Tensor:
         return x * n + x[:, : int(n)].sum()
 
 
 class RareBranch(nn.Module):
-    """A branch that no normal noise takes: only a case of the manifest can."""
+    """Has a branch that no normal noise selects, only a case of the manifest."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x * 0 if bool(x.max() > 100) else x + 1
 
 
 class Gate(nn.Module):
-    """Passes everything or nothing by a sum."""
+    """Multiplies all values by one or zero, which the sum determines."""
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         return x * 2 if bool(mask.any()) else x + mask.to(x.dtype)
 
 
 class LastRow(nn.Module):
-    """A row by a number that Python reads, and the number itself."""
+    """Returns a row by a number that Python reads, and the number."""
 
     def forward(self, x: Tensor, index: Tensor) -> Tensor:
         return x[:, int(index)] + index
 
 
 class Remainders(nn.Module):
-    """Division of negative integers, which rounds down in PyTorch."""
+    """Divides negative integers, and PyTorch rounds down."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x // 4 + 100 * (x % 3)

@@ -18,8 +18,10 @@ ENVIRONMENT: dict[str, str] = {}
 
 
 def manifest(root: Path) -> Manifest:
-    made = make_manifest(make_spec("net"))
-    return made.model_copy(update={"project": made.project.model_copy(update={"root": str(root)})})
+    default = make_manifest(make_spec("net"))
+    return default.model_copy(
+        update={"project": default.project.model_copy(update={"root": str(root)})}
+    )
 
 
 def make_request(root: Path, timeout: float = 60.0) -> SurveyRequest:
