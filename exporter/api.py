@@ -17,7 +17,7 @@ from exporter.processes.worker_starter import make_starter
 from exporter.records.record import CellId, Record, RunRecord, Stage, Status
 from exporter.usecases.baseline_acceptance import Acceptance, accept, prepare_acceptance
 from exporter.usecases.build_plan import BuildPlan, ExportOptions, plan
-from exporter.usecases.current_results import CurrentResults, read_results
+from exporter.usecases.current_results import ValidResults, read_results
 from exporter.usecases.export_run import ExportResult, export
 from exporter.usecases.gate_run import GateResult, gate
 from exporter.usecases.report_pages import find_stale_pages, write_reports
@@ -27,7 +27,6 @@ __all__ = [
     "BuildObserver",
     "BuildPlan",
     "CellId",
-    "CurrentResults",
     "Decisions",
     "ExitCode",
     "ExportOptions",
@@ -49,6 +48,7 @@ __all__ = [
     "Shard",
     "Stage",
     "Status",
+    "ValidResults",
     "accept",
     "export",
     "find_stale_pages",

@@ -23,7 +23,7 @@ from exporter.records.record import format_validation_error
 HISTORY_FILE = "history.json"
 
 
-class Change(FrozenModel):
+class OutcomeChange(FrozenModel):
     """A cell with another accepted outcome than before."""
 
     cell: str
@@ -39,7 +39,7 @@ class HistoryEntry(FrozenModel):
     tools: dict[str, str]
     counts: dict[str, int]
     """Cells by status."""
-    changes: Items[Change] = ()
+    changes: Items[OutcomeChange] = ()
     """Changes of the previous baseline in the order of the cells; none for the first baseline."""
 
 
@@ -74,7 +74,7 @@ def extend_history(history: History, before: Baseline | None, after: Baseline) -
         tools=dict(sorted(after.tools.items())),
         counts=dict(sorted(Counter(outcome.status.value for outcome in after.cells).items())),
         changes=tuple(
-            Change(cell=cell, before=old.get(cell, ""), after=new.get(cell, ""))
+            OutcomeChange(cell=cell, before=old.get(cell, ""), after=new.get(cell, ""))
             for cell in changed
             if before
         ),

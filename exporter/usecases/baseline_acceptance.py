@@ -14,7 +14,7 @@ from exporter.planning.plan import make_plan
 from exporter.records.baseline import Baseline, extract_outcomes, read_baseline, write_baseline
 from exporter.records.history import HISTORY_FILE, extend_history, read_history, write_history
 from exporter.records.record import RunRecord
-from exporter.usecases.current_results import CurrentResults, read_results
+from exporter.usecases.current_results import ValidResults, read_results
 from exporter.usecases.report_pages import ReportPaths, write_reports
 
 
@@ -23,7 +23,7 @@ class Acceptance:
     """The current results and the baseline before they are accepted."""
 
     manifest: Manifest
-    current: CurrentResults
+    current: ValidResults
     run: RunRecord
     """The records of the cells in the manifests."""
     planned: frozenset[str]

@@ -1,6 +1,6 @@
 """Read the results of the last export, without the stale ones.
 
-Input: a manifest. Output: `CurrentResults` with the valid records of `results.json`.
+Input: a manifest. Output: `ValidResults` with the valid records of `results.json`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MISSING = "missing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CurrentResults:
+class ValidResults:
     """The valid results of the last export."""
 
     results: Results
@@ -26,14 +26,14 @@ class CurrentResults:
     """The tools with another version than the current one: `torch 2.12.1 (here 2.13.0)`."""
 
 
-def read_results(manifest: Manifest) -> CurrentResults:
+def read_results(manifest: Manifest) -> ValidResults:
     """Read the results and drop the stale ones.
 
     Raises:
         ExporterError: UNREADABLE if the results do not exist or are damaged.
     """
     run = read_run(BuildFolder.from_project(manifest.project).results)
-    return CurrentResults(
+    return ValidResults(
         results=filter_valid_results(run, manifest, make_plan(manifest)),
         other_tools=find_other_tools(run.tools, read_tool_versions()),
     )

@@ -21,7 +21,7 @@ from exporter.gate import (
 from exporter.manifest import Manifest, load_project
 from exporter.planning.plan import make_plan
 from exporter.records.baseline import Baseline, parse_baseline, read_baseline
-from exporter.usecases.current_results import CurrentResults, read_results
+from exporter.usecases.current_results import ValidResults, read_results
 from exporter.usecases.report_pages import BASELINE_FILE, ReportPaths
 
 
@@ -29,7 +29,7 @@ from exporter.usecases.report_pages import BASELINE_FILE, ReportPaths
 class GateResult:
     """The findings of the gate, and the state that the results were compared with."""
 
-    current: CurrentResults
+    current: ValidResults
     baseline: Baseline
     findings: tuple[GateFinding, ...]
     """The blocking ones first."""

@@ -1,6 +1,6 @@
 """Warnings about stored results: other tools, and cells without a result.
 
-Input: `CurrentResults`. Output: lines on stderr.
+Input: `ValidResults`. Output: lines on stderr.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from exporter.cli.output.terminal import print_error
 from exporter.records.baseline import parse_cell
 from exporter.report.rows.opset_groups import group_by_opset
-from exporter.usecases.current_results import CurrentResults
+from exporter.usecases.current_results import ValidResults
 
 
-def print_result_notes(current: CurrentResults) -> None:
+def print_result_notes(current: ValidResults) -> None:
     """Print the tools with another version, and the cells without a result."""
     if current.other_tools:
         print_error(

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from exporter.core.sanitize import join_lines
 from exporter.gate import NOT_ACCEPTED
 from exporter.records.baseline import Baseline, CellOutcome, extract_outcome
-from exporter.records.history import Change, History, HistoryEntry
+from exporter.records.history import OutcomeChange, History, HistoryEntry
 from exporter.report.rows.cells import Cell
 
 #: Tools that create and run the files.
@@ -26,7 +26,7 @@ class AcceptanceHistory:
         self.baseline = baseline
         self.history = history or History()
         self._outcomes: Mapping[str, CellOutcome] = baseline.by_cell() if baseline else {}
-        self._changes: dict[str, tuple[int, Change]] = {
+        self._changes: dict[str, tuple[int, OutcomeChange]] = {
             change.cell: (index, change)
             for index, entry in enumerate(self.history.entries)
             for change in entry.changes

@@ -9,7 +9,7 @@ import pytest
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.records.baseline import make_baseline
 from exporter.records.history import (
-    Change,
+    OutcomeChange,
     History,
     extend_history,
     read_history,
@@ -33,9 +33,9 @@ def test_every_changed_cell_is_listed() -> None:
     assert len(history.entries) == 2
     assert history.entries[1].counts == {"pass": 1, "xfail": 1}
     assert history.entries[1].changes == (
-        Change(cell="a/9/cpu", before="error at convert", after="pass"),
-        Change(cell="a/10/cpu", before="pass", after=""),
-        Change(cell="b/9/cpu", before="", after="xfail at convert"),
+        OutcomeChange(cell="a/9/cpu", before="error at convert", after="pass"),
+        OutcomeChange(cell="a/10/cpu", before="pass", after=""),
+        OutcomeChange(cell="b/9/cpu", before="", after="xfail at convert"),
     )
 
 
