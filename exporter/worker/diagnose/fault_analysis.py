@@ -32,7 +32,7 @@ from exporter.runtimes.values import OnnxValue
 from exporter.worker.diagnose.locate_divergence import DivergenceLocator
 from exporter.worker.diagnose.reexport import ReExport, export_with_other_exporter, repeat_export
 from exporter.worker.diagnose.replay import (
-    ReferenceSession,
+    ExpectedSession,
     ReplayResult,
     SampleReplay,
     find_failing_sample,
@@ -163,7 +163,7 @@ def _run_experiments(cell: FaultyCell) -> Iterator[Finding]:
 def _check_contract(cell: FaultyCell) -> Iterator[Finding]:
     """Compare PyTorch's own outputs with the contract."""
     names = [output.name for output in cell.check_context.spec.outputs]
-    result = cell.replay.compare(ReferenceSession(names, cell.replay.data))
+    result = cell.replay.compare(ExpectedSession(names, cell.replay.data))
     if not result.is_right:
         culprit = Culprit.PRECISION if result.is_numeric else Culprit.CONTRACT
         yield Finding(f"PyTorch's own outputs: {result.text}", culprit, is_final=True)

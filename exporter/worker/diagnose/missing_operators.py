@@ -69,10 +69,10 @@ def _group_uses(uses: Iterable[tuple[str, str]]) -> tuple[MissingOperator, ...]:
     operators = (
         MissingOperator(
             operator=operator,
-            count=len(found),
-            sources=tuple(dict.fromkeys(line for line in found if line)),
+            count=len(places),
+            sources=tuple(dict.fromkeys(line for line in places if line)),
         )
-        for operator, found in lines.items()
+        for operator, places in lines.items()
     )
     return tuple(sorted(operators, key=lambda item: (-item.count, item.operator)))
 

@@ -80,7 +80,7 @@ class SampleReplay:
         return OutputLimit(atol=limit.atol, rtol=limit.rtol, exact=is_exact, scale=scale)
 
 
-class ReferenceSession:
+class ExpectedSession:
     """A `Session` with PyTorch's own outputs; if they fail a check, no file can pass it."""
 
     placement = None
