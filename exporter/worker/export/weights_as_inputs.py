@@ -88,7 +88,7 @@ def _has_weight_inputs(spec: ModelSpec) -> bool:
 
 
 def list_state_names(model: Model) -> tuple[str, ...]:
-    """Return the names in the model's `state_dict` in order; a function has none."""
+    """Return the names in the model's `state_dict` in order; empty if it is a function."""
     return tuple(model.state_dict()) if isinstance(model, torch.nn.Module) else ()
 
 
