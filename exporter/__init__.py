@@ -1,1 +1,1 @@
-"""Builds every ONNX file that a manifest promises, and proves each promise on the file."""
+"""Build every ONNX file that a manifest promises, and prove each promise on the file."""
