@@ -21,8 +21,9 @@ nox.options.error_on_missing_interpreters = True
 ROOT = Path(__file__).parent
 #: The files that define the environments.
 DEFINITION = ("pyproject.toml", "constraints.txt", "noxfile.py")
-#: Two processes that each run whole files: fixtures of a module are created once.
-PARALLEL = ("-n", "2", "--dist", "loadfile")
+#: Two processes that each run whole files: fixtures of a module are created once. The files keep
+#: their order, because pytest would run files with few and slow tests last, in one process.
+PARALLEL = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 
 #: Commands of the program that are sessions of their own. Messages and pages refer to them:
 #: see `command` in pyproject.toml.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,19 @@ from tests.integration.project import run_exporter
 from tests.integration.results import MANIFEST, make_green_project, write_results
 
 
-@pytest.fixture
-def red(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a project with two accepted cells that are red now."""
-    root = make_green_project(tmp_path / "project")
+    root = make_green_project(tmp_path_factory.mktemp("accepted") / "project")
     assert run_exporter(root, "baseline").returncode == 0
     write_results(root, Status.FAIL)
     return root
+
+
+@pytest.fixture
+def red(accepted: Path, tmp_path: Path) -> Path:
+    """Return a copy of the accepted project."""
+    return Path(shutil.copytree(accepted, tmp_path / "project"))
 
 
 def read_reasons(root: Path) -> dict[str, tuple[str, str]]:

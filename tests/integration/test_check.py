@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,17 +24,24 @@ opsets = [17, 18]
 """
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a project with one model, its results, tables and a baseline."""
-    (tmp_path / "manifests").mkdir()
-    (tmp_path / "pyproject.toml").write_text("[tool.exporter]\n")
-    (tmp_path / "manifests/net.py").write_text("class Net: ...\n")
-    (tmp_path / "manifests/net.toml").write_text(MANIFEST)
-    write_uniform_results(tmp_path, Status.PASS)
+    root = tmp_path_factory.mktemp("accepted") / "project"
+    (root / "manifests").mkdir(parents=True)
+    (root / "pyproject.toml").write_text("[tool.exporter]\n")
+    (root / "manifests/net.py").write_text("class Net: ...\n")
+    (root / "manifests/net.toml").write_text(MANIFEST)
+    write_uniform_results(root, Status.PASS)
     for name in ("baseline", "report"):
-        assert run_exporter(tmp_path, name).returncode == 0
-    return tmp_path
+        assert run_exporter(root, name).returncode == 0
+    return root
+
+
+@pytest.fixture
+def project(accepted: Path, tmp_path: Path) -> Path:
+    """Return a copy of the project."""
+    return Path(shutil.copytree(accepted, tmp_path / "project"))
 
 
 def change(project: Path, before: str, after: str) -> None:

@@ -12,13 +12,19 @@ from tests.integration.project import run_exporter
 from tests.integration.results import make_green_project, write_results
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a project with equal `old.json`, results and baseline."""
-    root = make_green_project(tmp_path / "project")
+    root = make_green_project(tmp_path_factory.mktemp("accepted") / "project")
     assert run_exporter(root, "baseline").returncode == 0
     shutil.copy(root / "build/results.json", root / "old.json")
     return root
+
+
+@pytest.fixture
+def root(accepted: Path, tmp_path: Path) -> Path:
+    """Return a copy of the project."""
+    return Path(shutil.copytree(accepted, tmp_path / "project"))
 
 
 NEW, ACCEPTED = "build/results.json", "reports/baseline.json"

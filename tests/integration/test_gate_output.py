@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -41,10 +42,10 @@ def write_uniform_results(root: Path, status: Status, message: str = "") -> None
     (root / "build/results.json").write_text(RunRecord(tools={}, records=records).to_json())
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a project in a folder of the checkout, with twelve accepted green models."""
-    root = tmp_path / "models"
+    root = tmp_path_factory.mktemp("accepted") / "models"
     (root / "manifests").mkdir(parents=True)
     (root / "pyproject.toml").write_text("[tool.exporter]\n")
     (root / "manifests/net.py").write_text("class Net: ...\n")
@@ -53,6 +54,12 @@ def project(tmp_path: Path) -> Path:
     write_uniform_results(root, Status.PASS)
     assert run_exporter(root, "baseline").returncode == 0
     return root
+
+
+@pytest.fixture
+def project(accepted: Path, tmp_path: Path) -> Path:
+    """Return a copy of the project."""
+    return Path(shutil.copytree(accepted, tmp_path / "models"))
 
 
 def list_annotations(stdout: str) -> list[str]:

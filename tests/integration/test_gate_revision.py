@@ -5,6 +5,7 @@ The tests use real git repositories and invented results, because they need no e
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,18 +15,27 @@ from tests.integration.project import run_exporter, run_git
 from tests.integration.results import MANIFEST, make_green_project, write_results
 
 
-@pytest.fixture(params=["", "models/vision"])
-def branch(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+@pytest.fixture(scope="module", params=["", "models/vision"])
+def accepted(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     """Return a project in the root or a folder of its repository, on an unchanged branch."""
-    root = tmp_path / "repository" / request.param
+    folder = tmp_path_factory.mktemp("accepted")
+    root = folder / "repository" / request.param
     make_green_project(root)
-    (tmp_path / "repository" / ".gitignore").write_text("build/\n*.bin\n")
+    (folder / "repository" / ".gitignore").write_text("build/\n*.bin\n")
     assert run_exporter(root, "baseline").returncode == 0
-    run_git(tmp_path / "repository", "init", "-q", "-b", "main")
+    run_git(folder / "repository", "init", "-q", "-b", "main")
     run_git(root, "add", ":/")
     run_git(root, "commit", "-qm", "accepted")
     run_git(root, "checkout", "-qb", "topic")
     return root
+
+
+@pytest.fixture
+def branch(accepted: Path, tmp_path: Path) -> Path:
+    """Return a copy of the project and its repository."""
+    repository = next(path for path in (accepted, *accepted.parents) if path.name == "repository")
+    shutil.copytree(repository, tmp_path / "repository")
+    return tmp_path / "repository" / accepted.relative_to(repository)
 
 
 def run_gate(root: Path, revision: str = "main", **environment: str) -> tuple[int, str, str]:
