@@ -10,6 +10,7 @@ afterwards: the worker adds them to the record with their hashes.
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import posixpath
 import sys
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from exporter.core.file_hash import hash_file
+from exporter.processes.environment import TORCH_PRIVATE
 
 if TYPE_CHECKING:  # the no-op check reads packages before it imports a manifest
     from exporter.manifest import Device, ModelSpec, Override
@@ -211,7 +213,10 @@ def _read_site_stamps() -> tuple[int, ...]:
 
 @cache
 def read_tool_parts() -> dict[str, str]:
-    """Return the parts of all cells: Python, the platform, this package, the other tools."""
+    """Return the parts of all cells: Python, the platform, this package, the other tools.
+
+    The switch of private functions is a part if it is set, because some groups change results.
+    """
     _read_first_site_stamps()  # before the states are read
     parts = {
         "python": platform.python_version(),
@@ -219,6 +224,8 @@ def read_tool_parts() -> dict[str, str]:
         "exporter": read_exporter_state(),
         **{name: read_package_state(name) for name in DISTRIBUTIONS},
     }
+    if (switch := os.environ.get(TORCH_PRIVATE)) is not None:
+        parts["torch_private"] = switch
     return {f"{TOOL_PREFIX}{name}": state for name, state in parts.items()}
 
 

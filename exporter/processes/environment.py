@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
+#: Switches private functions of torch off: `none`, or a list of the groups that remain on.
+TORCH_PRIVATE = "EXPORTER_TORCH_PRIVATE"
+
 #: Paths, locale, and the variables that the worker's packages read.
 _ALLOWED = (
     "PATH",
@@ -30,7 +33,7 @@ _ALLOWED = (
     "TORCH_*",
     "TORCHINDUCTOR_*",
     "ORT_*",
-    "EXPORTER_TORCH_PRIVATE",
+    TORCH_PRIVATE,
 )
 
 #: One thread per worker: workers share the cores, and sums are the same on every machine.

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-#: `none` or a list of groups; if it is not set, all groups are on.
-SWITCH = "EXPORTER_TORCH_PRIVATE"
+from exporter.processes.environment import TORCH_PRIVATE
+
 #: The packages that each group uses or changes.
 GROUPS = {
     "capture": ("torch",),
@@ -49,12 +49,13 @@ def read_switch(text: str | None) -> frozenset[str]:
         return frozenset(GROUPS)
     names = frozenset(text.replace(" ", "").split(",")) - {"none", ""}
     if unknown := sorted(names - set(GROUPS)):
-        message = f"{SWITCH}: no group is named '{unknown[0]}'; use none or names of {[*GROUPS]}"
+        groups = ", ".join(GROUPS)
+        message = f"{TORCH_PRIVATE}: no group is named '{unknown[0]}'; use none, or some of {groups}"
         raise ImportError(message)
     return names
 
 
-_ENABLED = read_switch(os.environ.get(SWITCH))
+_ENABLED = read_switch(os.environ.get(TORCH_PRIVATE))
 
 
 def is_enabled(group: str) -> bool:
