@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from exporter.records.record import Record, read_run
+
 ROOT = Path(__file__).parents[2]
 
 MODELS = """
@@ -87,7 +89,7 @@ def make_project(root: Path, **sources: str) -> Path:
             id=id,
             source=source,
             opsets="[16, 17]",
-            timeout="15s" if source == "Sleeps" else "5m",
+            timeout="10s" if source == "Sleeps" else "5m",
         )
         for id, source in sources.items()
     ]
@@ -119,3 +121,9 @@ def run_git(root: Path, *arguments: str) -> str:
         ["git", *identity, *arguments], cwd=root, capture_output=True, check=True
     )
     return process.stdout.decode().strip()
+
+
+def read_cells(root: Path) -> dict[str, Record]:
+    """Return the results of the project by the ids of their cells."""
+    records = read_run(root / "build/results.json").records
+    return {str(record.cell): record for record in records}

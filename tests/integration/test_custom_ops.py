@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.records.record import Record, Status, read_run
-from tests.integration.project import run_exporter
+from exporter.records.record import Record, Status
+from tests.integration.project import read_cells, run_exporter
 
 MODELS = """
 import torch
@@ -78,7 +78,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read_cell(project: Path, model: str) -> Record:
-    return read_run(project / "build/results.json").by_cell()[f"{model}/17/cpu"]
+    return read_cells(project)[f"{model}/17/cpu"]
 
 
 def test_compiled_kernels_prove_a_right_file_and_fail_a_wrong_one(project: Path) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.records.record import RunRecord, read_run
-from tests.integration.project import ROOT, make_project, run_exporter
+from exporter.records.record import RunRecord
+from tests.integration.project import ROOT, make_project, read_cells, run_exporter
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_a_selection_exports_one_cell_and_does_not_change_the_other(accepted: Pa
     assert command.returncode == 0, command.stdout + command.stderr
     assert "1 cell: 1 pass" in command.stdout
     assert (accepted / "build/good/17.onnx").stat().st_mtime_ns == before.st_mtime_ns
-    assert set(read_run(accepted / "build/results.json").by_cell()) == {
+    assert set(read_cells(accepted)) == {
         "good/16/cpu",
         "good/17/cpu",
     }
@@ -122,7 +122,7 @@ def test_ctrl_c_ends_all_workers_and_keeps_finished_cells(tmp_path: Path) -> Non
     assert process.returncode == 130
     assert "kept" in errors
     assert "Traceback" not in errors
-    assert set(read_run(root / "build/results.json").by_cell()) == {"good/16/cpu", "good/17/cpu"}
+    assert set(read_cells(root)) == {"good/16/cpu", "good/17/cpu"}
     assert not list_workers(root)
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.records.record import Record, read_run
-from tests.integration.project import make_project, run_exporter
+from tests.integration.project import make_project, read_cells, run_exporter
 
 
 @pytest.fixture(scope="module")
@@ -29,10 +28,6 @@ def plan_lines(project: Path) -> list[str]:
     command = run_exporter(project, "plan")
     assert command.returncode == 0, command.stderr
     return [" ".join(line.split()) for line in command.stdout.splitlines()]
-
-
-def read_cells(project: Path) -> dict[str, Record]:
-    return read_run(project / "build/results.json").by_cell()
 
 
 def test_a_second_export_runs_no_cell_and_prints_the_same_summary(project: Path) -> None:

@@ -12,9 +12,8 @@ from exporter.records.record import (
     Record,
     Stage,
     Status,
-    read_run,
 )
-from tests.integration.project import make_project, run_exporter
+from tests.integration.project import make_project, read_cells, run_exporter
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> ExportRun:
         raises="Raises",
     )
     command = run_exporter(root, "export", "--jobs", "2")
-    return ExportRun(root, command, read_run(root / "build/results.json").by_cell())
+    return ExportRun(root, command, read_cells(root))
 
 
 def test_the_command_is_red_without_a_traceback(run: ExportRun) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from exporter.records.record import read_run
-from tests.integration.project import make_project, run_exporter
+from tests.integration.project import make_project, read_cells, run_exporter
 
 GREEDY = """
 
@@ -32,7 +31,7 @@ def test_only_models_above_the_memory_limit_are_killed(tmp_path: Path) -> None:
     source.write_text(source.read_text() + GREEDY)
     command = run_exporter(root, "export", "--opset", "17")
     assert command.returncode == 1, command.stdout + command.stderr
-    cells = read_run(root / "build/results.json").by_cell()
+    cells = read_cells(root)
     assert cells["good/17/cpu"].status == "pass", cells["good/17/cpu"].message
     for name, stage in (("builds/17/cpu", "source"), ("greedy/17/cpu", "convert")):
         assert (cells[name].status, cells[name].stage) == ("killed", stage), cells[name].message

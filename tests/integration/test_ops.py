@@ -8,10 +8,10 @@ import pytest
 
 from exporter.core.errors import ExitCode
 from exporter.manifest import load_project
-from exporter.records.record import Status, read_run
+from exporter.records.record import Status
 from exporter.tools.operators.client import _table_path
 from exporter.tools.operators.protocol import OperatorRow, OperatorTable
-from tests.integration.project import run_exporter
+from tests.integration.project import read_cells, run_exporter
 
 MODELS = """
 import torch
@@ -66,7 +66,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_record_lists_the_operators_of_its_model(project: Path) -> None:
-    records = read_run(project / "build" / "results.json").by_cell()
+    records = read_cells(project)
     assert records["good/17/cpu"].torch_operators == {"aten::linear": 1, "aten::relu_": 1}
     captured = records["good/18/cpu"].torch_operators
     assert captured == {"aten.linear.default": 1, "aten.relu_.default": 1}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from exporter.records.record import Status, read_run
-from tests.integration.project import ROOT, run_exporter
+from exporter.records.record import Status
+from tests.integration.project import ROOT, read_cells, run_exporter
 
 
 def read_block(language: str) -> str:
@@ -24,7 +24,7 @@ def test_the_example_is_green_with_both_exporters(tmp_path: Path) -> None:
     (tmp_path / "manifests" / "mine.toml").write_text(read_block("toml"))
     command = run_exporter(tmp_path, "export", "classifier", "--opset", "9", "--opset", "21")
     assert command.returncode == 0, command.stdout + command.stderr
-    records = read_run(tmp_path / "build/results.json").by_cell()
+    records = read_cells(tmp_path)
     assert {name: record.status for name, record in records.items()} == {
         "classifier/9/cpu": Status.PASS,
         "classifier/21/cpu": Status.PASS,

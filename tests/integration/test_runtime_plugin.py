@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from exporter.core.errors import ExitCode
-from exporter.records.record import Status, read_run
-from tests.integration.project import ROOT, run_exporter
+from exporter.records.record import Status
+from tests.integration.project import ROOT, read_cells, run_exporter
 from tests.runtime_plugin import NAME, install_runtime_plugin
 
 PROJECT = f"""
@@ -58,7 +58,7 @@ def test_an_export_proves_a_file_with_the_runtime_of_a_plugin(
     path = os.pathsep.join((str(ROOT), str(packages)))
     command = run_exporter(project, "export", "--jobs", "1", PYTHONPATH=path)
     assert command.returncode == 0, command.stdout + command.stderr
-    record = read_run(project / "build" / "results.json").by_cell()["sound/17/fast"]
+    record = read_cells(project)["sound/17/fast"]
     assert (record.status, record.message) == (Status.PASS, "")
     placement = next(item for item in record.checks if item.check == "placement")
     assert placement.status is Status.PASS

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.records.record import Record, Status, read_run
-from tests.integration.project import run_exporter
+from exporter.records.record import Record, Status
+from tests.integration.project import read_cells, run_exporter
 
 PROJECT = """
 [tool.exporter.devices.ort-backend]
@@ -78,7 +78,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def records(project: Path) -> dict[str, Record]:
-    return read_run(project / "build" / "results.json").by_cell()
+    return read_cells(project)
 
 
 def test_a_backend_proves_a_right_file_and_fails_a_wrong_one(records: dict[str, Record]) -> None:
@@ -145,4 +145,4 @@ def test_a_reproducer_runs_the_file_on_the_device_of_the_cell(
     assert ("onnxruntime.backend" if device == "ort-backend" else "import openvino") in text
     package = "onnxruntime" if device == "ort-backend" else "openvino"
     readme = (tmp_path / "repro" / "README.md").read_text(encoding="utf-8")
-    assert f"It needs torch, onnx and {package} alone" in readme
+    assert f"It needs only torch, onnx and {package}." in readme

@@ -6,9 +6,8 @@ import json
 import time
 from pathlib import Path
 
-from exporter.records.record import read_run
 from exporter.worker.verify.latency import measure_ratio
-from tests.integration.project import make_project, run_exporter
+from tests.integration.project import make_project, read_cells, run_exporter
 
 SLOW = """
 
@@ -49,7 +48,7 @@ def test_latency_is_measured_if_requested_and_the_gate_reports_growth(
     assert command.returncode == 0, command.stdout + command.stderr
 
     def read_ratio(model: str) -> object:
-        record = read_run(root / "build/results.json").by_cell()[f"{model}/17/cpu"]
+        record = read_cells(root)[f"{model}/17/cpu"]
         metrics = [result.metrics for result in record.checks if result.check == "latency"]
         return metrics[0]["ratio"] if metrics else None
 
