@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -221,6 +222,16 @@ def test_the_folder_contains_the_proof(dist: Path, project: Path) -> None:
     contract = json.loads((dist / "large/17/contract.json").read_text())
     assert [item["name"] for item in contract["inputs"]] == ["ids", "scale"]
     assert not [name for name, text in read_files(dist).items() if str(project).encode() in text]
+
+
+def test_the_card_uses_the_template_of_the_project(project: Path, tmp_path: Path) -> None:
+    root = copy_project(project, tmp_path / "project")
+    (root / "templates").mkdir()
+    (root / "templates/card.md.jinja").write_text("{{ spec.id }} at {{ opset }}: {{ size }}\n")
+    published = run_exporter(root, "publish", "sound/17", "dist")
+    assert published.returncode == 0, published.stdout + published.stderr
+    card = (root / "dist/sound/17/README.md").read_text()
+    assert re.fullmatch(r"sound at 17: [\d.]+ k?B\n", card)
 
 
 def test_publishing_again_gives_the_same_bytes(project: Path, dist: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shutil
 from pathlib import Path
 
 import jinja2
@@ -16,7 +17,7 @@ from exporter.report.pages.overview import Overview
 from exporter.report.pages.template_folder import find_packaged_templates
 from exporter.report.pages.templates import _create_environment
 from exporter.tools.operators.operators_page import OperatorsPage
-from tests.integration.project import ROOT, make_project, run_exporter
+from tests.integration.project import ROOT, run_exporter
 from tests.integration.results import make_green_project, write_results
 
 DOCS = (ROOT / "docs/templates.md").read_text(encoding="utf-8")
@@ -24,19 +25,28 @@ DOCS = (ROOT / "docs/templates.md").read_text(encoding="utf-8")
 FIXED_TEMPLATES = {"repro.md", "repro.py", "repro_custom_ops.py", "graph.html"}
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """Return a project with two accepted green cells; one is red now."""
-    root = make_green_project(tmp_path / "project")
+def render(root: Path) -> dict[str, bytes]:
+    """Return the pages of the report and the gate."""
+    assert run_exporter(root, "report").returncode == 0
+    assert run_exporter(root, "gate").returncode == 1
+    paths = [*(root / "reports").rglob("*.*"), root / "build/gate.md"]
+    return {str(path.relative_to(root)): path.read_bytes() for path in paths}
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bytes]]:
+    """Return a project with its pages; it has two accepted green cells, and one is red now."""
+    root = make_green_project(tmp_path_factory.mktemp("rendered") / "project")
     assert run_exporter(root, "baseline").returncode == 0
     write_results(root, _18=Status.FAIL)
     (root / "templates").mkdir()
-    return root
+    return root, render(root)
 
 
-def read_pages(root: Path) -> dict[str, bytes]:
-    paths = [*(root / "reports").rglob("*.*"), root / "build/gate.md"]
-    return {str(path.relative_to(root)): path.read_bytes() for path in paths}
+@pytest.fixture
+def project(rendered: tuple[Path, dict[str, bytes]], tmp_path: Path) -> Path:
+    """Return a copy of the project."""
+    return Path(shutil.copytree(rendered[0], tmp_path / "project"))
 
 
 OVERRIDDEN = [
@@ -74,31 +84,20 @@ OVERRIDDEN = [
 
 @pytest.mark.parametrize(("name", "text", "page", "expected"), OVERRIDDEN)
 def test_one_template_is_replaced_and_the_others_are_not(
-    project: Path, name: str, text: str, page: str, expected: str
+    project: Path,
+    rendered: tuple[Path, dict[str, bytes]],
+    name: str,
+    text: str,
+    page: str,
+    expected: str,
 ) -> None:
-    def render() -> dict[str, bytes]:
-        assert run_exporter(project, "report").returncode == 0
-        assert run_exporter(project, "gate").returncode == 1
-        return read_pages(project)
-
-    before = render()
+    before = rendered[1]
     (project / "templates" / name).write_text(text)
-    after = render()
+    after = render(project)
     assert {path for path in after if after[path] != before[path]} == {page}
     assert expected in after[page].decode()
     (project / "templates" / name).unlink()
-    assert render() == before
-
-
-def test_the_card_of_a_published_file_uses_the_template(tmp_path: Path) -> None:
-    root = make_project(tmp_path / "project", good="Good")
-    (root / "templates").mkdir()
-    (root / "templates/card.md.jinja").write_text("{{ spec.id }} at {{ opset }}: {{ size }}\n")
-    assert run_exporter(root, "export", "good/17").returncode == 0
-    published = run_exporter(root, "publish", "good/17", "dist")
-    assert published.returncode == 0, published.stdout + published.stderr
-    card = (root / "dist/good/17/README.md").read_text()
-    assert re.fullmatch(r"good at 17: [\d.]+ k?B\n", card)
+    assert render(project) == before
 
 
 @pytest.mark.parametrize(("name", "page"), [(name, page) for name, _, page, _ in OVERRIDDEN[:4]])
