@@ -1,8 +1,8 @@
-"""Create a project of many quick models without torch, and build it in a process of its own.
+"""Create a project of many quick models without torch, and build it in its own process.
 
 Input: a table that maps cells to their failures. Output: the records of real runs with the real
 engine and fork server, and a journal of all built cells. `python -m tests.faults.campaign ROOT`
-builds a project, and `make` creates one.
+builds a project, and `make_project` creates one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ JOBS = 2
 _TODAY = date(2026, 1, 1)
 
 
-def make(
+def make_project(
     root: Path,
     *,
     models: int,
@@ -45,10 +45,10 @@ def make(
     root.mkdir(parents=True, exist_ok=True)
     shape = {"models": models, "opsets": opsets, "timeout": timeout, "pause": pause, "seed": seed}
     (root / "shape.json").write_text(json.dumps(shape))
-    foresee(root, {})
+    set_failures(root, {})
 
 
-def foresee(root: Path, ends: Mapping[str, str]) -> None:
+def set_failures(root: Path, ends: Mapping[str, str]) -> None:
     """Write how cells fail: each by the name of a function in `worker.py`."""
     (root / "ends.json").write_text(json.dumps(dict(ends)))
 
@@ -70,7 +70,7 @@ def run(root: Path) -> BuildLog:
     return log
 
 
-def started(root: Path) -> subprocess.Popen[bytes]:
+def start(root: Path) -> subprocess.Popen[bytes]:
     """Start the build in a new process."""
     with (root / "errors.log").open("ab") as errors:
         return subprocess.Popen(
@@ -89,15 +89,15 @@ def contents(root: Path) -> dict[str, tuple[Record, str, str]]:
 
 def contents_of(root: Path, cells: Iterable[str]) -> dict[str, tuple[Record, str, str]]:
     """Return the same for some cells. Files of other cells may be missing."""
-    found = {}
-    known = records(root)
+    contents = {}
+    results = records(root)
     for cell in cells:
-        record = known[cell]
+        record = results[cell]
         folder = root / "build" / record.cell.model
         [weights] = record.artifact.external_data if record.artifact else ()
         files = (folder / f"{record.cell.opset}.onnx", folder / weights)
-        found[cell] = (record, *(path.read_text() for path in files))
-    return found
+        contents[cell] = (record, *(path.read_text() for path in files))
+    return contents
 
 
 def records(root: Path) -> dict[str, Record]:
@@ -105,21 +105,21 @@ def records(root: Path) -> dict[str, Record]:
     return read_run(BuildFolder.from_project(_manifest(root).project).results).by_cell()
 
 
-def made(root: Path) -> Counter[str]:
+def count_built(root: Path) -> Counter[str]:
     """Count how often workers built each cell."""
     journal = root / "journal"
     return Counter(journal.read_text().split()) if journal.exists() else Counter()
 
 
-def left_running(root: Path) -> list[str]:
+def find_running(root: Path) -> list[str]:
     """Return the processes of workers and their children that did not end in time."""
     deadline = time.monotonic() + 5
-    while (found := _running(root)) and time.monotonic() < deadline:
+    while (running := _running(root)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    return found
+    return running
 
 
-def tell(counts: str) -> None:
+def print_counts(counts: str) -> None:
     """Print counts, which `pytest -s` shows."""
     sys.stdout.write(f"{counts}\n")
 

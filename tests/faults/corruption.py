@@ -81,9 +81,9 @@ def swapped(path: Path, draw: random.Random) -> None:
         each for each in path.parent.iterdir() if each.suffix == path.suffix and each.is_file()
     )
     other = draw.choice(others)
-    kept = path.read_bytes()
+    content = path.read_bytes()
     path.write_bytes(other.read_bytes())
-    other.write_bytes(kept)
+    other.write_bytes(content)
 
 
 ON_FILES = (cut, flip, flip_unseen, append, folder, missing, link, dangling, future, swapped)
@@ -91,7 +91,7 @@ ON_FOLDERS = (file, missing, dangling, future)
 
 
 def make_elsewhere(path: Path) -> Path:
-    """Create the folder for targets of symlinks, beside the build folder."""
+    """Create the folder for targets of symlinks, next to the build folder."""
     root = path.parents[len(path.parts) - path.parts.index("build") - 1]
     (root / "elsewhere").mkdir(exist_ok=True)
     return root / "elsewhere"
@@ -99,8 +99,8 @@ def make_elsewhere(path: Path) -> Path:
 
 def corrupt(build: Path, draw: random.Random) -> tuple[str, str]:
     """Corrupt one path of the build folder. Return the action and the path."""
-    places = [path for path in sorted(build.rglob("*")) if not path.is_symlink()]
-    path = draw.choice(places)
+    paths = [path for path in sorted(build.rglob("*")) if not path.is_symlink()]
+    path = draw.choice(paths)
     act = draw.choice(_acts(path))
     act(path, draw)
     return act.__name__, path.relative_to(build).as_posix()

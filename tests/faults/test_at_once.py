@@ -65,7 +65,7 @@ def kill_at_work(root: Path, command: str, seconds: float) -> bool:
 
 def wait_for(process: subprocess.Popen[bytes], root: Path) -> None:
     until = time.monotonic() + 60
-    while process.poll() is None and not campaign.made(root):
+    while process.poll() is None and not campaign.count_built(root):
         assert time.monotonic() < until
         time.sleep(0.01)
     assert process.poll() is None
@@ -90,29 +90,29 @@ def promise(root: Path, models: int) -> None:
 
 
 def test_a_second_run_and_gc_respect_the_lock(tmp_path: Path) -> None:
-    campaign.make(tmp_path, models=8, opsets=5, pause=0.1)
+    campaign.make_project(tmp_path, models=8, opsets=5, pause=0.1)
     promise(tmp_path, 1)
-    first = campaign.started(tmp_path)
+    first = campaign.start(tmp_path)
     wait_for(first, tmp_path)
     with pytest.raises(ExporterError, match="another run has locked the folder"):
         campaign.run(tmp_path)
     swept = run_exporter(tmp_path, "gc")
     assert swept.returncode == 4
     assert "another run has locked the folder" in swept.stderr
-    others = [campaign.started(tmp_path) for _ in range(3)]
+    others = [campaign.start(tmp_path) for _ in range(3)]
     assert {other.wait(60) for other in others} <= {0, 1}
     assert first.wait(60) == 0
     assert {record.status for record in campaign.records(tmp_path).values()} == {Status.PASS}
-    assert set(campaign.made(tmp_path).values()) == {1}  # no cell was built twice
+    assert set(campaign.count_built(tmp_path).values()) == {1}  # no cell was built twice
     assert campaign.run(tmp_path).reasons == {}
-    assert campaign.left_running(tmp_path) == []
+    assert campaign.find_running(tmp_path) == []
     assert "Traceback" not in (tmp_path / "errors.log").read_text()
 
 
 def test_a_killed_gc_leaves_only_complete_results(tmp_path: Path) -> None:
-    campaign.make(tmp_path, models=12, opsets=4)
+    campaign.make_project(tmp_path, models=12, opsets=4)
     campaign.run(tmp_path)
-    whole = campaign.contents(tmp_path)
+    expected_contents = campaign.contents(tmp_path)
     promise(tmp_path, 3)
     promised = {f"m{model:03}/{opset}/cpu" for model in range(3) for opset in (7, 8)}
     draw = random.Random(5)
@@ -122,7 +122,7 @@ def test_a_killed_gc_leaves_only_complete_results(tmp_path: Path) -> None:
         assert_promised(tmp_path, promised)
         if IS_LONG:
             campaign.run(tmp_path)
-            assert campaign.contents(tmp_path) == whole
+            assert campaign.contents(tmp_path) == expected_contents
     assert run_exporter(tmp_path, "gc").returncode == 0
     assert run_exporter(tmp_path, "gc").stdout == "nothing to remove\n"
     assert_promised(tmp_path, promised)
@@ -131,9 +131,9 @@ def test_a_killed_gc_leaves_only_complete_results(tmp_path: Path) -> None:
     assert {name.removesuffix(".json") for name in left} == promised
     # Only the removed cells are built again.
     reasons = campaign.run(tmp_path).reasons
-    assert set(reasons) == set(whole) - promised
-    assert campaign.contents(tmp_path) == whole
-    campaign.tell(f"gc killed {kills} times at work")
+    assert set(reasons) == set(expected_contents) - promised
+    assert campaign.contents(tmp_path) == expected_contents
+    campaign.print_counts(f"gc killed {kills} times at work")
     assert kills
 
 
@@ -157,15 +157,15 @@ def test_a_killed_report_leaves_only_complete_files(tmp_path: Path) -> None:
     assert green != red
     kills = 0
     for turn in range(KILLS):
-        status, wanted = (Status.FAIL, red) if turn % 2 else (Status.PASS, green)
+        status, expected = (Status.FAIL, red) if turn % 2 else (Status.PASS, green)
         write_results(root, status)
         kills += kill_at_work(root, "report", draw.random() * 0.2)
         for name, text in pages(root).items():
             if not name.endswith(".fresh"):
                 assert text in (green[name], red[name]), name
         assert run_exporter(root, "report").returncode == 0
-        assert pages(root) == wanted  # incomplete files were removed
-    campaign.tell(f"report killed {kills} times at work")
+        assert pages(root) == expected  # incomplete files were removed
+    campaign.print_counts(f"report killed {kills} times at work")
     assert kills
 
 
@@ -175,7 +175,7 @@ def pages(root: Path) -> dict[str, bytes]:
 
 
 def test_temporary_files_of_a_killed_run_are_removed(tmp_path: Path) -> None:
-    campaign.make(tmp_path, models=2, opsets=2)
+    campaign.make_project(tmp_path, models=2, opsets=2)
     campaign.run(tmp_path)
     with subprocess.Popen(["true"]) as ended:
         ended.wait()

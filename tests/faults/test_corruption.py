@@ -44,11 +44,11 @@ def refused(root: Path) -> Path | None:
 def test_after_any_corruption_the_next_run_has_the_results_of_a_run_from_nothing(
     tmp_path: Path, seed: int
 ) -> None:
-    campaign.make(tmp_path, models=6, opsets=4)
+    campaign.make_project(tmp_path, models=6, opsets=4)
     build = tmp_path / "build"
     campaign.run(tmp_path)
-    whole = campaign.contents(tmp_path)
-    assert set(whole) == set(campaign.cells(tmp_path))
+    expected_contents = campaign.contents(tmp_path)
+    assert set(expected_contents) == set(campaign.cells(tmp_path))
     draw = random.Random(seed)
     acts: Counter[str] = Counter()
     refusals = 0
@@ -60,8 +60,10 @@ def test_after_any_corruption_the_next_run_has_the_results_of_a_run_from_nothing
             assert os.path.lexists(path), done
             refusals += 1
             path.unlink() if path.is_symlink() or path.is_file() else shutil.rmtree(path)
-        assert campaign.contents(tmp_path) == whole, done
+        assert campaign.contents(tmp_path) == expected_contents, done
         assert snapshot(tmp_path / "elsewhere") == outside, done
         assert campaign.run(tmp_path).reasons == {}, done
-    assert campaign.left_running(tmp_path) == []
-    campaign.tell(f"{acts.total()} acts of {len(acts)} kinds, {refusals} of them refused by name")
+    assert campaign.find_running(tmp_path) == []
+    campaign.print_counts(
+        f"{acts.total()} acts of {len(acts)} kinds, {refusals} of them refused by name"
+    )

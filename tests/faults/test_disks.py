@@ -35,26 +35,28 @@ IS_LONG = os.environ.get("FAULTS") == "long"
 @pytest.mark.parametrize("seed", range(12 if IS_LONG else 1))
 def test_a_build_folder_on_a_full_disk(tmp_path: Path, seed: int) -> None:
     size = random.Random(seed).randrange(200, 900)
-    campaign.make(tmp_path, models=20, opsets=5)
+    campaign.make_project(tmp_path, models=20, opsets=5)
     with small_disk(tmp_path / "build", size) as disk:
         with pytest.raises(ExporterError, match="No space left on device") as full:
             campaign.run(tmp_path)
         assert full.value.exit_code is ExitCode.ENVIRONMENT
         assert str(disk.path) in str(full.value)
-        assert campaign.left_running(tmp_path) == []
-        made = campaign.made(tmp_path)
-        assert made  # the disk was not full from the start
+        assert campaign.find_running(tmp_path) == []
+        built = campaign.count_built(tmp_path)
+        assert built  # the disk was not full from the start
         disk.grow()
         log = campaign.run(tmp_path)
-        whole = campaign.contents(tmp_path)
-        assert set(whole) == set(campaign.cells(tmp_path))
-        assert {record.status for record, *_ in whole.values()} == {Status.PASS}
+        contents = campaign.contents(tmp_path)
+        assert set(contents) == set(campaign.cells(tmp_path))
+        assert {record.status for record, *_ in contents.values()} == {Status.PASS}
         assert campaign.run(tmp_path).reasons == {}
-    again = sum(campaign.made(tmp_path).values()) - len(whole)
+    again = sum(campaign.count_built(tmp_path).values()) - len(contents)
     # Finished cells were kept, except those in progress when the disk was full.
     assert again <= campaign.JOBS * 5
-    campaign.tell(f"{size} KiB: {len(made)} of {len(whole)} cells made, {again} made again")
-    assert len(log.reasons) <= len(whole) - len(made) + again
+    campaign.print_counts(
+        f"{size} KiB: {len(built)} of {len(contents)} cells built, {again} built again"
+    )
+    assert len(log.reasons) <= len(contents) - len(built) + again
 
 
 MODELS = """
@@ -86,8 +88,8 @@ def test_a_file_for_a_full_disk_is_built_after_space_was_freed(tmp_path: Path) -
     with small_disk(tmp_path / "build", 4000) as disk:
         full = run_exporter(tmp_path, "export")
         assert full.returncode in (ExitCode.RED, ExitCode.ENVIRONMENT)
-        said = r"big/17/cpu: (killed|crash) at convert: .*No space left on device"
-        assert re.search(said, full.stdout), full.stdout + full.stderr
+        pattern = r"big/17/cpu: (killed|crash) at convert: .*No space left on device"
+        assert re.search(pattern, full.stdout), full.stdout + full.stderr
         disk.grow()
         again = run_exporter(tmp_path, "export", "--explain")
         assert again.returncode == 0, again.stdout + again.stderr
@@ -234,9 +236,9 @@ def ahead(path: Path) -> None:
 def test_a_clock_that_jumps_changes_no_decision(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shift: int, stamp: Callable[[Path], None]
 ) -> None:
-    campaign.make(tmp_path, models=3, opsets=3)
+    campaign.make_project(tmp_path, models=3, opsets=3)
     campaign.run(tmp_path)
-    whole = campaign.contents(tmp_path)
+    contents = campaign.contents(tmp_path)
     now, now_ns = time.time, time.time_ns
     monkeypatch.setattr(time, "time", lambda: now() + shift)
     monkeypatch.setattr(time, "time_ns", lambda: now_ns() + shift * 10**9)
@@ -252,5 +254,5 @@ def test_a_clock_that_jumps_changes_no_decision(
     monkeypatch.setattr(time, "time_ns", now_ns)
     reasons = campaign.run(tmp_path).reasons
     assert reasons == {"m001/8/cpu": "m001/8.onnx is not the file that was proved"}
-    assert campaign.contents(tmp_path) == whole
+    assert campaign.contents(tmp_path) == contents
     assert campaign.run(tmp_path).reasons == {}

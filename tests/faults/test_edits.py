@@ -65,7 +65,7 @@ opsets = {opsets}
 EDITS: dict[str, tuple[Any, ...]] = {
     "source": ("1.0", "2.0"),
     "helper": ("1.0", "3.0"),
-    "docstring": ("What it is", "What it was"),
+    "docstring": ("One text", "Another text"),
     "weights": (1, 2),
     "opsets": ([16, 17], [16], [15, 16, 17], [16, 17, 18]),
     "tolerance": ("", "tolerance = { atol = 1e-3, rtol = 1e-3 }", "tolerance = { atol = 1e-9 }"),
@@ -87,11 +87,11 @@ class LastingStarter(ForkServerStarter):
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[LastingStarter]:
-    kept = LastingStarter(
+    lasting_server = LastingStarter(
         make_worker_environment({**os.environ, "PYTHONPATH": str(campaign.REPOSITORY)})
     )
-    yield kept
-    kept.end()
+    yield lasting_server
+    lasting_server.end()
 
 
 class Project:
@@ -128,33 +128,35 @@ class Project:
             torch.save(weights, folder / "net.pt")
 
     def export(self, pattern: str = "*", name: str = "build", store: bool = False) -> BuildLog:
-        of = load_project(self.root)
-        of = Manifest(project=of.project.model_copy(update={"build": name}), models=of.models)
+        manifest = load_project(self.root)
+        manifest = Manifest(
+            project=manifest.project.model_copy(update={"build": name}), models=manifest.models
+        )
         log = BuildLog()
         options = BuildOptions(store=Store(self.root / ".store", _STORE) if store else None)
-        plan = make_plan(of, Selection(patterns=(pattern,)))
-        run_plan(of, plan, LocalEngine(2, self._server), log, _TODAY, options)
+        plan = make_plan(manifest, Selection(patterns=(pattern,)))
+        run_plan(manifest, plan, LocalEngine(2, self._server), log, _TODAY, options)
         return log
 
-    def found(self, name: str = "build") -> dict[str, tuple[Any, dict[str, bytes]]]:
+    def read_contents(self, name: str = "build") -> dict[str, tuple[Any, dict[str, bytes]]]:
         """Return each record without its times, with the bytes of its files."""
         build = BuildFolder(self.root / name)
-        found = {}
+        contents = {}
         for record in read_run(build.results).records:
             folder = build.model_folder(record.cell.model)
-            beside = record.artifact.external_data if record.artifact else ()
-            paths = [folder.model(record.cell.opset), *(folder.path / each for each in beside)]
+            weights = record.artifact.external_data if record.artifact else ()
+            paths = [folder.model(record.cell.opset), *(folder.path / each for each in weights)]
             files = {path.name: path.read_bytes() for path in paths} if record.artifact else {}
-            found[str(record.cell)] = (timeless(record.model_dump(mode="json")), files)
-        return found
+            contents[str(record.cell)] = (timeless(record.model_dump(mode="json")), files)
+        return contents
 
     def from_nothing(self) -> dict[str, tuple[Any, dict[str, bytes]]]:
         self._nothings += 1
         name = f"nothing-{self._nothings}"
         self.export(name=name)
-        found = self.found(name)
+        contents = self.read_contents(name)
         shutil.rmtree(self.root / name)
-        return found
+        return contents
 
 
 def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
@@ -187,10 +189,10 @@ def test_any_sequence_of_edits(tmp_path: Path, server: LastingStarter, seed: int
             project.export("a/16")
         log = project.export(store=draw.random() < 0.5)
         runs["+".join(done)] += len(log.records)
-        found, whole = project.found(), project.from_nothing()
-        why = (done, project.state, log.reasons)
-        assert found.keys() == whole.keys(), why
-        for cell, (record, files) in whole.items():
-            assert found[cell] == (record, files), why
-        assert project.export().reasons == {}, why
-    campaign.tell(f"seed {seed}: {STEPS} runs, cells by kind of edit: {dict(runs)}")
+        contents, expected = project.read_contents(), project.from_nothing()
+        context = (done, project.state, log.reasons)
+        assert contents.keys() == expected.keys(), context
+        for cell, (record, files) in expected.items():
+            assert contents[cell] == (record, files), context
+        assert project.export().reasons == {}, context
+    campaign.print_counts(f"seed {seed}: {STEPS} runs, cells by kind of edit: {dict(runs)}")

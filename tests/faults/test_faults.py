@@ -45,7 +45,7 @@ DESTROY = ("folder", "records")
 
 
 def test_workers_killed_at_random_lose_only_the_announced_cells(tmp_path: Path) -> None:
-    campaign.make(tmp_path, models=MODELS, opsets=OPSETS)
+    campaign.make_project(tmp_path, models=MODELS, opsets=OPSETS)
     draw = random.Random(5)
     cells = campaign.cells(tmp_path)
     kinds = {
@@ -55,66 +55,72 @@ def test_workers_killed_at_random_lose_only_the_announced_cells(tmp_path: Path) 
         "raises": Status.CRASH,
     }
     ends = {cell: draw.choice(list(kinds)) for cell in cells if draw.random() < 0.05}
-    campaign.foresee(tmp_path, ends)
+    campaign.set_failures(tmp_path, ends)
     log = campaign.run(tmp_path)
-    found = campaign.records(tmp_path)
+    records = campaign.records(tmp_path)
     expected = {cell: kinds[ends[cell]] if cell in ends else Status.PASS for cell in cells}
-    assert {cell: record.status for cell, record in found.items()} == expected
+    assert {cell: record.status for cell, record in records.items()} == expected
     assert len(log.records) == len(cells)
-    assert all("while at convert" in found[cell].message for cell in ends)
-    assert set(campaign.made(tmp_path).values()) == {1}
-    assert campaign.left_running(tmp_path) == []
-    campaign.foresee(tmp_path, {})
+    assert all("while at convert" in records[cell].message for cell in ends)
+    assert set(campaign.count_built(tmp_path).values()) == {1}
+    assert campaign.find_running(tmp_path) == []
+    campaign.set_failures(tmp_path, {})
     assert set(campaign.run(tmp_path).reasons) == set(ends)
     assert {record.status for record in campaign.records(tmp_path).values()} == {Status.PASS}
-    assert campaign.made(tmp_path) == Counter(cells)
-    campaign.tell(f"{len(cells)} cells, {len(ends)} workers died: {dict(Counter(ends.values()))}")
+    assert campaign.count_built(tmp_path) == Counter(cells)
+    campaign.print_counts(
+        f"{len(cells)} cells, {len(ends)} workers died: {dict(Counter(ends.values()))}"
+    )
 
 
 def test_a_parent_killed_at_random_loses_at_most_the_announced_cells(tmp_path: Path) -> None:
-    campaign.make(tmp_path, models=KILLS * 2, opsets=OPSETS, pause=0.05)
+    campaign.make_project(tmp_path, models=KILLS * 2, opsets=OPSETS, pause=0.05)
     cells = campaign.cells(tmp_path)
     kills = _kill_at_random(tmp_path, KILLS, random.Random(5))
     campaign.run(tmp_path)
     assert {record.status for record in campaign.records(tmp_path).values()} == {Status.PASS}
-    made = campaign.made(tmp_path)
-    twice = sum(made.values()) - len(cells)
-    assert set(made) == set(cells)
+    built = campaign.count_built(tmp_path)
+    repeated = sum(built.values()) - len(cells)
+    assert set(built) == set(cells)
     assert kills >= KILLS // 2
-    assert twice <= kills * campaign.JOBS
+    assert repeated <= kills * campaign.JOBS
     assert "Traceback" not in (tmp_path / "errors.log").read_text()
-    campaign.tell(f"{len(cells)} cells, the parent killed {kills} times: {twice} cells made twice")
+    campaign.print_counts(
+        f"{len(cells)} cells, the parent killed {kills} times: {repeated} cells built twice"
+    )
 
 
 def test_a_parent_killed_while_two_workers_share_a_model_loses_no_more(tmp_path: Path) -> None:
-    made: Counter[str] = Counter()
+    built: Counter[str] = Counter()
     draw = random.Random(5)
     kills = 0
     rounds = KILLS // 3
     for seed in range(rounds + 1):
-        campaign.make(tmp_path, models=1, opsets=OPSETS * 3, pause=0.1, seed=seed)
+        campaign.make_project(tmp_path, models=1, opsets=OPSETS * 3, pause=0.1, seed=seed)
         if seed:  # the first run has no known times
             kills += _kill_at_random(tmp_path, 3, draw)
         campaign.run(tmp_path)
         assert {record.status for record in campaign.records(tmp_path).values()} == {Status.PASS}
-        assert set(campaign.made(tmp_path) - made) == set(campaign.cells(tmp_path))
-        made = campaign.made(tmp_path)
+        assert set(campaign.count_built(tmp_path) - built) == set(campaign.cells(tmp_path))
+        built = campaign.count_built(tmp_path)
         assert (tmp_path / "divided").exists() is (seed > 0)
-    twice = sum(made.values()) - (rounds + 1) * OPSETS * 3
+    repeated = sum(built.values()) - (rounds + 1) * OPSETS * 3
     assert kills >= rounds
-    assert twice <= kills * campaign.JOBS
+    assert repeated <= kills * campaign.JOBS
     assert "Traceback" not in (tmp_path / "errors.log").read_text()
-    campaign.tell(f"a model of two workers, the parent killed {kills} times: {twice} cells twice")
+    campaign.print_counts(
+        f"a model of two workers, the parent killed {kills} times: {repeated} cells built twice"
+    )
 
 
 def _kill_at_random(root: Path, most: int, draw: random.Random) -> int:
     """Start runs and kill each. Return the number of killed runs."""
     for kills in range(most):
-        before = sum(campaign.made(root).values())
-        process = campaign.started(root)
+        before = sum(campaign.count_built(root).values())
+        process = campaign.start(root)
         deadline = time.monotonic() + 60
         # A start takes nearly a second. The kill should hit the parent during its work.
-        while process.poll() is None and sum(campaign.made(root).values()) == before:
+        while process.poll() is None and sum(campaign.count_built(root).values()) == before:
             assert time.monotonic() < deadline
             time.sleep(0.01)
         time.sleep(draw.random() * 0.5)
@@ -122,30 +128,30 @@ def _kill_at_random(root: Path, most: int, draw: random.Random) -> int:
             return kills
         process.kill()
         process.wait()
-        assert campaign.left_running(root) == []
+        assert campaign.find_running(root) == []
     return most
 
 
 def test_each_misbehavior_fails_its_own_cell(tmp_path: Path) -> None:
-    campaign.make(tmp_path, models=len(WAYS) + 2, opsets=2, timeout=3.0)
+    campaign.make_project(tmp_path, models=len(WAYS) + 2, opsets=2, timeout=3.0)
     ends = {f"m{index:03}/8/cpu": kind for index, kind in enumerate(WAYS)}
-    campaign.foresee(tmp_path, ends)
+    campaign.set_failures(tmp_path, ends)
     campaign.run(tmp_path)
-    found = campaign.records(tmp_path)
-    assert set(found) == set(campaign.cells(tmp_path))
-    assert {kind: found[cell].status for cell, kind in ends.items()} == WAYS
-    for cell, record in found.items():
+    records = campaign.records(tmp_path)
+    assert set(records) == set(campaign.cells(tmp_path))
+    assert {kind: records[cell].status for cell, kind in ends.items()} == WAYS
+    for cell, record in records.items():
         kind = ends.get(cell.replace("/7/", "/8/"), "")
         # A model that destroys its own files is rebuilt. The results of others stay.
         if cell not in ends and not any(word in kind for word in DESTROY):
             assert record.status is Status.PASS, (cell, kind, record.message)
-    assert campaign.left_running(tmp_path) == []
+    assert campaign.find_running(tmp_path) == []
     # Nothing was written through the symlink.
     assert [list(path.iterdir()) for path in tmp_path.glob("elsewhere-*")] == [[]]
-    campaign.foresee(tmp_path, {})
+    campaign.set_failures(tmp_path, {})
     campaign.run(tmp_path)
     assert {record.status for record in campaign.records(tmp_path).values()} == {Status.PASS}
-    campaign.tell(f"{len(WAYS)} ways to misbehave, {len(found)} cells")
+    campaign.print_counts(f"{len(WAYS)} ways to misbehave, {len(records)} cells")
 
 
 @pytest.mark.parametrize(
@@ -157,21 +163,21 @@ def test_each_misbehavior_fails_its_own_cell(tmp_path: Path) -> None:
     ],
 )
 def test_a_misbehaving_worker_does_not_affect_the_other_part(tmp_path: Path, way: str) -> None:
-    campaign.make(tmp_path, models=1, opsets=8, timeout=3.0)
+    campaign.make_project(tmp_path, models=1, opsets=8, timeout=3.0)
     campaign.run(tmp_path)
-    before = campaign.made(tmp_path)
-    campaign.make(tmp_path, models=1, opsets=8, timeout=3.0, seed=1)
-    campaign.foresee(tmp_path, {"m000/10/cpu": way})
+    before = campaign.count_built(tmp_path)
+    campaign.make_project(tmp_path, models=1, opsets=8, timeout=3.0, seed=1)
+    campaign.set_failures(tmp_path, {"m000/10/cpu": way})
     campaign.run(tmp_path)
     assert (tmp_path / "divided").exists()
-    found = campaign.records(tmp_path)
-    assert set(found) == set(campaign.cells(tmp_path))
-    assert found["m000/10/cpu"].status is WAYS[way]
-    made = campaign.made(tmp_path) - before
+    records = campaign.records(tmp_path)
+    assert set(records) == set(campaign.cells(tmp_path))
+    assert records["m000/10/cpu"].status is WAYS[way]
+    built = campaign.count_built(tmp_path) - before
     for cell in ("m000/7/cpu", "m000/9/cpu", "m000/11/cpu", "m000/13/cpu"):
-        assert found[cell].status is Status.PASS
-        assert made[cell] == 1
-    assert campaign.left_running(tmp_path) == []
-    campaign.foresee(tmp_path, {})
+        assert records[cell].status is Status.PASS
+        assert built[cell] == 1
+    assert campaign.find_running(tmp_path) == []
+    campaign.set_failures(tmp_path, {})
     campaign.run(tmp_path)
     assert {record.status for record in campaign.records(tmp_path).values()} == {Status.PASS}

@@ -52,8 +52,8 @@ class ForkServerProcess:
         assert json.loads(self.words.readline()) == {"ready": 1}
 
     def order(self, number: int) -> None:
-        here = str(self._folder)
-        words = {"start": number, "job": "job", "log": f"{here}/log", "folder": here}
+        folder_name = str(self._folder)
+        words = {"start": number, "job": "job", "log": f"{folder_name}/log", "folder": folder_name}
         self.orders.write(json.dumps(words).encode() + b"\n")
 
     def end(self) -> None:
@@ -64,9 +64,9 @@ class ForkServerProcess:
     def left(self) -> list[str]:
         """Return the processes in the folder that did not end in time."""
         until = time.monotonic() + 10
-        while (found := list_processes(self._folder)) and time.monotonic() < until:
+        while (running := list_processes(self._folder)) and time.monotonic() < until:
             time.sleep(0.05)
-        return found
+        return running
 
 
 def started(folder: Path) -> list[str]:
@@ -79,14 +79,14 @@ def started(folder: Path) -> list[str]:
 
 
 def list_processes(folder: Path) -> list[str]:
-    found = []
+    running = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if (process / "cwd").readlink() == folder:
-                found.append(process.name)
+                running.append(process.name)
         except OSError:
             pass  # it ended, or belongs to another user
-    return found
+    return running
 
 
 @pytest.mark.parametrize("seconds", ["600", "0"])

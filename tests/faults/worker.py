@@ -62,7 +62,7 @@ def hangs_in_c() -> None:
 def forks() -> None:
     for _ in range(20):
         if os.fork() == 0:
-            note(os.getpid())
+            add_process(os.getpid())
             time.sleep(600)
     hangs()
 
@@ -82,9 +82,9 @@ def fills_the_disk() -> None:
 
 def allocates() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
-    kept = []
+    blocks = []
     while True:
-        kept.append(bytearray(1 << 29))
+        blocks.append(bytearray(1 << 29))
 
 
 def goes_elsewhere() -> None:
@@ -121,10 +121,10 @@ def raises() -> None:
 
 
 def main() -> None:
-    note(os.getpid())
+    add_process(os.getpid())
     # Each worker has a child that sleeps longer.
-    note(subprocess.Popen(["sleep", "600"]).pid)
-    put(FOLDER / "reference.json", "what PyTorch says")
+    add_process(subprocess.Popen(["sleep", "600"]).pid)
+    write_file(FOLDER / "reference.json", "PyTorch's outputs")
     for opset in JOB["opsets"]:
         for device in opset["devices"]:
             prove(opset["opset"], device["name"])
@@ -134,13 +134,13 @@ def prove(opset: int, device: str) -> None:
     cell = {"model": MODEL, "opset": opset, "device": device}
     name = f"{MODEL}/{opset}/{device}"
     at_work = {"stage": "convert", "cells": [cell], "log": f"{MODEL}/logs/model.log"}
-    put(FOLDER / "at_work.json", json.dumps(at_work))
+    write_file(FOLDER / "at_work.json", json.dumps(at_work))
     time.sleep(PAUSE)
     content = f"the file of {MODEL} at {opset}"
-    put(FOLDER / f"{opset}.onnx", content)
+    write_file(FOLDER / f"{opset}.onnx", content)
     weights = f"the weights of {MODEL}"
-    beside = f"weights-{hashlib.sha256(weights.encode()).hexdigest()[:16]}.data"
-    put(FOLDER / beside, weights)
+    weights_name = f"weights-{hashlib.sha256(weights.encode()).hexdigest()[:16]}.data"
+    write_file(FOLDER / weights_name, weights)
     if name in ENDS:
         globals()[ENDS[name]]()
     digests = JOB["fingerprint"] | {"device": JOB["device_digests"][device]}
@@ -148,7 +148,7 @@ def prove(opset: int, device: str) -> None:
         "file": f"{MODEL}/{opset}.onnx",
         "sha256": hashlib.sha256(content.encode()).hexdigest(),
         "bytes": len(content),
-        "external_data": [beside],
+        "external_data": [weights_name],
         "ir_version": 8,
         "nodes": 1,
         "parameters": 1,
@@ -158,22 +158,22 @@ def prove(opset: int, device: str) -> None:
     record = {"cell": cell, "status": "pass", "artifact": artifact, "fingerprint": digests}
     # With these times, the next run can divide the opsets of a model.
     record["seconds"] = {"capture": 1.0, "convert": 1.0}
-    whole = Record.model_validate_json(json.dumps(record))
-    put(FOLDER / "records" / f"{opset}.{device}.json", whole.to_json())
+    complete_record = Record.model_validate_json(json.dumps(record))
+    write_file(FOLDER / "records" / f"{opset}.{device}.json", complete_record.to_json())
     with (ROOT / "journal").open("a") as journal:
         journal.write(f"{name}\n")
     if JOB["part"]:
         (ROOT / "divided").touch()
 
 
-def put(path: Path, text: str) -> None:
+def write_file(path: Path, text: str) -> None:
     path.parent.mkdir(exist_ok=True)
     fresh = path.with_name(f".{path.name}.fresh")
     fresh.write_text(text)
     fresh.rename(path)
 
 
-def note(pid: int) -> None:
+def add_process(pid: int) -> None:
     with (ROOT / "pids").open("a") as pids:
         pids.write(f"{pid}\n")
 

@@ -95,12 +95,12 @@ class Recurrent(nn.Module):
 
 
 class Packed(nn.Module):
-    """An LSTM for sequences of different lengths, longest first; `whole` pads to the input."""
+    """An LSTM for sequences of different lengths, longest first; `pads_to_input` pads it."""
 
-    def __init__(self, *, whole: bool) -> None:
+    def __init__(self, *, pads_to_input: bool) -> None:
         super().__init__()
         self.layer = nn.LSTM(4, 3, batch_first=True)
-        self.length = 7 if whole else None
+        self.length = 7 if pads_to_input else None
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         packed = pack_padded_sequence(x, lengths, batch_first=True)
@@ -118,10 +118,10 @@ class Missing(nn.Module):
 class ByKey(nn.Module):
     """Takes a dictionary of tensors with a text in it."""
 
-    def forward(self, given: dict[str, Tensor]) -> Tensor:
-        if given.get("how") == "add":
-            return given["a"] + given["b"]
-        return given["a"] - given["b"]
+    def forward(self, values: dict[str, Tensor]) -> Tensor:
+        if values.get("how") == "add":
+            return values["a"] + values["b"]
+        return values["a"] - values["b"]
 
 
 class NestedOut(nn.Module):

@@ -43,8 +43,8 @@ class Spectrum(nn.Module):
 class Cached(nn.Module):
     """Takes a cache that is empty at the first step, and one that is not."""
 
-    def forward(self, x: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
-        return torch.cat([past, x], 1) * 2, past * 2
+    def forward(self, x: Tensor, earlier: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.cat([earlier, x], 1) * 2, earlier * 2
 
 
 class Nothing(nn.Module):

@@ -100,9 +100,9 @@ class FakeEngine:
             worker = self._ways.pop(0) if len(self._ways) > 1 else self._ways[0]
             ended = worker(task.job)
             at_work = ended.last_announcement.cells if ended.last_announcement else ()
-            for found in JobFolder(Path(task.job.folder)).read_records().values():
-                if found.cell not in at_work and found.cell in task.job.cells():
-                    listener.on_record(found)
+            for record_of_cell in JobFolder(Path(task.job.folder)).read_records().values():
+                if record_of_cell.cell not in at_work and record_of_cell.cell in task.job.cells():
+                    listener.on_record(record_of_cell)
             following = listener.on_job_end(ended)
             if ended.exit_kind is ExitKind.INTERRUPTED:
                 raise KeyboardInterrupt

@@ -48,11 +48,11 @@ def export(of: Manifest) -> BuildLog:
     return log
 
 
-def assert_whole(of: Manifest) -> None:
+def assert_complete(of: Manifest) -> None:
     """Check that the results are those of a run from nothing."""
     build = BuildFolder.from_project(of.project)
-    found = {str(r.cell): r.status.value for r in read_run(build.results).records}
-    assert found == {f"tiny/{opset}/cpu": "pass" for opset in (17, 18, 19)}
+    results = {str(r.cell): r.status.value for r in read_run(build.results).records}
+    assert results == {f"tiny/{opset}/cpu": "pass" for opset in (17, 18, 19)}
     for opset in (17, 18, 19):
         assert build.model_folder("tiny").model(opset).read_text() == CONTENT
     assert len(build.model_folder("tiny").read_records()) == 3
@@ -108,7 +108,7 @@ def test_the_next_run_has_the_results_of_a_run_from_nothing(
                 export(of)
             return
         export(of)
-        assert_whole(of)
+        assert_complete(of)
 
 
 CHANGED = {"tiny/18/cpu": "its record was changed or damaged"}
@@ -118,18 +118,18 @@ def test_a_truncated_record_is_rebuilt(tmp_path: Path) -> None:
     of = manifest(tmp_path)
     export(of)
     path = tmp_path / "build/tiny/records/18.cpu.json"
-    whole = path.read_bytes()
-    for size in range(0, len(whole), 1 if IS_LONG else 13):
-        path.write_bytes(whole[:size])
+    content = path.read_bytes()
+    for size in range(0, len(content), 1 if IS_LONG else 13):
+        path.write_bytes(content[:size])
         assert export(of).reasons == CHANGED
-    assert_whole(of)
+    assert_complete(of)
 
 
-def flipped(whole: bytes, step: int) -> Iterator[bytes]:
+def flipped(content: bytes, step: int) -> Iterator[bytes]:
     """Yield copies with one flipped bit, one for each `step` bytes."""
-    for place in range(0, len(whole), step):
-        data = bytearray(whole)
-        data[place] ^= 1 << place % 8
+    for position in range(0, len(content), step):
+        data = bytearray(content)
+        data[position] ^= 1 << position % 8
         yield bytes(data)
 
 
@@ -137,28 +137,28 @@ def test_a_record_with_a_flipped_bit_is_rebuilt(tmp_path: Path) -> None:
     of = manifest(tmp_path)
     export(of)
     path = tmp_path / "build/tiny/records/18.cpu.json"
-    whole = path.read_bytes()
-    for data in flipped(whole, 1 if IS_LONG else 17):
+    content = path.read_bytes()
+    for data in flipped(content, 1 if IS_LONG else 17):
         path.write_bytes(data)
         assert export(of).reasons == CHANGED
-    assert_whole(of)
+    assert_complete(of)
 
 
 def test_an_edited_record_is_rebuilt(tmp_path: Path) -> None:
     of = manifest(tmp_path)
 
-    def fails(job: Job) -> JobResult:
+    def fail_transiently(job: Job) -> JobResult:
         ended = worker(job)
         for cell in job.cells():
             write(job, record(job, cell, Status.FAIL, CONTENT))
         return ended
 
-    run_plan(of, make_plan(of), FakeEngine(fails), BuildLog(), TODAY)
+    run_plan(of, make_plan(of), FakeEngine(fail_transiently), BuildLog(), TODAY)
     path = tmp_path / "build/tiny/records/18.cpu.json"
     assert '"status": "fail"' in path.read_text()
     path.write_text(path.read_text().replace('"status": "fail"', '"status": "pass"'))
     log = BuildLog()
-    run_plan(of, make_plan(of), FakeEngine(fails), log, TODAY)
+    run_plan(of, make_plan(of), FakeEngine(fail_transiently), log, TODAY)
     assert log.reasons == CHANGED
     assert {r.status for r in read_run(tmp_path / "build/results.json").records} == {Status.FAIL}
 
@@ -169,7 +169,7 @@ def test_the_record_of_another_cell_is_rebuilt(tmp_path: Path) -> None:
     records = tmp_path / "build/tiny/records"
     shutil.copy(records / "17.cpu.json", records / "18.cpu.json")
     assert export(of).reasons == CHANGED
-    assert_whole(of)
+    assert_complete(of)
     assert export(of).reasons == {}
 
 
@@ -182,7 +182,7 @@ def test_a_file_with_the_path_of_a_folder_is_replaced(tmp_path: Path, name: str)
         shutil.rmtree(path)
     path.write_text("no folder")
     export(of)
-    assert_whole(of)
+    assert_complete(of)
 
 
 @pytest.mark.parametrize(
@@ -209,12 +209,12 @@ def test_results_with_a_flipped_bit_are_refused(tmp_path: Path) -> None:
     of = manifest(tmp_path)
     export(of)
     path = tmp_path / "build/results.json"
-    whole = path.read_bytes()
-    for data in flipped(whole, 7 if IS_LONG else 97):
+    content = path.read_bytes()
+    for data in flipped(content, 7 if IS_LONG else 97):
         path.write_bytes(data)
         with pytest.raises(
             ExporterError, match=r"is not a results file.*run `exporter export` to write it again"
         ):
             read_run(path)
     export(of)
-    assert path.read_bytes() == whole
+    assert path.read_bytes() == content

@@ -123,20 +123,20 @@ class Project:
         write_json(folder.job, of)
         loaded = SOURCES if of.spec.id == "a" else SOURCES[1:2]
         read = [(self.root / name).read_text() for name in loaded]
-        made = [of.spec.source, self.state["torch"], *read]
-        there = {opset.opset for opset in of.opsets if opset.reuse_file}
+        parts = [of.spec.source, self.state["torch"], *read]
+        rechecked = {opset.opset for opset in of.opsets if opset.reuse_file}
         self.divided += of.part > 0
         old = JobFolder(Path(of.build) / of.spec.id)
-        if there:  # the reference of the rechecked file
+        if rechecked:  # the reference of the rechecked file
             shutil.copyfile(old.reference, folder.reference)
-            self.rechecks += len(there)
-        if len(there) < len(of.opsets):
-            write_reference(of, hashlib.sha256("".join(made).encode()).hexdigest())
+            self.rechecks += len(rechecked)
+        if len(rechecked) < len(of.opsets):
+            write_reference(of, hashlib.sha256("".join(parts).encode()).hexdigest())
         sources = tuple(Source(file=n, sha256=hash_source(self.root / n)) for n in loaded)
         for cell in of.cells():
-            new = f"{cell.model} at {cell.opset}: {made}"
-            kept = old.model(cell.opset).read_text() if cell.opset in there else new
-            value = record(of, cell, content=kept)
+            new = f"{cell.model} at {cell.opset}: {parts}"
+            content = old.model(cell.opset).read_text() if cell.opset in rechecked else new
+            value = record(of, cell, content=content)
             assert value.artifact is not None
             weights = f"weights of {read}".encode()
             name = f"weights-{hashlib.sha256(weights).hexdigest()[:16]}.data"
@@ -162,10 +162,10 @@ def test_any_sequence_of_edits_and_partial_runs(sequence: list[tuple[str, Any, s
         for name, value, pattern in sequence:
             project.put(name, value)
             if pattern:
-                found = project.export(pattern)
+                results = project.export(pattern)
                 # The results of a partial run are right, and some may be missing.
-                whole = project.export(name=f"nothing-{len(list(Path(folder).iterdir()))}")
-                assert found.items() <= whole.items()
+                expected = project.export(name=f"nothing-{len(list(Path(folder).iterdir()))}")
+                assert results.items() <= expected.items()
         assert project.export() == project.export(name="nothing")
 
 
@@ -175,12 +175,12 @@ def test_one_opset_is_exported_while_others_are_rechecked(tmp_path: Path) -> Non
     project.export()
     project.put("tolerance", EDITS["tolerance"][1])
     project.put("opsets", (17, 18, 19))
-    found = project.export()
+    results = project.export()
     assert project.rechecks == 2
     assert set(project.on_note.reasons) == {"a/17/cpu", "a/18/cpu", "a/19/cpu"}
-    assert found == project.export(name="nothing")
+    assert results == project.export(name="nothing")
     # The reference has not changed, so no cell runs again.
-    assert project.export() == found
+    assert project.export() == results
     assert project.on_note.reasons == {}
 
 
@@ -189,6 +189,6 @@ def test_divided_jobs_have_the_results_of_a_run_from_nothing(tmp_path: Path) -> 
     project.put("opsets", (17, 18))
     project.export()
     project.put("helper.py", "2")
-    found = project.export()
+    results = project.export()
     assert project.divided > 0
-    assert found == project.export(name="nothing")
+    assert results == project.export(name="nothing")

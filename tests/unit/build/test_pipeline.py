@@ -55,19 +55,19 @@ def export(
 
 def test_every_cell_of_every_model_is_recorded_in_order(tmp_path: Path) -> None:
     project = manifest(tmp_path, spec("b"), spec("a"))
-    found, log = export(project, FakeEngine(finish))
-    assert found == {f"{model}/{opset}/cpu": "pass" for model in "ab" for opset in (17, 18, 19)}
-    assert list(found) == sorted(found)
+    results, log = export(project, FakeEngine(finish))
+    assert results == {f"{model}/{opset}/cpu": "pass" for model in "ab" for opset in (17, 18, 19)}
+    assert list(results) == sorted(results)
     assert log.models == ["b", "a"]
-    assert log.statuses() == found
+    assert log.statuses() == results
     assert (tmp_path / "build/a/18.onnx").exists()
 
 
 def test_a_crash_fails_one_cell(tmp_path: Path) -> None:
     engine = FakeEngine(die_at(18), finish)
-    found, log = export(manifest(tmp_path), engine)
-    assert found == {"tiny/17/cpu": "pass", "tiny/18/cpu": "crash", "tiny/19/cpu": "pass"}
-    assert log.statuses() == found
+    results, log = export(manifest(tmp_path), engine)
+    assert results == {"tiny/17/cpu": "pass", "tiny/18/cpu": "crash", "tiny/19/cpu": "pass"}
+    assert log.statuses() == results
     assert [[str(c) for c in task.job.cells()] for task in engine.tasks][1] == ["tiny/19/cpu"]
     assert engine.tasks[1].job.folder == engine.tasks[0].job.folder
 
@@ -77,22 +77,22 @@ def test_retries_share_the_time_of_the_model(tmp_path: Path) -> None:
         return outcome(of, ExitKind.SIGNAL, 11, announcement(of.cells()[:1]), seconds=25.0)
 
     engine = FakeEngine(slow)
-    found, _ = export(manifest(tmp_path), engine)
-    assert set(found.values()) == {"crash"}
+    results, _ = export(manifest(tmp_path), engine)
+    assert set(results.values()) == {"crash"}
     assert [task.seconds for task in engine.tasks] == [60.0, 35.0, 10.0]
 
 
 def test_a_model_that_always_crashes_runs_once_for_each_cell(tmp_path: Path) -> None:
     engine = FakeEngine(lambda of: outcome(of, ExitKind.EXITED, 0, announcement(of.cells()[:1])))
-    found, _ = export(manifest(tmp_path), engine)
-    assert set(found.values()) == {"crash"}
+    results, _ = export(manifest(tmp_path), engine)
+    assert set(results.values()) == {"crash"}
     assert len(engine.tasks) == 3
 
 
 def test_a_timeout_is_not_retried(tmp_path: Path) -> None:
     engine = FakeEngine(die_at(18, ExitKind.TIMEOUT))
-    found, _ = export(manifest(tmp_path), engine)
-    assert found == {"tiny/17/cpu": "pass", "tiny/18/cpu": "timeout", "tiny/19/cpu": "timeout"}
+    results, _ = export(manifest(tmp_path), engine)
+    assert results == {"tiny/17/cpu": "pass", "tiny/18/cpu": "timeout", "tiny/19/cpu": "timeout"}
     assert len(engine.tasks) == 1
 
 
@@ -111,8 +111,8 @@ def test_an_unusable_environment_stops_the_run_with_its_message(tmp_path: Path) 
 def test_a_model_that_exits_with_the_code_of_an_unusable_environment_is_a_crash(
     tmp_path: Path,
 ) -> None:
-    found, _ = export(manifest(tmp_path), FakeEngine(die_at(17, ExitKind.EXITED, 4), finish))
-    assert found["tiny/17/cpu"] == "crash"
+    results, _ = export(manifest(tmp_path), FakeEngine(die_at(17, ExitKind.EXITED, 4), finish))
+    assert results["tiny/17/cpu"] == "crash"
 
 
 def test_ctrl_c_keeps_finished_results_and_no_unproved_file(tmp_path: Path) -> None:
@@ -143,9 +143,11 @@ def test_ctrl_c_before_the_first_cell_keeps_the_old_results(tmp_path: Path) -> N
 def test_a_selection_keeps_the_other_opsets_of_the_same_model(tmp_path: Path) -> None:
     project = manifest(tmp_path)
     export(project, FakeEngine(finish_with("same", content="old")))
-    found, log = export(project, FakeEngine(finish_with("same", content="new")), "*/18", force=True)
-    assert set(found.values()) == {"pass"}
-    assert len(found) == 3
+    results, log = export(
+        project, FakeEngine(finish_with("same", content="new")), "*/18", force=True
+    )
+    assert set(results.values()) == {"pass"}
+    assert len(results) == 3
     assert not log.notes
     texts = {path.name: path.read_text() for path in (tmp_path / "build/tiny").glob("*.onnx")}
     assert texts == {"17.onnx": "old", "18.onnx": "new", "19.onnx": "old"}
@@ -156,28 +158,28 @@ def test_a_selection_drops_the_other_opsets_if_the_reference_changed(
 ) -> None:
     project = manifest(tmp_path)
     export(project, FakeEngine(finish_with("before")))
-    found, log = export(project, FakeEngine(finish_with("after")), "*/18", force=True)
-    assert found == {"tiny/18/cpu": "pass"}
+    results, log = export(project, FakeEngine(finish_with("after")), "*/18", force=True)
+    assert results == {"tiny/18/cpu": "pass"}
     assert log.notes == ["tiny: 2 earlier results are stale and were dropped"]
     assert [path.name for path in (tmp_path / "build/tiny").glob("*.onnx")] == ["18.onnx"]
 
 
-@pytest.mark.parametrize(("content", "kept"), [("one", True), ("two", False)])
+@pytest.mark.parametrize(("content", "is_kept"), [("one", True), ("two", False)])
 def test_the_record_of_another_device_is_carried_over_only_for_the_same_file(
-    tmp_path: Path, content: str, kept: bool
+    tmp_path: Path, content: str, is_kept: bool
 ) -> None:
     project = manifest(tmp_path, spec(devices=("cpu", "reference"), opsets=(18,)))
     export(project, FakeEngine(finish_with("same", content="one")))
     engine = FakeEngine(finish_with("same", content=content))
-    found, _ = export(project, engine, "*/*/cpu", force=True)
-    assert ("tiny/18/reference" in found) == kept
+    results, _ = export(project, engine, "*/*/cpu", force=True)
+    assert ("tiny/18/reference" in results) == is_kept
 
 
 def test_a_changed_entry_makes_all_records_stale(tmp_path: Path) -> None:
     export(manifest(tmp_path), FakeEngine(finish))
     changed = manifest(tmp_path, spec(seed=1))
-    found, _ = export(changed, FakeEngine(finish), "*/18")
-    assert found == {"tiny/18/cpu": "pass"}
+    results, _ = export(changed, FakeEngine(finish), "*/18")
+    assert results == {"tiny/18/cpu": "pass"}
 
 
 def never(of: Job) -> JobResult:
@@ -197,8 +199,8 @@ def test_unchanged_cells_are_reused(tmp_path: Path) -> None:
 def test_one_more_opset_exports_that_one(tmp_path: Path) -> None:
     export(manifest(tmp_path), FakeEngine(finish))
     engine = FakeEngine(finish)
-    found, log = export(manifest(tmp_path, spec(opsets=(17, 18, 19, 20))), engine)
-    assert set(found.values()) == {"pass"}
+    results, log = export(manifest(tmp_path, spec(opsets=(17, 18, 19, 20))), engine)
+    assert set(results.values()) == {"pass"}
     assert log.reasons == {"tiny/20/cpu": "it has not been exported yet"}
     assert [[cell.opset for cell in task.job.cells()] for task in engine.tasks] == [[20]]
     assert len(list((tmp_path / "build/tiny").glob("*.onnx"))) == 4
@@ -208,21 +210,21 @@ def test_one_more_opset_exports_that_one(tmp_path: Path) -> None:
 def test_transient_results_are_retried_by_the_next_run(tmp_path: Path, ended: ExitKind) -> None:
     project = manifest(tmp_path, spec(opsets=(18,)))
     export(project, FakeEngine(die_at(18, ended)))
-    found, log = export(project, FakeEngine(finish))
-    assert found == {"tiny/18/cpu": "pass"}
+    results, log = export(project, FakeEngine(finish))
+    assert results == {"tiny/18/cpu": "pass"}
     assert log.reasons["tiny/18/cpu"].startswith("its previous result was ")
 
 
 def test_a_deterministic_failure_is_reused(tmp_path: Path) -> None:
-    def fails(of: Job) -> JobResult:
+    def write_failure(of: Job) -> JobResult:
         for cell in of.cells():
             write(of, record(of, cell, Status.FAIL))
         return outcome(of, ExitKind.EXITED, 0)
 
     project = manifest(tmp_path)
-    export(project, FakeEngine(fails))
-    found, _ = export(project, FakeEngine(never))
-    assert set(found.values()) == {"fail"}
+    export(project, FakeEngine(write_failure))
+    results, _ = export(project, FakeEngine(never))
+    assert set(results.values()) == {"fail"}
 
 
 def test_a_changed_or_missing_file_is_rebuilt(tmp_path: Path) -> None:
@@ -230,8 +232,8 @@ def test_a_changed_or_missing_file_is_rebuilt(tmp_path: Path) -> None:
     export(project, FakeEngine(finish_with("same", content="proved")))
     (tmp_path / "build/tiny/17.onnx").write_text("another")
     (tmp_path / "build/tiny/18.onnx").unlink()
-    found, log = export(project, FakeEngine(finish_with("same", content="proved")))
-    assert set(found.values()) == {"pass"}
+    results, log = export(project, FakeEngine(finish_with("same", content="proved")))
+    assert set(results.values()) == {"pass"}
     assert log.reasons == {
         "tiny/17/cpu": "tiny/17.onnx is not the file that was proved",
         "tiny/18/cpu": "tiny/18.onnx is missing",
@@ -247,18 +249,18 @@ def test_a_changed_file_of_an_unselected_cell_loses_its_result(tmp_path: Path) -
     assert "tiny/17/cpu" not in elsewhere
     assert "tiny/18/cpu" in elsewhere
     engine = FakeEngine(finish_with("same", content="proved"))
-    beside, _ = export(project, engine, "tiny/18", force=True)
-    assert "tiny/17/cpu" not in beside
-    whole, log = export(project, engine)
-    assert len(whole) == 6
+    selected, _ = export(project, engine, "tiny/18", force=True)
+    assert "tiny/17/cpu" not in selected
+    all_results, log = export(project, engine)
+    assert len(all_results) == 6
     assert list(log.reasons) == ["tiny/17/cpu"]
 
 
 def test_results_that_cannot_be_carried_over_are_rebuilt(tmp_path: Path) -> None:
     export(manifest(tmp_path, spec(opsets=(17, 18))), FakeEngine(finish_with("before")))
     engine = FakeEngine(finish_with("after"))
-    found, log = export(manifest(tmp_path), engine)
-    assert found == {f"tiny/{opset}/cpu": "pass" for opset in (17, 18, 19)}
+    results, log = export(manifest(tmp_path), engine)
+    assert results == {f"tiny/{opset}/cpu": "pass" for opset in (17, 18, 19)}
     assert [[cell.opset for cell in task.job.cells()] for task in engine.tasks] == [[19], [17, 18]]
     assert log.notes == []
 
@@ -279,8 +281,8 @@ def test_jobs_of_unknown_length_start_first_and_then_the_longest(tmp_path: Path)
 def test_skipped_cells_are_records_with_their_reason_and_are_not_run(tmp_path: Path) -> None:
     project = manifest(tmp_path, spec(skip=(Skip(opsets=(17,), reason="too old"),)))
     engine = FakeEngine(finish)
-    found, _ = export(project, engine)
-    assert found["tiny/17/cpu"] == "skip"
+    results, _ = export(project, engine)
+    assert results["tiny/17/cpu"] == "skip"
     assert [cell.opset for cell in engine.tasks[0].job.cells()] == [18, 19]
     by_cell = read_run(BuildFolder.from_project(project.project).results).by_cell()
     assert by_cell["tiny/17/cpu"].message == "too old"
@@ -295,9 +297,9 @@ def test_expectations_are_applied_when_results_are_collected(tmp_path: Path) -> 
 
     expect = (Expectation(opsets=(18,), reason="no such operator"),)
     project = manifest(tmp_path, spec(expect=expect))
-    found, log = export(project, FakeEngine(fail_at_18))
-    assert found["tiny/18/cpu"] == "xfail"
-    assert log.statuses() == found
+    results, log = export(project, FakeEngine(fail_at_18))
+    assert results["tiny/18/cpu"] == "xfail"
+    assert log.statuses() == results
     # The record on disk has no expectations applied: another one needs no export.
     plan = make_plan(manifest(tmp_path))
     without = collect_results(
@@ -336,8 +338,8 @@ def as_asked(of: Job) -> JobResult:
     """Prove as thoroughly as the job requires."""
     write_reference(of, "same")
     for cell in of.cells():
-        made = {"thorough": of.spec.thorough, "fingerprint": of.make_fingerprint(cell)}
-        write(of, record(of, cell).model_copy(update=made))
+        fields = {"thorough": of.spec.thorough, "fingerprint": of.make_fingerprint(cell)}
+        write(of, record(of, cell).model_copy(update=fields))
     return outcome(of, ExitKind.EXITED, 0)
 
 

@@ -115,7 +115,7 @@ def another_file(model: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "why"),
+    ("spoil", "reason"),
     [
         (no_folder, "b/18.onnx is missing"),
         (no_file, "b/18.onnx is missing"),
@@ -123,10 +123,10 @@ def another_file(model: Path) -> None:
     ],
 )
 def test_a_result_without_its_file_is_missing(
-    manifest: Manifest, folders: list[Path], spoil: Callable[[Path], None], why: str
+    manifest: Manifest, folders: list[Path], spoil: Callable[[Path], None], reason: str
 ) -> None:
     spoil(folders[1] / "b")
-    assert merged(manifest, folders).missing == {"b/18/cpu": f"shard 2/2: {why}"}
+    assert merged(manifest, folders).missing == {"b/18/cpu": f"shard 2/2: {reason}"}
     run = read_run(Path(manifest.project.root) / "build/results.json")
     assert list(run.by_cell()) == ["a/18/cpu", "c/18/cpu"]
 
@@ -135,7 +135,7 @@ def drop(folders: list[Path], manifest: Manifest) -> list[Path]:
     return folders[:1]
 
 
-def twice(folders: list[Path], manifest: Manifest) -> list[Path]:
+def same_shard_twice(folders: list[Path], manifest: Manifest) -> list[Path]:
     return [folders[0], *folders]
 
 
@@ -161,7 +161,7 @@ def no_results(folders: list[Path], manifest: Manifest) -> list[Path]:
     return folders
 
 
-def own(folders: list[Path], manifest: Manifest) -> list[Path]:
+def own_folder(folders: list[Path], manifest: Manifest) -> list[Path]:
     build = Path(manifest.project.root) / "build"
     build.mkdir(parents=True)
     return [*folders, build]
@@ -174,16 +174,16 @@ def other_split(folders: list[Path], manifest: Manifest) -> list[Path]:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "code", "said"),
+    ("spoil", "code", "message"),
     [
         (drop, ExitCode.RED, "shard 2/2 is missing"),
-        (twice, ExitCode.RED, "shard 1/2 was given 2 times: "),
+        (same_shard_twice, ExitCode.RED, "shard 1/2 was given 2 times: "),
         (other_tools, ExitCode.RED, "other tools than .*one: torch 2.12.0 and 2.13.0"),
         (other_count, ExitCode.RED, "exports in 2 and 3 parts"),
         (other_split, ExitCode.RED, "a is in shard 1/2 and in 2/2"),
         (unfinished, ExitCode.UNREADABLE, "two: contains no finished shard"),
         (no_results, ExitCode.UNREADABLE, "results.json: no results yet"),
-        (own, ExitCode.UNREADABLE, "this project's own build folder"),
+        (own_folder, ExitCode.UNREADABLE, "this project's own build folder"),
     ],
 )
 def test_shards_that_do_not_belong_together_are_refused(
@@ -191,9 +191,9 @@ def test_shards_that_do_not_belong_together_are_refused(
     folders: list[Path],
     spoil: Callable[[list[Path], Manifest], list[Path]],
     code: ExitCode,
-    said: str,
+    message: str,
 ) -> None:
-    with pytest.raises(ExporterError, match=said) as caught:
+    with pytest.raises(ExporterError, match=message) as caught:
         merged(manifest, spoil(folders, manifest))
     assert caught.value.exit_code is code
 

@@ -35,14 +35,16 @@ def test_unchanged_files_have_no_problem(tmp_path: Path, artifact: Artifact) -> 
 @pytest.mark.parametrize("name", ["18.onnx", DATA])
 def test_every_change_of_a_file_is_found(tmp_path: Path, artifact: Artifact, name: str) -> None:
     path = tmp_path / "net" / name
-    whole = path.read_bytes()
-    for size in range(len(whole)):
-        path.write_bytes(whole[:size])
+    content = path.read_bytes()
+    for size in range(len(content)):
+        path.write_bytes(content[:size])
         assert "is not the file that was proved" in ArtifactVerifier(tmp_path).find_problem(
             artifact
         )
-    for place in range(len(whole)):
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    for position in range(len(content)):
+        path.write_bytes(
+            content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :]
+        )
         assert "is not the file that was proved" in ArtifactVerifier(tmp_path).find_problem(
             artifact
         )
@@ -51,7 +53,7 @@ def test_every_change_of_a_file_is_found(tmp_path: Path, artifact: Artifact, nam
     path.mkdir()
     assert ArtifactVerifier(tmp_path).find_problem(artifact) == f"net/{name} is missing"
     path.rmdir()
-    (tmp_path / "elsewhere").write_bytes(whole)
+    (tmp_path / "elsewhere").write_bytes(content)
     path.symlink_to(tmp_path / "elsewhere")
     assert ArtifactVerifier(tmp_path).find_problem(artifact) == f"net/{name} is missing"
 

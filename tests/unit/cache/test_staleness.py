@@ -51,7 +51,7 @@ def test_an_unchanged_record_is_up_to_date(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "now", "why"),
+    ("part", "now", "reason"),
     [
         ("entry", "other", "its manifest entry changed"),
         ("checks", "other", "its tolerances changed"),
@@ -62,8 +62,8 @@ def test_an_unchanged_record_is_up_to_date(tmp_path: Path) -> None:
         ("tool.onnx", "1.2 cc", "onnx missing -> 1.2"),
     ],
 )
-def test_each_changed_part_is_named(tmp_path: Path, part: str, now: str, why: str) -> None:
-    assert CurrentState(tmp_path).find_staleness_reason(stored(), PARTS | {part: now}) == why
+def test_each_changed_part_is_named(tmp_path: Path, part: str, now: str, reason: str) -> None:
+    assert CurrentState(tmp_path).find_staleness_reason(stored(), PARTS | {part: now}) == reason
 
 
 def test_a_changed_or_missing_source_is_named(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_changed_or_missing_source_is_named(tmp_path: Path) -> None:
     assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == "net.py changed"
 
 
-def test_a_new_module_beside_the_sources_is_a_change(tmp_path: Path) -> None:
+def test_a_new_module_next_to_the_sources_is_a_change(tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     (tmp_path / "models/net.py").write_text("")
     record = stored(Source(file="models/*.py", sha256=hash_source(tmp_path / "models/*.py")))
@@ -101,10 +101,10 @@ def test_a_package_that_replaces_a_module_is_a_change(tmp_path: Path) -> None:
 
 
 def test_the_folder_of_an_entry_is_part_of_its_fingerprint() -> None:
-    places = ("manifests/a.toml", "manifests/in/a.toml", "manifests/of/a.toml", "a.toml")
-    digests = {place: compute_fingerprint(spec(manifest=place))["entry"] for place in places}
-    assert len(set(digests.values())) == len(places)
-    assert compute_fingerprint(spec(manifest="manifests/in/b.toml"))["entry"] == digests[places[1]]
+    paths = ("manifests/a.toml", "manifests/in/a.toml", "manifests/of/a.toml", "a.toml")
+    digests = {path: compute_fingerprint(spec(manifest=path))["entry"] for path in paths}
+    assert len(set(digests.values())) == len(paths)
+    assert compute_fingerprint(spec(manifest="manifests/in/b.toml"))["entry"] == digests[paths[1]]
 
 
 def test_a_source_that_changed_during_the_export_is_stale(tmp_path: Path) -> None:
@@ -192,8 +192,10 @@ def test_a_wheel_is_the_same_in_every_environment_and_another_build_is_not(tmp_p
     assert one.startswith("1.0 ")
     cuda = install(tmp_path / "three", "made_up", wheel[0], "made_up/core.so,sha256=ff,90")
     assert cuda != one
-    here = f"{info}/direct_url.json,sha256=gg,70"
-    assert install(tmp_path / "four", "made_up", *wheel, here) != one, "of one checkout alone"
+    current = f"{info}/direct_url.json,sha256=gg,70"
+    assert install(tmp_path / "four", "made_up", *wheel, current) != one, (
+        "an editable installation belongs to one checkout"
+    )
 
 
 def test_a_reinstalled_tool_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +204,7 @@ def test_a_reinstalled_tool_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     stamps = _read_first_site_stamps()
     monkeypatch.setattr("exporter.cache.fingerprint._read_site_stamps", lambda: stamps)
     monkeypatch.setattr(
-        "exporter.cache.fingerprint._list_wheel_files", lambda found: "another build"
+        "exporter.cache.fingerprint._list_wheel_files", lambda files: "another build"
     )
     assert not have_tools_changed(), "the folder of the packages is unchanged"
     monkeypatch.setattr("exporter.cache.fingerprint._read_site_stamps", lambda: (1, 2))

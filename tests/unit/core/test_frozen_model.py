@@ -33,9 +33,9 @@ def test_a_nested_value_has_no_digest() -> None:
 
 
 @given(st.integers(0, len(WRITTEN) - 1), st.integers(1, 255))
-def test_a_changed_byte_is_detected(place: int, change: int) -> None:
+def test_a_changed_byte_is_detected(position: int, change: int) -> None:
     data = bytearray(WRITTEN)
-    data[place] ^= change
+    data[position] ^= change
     with pytest.raises(ValueError, match="changed since it was written"):
         Record.read(bytes(data))
 

@@ -156,16 +156,16 @@ def test_a_removed_cell_or_model_is_a_finding() -> None:
     assert {str(each.cell) for each in both} == set(CELLS)
 
 
-def with_gate(spec: ModelSpec, **said: Any) -> Manifest:
+def with_gate(spec: ModelSpec, **settings: Any) -> Manifest:
     manifest = make_manifest(spec)
-    gate = Gate(policy=GatePolicy(**said))
+    gate = Gate(policy=GatePolicy(**settings))
     return manifest.model_copy(
         update={"project": manifest.project.model_copy(update={"gate": gate})}
     )
 
 
 @pytest.mark.parametrize(
-    ("said", "text"),
+    ("settings", "text"),
     [
         ({"newly_red": "warn"}, "gate.newly_red = warn"),
         ({"file_grown": "ignore"}, "gate.file_grown = ignore"),
@@ -173,8 +173,8 @@ def with_gate(spec: ModelSpec, **said: Any) -> Manifest:
         ({"accepted_here": "warn"}, "gate.accepted_here = warn"),
     ],
 )
-def test_only_a_looser_policy_is_a_finding(said: dict[str, Any], text: str) -> None:
-    plain, loose = make_manifest(make_spec()), with_gate(make_spec(), **said)
+def test_only_a_looser_policy_is_a_finding(settings: dict[str, Any], text: str) -> None:
+    plain, loose = make_manifest(make_spec()), with_gate(make_spec(), **settings)
     assert {each.after for each in find_relaxations(plain, loose)} == {text}
     assert find_relaxations(loose, plain) == ()
 
@@ -195,8 +195,8 @@ def test_the_policy_of_the_revision_applies_to_relaxations() -> None:
     loose = make_spec(thorough=False)
     for action in ("warn", "ignore"):
         then = with_gate(make_spec(thorough=True), relaxed=action)
-        found = find_relaxations(then, make_manifest(loose))
-        assert [each.action for each in found] == ([action] * 2 if action == "warn" else [])
+        findings = find_relaxations(then, make_manifest(loose))
+        assert [each.action for each in findings] == ([action] * 2 if action == "warn" else [])
 
 
 # --- the branch's own baseline --------------------------------------------------------------------
@@ -205,14 +205,14 @@ def test_the_policy_of_the_revision_applies_to_relaxations() -> None:
 def compare(
     before: list[Record],
     now: list[Record],
-    own: Baseline | None = None,
+    accepted: Baseline | None = None,
     accepted_here: str = "block",
 ) -> list[GateFinding]:
     manifest = with_gate(make_spec(), accepted_here=accepted_here)
     run = make_run(*now)
     then = ProjectState(manifest=manifest, baseline=make_baseline(make_run(*before)))
-    here = ProjectState(manifest=manifest, baseline=own or then.baseline)
-    return list(compare_with_revision(then, here, run, CELLS))
+    current = ProjectState(manifest=manifest, baseline=accepted or then.baseline)
+    return list(compare_with_revision(then, current, run, CELLS))
 
 
 GREEN = [make_record(cell) for cell in CELLS]
@@ -220,8 +220,8 @@ RED = [make_record(CELLS[0]), make_record(CELLS[1], "fail", message="off by 3")]
 
 
 def test_the_baseline_of_the_branch_hides_no_regression() -> None:
-    (found,) = compare(GREEN, RED, make_baseline(make_run(*RED)))
-    assert (found.kind, str(found.cell), found.is_blocking) == (
+    (finding,) = compare(GREEN, RED, make_baseline(make_run(*RED)))
+    assert (finding.kind, str(finding.cell), finding.is_blocking) == (
         FindingKind.NEWLY_RED,
         CELLS[1],
         True,
@@ -230,21 +230,21 @@ def test_the_baseline_of_the_branch_hides_no_regression() -> None:
 
 
 def test_an_improvement_that_the_branch_accepts_is_no_finding() -> None:
-    (found,) = compare(RED, GREEN)
-    assert found.kind is FindingKind.FIXED
+    (finding,) = compare(RED, GREEN)
+    assert finding.kind is FindingKind.FIXED
     assert compare(RED, GREEN, make_baseline(make_run(*GREEN))) == []
 
 
 @pytest.mark.parametrize(("policy", "blocks"), [("block", [True]), ("warn", [False])])
 def test_the_policy_of_the_revision_applies_to_reasons(policy: str, blocks: list[bool]) -> None:
     before = make_baseline(make_run(*GREEN))
-    own = accept_some(before, extract_outcomes(make_run(*RED)), [CELLS[1]], "known, see 12")
-    found = compare(GREEN, RED, own, policy)
-    assert [each.is_blocking for each in found] == blocks
-    assert found[0].message == "accepted here: known, see 12 (off by 3)"
+    accepted = accept_some(before, extract_outcomes(make_run(*RED)), [CELLS[1]], "known, see 12")
+    findings = compare(GREEN, RED, accepted, policy)
+    assert [each.is_blocking for each in findings] == blocks
+    assert findings[0].message == "accepted here: known, see 12 (off by 3)"
     # The accepted outcome differs from the result.
     error = [RED[0], make_record(CELLS[1], "error")]
-    assert [each.is_blocking for each in compare(GREEN, error, own, "warn")] == [True]
+    assert [each.is_blocking for each in compare(GREEN, error, accepted, "warn")] == [True]
     # The branch's baseline contains no reason.
     assert [
         each.is_blocking for each in compare(GREEN, RED, make_baseline(make_run(*RED)), "warn")
@@ -265,12 +265,12 @@ def test_an_older_reason_does_not_accept_a_relaxation() -> None:
 
 def test_a_removed_cell_can_have_a_reason() -> None:
     before = make_baseline(make_run(*GREEN))
-    kept = extract_outcomes(make_run(GREEN[1]))
-    own = accept_some(before, kept, [CELLS[0]], "opset 17 is history")
-    assert own.dropped == {CELLS[0]: "opset 17 is history"}
+    remaining = extract_outcomes(make_run(GREEN[1]))
+    accepted = accept_some(before, remaining, [CELLS[0]], "opset 17 is history")
+    assert accepted.dropped == {CELLS[0]: "opset 17 is history"}
     then = ProjectState(manifest=with_gate(make_spec(), accepted_here="warn"), baseline=before)
-    here = ProjectState(manifest=make_manifest(make_spec(opsets=(18,))), baseline=own)
-    findings = compare_with_revision(then, here, make_run(GREEN[1]), [CELLS[1]])
+    current = ProjectState(manifest=make_manifest(make_spec(opsets=(18,))), baseline=accepted)
+    findings = compare_with_revision(then, current, make_run(GREEN[1]), [CELLS[1]])
     missing = next(each for each in findings if each.kind is FindingKind.MISSING)
     assert (missing.is_blocking, "opset 17 is history" in missing.message) == (False, True)
     # There is one finding: the cell has no relaxation too.

@@ -20,8 +20,8 @@ _DOCS = Path(__file__).parents[3] / "docs"
 def results() -> dict[str, Any]:
     check = CheckResult(check="parity", status=Status.FAIL, metrics={"max_abs": 1.5, "samples": 1})
     run = make_run(*(make_record(f"net/{n}/cpu", s, checks=(check,)) for n, s in enumerate(Status)))
-    found: dict[str, Any] = json.loads(run.to_json())
-    return found
+    content: dict[str, Any] = json.loads(run.to_json())
+    return content
 
 
 def test_the_committed_file_is_up_to_date(tmp_path: Path) -> None:
@@ -47,13 +47,13 @@ def test_results_of_every_status_are_accepted() -> None:
     ],
 )
 def test_other_data_is_rejected(path: tuple[Any, ...], value: object) -> None:
-    found: Any = results()
-    target = found
+    content: Any = results()
+    target = content
     for step in path[:-1]:
         target = target[step]
     target[path[-1]] = value
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(found, build_schema(), jsonschema.Draft202012Validator)
+        jsonschema.validate(content, build_schema(), jsonschema.Draft202012Validator)
 
 
 def test_fields_have_descriptions() -> None:

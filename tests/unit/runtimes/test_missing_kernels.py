@@ -41,8 +41,8 @@ def test_every_message_gives_operator_dtypes_and_provider(
 ) -> None:
     path = _save(tmp_path, _CONV.format(f"[{name}]" if name else ""))
     node = f", node '{name}'" if name else ""
-    said = f"{_CPU} has no kernel for Conv in float64 (as of opset 11{node})"
-    assert describe_missing_kernel(_CODE + text, path, _CPU) == said
+    message = f"{_CPU} has no kernel for Conv in float64 (as of opset 11{node})"
+    assert describe_missing_kernel(_CODE + text, path, _CPU) == message
 
 
 @pytest.mark.parametrize(
@@ -62,14 +62,16 @@ def test_other_messages_are_unchanged(text: str, tmp_path: Path) -> None:
 
 def test_without_the_file_the_description_has_no_dtypes(tmp_path: Path) -> None:
     text = _CODE + "Could not find an implementation for Conv(11) node with name 'first'"
-    said = describe_missing_kernel(text, tmp_path / "none.onnx", "CUDAExecutionProvider")
-    assert said == "CUDAExecutionProvider has no kernel for Conv (as of opset 11, node 'first')"
+    message = describe_missing_kernel(text, tmp_path / "none.onnx", "CUDAExecutionProvider")
+    assert message == "CUDAExecutionProvider has no kernel for Conv (as of opset 11, node 'first')"
     (tmp_path / "bad.onnx").write_bytes(b"\xff")
-    assert describe_missing_kernel(text, tmp_path / "bad.onnx", _CPU) == said.replace("CUDA", "CPU")
+    assert describe_missing_kernel(text, tmp_path / "bad.onnx", _CPU) == message.replace(
+        "CUDA", "CPU"
+    )
 
 
 @pytest.mark.parametrize(
-    ("graph", "says"),
+    ("graph", "message"),
     [
         (
             "g (double[1,1,4,4] x, double[1,1,2,2] w) => (double[1,1,3,3] y) {[c] y = Conv(x, w)}",
@@ -93,11 +95,11 @@ def test_without_the_file_the_description_has_no_dtypes(tmp_path: Path) -> None:
     ],
 )
 def test_the_installed_onnxruntime_has_these_messages(
-    graph: str, says: str, tmp_path: Path
+    graph: str, message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(LoadFailure) as raised:
         open_session(_save(tmp_path, _HEAD + graph), Device(name="cpu", runtime="onnxruntime"))
-    assert str(raised.value) == f"{_CPU} has {says}"
+    assert str(raised.value) == f"{_CPU} has {message}"
 
 
 def test_a_node_inside_a_branch_is_found(tmp_path: Path) -> None:

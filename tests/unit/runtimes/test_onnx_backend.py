@@ -72,11 +72,11 @@ class Confused(Silent):
 class Odd(Silent):
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **_: Any) -> Any:
-        class Answers:
+        class BackendRep:
             def run(self, inputs: Any) -> Any:
                 return {"d": inputs}
 
-        return Answers()
+        return BackendRep()
 
 
 class Unprepared(Silent):

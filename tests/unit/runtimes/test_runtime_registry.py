@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:onnx.version is deprecated")
 
 BFLOAT16 = tensor_dtype_to_np_dtype(TensorProto.BFLOAT16)
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
-OWN = '<ir_version: 8, opset_import: ["" : 18, "own" : 1]>'
+OWN_DOMAIN = '<ir_version: 8, opset_import: ["" : 18, "own" : 1]>'
 TWO = HEAD + "g (float[n] a, float[n] b) => (float[n] d, float[n] s) {s = Add(a, b) d = Sub(a, b)}"
 Runtime = Literal["onnxruntime", "reference", "openvino", "backend"]
 OPENVINO = pytest.param(
@@ -110,7 +110,7 @@ def test_an_invalid_file_is_a_load_failure(
 
 
 def test_an_unknown_operator_is_a_load_failure_with_its_name(tmp_path: Path) -> None:
-    path = save(tmp_path, OWN + "g (float[n] x) => (float[n] y) { y = own.Unknown(x) }")
+    path = save(tmp_path, OWN_DOMAIN + "g (float[n] x) => (float[n] y) { y = own.Unknown(x) }")
     with pytest.raises(LoadFailure, match="own:Unknown") as raised:
         open_session(path, device("onnxruntime"))
     assert not str(raised.value).startswith("[")
@@ -264,18 +264,18 @@ def cpu_session(model: Any) -> onnxruntime.InferenceSession:
 
 
 def test_cuda_computes_in_float32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
 
     def opens(model: Any, options: Any, **others: Any) -> Any:
-        given.update(others)
+        arguments.update(others)
         return OnCuda()
 
     names = ["CUDAExecutionProvider", "CPUExecutionProvider"]
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: names)
     monkeypatch.setattr(onnxruntime, "InferenceSession", opens)
     open_session(save(tmp_path, TWO), device("onnxruntime", *names))
-    assert given["providers"] == names
-    assert given["provider_options"] == [{"use_tf32": "0"}, {}]
+    assert arguments["providers"] == names
+    assert arguments["provider_options"] == [{"use_tf32": "0"}, {}]
 
 
 def test_onnxruntime_may_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from exporter.usecases.current_results import find_other_tools
 
 
 @pytest.mark.parametrize(
-    ("made", "today", "expected"),
+    ("records", "today", "expected"),
     [
         ({"torch": "2.12.1"}, {"torch": "2.12.1"}, ""),
         ({"torch": "2.12.1"}, {"torch": "2.13.0"}, "torch 2.12.1 (here 2.13.0)"),
@@ -23,6 +23,6 @@ from exporter.usecases.current_results import find_other_tools
     ],
 )
 def test_other_versions_are_named(
-    made: dict[str, str], today: dict[str, str], expected: str
+    records: dict[str, str], today: dict[str, str], expected: str
 ) -> None:
-    assert find_other_tools(made, today) == expected
+    assert find_other_tools(records, today) == expected

@@ -74,28 +74,28 @@ def wrong_runtime(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 def test_culprit_of_a_traced_constant_is_the_exporter(tmp_path: Path) -> None:
     record = check_export(case_of(wrong_contract("Scaled"), 13, dynamo=False), tmp_path)
-    found = blame_of(record)
+    result = blame_of(record)
     assert record.status is Status.FAIL
-    assert (found.culprit, found.sample) == (Culprit.EXPORTER, "batch=7")
-    assert found.first is not None
-    assert found.first.output == "/middle/Add_output_0"
-    assert found.first.source == line_with("x.detach().abs().max()) + 0.5")
-    assert found.first.error_before < 1e-6
-    assert found.first.error_after > 1e-2
-    assert "onnx.reference: wrong, over 1e5 times the bound" in found.evidence
-    assert "cpu and onnx.reference agree with each other" in found.evidence
-    assert found.evidence[-2].startswith(
+    assert (result.culprit, result.sample) == (Culprit.EXPORTER, "batch=7")
+    assert result.first is not None
+    assert result.first.output == "/middle/Add_output_0"
+    assert result.first.source == line_with("x.detach().abs().max()) + 0.5")
+    assert result.first.error_before < 1e-6
+    assert result.first.error_after > 1e-2
+    assert "onnx.reference: wrong, over 1e5 times the bound" in result.evidence
+    assert "cpu and onnx.reference agree with each other" in result.evidence
+    assert result.evidence[-2].startswith(
         "on the declared inputs: right; the file contains constants"
     )
-    assert found.allowed[0].exact
+    assert result.allowed[0].exact
     assert not list(tmp_path.glob(".*")), "scratch files are left"
 
 
 def test_other_exporter_is_compared_if_it_supports_the_opset(tmp_path: Path) -> None:
     spec = wrong_contract("Scaled", exporter="torchscript")
-    found = blame_of(check_export(case_of(spec, 18, dynamo=False), tmp_path))
-    assert found.culprit is Culprit.EXPORTER
-    (result,) = [line for line in found.evidence if line.startswith("dynamo at the same opset: ")]
+    result = blame_of(check_export(case_of(spec, 18, dynamo=False), tmp_path))
+    assert result.culprit is Culprit.EXPORTER
+    (result,) = [line for line in result.evidence if line.startswith("dynamo at the same opset: ")]
     assert "data-dependent" in result.lower() or "wrong" in result
 
 
@@ -105,10 +105,10 @@ def test_folded_batchnorm_is_not_the_first_divergence(tmp_path: Path) -> None:
         inputs=(declare_input("x", "batch", 2, 4, 4),),
         outputs=(declare_output("y", "batch", 3, 4, 4),),
     )
-    found = blame_of(check_export(case_of(spec, 13, dynamo=False), tmp_path))
-    assert found.first is not None
-    assert found.first.node == "/middle/Add"
-    assert found.first.error_before < 1e-5
+    result = blame_of(check_export(case_of(spec, 13, dynamo=False), tmp_path))
+    assert result.first is not None
+    assert result.first.node == "/middle/Add"
+    assert result.first.error_before < 1e-5
 
 
 @pytest.mark.parametrize(
@@ -122,51 +122,51 @@ def test_culprit_of_a_damaged_file_is_the_file(
     opset: int, dynamo: bool, node: str, tmp_path: Path
 ) -> None:
     case = case_of(wrong_contract("Chain"), opset, dynamo=dynamo)
-    found = blame_of(check_export(case, tmp_path, damage=damage_weight))
-    assert found.culprit is Culprit.FILE
-    assert "the same export again: right" in found.evidence
-    assert found.first is not None
-    assert (found.first.node, found.first.operator) == (node, "Gemm")
-    assert found.first.source == line_with("x = torch.tanh(layer(x))")
-    assert found.first.error_before < 1e-6 < found.first.error_after
+    result = blame_of(check_export(case, tmp_path, damage=damage_weight))
+    assert result.culprit is Culprit.FILE
+    assert "the same export again: right" in result.evidence
+    assert result.first is not None
+    assert (result.first.node, result.first.operator) == (node, "Gemm")
+    assert result.first.source == line_with("x = torch.tanh(layer(x))")
+    assert result.first.error_before < 1e-6 < result.first.error_after
 
 
 @pytest.mark.usefixtures("wrong_runtime")
 def test_culprit_is_the_optimizer_if_the_file_is_right_without(tmp_path: Path) -> None:
-    found = blame_of(check_export(case_of(wrong_contract("Chain"), 18, dynamo=True), tmp_path))
-    assert found.culprit is Culprit.OPTIMIZER
-    assert found.evidence[-1] == "ONNX Runtime without optimization: right"
-    assert found.first is not None
-    assert (found.first.node, found.first.operator) == ("node_tanh_6", "Tanh")
-    assert found.first.against == "ONNX Runtime without optimization"
-    assert found.first.source == line_with("x = torch.tanh(layer(x))")
-    assert found.first.error_before == 0
+    result = blame_of(check_export(case_of(wrong_contract("Chain"), 18, dynamo=True), tmp_path))
+    assert result.culprit is Culprit.OPTIMIZER
+    assert result.evidence[-1] == "ONNX Runtime without optimization: right"
+    assert result.first is not None
+    assert (result.first.node, result.first.operator) == ("node_tanh_6", "Tanh")
+    assert result.first.against == "ONNX Runtime without optimization"
+    assert result.first.source == line_with("x = torch.tanh(layer(x))")
+    assert result.first.error_before == 0
 
 
 def test_culprit_is_the_kernel_if_the_reference_is_right(
     wrong_runtime: Callable[[], None], tmp_path: Path
 ) -> None:
     wrong_runtime()
-    found = blame_of(check_export(case_of(wrong_contract("Chain"), 13, dynamo=False), tmp_path))
-    assert found.culprit is Culprit.KERNEL
-    assert found.evidence[-1] == "onnx.reference: right"
-    assert found.first is not None
-    assert (found.first.node, found.first.against) == ("/Tanh_6", "onnx.reference")
+    result = blame_of(check_export(case_of(wrong_contract("Chain"), 13, dynamo=False), tmp_path))
+    assert result.culprit is Culprit.KERNEL
+    assert result.evidence[-1] == "onnx.reference: right"
+    assert result.first is not None
+    assert (result.first.node, result.first.against) == ("/Tanh_6", "onnx.reference")
 
 
 def test_culprit_of_a_bound_below_rounding_is_precision(tmp_path: Path) -> None:
     spec = wrong_contract("Chain", tolerance=Tolerance(atol=1e-9))
-    found = blame_of(check_export(case_of(spec, 13, dynamo=False), tmp_path))
-    assert found.culprit is Culprit.PRECISION
-    assert found.first is None
-    assert found.evidence[-1].startswith("compared with float64, the file differs by up to 1e-")
+    result = blame_of(check_export(case_of(spec, 13, dynamo=False), tmp_path))
+    assert result.culprit is Culprit.PRECISION
+    assert result.first is None
+    assert result.evidence[-1].startswith("compared with float64, the file differs by up to 1e-")
 
 
 def test_culprit_of_sizes_that_pytorch_rejects_is_the_contract(tmp_path: Path) -> None:
     spec = wrong_contract("Large", source="nets.py:LimitedBatch")
-    found = blame_of(check_export(case_of(spec, 18, dynamo=True), tmp_path))
-    assert found.culprit is Culprit.CONTRACT
-    assert "at most 5 rows" in found.evidence[0]
+    result = blame_of(check_export(case_of(spec, 18, dynamo=True), tmp_path))
+    assert result.culprit is Culprit.CONTRACT
+    assert "at most 5 rows" in result.evidence[0]
 
 
 def test_culprit_of_a_random_model_is_the_model(tmp_path: Path) -> None:
@@ -179,10 +179,10 @@ def test_culprit_of_a_random_model_is_the_model(tmp_path: Path) -> None:
 def test_wrong_capture_has_no_first_node(tmp_path: Path) -> None:
     spec = wrong_contract("Short", axes=(Axis(name="batch", example=3, probe=(600,)),))
     record = check_export(case_of(spec, 18, dynamo=True), tmp_path)
-    found = blame_of(record)
-    assert found.culprit is Culprit.EXPORTER
-    assert found.first is None
-    assert "the program that torch.export captured is wrong too" in found.evidence
+    result = blame_of(record)
+    assert result.culprit is Culprit.EXPORTER
+    assert result.first is None
+    assert "the program that torch.export captured is wrong too" in result.evidence
     assert record.advice == (
         "axes.batch.max = 511: torch.export captured the model for these sizes only",
     )
@@ -207,9 +207,9 @@ def test_findings_before_the_time_limit_are_kept(
 
     monkeypatch.setattr(blame, "_compare_runtimes", run_forever)
     monkeypatch.setattr("tests.worker.diagnose.cases.DIAGNOSIS_SECONDS", 1.0)
-    found = blame_of(check_export(case_of(wrong_contract("Scaled"), 13, dynamo=False), tmp_path))
-    assert found.culprit is Culprit.UNKNOWN
-    assert found.evidence[-1] == "stopped after 1 s, before all experiments were run"
+    result = blame_of(check_export(case_of(wrong_contract("Scaled"), 13, dynamo=False), tmp_path))
+    assert result.culprit is Culprit.UNKNOWN
+    assert result.evidence[-1] == "stopped after 1 s, before all experiments were run"
 
 
 def test_runtime_that_rejects_the_file_is_evidence(
@@ -221,9 +221,9 @@ def test_runtime_that_rejects_the_file_is_evidence(
         return open_session(path, device)
 
     monkeypatch.setattr(blame, "open_session", refuse)
-    found = blame_of(check_export(case_of(wrong_contract("Scaled"), 13, dynamo=False), tmp_path))
-    assert found.culprit is Culprit.UNKNOWN
-    assert "onnx.reference: no result: no such operator" in found.evidence
+    result = blame_of(check_export(case_of(wrong_contract("Scaled"), 13, dynamo=False), tmp_path))
+    assert result.culprit is Culprit.UNKNOWN
+    assert "onnx.reference: no result: no such operator" in result.evidence
 
 
 def test_diagnosis_of_all_cells_takes_a_quarter_of_the_time() -> None:
@@ -233,6 +233,6 @@ def test_diagnosis_of_all_cells_takes_a_quarter_of_the_time() -> None:
 
 
 def test_culprit_of_a_wrong_declaration_is_the_contract(tmp_path: Path) -> None:
-    found = blame_of(check_export(case_of(wrong_contract("Three"), 17, dynamo=False), tmp_path))
-    assert found.culprit is Culprit.CONTRACT
-    assert "declared [batch, 4] with batch=7, PyTorch gives [3, 4]" in found.evidence[-1]
+    result = blame_of(check_export(case_of(wrong_contract("Three"), 17, dynamo=False), tmp_path))
+    assert result.culprit is Culprit.CONTRACT
+    assert "declared [batch, 4] with batch=7, PyTorch gives [3, 4]" in result.evidence[-1]

@@ -51,14 +51,14 @@ def chain(length: int) -> list[tuple[list[str], str]]:
 @pytest.mark.parametrize("first", [0, 1, 499, 998, 999])
 def test_chain_is_searched_with_few_requests(first: int, tmp_path: Path) -> None:
     graph = graph_of(chain(1000), tmp_path)
-    found = Values({f"v{i}" for i in range(first, 1000)})
-    divergence = DivergenceSearch(graph, found, Values(set())).find_first("v999")
+    values = Values({f"v{i}" for i in range(first, 1000)})
+    divergence = DivergenceSearch(graph, values, Values(set())).find_first("v999")
     assert divergence is not None
     assert (divergence.node, divergence.output) == (f"n_v{first}", f"v{first}")
     assert (divergence.error_before, divergence.error_after) == (0.0, 1.0)
     assert divergence.suspects == 1
-    assert len(found.requests) <= 6
-    assert max(found.requests) <= BATCH_SIZE
+    assert len(values.requests) <= 6
+    assert max(values.requests) <= BATCH_SIZE
 
 
 def test_wrong_branch_is_found(tmp_path: Path) -> None:

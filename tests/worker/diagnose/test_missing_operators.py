@@ -54,18 +54,18 @@ def test_every_missing_operator_is_listed(
 def test_only_the_reported_operator_is_missing(dynamo: bool) -> None:
     case = case_of(wrong_contract("Chain"), 18, dynamo=dynamo)
     message = "Exporting the operator 'aten::foo' to ONNX opset version 18 is not supported"
-    (found,) = find_missing_operators(message, case)
+    (operator,) = find_missing_operators(message, case)
     # Only the operator in the message of the exporter.
-    assert (found.operator, found.count, found.sources) == ("aten::foo", 1, ())
+    assert (operator.operator, operator.count, operator.sources) == ("aten::foo", 1, ())
 
 
 def test_operator_of_a_later_opset_is_counted(tmp_path: Path) -> None:
     case = case_of(wrong_contract("Written"), 9, dynamo=False)
     failure = explain_failure(failure_of(case, tmp_path), case, 60.0)
     assert "index_put in opset 9" in failure.message
-    (found,) = failure.missing
-    assert (found.operator, found.count) == ("aten::index_put", 2)
-    assert found.sources == (line_with("x[:, [0, 2]] = 1.0"), line_with("x[[0, 1]] = 2.0"))
+    (operator,) = failure.missing
+    assert (operator.operator, operator.count) == ("aten::index_put", 2)
+    assert operator.sources == (line_with("x[:, [0, 2]] = 1.0"), line_with("x[[0, 1]] = 2.0"))
 
 
 def test_other_failures_have_no_missing_operators() -> None:

@@ -50,14 +50,14 @@ def test_outer_limit_continues_after_the_inner_one() -> None:
 
 
 def test_other_threads_have_no_limit() -> None:
-    found: list[bool] = []
+    result: list[bool] = []
 
     def work() -> None:
         with limit_time(0.01):
             time.sleep(0.05)
-            found.append(True)
+            result.append(True)
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert found == [True]
+    assert result == [True]

@@ -83,10 +83,10 @@ def test_weights_have_names_of_the_manifest(
 ) -> None:
     spec = two_layers(**names)
     subject = export(spec, tmp_path, opset, dynamo=dynamo)
-    found = stored(subject)
+    weights = stored(subject)
     model = load_model(spec, ROOT)
     for name, (_, parameter) in zip(expected, model.named_parameters(), strict=True):
-        assert np.array_equal(found[name], parameter.detach().numpy())
+        assert np.array_equal(weights[name], parameter.detach().numpy())
     result = check_signature(subject)
     assert (result.status, result.message) == (Status.PASS, "")
 
@@ -135,9 +135,11 @@ def test_folded_weight_is_red_with_the_option_that_keeps_it(
     assert result.status is Status.FAIL
     assert "no weight has the name 'learned_2' (norm.weight)" in result.message
     assert "`options.do_constant_folding = false`" in result.message
-    kept = {"optimize": False} if dynamo else {"do_constant_folding": False, "training": "PRESERVE"}
+    options = (
+        {"optimize": False} if dynamo else {"do_constant_folding": False, "training": "PRESERVE"}
+    )
     (tmp_path / "kept").mkdir()
-    spec = spec.model_copy(update={"options": kept})
+    spec = spec.model_copy(update={"options": options})
     assert check_signature(export(spec, tmp_path / "kept", opset, dynamo=dynamo)).message == ""
 
 

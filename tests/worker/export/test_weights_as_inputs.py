@@ -91,9 +91,9 @@ def give_value(model: onnx.ModelProto) -> None:
 
 def bake(model: onnx.ModelProto) -> None:
     """Replace the weight by a constant with another name."""
-    kept = [item for item in model.graph.input if item.name != "linear.bias"]
+    remaining = [item for item in model.graph.input if item.name != "linear.bias"]
     del model.graph.input[:]
-    model.graph.input.extend(kept)
+    model.graph.input.extend(remaining)
     value = helper.make_tensor("baked", TensorProto.FLOAT, [3], [0.0, 0.0, 0.0])
     model.graph.initializer.append(value)
     for node in model.graph.node:

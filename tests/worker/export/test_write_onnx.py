@@ -111,8 +111,8 @@ def test_symlink_is_replaced_by_a_file(tmp_path: Path) -> None:
 
 def stored(path: Path, name: str) -> np.ndarray:
     model = onnx.load(path)
-    (found,) = (tensor for tensor in model.graph.initializer if tensor.name == name)
-    return numpy_helper.to_array(found)
+    (weight,) = (tensor for tensor in model.graph.initializer if tensor.name == name)
+    return numpy_helper.to_array(weight)
 
 
 WEIGHT = np.arange(1200, dtype=np.float32).reshape(30, 40)
@@ -135,6 +135,6 @@ def test_file_contains_bytes_of_the_tensor(tmp_path: Path, kind: str) -> None:
     tensor = TENSORS[kind]
     path = write(tmp_path, 18, w=tensor)
     assert list(data(tmp_path).values()) == [tensor.tobytes()]
-    found = stored(path, "w")
-    assert found.dtype == tensor.numpy().dtype
-    np.testing.assert_array_equal(found, tensor.numpy())
+    result = stored(path, "w")
+    assert result.dtype == tensor.numpy().dtype
+    np.testing.assert_array_equal(result, tensor.numpy())

@@ -42,14 +42,14 @@ def test_shared_decomposition_gives_files_of_separate_public_calls(tmp_path: Pat
     assert isinstance(model, nn.Module)
     inputs = draw_inputs(BLOCK, choose_usual_sets(BLOCK)[0], ROOT)
     program = capture_program(model, BLOCK, inputs, strict=False)
-    kept = Decompositions()
+    cache = Decompositions()
     files: dict[str, list[bytes]] = {"shared": [], "public": []}
     for name, contents in files.items():
         folder = JobFolder(tmp_path / name)
         folder.path.mkdir()
         for opset in reversed(BLOCK.opsets):
             if name == "shared":
-                graph = convert_program(program, BLOCK, opset, tmp_path, kept)
+                graph = convert_program(program, BLOCK, opset, tmp_path, cache)
             else:
                 graph = public_export(model, inputs["x"], opset)
             contents.append(write_artifact(graph, BLOCK, opset, folder, {}).read_bytes())
@@ -57,7 +57,7 @@ def test_shared_decomposition_gives_files_of_separate_public_calls(tmp_path: Pat
     # The operators of these opsets differ, so the files do too.
     assert len(set(files["shared"])) == 3
     # Opset 23 translates rms_norm itself and the others decompose it; 20 and 18 share theirs.
-    assert len(kept._programs) == 2
+    assert len(cache._programs) == 2
 
 
 def public_export(model: nn.Module, x: Tensor, opset: int) -> Any:
@@ -107,11 +107,11 @@ def test_other_torch_version_exports_without_private_modules(
     monkeypatch.setattr(guards, "_TESTED", dict.fromkeys(guards._TESTED, ()))
     model = load_model(BLOCK, ROOT)
     inputs = draw_inputs(BLOCK, choose_usual_sets(BLOCK)[0], ROOT)
-    kept = Decompositions()
+    cache = Decompositions()
     program = capture_program(model, BLOCK, inputs, strict=False)
-    graph = convert_program(program, BLOCK, 18, tmp_path, kept)
+    graph = convert_program(program, BLOCK, 18, tmp_path, cache)
     assert graph.opset_imports[""] == 18
-    assert kept._programs == []
+    assert cache._programs == []
 
 
 class Graph:
@@ -177,8 +177,8 @@ def test_operators_of_a_traced_graph_are_counted(tmp_path: Path) -> None:
 def test_operators_of_a_captured_program_and_its_branches_are_counted() -> None:
     class Branches(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
-            found: Tensor = torch.cond(x.sum() > 0, lambda x: x.tanh(), lambda x: x + 1, (x,))
-            return found.relu()
+            result: Tensor = torch.cond(x.sum() > 0, lambda x: x.tanh(), lambda x: x + 1, (x,))
+            return result.relu()
 
     counts = count_captured_operators(torch.export.export(Branches(), (torch.ones(2),)))
     assert counts["aten.relu.default"] == 1

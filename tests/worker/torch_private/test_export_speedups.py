@@ -68,12 +68,12 @@ def content(registry: Any) -> dict[Any, list[tuple[Any, ...]]]:
 def test_cached_registry_equals_registry_of_torch(opset: int) -> None:
     read = Registry.from_torchlib(opset_version=opset)
     with speed_up_conversion():
-        kept = Registry.from_torchlib(opset_version=opset)
+        original = Registry.from_torchlib(opset_version=opset)
         again = Registry.from_torchlib(opset_version=opset)
     assert len(content(read)) > 400
-    assert content(kept) == content(read) == content(again)
-    assert list(kept.functions) == list(read.functions)
-    assert kept.opset_version == opset
+    assert content(original) == content(read) == content(again)
+    assert list(original.functions) == list(read.functions)
+    assert original.opset_version == opset
 
 
 def test_translation_of_one_model_does_not_affect_others() -> None:
@@ -112,8 +112,8 @@ def test_registry_is_read_once_and_again_after_a_registration(
         )
         registered = [*_torchlib_registry.get_torchlib_ops(), ours]
         monkeypatch.setattr(_torchlib_registry, "get_torchlib_ops", lambda: registered)
-        found = Registry.from_torchlib(opset_version=20).functions["aten::relu"]
-        assert [each.onnx_function for each in found] == [ours.onnx_function]
+        result = Registry.from_torchlib(opset_version=20).functions["aten::relu"]
+        assert [each.onnx_function for each in result] == [ours.onnx_function]
         assert len(reads) == 2
         # An operator of a library that a model has loaded meanwhile.
         monkeypatch.setattr(export_speedups, "_has_operator", lambda name: True)
@@ -184,9 +184,9 @@ def test_type_promotion_equals_that_of_a_full_run(
         raising=False,
     )
     with speed_up_conversion():
-        kept = promoted(module)
-    assert kept == public
-    assert sum("convert_element_type" in node for node, _ in kept) >= casts
+        original = promoted(module)
+    assert original == public
+    assert sum("convert_element_type" in node for node, _ in original) >= casts
     assert bool(ran) is again
 
 
@@ -202,7 +202,7 @@ class Rules:
 
 @pytest.fixture
 def rules(monkeypatch: pytest.MonkeyPatch) -> Rules:
-    found = Rules()
+    rules = Rules()
     tried: list[Any] = []
     rule, rule_set = _rewrite_rule.RewriteRule, _rewrite_rule.RewriteRuleSet
     try_rewrite, apply = rule.try_rewrite, rule_set._apply_to_graph_or_function
@@ -214,22 +214,22 @@ def rules(monkeypatch: pytest.MonkeyPatch) -> Rules:
     def applied(self: Any, model: Any, graph: Any, **options: Any) -> int:
         choosing = rule.try_rewrite  # the replaced function, which may not call `noting`
 
-        def asked(self: Any, model: Any, graph: Any, node: Any, **options: Any) -> Any:
+        def try_rewrite(self: Any, model: Any, graph: Any, node: Any, **options: Any) -> Any:
             tried.clear()
             delta = choosing(self, model, graph, node, **options)
-            found.changes += delta is not None
+            rules.changes += delta is not None
             if not tried:
                 missed = self._matcher.match(model, graph, node, remove_nodes=True)
-                found.missed.append(bool(missed))
+                rules.missed.append(bool(missed))
             return delta
 
-        with monkeypatch.context() as here:
-            here.setattr(rule, "try_rewrite", asked)
+        with monkeypatch.context() as patch:
+            patch.setattr(rule, "try_rewrite", try_rewrite)
             return apply(self, model, graph, **options)
 
     monkeypatch.setattr(rule, "try_rewrite", noting)
     monkeypatch.setattr(rule_set, "_apply_to_graph_or_function", applied)
-    return found
+    return rules
 
 
 @pytest.mark.parametrize(
@@ -253,14 +253,14 @@ def test_skipped_rules_would_not_match(
 def test_signatures_of_onnx_schemas_are_cached_and_others_are_not() -> None:
     relu = onnx.defs.get_schema("Relu", 14, "")
     others = [onnx.defs.get_schema("Relu", 13, ""), onnx.defs.get_schema("Sigmoid", 13, "")]
-    own = onnx.defs.OpSchema("Relu", "", 14)
+    own_schema = onnx.defs.OpSchema("Relu", "", 14)
     read = OpSignature.from_op_schema(relu)
     with speed_up_conversion():
-        kept = OpSignature.from_op_schema(relu)
-        assert OpSignature.from_op_schema(onnx.defs.get_schema("Relu", 14, "")) is kept
-        assert str(kept) == str(read)
-        assert all(OpSignature.from_op_schema(each) is not kept for each in others)
-        assert str(OpSignature.from_op_schema(own)) != str(kept)
+        original = OpSignature.from_op_schema(relu)
+        assert OpSignature.from_op_schema(onnx.defs.get_schema("Relu", 14, "")) is original
+        assert str(original) == str(read)
+        assert all(OpSignature.from_op_schema(each) is not original for each in others)
+        assert str(OpSignature.from_op_schema(own_schema)) != str(original)
 
 
 def test_nodes_keep_source_lines_and_namespace(tmp_path: Path) -> None:

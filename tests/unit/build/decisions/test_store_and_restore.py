@@ -47,7 +47,7 @@ def start(root: Path, store: Path | None = None, *, is_own: bool = False) -> Pro
     return project
 
 
-def made(project: Project) -> list[str]:
+def list_built(project: Project) -> list[str]:
     """Return the cells that ran in the last run."""
     return [str(cell) for task in project.engine.tasks for cell in task.job.cells()]
 
@@ -60,9 +60,9 @@ def files(root: Path) -> dict[str, bytes]:
     }
 
 
-def without_jobs(found: dict[str, bytes]) -> dict[str, bytes]:
+def without_jobs(results: dict[str, bytes]) -> dict[str, bytes]:
     """Drop the job files, because each run has other cells."""
-    return {name: data for name, data in found.items() if not name.endswith("job.json")}
+    return {name: data for name, data in results.items() if not name.endswith("job.json")}
 
 
 @pytest.mark.parametrize("is_own", [False, True])
@@ -71,15 +71,15 @@ def test_an_undone_edit_builds_nothing(tmp_path: Path, is_own: bool) -> None:
     first = files(tmp_path)
     project.put("net.py", "2")
     project.export()
-    assert made(project) == ["a/17/cpu", "a/18/cpu"]
+    assert list_built(project) == ["a/17/cpu", "a/18/cpu"]
     assert without_jobs(files(tmp_path)) != without_jobs(first)
     project.put("net.py", "1")
     project.export()
-    assert made(project) == []
+    assert list_built(project) == []
     assert project.on_note.hits == {"a/17/cpu": "net.py changed", "a/18/cpu": "net.py changed"}
     assert without_jobs(files(tmp_path)) == without_jobs(first)
     project.export()
-    assert (made(project), project.on_note.hits) == ([], {})
+    assert (list_built(project), project.on_note.hits) == ([], {})
 
 
 @pytest.mark.parametrize(
@@ -94,42 +94,42 @@ def test_an_undone_edit_builds_nothing(tmp_path: Path, is_own: bool) -> None:
 )
 def test_every_kind_of_undone_edit_is_restored(tmp_path: Path, name: str, value: Any) -> None:
     project = start(tmp_path)
-    whole = project.export()
+    expected = project.export()
     for state, runs in ((value, True), (STATE[name], False), (value, False)):
         project.put(name, state)
-        found = project.export()
-        assert bool(made(project)) is runs
-        assert (found == whole) is (state == STATE[name])
+        results = project.export()
+        assert bool(list_built(project)) is runs
+        assert (results == expected) is (state == STATE[name])
 
 
 def test_another_checkout_builds_nothing(tmp_path: Path) -> None:
     first = start(tmp_path / "one", tmp_path / "store")
     other = start(tmp_path / "two", tmp_path / "store")
-    assert made(other) == []
+    assert list_built(other) == []
     assert other.export() == first.export()
     other.put("net.py", "2")
     other.export()
-    assert made(other) == ["a/17/cpu", "a/18/cpu"]
+    assert list_built(other) == ["a/17/cpu", "a/18/cpu"]
     first.put("net.py", "2")
     assert first.export() == other.export()
-    assert made(first) == []
+    assert list_built(first) == []
 
 
 def test_an_own_store_is_not_shared_with_another_checkout(tmp_path: Path) -> None:
     start(tmp_path / "one")
-    assert len(made(start(tmp_path / "two"))) == 4
+    assert len(list_built(start(tmp_path / "two"))) == 4
 
 
-def test_missing_cells_are_built_beside_restored_ones(tmp_path: Path) -> None:
+def test_missing_cells_are_built_and_others_restored(tmp_path: Path) -> None:
     project = start(tmp_path)
     project.put("net.py", "2")
     project.export("a/17")
     project.put("net.py", "1")
     project.export()
     project.put("net.py", "2")
-    found = project.export()
-    assert (list(project.on_note.hits), made(project)) == (["a/17/cpu"], ["a/18/cpu"])
-    assert found == project.export(name="nothing")
+    results = project.export()
+    assert (list(project.on_note.hits), list_built(project)) == (["a/17/cpu"], ["a/18/cpu"])
+    assert results == project.export(name="nothing")
 
 
 def test_valid_results_of_the_build_folder_have_priority(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_valid_results_of_the_build_folder_have_priority(tmp_path: Path) -> None
     before = (other.root / "build/a/17.onnx").stat().st_ino
     other.store = shared
     other.export("a/18")
-    assert made(other)[:1] == ["a/18/cpu"]
+    assert list_built(other)[:1] == ["a/18/cpu"]
     assert other.on_note.reasons["a/18/cpu"] == (
         "it has not been exported yet, "
         "and its store entry does not match the other results of the model"
@@ -164,7 +164,7 @@ def test_force_and_no_store_ignore_the_store(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "build")
     project.store = None
     project.export()
-    assert len(made(project)) == 4
+    assert len(list_built(project)) == 4
 
 
 def test_forced_results_are_stored(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_forced_results_are_stored(tmp_path: Path) -> None:
     of = project.manifest()
     options = BuildOptions(store=project.store, force=True)
     run_plan(of, make_plan(of), FakeEngine(project.work), BuildLog(), TODAY, options)
-    assert made(start(tmp_path / "two", tmp_path / "store")) != []
+    assert list_built(start(tmp_path / "two", tmp_path / "store")) != []
     assert len(list((tmp_path / "store/entries").rglob("*.json"))) > 0
 
 
@@ -181,16 +181,16 @@ class UnusableStore(Store):
     """Raises an error at every use."""
 
     def __getattribute__(self, name: str) -> Any:
-        raise AssertionError(f"the store is asked for {name}")
+        raise AssertionError(f"the store is used for {name}")
 
 
 def test_an_export_without_work_does_not_read_the_store(tmp_path: Path) -> None:
     project = start(tmp_path)
     project.store = UnusableStore.__new__(UnusableStore)
     project.export()
-    assert made(project) == []
+    assert list_built(project) == []
     project.put("net.py", "2")
-    with pytest.raises(AssertionError, match="the store is asked for find"):
+    with pytest.raises(AssertionError, match="the store is used for find"):
         project.export()
 
 
@@ -206,10 +206,10 @@ def test_the_plan_has_the_same_decisions_and_changes_nothing(tmp_path: Path) -> 
     stored = StoredRecords(BuildFolder.from_project(of.project))
     options = BuildOptions(store=project.store)
     with patch("exporter.build.decisions.build_results.compute_fingerprint", project.fingerprint):
-        found = decide(make_plan(of), stored, RecordValidator(of, TODAY), options)
-    assert list(found.hits) == ["a/17/cpu"]
-    assert found.hits["a/17/cpu"].reason == "its manifest entry changed"
-    assert dict(found.reasons) == {"a/18/cpu": "its manifest entry changed"}
+        results = decide(make_plan(of), stored, RecordValidator(of, TODAY), options)
+    assert list(results.hits) == ["a/17/cpu"]
+    assert results.hits["a/17/cpu"].reason == "its manifest entry changed"
+    assert dict(results.reasons) == {"a/18/cpu": "its manifest entry changed"}
     assert files(tmp_path) == before
 
 
@@ -227,25 +227,25 @@ def test_an_own_store_contains_no_second_copy_of_weights(tmp_path: Path) -> None
         project.put("net.py", state)
         project.export()
         assert len(weights(tmp_path)) == len(set(weights(tmp_path))) == count
-    assert made(project) == []
+    assert list_built(project) == []
 
 
 def test_removed_weights_are_rebuilt(tmp_path: Path) -> None:
     project = start(tmp_path, is_own=True)
-    whole = project.export()
+    expected = project.export()
     shutil.rmtree(tmp_path / "build/a")
-    assert project.export() == whole
-    assert made(project) == ["a/17/cpu", "a/18/cpu"]
+    assert project.export() == expected
+    assert list_built(project) == ["a/17/cpu", "a/18/cpu"]
     assert "the store has lost one of its files" in project.on_note.reasons["a/17/cpu"]
 
 
 def test_weights_of_the_build_folder_restore_a_lost_cell(tmp_path: Path) -> None:
     project = start(tmp_path, is_own=True)
-    whole = project.export()
+    expected = project.export()
     (tmp_path / "build/a/17.onnx").unlink()
     (tmp_path / "build/a/records/18.cpu.json").unlink()
-    assert project.export() == whole
-    assert made(project) == []
+    assert project.export() == expected
+    assert list_built(project) == []
 
 
 # --- results that are not stored
@@ -297,8 +297,8 @@ def test_a_deterministic_failure_is_stored(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "build")
     log = run(of, never, tmp_path)
     assert list(log.hits) == ["tiny/18/cpu"]
-    [found] = read_run(tmp_path / "build/results.json").records
-    assert (found.status, found.message) == (Status.FAIL, "parity")
+    [result] = read_run(tmp_path / "build/results.json").records
+    assert (result.status, result.message) == (Status.FAIL, "parity")
 
 
 @pytest.mark.parametrize("when", ["seen by the worker", "after it"])
@@ -324,7 +324,7 @@ def test_nothing_is_stored_if_a_source_changed_during_the_job(tmp_path: Path, wh
     project.put("net.py", "1")
     shutil.rmtree(tmp_path / "build")
     project.export()
-    assert made(project) == ["a/17/cpu", "a/18/cpu"]
+    assert list_built(project) == ["a/17/cpu", "a/18/cpu"]
 
 
 def test_nothing_is_stored_if_a_tool_changed_during_the_job(
@@ -342,15 +342,15 @@ def test_a_thorough_result_satisfies_both_options_and_a_default_one_does_not(
     run(of, as_asked, tmp_path)
     run(of, as_asked, tmp_path, thorough=True)
     [usual, thorough] = sorted(entries(tmp_path), key=lambda path: path.stat().st_mtime_ns)
-    for kept, dropped, good in ((thorough, usual, True), (usual, thorough, False)):
-        root = tmp_path / kept.stem
+    for stored, removed, is_valid in ((thorough, usual, True), (usual, thorough, False)):
+        root = tmp_path / stored.stem
         root.mkdir()
         shutil.copytree(tmp_path / "store", root / "store")
-        (root / "store" / dropped.relative_to(tmp_path / "store")).unlink()
-        here = manifest(root, spec(opsets=(18,)))
-        assert bool(run(here, as_asked, root, thorough=True).hits) is good
+        (root / "store" / removed.relative_to(tmp_path / "store")).unlink()
+        checkout = manifest(root, spec(opsets=(18,)))
+        assert bool(run(checkout, as_asked, root, thorough=True).hits) is is_valid
         shutil.rmtree(root / "build")
-        assert run(here, never, root).hits, "either is good where nothing more is asked for"
+        assert run(checkout, never, root).hits, "both results satisfy the default options"
 
 
 def test_a_flaky_cell_is_removed_from_the_store(tmp_path: Path) -> None:

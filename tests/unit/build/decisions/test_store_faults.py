@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.build.decisions.test_store_and_restore import made, start
+from tests.unit.build.decisions.test_store_and_restore import list_built, start
 from tests.unit.build.test_increments import edits
 
 
@@ -66,14 +66,14 @@ def test_a_damaged_store_changes_no_result(
     tmp_path: Path, how: Callable[[Path, random.Random], None], seed: int
 ) -> None:
     project = start(tmp_path)
-    whole = project.export()
+    expected = project.export()
     project.put("net.py", "2")
     project.export()
     corrupt(tmp_path / "store", how, seed)
     project.put("net.py", "1")
-    assert project.export() == whole
+    assert project.export() == expected
     shutil.rmtree(tmp_path / "build")
-    assert project.export() == whole
+    assert project.export() == expected
 
 
 @pytest.mark.parametrize("what", ["blobs", "entries"])
@@ -86,20 +86,20 @@ def test_the_problem_of_the_store_is_in_the_reason(tmp_path: Path, what: str) ->
             flip(path, random.Random(1))
     project.put("net.py", "1")
     project.export()
-    assert len(made(project)) == 2
+    assert len(list_built(project)) == 2
     for reason in project.on_note.reasons.values():
         assert reason.startswith("net.py changed, and ")
         assert reason.endswith("damaged" if what == "entries" else " in the store")
 
 
-@pytest.mark.parametrize("place", ["file", "dangling link", "nothing"])
-def test_a_store_that_cannot_be_written(tmp_path: Path, place: str) -> None:
-    if place == "file":
+@pytest.mark.parametrize("state", ["file", "dangling link", "nothing"])
+def test_a_store_that_cannot_be_written(tmp_path: Path, state: str) -> None:
+    if state == "file":
         (tmp_path / "store").write_text("")
-    elif place == "dangling link":
+    elif state == "dangling link":
         (tmp_path / "store").symlink_to(tmp_path / "nowhere/at/all")
     project = start(tmp_path)
-    assert len(made(project)) == 4
+    assert len(list_built(project)) == 4
     notes = [note for note in project.on_note.notes if "cannot be written" in note]
     assert len(notes) <= 1
     project.put("net.py", "2")
@@ -128,7 +128,7 @@ def test_any_sequence_of_edits_checkouts_and_corruptions(sequence: list[Any], is
             else:
                 project.put(name, rest[0])
                 if rest[1]:
-                    found = project.export(rest[1])
-                    assert found.items() <= project.export(name=f"nothing-{number}").items()
+                    results = project.export(rest[1])
+                    assert results.items() <= project.export(name=f"nothing-{number}").items()
         for project in projects:
             assert project.export() == project.export(name="nothing")

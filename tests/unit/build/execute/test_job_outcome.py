@@ -41,7 +41,11 @@ def test_everything_counts_when_the_worker_finished() -> None:
 def test_announced_cells_of_an_ended_worker_are_not_finished(ended: ExitKind) -> None:
     at_work = announcement([CELL["tiny/19/reference"]])
     verdict = evaluate_job(outcome(JOB, ended, 0, at_work), passing(*CELLS))
-    red = [name for name, found in verdict.records.items() if found.status is not Status.PASS]
+    red = [
+        name
+        for name, record_of_cell in verdict.records.items()
+        if record_of_cell.status is not Status.PASS
+    ]
     assert red == ["tiny/19/reference"]
     assert set(verdict.records) == set(CELL)
 
@@ -167,12 +171,12 @@ def test_a_restricted_job_has_the_given_cells_and_no_empty_opset() -> None:
 def test_the_tail_of_the_log_is_short_and_redacted(
     tmp_path: Path, log: bytes, tail: str | None
 ) -> None:
-    here = job(tmp_path, SPEC)
+    current_job = job(tmp_path, SPEC)
     path = JobFolder(tmp_path).log(None)
     path.parent.mkdir()
     path.write_bytes(log)
     expected = "Fatal Python error: Segmentation fault\nb" + "\nc" * 5 if tail is None else tail
-    assert read_log_tail(here, announcement(here.cells())) == expected
+    assert read_log_tail(current_job, announcement(current_job.cells())) == expected
 
 
 def test_a_missing_log_has_an_empty_tail(tmp_path: Path) -> None:
@@ -205,11 +209,13 @@ def test_a_failed_allocation_under_a_limit_is_the_status_killed(
 
 
 def test_a_full_disk_is_in_the_message(tmp_path: Path) -> None:
-    here = job(tmp_path, SPEC)
+    current_job = job(tmp_path, SPEC)
     log = JobFolder(tmp_path).log(None)
     log.parent.mkdir()
     log.write_text("Traceback\nOSError: [Errno 28] No space left on device\n\nthe end\n")
-    dead = evaluate_job(outcome(here, ExitKind.EXITED, 1, announcement(here.cells())), {})
-    why = "OSError: [Errno 28] No space left on device"
-    said = f"the worker exited with code 1 while at convert: {why}"
-    assert {record.message for record in dead.records.values()} == {said}
+    dead = evaluate_job(
+        outcome(current_job, ExitKind.EXITED, 1, announcement(current_job.cells())), {}
+    )
+    reason = "OSError: [Errno 28] No space left on device"
+    expected_message = f"the worker exited with code 1 while at convert: {reason}"
+    assert {record.message for record in dead.records.values()} == {expected_message}

@@ -57,8 +57,8 @@ def worker(
         write_reference(of, reference(of))
         for cell in of.cells():
             seconds = {"capture": 1.0, "convert": 1.0, "parity": 1.0}
-            made = record(of, cell, status(of, cell.opset), content)
-            write(of, made.model_copy(update={"seconds": seconds}))
+            result = record(of, cell, status(of, cell.opset), content)
+            write(of, result.model_copy(update={"seconds": seconds}))
         write_json(JobFolder(Path(of.folder)).announcement, announcement(of.cells()[-1:]))
         return outcome(of, ExitKind.EXITED, 0, announcement(of.cells()[-1:]))
 
@@ -91,11 +91,11 @@ def test_a_model_with_earlier_records_is_divided_and_joined(tmp_path: Path) -> N
     project = manifest(tmp_path, six())
     first, _, _ = export(project, worker("old"))
     assert opsets(first) == [list(OPSETS)]
-    engine, log, found = export(project, worker("new"), force=True)
+    engine, log, records = export(project, worker("new"), force=True)
     assert opsets(engine) == [[18, 20, 22], [19, 21, 23]]
     assert [task.job.part for task in engine.tasks] == [0, 1]
     assert engine.tasks[0].job.folder != engine.tasks[1].job.folder
-    assert statuses(found) == ["pass"] * 6
+    assert statuses(records) == ["pass"] * 6
     assert {text(tmp_path, opset) for opset in OPSETS} == {"new"}
     assert {(tmp_path / f"build/tiny/{o}.onnx").stat().st_nlink for o in OPSETS} == {1}
     assert log.models == ["tiny"]
@@ -119,37 +119,37 @@ def test_rechecks_of_one_part_find_their_files_after_the_end_of_the_other(tmp_pa
 
     export(manifest(tmp_path, six()), worker("old"))
     edited = manifest(tmp_path, six(tolerance=Tolerance(atol=1e-3, rtol=1e-3)))
-    engine, _, found = export(edited, rechecks)
+    engine, _, records = export(edited, rechecks)
     assert opsets(engine) == [[18, 20, 22], [19, 21, 23]]
-    assert statuses(found) == ["pass"] * 6
+    assert statuses(records) == ["pass"] * 6
 
 
 def test_parts_with_different_references_are_rebuilt_by_one_worker(tmp_path: Path) -> None:
     project = manifest(tmp_path, six())
     export(project, worker("old"))
-    engine, _, found = export(
+    engine, _, records = export(
         project, worker("new", reference=lambda of: f"part {of.part}"), force=True
     )
     # The opsets of the second part are rebuilt in the folder of the first one.
     assert opsets(engine) == [[18, 20, 22], [19, 21, 23], [19, 21, 23]]
     assert engine.tasks[2].job.folder == engine.tasks[0].job.folder
     assert engine.tasks[2].seconds == 60.0
-    assert statuses(found) == ["pass"] * 6
+    assert statuses(records) == ["pass"] * 6
 
 
 def test_a_model_without_a_stable_reference_needs_a_limited_number_of_jobs(tmp_path: Path) -> None:
-    answers = iter(range(100))
+    numbers = iter(range(100))
     project = manifest(tmp_path, six())
     export(project, worker("old"))
-    engine, _, found = export(
-        project, worker(reference=lambda of: str(next(answers))), force=True, workers=2
+    engine, _, records = export(
+        project, worker(reference=lambda of: str(next(numbers))), force=True, workers=2
     )
     assert len(engine.tasks) == 3
-    assert statuses(found) == ["pass"] * 6
+    assert statuses(records) == ["pass"] * 6
 
 
 def test_parts_without_a_reference_keep_their_failures(tmp_path: Path) -> None:
-    def fails(of: Job) -> JobResult:
+    def write_failures(of: Job) -> JobResult:
         for cell in of.cells():
             seconds = {"source": 1.0, "convert": 1.0}
             failed = Record(
@@ -164,9 +164,9 @@ def test_parts_without_a_reference_keep_their_failures(tmp_path: Path) -> None:
 
     project = manifest(tmp_path, six())
     export(project, worker())
-    engine, _, found = export(project, fails, force=True)
+    engine, _, records = export(project, write_failures, force=True)
     assert opsets(engine) == [[18, 20, 22], [19, 21, 23]]
-    assert statuses(found) == ["error"] * 6
+    assert statuses(records) == ["error"] * 6
 
 
 def test_a_file_is_not_carried_over_to_parts_without_a_reference(tmp_path: Path) -> None:
@@ -201,18 +201,18 @@ def test_a_killed_part_is_retried_alone(tmp_path: Path, *, itself: bool) -> None
         return outcome(of, ExitKind.SIGNAL, 9, announcement([cell]))
 
     def alone(of: Job) -> JobResult:
-        made = [path for path in Path(of.folder).iterdir() if path.is_file()]
-        assert {path.stat().st_nlink for path in made} == {1}, "onnx refuses weights of two names"
+        paths = [path for path in Path(of.folder).iterdir() if path.is_file()]
+        assert {path.stat().st_nlink for path in paths} == {1}, "onnx refuses weights of two names"
         return worker("new")(of)
 
     project = manifest(tmp_path, six())
     export(project, worker("old"))
     ways = (killed, killed, alone) if itself else (killed, killed, worker("new"), alone)
-    engine, log, found = export(project, *ways, force=True)
+    engine, log, records = export(project, *ways, force=True)
     assert opsets(engine)[-1] == [19]
     assert engine.tasks[-1].job.part == 0
-    assert statuses(found) == ["pass"] * 6
-    assert log.statuses() == dict.fromkeys(found, "pass")
+    assert statuses(records) == ["pass"] * 6
+    assert log.statuses() == dict.fromkeys(records, "pass")
 
 
 def test_a_part_that_is_killed_alone_has_the_status_killed(tmp_path: Path) -> None:
@@ -221,9 +221,9 @@ def test_a_part_that_is_killed_alone_has_the_status_killed(tmp_path: Path) -> No
 
     project = manifest(tmp_path, six())
     export(project, worker("old"))
-    engine, log, found = export(project, killed_at_19, force=True)
+    engine, log, records = export(project, killed_at_19, force=True)
     assert opsets(engine) == [[18, 20, 22], [19, 21, 23], [19]]
-    assert statuses(found) == ["pass", "killed", "pass", "pass", "pass", "pass"]
+    assert statuses(records) == ["pass", "killed", "pass", "pass", "pass", "pass"]
     assert log.statuses()["tiny/19/cpu"] == "killed"
 
 
@@ -233,9 +233,9 @@ def test_every_killed_cell_of_a_part_is_retried_alone(tmp_path: Path) -> None:
 
     project = manifest(tmp_path, six())
     export(project, worker("old"))
-    engine, _, found = export(project, killed, killed, worker("new"), force=True)
+    engine, _, records = export(project, killed, killed, worker("new"), force=True)
     assert sorted(opsets(engine)[-1]) == list(OPSETS)
-    assert statuses(found) == ["pass"] * 6
+    assert statuses(records) == ["pass"] * 6
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -249,11 +249,11 @@ def test_a_part_without_results_is_rebuilt_in_the_folder_of_the_other(
 
     project = manifest(tmp_path, six())
     export(project, worker("old"))
-    engine, _, found = export(project, killed, killed, worker("alone"), force=True)
+    engine, _, records = export(project, killed, killed, worker("alone"), force=True)
     assert opsets(engine)[-1] == opsets(engine)[which]
-    assert statuses(found) == ["pass"] * 6
-    made = {opset: text(tmp_path, opset) for opset in OPSETS}
-    assert made == {o: "alone" if o in opsets(engine)[which] else "new" for o in OPSETS}
+    assert statuses(records) == ["pass"] * 6
+    texts = {opset: text(tmp_path, opset) for opset in OPSETS}
+    assert texts == {o: "alone" if o in opsets(engine)[which] else "new" for o in OPSETS}
 
 
 def test_ctrl_c_keeps_the_finished_part(tmp_path: Path) -> None:
@@ -317,9 +317,9 @@ def test_a_run_killed_in_its_second_part_keeps_the_first_part(tmp_path: Path) ->
     edited = manifest(tmp_path, six(seed=1))
     with pytest.raises(Killed):
         export(edited, worker("new"), kills)
-    engine, log, found = export(edited, worker("last"))
+    engine, log, records = export(edited, worker("last"))
     assert opsets(engine) == [[21, 23]]
-    assert statuses(found) == ["pass"] * 6
+    assert statuses(records) == ["pass"] * 6
     texts = [text(tmp_path, opset) for opset in OPSETS]
     assert texts == ["new", "new", "new", "last", "new", "last"]
     assert len(log.notes) == 2
@@ -327,8 +327,8 @@ def test_a_run_killed_in_its_second_part_keeps_the_first_part(tmp_path: Path) ->
 
 def part(folder: Path, opset: int, *, exact: bool) -> JobFolder:
     """Return the folder of a job with one opset and a reference."""
-    made = Sample(index=0, name="declared", kind="declared", axes={}, exact=exact)
-    reference = Reference(samples=(made,), noise=(1e-7,), output_spread=(1.0,))
+    sample = Sample(index=0, name="declared", kind="declared", axes={}, exact=exact)
+    reference = Reference(samples=(sample,), noise=(1e-7,), output_spread=(1.0,))
     of = job(folder, spec(opsets=(opset,)))
     write(of, record(of, of.cells()[0]))
     write_json(JobFolder(folder).reference, reference)
@@ -338,10 +338,10 @@ def part(folder: Path, opset: int, *, exact: bool) -> JobFolder:
 @pytest.mark.parametrize("exact", [0, 1])
 def test_the_part_with_float64_outputs_is_the_main_part(tmp_path: Path, exact: int) -> None:
     parts = [part(tmp_path / str(n), 18 + n, exact=n == exact) for n in (0, 1)]
-    whole, lost = join_folders([FolderRecords(each) for each in parts])
-    assert whole.folder == parts[exact]
-    assert lost == []
-    assert whole.folder.read_records().keys() == {"tiny/18/cpu", "tiny/19/cpu"}
+    joined, dropped = join_folders([FolderRecords(each) for each in parts])
+    assert joined.folder == parts[exact]
+    assert dropped == []
+    assert joined.folder.read_records().keys() == {"tiny/18/cpu", "tiny/19/cpu"}
     assert not parts[1 - exact].path.exists()
 
 
@@ -350,10 +350,10 @@ def test_a_part_with_a_removed_folder_loses_only_its_own_cells(tmp_path: Path) -
     elsewhere = tmp_path / "elsewhere"
     parts[0].path.rename(elsewhere)
     parts[0].path.symlink_to(elsewhere)
-    whole, lost = join_folders([FolderRecords(each) for each in parts])
-    assert lost == []
-    assert not whole.folder.path.is_symlink()
-    assert whole.folder.read_records().keys() == {"tiny/19/cpu"}
+    joined, dropped = join_folders([FolderRecords(each) for each in parts])
+    assert dropped == []
+    assert not joined.folder.path.is_symlink()
+    assert joined.folder.read_records().keys() == {"tiny/19/cpu"}
     assert JobFolder(elsewhere).read_records().keys() == {"tiny/18/cpu"}
 
 
@@ -369,10 +369,10 @@ def test_a_failure_is_joined_with_the_results_of_another_part(
     tmp_path: Path, *, first: bool
 ) -> None:
     parts = [failed(tmp_path / "failed", 18), part(tmp_path / "made", 19, exact=False)]
-    whole, lost = join_folders([FolderRecords(p) for p in (parts if first else parts[::-1])])
-    assert whole.folder == parts[1]
-    assert lost == []
-    assert {n: r.status for n, r in whole.folder.read_records().items()} == {
+    joined, dropped = join_folders([FolderRecords(p) for p in (parts if first else parts[::-1])])
+    assert joined.folder == parts[1]
+    assert dropped == []
+    assert {n: r.status for n, r in joined.folder.read_records().items()} == {
         "tiny/18/cpu": Status.CRASH,
         "tiny/19/cpu": Status.PASS,
     }
@@ -380,6 +380,6 @@ def test_a_failure_is_joined_with_the_results_of_another_part(
 
 def test_a_failure_of_an_earlier_run_is_not_carried_over_to_new_results(tmp_path: Path) -> None:
     old, fresh = failed(tmp_path / "failed", 18), part(tmp_path / "made", 19, exact=False)
-    [lost] = carry_over(FolderRecords(old), FolderRecords(fresh), lambda _: True)
-    assert str(lost.cell) == "tiny/18/cpu"
+    [dropped] = carry_over(FolderRecords(old), FolderRecords(fresh), lambda _: True)
+    assert str(dropped.cell) == "tiny/18/cpu"
     assert fresh.read_records().keys() == {"tiny/19/cpu"}

@@ -97,7 +97,7 @@ def test_only_files_with_a_record_stay(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "tiny").glob("*.onnx")] == ["17.onnx"]
 
 
-def made(path: Path, opsets: tuple[int, ...], **names: str) -> JobFolder:
+def make_folder(path: Path, opsets: tuple[int, ...], **names: str) -> JobFolder:
     """Create a folder with records, ONNX files and external data."""
     of = job(path, spec(opsets=opsets))
     write_reference(of, names.get("reference", "same"))
@@ -119,8 +119,8 @@ def always(record: Record) -> bool:
 def test_files_weights_and_logs_are_carried_over_and_the_old_folder_stays_complete(
     tmp_path: Path,
 ) -> None:
-    old = made(tmp_path / "old", (9, 10), data="weights-1.data")
-    fresh = made(tmp_path / "fresh", (18,), data="weights-1.data")
+    old = make_folder(tmp_path / "old", (9, 10), data="weights-1.data")
+    fresh = make_folder(tmp_path / "fresh", (18,), data="weights-1.data")
     before = sorted(path.name for path in old.path.rglob("*"))
     assert carry_over(FolderRecords(old), FolderRecords(fresh), always) == []
     assert {"9.onnx", "10.onnx", "18.onnx"} <= {path.name for path in fresh.path.iterdir()}
@@ -132,9 +132,9 @@ def test_files_weights_and_logs_are_carried_over_and_the_old_folder_stays_comple
 @pytest.mark.parametrize("data", ["gone.data", "../secret", "link.data"])
 def test_a_record_with_a_missing_or_linked_file_is_dropped(tmp_path: Path, data: str) -> None:
     (tmp_path / "secret").write_text("secret")
-    old = made(tmp_path / "old", (9,), data=data)
+    old = make_folder(tmp_path / "old", (9,), data=data)
     (old.path / "link.data").symlink_to(tmp_path / "secret")
-    fresh = made(tmp_path / "fresh", (18,), data="weights-1.data")
+    fresh = make_folder(tmp_path / "fresh", (18,), data="weights-1.data")
     assert [
         record.cell.opset for record in carry_over(FolderRecords(old), FolderRecords(fresh), always)
     ] == [9]
@@ -143,33 +143,33 @@ def test_a_record_with_a_missing_or_linked_file_is_dropped(tmp_path: Path, data:
 
 
 def test_a_stale_record_is_dropped(tmp_path: Path) -> None:
-    old = made(tmp_path / "old", (9,), data="weights-1.data")
-    fresh = made(tmp_path / "fresh", (18,), data="weights-1.data")
+    old = make_folder(tmp_path / "old", (9,), data="weights-1.data")
+    fresh = make_folder(tmp_path / "fresh", (18,), data="weights-1.data")
     assert len(carry_over(FolderRecords(old), FolderRecords(fresh), lambda record: False)) == 1
     assert not (fresh.path / "9.onnx").exists()
 
 
 def test_without_references_files_are_dropped(tmp_path: Path) -> None:
-    old = made(tmp_path / "old", (9,), data="weights-1.data")
-    fresh = made(tmp_path / "fresh", (18,), data="weights-1.data")
+    old = make_folder(tmp_path / "old", (9,), data="weights-1.data")
+    fresh = make_folder(tmp_path / "fresh", (18,), data="weights-1.data")
     fresh.reference.unlink()
     old.reference.unlink()
     assert len(carry_over(FolderRecords(old), FolderRecords(fresh), always)) == 1
 
 
 def test_damaged_records_are_ignored(tmp_path: Path) -> None:
-    old = made(tmp_path / "old", (9,), data="weights-1.data")
+    old = make_folder(tmp_path / "old", (9,), data="weights-1.data")
     (old.records / "9.cpu.json").write_text("{")
-    fresh = made(tmp_path / "fresh", (18,), data="weights-1.data")
+    fresh = make_folder(tmp_path / "fresh", (18,), data="weights-1.data")
     assert carry_over(FolderRecords(old), FolderRecords(fresh), always) == []
     assert set(fresh.read_records()) == {"tiny/18/cpu"}
 
 
 def test_the_new_record_has_priority(tmp_path: Path) -> None:
-    old = made(tmp_path / "old", (18,), data="weights-1.data")
+    old = make_folder(tmp_path / "old", (18,), data="weights-1.data")
     [stored] = old.read_records().values()
     write_json(old.record(stored.cell), stored.model_copy(update={"message": "old"}))
-    fresh = made(tmp_path / "fresh", (18,), data="weights-1.data")
+    fresh = make_folder(tmp_path / "fresh", (18,), data="weights-1.data")
     assert carry_over(FolderRecords(old), FolderRecords(fresh), always) == []
     assert fresh.read_records()["tiny/18/cpu"].message == ""
 
@@ -180,8 +180,8 @@ def make_reference(*names: str, scale: float = 1.0, exact: bool = True, **fields
         Sample(index=index, name=name, kind="axis", axes={"n": 3}, scales=(scale,), exact=exact)
         for index, name in enumerate(names)
     ]
-    found = Reference(samples=tuple(samples), noise=(1e-7,), output_spread=(1.0,))
-    return found.model_copy(update=fields).to_json()
+    reference = Reference(samples=tuple(samples), noise=(1e-7,), output_spread=(1.0,))
+    return reference.model_copy(update=fields).to_json()
 
 
 @pytest.mark.parametrize(
@@ -199,15 +199,15 @@ def make_reference(*names: str, scale: float = 1.0, exact: bool = True, **fields
 def test_a_reference_with_other_samples_of_the_same_model_drops_nothing(
     tmp_path: Path, before: str, now: str, stays: bool
 ) -> None:
-    old = made(tmp_path / "old", (9,), data="weights-1.data", reference=before)
-    fresh = made(tmp_path / "fresh", (18,), data="weights-1.data", reference=now)
+    old = make_folder(tmp_path / "old", (9,), data="weights-1.data", reference=before)
+    fresh = make_folder(tmp_path / "fresh", (18,), data="weights-1.data", reference=now)
     assert (carry_over(FolderRecords(old), FolderRecords(fresh), always) == []) is stays
     assert (fresh.path / "9.onnx").exists() is stays
 
 
 def test_reports_of_the_exporter_are_carried_over_with_their_opset(tmp_path: Path) -> None:
-    old = made(tmp_path / "old", (9,), data="weights-1.data")
-    fresh = made(tmp_path / "fresh", (18,), data="weights-1.data")
+    old = make_folder(tmp_path / "old", (9,), data="weights-1.data")
+    fresh = make_folder(tmp_path / "fresh", (18,), data="weights-1.data")
     old.artifacts(9).mkdir(parents=True)
     (old.artifacts(9) / "report.md").write_text("said")
     (old.artifacts(9) / "link.md").symlink_to(tmp_path / "elsewhere")
@@ -233,18 +233,18 @@ def test_other_files_with_the_names_of_private_ones(tmp_path: Path, name: str, k
     build, elsewhere = tmp_path / "build", tmp_path / "elsewhere"
     build.mkdir()
     elsewhere.mkdir()
-    place = build / name
+    path = build / name
     if kind == "file":
-        place.write_text("nothing of ours")
+        path.write_text("nothing of ours")
     elif kind == "folder":
-        place.mkdir()
+        path.mkdir()
     else:
-        place.symlink_to(elsewhere)
+        path.symlink_to(elsewhere)
     bad = {(".lock", "folder"), (".lock", "link"), (".work", "link"), (".killed", "link")}
     if (name, kind) in bad | {("shard.json", "folder")}:
         with pytest.raises(ExporterError, match=rf"{name}: (is a symlink|cannot be)"):
             lock_and_leave(build)
-        assert place.is_symlink() or place.is_dir()
+        assert path.is_symlink() or path.is_dir()
     else:
         lock_and_leave(build)
         lock_and_leave(build)

@@ -26,7 +26,7 @@ def record(status: str, **fields: Any) -> Record:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "description"),
     [
         (record("fail"), record("pass"), "was fail at parity"),
         (record("pass"), record("fail", check="axes"), "was pass"),
@@ -36,9 +36,12 @@ def record(status: str, **fields: Any) -> Record:
     ],
 )
 def test_a_different_status_with_the_same_inputs_is_flaky(
-    before: Record, after: Record, said: str
+    before: Record, after: Record, description: str
 ) -> None:
-    assert describe_flakiness(before, after) == f"{said} in an earlier run of the very same inputs"
+    assert (
+        describe_flakiness(before, after)
+        == f"{description} in an earlier run of the very same inputs"
+    )
 
 
 @pytest.mark.parametrize(
@@ -64,10 +67,10 @@ def test_a_source_that_changed_during_the_export_is_not_flaky() -> None:
 
 
 def test_the_mark_stays_until_an_input_changes(tmp_path: Path) -> None:
-    def folder(name: str, found: Record) -> JobFolder:
-        made = JobFolder(tmp_path / name)
-        write_json(made.record(found.cell), found)
-        return made
+    def folder(name: str, stored_record: Record) -> JobFolder:
+        job_folder = JobFolder(tmp_path / name)
+        write_json(job_folder.record(stored_record.cell), stored_record)
+        return job_folder
 
     first, second = folder("1", record("fail")), folder("2", record("pass"))
     mark_flaky(FolderRecords(first), FolderRecords(second))

@@ -18,7 +18,9 @@ from tests.unit.cache.store.cells import make_cell
 TINY = spec(opsets=(17, 18))
 
 
-def made(build: Path, name: str = "tiny", opsets: tuple[int, ...] = (17, 18)) -> JobFolder:
+def make_model_folder(
+    build: Path, name: str = "tiny", opsets: tuple[int, ...] = (17, 18)
+) -> JobFolder:
     """Create the folder of an exported model. Each opset has its own weights."""
     of = job(build / name, spec(name, opsets=opsets))
     folder = JobFolder(build / name)
@@ -37,10 +39,10 @@ def made(build: Path, name: str = "tiny", opsets: tuple[int, ...] = (17, 18)) ->
     return folder
 
 
-def gone(build: Path) -> set[str]:
+def list_garbage(build: Path) -> set[str]:
     """Return the garbage as paths in the build folder."""
     promised = job(build / "tiny", TINY).cells()
-    return {found.path.relative_to(build).as_posix() for found in find_garbage(build, promised)}
+    return {item.path.relative_to(build).as_posix() for item in find_garbage(build, promised)}
 
 
 def listing(build: Path) -> list[str]:
@@ -48,96 +50,99 @@ def listing(build: Path) -> list[str]:
 
 
 def test_files_of_the_manifests_stay_even_if_stale(tmp_path: Path) -> None:
-    made(tmp_path)
+    make_model_folder(tmp_path)
     (tmp_path / "results.json").touch()
-    assert gone(tmp_path) == set()
+    assert list_garbage(tmp_path) == set()
 
 
 def test_a_removed_model_is_garbage_with_its_size(tmp_path: Path) -> None:
-    made(tmp_path)
-    made(tmp_path, "old")
+    make_model_folder(tmp_path)
+    make_model_folder(tmp_path, "old")
     before = listing(tmp_path)
-    [found] = find_garbage(tmp_path, job(tmp_path / "tiny", TINY).cells())
-    assert (found.path.name, found.reason) == ("old", "no manifest contains this model")
+    [item] = find_garbage(tmp_path, job(tmp_path / "tiny", TINY).cells())
+    assert (item.path.name, item.reason) == ("old", "no manifest contains this model")
     files = [path for path in (tmp_path / "old").rglob("*") if path.is_file()]
-    assert found.size == sum(path.stat().st_size for path in files) > 2200
-    remove_garbage(found)
+    assert item.size == sum(path.stat().st_size for path in files) > 2200
+    remove_garbage(item)
     assert listing(tmp_path) == [name for name in before if not name.startswith("old")]
 
 
 def test_a_removed_opset_is_garbage_with_its_own_files(tmp_path: Path) -> None:
-    folder = made(tmp_path, opsets=(17, 18, 19))
+    folder = make_model_folder(tmp_path, opsets=(17, 18, 19))
     folder.artifacts(19).mkdir()
     (folder.artifacts(19) / "report.md").touch()
-    assert gone(tmp_path) == {
+    assert list_garbage(tmp_path) == {
         "tiny/records/19.cpu.json",
         "tiny/19.onnx",
         "tiny/logs/19.log",
         "tiny/logs/19",
         "tiny/weights-0000000000000019.data",
     }
-    for found in find_garbage(tmp_path, job(tmp_path / "tiny", TINY).cells()):
-        remove_garbage(found)
-    assert gone(tmp_path) == set()
+    for item in find_garbage(tmp_path, job(tmp_path / "tiny", TINY).cells()):
+        remove_garbage(item)
+    assert list_garbage(tmp_path) == set()
     assert set(folder.read_records()) == {"tiny/17/cpu", "tiny/18/cpu"}
 
 
 def test_a_removed_device_makes_its_record_garbage_and_not_the_file(tmp_path: Path) -> None:
-    folder = made(tmp_path)
+    folder = make_model_folder(tmp_path)
     (folder.records / "18.cuda.json").write_bytes((folder.records / "18.cpu.json").read_bytes())
-    assert gone(tmp_path) == {"tiny/records/18.cuda.json"}
+    assert list_garbage(tmp_path) == {"tiny/records/18.cuda.json"}
 
 
 def test_weights_without_a_file_are_garbage(tmp_path: Path) -> None:
-    made(tmp_path)
+    make_model_folder(tmp_path)
     (tmp_path / "tiny/weights-00000000000000ff.data").touch()
     (tmp_path / "tiny/.18.onnx.123.fresh").touch()
-    assert gone(tmp_path) == {"tiny/weights-00000000000000ff.data", "tiny/.18.onnx.123.fresh"}
+    assert list_garbage(tmp_path) == {
+        "tiny/weights-00000000000000ff.data",
+        "tiny/.18.onnx.123.fresh",
+    }
 
 
 @pytest.mark.parametrize("how", ["damaged", "gone"])
 def test_weights_stay_if_a_record_is_damaged(tmp_path: Path, how: str) -> None:
-    folder = made(tmp_path)
+    folder = make_model_folder(tmp_path)
     (tmp_path / "tiny/weights-00000000000000ff.data").touch()
     path = folder.records / "18.cpu.json"
     path.unlink() if how == "gone" else path.write_text("{")
-    assert gone(tmp_path) == set()
+    assert list_garbage(tmp_path) == set()
 
 
 def test_files_that_no_export_wrote_stay(tmp_path: Path) -> None:
-    folder = made(tmp_path)
+    folder = make_model_folder(tmp_path)
     for name in ("notes/a.txt", "repro/old-18-cpu/run.py", ".killed/old-1/records/18.cpu.json"):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).touch()
     for name in ("mine.txt", "18.txt", "weights.data", "019.onnx"):
         (folder.path / name).touch()
-    assert gone(tmp_path) == set()
+    assert list_garbage(tmp_path) == set()
 
 
 def test_symlinks_are_not_followed(tmp_path: Path) -> None:
     build, elsewhere = tmp_path / "build", tmp_path / "elsewhere"
-    made(elsewhere, "old")
+    make_model_folder(elsewhere, "old")
     build.mkdir()
     (build / "old").symlink_to(elsewhere / "old")
-    folder = made(build)
+    folder = make_model_folder(build)
     (folder.path / "19.onnx").symlink_to(elsewhere / "old/17.onnx")
-    inside = made(build, "gone")
+    inside = make_model_folder(build, "gone")
     (inside.path / "link").symlink_to(elsewhere)
     before = listing(elsewhere)
-    found = find_garbage(build, job(build / "tiny", TINY).cells())
-    assert [each.path.name for each in found] == ["gone"]
+    items = find_garbage(build, job(build / "tiny", TINY).cells())
+    assert [each.path.name for each in items] == ["gone"]
     size = sum(path.lstat().st_size for path in inside.path.rglob("*.*") if not path.is_symlink())
-    assert found[0].size <= size
-    remove_garbage(found[0])
+    assert items[0].size <= size
+    remove_garbage(items[0])
     assert listing(elsewhere) == before
 
 
 def test_a_file_with_a_second_name_frees_no_bytes(tmp_path: Path) -> None:
-    folder = made(tmp_path, opsets=(17, 18, 19))
+    folder = make_model_folder(tmp_path, opsets=(17, 18, 19))
     os.link(folder.model(19), tmp_path / "published.onnx")
     sizes = {
-        found.path.name: found.size
-        for found in find_garbage(tmp_path, job(tmp_path / "tiny", TINY).cells())
+        item.path.name: item.size
+        for item in find_garbage(tmp_path, job(tmp_path / "tiny", TINY).cells())
     }
     assert sizes["19.onnx"] == 0
     assert sizes["weights-0000000000000019.data"] == 1000
@@ -166,13 +171,13 @@ def test_the_command_prints_the_removed_items_and_their_size(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = project(tmp_path)
-    made(root / "build")
-    made(root / "build", "old")
+    make_model_folder(root / "build")
+    make_model_folder(root / "build", "old")
     assert run(["gc", "--root", str(root), "--dry-run"]) == 0
-    said = capsys.readouterr().out
-    assert "build/old" in said
-    assert "no manifest contains this model" in said
-    assert "would remove 1 item (" in said
+    output = capsys.readouterr().out
+    assert "build/old" in output
+    assert "no manifest contains this model" in output
+    assert "would remove 1 item (" in output
     assert (root / "build/old").is_dir()
     assert run(["gc", "--root", str(root)]) == 0
     assert "removed 1 item (" in capsys.readouterr().out
@@ -186,7 +191,7 @@ def test_the_command_fails_while_a_run_has_the_lock(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = project(tmp_path)
-    made(root / "build", "old")
+    make_model_folder(root / "build", "old")
     with BuildFolder(root / "build").lock():
         assert run(["gc", "--root", str(root)]) == 4
     assert "another run has locked" in capsys.readouterr().err
@@ -195,7 +200,7 @@ def test_the_command_fails_while_a_run_has_the_lock(
 
 def test_a_broken_manifest_removes_nothing(tmp_path: Path) -> None:
     root = project(tmp_path, MANIFEST.replace("opsets", "opsetz"))
-    made(root / "build", "old")
+    make_model_folder(root / "build", "old")
     assert run(["gc", "--root", str(root)]) == 2
     assert (root / "build/old").is_dir()
 
@@ -205,14 +210,14 @@ def test_manifests_without_cells_remove_nothing(tmp_path: Path, manifest: str | 
     root = project(tmp_path, manifest or "")
     if manifest is None:
         (root / "manifests/tiny.toml").unlink()
-    made(root / "build", "old")
+    make_model_folder(root / "build", "old")
     assert run(["gc", "--root", str(root)]) != 0
     assert (root / "build/old").is_dir()
 
 
 def test_a_build_folder_that_is_a_symlink_is_refused(tmp_path: Path) -> None:
     root = project(tmp_path)
-    made(tmp_path / "elsewhere", "old")
+    make_model_folder(tmp_path / "elsewhere", "old")
     (root / "build").symlink_to(tmp_path / "elsewhere")
     assert run(["gc", "--root", str(root)]) == 4
     assert (tmp_path / "elsewhere/old").is_dir()
@@ -222,7 +227,7 @@ def test_the_store_is_kept_within_its_limits(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = project(tmp_path)
-    made(root / "build")
+    make_model_folder(root / "build")
     arguments = ["gc", "--root", str(root)]
     assert run(arguments) == 0
     assert capsys.readouterr().out == "nothing to remove\n", "there is no store"
@@ -243,14 +248,14 @@ def test_the_store_is_kept_within_its_limits(
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "said"),
+    ("option", "value", "output"),
     [("--store-size", "2", "a size of at least 1MB"), ("--store-age", "2 years", "an age such as")],
 )
 def test_an_invalid_limit_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, value: str, said: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, value: str, output: str
 ) -> None:
     assert run(["gc", "--root", str(project(tmp_path)), option, value]) == 2
-    assert said in capsys.readouterr().err
+    assert output in capsys.readouterr().err
 
 
 def test_a_read_only_store_stays(

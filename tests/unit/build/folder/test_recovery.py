@@ -69,10 +69,10 @@ def again(of: Manifest, worker: Worker = finish) -> tuple[BuildLog, dict[str, st
 def test_only_the_announced_cell_and_later_ones_run_again(tmp_path: Path) -> None:
     project = manifest(tmp_path)
     kill(project, killed_at(18))
-    log, found = again(project, finish_with("same", "later"))
+    log, records = again(project, finish_with("same", "later"))
     assert set(log.reasons) == {"tiny/18/cpu", "tiny/19/cpu"}
     assert log.notes == ["tiny: recovered 1 result of a killed run"]
-    assert set(found.values()) == {"pass"}
+    assert set(records.values()) == {"pass"}
     assert (tmp_path / "build/tiny/17.onnx").read_text() == "new"
 
 
@@ -80,9 +80,9 @@ def test_valid_results_of_the_build_folder_stay(tmp_path: Path) -> None:
     project = manifest(tmp_path)
     again(project)
     kill(project, killed_at(18))
-    log, found = again(project)
+    log, records = again(project)
     assert not log.reasons
-    assert len(found) == 3
+    assert len(records) == 3
     texts = [(tmp_path / f"build/tiny/{opset}.onnx").read_text() for opset in (17, 18, 19)]
     assert texts == ["new", "", ""]
 
@@ -107,8 +107,8 @@ def test_nothing_of_a_changed_entry_is_recovered(tmp_path: Path) -> None:
 
 def test_nothing_of_a_removed_model_is_recovered(tmp_path: Path) -> None:
     kill(manifest(tmp_path), killed_at(19))
-    log, found = again(manifest(tmp_path, spec("other")))
-    assert set(found) == {f"other/{opset}/cpu" for opset in (17, 18, 19)}
+    log, records = again(manifest(tmp_path, spec("other")))
+    assert set(records) == {f"other/{opset}/cpu" for opset in (17, 18, 19)}
     assert not log.notes
 
 
@@ -125,9 +125,9 @@ def test_unreadable_results_are_rebuilt(tmp_path: Path, damaged: str, how: str) 
         path.write_bytes(content[: len(content) // 2])
     elif how == "link":
         path.symlink_to(tmp_path / "nowhere")
-    log, found = again(project)
+    log, records = again(project)
     assert set(log.reasons) >= {"tiny/17/cpu", "tiny/19/cpu"}
-    assert set(found.values()) == {"pass"}
+    assert set(records.values()) == {"pass"}
 
 
 def test_an_incomplete_file_is_rebuilt(tmp_path: Path) -> None:
@@ -158,9 +158,9 @@ def test_a_kill_between_the_two_renames_restores_the_old_folder(tmp_path: Path) 
     away = tmp_path / "build/.work/tiny-old-abc"
     away.mkdir(parents=True)
     (tmp_path / "build/tiny").rename(away / "tiny")
-    log, found = again(project)
+    log, records = again(project)
     assert not log.reasons
-    assert len(found) == 3
+    assert len(records) == 3
 
 
 def test_records_behind_a_symlink_are_not_changed(tmp_path: Path) -> None:
@@ -176,16 +176,20 @@ def test_records_behind_a_symlink_are_not_changed(tmp_path: Path) -> None:
     assert sorted(path.name for path in elsewhere.iterdir()) == before
 
 
-@pytest.mark.parametrize(("name", "kept"), [("tiny-other", 1), ("other-tiny", 0), ("tiny", 0)])
-def test_the_name_of_the_folder_must_match_its_model(tmp_path: Path, name: str, kept: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "note_count"), [("tiny-other", 1), ("other-tiny", 0), ("tiny", 0)]
+)
+def test_the_name_of_the_folder_must_match_its_model(
+    tmp_path: Path, name: str, note_count: int
+) -> None:
     project = manifest(tmp_path)
     kill(project, killed_at(18))
     (left,) = (tmp_path / "build/.killed").iterdir()
     left.rename(left.with_name(name))
-    log, found = again(project)
-    assert len(log.notes) == kept
-    assert len(log.reasons) == 3 - kept
-    assert set(found.values()) == {"pass"}
+    log, records = again(project)
+    assert len(log.notes) == note_count
+    assert len(log.reasons) == 3 - note_count
+    assert set(records.values()) == {"pass"}
 
 
 def test_a_second_kill_loses_no_results(tmp_path: Path) -> None:

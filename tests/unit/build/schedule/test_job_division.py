@@ -22,16 +22,16 @@ from tests.unit.factory import DYNAMO, make_artifact, make_record
 CPU = (Device(name="cpu", runtime="onnxruntime"),)
 
 
-def opsets(count: int, *, there: int = 0) -> tuple[OpsetJob, ...]:
+def opsets(count: int, *, rechecked: int = 0) -> tuple[OpsetJob, ...]:
     """Return `count` opsets. The first ones are rechecks."""
     return tuple(
-        OpsetJob(opset=18 + index, route=DYNAMO, devices=CPU, reuse_file=index < there)
+        OpsetJob(opset=18 + index, route=DYNAMO, devices=CPU, reuse_file=index < rechecked)
         for index in range(count)
     )
 
 
-def cost(shared: float, own: float, size: int = 1) -> Cost:
-    return Cost(shared=shared, export=own / 2, checks=own / 2, bytes=size)
+def cost(shared: float, per_opset: float, size: int = 1) -> Cost:
+    return Cost(shared=shared, export=per_opset / 2, checks=per_opset / 2, bytes=size)
 
 
 def parts_of_job(tmp_path: Path, known: Cost, device: Device, **fields: Any) -> int:
@@ -122,10 +122,10 @@ def test_a_job_of_unknown_length_counts_like_the_longest() -> None:
 
 
 def test_rechecks_have_no_shared_cost() -> None:
-    whole = cost(60, 2)
-    assert whole.estimate_seconds(opsets(8, there=8)) == 8
-    assert whole.estimate_seconds(opsets(8, there=7)) == 69
-    assert count_parts({"a": opsets(8, there=8)}, {"a": whole}, 2) == {"a": 2}
+    full_cost = cost(60, 2)
+    assert full_cost.estimate_seconds(opsets(8, rechecked=8)) == 8
+    assert full_cost.estimate_seconds(opsets(8, rechecked=7)) == 69
+    assert count_parts({"a": opsets(8, rechecked=8)}, {"a": full_cost}, 2) == {"a": 2}
 
 
 WORK = st.dictionaries(
@@ -168,9 +168,9 @@ def ends(
     """Return the end of the last worker. Unknown jobs count as long."""
     pieces = [
         costs[model].estimate_seconds(piece)
-        for model, whole in jobs.items()
+        for model, full_cost in jobs.items()
         if model in costs
-        for piece in divide_opsets(whole, parts.get(model, 1))
+        for piece in divide_opsets(full_cost, parts.get(model, 1))
     ]
     longest = max(
         (cost.estimate_seconds(jobs[model]) for model, cost in costs.items()), default=0.0
@@ -203,15 +203,15 @@ def test_a_cost_separates_shared_time_from_time_per_opset() -> None:
         took("a/20/cpu", **shared, convert=2.5, structure=0.1, parity=0.4),
         took("a/20/gpu", **shared, convert=2.5, structure=0.1, parity=0.9),
     ]
-    found = estimate_costs({"a": {str(record.cell): record for record in records}})["a"]
-    assert found.shared == pytest.approx(6 + 2)  # the first conversion includes the decomposition
-    assert found.export == pytest.approx(0.5)
-    assert found.checks == pytest.approx(1.5)
-    assert found.bytes == 77
+    costs = estimate_costs({"a": {str(record.cell): record for record in records}})["a"]
+    assert costs.shared == pytest.approx(6 + 2)  # the first conversion includes the decomposition
+    assert costs.export == pytest.approx(0.5)
+    assert costs.checks == pytest.approx(1.5)
+    assert costs.bytes == 77
 
 
 def test_records_without_times_are_ignored() -> None:
-    silent = make_record("a/18/cpu", "crash")
-    assert estimate_costs({"a": {"a/18/cpu": silent}, "b": {}}) == {}
-    told = took("a/19/cpu", convert=1.0)
-    assert estimate_costs({"a": {"a/18/cpu": silent, "a/19/cpu": told}})["a"].export == 1.0
+    unmeasured = make_record("a/18/cpu", "crash")
+    assert estimate_costs({"a": {"a/18/cpu": unmeasured}, "b": {}}) == {}
+    measured = took("a/19/cpu", convert=1.0)
+    assert estimate_costs({"a": {"a/18/cpu": unmeasured, "a/19/cpu": measured}})["a"].export == 1.0

@@ -20,8 +20,8 @@ from tests.unit.factory import make_record
 
 def find(store: Store, record: Record, fits: Callable[[Record], bool] = lambda _: True) -> str:
     """Return "found", the problem, or ""."""
-    found = store.find(record.cell, record.fingerprint, fits)
-    return "found" if found.entry else found.problem
+    result = store.find(record.cell, record.fingerprint, fits)
+    return "found" if result.entry else result.problem
 
 
 def fetch(store: Store, record: Record, folder: Path) -> str:
@@ -95,23 +95,23 @@ def test_the_valid_entry_of_several_is_found(tmp_path: Path) -> None:
     store, folder = make_store(tmp_path), tmp_path / "tiny"
     for edit in "123":
         source = Source(file="net.py", sha256=edit * 64)
-        made = make_cell(folder, content=f"graph {edit}", sources=(source,))
-        store.put([made], JobFolder(folder))
+        built = make_cell(folder, content=f"graph {edit}", sources=(source,))
+        store.put([built], JobFolder(folder))
     for edit in "123":
-        found = store.find(made.cell, PARTS, lambda r: r.sources[0].sha256 == edit * 64).entry  # noqa: B023 - called at once
-        assert found is not None
+        result = store.find(built.cell, PARTS, lambda r: r.sources[0].sha256 == edit * 64).entry  # noqa: B023 - called at once
+        assert result is not None
         (tmp_path / edit).mkdir()
-        assert store.restore(found, tmp_path / edit) == ""
+        assert store.restore(result, tmp_path / edit) == ""
         assert (tmp_path / edit / "18.onnx").read_text() == f"graph {edit}"
 
 
 def test_only_the_newest_variants_stay(tmp_path: Path) -> None:
     store, folder = make_store(tmp_path), tmp_path / "tiny"
     for number in range(MAX_VARIANTS + 3):
-        made = make_cell(folder, sources=(Source(file="net.py", sha256=f"{number:064}"),))
-        store.put([made], JobFolder(folder))
+        built = make_cell(folder, sources=(Source(file="net.py", sha256=f"{number:064}"),))
+        store.put([built], JobFolder(folder))
     assert len(list((tmp_path / "store").rglob("*.json"))) == MAX_VARIANTS
-    assert find(store, made, lambda r: r.sources == made.sources) == "found"
+    assert find(store, built, lambda r: r.sources == built.sources) == "found"
 
 
 def test_a_transient_record_is_not_stored(tmp_path: Path) -> None:
@@ -182,11 +182,11 @@ def test_a_damaged_entry_is_a_miss_with_a_problem(
 
 def test_an_entry_of_another_cell_is_a_miss(tmp_path: Path, store: Store, record: Record) -> None:
     other = record.cell.model_copy(update={"opset": 17})
-    place = entry_of(tmp_path)
+    path = entry_of(tmp_path)
     missing = record.model_copy(update={"cell": other})
     key = store.locate_entry(missing)
     key.parent.mkdir(parents=True)
-    shutil.copy(place, key)
+    shutil.copy(path, key)
     assert find(store, missing) == ""
 
 
@@ -195,12 +195,12 @@ def test_a_damaged_file_is_not_restored_and_can_be_stored_again(
     tmp_path: Path, store: Store, record: Record, how: Callable[[Path], None]
 ) -> None:
     how(blob_of(tmp_path))
-    found = store.find(record.cell, PARTS, lambda _: True)
-    if found.entry is None:
-        assert found.problem == "the store has lost one of its files"
+    result = store.find(record.cell, PARTS, lambda _: True)
+    if result.entry is None:
+        assert result.problem == "the store has lost one of its files"
     else:
         (tmp_path / "out").mkdir()
-        assert store.restore(found.entry, tmp_path / "out").startswith("18.onnx is ")
+        assert store.restore(result.entry, tmp_path / "out").startswith("18.onnx is ")
         assert not (tmp_path / "out/18.onnx").exists()
         assert find(store, record) == ""
     if how is folder:
@@ -244,8 +244,8 @@ def test_a_read_only_store_is_not_written(tmp_path: Path, store: Store, record: 
 def test_a_write_error_is_reported_once(tmp_path: Path, record: Record) -> None:
     (tmp_path / "store").write_text("a file in its place")
     store = make_store(tmp_path)
-    said = store.put([record], JobFolder(tmp_path / "tiny"))
-    assert said.startswith(f"{tmp_path / 'store'}: results are not stored: cannot be written: ")
+    problem = store.put([record], JobFolder(tmp_path / "tiny"))
+    assert problem.startswith(f"{tmp_path / 'store'}: results are not stored: cannot be written: ")
     assert store.put([record], JobFolder(tmp_path / "tiny")) == ""
     assert find(store, record) == ""
     assert store.evict_if_needed() is None
@@ -266,11 +266,11 @@ def test_parallel_writes_reads_and_evictions(tmp_path: Path) -> None:
 
     def work(number: int) -> None:
         store = make_store(tmp_path)
-        own = tmp_path / f"own-{number}"
-        shutil.copytree(tmp_path / "tiny", own)
+        folder_of_thread = tmp_path / f"own-{number}"
+        shutil.copytree(tmp_path / "tiny", folder_of_thread)
         try:
             for turn in range(25):
-                store.put([record], JobFolder(own))
+                store.put([record], JobFolder(folder_of_thread))
                 if turn % 5 == number:
                     Store(store.path, StoreLimits(size=0, age=3600)).evict()
                 entry = store.find(record.cell, PARTS, lambda _: True).entry

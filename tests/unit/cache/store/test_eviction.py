@@ -17,7 +17,7 @@ HOUR = 3600.0
 SHARED = sum(len(b) for b in (b"weights", b"what PyTorch says", b"in", b"out", b"kept"))
 
 
-def put(root: Path, opset: int, hours_ago: float, content: str = "x" * 1000) -> Record:
+def store_cell(root: Path, opset: int, hours_ago: float, content: str = "x" * 1000) -> Record:
     folder = root / f"made-{opset}"
     record = make_cell(folder, f"tiny/{opset}/cpu", content=f"{opset}{content}")
     store = make_store(root)
@@ -27,7 +27,7 @@ def put(root: Path, opset: int, hours_ago: float, content: str = "x" * 1000) -> 
     return record
 
 
-def kept(store: Store, *records: Record) -> list[int]:
+def list_cells(store: Store, *records: Record) -> list[int]:
     return [r.cell.opset for r in records if store.find(r.cell, PARTS, lambda _: True).entry]
 
 
@@ -36,33 +36,33 @@ def limited(root: Path, *, size: int = 1 << 30, hours: float = 1000) -> Store:
 
 
 def test_the_least_recently_used_entry_is_evicted_first(tmp_path: Path) -> None:
-    records = [put(tmp_path, opset, hours) for opset, hours in ((17, 2), (18, 9), (19, 5))]
+    records = [store_cell(tmp_path, opset, hours) for opset, hours in ((17, 2), (18, 9), (19, 5))]
     store = limited(tmp_path, size=2002 * 1 + SHARED + 10)
     freed = store.evict()
-    assert kept(store, *records) == [17, 19]
+    assert list_cells(store, *records) == [17, 19]
     assert (freed.cells, freed.remaining) == (1, 2004 + SHARED)
 
 
 def test_a_restore_is_a_use(tmp_path: Path) -> None:
-    records = [put(tmp_path, opset, hours) for opset, hours in ((17, 2), (18, 9), (19, 5))]
+    records = [store_cell(tmp_path, opset, hours) for opset, hours in ((17, 2), (18, 9), (19, 5))]
     entry = make_store(tmp_path).find(records[1].cell, PARTS, lambda _: True).entry
     assert entry is not None
     (tmp_path / "out").mkdir()
     assert make_store(tmp_path).restore(entry, tmp_path / "out") == ""
     store = limited(tmp_path, size=2004 + SHARED)
     store.evict()
-    assert kept(store, *records) == [17, 18]
+    assert list_cells(store, *records) == [17, 18]
 
 
 def test_old_entries_are_evicted_below_the_size_limit(tmp_path: Path) -> None:
-    records = [put(tmp_path, opset, hours) for opset, hours in ((17, 2), (18, 9), (19, 5))]
+    records = [store_cell(tmp_path, opset, hours) for opset, hours in ((17, 2), (18, 9), (19, 5))]
     store = limited(tmp_path, hours=4)
     assert store.evict().cells == 2
-    assert kept(store, *records) == [17]
+    assert list_cells(store, *records) == [17]
 
 
 def test_shared_files_stay_and_others_are_removed(tmp_path: Path) -> None:
-    records = [put(tmp_path, opset, hours) for opset, hours in ((17, 2), (18, 9))]
+    records = [store_cell(tmp_path, opset, hours) for opset, hours in ((17, 2), (18, 9))]
     blobs = tmp_path / "store/blobs"
     before = {p.name for p in blobs.rglob("*") if p.is_file()}
     store = limited(tmp_path, hours=4)
@@ -77,7 +77,7 @@ def test_shared_files_stay_and_others_are_removed(tmp_path: Path) -> None:
 
 
 def test_only_files_with_one_name_free_bytes(tmp_path: Path) -> None:
-    put(tmp_path, 17, 9)
+    store_cell(tmp_path, 17, 9)
     assert limited(tmp_path, hours=1).evict(dry_run=True).bytes < 2500
     for path in (tmp_path / "made-17").rglob("*.onnx"):
         path.unlink()
@@ -85,20 +85,20 @@ def test_only_files_with_one_name_free_bytes(tmp_path: Path) -> None:
 
 
 def test_a_dry_run_removes_nothing(tmp_path: Path) -> None:
-    record = put(tmp_path, 17, 9)
+    record = store_cell(tmp_path, 17, 9)
     before = sorted((tmp_path / "store").rglob("*"))
     store = limited(tmp_path, hours=1)
     assert store.evict(dry_run=True).cells == 1
     assert sorted((tmp_path / "store").rglob("*")) == before
-    assert kept(store, record) == [17]
+    assert list_cells(store, record) == [17]
 
 
 def test_damaged_entries_and_unused_files_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record = put(tmp_path, 17, 0)
-    place = make_store(tmp_path).locate_entry(record)
-    place.with_name("damaged.json").write_text("{")
+    record = store_cell(tmp_path, 17, 0)
+    path = make_store(tmp_path).locate_entry(record)
+    path.with_name("damaged.json").write_text("{")
     (tmp_path / "store/blobs/00").mkdir()
     (tmp_path / "store/blobs/00" / ("0" * 64)).write_text("of a run that was killed")
     (tmp_path / "store/tmp/left").mkdir()
@@ -109,7 +109,7 @@ def test_damaged_entries_and_unused_files_are_removed(
     store.evict()
     assert not (tmp_path / "store/blobs/00").exists()
     assert not (tmp_path / "store/tmp/left").exists()
-    assert kept(store, record) == [17]
+    assert list_cells(store, record) == [17]
 
 
 def test_an_eviction_without_a_store_does_nothing(tmp_path: Path) -> None:
@@ -119,16 +119,16 @@ def test_an_eviction_without_a_store_does_nothing(tmp_path: Path) -> None:
 
 
 def test_eviction_runs_only_after_a_write(tmp_path: Path) -> None:
-    old = put(tmp_path, 17, 9)
+    old = store_cell(tmp_path, 17, 9)
     store = limited(tmp_path, hours=4)
     assert store.evict_if_needed() is None
-    assert kept(store, old) == [17]
+    assert list_cells(store, old) == [17]
     record = make_cell(tmp_path / "made-18")
     store.put([record], JobFolder(tmp_path / "made-18"))
     freed = store.evict_if_needed()
     assert freed is not None
     assert freed.cells == 1
-    assert kept(store, old, record) == [18]
+    assert list_cells(store, old, record) == [18]
 
 
 def test_eviction_after_a_small_write_runs_once_an_hour(tmp_path: Path) -> None:
@@ -148,11 +148,11 @@ def test_eviction_after_a_small_write_runs_once_an_hour(tmp_path: Path) -> None:
 
 
 def test_eviction_after_a_large_write_runs_at_once(tmp_path: Path) -> None:
-    old = put(tmp_path, 17, 9)
+    old = store_cell(tmp_path, 17, 9)
     store = limited(tmp_path, size=10_000, hours=4)
     limited(tmp_path).evict()
     assert (tmp_path / "store/bounded").exists()
     record = make_cell(tmp_path / "made-18", "tiny/18/cpu", content="x" * 1000)
     store.put([record], JobFolder(tmp_path / "made-18"))
     assert store.evict_if_needed() is not None
-    assert kept(store, old, record) == [18]
+    assert list_cells(store, old, record) == [18]

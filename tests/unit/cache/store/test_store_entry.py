@@ -48,10 +48,10 @@ def test_truncated_or_changed_bytes_are_damaged() -> None:
     for size in range(len(data)):
         with pytest.raises(DamagedEntry):
             parse_entry(data[:size])
-    for place in range(0, len(data), 3):
+    for position in range(0, len(data), 3):
         for bit in (0, 5, 7):
             broken = bytearray(data)
-            broken[place] ^= 1 << bit
+            broken[position] ^= 1 << bit
             with pytest.raises(DamagedEntry):
                 parse_entry(bytes(broken))
 

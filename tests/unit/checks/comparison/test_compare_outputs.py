@@ -93,7 +93,9 @@ def test_each_item_has_the_limit_of_its_own_size(tmp_path: Path) -> None:
     data = read_sample(context.folder.sample(0), context.spec)
     near = [item * np.float32(1 + 1e-6) for item in FIVE]
     result = list(compare_output(near, data, OutputContext(context, 0, "cpu")))
-    assert [what for what, _ in result] == [f"item {place} of output 'rows'" for place in range(3)]
+    assert [label for label, _ in result] == [
+        f"item {index} of output 'rows'" for index in range(3)
+    ]
     assert not any(comparison.problem for _, comparison in result)
     assert max(c.limit_ratio for _, c in result) < 2 * min(c.limit_ratio for _, c in result)
 
@@ -107,7 +109,7 @@ def test_a_sequence_file_with_a_tensor_is_damaged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("outputs", "values", "said"),
+    ("outputs", "values", "expected"),
     [
         ((ROWS,), (FIVE,), []),
         ((ROWS,), ([FIVE[0], FIVE[1][:1]],), []),
@@ -121,8 +123,8 @@ def test_a_sequence_file_with_a_tensor_is_damaged(tmp_path: Path) -> None:
             (ROWS, Output(name="y", shape=("n",))),
             (FIVE, FIVE[0][:1]),
             [
-                f"item {place} of output 'rows' is declared [n] with n=1, PyTorch gives [2]"
-                for place in range(3)
+                f"item {index} of output 'rows' is declared [n] with n=1, PyTorch gives [2]"
+                for index in range(3)
             ],
         ),
         (
@@ -138,9 +140,9 @@ def test_a_sequence_file_with_a_tensor_is_damaged(tmp_path: Path) -> None:
     ],
 )
 def test_items_are_compared_with_their_declared_sizes(
-    outputs: tuple[Output, ...], values: tuple[Any, ...], said: list[str]
+    outputs: tuple[Output, ...], values: tuple[Any, ...], expected: list[str]
 ) -> None:
-    assert list(find_undeclared_outputs(outputs, values, {"batch": 2})) == said
+    assert list(find_undeclared_outputs(outputs, values, {"batch": 2})) == expected
 
 
 def test_the_limit_is_smaller_if_a_sample_has_no_float64_outputs(tmp_path: Path) -> None:
@@ -158,10 +160,10 @@ def test_the_limit_is_smaller_if_a_sample_has_no_float64_outputs(tmp_path: Path)
 
 
 def test_an_overflow_is_reported_with_a_mismatch_of_inf(tmp_path: Path) -> None:
-    told = "float16 overflows in PyTorch: 1 of 6 elements"
-    context = subject(tmp_path, *FIVE[:2], np.float32([5, np.inf]), overflow=(told,))
+    overflow = "float16 overflows in PyTorch: 1 of 6 elements"
+    context = subject(tmp_path, *FIVE[:2], np.float32([5, np.inf]), overflow=(overflow,))
     result = check(context, FIVE)
     assert result.message.startswith("item 2 of output 'rows': NaN or Inf differ in 1 of 2")
-    assert result.message.endswith(told)
+    assert result.message.endswith(overflow)
     off = [FIVE[0] + 1, FIVE[1], np.float32([5, np.inf])]
-    assert told not in check(context, off).message
+    assert overflow not in check(context, off).message

@@ -112,17 +112,17 @@ def test_the_proposed_tolerance_passes_and_a_smaller_one_fails(
     sample = write(tmp_path, 0, [x], [x * 2], exact=[x.astype(np.float64) * 2], axes={"batch": 40})
     off = (x * np.float32(2.02)).astype(np.float32)
 
-    def under(bound: Tolerance) -> CheckResult:
+    def compare_with(bound: Tolerance) -> CheckResult:
         reference = make_reference(sample, noise=(1e-7,))
         spec = contract(tolerance=bound)
         return parity(make_subject(tmp_path, spec=spec, reference=reference), ConstantSession(off))
 
-    table = tomli.loads(str(under(tolerance).metrics["needs"]))["tolerance"]
+    table = tomli.loads(str(compare_with(tolerance).metrics["needs"]))["tolerance"]
     needed = Tolerance.model_validate(table)
     assert needed.atol is not None
-    assert under(needed).status is Status.PASS
+    assert compare_with(needed).status is Status.PASS
     less = needed.model_copy(update={"atol": needed.atol * 0.85})
-    assert under(less).status is Status.FAIL
+    assert compare_with(less).status is Status.FAIL
 
 
 def test_no_tolerance_is_proposed_if_none_would_pass(tmp_path: Path) -> None:
@@ -259,9 +259,9 @@ def measured(folder: Path, noise: float | None, **fields: Any) -> CheckContext:
     )
 
 
-def session_with_error(error: float, place: tuple[int, int] = (3, 2)) -> ConstantSession:
+def session_with_error(error: float, position: tuple[int, int] = (3, 2)) -> ConstantSession:
     exact = np.linspace(-4, 4, 60).reshape(20, 3)
-    exact[place] += error
+    exact[position] += error
     return ConstantSession(exact.astype(np.float32))
 
 

@@ -184,19 +184,19 @@ def test_the_change_is_compared_with_the_limit_of_the_declared_sample() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "int64", "complex64"])
 def test_an_output_without_elements_is_ignored(dtype: str) -> None:
-    made = subject(3.0, 0.0, spread=(1.0, 0.0))
+    context = subject(3.0, 0.0, spread=(1.0, 0.0))
     empty = value(Output, "z", "batch, 0", dtype)
-    result = power(_with(made, made.spec.outputs[0], empty))
+    result = power(replace_outputs(context, context.spec.outputs[0], empty))
     assert (result.status, result.message) == (Status.PASS, "")
     still = subject(3.0, 0.0, spread=(0.0, 0.0))
-    result = power(_with(still, still.spec.outputs[0], empty))
+    result = power(replace_outputs(still, still.spec.outputs[0], empty))
     assert result.status is Status.INCONCLUSIVE
     assert "inputs of another seed give the very same 'y';" in result.message
 
 
 def test_outputs_without_any_element_prove_nothing() -> None:
-    made = subject(0.0, spread=(0.0,))
-    result = power(_with(made, value(Output, "y", "batch, 0")))
+    context = subject(0.0, spread=(0.0,))
+    result = power(replace_outputs(context, value(Output, "y", "batch, 0")))
     assert result.status is Status.INCONCLUSIVE
     assert "a wrong file would pass: no output has an element" in result.message
 
@@ -207,5 +207,5 @@ def test_a_complex_output_is_measured_like_any_other() -> None:
     assert result.status is Status.INCONCLUSIVE
 
 
-def _with(made: CheckContext, *outputs: Output) -> CheckContext:
-    return replace(made, spec=made.spec.model_copy(update={"outputs": outputs}))
+def replace_outputs(context: CheckContext, *outputs: Output) -> CheckContext:
+    return replace(context, spec=context.spec.model_copy(update={"outputs": outputs}))

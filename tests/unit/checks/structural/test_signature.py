@@ -249,14 +249,14 @@ def test_a_recursive_function_ends(tmp_path: Path) -> None:
     assert message(tmp_path, text, two()) == ""
 
 
-@pytest.mark.parametrize(("ir_version", "asked"), [(8, True), (4, True), (3, False), (3, True)])
+@pytest.mark.parametrize(("ir_version", "requested"), [(8, True), (4, True), (3, False), (3, True)])
 def test_listed_initializers_pass_if_requested_or_needed(
-    ir_version: int, asked: bool, tmp_path: Path
+    ir_version: int, requested: bool, tmp_path: Path
 ) -> None:
     model = parser.parse_model(DOUBLE)
     model.ir_version = ir_version
     model.graph.input.append(helper.make_tensor_value_info("two", TensorProto.FLOAT, [1]))
-    spec = contract(options={"keep_initializers_as_inputs": asked})
+    spec = contract(options={"keep_initializers_as_inputs": requested})
     result = check_signature(make_subject(tmp_path, model, spec=spec))
     assert (result.status, result.message) == (Status.PASS, "")
 

@@ -57,13 +57,13 @@ def page_of(manifest: Manifest, run: RunRecord) -> str:
 
 
 def data_of(page: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(Elements(page).texts[1])
-    return found
+    content: dict[str, Any] = json.loads(Elements(page).texts[1])
+    return content
 
 
 def row_of(*records: Record, **spec: Any) -> dict[str, Any]:
-    found: dict[str, Any] = data_of(page_of(make_manifest(make_spec(**spec)), make_run(*records)))
-    (row,) = found["rows"]
+    content: dict[str, Any] = data_of(page_of(make_manifest(make_spec(**spec)), make_run(*records)))
+    (row,) = content["rows"]
     return dict(row)
 
 

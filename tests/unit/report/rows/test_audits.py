@@ -73,8 +73,8 @@ def test_an_audit_of_a_removed_cell_is_not_shown() -> None:
 def test_audits_are_read_in_the_order_of_their_cells(tmp_path: Path) -> None:
     for cell in ("alexnet/18/cpu", "alexnet/9/cpu"):
         write_text(locate_audit(tmp_path, parse_cell(cell)), audit(cell).to_json())
-    found = read_audits(tmp_path)
-    assert [item.cell.opset for item in found["alexnet"]] == [9, 18]
+    audits = read_audits(tmp_path)
+    assert [item.cell.opset for item in audits["alexnet"]] == [9, 18]
     assert read_audits(tmp_path / "none") == {}
 
 

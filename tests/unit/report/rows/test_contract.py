@@ -80,8 +80,8 @@ def test_fills_are_described(fill: Fill, text: str) -> None:
 
 
 def test_outputs_and_their_own_tolerance() -> None:
-    own = Output(name="y", shape=(), dtype="float16", tolerance=Tolerance(atol=0.5))
-    rows = describe_contract(make_spec(outputs=(own, Output(name="z", shape=(1,))))).outputs
+    scalar = Output(name="y", shape=(), dtype="float16", tolerance=Tolerance(atol=0.5))
+    rows = describe_contract(make_spec(outputs=(scalar, Output(name="z", shape=(1,))))).outputs
     assert [(row.name, row.dtype, row.shape, row.tolerance) for row in rows] == [
         ("y", "float16", "[]", "atol 0.5"),
         ("z", "float32", "[1]", ""),

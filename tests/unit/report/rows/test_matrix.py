@@ -45,8 +45,8 @@ def test_neighbors_with_equal_marks_are_one_run() -> None:
     records = [make_record(f"net/{opset}/cpu") for opset in (9, 10, 13, 15)]
     records.append(make_record("net/11/cpu", "fail"))
     (cells,) = collect_cells(manifest, make_run(*records)).values()
-    found = [(each.opsets, each.mark.word) for each in find_opset_runs(cells)]
-    assert found == [
+    result = [(each.opsets, each.mark.word) for each in find_opset_runs(cells)]
+    assert result == [
         ("9..10", "pass"),
         ("11", "fail"),
         ("13", "pass"),
@@ -89,9 +89,9 @@ def test_several_devices_share_a_table() -> None:
 
 
 def test_a_table_of_few_models_has_no_index() -> None:
-    found = build(many(LONG))
-    assert found.index == ()
-    assert [part.heading for part in found.tables[0].parts] == [""]
+    result = build(many(LONG))
+    assert result.index == ()
+    assert [part.heading for part in result.tables[0].parts] == [""]
 
 
 def test_many_models_are_divided_by_file() -> None:
@@ -101,8 +101,10 @@ def test_many_models_are_divided_by_file() -> None:
     ]
     manifest = make_manifest(*specs)
     records = [make_record("m0/18/cpu"), make_record("m1/18/cpu", "fail")]
-    found = build(manifest, *records)
-    assert [(each.name, each.models, each.cells, each.green, each.red) for each in found.index] == [
+    result = build(manifest, *records)
+    assert [
+        (each.name, each.models, each.cells, each.green, each.red) for each in result.index
+    ] == [
         ("manifests/x.toml", 21, 21, 1, 0),
         ("manifests/y.toml", 21, 42, 0, 1),
     ]
@@ -117,15 +119,15 @@ def test_many_models_are_divided_by_file() -> None:
         "Runtimes",
     ]
     _every_anchor_is_a_heading(page)
-    rows = [row.model for table in found.tables for row in table.rows]
+    rows = [row.model for table in result.tables for row in table.rows]
     assert len(rows) == LONG + 2 + 21
     assert set(rows) == {spec.id for spec in specs}
 
 
 def test_many_models_of_one_file_are_divided_by_letter() -> None:
-    found = build(many(LONG + 1))
-    assert [each.name for each in found.index] == ["a", "b", "c"]
-    assert sum(each.models for each in found.index) == LONG + 1
+    result = build(many(LONG + 1))
+    assert [each.name for each in result.index] == ["a", "b", "c"]
+    assert sum(each.models for each in result.index) == LONG + 1
     _every_anchor_is_a_heading(render_overview(many(LONG + 1)))
 
 
@@ -141,12 +143,12 @@ def test_no_file_or_device_becomes_structure_in_the_index(text: str) -> None:
         ]
         return render_overview(make_manifest(*specs))
 
-    found, plain = page(harmless, device), page("plain", "cpu")
-    assert [len(row) for row in found.rows] == [len(row) for row in plain.rows]
-    assert len(found.headings) == len(plain.headings)
-    assert len(found.links) == len(plain.links)
-    assert found.html == plain.html
-    assert {link.partition("#")[0] for link in found.links} == {
+    result, plain = page(harmless, device), page("plain", "cpu")
+    assert [len(row) for row in result.rows] == [len(row) for row in plain.rows]
+    assert len(result.headings) == len(plain.headings)
+    assert len(result.links) == len(plain.links)
+    assert result.html == plain.html
+    assert {link.partition("#")[0] for link in result.links} == {
         link.partition("#")[0] for link in plain.links
     }
 

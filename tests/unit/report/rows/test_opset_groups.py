@@ -22,11 +22,11 @@ def test_ranges(opsets: list[int], text: str) -> None:
 
 @given(st.sets(st.integers(1, 40)))
 def test_ranges_contain_exactly_the_opsets(opsets: set[int]) -> None:
-    found: set[int] = set()
+    opsets_in_ranges: set[int] = set()
     for part in filter(None, format_opsets(opsets).split(", ")):
         low, _, high = part.partition("..")
-        found |= set(range(int(low), int(high or low) + 1))
-    assert found == opsets
+        opsets_in_ranges |= set(range(int(low), int(high or low) + 1))
+    assert opsets_in_ranges == opsets
 
 
 def test_items_that_differ_only_in_their_opset_are_one_group() -> None:

@@ -91,8 +91,8 @@ def test_axes_of_outputs_are_not_listed() -> None:
 def test_devices_with_equal_support_share_a_row() -> None:
     devices = ("cpu", "cuda", "reference", "other")
     records = [proved(17, device=device) for device in devices]
-    found = rows(*records, devices=devices, opsets=(17,))
-    assert [(row.devices, row.proved_with) for row in found] == [
+    support = rows(*records, devices=devices, opsets=(17,))
+    assert [(row.devices, row.proved_with) for row in support] == [
         (("cpu", "cuda"), "ONNX Runtime 1.31.1"),
         (("reference",), "onnx.reference 1.23.2"),
         (("other",), "own.backend"),

@@ -41,17 +41,17 @@ def group_by_level(findings: list[Diagnosis]) -> dict[str, list[str]]:
 
 
 def test_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = group_by_level(list(examine_machine(tmp_path, 3, {})))
-    assert "3 parallel jobs" in found["ok"][0]
-    [git] = found["note"]
+    result = group_by_level(list(examine_machine(tmp_path, 3, {})))
+    assert "3 parallel jobs" in result["ok"][0]
+    [git] = result["note"]
     assert git.startswith("git: the project is not in a repository: `gate --against`")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1 << 20))
     monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setattr(machine.os, "sysconf", lambda name: 1 << 15)
-    found = group_by_level(list(examine_machine(tmp_path, 1, {})))
-    assert [line.split(":")[0] for line in found["note"]] == ["machine", "disk", "git"]
-    assert "large models may run out of memory" in found["note"][0]
-    assert found["note"][2].startswith("git: not installed")
+    result = group_by_level(list(examine_machine(tmp_path, 1, {})))
+    assert [line.split(":")[0] for line in result["note"]] == ["machine", "disk", "git"]
+    assert "large models may run out of memory" in result["note"][0]
+    assert result["note"][2].startswith("git: not installed")
 
 
 def test_manifests(tmp_path: Path) -> None:
@@ -119,9 +119,9 @@ def test_a_damaged_build_folder(tmp_path: Path) -> None:
     run_plan(of, make_plan(of), FakeEngine(finish), BuildLog(), TODAY)
     (tmp_path / "build/tiny/17.onnx").write_text("another")
     (tmp_path / "build/tiny/records/18.cpu.json").write_text("{")
-    found = built(of)
-    assert found["note"] == ["build: 1 of 3 results are up to date"]
-    [damage] = found["problem"]
+    result = built(of)
+    assert result["note"] == ["build: 1 of 3 results are up to date"]
+    [damage] = result["problem"]
     assert damage.startswith("build: damaged, rebuilt by the next export: 2: ")
     assert damage.endswith(", and 1 for other reasons")
     (tmp_path / "build/results.json").write_text("{")
@@ -150,9 +150,9 @@ def test_the_store(tmp_path: Path) -> None:
     assert examine_store(store).message == f"{tmp_path}/store, at most 5GiB: empty"
     of = manifest(tmp_path)
     run_plan(of, make_plan(of), FakeEngine(finish), BuildLog(), TODAY, BuildOptions(store=store))
-    found = examine_store(store)
-    assert found.level is Level.OK
-    assert found.message.endswith("B, 3 results")
+    result = examine_store(store)
+    assert result.level is Level.OK
+    assert result.message.endswith("B, 3 results")
     assert examine_store(Store(tmp_path / "store", LIMITS, is_read_only=True)).message.endswith(
         "read-only"
     )
@@ -162,6 +162,6 @@ def test_the_store(tmp_path: Path) -> None:
 
 def test_a_store_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.access", lambda path, mode: False)
-    found = examine_store(Store(tmp_path / "store", LIMITS))
-    assert found.level is Level.NOTE
-    assert found.message.endswith("read-only, because it cannot be written")
+    result = examine_store(Store(tmp_path / "store", LIMITS))
+    assert result.level is Level.NOTE
+    assert result.message.endswith("read-only, because it cannot be written")

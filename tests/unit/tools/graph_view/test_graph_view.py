@@ -60,9 +60,9 @@ class _Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
-        found = dict(attrs)
-        self.anchors += [str(found["id"])] if "id" in found else []
-        self.links += [str(found["href"])[1:]] if "href" in found else []
+        attributes = dict(attrs)
+        self.anchors += [str(attributes["id"])] if "id" in attributes else []
+        self.links += [str(attributes["href"])[1:]] if "href" in attributes else []
 
 
 def test_large_weights_are_summarized_and_small_ones_are_not() -> None:

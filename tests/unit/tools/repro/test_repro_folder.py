@@ -41,12 +41,12 @@ def cell(root: Path, record: Record) -> ReproducedCell:
 
 def test_sources_and_tensors_are_copied_and_an_earlier_one_is_replaced(tmp_path: Path) -> None:
     listing = Source(file="manifests/*.py", sha256="1" * 64)
-    made = cell(tmp_path, make_record("alexnet/17/cpu", "fail", sources=(SOURCE, listing)))
+    failed_cell = cell(tmp_path, make_record("alexnet/17/cpu", "fail", sources=(SOURCE, listing)))
     folder = tmp_path / "out"
     for _ in range(2):
-        write_reproducer(made, folder)
-        found = {path.relative_to(folder).as_posix() for path in folder.rglob("*.*")}
-        assert found == {
+        write_reproducer(failed_cell, folder)
+        files = {path.relative_to(folder).as_posix() for path in folder.rglob("*.*")}
+        assert files == {
             "repro.py",
             "README.md",
             "declared/input_0.pb",
@@ -70,39 +70,43 @@ def test_a_folder_with_other_files_is_refused(name: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("file", ["../outside.py", "/etc/outside.py", "a/../../outside.py"])
 def test_a_record_cannot_name_files_outside(file: str, tmp_path: Path) -> None:
     source = Source(file=file, sha256="0" * 64)
-    made = cell(tmp_path, make_record("alexnet/17/cpu", "fail", sources=(source,)))
+    failed_cell = cell(tmp_path, make_record("alexnet/17/cpu", "fail", sources=(source,)))
     with pytest.raises(ExporterError, match="is outside the project"):
-        write_reproducer(made, tmp_path / "out")
+        write_reproducer(failed_cell, tmp_path / "out")
 
 
 def test_a_failure_before_the_export_has_no_reproducer(tmp_path: Path) -> None:
-    made = cell(tmp_path, make_record("alexnet/17/cpu", "error", stage=Stage.SOURCE))
+    failed_cell = cell(tmp_path, make_record("alexnet/17/cpu", "error", stage=Stage.SOURCE))
     with pytest.raises(ExporterError, match="fails before the export"):
-        write_reproducer(made, tmp_path / "out")
+        write_reproducer(failed_cell, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_the_call_of_inputs_from_is_read_from_the_build_folder(tmp_path: Path) -> None:
-    made = cell(tmp_path, make_record("alexnet/17/cpu", "fail", sources=(SOURCE,)))
-    spec = made.spec.model_copy(update={"inputs_from": InputsFrom(function="models.py:make")})
-    made = replace(made, spec=spec)
+    failed_cell = cell(tmp_path, make_record("alexnet/17/cpu", "fail", sources=(SOURCE,)))
+    spec = failed_cell.spec.model_copy(
+        update={"inputs_from": InputsFrom(function="models.py:make")}
+    )
+    failed_cell = replace(failed_cell, spec=spec)
     with pytest.raises(ExporterError, match="export the model again"):
-        write_reproducer(made, tmp_path / "out")
+        write_reproducer(failed_cell, tmp_path / "out")
     inputs = tuple(
         item.model_copy(update={"at": f"kwargs.given{index}"})
         for index, item in enumerate(spec.inputs)
     )
-    made.built.contract.write_text(spec.model_copy(update={"inputs": inputs}).to_json())
-    write_reproducer(made, tmp_path / "out")
+    failed_cell.built.contract.write_text(spec.model_copy(update={"inputs": inputs}).to_json())
+    write_reproducer(failed_cell, tmp_path / "out")
     assert "'given0': inputs[" in (tmp_path / "out" / "repro.py").read_text()
 
 
 def test_a_class_that_a_script_cannot_import_is_an_error(tmp_path: Path) -> None:
-    made = cell(tmp_path, make_record("alexnet/17/cpu", "fail", sources=(SOURCE,)))
+    failed_cell = cell(tmp_path, make_record("alexnet/17/cpu", "fail", sources=(SOURCE,)))
     containers = (Container(at="args[7]", type="my-models/x.py:Cache"),)
-    made = replace(made, spec=made.spec.model_copy(update={"containers": containers}))
+    failed_cell = replace(
+        failed_cell, spec=failed_cell.spec.model_copy(update={"containers": containers})
+    )
     with pytest.raises(ExporterError, match="a script cannot import my-models"):
-        write_reproducer(made, tmp_path / "out")
+        write_reproducer(failed_cell, tmp_path / "out")
 
 
 def test_a_plugin_runtime_has_no_reproducer(tmp_path: Path) -> None:

@@ -166,8 +166,8 @@ def test_outputs_are_compared_with_the_published_tolerance() -> None:
     assert "another kind of value" in first(find_differences(["y"], [[one]], [one], limit))
     assert "has 1 items, not 2" in first(find_differences(["y"], [[one]], [[one, one]], limit))
     assert list(find_differences(["y"], [[one, one]], [[one, other]], limit))
-    whole = one.astype(np.int64)
-    assert "differs" in first(find_differences(["n"], [whole], [whole + 1], {}))
+    integers = one.astype(np.int64)
+    assert "differs" in first(find_differences(["n"], [integers], [integers + 1], {}))
     nan = np.full(10, np.nan, np.float32)
     assert list(find_differences(["y"], [nan], [nan], limit)) == []
     assert list(find_differences(["y"], [nan], [one], limit))
