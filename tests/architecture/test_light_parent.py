@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -101,3 +102,13 @@ def test_the_blocker_blocks() -> None:
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
     assert ran.returncode == 1
     assert b"numpy is blocked" in ran.stderr
+
+
+def test_the_hook_checks_this_repository(tmp_path: Path) -> None:
+    """The environment of the pre-commit hook has only the dependencies of the package."""
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for name in ("manifests", "reports"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    ran = run_blocked(tmp_path, "check")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "0 problems" in ran.stdout
