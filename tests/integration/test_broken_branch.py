@@ -17,6 +17,7 @@ import pytest
 from junitparser import JUnitXml
 
 from tests.integration.project import run_exporter, run_git
+from tests.integration.results import write_results
 
 SETTINGS = '[tool.exporter]\ncommand = "uv run exporter {}"\n'
 MODELS = """
@@ -67,8 +68,7 @@ def branch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     models, manifest = root / "manifests/nets.py", root / "manifests/nets.toml"
     models.write_text(MODELS)
     manifest.write_text(MANIFEST)
-    command = run_exporter(root, "export")
-    assert command.returncode == 0, command.stdout + command.stderr
+    write_results(root)
     assert run_exporter(root, "baseline").returncode == 0
     run_git(root, "init", "-q", "-b", "main")
     run_git(root, "add", ":/")
@@ -180,11 +180,11 @@ def test_the_browser_page_shows_each_failure(branch: Path) -> None:
     for cell, entry, failure, line in FAILURES:
         row = rows[cell.partition("/")[0]]
         (outcome,) = row["outcomes"]
-        assert row["promised"] == entry
-        assert failure in outcome["why"]
+        assert row["location"] == entry
+        assert failure in outcome["reason"]
         assert outcome.get("lines", "") == line
-        assert outcome["since"].startswith("pass in the baseline, with torch ")
-        assert row["cells"][0]["reproduce"] == f"uv run exporter repro {cell}"
+        assert outcome["acceptance"].startswith("pass in the baseline, with torch ")
+        assert row["cells"][0]["repro_command"] == f"uv run exporter repro {cell}"
 
 
 def test_junit_shows_each_failure(branch: Path) -> None:
