@@ -84,8 +84,8 @@ def run(root: Path, weights: int, limit: float) -> int:
             flush=True,
         )
         is_fine = is_fine and measured.code == 0 and times <= limit
-    for cell, record in sorted(read_run(root / "build/results.json").by_cell().items()):
-        print(f"{cell}: {record.status} {record.message} {dict(record.seconds)}")
+    for record in read_run(root / "build/results.json").records:
+        print(f"{record.cell}: {record.status} {record.message} {dict(record.seconds)}")
     data = sum(path.stat().st_size for path in (root / "build/large").glob("*.data"))
     print(f"weights on disk: {data / 1e9:.2f} GB")
     return 0 if is_fine else 1

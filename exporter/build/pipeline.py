@@ -32,7 +32,7 @@ from exporter.cache.store import Store
 from exporter.core.atomic_files import write_text
 from exporter.manifest import Manifest
 from exporter.planning.plan import Plan
-from exporter.records.record import Record, RunRecord
+from exporter.records.record import CellId, Record, RunRecord
 
 
 def run_plan(
@@ -64,9 +64,9 @@ def run_plan(
     validator = RecordValidator(manifest, today)
     with build.lock():
         stored = StoredRecords(build)
-        planned = {str(planned.cell) for planned in plan.cells}
+        planned = {planned.cell for planned in plan.cells}
         notes = recover_killed_runs(
-            stored, lambda record: str(record.cell) in planned and validator.is_valid(record)
+            stored, lambda record: record.cell in planned and validator.is_valid(record)
         )
         decisions = decide(plan, stored, validator, options)
         names = dict.fromkeys(planned.cell.model for planned in decisions.to_run)
@@ -109,18 +109,18 @@ def _restore_hits(
     decisions: Decisions,
 ) -> Decisions:
     """Restore cells from the store. Return the decisions with a run for each failure."""
-    planned = {str(planned.cell) for planned in plan.cells}
+    planned = {planned.cell for planned in plan.cells}
 
     def has_valid_file(record: Record) -> bool:
-        return str(record.cell) in planned and validator.has_only_check_changes(record)
+        return record.cell in planned and validator.has_only_check_changes(record)
 
     def is_valid(record: Record) -> bool:
-        return str(record.cell) in planned and validator.is_valid(record)
+        return record.cell in planned and validator.is_valid(record)
 
     rules = RetentionRules(is_valid=is_valid, has_valid_file=has_valid_file)
-    to_restore = tuple(each for each in plan.to_run if str(each.cell) in decisions.hits)
+    to_restore = tuple(each for each in plan.to_run if each.cell in decisions.hits)
     restores = replace(decisions, to_run=to_restore)
-    problems: dict[str, str] = {}
+    problems: dict[CellId, str] = {}
     for job in make_jobs(manifest, restores, stored.build, validator.fingerprints):
         problems |= restore(job, decisions.hits, store, stored, rules)
     return add_failed_restores(decisions, plan, problems)
@@ -139,10 +139,10 @@ def _write_if_changed(run: RunRecord, path: Path) -> None:
 
 def _explain_lost_results(decisions: Decisions, results: Results) -> Iterator[str]:
     """Yield one line for each reason why cells have no result although they ran."""
-    reasons: dict[str, list[str]] = {}
+    reasons: dict[str, list[CellId]] = {}
     for planned in decisions.to_run:
-        if (name := str(planned.cell)) in results.missing:
-            reasons.setdefault(results.missing[name], []).append(name)
+        if planned.cell in results.missing:
+            reasons.setdefault(results.missing[planned.cell], []).append(planned.cell)
     for reason, (first, *others) in reasons.items():
         cells = f"{first} and {len(others)} more" if others else first
         yield f"{cells}: no result, since {reason}; the next export rebuilds it"

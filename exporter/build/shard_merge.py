@@ -92,7 +92,7 @@ def merge_shards(manifest: Manifest, plan: Plan, parts: Sequence[ShardPart]) -> 
     shards = {model: part.note.shard for part in parts for model in part.note.models}
     missing = {}
     for cell, reason in results.missing.items():
-        shard = shards.get(cell.partition("/")[0])
+        shard = shards.get(cell.model)
         missing[cell] = f"shard {shard}: {reason}" if shard else "no shard contains it"
     return replace(results, missing=missing)
 
@@ -101,11 +101,11 @@ def _drop_changed_files(results: Results, build: BuildFolder) -> Results:
     """Drop the results with missing or changed files."""
     verifier = ArtifactVerifier(build.path)
     missing = {
-        str(record.cell): problem
+        record.cell: problem
         for record in results.run.records
         if record.artifact and (problem := verifier.find_problem(record.artifact))
     }
-    records = tuple(each for each in results.run.records if str(each.cell) not in missing)
+    records = tuple(each for each in results.run.records if each.cell not in missing)
     run = results.run.model_copy(update={"records": records})
     return Results(run=run, missing=results.missing | missing)
 

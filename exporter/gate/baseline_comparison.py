@@ -1,6 +1,6 @@
 """Comparison of results with the accepted baseline.
 
-Input: a `Baseline`, a `RunRecord`, the ids of all promised cells, and the policy.
+Input: a `Baseline`, a `RunRecord`, all promised cells, and the policy.
 Output: `GateFinding` values. Pure functions.
 
 The gate visits the union of baseline, results and promises. If a cell is missing in one source,
@@ -19,8 +19,8 @@ from exporter.gate.drift import find_drift, find_raised_opsets
 from exporter.gate.finding import NO_RESULT, NOT_ACCEPTED, FindingKind, GateFinding
 from exporter.manifest import DEFAULT_GATE, Gate, GatePolicy
 from exporter.planning.expectations import EXPIRED_PREFIX
-from exporter.records.baseline import Baseline, CellOutcome, extract_outcomes, parse_cell
-from exporter.records.record import Record, RunRecord, Stage, Status
+from exporter.records.baseline import Baseline, CellOutcome, extract_outcomes
+from exporter.records.record import CellId, Record, RunRecord, Stage, Status
 
 #: Characters.
 _MESSAGE_LENGTH = 300
@@ -38,24 +38,24 @@ _SEVERITY = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CurrentResults:
-    """The current outcomes, records and promises; the keys are cell ids."""
+    """The current outcomes, records and promises."""
 
-    outcomes: Mapping[str, CellOutcome]
-    promised: frozenset[str]
-    records: Mapping[str, Record] = field(default_factory=dict)
+    outcomes: Mapping[CellId, CellOutcome]
+    promised: frozenset[CellId]
+    records: Mapping[CellId, Record] = field(default_factory=dict)
     has_manifests: bool = True
     """Whether manifests declare the promised cells."""
 
 
 def compare_results(
-    baseline: Baseline, run: RunRecord, promised: Collection[str], gate: Gate = DEFAULT_GATE
+    baseline: Baseline, run: RunRecord, promised: Collection[CellId], gate: Gate = DEFAULT_GATE
 ) -> tuple[GateFinding, ...]:
     """Compare every cell of baseline, results and manifests.
 
     Args:
         baseline: The accepted outcomes.
         run: The current results.
-        promised: The id of every cell in the manifests, selected or not.
+        promised: Every cell in the manifests, selected or not.
         gate: The policy, which defines an action for each kind of finding.
 
     Returns:
@@ -72,7 +72,7 @@ def compare_results(
 
 
 def compare_baselines(
-    before: Baseline, after: Baseline, records: Mapping[str, Record] | None = None
+    before: Baseline, after: Baseline, records: Mapping[CellId, Record] | None = None
 ) -> tuple[GateFinding, ...]:
     """Compare two sets of outcomes with the default policy.
 
@@ -95,18 +95,14 @@ def compare_baselines(
 
 
 def _compare(
-    accepted: Mapping[str, CellOutcome], current: _CurrentResults, gate: Gate
+    accepted: Mapping[CellId, CellOutcome], current: _CurrentResults, gate: Gate
 ) -> tuple[GateFinding, ...]:
     cells = accepted.keys() | current.outcomes.keys() | current.promised
-    policies = {
-        model: gate.find_policy(model) for model in {parse_cell(each).model for each in cells}
-    }
+    policies = {model: gate.find_policy(model) for model in {cell.model for cell in cells}}
     findings = [
         finding
         for cell in cells
-        for finding in _compare_cell(
-            cell, accepted.get(cell), current, policies[parse_cell(cell).model]
-        )
+        for finding in _compare_cell(cell, accepted.get(cell), current, policies[cell.model])
     ]
     outcomes = [each for cell, each in current.outcomes.items() if cell in current.promised]
     findings += [
@@ -122,10 +118,9 @@ def _compare(
 
 
 def _compare_cell(
-    cell: str, before: CellOutcome | None, current: _CurrentResults, policy: GatePolicy
+    cell: CellId, before: CellOutcome | None, current: _CurrentResults, policy: GatePolicy
 ) -> Iterator[GateFinding]:
     after, record = current.outcomes.get(cell), current.records.get(cell)
-    id = parse_cell(cell)
     # If no manifest promises the cell, it is missing, even if an old result exists.
     is_dropped = before is not None and cell not in current.promised
     kind = FindingKind.MISSING if is_dropped else _classify(before, after)
@@ -134,7 +129,7 @@ def _compare_cell(
     if kind is not None:
         yield GateFinding(
             kind=kind,
-            cell=id,
+            cell=cell,
             before=_format_outcome(before, after, kind) if before else NOT_ACCEPTED,
             after=_format_outcome(after, before, kind) if after else NO_RESULT,
             message=_explain(cell, kind, record, current),
@@ -144,7 +139,7 @@ def _compare_cell(
     if after.flaky and not (before and before.flaky):
         yield GateFinding(
             kind=FindingKind.FLAKY,
-            cell=id,
+            cell=cell,
             before=str(before) if before else NOT_ACCEPTED,
             after=str(after),
             message=join_lines(record.flaky) if record else "",
@@ -152,7 +147,7 @@ def _compare_cell(
     # Figures are comparable only if the verdict is the same.
     if before and kind in (None, FindingKind.REROUTED):
         for drift in find_drift(before, after, policy):
-            yield GateFinding(kind=drift.kind, cell=id, before=drift.before, after=drift.after)
+            yield GateFinding(kind=drift.kind, cell=cell, before=drift.before, after=drift.after)
 
 
 def _format_outcome(outcome: CellOutcome, other: CellOutcome | None, kind: FindingKind) -> str:
@@ -163,7 +158,9 @@ def _format_outcome(outcome: CellOutcome, other: CellOutcome | None, kind: Findi
     return f"{outcome} by {outcome.exporter}{capture}"
 
 
-def _explain(cell: str, kind: FindingKind, record: Record | None, current: _CurrentResults) -> str:
+def _explain(
+    cell: CellId, kind: FindingKind, record: Record | None, current: _CurrentResults
+) -> str:
     if kind is FindingKind.MISSING:
         if cell in current.promised:
             return "promised by a manifest, but without a result; run `exporter export`"

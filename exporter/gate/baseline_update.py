@@ -14,30 +14,29 @@ from collections.abc import Collection, Iterable, Mapping
 from exporter.gate.drift import has_same_figures
 from exporter.manifest import Gate
 from exporter.records.baseline import Baseline, CellOutcome
+from exporter.records.record import CellId
 
 
 def accept_all(
-    before: Baseline, current: Mapping[str, CellOutcome], tools: Mapping[str, str], gate: Gate
+    before: Baseline, current: Mapping[CellId, CellOutcome], tools: Mapping[str, str], gate: Gate
 ) -> Baseline:
     """Accept every current outcome and remove all other cells."""
     known = before.by_cell()
-    policies = {
-        model: gate.find_policy(model) for model in {each.id.model for each in current.values()}
-    }
+    policies = {model: gate.find_policy(model) for model in {cell.model for cell in current}}
     outcomes = []
     for cell, after in current.items():
         old = known.get(cell)
         is_unchanged = (
             old is not None
             and strip_figures(old) == strip_figures(after)
-            and has_same_figures(old, after, policies[after.id.model])
+            and has_same_figures(old, after, policies[cell.model])
         )
         outcomes.append(old if old is not None and is_unchanged else after)
     return _build_baseline(outcomes, tools, {})
 
 
 def accept_some(
-    before: Baseline, current: Mapping[str, CellOutcome], cells: Collection[str], reason: str
+    before: Baseline, current: Mapping[CellId, CellOutcome], cells: Collection[CellId], reason: str
 ) -> Baseline:
     """Accept the given cells with a reason; all other cells keep their accepted outcome.
 
@@ -45,7 +44,7 @@ def accept_some(
         before: The old baseline.
         current: The outcomes of all promised cells. If a cell of `cells` is not among them, it is
             removed from the baseline.
-        cells: The ids of the accepted cells.
+        cells: The accepted cells.
         reason: The reason, which the baseline stores with each cell.
     """
     outcomes = {cell: each for cell, each in before.by_cell().items() if cell not in cells}
@@ -60,12 +59,12 @@ def accept_some(
 
 
 def _build_baseline(
-    outcomes: Iterable[CellOutcome], tools: Mapping[str, str], dropped: Mapping[str, str]
+    outcomes: Iterable[CellOutcome], tools: Mapping[str, str], dropped: Mapping[CellId, str]
 ) -> Baseline:
     return Baseline(
         tools=dict(sorted(tools.items())),
-        cells=tuple(sorted(outcomes, key=lambda outcome: outcome.id.sort_key)),
-        dropped=dict(sorted(dropped.items())),
+        cells=tuple(sorted(outcomes, key=lambda outcome: outcome.cell.sort_key)),
+        dropped=dict(dropped),
     )
 
 

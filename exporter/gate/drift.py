@@ -52,7 +52,7 @@ def find_drift(before: CellOutcome, after: CellOutcome, policy: GatePolicy) -> I
     if set(new.domains) - set(old.domains):
         texts = [", ".join(figures.domains) or "only ONNX's own" for figures in (old, new)]
         yield Drift(kind=FindingKind.NEW_DOMAIN, before=texts[0], after=texts[1])
-    first, now = (find_first_release(before.id.opset, each.ir_version) for each in (old, new))
+    first, now = (find_first_release(before.cell.opset, each.ir_version) for each in (old, new))
     if first is not None and (now is None or now > first):
         text = format_release(now) if now else "newer than every known release"
         yield Drift(kind=FindingKind.FLOOR_RAISED, before=format_release(first), after=text)
@@ -74,7 +74,7 @@ def find_lowest_opsets(outcomes: Iterable[CellOutcome]) -> Mapping[tuple[str, st
     """
     cells: dict[tuple[str, str], list[tuple[int, bool]]] = {}
     for outcome in outcomes:
-        cell = outcome.id
+        cell = outcome.cell
         is_working = outcome.status in _WORKING
         cells.setdefault((cell.model, cell.device), []).append((cell.opset, is_working))
     lowest = {}

@@ -19,7 +19,7 @@ from exporter.gate.finding import GateFinding
 from exporter.gate.relaxations import find_relaxations
 from exporter.manifest import Manifest
 from exporter.records.baseline import Baseline, CellOutcome, extract_outcome
-from exporter.records.record import Record, RunRecord
+from exporter.records.record import CellId, Record, RunRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class ProjectState:
 
 
 def compare_with_revision(
-    revision: ProjectState, branch: ProjectState, run: RunRecord, promised: Collection[str]
+    revision: ProjectState, branch: ProjectState, run: RunRecord, promised: Collection[CellId]
 ) -> tuple[GateFinding, ...]:
     """Compare the results and the manifests of a branch with a revision.
 
@@ -39,7 +39,7 @@ def compare_with_revision(
         revision: The accepted outcomes and the policy.
         branch: The current manifests and baseline.
         run: The current results.
-        promised: The id of every cell in the branch's manifests.
+        promised: Every cell in the branch's manifests.
 
     Returns:
         The findings, the blocking ones first.
@@ -48,12 +48,12 @@ def compare_with_revision(
         ExporterError: UNREADABLE, if the run has two records for a cell.
     """
     findings = compare_results(revision.baseline, run, promised, revision.manifest.project.gate)
-    reported = {str(finding.cell) for finding in findings}
+    reported = {finding.cell for finding in findings}
     # If a removed cell was accepted, it has the finding `missing` already.
     relaxed = (
         finding
         for finding in find_relaxations(revision.manifest, branch.manifest)
-        if str(finding.cell) in promised or str(finding.cell) not in reported
+        if finding.cell in promised or finding.cell not in reported
     )
     acceptance = _BranchAcceptance(
         before=revision.baseline.by_cell(),
@@ -69,23 +69,23 @@ def compare_with_revision(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _BranchAcceptance:
-    """The outcomes that the branch's own baseline accepts; the keys are cell ids."""
+    """The outcomes that the branch's own baseline accepts."""
 
-    before: Mapping[str, CellOutcome]
+    before: Mapping[CellId, CellOutcome]
     """The baseline of the revision."""
-    after: Mapping[str, CellOutcome]
+    after: Mapping[CellId, CellOutcome]
     """The baseline of the branch."""
-    dropped: Mapping[str, str]
-    records: Mapping[str, Record]
+    dropped: Mapping[CellId, str]
+    records: Mapping[CellId, Record]
 
-    def is_accepted(self, cell: str) -> bool:
+    def is_accepted(self, cell: CellId) -> bool:
         """Return whether the branch's baseline contains the current outcome."""
         accepted, record = self.after.get(cell), self.records.get(cell)
         if accepted is None or record is None:
             return False
         return strip_figures(accepted) == strip_figures(extract_outcome(record))
 
-    def find_reason(self, cell: str) -> str:
+    def find_reason(self, cell: CellId) -> str:
         """Return why the branch accepts the cell, or "" if there is none."""
         if cell in self.dropped and cell not in self.after:
             return self.dropped[cell]
@@ -100,10 +100,9 @@ def _apply_acceptance(
     finding: GateFinding, acceptance: _BranchAcceptance, manifest: Manifest
 ) -> GateFinding | None:
     """Return the finding with its final action, or None if the branch settles it."""
-    cell = str(finding.cell)
-    if finding.is_improvement and acceptance.is_accepted(cell):
+    if finding.is_improvement and acceptance.is_accepted(finding.cell):
         return None
-    reason = acceptance.find_reason(cell)
+    reason = acceptance.find_reason(finding.cell)
     if not reason:
         return finding
     message = f"accepted here: {reason}" + (f" ({finding.message})" if finding.message else "")

@@ -77,8 +77,8 @@ class JobFolder:
         """Return the folder of the exporter's optional reports for `opset`."""
         return self.path / "logs" / str(opset)
 
-    def read_records(self, skip: Collection[Path] = ()) -> dict[str, Record]:
-        """Return every valid record by the text of its cell.
+    def read_records(self, skip: Collection[Path] = ()) -> dict[CellId, Record]:
+        """Return every valid record by its cell.
 
         A file that changed since it was written is dropped, and so is the record of another cell.
 
@@ -94,7 +94,7 @@ class JobFolder:
             except (OSError, ValueError):
                 continue
             if path == self.record(record.cell):
-                records[str(record.cell)] = record
+                records[record.cell] = record
         return records
 
 

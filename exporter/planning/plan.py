@@ -153,9 +153,7 @@ def _check_selection(manifest: Manifest, cells: list[CellId], selection: Selecti
         for tag in selection.tags
         if tag not in tags
     ]
-    messages += [
-        f"no model has opset {opset}" for opset in selection.opsets if opset not in opsets
-    ]
+    messages += [f"no model has opset {opset}" for opset in selection.opsets if opset not in opsets]
     messages += [
         f"no model has the device '{device}'{suggest_nearest(device, devices)}"
         for device in selection.devices

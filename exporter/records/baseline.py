@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import Field, PlainSerializer, PlainValidator, ValidationError, model_validator
 
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError
@@ -36,7 +36,7 @@ from exporter.records.record import (
 FORMAT: Final = 2
 
 
-@lru_cache(maxsize=1 << 15)  # every step parses each cell again
+@lru_cache(maxsize=1 << 15)  # the baseline and the history contain each cell several times
 def parse_cell(text: str) -> CellId:
     """Return the cell that `str(cell)` wrote.
 
@@ -47,13 +47,18 @@ def parse_cell(text: str) -> CellId:
     opset, _, device = rest.partition("/")
     if not (model and device and opset.isascii() and opset.isdigit()):
         raise ValueError(f"expected model/opset/device, got '{text}'")
-    return CellId(model=model, opset=int(opset), device=device)
-
-
-def _validate_cell(text: str) -> str:
-    if str(parse_cell(text)) != text:
+    cell = CellId(model=model, opset=int(opset), device=device)
+    if str(cell) != text:  # an opset with leading zeros
         raise ValueError(f"expected model/opset/device, got '{text}'")
-    return text
+    return cell
+
+
+def _validate_cell(value: object) -> CellId:
+    return value if isinstance(value, CellId) else parse_cell(str(value))
+
+
+#: A cell that files contain as text.
+CellText = Annotated[CellId, PlainValidator(_validate_cell), PlainSerializer(str, return_type=str)]
 
 
 class Figures(FrozenModel):
@@ -76,7 +81,7 @@ class Figures(FrozenModel):
 class CellOutcome(FrozenModel):
     """The accepted outcome of one cell."""
 
-    cell: Annotated[str, AfterValidator(_validate_cell)]
+    cell: CellText
     status: Status
     stage: Stage | None = None
     check: str | None = None
@@ -90,11 +95,6 @@ class CellOutcome(FrozenModel):
     """None if no file was created, and in baselines of format 1."""
     reason: str = ""
     """The reason that the user gave; empty if none was given."""
-
-    @property
-    def id(self) -> CellId:
-        """The parsed cell."""
-        return parse_cell(self.cell)
 
     def __str__(self) -> str:
         """Return `pass`, `error at convert` or `fail at parity (axes)`."""
@@ -116,7 +116,7 @@ class Baseline(FrozenModel):
     """Format 1 has no figures. It can be read, and is written again as 2."""
     tools: dict[str, str]
     cells: Items[CellOutcome]
-    dropped: dict[str, str] = Field(default_factory=dict)
+    dropped: dict[CellText, str] = Field(default_factory=dict)
     """The user's reason for each removed cell, until all cells are accepted again."""
 
     @model_validator(mode="after")
@@ -125,8 +125,8 @@ class Baseline(FrozenModel):
         _index_by_cell(self.cells)
         return self
 
-    def by_cell(self) -> dict[str, CellOutcome]:
-        """Return the outcomes by the text of their cell."""
+    def by_cell(self) -> dict[CellId, CellOutcome]:
+        """Return the outcomes by their cell."""
         return _index_by_cell(self.cells)
 
     @property
@@ -147,9 +147,10 @@ class Baseline(FrozenModel):
 
         cells = format_lines(
             json.dumps(outcome.model_dump(mode="json", exclude_defaults=True))
-            for outcome in sorted(self.cells, key=lambda outcome: outcome.id.sort_key)
+            for outcome in sorted(self.cells, key=lambda outcome: outcome.cell.sort_key)
         )
-        dropped = f',\n{pad}"dropped": {{{format_table(self.dropped)}}}' if self.dropped else ""
+        reasons = format_table({str(cell): reason for cell, reason in self.dropped.items()})
+        dropped = f',\n{pad}"dropped": {{{reasons}}}' if self.dropped else ""
         return (
             "{\n"
             f'{pad}"format": {FORMAT},\n'
@@ -162,7 +163,7 @@ class Baseline(FrozenModel):
 def extract_outcome(record: Record) -> CellOutcome:
     """Return the part of a record that the baseline stores."""
     return CellOutcome(
-        cell=str(record.cell),
+        cell=record.cell,
         status=record.status,
         stage=record.stage,
         check=record.check,
@@ -194,8 +195,8 @@ def _extract_figures(record: Record) -> Figures | None:
     )
 
 
-def extract_outcomes(run: RunRecord) -> dict[str, CellOutcome]:
-    """Return every outcome of the run by the text of its cell.
+def extract_outcomes(run: RunRecord) -> dict[CellId, CellOutcome]:
+    """Return every outcome of the run by its cell.
 
     Raises:
         ExporterError: UNREADABLE if the run has two records for a cell, as one could hide the
@@ -214,7 +215,7 @@ def make_baseline(run: RunRecord) -> Baseline:
         ExporterError: UNREADABLE if the run has two records for a cell.
     """
     outcomes = extract_outcomes(run).values()
-    cells = sorted(outcomes, key=lambda outcome: outcome.id.sort_key)
+    cells = sorted(outcomes, key=lambda outcome: outcome.cell.sort_key)
     return Baseline(tools=dict(sorted(run.tools.items())), cells=tuple(cells))
 
 
@@ -264,8 +265,8 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
     write_text(path, baseline.to_json())
 
 
-def _index_by_cell(outcomes: Iterable[CellOutcome]) -> dict[str, CellOutcome]:
-    by_cell: dict[str, CellOutcome] = {}
+def _index_by_cell(outcomes: Iterable[CellOutcome]) -> dict[CellId, CellOutcome]:
+    by_cell: dict[CellId, CellOutcome] = {}
     for outcome in outcomes:
         if outcome.cell in by_cell:
             raise ValueError(f"the cell {outcome.cell} twice")

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.frozen_model import FrozenModel, Items
-from exporter.records.baseline import Baseline, parse_cell
+from exporter.records.baseline import Baseline, CellText
 from exporter.records.record import format_validation_error
 
 HISTORY_FILE = "history.json"
@@ -26,7 +26,7 @@ HISTORY_FILE = "history.json"
 class OutcomeChange(FrozenModel):
     """A cell with another accepted outcome than before."""
 
-    cell: str
+    cell: CellText
     before: str
     """`error at convert`; empty if the cell was not in the baseline."""
     after: str
@@ -68,7 +68,7 @@ def extend_history(history: History, before: Baseline | None, after: Baseline) -
     old = {cell: str(outcome) for cell, outcome in before.by_cell().items()} if before else {}
     new = {cell: str(outcome) for cell, outcome in after.by_cell().items()}
     changed = [cell for cell in {**old, **new} if old.get(cell) != new.get(cell)]
-    changed.sort(key=lambda cell: parse_cell(cell).sort_key)
+    changed.sort(key=lambda cell: cell.sort_key)
     last = history.entries[-1] if history.entries else None
     entry = HistoryEntry(
         tools=dict(sorted(after.tools.items())),

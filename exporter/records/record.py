@@ -6,6 +6,7 @@ Output: `CellId`, `Status`, `Stage`, `CheckResult`, `Blame`, `Record`, `RunRecor
 from __future__ import annotations
 
 from enum import StrEnum
+from operator import itemgetter
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +19,7 @@ from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
 TRACER_PREFIX = "tracer warning: "
 #: The check that compares a file's time with PyTorch's; see `worker/verify/latency.py`.
 LATENCY_CHECK = "latency"
+_get_key = itemgetter("model", "opset", "device")
 _REWRITE = "is not a results file of this version: {}; run `exporter export` to write it again"
 
 
@@ -77,6 +79,13 @@ class CellId(FrozenModel):
 
     def __str__(self) -> str:
         return f"{self.model}/{self.opset}/{self.device}"
+
+    # Every step looks up each cell, and pydantic's comparison is slower.
+    def __hash__(self) -> int:
+        return hash(_get_key(self.__dict__))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CellId) and self.__dict__ == other.__dict__
 
     @property
     def sort_key(self) -> tuple[str, int, str]:
@@ -260,9 +269,9 @@ class RunRecord(ChecksummedModel):
     """Versions: python, platform, torch, onnx, onnxruntime, onnxscript, exporter."""
     records: Items[Record]
 
-    def by_cell(self) -> dict[str, Record]:
-        """Return the records by the text of their cell."""
-        return {str(record.cell): record for record in self.records}
+    def by_cell(self) -> dict[CellId, Record]:
+        """Return the records by their cell."""
+        return {record.cell: record for record in self.records}
 
 
 def read_run(path: Path) -> RunRecord:

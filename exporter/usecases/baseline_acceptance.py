@@ -13,7 +13,7 @@ from exporter.manifest import Manifest
 from exporter.planning.plan import make_plan
 from exporter.records.baseline import Baseline, extract_outcomes, read_baseline, write_baseline
 from exporter.records.history import HISTORY_FILE, extend_history, read_history, write_history
-from exporter.records.record import RunRecord
+from exporter.records.record import CellId, RunRecord
 from exporter.usecases.current_results import ValidResults, read_results
 from exporter.usecases.report_pages import ReportPaths, write_reports
 
@@ -26,7 +26,7 @@ class Acceptance:
     current: ValidResults
     run: RunRecord
     """The records of the cells in the manifests."""
-    planned: frozenset[str]
+    planned: frozenset[CellId]
     before: Baseline
 
     @property
@@ -43,9 +43,9 @@ def prepare_acceptance(manifest: Manifest) -> Acceptance:
     """
     current = read_results(manifest)
     run = current.results.run
-    planned = frozenset(str(planned.cell) for planned in make_plan(manifest).cells)
+    planned = frozenset(planned.cell for planned in make_plan(manifest).cells)
     # Cells that left the manifests also leave the baseline.
-    records = tuple(record for record in run.records if str(record.cell) in planned)
+    records = tuple(record for record in run.records if record.cell in planned)
     path = ReportPaths(manifest.project).baseline
     return Acceptance(
         manifest=manifest,
@@ -56,7 +56,9 @@ def prepare_acceptance(manifest: Manifest) -> Acceptance:
     )
 
 
-def accept(acceptance: Acceptance, cells: Collection[str] | None = None, reason: str = "") -> None:
+def accept(
+    acceptance: Acceptance, cells: Collection[CellId] | None = None, reason: str = ""
+) -> None:
     """Write the results into the baseline, and write the history and the reports.
 
     Args:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from exporter.build import BuildFolder, filter_valid_results
 from exporter.manifest import Manifest
 from exporter.planning.plan import Plan, make_plan
-from exporter.records.baseline import parse_cell, read_baseline
+from exporter.records.baseline import read_baseline
 from exporter.records.record import read_run
 from exporter.report.rows.opset_groups import group_by_opset
 from exporter.usecases.report_pages import ReportPaths, are_pages_unmodified, find_stale_pages
@@ -28,11 +28,12 @@ def _compare_baseline(manifest: Manifest, plan: Plan) -> Iterator[str]:
     if not path.exists():
         return  # a new project has no baseline; its gate reports that
     accepted = {outcome.cell for outcome in read_baseline(path).cells}
-    planned = {str(planned.cell) for planned in plan.cells}
+    planned = {planned.cell for planned in plan.cells}
     added = "is not in the baseline; run `exporter export` and `exporter baseline` to accept it"
     removed = "is in the baseline but in no manifest; run `exporter baseline` to remove it"
     for cells, problem in ((planned - accepted, added), (accepted - planned, removed)):
-        for group in group_by_opset(sorted(cells), parse_cell, lambda _: ""):
+        in_order = sorted(cells, key=lambda cell: cell.sort_key)
+        for group in group_by_opset(in_order, lambda cell: cell, lambda _: ""):
             yield f"{group.label} {problem}"
 
 
@@ -44,7 +45,7 @@ def _compare_pages(manifest: Manifest, plan: Plan) -> Iterator[str]:
     results = filter_valid_results(read_run(results_path), manifest, plan)
     if results.missing:
         cells = results.missing.items()
-        for group in group_by_opset(cells, lambda item: parse_cell(item[0]), lambda item: item[1]):
+        for group in group_by_opset(cells, lambda item: item[0], lambda item: item[1]):
             reason = group.first[1]
             yield f"{group.label}: the tables are stale: {reason}; run `exporter export`"
         return

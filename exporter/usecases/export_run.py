@@ -55,7 +55,7 @@ class ExportResult:
     def is_green(self) -> bool:
         """Whether all selected cells have a result and no result is red."""
         records = self.results.run.by_cell()
-        selected = [records.get(str(planned.cell)) for planned in self.plan.selected]
+        selected = [records.get(planned.cell) for planned in self.plan.selected]
         return all(record is not None and not record.status.is_red for record in selected)
 
 

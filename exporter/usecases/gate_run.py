@@ -61,7 +61,7 @@ def gate(
     current = read_results(manifest)
     run = current.results.run
     path = ReportPaths(manifest.project).baseline
-    planned = frozenset(str(planned.cell) for planned in make_plan(manifest).cells)
+    planned = frozenset(planned.cell for planned in make_plan(manifest).cells)
     if against is None:
         baseline = read_baseline(path)
         findings = compare_results(baseline, run, planned, manifest.project.gate)

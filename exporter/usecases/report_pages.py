@@ -129,7 +129,7 @@ def _render(
     project = manifest.project
     findings = None
     if history.baseline:
-        planned = frozenset(str(each.cell) for each in make_plan(manifest).cells)
+        planned = frozenset(each.cell for each in make_plan(manifest).cells)
         compared = compare_results(history.baseline, run, planned, project.gate)
         # Figures differ between machines, so the pages do not contain their drift.
         findings = tuple(each for each in compared if each.kind not in GROWTH_KINDS)

@@ -25,7 +25,7 @@ from exporter.planning.plan import make_plan
 from exporter.processes import ForkServerStarter, make_worker_environment
 from exporter.records.record import Record, read_run
 from tests.unit.build.builders import BuildLog
-from tests.unit.factory import make_manifest, make_spec
+from tests.unit.factory import key_by_text, make_manifest, make_spec
 
 REPOSITORY = Path(__file__).parents[2]
 JOBS = 2
@@ -102,7 +102,8 @@ def contents_of(root: Path, cells: Iterable[str]) -> dict[str, tuple[Record, str
 
 def records(root: Path) -> dict[str, Record]:
     """Return the records of the last run by cell."""
-    return read_run(BuildFolder.from_project(_manifest(root).project).results).by_cell()
+    run = read_run(BuildFolder.from_project(_manifest(root).project).results)
+    return key_by_text(run.by_cell())
 
 
 def count_built(root: Path) -> Counter[str]:

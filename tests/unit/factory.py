@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 from exporter.manifest import (
     Axis,
@@ -16,6 +17,7 @@ from exporter.manifest import (
 from exporter.records.baseline import parse_cell
 from exporter.records.record import (
     Artifact,
+    CellId,
     CheckResult,
     Record,
     Route,
@@ -23,6 +25,8 @@ from exporter.records.record import (
     Stage,
     Status,
 )
+
+T = TypeVar("T")
 
 TOOLS = {"exporter": "0.1.0", "onnx": "1.23.2", "python": "3.11.15", "torch": "2.13.0"}
 DYNAMO = Route(exporter="dynamo", capture="export", reason="dynamo creates opset 18 and later ones")
@@ -42,9 +46,9 @@ _STAGES = {
 }
 
 
-def make_record(cell: str, status: Status | str = Status.PASS, **fields: Any) -> Record:
+def make_record(cell: CellId | str, status: Status | str = Status.PASS, **fields: Any) -> Record:
     """Make a record of `model/opset/device`; stage, route and artifact fit the status."""
-    status, id = Status(status), parse_cell(cell)
+    status, id = Status(status), parse_cell(str(cell))
     ran = status is not Status.SKIP
     defaults: dict[str, Any] = {
         "cell": id,
@@ -71,6 +75,11 @@ def make_artifact(model: str, opset: int, **fields: Any) -> Artifact:
         "operators": {"Conv": 1, "Relu": 1},
     }
     return Artifact(**{**defaults, **fields})
+
+
+def key_by_text(table: Mapping[CellId, T]) -> dict[str, T]:
+    """Return the table with the texts of its cells as keys, which are short to write."""
+    return {str(cell): value for cell, value in table.items()}
 
 
 def make_run(*records: Record, tools: dict[str, str] | None = None) -> RunRecord:

@@ -31,12 +31,12 @@ class Results:
     """All valid records, and the planned cells without one."""
 
     run: RunRecord
-    missing: dict[str, str]
-    """The reason by the text of the cell."""
+    missing: dict[CellId, str]
+    """The reason for each of these cells."""
     unchanged: bool = False
     """True if no selected cell was run or restored."""
-    restored: frozenset[str] = frozenset()
-    """The text of each cell that was restored from the store."""
+    restored: frozenset[CellId] = frozenset()
+    """The cells that were restored from the store."""
 
 
 class FingerprintCache:
@@ -105,25 +105,25 @@ def collect_results(plan: Plan, stored: StoredRecords, validator: RecordValidato
     """Validate the records and files of all planned cells, selected or not."""
     verifier = ArtifactVerifier(stored.build.path)
     records: list[Record] = []
-    missing: dict[str, str] = {}
+    missing: dict[CellId, str] = {}
     for planned in plan.cells:
-        name = str(planned.cell)
-        record = stored.get(planned.cell)
+        cell = planned.cell
+        record = stored.get(cell)
         if planned.skip:
             records.append(
                 Record(
-                    cell=planned.cell,
+                    cell=cell,
                     status=Status.SKIP,
                     message=planned.skip,
                     route=planned.route,
                 )
             )
         elif record is None:
-            missing[name] = stored.find_missing_reason(planned.cell)
+            missing[cell] = stored.find_missing_reason(cell)
         elif reason := validator.find_staleness_reason(record):
-            missing[name] = _add_period(reason)
+            missing[cell] = _add_period(reason)
         elif record.artifact and (problem := verifier.find_problem(record.artifact)):
-            missing[name] = problem
+            missing[cell] = problem
         else:
             records.append(validator.apply_expectations(record))
     verifier.save()
@@ -140,16 +140,16 @@ def filter_valid_results(run: RunRecord, manifest: Manifest, plan: Plan) -> Resu
     by_cell = run.by_cell()
     fingerprints = FingerprintCache(manifest)
     state = CurrentState(Path(manifest.project.root))
-    missing: dict[str, str] = {}
+    missing: dict[CellId, str] = {}
     for planned in plan.cells:
-        name = str(planned.cell)
-        if name not in by_cell:
-            missing[name] = "the last export left no current result of it"
-        elif by_cell[name].status is not Status.SKIP:
-            parts = drop_tool_parts(fingerprints.get_cell_parts(planned.cell))
-            if reason := state.find_staleness_reason(by_cell[name], parts):
-                missing[name] = _add_period(reason)
-    records = tuple(record for record in run.records if str(record.cell) not in missing)
+        cell = planned.cell
+        if cell not in by_cell:
+            missing[cell] = "the last export left no current result of it"
+        elif by_cell[cell].status is not Status.SKIP:
+            parts = drop_tool_parts(fingerprints.get_cell_parts(cell))
+            if reason := state.find_staleness_reason(by_cell[cell], parts):
+                missing[cell] = _add_period(reason)
+    records = tuple(record for record in run.records if record.cell not in missing)
     return Results(run=run.model_copy(update={"records": records}), missing=missing)
 
 

@@ -18,25 +18,25 @@ from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.cache.staleness import TRANSIENT_STATUSES
 from exporter.cache.store import Store
 from exporter.planning.plan import Plan, PlannedCell
-from exporter.records.record import Record, Status
+from exporter.records.record import CellId, Record, Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decisions:
-    """The decisions of a build, by the text of the cell."""
+    """The decisions of a build."""
 
     to_run: tuple[PlannedCell, ...]
     """In the order of the plan."""
-    reasons: Mapping[str, str]
+    reasons: Mapping[CellId, str]
     """Why a cell runs."""
-    rechecks: frozenset[str] = frozenset()
+    rechecks: frozenset[CellId] = frozenset()
     """The cells in `to_run` that are rechecked, because their files are up to date."""
-    hits: Mapping[str, StoreHit] = field(default_factory=dict)
+    hits: Mapping[CellId, StoreHit] = field(default_factory=dict)
     """The cells that are restored from the store."""
 
     def is_to_run(self, planned: PlannedCell) -> bool:
         """Return True if the cell is run or rechecked."""
-        return str(planned.cell) in self.reasons
+        return planned.cell in self.reasons
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,28 +69,28 @@ def decide(
         options: The options of the build.
     """
     verifier = ArtifactVerifier(stored.build.path)
-    reasons: dict[str, str] = {}
+    reasons: dict[CellId, str] = {}
     rechecks = set()
     for planned in plan.to_run:
-        name = str(planned.cell)
-        record = stored.get(planned.cell)
+        cell = planned.cell
+        record = stored.get(cell)
         if options.force:
-            reasons[name] = "a rebuild of every selected cell was requested"
+            reasons[cell] = "a rebuild of every selected cell was requested"
         elif record is None:
-            reasons[name] = stored.find_missing_reason(planned.cell)
+            reasons[cell] = stored.find_missing_reason(cell)
         elif record.status in TRANSIENT_STATUSES:
-            reasons[name] = f"its previous result was {record.status}"
+            reasons[cell] = f"its previous result was {record.status}"
         elif reason := validator.find_staleness_reason(record):
-            reasons[name] = reason
+            reasons[cell] = reason
             if _can_recheck(record, validator, verifier):
-                rechecks.add(name)
+                rechecks.add(cell)
         elif record.artifact and (problem := verifier.find_problem(record.artifact)):
-            reasons[name] = problem
+            reasons[cell] = problem
         elif options.thorough and not record.thorough:
-            reasons[name] = "it was not proved thoroughly"
+            reasons[cell] = "it was not proved thoroughly"
     verifier.save()
     decisions = Decisions(
-        to_run=tuple(planned for planned in plan.to_run if str(planned.cell) in reasons),
+        to_run=tuple(planned for planned in plan.to_run if planned.cell in reasons),
         reasons=reasons,
         rechecks=frozenset(rechecks),
     )
@@ -113,37 +113,41 @@ def _use_store(
     """Return the decisions with the cells that the store can restore."""
     lookup = look_up(
         store,
-        {planned.cell: decisions.reasons[str(planned.cell)] for planned in decisions.to_run},
+        {planned.cell: decisions.reasons[planned.cell] for planned in decisions.to_run},
         validator.fingerprints.get_cell_parts,
         lambda record: validator.is_valid(record) and (record.thorough or not thorough),
     )
     reasons = {
-        name: f"{reason}, and {lookup.problems[name]}" if name in lookup.problems else reason
-        for name, reason in decisions.reasons.items()
-        if name not in lookup.hits
+        cell: f"{reason}, and {lookup.problems[cell]}" if cell in lookup.problems else reason
+        for cell, reason in decisions.reasons.items()
+        if cell not in lookup.hits
     }
     return replace(
         decisions,
-        to_run=tuple(each for each in decisions.to_run if str(each.cell) in reasons),
+        to_run=tuple(each for each in decisions.to_run if each.cell in reasons),
         reasons=reasons,
         rechecks=decisions.rechecks - lookup.hits.keys(),
         hits=lookup.hits,
     )
 
 
-def add_failed_restores(decisions: Decisions, plan: Plan, problems: Mapping[str, str]) -> Decisions:
+def add_failed_restores(
+    decisions: Decisions, plan: Plan, problems: Mapping[CellId, str]
+) -> Decisions:
     """Return the decisions with a run for each cell that could not be restored.
 
     Args:
         decisions: The decisions before the restore.
         plan: The order of the cells.
-        problems: Why a cell was not restored, by the text of the cell.
+        problems: Why a cell was not restored.
     """
-    failed = {n: f"{decisions.hits[n].reason}, and {problem}" for n, problem in problems.items()}
+    failed = {
+        cell: f"{decisions.hits[cell].reason}, and {problem}" for cell, problem in problems.items()
+    }
     reasons = {**decisions.reasons, **failed}
     return replace(
         decisions,
-        to_run=tuple(planned for planned in plan.to_run if str(planned.cell) in reasons),
+        to_run=tuple(planned for planned in plan.to_run if planned.cell in reasons),
         reasons=reasons,
-        hits={name: hit for name, hit in decisions.hits.items() if name not in problems},
+        hits={cell: hit for cell, hit in decisions.hits.items() if cell not in problems},
     )

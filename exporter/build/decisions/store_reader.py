@@ -33,10 +33,10 @@ class StoreHit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreLookup:
-    """The result of a lookup, by the text of the cell."""
+    """The result of a lookup."""
 
-    hits: Mapping[str, StoreHit]
-    problems: Mapping[str, str]
+    hits: Mapping[CellId, StoreHit]
+    problems: Mapping[CellId, str]
     """Why an existing entry cannot be used."""
 
 
@@ -58,9 +58,9 @@ def look_up(
     for cell, reason in reasons.items():
         result = store.find(cell, get_parts(cell), is_valid)
         if result.entry:
-            hits[str(cell)] = StoreHit(entry=result.entry, reason=reason)
+            hits[cell] = StoreHit(entry=result.entry, reason=reason)
         elif result.problem:
-            problems[str(cell)] = result.problem
+            problems[cell] = result.problem
     return StoreLookup(hits=hits, problems=problems)
 
 
@@ -75,43 +75,43 @@ class RetentionRules:
 
 def restore(
     job: Job,
-    hits: Mapping[str, StoreHit],
+    hits: Mapping[CellId, StoreHit],
     store: Store,
     stored: StoredRecords,
     rules: RetentionRules,
-) -> dict[str, str]:
+) -> dict[CellId, str]:
     """Restore the cells of one model.
 
     Args:
         job: The job that would build the cells, with an empty folder.
-        hits: The entries by the text of the cell.
+        hits: The entry of each cell.
         store: The store.
         stored: The records of the build folder, which is locked.
         rules: Select the records of the build folder that stay.
 
     Returns:
-        Why a cell cannot be restored, by its text.
+        Why a cell cannot be restored.
     """
     model = job.spec.id
     main = FolderRecords(JobFolder(Path(job.folder)))
-    model_hits = {str(cell): hits[str(cell)] for cell in job.cells()}
-    groups: dict[str, dict[str, StoreHit]] = {}
-    for name, hit in model_hits.items():
-        groups.setdefault(hit.entry.reference, {})[name] = hit
-    problems: dict[str, str] = {}
+    model_hits = {cell: hits[cell] for cell in job.cells()}
+    groups: dict[str, dict[CellId, StoreHit]] = {}
+    for cell, hit in model_hits.items():
+        groups.setdefault(hit.entry.reference, {})[cell] = hit
+    problems: dict[CellId, str] = {}
     # Cells with the same PyTorch outputs belong together. The largest group has priority.
     for index, group in enumerate(sorted(groups.values(), key=len, reverse=True)):
         part = main if index == 0 else FolderRecords(stored.build.create_folder(model))
-        for name, hit in group.items():
+        for cell, hit in group.items():
             if problem := store.restore(hit.entry, part.folder.path):
-                problems[name] = problem
+                problems[cell] = problem
             else:
                 part.write(hit.entry.record)
         remove_unrecorded_files(part)
         if part is not main:
             dropped = carry_over(part, main, lambda _: True)
-            names = (str(record.cell) for record in dropped)
-            problems |= dict.fromkeys(names, "its store entry is from another run")
+            cells = (record.cell for record in dropped)
+            problems |= dict.fromkeys(cells, "its store entry is from another run")
     if not main.by_cell:
         store.adopt(main.folder.path)
         return problems

@@ -22,7 +22,7 @@ class JobMonitor:
 
     def __init__(self, job: Job, folder: JobFolder) -> None:
         self._folder = folder
-        self._cells = {str(cell) for cell in job.cells()}
+        self._cells = set(job.cells())
         self._reported: set[Path] = set()
         self._last: Announcement | None = None
 
@@ -33,10 +33,9 @@ class JobMonitor:
         announcement = self.read_announcement()
         if announcement is None:
             return
-        unfinished = {str(cell) for cell in announcement.cells}
-        for name, record in records.items():
-            if name in self._cells and name not in unfinished:
-                self._reported.add(self._folder.record(record.cell))
+        for cell, record in records.items():
+            if cell in self._cells and cell not in announcement.cells:
+                self._reported.add(self._folder.record(cell))
                 events.on_record(record)
         if announcement != self._last:
             self._last = announcement

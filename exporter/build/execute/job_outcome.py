@@ -11,7 +11,7 @@ another worker runs the rest. Each retry decides at least one cell, so retries c
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
@@ -36,37 +36,37 @@ _FATAL = "Fatal Python error"
 class Verdict:
     """The results of one job."""
 
-    records: Mapping[str, Record]
-    """The decided cells by their text."""
+    records: Mapping[CellId, Record]
+    """The decided cells."""
     retry: tuple[CellId, ...] = ()
     """The cells for another worker."""
 
 
-def evaluate_job(result: JobResult, records: Mapping[str, Record]) -> Verdict:
+def evaluate_job(result: JobResult, records: Mapping[CellId, Record]) -> Verdict:
     """Decide the cells of a job.
 
     Args:
         result: The end of the job.
-        records: All records in the job's folder, by the text of the cell.
+        records: All records in the job's folder.
     """
-    cells = {str(cell): cell for cell in result.job.cells()}
-    written = {name: record for name, record in records.items() if name in cells}
+    cells = result.job.cells()
+    written = {cell: records[cell] for cell in cells if cell in records}
     if result.exit_kind is ExitKind.EXITED and result.code == 0 and len(written) == len(cells):
         return Verdict(records=written)
     announced = result.last_announcement.cells if result.last_announcement else ()
-    in_progress = {str(cell) for cell in announced} & set(cells)
-    finished = {name: record for name, record in written.items() if name not in in_progress}
-    unfinished = [cell for name, cell in cells.items() if name not in finished]
+    in_progress = [cell for cell in cells if cell in announced]
+    finished = {cell: record for cell, record in written.items() if cell not in in_progress}
+    unfinished = [cell for cell in cells if cell not in finished]
     match result.exit_kind:
         case ExitKind.INTERRUPTED:
             return Verdict(records=finished)
         case ExitKind.TIMEOUT:
-            late = {str(cell): _make_timeout(result, cell, in_progress) for cell in unfinished}
+            late = {cell: _make_timeout(result, cell, in_progress) for cell in unfinished}
             return Verdict(records=finished | late)
         case ExitKind.EXITED | ExitKind.SIGNAL:
-            culprits = [cell for cell in unfinished if str(cell) in in_progress] or unfinished
-            dead = {str(cell): _make_crash(result, cell) for cell in culprits}
-            retry = tuple(cell for cell in unfinished if str(cell) not in dead)
+            culprits = [cell for cell in unfinished if cell in in_progress] or unfinished
+            dead = {cell: _make_crash(result, cell) for cell in culprits}
+            retry = tuple(cell for cell in unfinished if cell not in dead)
             return Verdict(records=finished | dead, retry=retry)
         case _:
             assert_never(result.exit_kind)
@@ -118,12 +118,12 @@ def _make_crash(result: JobResult, cell: CellId) -> Record:
     return _make_record(result, cell, status, f"{message}: {causes[-1]}" if causes else message)
 
 
-def _make_timeout(result: JobResult, cell: CellId, in_progress: set[str]) -> Record:
+def _make_timeout(result: JobResult, cell: CellId, in_progress: Sequence[CellId]) -> Record:
     progress = _describe_progress(result)
     reason = f"the model's job took longer than {result.job.spec.timeout:g} s, and ended {progress}"
-    if str(cell) in in_progress or not in_progress:
+    if cell in in_progress or not in_progress:
         return _make_record(result, cell, Status.TIMEOUT, reason)
-    culprits = [str(other) for other in result.job.cells() if str(other) in in_progress]
+    culprits = [str(other) for other in in_progress]
     message = f"not reached: {reason} for {join_names(culprits, limit=1)}"
     return _make_record(result, cell, Status.TIMEOUT, message, is_culprit=False)
 

@@ -27,7 +27,7 @@ from exporter.jobs.job import Announcement, Job
 from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import Manifest
 from exporter.planning.plan import Plan
-from exporter.records.record import Record, Status
+from exporter.records.record import CellId, Record, Status
 
 
 class BuildObserver(Protocol):
@@ -62,17 +62,17 @@ class Supervisor:
         store_writer: StoreWriter,
     ) -> None:
         self._project = manifest.project
-        self._planned = {str(planned.cell) for planned in plan.cells}
-        self._selected = {str(planned.cell): planned for planned in plan.to_run}
+        self._planned = {planned.cell for planned in plan.cells}
+        self._selected = {planned.cell: planned for planned in plan.to_run}
         self._stored = stored
         self._validator = validator
         self._observer = observer
         self._store_writer = store_writer
         self._split_jobs = SplitJobs(())
-        self._reported: set[str] = set()
+        self._reported: set[CellId] = set()
         #: Seconds of all workers by folder: retries share the time limit of the model.
         self._used_seconds: Counter[str] = Counter()
-        self._postponed: dict[str, list[str]] = {}
+        self._postponed: dict[str, list[CellId]] = {}
 
     def run(self, engine: Engine, tasks: Sequence[Task]) -> None:
         """Run the tasks and the tasks that follow them.
@@ -95,8 +95,8 @@ class Supervisor:
 
     def on_record(self, record: Record) -> None:
         """Report a finished cell once."""
-        if str(record.cell) not in self._reported and self._is_final(record):
-            self._reported.add(str(record.cell))
+        if record.cell not in self._reported and self._is_final(record):
+            self._reported.add(record.cell)
             self._observer.on_cell_done(self._validator.apply_expectations(record))
 
     def on_job_end(self, result: JobResult) -> Task | None:
@@ -119,14 +119,14 @@ class Supervisor:
         repair_folder(records.folder)
         verdict = evaluate_job(result, records.by_cell)
         for cell in job.cells():
-            record = verdict.records.get(str(cell))
+            record = verdict.records.get(cell)
             if record and self._is_final(record):
                 records.write(record)
                 self.on_record(record)
             else:
                 records.remove(cell)
                 if record:
-                    self._postponed.setdefault(cell.model, []).append(str(cell))
+                    self._postponed.setdefault(cell.model, []).append(cell)
         self._used_seconds[job.folder] += math.ceil(result.seconds)
         if verdict.retry:
             return self._make_task(restrict_job(job, verdict.retry))
@@ -166,13 +166,12 @@ class Supervisor:
         built = tuple(fresh.by_cell.values())
 
         def is_kept(record: Record) -> bool:
-            name = str(record.cell)
-            is_wanted = name in self._planned and name not in postponed
+            is_wanted = record.cell in self._planned and record.cell not in postponed
             return is_wanted and self._validator.is_valid(record)
 
         dropped += carry_over(old, fresh, is_kept)
-        names = dict.fromkeys([*(str(record.cell) for record in dropped), *postponed])
-        again = [self._selected[name] for name in names if name in self._selected]
+        cells = dict.fromkeys([*(record.cell for record in dropped), *postponed])
+        again = [self._selected[cell] for cell in cells if cell in self._selected]
         if again and not interrupted:
             folder = str(fresh.folder.path)
             if len(ended) > 1:  # the time of a part is not the time of the complete model
@@ -180,7 +179,7 @@ class Supervisor:
             opsets = make_opset_jobs(self._project, again)
             update = {"folder": folder, "opsets": opsets, "part": 0}
             return self._make_task(job.model_copy(update=update))
-        if count := sum(str(record.cell) in self._planned for record in dropped):
+        if count := sum(record.cell in self._planned for record in dropped):
             self._observer.on_note(f"{model}: {count} earlier results are stale and were dropped")
         self._stored.replace_model(model, fresh, self._store_writer.adopt)
         if note := self._store_writer.put(built, fresh.folder):

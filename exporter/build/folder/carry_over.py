@@ -40,7 +40,7 @@ def repair_folder(folder: JobFolder) -> bool:
 def remove_unrecorded_files(records: FolderRecords) -> None:
     """Remove ONNX files without a record, and files that a dead worker was writing."""
     folder = records.folder
-    opsets = {record.cell.opset for record in records.by_cell.values()}
+    opsets = {cell.opset for cell in records.by_cell}
     recorded = {folder.model(opset) for opset in opsets}
     for path in folder.path.glob("*.onnx"):
         if path not in recorded:
@@ -74,24 +74,24 @@ def carry_over(
     """
     if old.folder.path.is_symlink() or not old.folder.path.is_dir():
         return []
-    models = {record.cell.model for record in fresh.by_cell.values()}
-    by_opset = {record.cell.opset: record for record in fresh.by_cell.values()}
+    models = {cell.model for cell in fresh.by_cell}
+    by_opset = {cell.opset: record for cell, record in fresh.by_cell.items()}
     same_model = _have_same_reference(old.folder, fresh.folder)
     # Without a reference, only failures exist, and they have no test data.
     has_reference = os.path.lexists(old.folder.reference) or (
         os.path.lexists(fresh.folder.reference) and not same_run
     )
     dropped = []
-    for name, record in old.by_cell.items():
-        if name in fresh.by_cell or record.cell.model not in models:
+    for cell, record in old.by_cell.items():
+        if cell in fresh.by_cell or cell.model not in models:
             continue
         is_compatible = same_model or (not has_reference and record.artifact is None)
         if (
             is_compatible
             and is_valid(record)
-            and _link_files(record, by_opset.get(record.cell.opset), old.folder, fresh.folder)
+            and _link_files(record, by_opset.get(cell.opset), old.folder, fresh.folder)
         ):
-            fresh.link(record, old.folder.record(record.cell))
+            fresh.link(record, old.folder.record(cell))
         else:
             dropped.append(record)
     return dropped

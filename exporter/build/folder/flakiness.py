@@ -21,8 +21,8 @@ def mark_flaky(old: FolderRecords, fresh: FolderRecords) -> None:
     """Mark each new record that differs from the old one with the same inputs."""
     if old.folder.path.is_symlink() or not old.folder.path.is_dir():
         return
-    for name, record in tuple(fresh.by_cell.items()):
-        before = old.by_cell.get(name)
+    for cell, record in tuple(fresh.by_cell.items()):
+        before = old.by_cell.get(cell)
         if before and (text := describe_flakiness(before, record)):
             fresh.write(record.model_copy(update={"flaky": text}))
 

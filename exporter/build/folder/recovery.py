@@ -64,14 +64,14 @@ def _recover_folder(stored: StoredRecords, path: Path, is_valid: Callable[[Recor
         return ""
     try:
         announcement = Announcement.model_validate_json(folder.announcement.read_bytes())
-        unfinished = {str(cell) for cell in announcement.cells}
+        unfinished = announcement.cells
     except (OSError, ValidationError):
-        unfinished = {str(cell) for cell in job.cells()}
+        unfinished = job.cells()
     records = FolderRecords(folder)
-    for name, record in tuple(records.by_cell.items()):
-        is_finished = record.cell.model == model and name not in unfinished
+    for cell, record in tuple(records.by_cell.items()):
+        is_finished = cell.model == model and cell not in unfinished
         if not is_finished or record.status in TRANSIENT_STATUSES or not is_valid(record):
-            records.remove(record.cell)
+            records.remove(cell)
     if not records.by_cell:
         return ""
     count = len(records.by_cell)

@@ -23,14 +23,14 @@ class FolderRecords:
 
     def __init__(self, folder: JobFolder) -> None:
         self.folder = folder
-        self._records: dict[str, Record] | None = None
+        self._records: dict[CellId, Record] | None = None
 
     @property
-    def by_cell(self) -> Mapping[str, Record]:
-        """The records by the text of the cell."""
+    def by_cell(self) -> Mapping[CellId, Record]:
+        """The records by their cell."""
         return self._load()
 
-    def _load(self) -> dict[str, Record]:
+    def _load(self) -> dict[CellId, Record]:
         if self._records is None:
             self._records = self.folder.read_records()
         return self._records
@@ -39,7 +39,7 @@ class FolderRecords:
         """Write a record, or replace it."""
         records = self._load()
         write_json(self.folder.record(record.cell), record)
-        records[str(record.cell)] = record
+        records[record.cell] = record
 
     def link(self, record: Record, source: Path) -> None:
         """Add a record as a second name of its file in another folder."""
@@ -50,13 +50,13 @@ class FolderRecords:
             target.hardlink_to(source)
         except OSError:  # a file system without hard links, or the model removed the file
             write_json(target, record)
-        records[str(record.cell)] = record
+        records[record.cell] = record
 
     def remove(self, cell: CellId) -> None:
         """Remove the record of a cell, if there is one."""
         records = self._load()
         self.folder.record(cell).unlink(missing_ok=True)
-        records.pop(str(cell), None)
+        records.pop(cell, None)
 
     def discard(self) -> None:
         """Read the records again at the next access, because the folder was repaired."""
@@ -76,7 +76,7 @@ class StoredRecords:
 
     def get(self, cell: CellId) -> Record | None:
         """Return the record of a cell, or None if there is none."""
-        return self.get_model(cell.model).by_cell.get(str(cell))
+        return self.get_model(cell.model).by_cell.get(cell)
 
     def get_model(self, model: str) -> FolderRecords:
         """Return the records of a model."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from exporter.jobs.job import OpsetJob
-from exporter.records.record import Record, Stage
+from exporter.records.record import CellId, Record, Stage
 
 #: Stages that the worker runs once for all opsets of a job. `reference` is PyTorch's run.
 _SHARED_STAGES = frozenset({Stage.SOURCE, "reference", Stage.CAPTURE})
@@ -39,7 +39,7 @@ class Cost:
         return shared + exported * self.export + len(opsets) * self.checks
 
 
-def estimate_costs(models: Mapping[str, Mapping[str, Record]]) -> dict[str, Cost]:
+def estimate_costs(models: Mapping[str, Mapping[CellId, Record]]) -> dict[str, Cost]:
     """Return the cost of each model with at least one record that contains times.
 
     Args:

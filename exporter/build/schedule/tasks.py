@@ -19,6 +19,7 @@ from exporter.cache.fingerprint import THOROUGH
 from exporter.jobs.job import Job, OpsetJob
 from exporter.manifest import Manifest, Project
 from exporter.planning.plan import PlannedCell
+from exporter.records.record import CellId
 
 _CPU = "CPUExecutionProvider"
 #: Bytes of weights up to which the machine's memory suffices for one copy in each worker.
@@ -80,7 +81,7 @@ def make_tasks(
 
 
 def make_opset_jobs(
-    project: Project, cells: Iterable[PlannedCell], rechecks: frozenset[str] = frozenset()
+    project: Project, cells: Iterable[PlannedCell], rechecks: frozenset[CellId] = frozenset()
 ) -> tuple[OpsetJob, ...]:
     """Group cells by the file that they share."""
     jobs = []
@@ -90,7 +91,7 @@ def make_opset_jobs(
             opset=opset,
             route=route,
             devices=tuple(project.find_device(cell.device) for cell in ids),
-            reuse_file=all(str(cell) in rechecks for cell in ids),
+            reuse_file=all(cell in rechecks for cell in ids),
         )
         jobs.append(job)
     return tuple(jobs)

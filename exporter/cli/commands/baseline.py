@@ -15,7 +15,7 @@ from exporter.core.errors import ExitCode, ExporterError, Problem, suggest_neare
 from exporter.core.text_format import pluralize
 from exporter.manifest import load_project
 from exporter.planning.plan import pattern_matches
-from exporter.records.baseline import parse_cell
+from exporter.records.record import CellId
 from exporter.usecases.baseline_acceptance import Acceptance, accept, prepare_acceptance
 
 
@@ -52,17 +52,17 @@ def update(context: click.Context, cells: tuple[str, ...], reason: str, root: Pa
     selected = (
         _select_cells(cells, acceptance)
         if cells
-        else frozenset(str(finding.cell) for finding in findings)
+        else frozenset(finding.cell for finding in findings)
     )
     missing = acceptance.current.results.missing
-    if unproved := sorted(selected & missing.keys()):
+    if unproved := sorted(selected & missing.keys(), key=lambda cell: cell.sort_key):
         for cell in unproved:
             print_error(f"{cell}: not accepted: {missing[cell]}")
         return ExitCode.RED
     if not selected:
         print_line("all results are accepted already", color="green")
         return ExitCode.OK
-    show_findings([finding for finding in findings if str(finding.cell) in selected])
+    show_findings([finding for finding in findings if finding.cell in selected])
     accept(acceptance, selected, reason)
     _print_accepted(acceptance, len(selected))
     return ExitCode.OK
@@ -74,7 +74,7 @@ def _prepare(root: Path) -> Acceptance:
     return acceptance
 
 
-def _select_cells(patterns: Sequence[str], acceptance: Acceptance) -> frozenset[str]:
+def _select_cells(patterns: Sequence[str], acceptance: Acceptance) -> frozenset[CellId]:
     """Return the cells of the manifests or of the baseline that the patterns match.
 
     A cell without a finding is allowed, because a reason may explain a weaker contract.
@@ -82,22 +82,19 @@ def _select_cells(patterns: Sequence[str], acceptance: Acceptance) -> frozenset[
     Raises:
         ExporterError: NOTHING_SELECTED if a pattern matches no cell.
     """
-    names = acceptance.planned | acceptance.before.by_cell().keys()
-    cells = {name: parse_cell(name) for name in names}
-    models = {cell.model for cell in cells.values()}
+    cells = acceptance.planned | acceptance.before.by_cell().keys()
+    models = {cell.model for cell in cells}
     problems = [
         Problem(
             message=f"no cell matches '{pattern}'{suggest_nearest(pattern.split('/')[0], models)}"
         )
         for pattern in patterns
-        if not any(pattern_matches(pattern, cell) for cell in cells.values())
+        if not any(pattern_matches(pattern, cell) for cell in cells)
     ]
     if problems:
         raise ExporterError(ExitCode.NOTHING_SELECTED, problems)
     return frozenset(
-        name
-        for name, cell in cells.items()
-        if any(pattern_matches(pattern, cell) for pattern in patterns)
+        cell for cell in cells if any(pattern_matches(pattern, cell) for pattern in patterns)
     )
 
 

@@ -15,7 +15,7 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text_format import pluralize
 from exporter.gate import compare_baselines
 from exporter.records.baseline import Baseline, make_baseline, read_baseline
-from exporter.records.record import Record, read_run
+from exporter.records.record import CellId, Record, read_run
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -23,7 +23,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ComparedFile:
     baseline: Baseline
-    records: Mapping[str, Record] = field(default_factory=dict)
+    records: Mapping[CellId, Record] = field(default_factory=dict)
     """Empty for a baseline, which contains no messages."""
 
 

@@ -32,9 +32,9 @@ def repro(cell: str, dest: Path | None, root: Path) -> int:
     id = select_one_cell(manifest, cell).cell
     build = BuildFolder.from_project(manifest.project)
     results = filter_valid_results(read_run(build.results), manifest, make_plan(manifest))
-    record = results.run.by_cell().get(str(id))
+    record = results.run.by_cell().get(id)
     if record is None:
-        reason = results.missing.get(str(id), "has no result; run `exporter export` first")
+        reason = results.missing.get(id, "has no result; run `exporter export` first")
         raise ExporterError(ExitCode.NOTHING_SELECTED, f"{id}: {reason}")
     folder = dest or build.path / "repro" / f"{id.model}-{id.opset}-{id.device}"
     write_reproducer(

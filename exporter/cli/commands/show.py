@@ -38,7 +38,7 @@ def show(cell: str, html: Path | None, root: Path) -> int:
     folder = BuildFolder.from_project(manifest.project).model_folder(id.model)
     path = folder.model(id.opset)
     if not path.is_file():
-        record = folder.read_records().get(str(id))
+        record = folder.read_records().get(id)
         reason = f"{extract_outcome(record)}: {record.message}" if record else "no result yet"
         message = f"{id}: has no file: {reason}; run `exporter export` to create it"
         raise ExporterError(ExitCode.NOTHING_SELECTED, message)

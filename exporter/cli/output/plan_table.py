@@ -15,13 +15,13 @@ def show_plan(build_plan: BuildPlan) -> None:
     plan, decisions = build_plan.plan, build_plan.decisions
     rows = []
     for planned in plan.selected:
-        name = str(planned.cell)
+        cell, name = planned.cell, str(planned.cell)
         route = f"{planned.route.exporter} {planned.route.capture}"
         if planned.skip:
             rows.append((name, "skip", "", planned.skip))
         elif decisions.is_to_run(planned):
-            rows.append((name, "run", route, decisions.reasons[name]))
-        elif hit := decisions.hits.get(name):
+            rows.append((name, "run", route, decisions.reasons[cell]))
+        elif hit := decisions.hits.get(cell):
             rows.append((name, "restore", route, f"from the store: {hit.reason}"))
         else:
             rows.append((name, "keep", route, "up to date"))

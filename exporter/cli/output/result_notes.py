@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from exporter.cli.output.terminal import print_error
-from exporter.records.baseline import parse_cell
+from exporter.records.record import CellId
 from exporter.report.rows.opset_groups import group_by_opset
 from exporter.usecases.current_results import ValidResults
 
@@ -23,9 +23,7 @@ def print_result_notes(current: ValidResults) -> None:
     print_missing(current.results.missing)
 
 
-def print_missing(missing: Mapping[str, str]) -> None:
+def print_missing(missing: Mapping[CellId, str]) -> None:
     """Print the cells without a result and the reason, one line per group."""
-    for group in group_by_opset(
-        missing.items(), lambda item: parse_cell(item[0]), lambda item: item[1]
-    ):
+    for group in group_by_opset(missing.items(), lambda item: item[0], lambda item: item[1]):
         print_error(f"{group.label}: no result: {group.first[1]}")

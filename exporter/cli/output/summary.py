@@ -6,7 +6,7 @@ Input: a manifest, its plan and the records. Output: lines and the exit code.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from exporter.cache.noop_snapshot import ExportSummary
 from exporter.cli.output.terminal import choose_color, print_line
@@ -16,7 +16,7 @@ from exporter.core.text_format import pluralize
 from exporter.manifest import Manifest, Style
 from exporter.planning.plan import Plan, PlannedCell
 from exporter.records.baseline import extract_outcome
-from exporter.records.record import Record, RunRecord, Status
+from exporter.records.record import CellId, Record, RunRecord, Status
 from exporter.report import choose_mark
 from exporter.report.rows.failure_reasons import explain_failure, summarize_failure
 from exporter.report.rows.opset_groups import group_by_opset, mask_numbers
@@ -43,7 +43,7 @@ def make_summary(
         The summary with the exit code RED if a selected cell is red or has no record.
     """
     by_cell = run.by_cell()
-    records = [by_cell.get(str(planned.cell)) for planned in plan.selected]
+    records = [by_cell.get(planned.cell) for planned in plan.selected]
     existing = [record for record in records if record]
     red = [record for record in existing if record.status.is_red]
     lines: list[tuple[str, str | None]] = []
@@ -64,7 +64,7 @@ def make_summary(
 
 
 def format_grid(
-    cells: Sequence[PlannedCell], records: dict[str, Record], style: Style = "emoji"
+    cells: Sequence[PlannedCell], records: Mapping[CellId, Record], style: Style = "emoji"
 ) -> list[str]:
     """Return a table of models and opsets with a mark of two columns for each cell."""
     opsets = sorted({planned.cell.opset for planned in cells})
@@ -76,7 +76,7 @@ def format_grid(
         marks = []
         for opset in opsets:
             if planned := by_opset.get((model, opset)):
-                mark = choose_mark(records.get(str(planned.cell)))
+                mark = choose_mark(records.get(planned.cell))
                 # A symbol has two columns, a letter one.
                 marks.append(mark.symbol if style == "emoji" else f" {mark.letter}")
             else:

@@ -88,7 +88,7 @@ def _list_baselines(history: History) -> Iterable[AcceptedData]:
             else format_export_tools(entry.tools),
             counts={join_lines(word): count for word, count in entry.counts.items()},
             changes=tuple(
-                (join_lines(each.cell), join_lines(each.before), join_lines(each.after))
+                (join_lines(str(each.cell)), join_lines(each.before), join_lines(each.after))
                 for each in entry.changes
             ),
         )

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from exporter.core.sanitize import join_lines
 from exporter.gate import NOT_ACCEPTED
 from exporter.records.baseline import Baseline, CellOutcome, extract_outcome
-from exporter.records.history import OutcomeChange, History, HistoryEntry
+from exporter.records.history import History, HistoryEntry, OutcomeChange
+from exporter.records.record import CellId
 from exporter.report.rows.cells import Cell
 
 #: Tools that create and run the files.
@@ -25,8 +26,8 @@ class AcceptanceHistory:
     def __init__(self, baseline: Baseline | None = None, history: History | None = None) -> None:
         self.baseline = baseline
         self.history = history or History()
-        self._outcomes: Mapping[str, CellOutcome] = baseline.by_cell() if baseline else {}
-        self._changes: dict[str, tuple[int, OutcomeChange]] = {
+        self._outcomes: Mapping[CellId, CellOutcome] = baseline.by_cell() if baseline else {}
+        self._changes: dict[CellId, tuple[int, OutcomeChange]] = {
             change.cell: (index, change)
             for index, entry in enumerate(self.history.entries)
             for change in entry.changes
@@ -40,7 +41,7 @@ class AcceptanceHistory:
         """
         if self.baseline is None or cell.record is None:
             return ""
-        accepted = self._outcomes.get(str(cell.id))
+        accepted = self._outcomes.get(cell.id)
         if accepted is None:
             return NOT_ACCEPTED
         is_equal = str(accepted) == str(extract_outcome(cell.record))
@@ -56,12 +57,12 @@ class AcceptanceHistory:
         if outcome != AS_ACCEPTED:
             tools = format_export_tools(self.baseline.tools)
             return f"{outcome} in the baseline{f', with {tools}' if tools else ''}"
-        reason = join_lines(self._outcomes[str(cell.id)].reason)
+        reason = join_lines(self._outcomes[cell.id].reason)
         if not cell.is_red and not reason:
             return ""  # a foreseen failure that is accepted needs no text
-        return f"{outcome}{self._describe_change(str(cell.id))}{f': {reason}' if reason else ''}"
+        return f"{outcome}{self._describe_change(cell.id)}{f': {reason}' if reason else ''}"
 
-    def _describe_change(self, cell: str) -> str:
+    def _describe_change(self, cell: CellId) -> str:
         """Return `, since baseline 3 of 5 (before: pass; torch 2.12.0 to 2.13.0)`."""
         entries = self.history.entries
         if cell not in self._changes:

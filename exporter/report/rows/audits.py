@@ -71,8 +71,8 @@ def read_audits(reports: Path) -> dict[str, tuple[Audit, ...]]:
 
 def build_audit_rows(audits: Iterable[Audit], promised: Iterable[CellId]) -> tuple[AuditRow, ...]:
     """Return one row for each audit of a promised cell."""
-    cells = {str(cell) for cell in promised}
-    return tuple(_build_row(audit) for audit in audits if str(audit.cell) in cells)
+    cells = set(promised)
+    return tuple(_build_row(audit) for audit in audits if audit.cell in cells)
 
 
 def _build_row(audit: Audit) -> AuditRow:

@@ -64,17 +64,13 @@ class Cell:
 
 def collect_cells(manifest: Manifest, run: RunRecord) -> dict[str, tuple[Cell, ...]]:
     """Return the cells of each model by opset; models in the order of the manifest."""
-    records = {
-        (record.cell.model, record.cell.opset, record.cell.device): record for record in run.records
-    }
+    records = run.by_cell()
     return {
         spec.id: tuple(
-            Cell(
-                id=CellId(model=spec.id, opset=opset, device=device),
-                record=records.get((spec.id, opset, device)),
-            )
+            Cell(id=cell, record=records.get(cell))
             for opset in sorted(set(spec.opsets))
             for device in dict.fromkeys(spec.devices)
+            for cell in (CellId(model=spec.id, opset=opset, device=device),)
         )
         for spec in manifest.models
     }

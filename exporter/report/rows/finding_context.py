@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from exporter.core.sanitize import join_lines
 from exporter.gate import NOT_ACCEPTED, FindingKind, GateFinding
 from exporter.manifest import Manifest
-from exporter.records.record import Record
+from exporter.records.record import CellId, Record
 from exporter.report.rows.failure_clusters import list_locations
 from exporter.report.rows.failure_reasons import FailureReasons, explain_failure
 from exporter.report.rows.failures import format_export_command
@@ -25,8 +25,7 @@ class GateContext:
     """The state of a project at the time of its gate."""
 
     manifest: Manifest
-    records: Mapping[str, Record] = field(default_factory=dict)
-    """By the id of the cell."""
+    records: Mapping[CellId, Record] = field(default_factory=dict)
     accepted_in: str = ""
     """Commit and date of the baseline: `2a9548ebe314 of 2026-11-21`; empty if unknown."""
 
@@ -48,7 +47,7 @@ class FindingContext:
 def find_context(findings: Sequence[GateFinding], context: GateContext) -> FindingContext:
     """Return the facts about equal findings."""
     first = findings[0]
-    record = context.records.get(str(first.cell))
+    record = context.records.get(first.cell)
     command = context.manifest.project.command
     is_promised = any(spec.id == first.cell.model for spec in context.manifest.models)
     reasons = explain_failure(record, command) if record else FailureReasons()

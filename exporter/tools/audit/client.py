@@ -88,7 +88,7 @@ def run_audit(
 
 
 def _find_passing_record(manifest: Manifest, cell: CellId, folder: JobFolder) -> Record:
-    record = folder.read_records().get(str(cell))
+    record = folder.read_records().get(cell)
     # Tools may differ, because the current checks run on the file before it is changed.
     parts = drop_tool_parts(compute_fingerprint(manifest.find_model(cell.model)))
     parts["device"] = hash_device(manifest.project.find_device(cell.device))

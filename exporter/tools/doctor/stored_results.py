@@ -19,7 +19,7 @@ from exporter.core.errors import ExporterError
 from exporter.core.text_format import format_byte_limit, format_bytes
 from exporter.manifest import Manifest
 from exporter.planning.plan import make_plan
-from exporter.records.record import read_run
+from exporter.records.record import CellId, read_run
 from exporter.tools.doctor.protocol import Diagnosis
 
 
@@ -58,20 +58,20 @@ def examine_store(store: Store | None) -> Diagnosis:
 def _examine_records(manifest: Manifest, build: BuildFolder, today: date) -> Iterator[Diagnosis]:
     stored, validator = StoredRecords(build), RecordValidator(manifest, today)
     verifier = ArtifactVerifier(build.path)
-    damaged: dict[str, str] = {}
-    stale: dict[str, str] = {}
+    damaged: dict[CellId, str] = {}
+    stale: dict[CellId, str] = {}
     missing = valid = 0
     cells = [planned.cell for planned in make_plan(manifest).to_run]
     for cell in cells:
         record = stored.get(cell)
         if record is None and stored.is_damaged(cell):
-            damaged[str(cell)] = stored.find_missing_reason(cell)
+            damaged[cell] = stored.find_missing_reason(cell)
         elif record is None:
             missing += 1
         elif reason := validator.find_staleness_reason(record):
-            stale[str(cell)] = reason
+            stale[cell] = reason
         elif record.artifact and (reason := verifier.find_problem(record.artifact)):
-            damaged[str(cell)] = reason
+            damaged[cell] = reason
         else:
             valid += 1
     message = f"{valid} of {len(cells)} results are up to date"
@@ -84,10 +84,10 @@ def _examine_records(manifest: Manifest, build: BuildFolder, today: date) -> Ite
         yield Diagnosis.problem("build", f"{count}: {_format_most_common(damaged)}")
 
 
-def _format_most_common(reasons: dict[str, str]) -> str:
+def _format_most_common(reasons: dict[CellId, str]) -> str:
     """Return the most common reason with one of its cells, and the number of other cells."""
     [(common, count)] = Counter(reasons.values()).most_common(1)
-    cell = next(name for name, reason in reasons.items() if reason == common)
+    cell = next(cell for cell, reason in reasons.items() if reason == common)
     others = len(reasons) - count
     return f"{common} ({cell})" + (f", and {others} for other reasons" if others else "")
 

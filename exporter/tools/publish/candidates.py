@@ -52,8 +52,8 @@ class Omission:
 
 def choose_files(
     selected: Iterable[PlannedCell],
-    records: Mapping[str, Record],
-    missing: Mapping[str, str],
+    records: Mapping[CellId, Record],
+    missing: Mapping[CellId, str],
     *,
     include_red: bool = False,
 ) -> tuple[tuple[Candidate, ...], tuple[Omission, ...]]:
@@ -70,18 +70,18 @@ def choose_files(
     for (model, opset), group in groupby(selected, key=lambda p: (p.cell.model, p.cell.opset)):
         planned = list(group)
         cells = [item.cell for item in planned if not item.skip]
-        absent = [cell for cell in cells if str(cell) not in records]
+        absent = [cell for cell in cells if cell not in records]
         if not cells:
             reason = f"the manifest skips it: {planned[0].skip}"
             choice: Candidate | Omission = Omission(
                 model=model, opset=opset, reason=reason, is_refused=False
             )
         elif absent:
-            reason = missing.get(str(absent[0]), "it has not been exported yet")
+            reason = missing.get(absent[0], "it has not been exported yet")
             reason = f"no result on {absent[0].device}: {reason}; run `exporter export {model}`"
             choice = Omission(model=model, opset=opset, reason=reason)
         else:
-            proofs = tuple(records[str(cell)] for cell in cells)
+            proofs = tuple(records[cell] for cell in cells)
             choice = _choose_file(model, opset, proofs, include_red=include_red)
         if isinstance(choice, Candidate):
             candidates.append(choice)

@@ -35,7 +35,7 @@ def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | Non
     target, source = JobFolder(Path(job.folder)), JobFolder(Path(job.build) / job.spec.id)
     stored = source.read_records()
     cells = job.list_opset_cells(opset)
-    records = [stored[str(cell)] for cell in cells if str(cell) in stored]
+    records = [stored[cell] for cell in cells if cell in stored]
     try:
         reference = Reference.read(source.reference.read_bytes())
     except (OSError, ValueError):

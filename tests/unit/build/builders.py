@@ -24,7 +24,7 @@ from exporter.records.record import (
     Stage,
     Status,
 )
-from tests.unit.factory import make_artifact, make_manifest, make_spec
+from tests.unit.factory import key_by_text, make_artifact, make_manifest, make_spec
 
 
 def spec(id: str = "tiny", **values: Any) -> ModelSpec:
@@ -164,8 +164,8 @@ class BuildLog:
         self.notes: list[str] = []
 
     def on_decisions(self, decisions: Decisions) -> None:
-        self.reasons = dict(decisions.reasons)
-        self.hits = {name: hit.reason for name, hit in decisions.hits.items()}
+        self.reasons = key_by_text(decisions.reasons)
+        self.hits = {str(cell): hit.reason for cell, hit in decisions.hits.items()}
 
     def on_announcement(self, announcement: Announcement) -> None:
         pass

@@ -36,6 +36,7 @@ from tests.unit.build.builders import (
     write,
     write_reference,
 )
+from tests.unit.factory import key_by_text
 
 TODAY = date(2026, 1, 1)
 
@@ -284,7 +285,7 @@ def test_skipped_cells_are_records_with_their_reason_and_are_not_run(tmp_path: P
     results, _ = export(project, engine)
     assert results["tiny/17/cpu"] == "skip"
     assert [cell.opset for cell in engine.tasks[0].job.cells()] == [18, 19]
-    by_cell = read_run(BuildFolder.from_project(project.project).results).by_cell()
+    by_cell = key_by_text(read_run(BuildFolder.from_project(project.project).results).by_cell())
     assert by_cell["tiny/17/cpu"].message == "too old"
 
 
@@ -302,12 +303,12 @@ def test_expectations_are_applied_when_results_are_collected(tmp_path: Path) -> 
     assert log.statuses() == results
     # The record on disk has no expectations applied: another one needs no export.
     plan = make_plan(manifest(tmp_path))
-    without = collect_results(
+    run = collect_results(
         plan,
         StoredRecords(BuildFolder.from_project(project.project)),
         RecordValidator(manifest(tmp_path), TODAY),
-    ).run.by_cell()
-    assert without["tiny/18/cpu"].status is Status.ERROR
+    ).run
+    assert key_by_text(run.by_cell())["tiny/18/cpu"].status is Status.ERROR
 
 
 def test_results_of_a_changed_model_are_missing_with_a_reason(tmp_path: Path) -> None:
@@ -317,9 +318,10 @@ def test_results_of_a_changed_model_are_missing_with_a_reason(tmp_path: Path) ->
     assert not filter_valid_results(run, project, make_plan(project)).missing
     changed = manifest(tmp_path, spec(seed=1, opsets=(17, 20)))
     results = filter_valid_results(run, changed, make_plan(changed))
-    assert results.missing["tiny/17/cpu"].startswith("its manifest entry changed")
-    assert results.missing["tiny/20/cpu"] == "the last export left no current result of it"
-    assert "tiny/17/cpu" not in results.run.by_cell()
+    missing = key_by_text(results.missing)
+    assert missing["tiny/17/cpu"].startswith("its manifest entry changed")
+    assert missing["tiny/20/cpu"] == "the last export left no current result of it"
+    assert "tiny/17/cpu" not in key_by_text(results.run.by_cell())
 
 
 def test_other_tools_do_not_invalidate_read_results(tmp_path: Path) -> None:
@@ -350,7 +352,7 @@ def test_the_thorough_option_runs_other_cells_and_its_results_stay(tmp_path: Pat
     _, log = export(project, engine, "*/18", thorough=True)
     assert log.reasons == {"tiny/18/cpu": "it was not proved thoroughly"}
     assert engine.tasks[0].job.spec.thorough
-    records = read_run(BuildFolder.from_project(project.project).results).by_cell()
+    records = key_by_text(read_run(BuildFolder.from_project(project.project).results).by_cell())
     assert {name: each.thorough for name, each in records.items()} == {
         "tiny/17/cpu": False,
         "tiny/18/cpu": True,

@@ -18,7 +18,14 @@ from exporter.manifest import Manifest
 from exporter.planning.plan import make_plan
 from exporter.planning.shards import Shard, read_shard_note, write_shard_note
 from exporter.records.record import Record, RunRecord, read_run
-from tests.unit.factory import TOOLS, make_artifact, make_manifest, make_record, make_spec
+from tests.unit.factory import (
+    TOOLS,
+    key_by_text,
+    make_artifact,
+    make_manifest,
+    make_record,
+    make_spec,
+)
 
 
 def project(root: Path) -> Manifest:
@@ -65,7 +72,7 @@ def test_every_shard_provides_its_own_models(manifest: Manifest, folders: list[P
     results = merged(manifest, folders)
     build = Path(manifest.project.root) / "build"
     assert not results.missing
-    assert list(read_run(build / "results.json").by_cell()) == [
+    assert list(key_by_text(read_run(build / "results.json").by_cell())) == [
         "a/18/cpu",
         "b/18/cpu",
         "c/18/cpu",
@@ -81,17 +88,18 @@ def test_a_cell_without_a_result_is_missing(
     merged(manifest, folders)  # earlier results of this folder do not count
     empty = make_shard(tmp_path / "empty", manifest, 2)
     results = merged(manifest, [folders[0], empty])
-    assert list(results.missing) == ["b/18/cpu"]
-    assert results.missing["b/18/cpu"].startswith("shard 2/2: ")
+    missing = key_by_text(results.missing)
+    assert list(missing) == ["b/18/cpu"]
+    assert missing["b/18/cpu"].startswith("shard 2/2: ")
     run = read_run(Path(manifest.project.root) / "build/results.json")
-    assert "b/18/cpu" not in run.by_cell()
+    assert "b/18/cpu" not in key_by_text(run.by_cell())
 
 
 def test_a_stale_result_is_missing(manifest: Manifest, folders: list[Path]) -> None:
     models = [manifest.find_model("a"), make_spec("b", opsets=(18,), devices=("cpu",), seed=7)]
     changed = make_manifest(*models, manifest.find_model("c"), root=manifest.project.root)
     results = merged(changed, folders)
-    assert results.missing == {
+    assert key_by_text(results.missing) == {
         "b/18/cpu": "shard 2/2: its manifest entry changed since it was exported"
     }
 
@@ -99,7 +107,7 @@ def test_a_stale_result_is_missing(manifest: Manifest, folders: list[Path]) -> N
 def test_a_model_without_a_shard_is_missing(manifest: Manifest, folders: list[Path]) -> None:
     new = make_spec("d", opsets=(18,), devices=("cpu",))
     more = make_manifest(*manifest.models, new, root=manifest.project.root)
-    assert merged(more, folders).missing == {"d/18/cpu": "no shard contains it"}
+    assert key_by_text(merged(more, folders).missing) == {"d/18/cpu": "no shard contains it"}
 
 
 def no_folder(model: Path) -> None:
@@ -126,9 +134,9 @@ def test_a_result_without_its_file_is_missing(
     manifest: Manifest, folders: list[Path], spoil: Callable[[Path], None], reason: str
 ) -> None:
     spoil(folders[1] / "b")
-    assert merged(manifest, folders).missing == {"b/18/cpu": f"shard 2/2: {reason}"}
+    assert key_by_text(merged(manifest, folders).missing) == {"b/18/cpu": f"shard 2/2: {reason}"}
     run = read_run(Path(manifest.project.root) / "build/results.json")
-    assert list(run.by_cell()) == ["a/18/cpu", "c/18/cpu"]
+    assert list(key_by_text(run.by_cell())) == ["a/18/cpu", "c/18/cpu"]
 
 
 def drop(folders: list[Path], manifest: Manifest) -> list[Path]:

@@ -27,11 +27,12 @@ from exporter.records.baseline import (
     Figures,
     extract_outcomes,
     make_baseline,
+    parse_cell,
 )
-from exporter.records.record import CheckResult, Record, Status
+from exporter.records.record import CellId, CheckResult, Record, Status
 from tests.unit.factory import make_artifact, make_record, make_run
 
-CELL = "alexnet/18/cpu"
+CELL = parse_cell("alexnet/18/cpu")
 FIGURES: dict[str, Any] = {"bytes": 100_000, "nodes": 100, "ir_version": 8}
 #: Each kind of drift, accepted figures, figures with drift and the nearest ones without.
 DRIFT = [
@@ -55,7 +56,7 @@ figures = st.builds(
 )
 
 
-def make_outcome(cell: str = CELL, **fields: Any) -> CellOutcome:
+def make_outcome(cell: CellId = CELL, **fields: Any) -> CellOutcome:
     return CellOutcome(cell=cell, status=Status.PASS, figures=Figures(**{**FIGURES, **fields}))
 
 

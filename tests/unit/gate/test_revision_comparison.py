@@ -34,11 +34,11 @@ from exporter.manifest import (
     Skip,
     Tolerance,
 )
-from exporter.records.baseline import Baseline, extract_outcomes, make_baseline
+from exporter.records.baseline import Baseline, extract_outcomes, make_baseline, parse_cell
 from exporter.records.record import Record
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
-CELLS = ("alexnet/17/cpu", "alexnet/18/cpu")
+CELLS = (parse_cell("alexnet/17/cpu"), parse_cell("alexnet/18/cpu"))
 HAND = Tolerance(atol=1e-5, rtol=1e-4)
 FORESEEN = Expectation(stage="convert", match="stft", reason="lacks it", until="2027-01-01")
 
@@ -103,7 +103,7 @@ def test_a_weaker_promise_is_a_finding_of_each_cell(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     findings = find_changes(before, after)
-    assert {str(each.cell) for each in findings} == set(CELLS)
+    assert {each.cell for each in findings} == set(CELLS)
     assert all(each.kind is FindingKind.RELAXED and each.is_blocking for each in findings)
     assert all(each.before != each.after for each in findings)
 
@@ -153,7 +153,7 @@ def test_a_removed_cell_or_model_is_a_finding() -> None:
     (removed,) = find_changes({}, {"opsets": (18,)})
     assert (str(removed.cell), removed.after) == ("alexnet/17/cpu", "no longer promised")
     both = find_relaxations(make_manifest(make_spec()), make_manifest(make_spec("other")))
-    assert {str(each.cell) for each in both} == set(CELLS)
+    assert {each.cell for each in both} == set(CELLS)
 
 
 def with_gate(spec: ModelSpec, **settings: Any) -> Manifest:
@@ -221,7 +221,7 @@ RED = [make_record(CELLS[0]), make_record(CELLS[1], "fail", message="off by 3")]
 
 def test_the_baseline_of_the_branch_hides_no_regression() -> None:
     (finding,) = compare(GREEN, RED, make_baseline(make_run(*RED)))
-    assert (finding.kind, str(finding.cell), finding.is_blocking) == (
+    assert (finding.kind, finding.cell, finding.is_blocking) == (
         FindingKind.NEWLY_RED,
         CELLS[1],
         True,
@@ -274,7 +274,7 @@ def test_a_removed_cell_can_have_a_reason() -> None:
     missing = next(each for each in findings if each.kind is FindingKind.MISSING)
     assert (missing.is_blocking, "opset 17 is history" in missing.message) == (False, True)
     # There is one finding: the cell has no relaxation too.
-    assert {each.kind for each in findings if str(each.cell) == CELLS[0]} == {
+    assert {each.kind for each in findings if each.cell == CELLS[0]} == {
         FindingKind.MISSING,
         FindingKind.LOWEST_RAISED,
     }

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.records.baseline import make_baseline
+from exporter.records.baseline import make_baseline, parse_cell
 from exporter.records.history import (
-    OutcomeChange,
     History,
+    OutcomeChange,
     extend_history,
     read_history,
     write_history,
@@ -33,9 +33,9 @@ def test_every_changed_cell_is_listed() -> None:
     assert len(history.entries) == 2
     assert history.entries[1].counts == {"pass": 1, "xfail": 1}
     assert history.entries[1].changes == (
-        OutcomeChange(cell="a/9/cpu", before="error at convert", after="pass"),
-        OutcomeChange(cell="a/10/cpu", before="pass", after=""),
-        OutcomeChange(cell="b/9/cpu", before="", after="xfail at convert"),
+        OutcomeChange(cell=parse_cell("a/9/cpu"), before="error at convert", after="pass"),
+        OutcomeChange(cell=parse_cell("a/10/cpu"), before="pass", after=""),
+        OutcomeChange(cell=parse_cell("b/9/cpu"), before="", after="xfail at convert"),
     )
 
 

@@ -20,6 +20,6 @@ def test_templates_are_loaded_while_workers_start(monkeypatch: pytest.MonkeyPatc
     observer = export_run._PreloadingObserver(LineProgress(), MANIFEST.project)
     observer.on_decisions(Decisions(to_run=(), reasons={}))
     assert loaded == []
-    reasons = {str(planned.cell): "no result" for planned in PLAN.to_run}
+    reasons = {planned.cell: "no result" for planned in PLAN.to_run}
     observer.on_decisions(Decisions(to_run=PLAN.to_run, reasons=reasons))
     assert loaded == ["reports"]

@@ -25,8 +25,8 @@ CELLS = JOB.cells()
 CELL = {str(cell): cell for cell in CELLS}
 
 
-def passing(*cells: CellId) -> dict[str, Record]:
-    return {str(cell): Record(cell=cell, status=Status.PASS) for cell in cells}
+def passing(*cells: CellId) -> dict[CellId, Record]:
+    return {cell: Record(cell=cell, status=Status.PASS) for cell in cells}
 
 
 def test_everything_counts_when_the_worker_finished() -> None:
@@ -42,12 +42,12 @@ def test_announced_cells_of_an_ended_worker_are_not_finished(ended: ExitKind) ->
     at_work = announcement([CELL["tiny/19/reference"]])
     verdict = evaluate_job(outcome(JOB, ended, 0, at_work), passing(*CELLS))
     red = [
-        name
-        for name, record_of_cell in verdict.records.items()
+        str(cell)
+        for cell, record_of_cell in verdict.records.items()
         if record_of_cell.status is not Status.PASS
     ]
     assert red == ["tiny/19/reference"]
-    assert set(verdict.records) == set(CELL)
+    assert set(verdict.records) == set(CELLS)
 
 
 def test_code_0_with_cells_missing_is_a_crash() -> None:
@@ -55,7 +55,7 @@ def test_code_0_with_cells_missing_is_a_crash() -> None:
     written = passing(CELLS[0], CELLS[1], CELL["tiny/18/cpu"])
     verdict = evaluate_job(outcome(JOB, ExitKind.EXITED, 0, at_work), written)
     for name in ("tiny/18/cpu", "tiny/18/reference"):
-        crash = verdict.records[name]
+        crash = verdict.records[CELL[name]]
         assert (crash.status, crash.stage) == (Status.CRASH, Stage.CONVERT)
         assert crash.message == "the worker exited with code 0 while at convert"
         assert crash.route is not None
@@ -67,9 +67,9 @@ def test_the_record_of_an_announced_cell_does_not_count_after_a_crash() -> None:
     verdict = evaluate_job(
         outcome(JOB, ExitKind.SIGNAL, signal.SIGSEGV, announcement(CELLS[-1:])), passing(*CELLS)
     )
-    assert verdict.records[str(CELLS[-1])].status is Status.CRASH
+    assert verdict.records[CELLS[-1]].status is Status.CRASH
     assert (
-        verdict.records[str(CELLS[-1])].message
+        verdict.records[CELLS[-1]].message
         == "the worker was terminated by SIGSEGV while at convert"
     )
     assert [r.status for r in verdict.records.values()].count(Status.PASS) == len(CELLS) - 1
@@ -79,15 +79,15 @@ def test_a_code_other_than_0_does_not_count_even_with_every_record() -> None:
     verdict = evaluate_job(
         outcome(JOB, ExitKind.EXITED, 1, announcement(CELLS[-1:])), passing(*CELLS)
     )
-    assert verdict.records[str(CELLS[-1])].status is Status.CRASH
+    assert verdict.records[CELLS[-1]].status is Status.CRASH
 
 
 def test_sigkill_from_another_process_is_the_status_killed() -> None:
     verdict = evaluate_job(
         outcome(JOB, ExitKind.SIGNAL, signal.SIGKILL, announcement(CELLS[:1])), {}
     )
-    assert verdict.records[str(CELLS[0])].status is Status.KILLED
-    assert "memory" in verdict.records[str(CELLS[0])].message
+    assert verdict.records[CELLS[0]].status is Status.KILLED
+    assert "memory" in verdict.records[CELLS[0]].message
     assert verdict.retry == CELLS[1:]
 
 
@@ -95,7 +95,7 @@ def test_a_crash_before_the_first_stage_fails_every_cell() -> None:
     verdict = evaluate_job(outcome(JOB, ExitKind.EXITED, 1), {})
     assert {r.status for r in verdict.records.values()} == {Status.CRASH}
     assert verdict.retry == ()
-    assert verdict.records[str(CELLS[0])].stage is None
+    assert verdict.records[CELLS[0]].stage is None
 
 
 def test_a_timeout_names_the_announced_cell() -> None:
@@ -103,7 +103,7 @@ def test_a_timeout_names_the_announced_cell() -> None:
     verdict = evaluate_job(outcome(JOB, ExitKind.TIMEOUT, 0, at_work), passing(*CELLS[:2]))
     assert verdict.retry == ()
     assert [r.status for r in verdict.records.values()].count(Status.TIMEOUT) == 4
-    late, waiting = verdict.records["tiny/18/cpu"], verdict.records["tiny/19/cpu"]
+    late, waiting = (verdict.records[CELL[name]] for name in ("tiny/18/cpu", "tiny/19/cpu"))
     assert late.message == "the model's job took longer than 60 s, and ended while at parity"
     assert late.stage is Stage.PARITY
     assert waiting.stage is None
@@ -122,7 +122,7 @@ def test_an_interruption_decides_only_finished_cells() -> None:
 def test_records_of_other_cells_are_ignored() -> None:
     stranger = CellId(model="tiny", opset=9, device="cpu")
     verdict = evaluate_job(outcome(JOB, ExitKind.EXITED, 0), passing(*CELLS, stranger))
-    assert str(stranger) not in verdict.records
+    assert stranger not in verdict.records
 
 
 announcements = st.none() | st.builds(
@@ -140,15 +140,15 @@ def test_each_cell_is_decided_or_retried_and_only_its_record_makes_it_green(
     written: set[CellId], at_work: Announcement | None, ended: ExitKind, code: int
 ) -> None:
     verdict = evaluate_job(outcome(JOB, ended, code, at_work), passing(*written))
-    again = {str(cell) for cell in verdict.retry}
+    again = set(verdict.retry)
     assert not again & verdict.records.keys()
     if ended is not ExitKind.INTERRUPTED:
-        assert again | verdict.records.keys() == CELL.keys()
+        assert again | verdict.records.keys() == set(CELLS)
         assert verdict.records, "a retry must not be able to go on for ever"
     finished = ended is ExitKind.EXITED and code == 0 and len(written) == len(CELLS)
-    unsure = set() if finished or at_work is None else {str(cell) for cell in at_work.cells}
-    for name, record in verdict.records.items():
-        assert (record.status is Status.PASS) == (CELL[name] in written and name not in unsure)
+    unsure = set() if finished or at_work is None else set(at_work.cells)
+    for cell, record in verdict.records.items():
+        assert (record.status is Status.PASS) == (cell in written and cell not in unsure)
 
 
 def test_a_restricted_job_has_the_given_cells_and_no_empty_opset() -> None:
@@ -199,7 +199,7 @@ def test_a_failed_allocation_under_a_limit_is_the_status_killed(
     log.parent.mkdir()
     log.write_text(line)
     ended = outcome(limited, ExitKind.SIGNAL, signal.SIGABRT, announcement(limited.cells()[:1]))
-    record = evaluate_job(ended, {}).records["tiny/17/cpu"]
+    [record] = evaluate_job(ended, {}).records.values()
     assert record.status == status
     if status == "killed":
         assert record.message == (

@@ -37,6 +37,7 @@ from tests.unit.build.builders import (
     write_reference,
 )
 from tests.unit.build.test_pipeline import TODAY
+from tests.unit.factory import key_by_text
 
 OPSETS = tuple(range(18, 24))
 
@@ -72,7 +73,7 @@ def export(
     run_plan(of, make_plan(of), engine, log, TODAY, BuildOptions(force=force))
     build = BuildFolder.from_project(of.project)
     assert not (build.path / ".work").exists()
-    return engine, log, read_run(build.results).by_cell()
+    return engine, log, key_by_text(read_run(build.results).by_cell())
 
 
 def statuses(records: dict[str, Record]) -> list[str]:
@@ -341,7 +342,7 @@ def test_the_part_with_float64_outputs_is_the_main_part(tmp_path: Path, exact: i
     joined, dropped = join_folders([FolderRecords(each) for each in parts])
     assert joined.folder == parts[exact]
     assert dropped == []
-    assert joined.folder.read_records().keys() == {"tiny/18/cpu", "tiny/19/cpu"}
+    assert key_by_text(joined.folder.read_records()).keys() == {"tiny/18/cpu", "tiny/19/cpu"}
     assert not parts[1 - exact].path.exists()
 
 
@@ -353,8 +354,8 @@ def test_a_part_with_a_removed_folder_loses_only_its_own_cells(tmp_path: Path) -
     joined, dropped = join_folders([FolderRecords(each) for each in parts])
     assert dropped == []
     assert not joined.folder.path.is_symlink()
-    assert joined.folder.read_records().keys() == {"tiny/19/cpu"}
-    assert JobFolder(elsewhere).read_records().keys() == {"tiny/18/cpu"}
+    assert key_by_text(joined.folder.read_records()).keys() == {"tiny/19/cpu"}
+    assert key_by_text(JobFolder(elsewhere).read_records()).keys() == {"tiny/18/cpu"}
 
 
 def failed(folder: Path, opset: int) -> JobFolder:
@@ -372,7 +373,7 @@ def test_a_failure_is_joined_with_the_results_of_another_part(
     joined, dropped = join_folders([FolderRecords(p) for p in (parts if first else parts[::-1])])
     assert joined.folder == parts[1]
     assert dropped == []
-    assert {n: r.status for n, r in joined.folder.read_records().items()} == {
+    assert {n: r.status for n, r in key_by_text(joined.folder.read_records()).items()} == {
         "tiny/18/cpu": Status.CRASH,
         "tiny/19/cpu": Status.PASS,
     }
@@ -382,4 +383,4 @@ def test_a_failure_of_an_earlier_run_is_not_carried_over_to_new_results(tmp_path
     old, fresh = failed(tmp_path / "failed", 18), part(tmp_path / "made", 19, exact=False)
     [dropped] = carry_over(FolderRecords(old), FolderRecords(fresh), lambda _: True)
     assert str(dropped.cell) == "tiny/18/cpu"
-    assert fresh.read_records().keys() == {"tiny/19/cpu"}
+    assert key_by_text(fresh.read_records()).keys() == {"tiny/19/cpu"}

@@ -10,6 +10,7 @@ import pytest
 from exporter.build.folder.flakiness import describe_flakiness, mark_flaky
 from exporter.build.folder.stored_records import FolderRecords
 from exporter.jobs.job_folder import JobFolder, write_json
+from exporter.records.baseline import parse_cell
 from exporter.records.record import Record, Source, Stage
 from tests.unit.factory import make_record
 
@@ -18,7 +19,7 @@ INPUTS: dict[str, Any] = {
     "sources": (Source(file="net.py", sha256="1" * 64),),
     "packages": {"numpy": "2.0 def"},
 }
-CELL = "net/18/cpu"
+CELL = parse_cell("net/18/cpu")
 
 
 def record(status: str, **fields: Any) -> Record:

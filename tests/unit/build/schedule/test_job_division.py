@@ -17,7 +17,7 @@ from exporter.jobs.job import OpsetJob
 from exporter.manifest import Device
 from exporter.records.record import Record
 from tests.unit.build.builders import job, spec
-from tests.unit.factory import DYNAMO, make_artifact, make_record
+from tests.unit.factory import DYNAMO, make_artifact, make_record, make_run
 
 CPU = (Device(name="cpu", runtime="onnxruntime"),)
 
@@ -203,7 +203,7 @@ def test_a_cost_separates_shared_time_from_time_per_opset() -> None:
         took("a/20/cpu", **shared, convert=2.5, structure=0.1, parity=0.4),
         took("a/20/gpu", **shared, convert=2.5, structure=0.1, parity=0.9),
     ]
-    costs = estimate_costs({"a": {str(record.cell): record for record in records}})["a"]
+    costs = estimate_costs({"a": make_run(*records).by_cell()})["a"]
     assert costs.shared == pytest.approx(6 + 2)  # the first conversion includes the decomposition
     assert costs.export == pytest.approx(0.5)
     assert costs.checks == pytest.approx(1.5)
@@ -212,6 +212,6 @@ def test_a_cost_separates_shared_time_from_time_per_opset() -> None:
 
 def test_records_without_times_are_ignored() -> None:
     unmeasured = make_record("a/18/cpu", "crash")
-    assert estimate_costs({"a": {"a/18/cpu": unmeasured}, "b": {}}) == {}
+    assert estimate_costs({"a": make_run(unmeasured).by_cell(), "b": {}}) == {}
     measured = took("a/19/cpu", convert=1.0)
-    assert estimate_costs({"a": {"a/18/cpu": unmeasured, "a/19/cpu": measured}})["a"].export == 1.0
+    assert estimate_costs({"a": make_run(unmeasured, measured).by_cell()})["a"].export == 1.0

@@ -18,7 +18,7 @@ PLAN = make_plan(make_manifest(make_spec("a", opsets=(17, 18)), make_spec("b", o
 
 ALL = Decisions(
     to_run=PLAN.to_run,
-    reasons={str(planned.cell): "it has not been exported yet" for planned in PLAN.to_run},
+    reasons={planned.cell: "it has not been exported yet" for planned in PLAN.to_run},
 )
 
 

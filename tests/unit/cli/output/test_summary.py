@@ -9,6 +9,7 @@ from exporter.cli.output.progress import LineProgress
 from exporter.cli.output.summary import format_counts, format_grid, make_summary
 from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
+from exporter.records.baseline import parse_cell
 from exporter.records.record import Status
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
@@ -77,7 +78,7 @@ def test_red_cells_are_printed_immediately_and_models_when_they_are_done(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     lines = LineProgress()
-    reasons = dict.fromkeys(ALL, "it has not been exported yet")
+    reasons = dict.fromkeys(map(parse_cell, ALL), "it has not been exported yet")
     lines.on_decisions(Decisions(to_run=PLAN.to_run, reasons=reasons))
     lines.on_cell_done(
         make_record("a/9/cpu", "error", message="no such operator", log="a/logs/9.log")

@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 from exporter.gate import GateFinding, compare_results
 from exporter.manifest import Manifest
-from exporter.records.baseline import Baseline, make_baseline
-from exporter.records.record import Record, Source
+from exporter.records.baseline import Baseline, make_baseline, parse_cell
+from exporter.records.record import CellId, Record, Source
 from exporter.report.rows.finding_context import GateContext, find_context
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
@@ -22,7 +22,7 @@ ValueError: no
 """
 
 
-def compare(*records: Record, planned: Collection[str] = ()) -> tuple[GateFinding, ...]:
+def compare(*records: Record, planned: Collection[CellId] = ()) -> tuple[GateFinding, ...]:
     run = make_run(*records)
     return compare_results(ACCEPTED, run, planned or run.by_cell())
 
@@ -63,7 +63,7 @@ def test_an_older_failure_was_not_green() -> None:
 
 def test_new_cells_and_unknown_commits_have_their_own_text() -> None:
     new = make_record("other/17/cpu", "fail")
-    (finding,) = compare_results(Baseline(tools={}, cells=()), make_run(new), ["other/17/cpu"])
+    (finding,) = compare_results(Baseline(tools={}, cells=()), make_run(new), [new.cell])
     assert find_context([finding], make_context(new)).acceptance == "new: it was never accepted"
     red = make_record("net/17/cpu", "fail")
     (finding,) = compare(red, make_record("net/18/cpu", "error"))
@@ -71,7 +71,7 @@ def test_new_cells_and_unknown_commits_have_their_own_text() -> None:
 
 
 def test_a_removed_cell_has_no_commands() -> None:
-    (finding,) = compare(make_record("net/18/cpu", "error"), planned=["net/18/cpu"])
+    (finding,) = compare(make_record("net/18/cpu", "error"), planned=[parse_cell("net/18/cpu")])
     context = find_context([finding], make_context(manifest=make_manifest(make_spec("other"))))
     assert (context.locations, context.export_command, context.repro_command) == ((), "", "")
     assert context.acceptance == f"last green in {IN}"

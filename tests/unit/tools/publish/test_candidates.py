@@ -6,20 +6,20 @@ import pytest
 
 from exporter.planning.plan import PlannedCell
 from exporter.records.baseline import parse_cell
-from exporter.records.record import Record, Status
+from exporter.records.record import CellId, Record, Status
 from exporter.tools.publish import Candidate, Omission, choose_files
-from tests.unit.factory import DYNAMO, make_artifact, make_record
+from tests.unit.factory import DYNAMO, make_artifact, make_record, make_run
 
 RED = [status for status in Status if status.is_red]
 
 
-def planned(*cells: str, skip: str = "") -> list[PlannedCell]:
-    return [PlannedCell(cell=parse_cell(cell), route=DYNAMO, skip=skip) for cell in cells]
+def planned(*cells: CellId | str, skip: str = "") -> list[PlannedCell]:
+    return [PlannedCell(cell=parse_cell(str(cell)), route=DYNAMO, skip=skip) for cell in cells]
 
 
 def decide(*records: Record, include_red: bool = False) -> Candidate | Omission:
     """Return the choice for the records of one file."""
-    records_by_cell = {str(record.cell): record for record in records}
+    records_by_cell = make_run(*records).by_cell()
     chosen, omitted = choose_files(
         planned(*records_by_cell), records_by_cell, {}, include_red=include_red
     )
@@ -72,9 +72,9 @@ def test_two_files_of_one_opset_are_refused() -> None:
 
 def test_a_missing_result_is_refused_with_its_reason() -> None:
     cells = planned("net/18/cpu", "net/18/ort")
-    records_by_cell = {"net/18/cpu": make_record("net/18/cpu")}
+    records_by_cell = make_run(make_record("net/18/cpu")).by_cell()
     _, (choice,) = choose_files(
-        cells, records_by_cell, {"net/18/ort": "its manifest entry changed since"}
+        cells, records_by_cell, {parse_cell("net/18/ort"): "its manifest entry changed since"}
     )
     assert choice.reason == (
         "no result on ort: its manifest entry changed since; run `exporter export net`"
@@ -84,7 +84,7 @@ def test_a_missing_result_is_refused_with_its_reason() -> None:
 
 def test_skipped_devices_are_ignored_and_skipped_files_are_not_refused() -> None:
     cells = [*planned("net/17/cpu"), *planned("net/17/ort", skip="no kernel")]
-    records_by_cell = {"net/17/cpu": make_record("net/17/cpu")}
+    records_by_cell = make_run(make_record("net/17/cpu")).by_cell()
     chosen, omitted = choose_files(cells, records_by_cell, {})
     assert [item.opset for item in chosen] == [17]
     assert not omitted
