@@ -1,7 +1,8 @@
 """Every command of the project, each in an environment that nox builds with pip.
 
-The sessions share one environment, because torch is most of its cost. `unit` has a small one without
-torch. An environment is built under `constraints.txt`, and again if a file that defines it changes.
+The sessions share one environment, because torch is most of its cost. `unit` has a small one
+without torch. An environment is built under `constraints.txt`, and again if a file that defines it
+changes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Decide what an export would do with each selected cell.
+"""Decide for each selected cell which action an export would take.
 
 Input: a manifest and a selection. Output: `BuildPlan`. Nothing is run or changed.
 """
@@ -61,7 +61,7 @@ class BuildPlan:
 
 
 def plan(manifest: Manifest, options: ExportOptions, environment: Mapping[str, str]) -> BuildPlan:
-    """Return what `export` would do now.
+    """Return the decisions of an export that starts now.
 
     Raises:
         ExporterError: NOTHING_SELECTED if no cell is selected.

@@ -14,8 +14,8 @@ from exporter.records.audit import Audit
 from exporter.records.record import TRACER_PREFIX
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.artifacts import (
-    FileRow,
     ArtifactNote,
+    FileRow,
     OperatorCounts,
     RuntimeRow,
     count_operators,

@@ -77,7 +77,7 @@ class FindingCluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Failure:
+class _ClusteredFailure:
     """One failure of one cell."""
 
     key: Hashable
@@ -147,20 +147,20 @@ def summarize_change(finding: GateFinding) -> tuple[Hashable, ...]:
     return (finding.kind, finding.action, *change)
 
 
-def _list_failures(cell: Cell, names: Mapping[str, str]) -> Iterator[_Failure]:
+def _list_failures(cell: Cell, names: Mapping[str, str]) -> Iterator[_ClusteredFailure]:
     record = cell.record
     if record and record.missing:
         exporter = _EXPORTERS[record.route.exporter] if record.route else "the exporter"
         for operator in dict.fromkeys(item.operator for item in record.missing):
             reason = f"{exporter} has no translation of {operator} at this opset"
             key: Hashable = (cell.outcome, operator, exporter)
-            yield _Failure(key=key, cell=cell, operator=operator, reason=reason)
+            yield _ClusteredFailure(key=key, cell=cell, operator=operator, reason=reason)
         return
     blame = record.blame if record else None
     operator = blame.first.operator if blame and blame.first else ""
     culprit = blame.culprit if blame else None
     key = (cell.outcome, operator, culprit, _mask_names(cell.reason, names))
-    yield _Failure(key=key, cell=cell, operator=operator, reason=cell.reason)
+    yield _ClusteredFailure(key=key, cell=cell, operator=operator, reason=cell.reason)
 
 
 def list_locations(cells: Iterable[CellId], manifest: Manifest) -> tuple[str, ...]:

@@ -50,7 +50,7 @@ def read_switch(text: str | None) -> frozenset[str]:
     names = frozenset(text.replace(" ", "").split(",")) - {"none", ""}
     if unknown := sorted(names - set(GROUPS)):
         groups = ", ".join(GROUPS)
-        message = f"{TORCH_PRIVATE}: no group is named '{unknown[0]}'; use none, or some of {groups}"
+        message = f"{TORCH_PRIVATE}: no group is named '{unknown[0]}'; use none or some of {groups}"
         raise ImportError(message)
     return names
 
