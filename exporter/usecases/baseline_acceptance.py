@@ -69,12 +69,18 @@ def accept(
     Raises:
         ExporterError: UNREADABLE if the history cannot be read. ENVIRONMENT if a file cannot be
             written.
+        KeyError: A cell is in neither the manifests, the results nor the baseline.
     """
     manifest, before, run = acceptance.manifest, acceptance.before, acceptance.run
     outcomes = extract_outcomes(run)
     if cells is None:
         accepted = accept_all(before, outcomes, run.tools, manifest.project.gate)
     else:
+        known = {*outcomes, *before.by_cell(), *before.dropped, *acceptance.planned}
+        if unknown := [cell for cell in cells if cell not in known]:
+            raise KeyError(
+                f"{unknown[0]}: is in neither the manifests, the results nor the baseline"
+            )
         accepted = accept_some(before, outcomes, cells, reason)
     paths = ReportPaths(manifest.project)
     history_path = paths.reports / HISTORY_FILE

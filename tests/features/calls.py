@@ -204,7 +204,7 @@ outputs = [{ name = "y", shape = ["batch", 8] }]""",
             model="calls.py:MaybeBias",
             lines=f"inputs = [{_X}, {{ name = 'bias', shape = ['batch', 4], optional = true }}]",
             support=Support.INVALID,
-            invalid="has this input always or never",
+            invalid="cannot write optional inputs",
         ),
         Feature(
             name="inputs from files",

@@ -94,7 +94,7 @@ _ROWS = (
         lines='source = "net.pt2"\nexporter = "torchscript"',
         prepare=_save_program,
         support=Support.INVALID,
-        invalid="a saved program can be exported by dynamo alone",
+        invalid="only dynamo can export a saved program",
     ),
     Feature(
         name="a torch.jit.ScriptModule",

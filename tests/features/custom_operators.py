@@ -303,7 +303,7 @@ _RUN = (
             f'name = "custom_ops.foo.default", {_TRANSLATION}',
         ),
         support=Support.UNPROVED,
-        verdicts={"*": _unavailable("has no kernel for custom_domain::Foo; `")},
+        verdicts={"*": _unavailable("has no kernel for custom_domain::Foo; add a ")},
         note="Its structure is checked all the same.",
     ),
     Feature(

@@ -25,7 +25,7 @@ ARGUMENTS = (
         "export(model, args, f)",
         "1.0+",
         'options.f = "model.onnx"',
-        "the tool chooses the paths of files",
+        "the tool chooses the folder of the files",
         "Every file is `build/<model>/<opset>.onnx`, written under a temporary name and renamed.",
     ),
     _refused(
@@ -33,7 +33,7 @@ ARGUMENTS = (
         "export(..., artifacts_dir=...)",
         "2.5+, dynamo",
         'options.artifacts_dir = "."',
-        "the tool chooses the paths of files",
+        "the tool chooses the folder of the files",
         "`options.report`, `profile` and `dump_exported_program` write into "
         "`build/<model>/logs/<opset>/`.",
     ),
@@ -42,7 +42,7 @@ ARGUMENTS = (
         "export(..., verify=True)",
         "2.5+, dynamo",
         "options.verify = true",
-        "every file is verified by the checks",
+        "the checks verify every file",
         "On every device of `devices`.",
     ),
     _refused(
@@ -50,7 +50,7 @@ ARGUMENTS = (
         "export(..., fallback=True)",
         "2.5-2.10",
         "options.fallback = true",
-        "set `exporter`; there is no silent fallback",
+        "use `exporter`; there is no silent fallback",
         "The record names the exporter and why it was that one.",
     ),
     _refused(
@@ -58,7 +58,7 @@ ARGUMENTS = (
         "export(..., example_outputs=...)",
         "1.2-1.10",
         "options.example_outputs = true",
-        "the outputs are those that `outputs` declares",
+        "`outputs` declares the outputs",
         "PyTorch runs on every input set, to compare the file with it.",
     ),
     _refused(
@@ -74,7 +74,7 @@ ARGUMENTS = (
         "export(..., use_external_data_format=True)",
         "1.5-1.10",
         "options.use_external_data_format = true",
-        "are external anyway",
+        "are external data by default",
         "And once for all opsets that share them.",
     ),
     _refused(
@@ -90,7 +90,7 @@ ARGUMENTS = (
         "export(..., strip_doc_string=False)",
         "1.2-1.10",
         "options.strip_doc_string = false",
-        "files have none",
+        "files have no doc strings",
         "They would have the paths of the machine.",
     ),
     _refused(
@@ -98,7 +98,7 @@ ARGUMENTS = (
         "export(..., aten=True)",
         "1.0-1.9",
         "options.aten = true",
-        "write `operator_export_type = 'ONNX_ATEN'`",
+        "use `operator_export_type = 'ONNX_ATEN'`",
         "",
     ),
     _refused(
@@ -106,7 +106,7 @@ ARGUMENTS = (
         "export(..., export_raw_ir=True)",
         "1.0-1.9",
         "options.export_raw_ir = true",
-        "write `operator_export_type = 'ONNX_FALLTHROUGH'`",
+        "use `operator_export_type = 'ONNX_FALLTHROUGH'`",
         "",
     ),
     _refused(

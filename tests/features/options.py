@@ -167,7 +167,7 @@ REMOVED = Feature(
     model="names.py:Affine",
     lines="options.enable_onnx_checker = false",
     support=Support.INVALID,
-    invalid="torch dropped it after 1.10: every file is checked",
+    invalid="torch removed it after 1.10; every file is checked",
     note="Each of them is refused with its replacement in the message.",
 )
 

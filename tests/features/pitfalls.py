@@ -285,7 +285,7 @@ outputs = [{ name = "y", shape = [2, 5, 3] }]
         api="pack_padded_sequence, pad_packed_sequence(total_length=7)",
         torch="1.4+",
         model="pitfalls.py:Packed",
-        lines="init = { whole = true }",
+        lines="init = { pads_to_input = true }",
         rest=f'{_PACKED}outputs = [{{ name = "y", shape = [3, 7, 3] }}]',
         support=Support.TORCHSCRIPT,
         verdicts={"<18": SOUND, ">=18": refused(Stage.CAPTURE, "must be tuple of ints")},
@@ -295,7 +295,7 @@ outputs = [{ name = "y", shape = [2, 5, 3] }]
         api="pad_packed_sequence",
         torch="1.4+",
         model="pitfalls.py:Packed",
-        lines="init = { whole = false }",
+        lines="init = { pads_to_input = false }",
         rest=f'{_PACKED}outputs = [{{ name = "y", shape = [3, "steps", 3] }}]',
         support=Support.CAUGHT,
         verdicts={

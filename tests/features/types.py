@@ -212,7 +212,7 @@ SECTION = Section(
             lines='outputs = [{ name = "pieces", shape = [4], kind = "sequence" }]',
             rest="opsets = 18",
             support=Support.INVALID,
-            invalid="a sequence needs capture = 'script'",
+            invalid="dynamo return each item separately; use capture",
         ),
         Referred(
             name="a list with wrong items",

@@ -8,8 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from exporter import api
+from exporter.records.record import Status
 from tests.integration.project import ROOT, make_project
+from tests.integration.test_gate_output import write_uniform_results
 
 
 def read_example() -> str:
@@ -37,6 +41,15 @@ def test_the_example_exports_accepts_and_gates(tmp_path: Path) -> None:
     assert {line.split()[0] for line in lines[4:]} >= {"good/16/cpu"}
     assert "good/17/cpu" not in {line.split()[0] for line in lines[4:]}
     assert (root / "reports/COMPATIBILITY.md").is_file()
+
+
+def test_an_unknown_cell_is_not_accepted(tmp_path: Path) -> None:
+    root = make_project(tmp_path, good="Good")
+    write_uniform_results(root, Status.PASS)
+    acceptance = api.prepare_acceptance(api.load_project(root))
+    with pytest.raises(KeyError, match="good/99/cpu: is in neither the manifests, the results"):
+        api.accept(acceptance, cells={api.CellId(model="good", opset=99, device="cpu")})
+    assert not (root / "reports/baseline.json").exists()
 
 
 def test_all_names_of_the_interface_exist() -> None:

@@ -99,7 +99,7 @@ class Decoder(nn.Module):
         self.head = nn.Linear(width, 32)
 
     def forward(
-        self, tokens: Tensor, earlier: Cache
+        self, tokens: Tensor, past: Cache
     ) -> tuple[Tensor, tuple[tuple[Tensor, Tensor], ...]]:
         x = self.embed(tokens)
         for index, layer in enumerate(self.layers):
@@ -107,10 +107,10 @@ class Decoder(nn.Module):
             query, key, value = (
                 part.reshape(shape).transpose(1, 2) for part in layer(x).chunk(3, -1)
             )
-            keys, values = earlier.update(index, key, value)
+            keys, values = past.update(index, key, value)
             scores = torch.softmax(query @ keys.transpose(2, 3) * 0.5, -1)
             x = x + (scores @ values).transpose(1, 2).flatten(2)
-        return self.head(x), tuple(zip(earlier.keys, earlier.values, strict=True))
+        return self.head(x), tuple(zip(past.keys, past.values, strict=True))
 
 
 class TimesInt(nn.Module):
