@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 
 from exporter.core.errors import ExitCode, ExporterError
 
-_PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "numpy")
+#: The packages that every worker imports.
+_WORKER_PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "numpy")
 
 
-def require_packages() -> None:
-    """Find the packages that every worker imports.
+def require_packages(names: Sequence[str] = _WORKER_PACKAGES) -> None:
+    """Find packages that a child process imports.
 
     Raises:
         ExporterError: ENVIRONMENT, with the names of all missing packages.
     """
-    missing = [name for name in _PACKAGES if find_spec(name) is None]
+    missing = [name for name in names if find_spec(name) is None]
     if missing:
         verb = "is" if len(missing) == 1 else "are"
         raise ExporterError(

@@ -42,7 +42,7 @@ def show(cell: str, html: Path | None, root: Path) -> int:
         reason = f"{extract_outcome(record)}: {record.message}" if record else "no result yet"
         message = f"{id}: has no file: {reason}; run `exporter export` to create it"
         raise ExporterError(ExitCode.NOTHING_SELECTED, message)
-    require_packages()
+    require_packages(("onnx", "numpy"))
     form: Literal["text", "html"] = "text" if html is None else "html"
     graph = render_graph(path, form, make_worker_environment(os.environ))
     if html is None:
