@@ -1,4 +1,4 @@
-"""All uses of private functions of torch, onnxscript and onnx_ir.
+"""All uses of private functions of torch and onnxscript.
 
 The rest of the package uses public interfaces only (`tests/architecture/test_private_torch.py`).
 Each group of private functions has a name, and is used only if
@@ -17,7 +17,6 @@ Each group of private functions has a name, and is used only if
 | `type_promotion` | only changed nodes run again when types are promoted |
 | `node_metadata` | nodes carry the lines of the source and the namespace only |
 | `rewrite_rules` | the optimizer skips rules that cannot match |
-| `op_signatures` | the signature of an ONNX operator is read once per process |
 
 If a group is off, the public path of torch is used: slower, with the same files. Two groups are
 more than a speed-up. Without `capture`, recurrent layers over a dynamic sequence are not exported

@@ -10,7 +10,6 @@ Output: `speed_up_conversion`, a context in which the exporter writes the same f
   the lines of the source and the namespace are kept.
 - Rewrite rules: the optimizer tries every rule at every node. Here a rule is skipped if its last
   operator is not the operator of the node, because that is its first comparison.
-- Operator signatures: onnx_ir reads a schema of ONNX at every node. Here it reads each schema once.
 """
 
 from __future__ import annotations
@@ -29,8 +28,6 @@ from exporter.worker.torch_private.guards import is_enabled, replace_attribute
 
 #: The metadata key of a node for the lines of its source.
 STACK_TRACE_KEY = "pkg.torch.onnx.stack_trace"
-#: The file of a schema that is not part of onnx.
-_NO_FILE = "unknown"
 #: Namespaces of Python's own functions.
 _PYTHON = ("_operator", "math")
 
@@ -43,7 +40,6 @@ def speed_up_conversion() -> Iterator[None]:
         "type_promotion": _patch_type_promotion,
         "node_metadata": _patch_node_metadata,
         "rewrite_rules": _patch_rewrite_rules,
-        "op_signatures": _patch_op_signatures,
     }
     with ExitStack() as stack:
         for group, patch in patches.items():
@@ -210,22 +206,3 @@ def _patch_rewrite_rules() -> AbstractContextManager[None]:
         return try_rewrite(self, model, graph, node, verbose=verbose, tracer=tracer)
 
     return replace_attribute(rule_class, "try_rewrite", try_if_possible)
-
-
-def _patch_op_signatures() -> AbstractContextManager[None]:
-    from onnx_ir import schemas
-
-    signature_class: Any = schemas.OpSignature
-    read = signature_class.from_op_schema.__func__
-    signatures: dict[tuple[Any, ...], Any] = {}
-
-    def from_op_schema(cls: Any, schema: Any) -> Any:
-        if schema.file == _NO_FILE:
-            return read(cls, schema)
-        # The location in the sources of onnx identifies a schema.
-        key = (cls, schema.domain, schema.name, schema.since_version, schema.file, schema.line)
-        if key not in signatures:
-            signatures[key] = read(cls, schema)
-        return signatures[key]
-
-    return replace_attribute(signature_class, "from_op_schema", classmethod(from_op_schema))

@@ -26,13 +26,11 @@ GROUPS = {
     "type_promotion": ("torch",),
     "node_metadata": ("torch",),
     "rewrite_rules": ("onnxscript",),
-    "op_signatures": ("onnx_ir",),
 }
 #: The minor versions that were tested, by package.
 _TESTED: dict[str, tuple[tuple[int, int], ...]] = {
     "torch": ((2, 13),),
     "onnxscript": ((0, 7),),
-    "onnx_ir": ((1, 1),),
 }
 
 

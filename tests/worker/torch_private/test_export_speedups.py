@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import onnx
 import pytest
 import torch
-from onnx_ir.schemas import OpSignature
 from onnxscript.rewriter import _rewrite_rule
 from torch.onnx._internal.exporter import _core, _registration
 from torch.onnx._internal.exporter._torchlib import _torchlib_registry
@@ -250,19 +248,6 @@ def test_skipped_rules_would_not_match(
     assert not any(rules.missed)
 
 
-def test_signatures_of_onnx_schemas_are_cached_and_others_are_not() -> None:
-    relu = onnx.defs.get_schema("Relu", 14, "")
-    others = [onnx.defs.get_schema("Relu", 13, ""), onnx.defs.get_schema("Sigmoid", 13, "")]
-    own_schema = onnx.defs.OpSchema("Relu", "", 14)
-    read = OpSignature.from_op_schema(relu)
-    with speed_up_conversion():
-        original = OpSignature.from_op_schema(relu)
-        assert OpSignature.from_op_schema(onnx.defs.get_schema("Relu", 14, "")) is original
-        assert str(original) == str(read)
-        assert all(OpSignature.from_op_schema(each) is not original for each in others)
-        assert str(OpSignature.from_op_schema(own_schema)) != str(original)
-
-
 def test_nodes_keep_source_lines_and_namespace(tmp_path: Path) -> None:
     model = load_model(BLOCK, ROOT)
     program = capture_program(
@@ -280,7 +265,6 @@ def test_all_functions_are_restored() -> None:
         (type_promotion._TypePromotionInterpreter, "run_node"),
         (_core, "_set_node_metadata"),
         (_rewrite_rule.RewriteRule, "try_rewrite"),
-        (OpSignature, "from_op_schema"),
     )
     before = [vars(owner)[name] for owner, name in owners]
     with ExitStack() as stack:
@@ -307,7 +291,6 @@ PATCHES = {
     "type_promotion": (type_promotion._TypePromotionInterpreter, "run_node"),
     "node_metadata": (_core, "_set_node_metadata"),
     "rewrite_rules": (_rewrite_rule.RewriteRule, "try_rewrite"),
-    "op_signatures": (OpSignature, "from_op_schema"),
 }
 
 
@@ -324,9 +307,8 @@ def list_patched_groups() -> set[str]:
 @pytest.mark.parametrize(
     ("package", "groups"),
     [
-        ("torch", {"rewrite_rules", "op_signatures"}),
-        ("onnxscript", {"type_promotion", "node_metadata", "op_signatures"}),
-        ("onnx_ir", {"registry", "type_promotion", "node_metadata", "rewrite_rules"}),
+        ("torch", {"rewrite_rules"}),
+        ("onnxscript", {"type_promotion", "node_metadata"}),
     ],
 )
 def test_each_function_has_the_guard_of_its_own_package(
