@@ -1,6 +1,7 @@
 """Distinction of the project's files from those of Python, packages and this tool.
 
-Input: a file and the project's root. Output: the path relative to the root.
+Input: a file and the project's root. Output: the path relative to the root, or the name of a file
+of an installed package from the folder of packages on.
 """
 
 from __future__ import annotations
@@ -28,6 +29,50 @@ def find_project_path(file: str | Path, root: Path) -> str:
     if not _is_below(path, root) or any(_is_below(path, folder) for folder in _list_foreign()):
         return ""
     return path.relative_to(root).as_posix()
+
+
+#: Packages that run or export a model. Their lines are never lines of a model.
+_TOOLS = frozenset(
+    {
+        "exporter",
+        "functorch",
+        "numpy",
+        "onnx",
+        "onnx_ir",
+        "onnxruntime",
+        "onnxscript",
+        "torch",
+        "torchgen",
+    }
+)
+
+
+@cache
+def find_model_file(file: str | Path, root: Path) -> str:
+    """Return the name of a file that may contain lines of a model.
+
+    Returns:
+        The path relative to the root for a file of the project, `transformers/models/bert.py` for a
+        file of an installed package, and "" for torch, other tools and Python itself.
+    """
+    if name := find_project_path(file, root):
+        return name
+    path = Path(file)
+    if not path.is_absolute():
+        return ""
+    for folder in _list_package_folders():
+        for named in (path, _resolve(path.parent) / path.name):
+            if _is_below(named, folder):
+                relative = named.relative_to(folder)
+                return "" if relative.parts[0] in _TOOLS else relative.as_posix()
+    return ""
+
+
+@cache
+def _list_package_folders() -> tuple[Path, ...]:
+    """Return the folders of installed packages, as they are named and resolved."""
+    folders = [Path(sysconfig.get_path(key)) for key in ("purelib", "platlib")]
+    return tuple(dict.fromkeys((*folders, *(folder.resolve() for folder in folders))))
 
 
 @cache

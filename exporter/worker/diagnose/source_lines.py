@@ -1,7 +1,7 @@
-"""The line of the model behind a node: the innermost frame inside the project.
+"""The line of the model behind a node: the innermost frame that is not torch's own.
 
 Input: stack traces in the formats of torch.
-Output: `models/vision.py:31`, or "".
+Output: `models/vision.py:31`, `transformers/activations.py:69`, or "".
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from exporter.worker.dependencies.project_files import find_project_path
+from exporter.worker.dependencies.project_files import find_model_file
 
 #: `File "/x/models.py", line 8, in forward`, outermost first: dynamo's metadata.
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
@@ -20,12 +20,16 @@ _SCRIPTED = re.compile(r"^(?P<file>[^\n:]+\.py):(?P<line>\d+)", re.MULTILINE)
 
 
 def find_source_line(trace: str, root: Path) -> str:
-    """Return the innermost line of the project in a trace, or "" if there is none."""
+    """Return the innermost line of the project or of a package with models.
+
+    Returns:
+        "" if all lines are those of torch, of other tools or of Python.
+    """
     if frames := _FRAME.findall(trace):
         frames.reverse()
     else:
         frames = _RANGE.findall(trace) or _SCRIPTED.findall(trace)
     for file, line in frames:
-        if path := find_project_path(Path(file), root):
+        if path := find_model_file(file, root):
             return f"{path}:{line}"
     return ""

@@ -1,7 +1,7 @@
 """Warnings of the TorchScript tracer about values that become constants of the graph.
 
 Output: notes with the line of the model for each warning. The tracer names the current line, which
-may be inside torch. The line of the model is the innermost line of the project on the stack.
+may be inside torch. The line of the model is the innermost line on the stack that is not torch's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TextIO
 
 from exporter.records.record import TRACER_PREFIX
-from exporter.worker.dependencies.project_files import find_project_path
+from exporter.worker.dependencies.project_files import find_model_file
 from exporter.worker.process.failure import format_message
 from exporter.worker.torch_private.tensor_internals import TracerWarning
 
@@ -48,7 +48,7 @@ def collect_tracer_warnings(root: Path) -> Iterator[list[str]]:
         if issubclass(category, TracerWarning):
             first = str(message).strip().splitlines()[0]
             frames = (
-                (find_project_path(Path(frame.filename), root), frame.lineno)
+                (find_model_file(frame.filename, root), frame.lineno)
                 for frame in reversed(traceback.extract_stack())
             )
             lines = (f"{path}:{number}" for path, number in frames if path)
