@@ -99,14 +99,18 @@ def _explain_items(
     model: EffectiveSettings, key: str, overrides: _Overrides
 ) -> Iterator[ExplainedSetting]:
     """Yield a row for each item of a table that is merged key by key."""
-    paths: dict[str, KeyPath] = {
-        str(path[1]): path for path in model.origins if path[0] == key and len(path) == 2
+    length = 3 if key == "axes" else 2
+    paths: dict[KeyPath, KeyPath] = {
+        path: path for path in model.origins if path[0] == key and len(path) == length
     }
     if key == "options":
         for path, table in overrides:
-            paths |= {item: (*path, key, item) for item in list_explicit_values(table.options)}
-    for item, path in paths.items():
-        yield _build_row(model, (key, item), path)
+            paths |= {
+                (key, item): (*path, key, item) for item in list_explicit_values(table.options)
+            }
+    names = list(dict.fromkeys(path[1] for path in paths))  # all keys of an axis in a row
+    for item_key, path in sorted(paths.items(), key=lambda item: names.index(item[0][1])):
+        yield _build_row(model, item_key, path)
 
 
 def _explain_examples(model: EffectiveSettings, spec: ModelSpec) -> Iterator[ExplainedSetting]:

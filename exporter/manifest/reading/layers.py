@@ -2,7 +2,8 @@
 
 Later layers win: built-in default, `[tool.exporter]`, `[defaults]` of the file, the parent that
 `extends` names, the entry. A parent is resolved with its own file's `[defaults]` before an entry
-extends it. `init`, `options` and `axes` are merged key by key, other keys are replaced.
+extends it. `init`, `options` and `axes` are merged key by key, and so is each axis. Other keys are
+replaced.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from exporter.manifest.reading.problems import ProblemCollector
 from exporter.manifest.reading.toml_file import TomlFile
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.options import OptionsTable
-from exporter.manifest.schema.tables import Table, list_explicit_values
+from exporter.manifest.schema.tables import AxisTable, Table, list_explicit_values
 from exporter.manifest.syntax.message_format import KeyPath
 
 
@@ -44,7 +45,7 @@ class EffectiveSettings:
     entry: Layer
     settings: Settings
     origins: Mapping[KeyPath, Layer]
-    """The layer of each key, and of each item of the merged tables."""
+    """The layer of each key, of each item of the merged tables, and of each key of an axis."""
     broken: frozenset[str]
     report: ProblemCollector
     source_paths: Mapping[KeyPath, KeyPath] = field(default_factory=dict)
@@ -56,7 +57,8 @@ class EffectiveSettings:
 
     def find_layer(self, path: KeyPath) -> Layer:
         """Return the layer that sets the value at `path`, or the entry if none sets it."""
-        return self.origins.get(path[:2]) or self.origins.get(path[:1]) or self.entry
+        layers = (self.origins.get(path[:length]) for length in (3, 2, 1))
+        return next((layer for layer in layers if layer), self.entry)
 
     def add_problem(self, path: KeyPath, message: str) -> None:
         """Report a problem at the place of the value, which may be in another layer."""
@@ -88,8 +90,18 @@ def merge_layers(id: str, layers: Sequence[Layer], report: ProblemCollector) -> 
             origins[key,] = layer
             if key in Settings.merged:
                 items = list_explicit_values(value) if isinstance(value, Table) else value
-                values[key] = {**values.get(key, {}), **items}
+                lower = values.get(key, {})
+                values[key] = {**lower, **items}
                 origins |= {(key, item): layer for item in items}
+                if key == "axes":
+                    values[key] |= {
+                        name: _merge_axes(lower.get(name), items[name]) for name in items
+                    }
+                    origins |= {
+                        (key, name, item): layer
+                        for name, axis in items.items()
+                        for item in axis.model_fields_set
+                    }
             else:
                 values[key] = value
                 broken.discard(key)
@@ -105,3 +117,9 @@ def merge_layers(id: str, layers: Sequence[Layer], report: ProblemCollector) -> 
         broken=frozenset(broken),
         report=report,
     )
+
+
+def _merge_axes(lower: AxisTable | None, upper: AxisTable) -> AxisTable:
+    """Return the keys of both tables; those of `upper` win."""
+    items = {**(list_explicit_values(lower) if lower else {}), **list_explicit_values(upper)}
+    return AxisTable.model_construct(set(items), **items)

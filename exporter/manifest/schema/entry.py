@@ -107,7 +107,8 @@ class Settings(Table):
     outputs: Annotated[Items[OutputTable], Field(min_length=1)] = ()
     """The outputs, in order. If the model returns more or fewer, the cell fails."""
     axes: dict[str, AxisTable] = Field(default_factory=dict)
-    """More about dynamic axes, by name."""
+    """More about dynamic axes, by name. An entry keeps each key that its parent sets, unless it
+    sets the key itself."""
     dynamic_axes: dict[str, DynamicAxes] = Field(default_factory=dict)
     """The notation of torch.onnx, if `shape` contains only sizes: `image = [0, 2]` (with generated
     names), `image = { 0 = "batch" }`, or a different one for each name."""

@@ -41,8 +41,9 @@ exported one. The first line enables completion and checks in editors that suppo
 Later settings win: the built-in default, `[tool.exporter]` in pyproject.toml, `[defaults]` of the
 manifest file, the entry that `extends` names, the entry itself, and the matching
 `[[models.ID.overrides]]`. `exporter explain CELL` shows each value with its file and line. `init`,
-`options` and `axes` are merged key by key; every other key is replaced completely. If a parent is
-in another file, it is resolved with the `[defaults]` of that file first. Paths are relative to the
+`options` and `axes` are merged key by key, and so is each axis: `axes.seq = { max = 64 }` in an
+entry keeps the `example` of its parent. Every other key is replaced completely. If a parent is in
+another file, it is resolved with the `[defaults]` of that file first. Paths are relative to the
 manifest that contains them. `package.module:attribute` is searched in the manifest's folder, then
 in the project's root, then on Python's path.
 """

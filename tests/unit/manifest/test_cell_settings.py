@@ -58,7 +58,7 @@ def test_each_setting_has_the_line_of_its_layer(tmp_path: Path) -> None:
     assert settings["devices"] == ('["cpu", "reference"]', "pyproject.toml:3")
     assert settings["options.verbose"] == ("true", "manifests/net.toml:4")
     assert settings["init.width"] == ("64", "manifests/net.toml:11")
-    assert settings["axes.batch"] == ("{ max = 8 }", "manifests/net.toml:12")
+    assert settings["axes.batch.max"] == ("8", "manifests/net.toml:12")
     assert settings["axes.batch.example"] == ("3", "chosen")
     assert settings["mode"] == ('"eval"', "built-in default")
     assert settings["timeout"] == ("600.0", "built-in default")

@@ -52,7 +52,33 @@ def test_init_options_and_axes_are_merged_and_other_keys_are_replaced(tmp_path: 
     assert model.init == {"a": 1, "b": {"d": 2}}
     assert model.options == {"verbose": True, "export_params": False}
     assert model.tags == ("y",)
-    assert (model.find_axis("batch").max, model.find_axis("batch").multiple_of) == (None, 2)
+    axis = model.find_axis("batch")
+    assert (axis.min, axis.max, axis.multiple_of) == (2, 8, 2)
+
+
+def test_an_axis_keeps_the_keys_of_the_parent_that_the_entry_does_not_set(tmp_path: Path) -> None:
+    text = (
+        f"[models.parent]\n{ENTRY}axes.batch = {{ example = 4, min = 2, max = 8 }}\n"
+        "[models.child]\nextends = 'parent'\naxes.batch = { max = 6, probe = [5] }\n"
+    )
+    axis = load(tmp_path, text).find_model("child").find_axis("batch")
+    assert (axis.example, axis.min, axis.max, axis.probe) == (4, 2, 6, (5,))
+
+
+def test_keys_of_an_axis_that_contradict_each_other_are_reported_in_their_files(
+    tmp_path: Path,
+) -> None:
+    text = (
+        f"[models.parent]\n{ENTRY}axes.batch = {{ example = 4, max = 8 }}\n"
+        "[models.child]\nextends = 'parent'\naxes.batch.max = 3\n"
+    )
+    with pytest.raises(ExporterError) as raised:
+        load(tmp_path, text)
+    (problem,) = raised.value.problems
+    assert problem.key == "models.parent.axes.batch.example"
+    assert problem.message == (
+        'the axis "batch" takes sizes of at least 1 and at most 3, not 4 (for models.child)'
+    )
 
 
 def test_a_parent_has_the_defaults_of_its_own_file(tmp_path: Path) -> None:
