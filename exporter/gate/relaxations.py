@@ -37,7 +37,7 @@ _NEUTRAL_KEYS = frozenset(
     {
         *("id", "manifest", "line", "description", "owner", "tags", "timeout", "memory"),
         *("source", "weights", "weights_sha256", "init", "seed", "mode", "precision"),
-        *("export_device", "exporter", "capture", "options", "custom_ops"),
+        *("export_device", "export_state", "exporter", "capture", "options", "custom_ops"),
         *("constants", "containers"),
     }
 )
@@ -168,6 +168,8 @@ def _is_bound_as_strict(old: Bound, new: Bound) -> bool:
     if new.outside > old.outside:
         return False
     if old.atol is None and new.atol is None:
+        if old.noise is None and new.noise is not None:
+            return False  # an explicit factor accepts more noise than the default does
         return (new.noise or DEFAULT_NOISE_FACTOR) <= (old.noise or DEFAULT_NOISE_FACTOR)
     if old.atol is None or new.atol is None:
         return False  # a measured and a fixed tolerance are not comparable
@@ -178,7 +180,8 @@ def _format_value(value: object) -> str:
     match value:
         case Bound():
             if value.atol is None:
-                text = f"noise = {value.noise or DEFAULT_NOISE_FACTOR:g}"
+                default = "" if value.noise else " by default"
+                text = f"noise = {value.noise or DEFAULT_NOISE_FACTOR:g}{default}"
             else:
                 text = f"atol = {value.atol:g}, rtol = {value.rtol or 0.0:g}"
             return text + (f", outside = {value.outside:g}" if value.outside else "")

@@ -82,6 +82,8 @@ class Reference(ChecksummedModel):
     noise: Items[float | None]
     """For each output, the largest |float32 - float64| of the samples that ran in float64, relative
     to the output's scale. None if the output is not a float, or did not run in float64."""
+    large_noise: Items[float | None] = ()
+    """The same error of each output if it is too large to be taken for rounding; else None."""
     float64: str = ""
     """The reason why the float64 reference is missing; empty if it exists."""
     unstable: str = ""
@@ -120,4 +122,4 @@ class Reference(ChecksummedModel):
     def is_measured_everywhere(self) -> bool:
         """Whether float64 can add nothing: all samples ran in it, or no output has a noise."""
         all_exact = all(sample.exact or sample.error for sample in self.samples)
-        return all_exact or all(share is None for share in self.noise)
+        return all_exact or all(share is None for share in (*self.noise, *self.large_noise))

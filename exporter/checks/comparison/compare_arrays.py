@@ -46,6 +46,8 @@ class Comparison:
     """Largest error as a multiple of PyTorch's own; None if that is unknown."""
     has_nonfinite_mismatch: bool = False
     """True if NaN or Inf have other positions than in PyTorch's output."""
+    is_uncertain: bool = False
+    """True if a problem may be as small as PyTorch's own error, which is too large for a bound."""
     required: RequiredTolerance | None = None
     """The fixed tolerance that would pass; None if no tolerance would."""
     details: Mapping[str, float | str] = field(default_factory=dict)

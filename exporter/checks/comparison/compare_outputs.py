@@ -19,8 +19,10 @@ from exporter.checks.comparison.tolerance import (
     Limit,
     compute_limit,
     compute_limit_without_float64,
+    get_large_noise,
     is_float,
     is_limit_measured,
+    measure_uncertainty,
 )
 from exporter.checks.files.sample_files import SampleData
 from exporter.checks.protocol import CheckContext
@@ -110,4 +112,18 @@ def _compare_tensor(
     overflow = get_overflow(output.context.reference, output.index)
     if comparison.has_nonfinite_mismatch and overflow:
         return replace(comparison, problem=f"{comparison.problem}; {overflow}")
-    return comparison
+    return _mark_uncertainty(comparison, expected, output) if comparison.problem else comparison
+
+
+def _mark_uncertainty(comparison: Comparison, expected: Array, output: OutputContext) -> Comparison:
+    """Mark an error that is no larger than PyTorch's own error, if that is no bound."""
+    context, index = output.context, output.index
+    if not is_float(expected.dtype.name) or not is_float(output.output.dtype):
+        return comparison
+    uncertainty = measure_uncertainty(context, index, output.device, measure_scale(expected))
+    if not comparison.max_abs <= uncertainty:
+        return comparison
+    share = get_large_noise(context, index) or 0.0
+    dtype = expected.dtype.name
+    problem = f"{comparison.problem}; PyTorch's own {dtype} error is {share:.1e} of the scale"
+    return replace(comparison, problem=problem, is_uncertain=True)

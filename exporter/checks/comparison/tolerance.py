@@ -11,6 +11,11 @@ error relative to float64, and at least a few units in the last place. If only a
 measured, a small error may be luck, and the minimum is higher. Without a float64 reference, the
 defaults of `torch.testing` apply, with `atol` as a share of the scale.
 
+The same defaults apply if PyTorch's own error is above 1e-3 of the scale. A file within them agrees
+with PyTorch. A file beyond them, but within 8 times PyTorch's error, is neither right nor wrong: an
+index that flips is no rounding, and a long chain of cancellations is. An explicit `noise` in the
+manifest declares that the error is rounding.
+
 A sample without a float64 run is compared with PyTorch's own output p, not with the exact e. With
 the factor f (8), the minimum F and the noise n of all samples, |file - e| may be L = max(f n, F).
 In the samples with a float64 run the noise is m <= n. If |file - p| <= (1 - 1/f) max(f m, F), the
@@ -25,7 +30,7 @@ from dataclasses import dataclass, replace
 
 from exporter.checks.protocol import CheckContext
 from exporter.jobs.reference import Sample
-from exporter.manifest import select_bound
+from exporter.manifest import Bound, select_bound
 
 _NOISE_FACTOR = 8.0
 #: With fewer errors than this, the largest may be small by luck. One normal error is below an
@@ -90,8 +95,44 @@ def is_float(dtype: str) -> bool:
 def is_limit_measured(context: CheckContext, index: int, device: str) -> bool:
     """Return True if the limit is a multiple of noise; float64 is the target then."""
     bound = select_bound(context.spec, context.spec.outputs[index], device)
-    is_fixed = bound.atol is not None or bound.rtol is not None
-    return not is_fixed and context.reference.noise[index] is not None
+    return not _is_fixed(bound) and _select_noise(context, index, bound) is not None
+
+
+def measure_uncertainty(context: CheckContext, index: int, device: str, scale: float) -> float:
+    """Return the error up to which a wrong value and PyTorch's own error look the same.
+
+    Args:
+        context: The contract and the reference.
+        index: Position of the output.
+        device: Name of the device.
+        scale: The largest finite magnitude of PyTorch's output.
+
+    Returns:
+        0 if PyTorch's error is a bound or unknown, or if the manifest has a bound.
+    """
+    bound = select_bound(context.spec, context.spec.outputs[index], device)
+    share = get_large_noise(context, index)
+    if _is_fixed(bound) or bound.noise is not None or share is None:
+        return 0.0
+    return _NOISE_FACTOR * share * scale
+
+
+def get_large_noise(context: CheckContext, index: int) -> float | None:
+    """Return PyTorch's error as a share of the scale if it is too large for a default bound."""
+    shares = context.reference.large_noise
+    return shares[index] if index < len(shares) else None
+
+
+def _is_fixed(bound: Bound) -> bool:
+    return bound.atol is not None or bound.rtol is not None
+
+
+def _select_noise(context: CheckContext, index: int, bound: Bound) -> float | None:
+    """Return the noise of an output; a large one counts only if the manifest sets `noise`."""
+    share = context.reference.noise[index]
+    if share is None and bound.noise is not None:
+        return get_large_noise(context, index)
+    return share
 
 
 def compute_limit(
@@ -109,10 +150,10 @@ def compute_limit(
     output = context.spec.outputs[index]
     precision = _PRECISIONS[output.dtype]
     bound = select_bound(context.spec, output, device)
-    share = context.reference.noise[index]
+    share = _select_noise(context, index, bound)
     noise = None if share is None else share * scale
     rtol, limit_scale = 0.0, scale or math.inf
-    if bound.atol is not None or bound.rtol is not None:
+    if _is_fixed(bound):
         atol, rtol = bound.atol or 0.0, bound.rtol or 0.0
         limit_scale = math.inf
         reason = f"atol {atol:g}, rtol {rtol:g} from the manifest"
@@ -123,7 +164,9 @@ def compute_limit(
         )
     else:
         atol, rtol = max(precision.atol * scale, precision.least), precision.rtol
-        reason = f"torch.testing's default for {precision.name} at this scale, without float64"
+        is_large = get_large_noise(context, index) is not None
+        cause = "PyTorch's noise is no bound" if is_large else "without float64"
+        reason = f"torch.testing's default for {precision.name} at this scale, {cause}"
     return Limit(
         atol=atol, scale=limit_scale, rtol=rtol, outside=bound.outside, reason=reason, noise=noise
     )

@@ -18,6 +18,7 @@ from exporter.worker.inputs.call import Tensors, build_tensor_call
 from exporter.worker.model.call_objects import record_object_outputs, register_output_classes
 from exporter.worker.model.exported_program import build_float64_module, find_program
 from exporter.worker.model.source_loader import Model
+from exporter.worker.model.torch_state import apply_state
 from exporter.worker.process.failure import Failure, format_error, wrap_errors
 from exporter.worker.reference.dispatch_modes import compute_in_float64
 from exporter.worker.reference.outputs import Outputs, flatten_outputs, require_declared_outputs
@@ -176,7 +177,7 @@ def run_in_float64(model: Model | None, spec: ModelSpec, inputs: Tensors) -> Out
 
 def _call_model(model: Model, spec: ModelSpec, inputs: Tensors) -> Any:
     call = build_tensor_call(spec, inputs)
-    with torch.no_grad():
+    with apply_state(spec):
         return model(*call.args, **call.kwargs)
 
 

@@ -93,13 +93,14 @@ def measure_all_samples(
         write_float64_outputs(path, [to_value(output) for output in exact or ()])
         pairs.append((tuple(from_value(value) for value in data.outputs), exact))
         samples.append(sample.model_copy(update={"exact": True, "sha256": hash_sample(path)}))
-    noise, noise_reason = compute_noise(pairs)
+    noise = compute_noise(pairs)
     return reference.model_copy(
         update={
             "samples": tuple(samples),
-            "noise": noise,
+            "noise": noise.shares,
+            "large_noise": noise.large,
             "overflow": describe_overflow(pairs),
-            "float64": reason or noise_reason,
+            "float64": reason or noise.reason,
         }
     )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -15,8 +16,20 @@ from exporter.manifest import ModelSpec
 from exporter.worker.reference.outputs import Outputs, Returned, list_items
 
 #: Limits of the noise as a share of the output's scale. A larger difference between float32 and
-#: float64 is no rounding: an argmax has another index, or the model has a cast.
+#: float64 may be no rounding: an argmax has another index, or the model has a cast.
 _LARGEST_NOISE = {torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 2e-1}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoiseMeasurement:
+    """The largest float32 error of each output relative to its scale."""
+
+    shares: tuple[float | None, ...]
+    """None if the output has no measured error, or one that is too large to be rounding."""
+    large: tuple[float | None, ...]
+    """The errors that are too large to be rounding."""
+    reason: str = ""
+    """The reasons for outputs without a share."""
 
 
 def compute_scale(output: Returned) -> float:
@@ -111,31 +124,32 @@ def _are_equal(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     return bool(((tensor == other) | (tensor.isnan() & other.isnan())).all())
 
 
-def compute_noise(
-    pairs: Sequence[tuple[Outputs, Outputs | None]],
-) -> tuple[tuple[float | None, ...], str]:
+def compute_noise(pairs: Sequence[tuple[Outputs, Outputs | None]]) -> NoiseMeasurement:
     """Return the largest float32 error of each output relative to its scale.
 
     Args:
         pairs: The outputs of each sample as declared and in float64; at least one sample.
-
-    Returns:
-        The errors, with None if an output has no measured error, and the reasons for that.
     """
     count = len(pairs[0][0])
+    nothing = (None,) * count
     if any(exact is None for _, exact in pairs):
-        return (None,) * count, "the model does not run in float64"
+        reason = "the model does not run in float64"
+        return NoiseMeasurement(shares=nothing, large=nothing, reason=reason)
     shares: list[float | None] = []
+    large: list[float | None] = []
     reasons: list[str] = []
     for index in range(count):
         columns = [(declared[index], exact[index]) for declared, exact in pairs if exact]
         share, reason = _compute_output_noise(columns)
-        shares.append(share)
+        is_large = bool(reason) and share is not None
+        shares.append(None if is_large else share)
+        large.append(share if is_large else None)
         reasons += [f"output {index}: {reason}"] if reason else []
-    return tuple(shares), "; ".join(reasons)
+    return NoiseMeasurement(shares=tuple(shares), large=tuple(large), reason="; ".join(reasons))
 
 
 def _compute_output_noise(columns: Sequence[tuple[Returned, Returned]]) -> tuple[float | None, str]:
+    """Return the noise of one output, and the reason why it is no bound or "" if it is one."""
     if any(len(list_items(declared)) != len(list_items(exact)) for declared, exact in columns):
         return None, "it has another number of items in float64"
     tensors = _pair_items(columns)
@@ -153,7 +167,7 @@ def _compute_output_noise(columns: Sequence[tuple[Returned, Returned]]) -> tuple
         errors = (declared.double() - exact).abs() / exact.abs().clamp(min=scale)
         noise = max(noise, _find_largest(errors) if scale else 0.0)
     if not noise <= _LARGEST_NOISE.get(dtype, 1e-3):
-        return None, f"float64 differs by {noise:.1e} of the scale, which is too much for rounding"
+        return noise, f"float64 differs by {noise:.1e} of the scale, which is too much for rounding"
     return noise, ""
 
 

@@ -121,7 +121,7 @@ def compute_reference(model: Model, spec: ModelSpec, root: Path, folder: JobFold
         for run in runs
         if run.outputs is not None and run.is_measured and not run.noise
     ]
-    noise, noise_reason = compute_noise(pairs)
+    noise = compute_noise(pairs)
     # Another magnitude changes any output, so only the usual magnitude shows that inputs matter.
     perturbed = [
         run.outputs
@@ -135,8 +135,9 @@ def compute_reference(model: Model, spec: ModelSpec, root: Path, folder: JobFold
     ]
     return Reference(
         samples=tuple(samples),
-        noise=noise,
-        float64=float64_reason or noise_reason,
+        noise=noise.shares,
+        large_noise=noise.large,
+        float64=float64_reason or noise.reason,
         unstable=unstable,
         overflow=describe_overflow(pairs),
         output_spread=compute_spread(outputs, perturbed, resized),
@@ -218,7 +219,7 @@ def _measure_magnitude(float64_model: Model | None, spec: ModelSpec, run: _Run) 
     if run.chosen.factor == 1.0 or run.outputs is None:
         return run
     exact = run_in_float64(float64_model, spec, run.inputs)
-    shares, _ = compute_noise([(run.outputs, exact)])
+    shares = compute_noise([(run.outputs, exact)]).shares
     floats = [
         (item, share)
         for output, share in zip(run.outputs, shares, strict=True)

@@ -283,6 +283,13 @@ class ByDtype(nn.Module):
         return torch.sin(x) if x.dtype is torch.float64 else torch.cos(x)
 
 
+class Canceled(nn.Module):
+    """Subtracts a mean from itself: 0.2 % of the result is rounding."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x + 1000.0).mean(dim=1) - 1000.0
+
+
 class Causal(nn.Module):
     """Returns logits with a constant mask of the lowest finite number."""
 

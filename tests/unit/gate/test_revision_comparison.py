@@ -56,6 +56,8 @@ def make_input(name: str, **fill: Any) -> Input:
 #: Fields of an entry before, and weaker ones.
 LOOSER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"tolerance": Tolerance(noise=20)}),
+    # An explicit factor also accepts noise above 1e-3 of the scale.
+    ({}, {"tolerance": Tolerance(noise=8)}),
     ({}, {"tolerance": HAND}),
     ({}, {"tolerance": Tolerance(outside=0.01)}),
     ({"tolerance": HAND}, {}),
@@ -111,7 +113,7 @@ def test_a_weaker_promise_is_a_finding_of_each_cell(
 #: Fields of an entry before, and equal or stricter ones.
 STRICTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"tolerance": Tolerance(noise=20)}, {}),
-    ({}, {"tolerance": Tolerance(noise=8)}),
+    ({"tolerance": Tolerance(noise=20)}, {"tolerance": Tolerance(noise=8)}),
     ({"tolerance": HAND}, {"tolerance": Tolerance(atol=1e-6, rtol=0)}),
     ({"tolerance": HAND}, {"tolerance": Tolerance(atol=1e-6, rtol=1e-4)}),
     ({}, {"tolerance": Tolerance(by_device={"cuda": Bound(noise=90)})}),
@@ -145,7 +147,7 @@ def test_a_message_has_the_key_and_both_values() -> None:
     (one, _) = find_changes({"ir_version": 8}, {"ir_version": 9})
     assert (one.before, one.after) == ("ir_version: 8", "ir_version: 9")
     (one, _) = find_changes({}, {"tolerance": Tolerance(noise=20)})
-    assert one.before.endswith(": noise = 8")
+    assert one.before.endswith(": noise = 8 by default")
     assert one.after.endswith(": noise = 20")
 
 

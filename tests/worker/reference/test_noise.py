@@ -9,6 +9,7 @@ import torch
 
 from exporter.manifest import Output
 from exporter.worker.reference.noise import (
+    NoiseMeasurement,
     compute_noise,
     compute_scale,
     compute_spread,
@@ -114,12 +115,24 @@ def test_the_spread_of_a_list_is_the_largest_of_its_items() -> None:
 def test_the_noise_of_a_list_is_the_largest_of_its_items() -> None:
     declared = _list(1, 2)
     exact = [item.double() * (1 + 1e-6 * index) for index, item in enumerate(declared)]
-    (noise,), reason = compute_noise([((declared,), (exact,))])
-    assert reason == ""
-    assert noise == pytest.approx(1e-6, rel=1e-3)
-    (noise,), reason = compute_noise([((declared,), (exact[:1],))])
-    assert (noise, reason) == (None, "output 0: it has another number of items in float64")
-    assert compute_noise([(([],), ([],))]) == ((None,), "")
+    noise = compute_noise([((declared,), (exact,))])
+    assert (noise.large, noise.reason) == ((None,), "")
+    assert noise.shares[0] == pytest.approx(1e-6, rel=1e-3)
+    noise = compute_noise([((declared,), (exact[:1],))])
+    assert noise.shares == (None,)
+    assert noise.reason == "output 0: it has another number of items in float64"
+    assert compute_noise([(([],), ([],))]) == NoiseMeasurement(shares=(None,), large=(None,))
+
+
+@pytest.mark.parametrize(("error", "is_bound"), [(9e-4, True), (2e-3, False), (0.5, False)])
+def test_a_large_noise_is_no_bound_but_is_stored(error: float, *, is_bound: bool) -> None:
+    exact = (torch.tensor([1.0, -1.0], dtype=torch.float64),)
+    declared = (torch.tensor([1.0 + error, -1.0]),)
+    noise = compute_noise([(declared, exact)])
+    value = pytest.approx(error, rel=1e-3)
+    expected = ((value,), (None,)) if is_bound else ((None,), (value,))
+    assert (noise.shares, noise.large) == expected
+    assert ("too much for rounding" in noise.reason) is not is_bound
 
 
 def test_the_scale_of_a_list_is_the_smallest_of_its_items() -> None:

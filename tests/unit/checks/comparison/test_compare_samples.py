@@ -366,3 +366,47 @@ def test_a_runtime_that_writes_into_its_inputs_does_not_affect_the_next(tmp_path
     assert [parity(context, FunctionSession(overwrite_input)).status for _ in range(2)] == [
         Status.PASS
     ] * 2
+
+
+# --- noise of PyTorch that is too large for a bound -----------------------------------------------
+
+
+def check_large_noise(folder: Path, error: float, **changes: Any) -> CheckResult:
+    """Return the result of a file with this error, if PyTorch's own error is 0.01 of the scale."""
+    x = draw(16)
+    y = x / np.abs(x).max()
+    spec = contract(**changes)
+    sample = write(folder, 0, [x], [y], exact=[y.astype(np.float64)], axes={"batch": 16})
+    reference = make_reference(sample, large_noise=(0.01,))
+    context = make_subject(folder, spec=spec, reference=reference)
+    return parity(context, ConstantSession(y + np.float32(error)))
+
+
+def test_an_error_within_large_noise_is_inconclusive_with_the_figure(tmp_path: Path) -> None:
+    result = check_large_noise(tmp_path, 0.05)
+    assert result.status is Status.INCONCLUSIVE
+    assert "PyTorch's own float32 error is 1.0e-02 of the scale" in result.message
+    assert "declare `tolerance = { noise = 8 }`" in result.message
+    assert "needs" in result.metrics
+
+
+@pytest.mark.parametrize(
+    ("error", "changes", "status"),
+    [
+        (1e-6, {}, Status.PASS),
+        (0.2, {}, Status.FAIL),
+        (0.05, {"tolerance": Tolerance(noise=8)}, Status.PASS),
+        (0.2, {"tolerance": Tolerance(noise=8)}, Status.FAIL),
+        (0.05, {"tolerance": Tolerance(atol=1e-3)}, Status.FAIL),
+        (0.05, {"outputs": (value(Output, "y", "batch, 3", "float16"),)}, Status.FAIL),
+    ],
+)
+def test_other_errors_have_a_verdict(
+    error: float, changes: dict[str, Any], status: Status, tmp_path: Path
+) -> None:
+    """The last contract differs from PyTorch's dtype, which no noise explains."""
+    assert check_large_noise(tmp_path, error, **changes).status is status
+
+
+def test_a_nan_is_never_noise(tmp_path: Path) -> None:
+    assert check_large_noise(tmp_path, np.nan).status is Status.FAIL
