@@ -62,6 +62,14 @@ def truncate(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+def shorten(text: str, limit: int) -> str:
+    """Return at most `limit` characters: the start and the end, because a reason is often last."""
+    if len(text) <= limit:
+        return text
+    end = (limit - 1) // 2
+    return f"{text[: limit - 1 - end]}…{text[-end:]}"
+
+
 @cache
 def _local_folders() -> tuple[str, ...]:
     """Return the folders of Python and of the project, the deepest first."""
@@ -70,7 +78,7 @@ def _local_folders() -> tuple[str, ...]:
 
 
 def redact(text: str, *, limit: int) -> str:
-    """Return `text` without controls, folders, addresses and times, cut to `limit` characters."""
+    """Return `text` without controls, folders, addresses and times, shortened to `limit`."""
     function = _redact_cached if len(text) <= _CACHED_LENGTH else _redact_cached.__wrapped__
     return function(text, limit)
 
@@ -81,4 +89,4 @@ def _redact_cached(text: str, limit: int) -> str:
     text = _FOLDERS.sub("", text)
     for folder in _local_folders():
         text = text.replace(folder, "")
-    return truncate(text, limit)
+    return shorten(text, limit)

@@ -226,6 +226,8 @@ class Record(ChecksummedModel):
     """One line: the problem, or the reason why the cell did not run."""
     detail: str = ""
     """More lines, such as the end of a traceback."""
+    lines: Items[str] = ()
+    """The model's lines at which a stage failed: `models/vision.py:31`."""
     blame: Blame | None = None
     """The cause, if a numerical check failed."""
     missing: Items[MissingOperator] = ()

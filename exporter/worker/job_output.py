@@ -87,6 +87,7 @@ class JobOutput:
                     stage=failure.stage,
                     message=failure.message,
                     detail=failure.detail,
+                    lines=failure.lines,
                     missing=failure.missing,
                     advice=failure.advice,
                     route=opset.route,

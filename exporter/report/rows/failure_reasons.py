@@ -89,12 +89,13 @@ def find_model_lines(record: Record) -> tuple[str, ...]:
     """Return the lines of the model at which it fails, if they are known.
 
     Returns:
-        The lines of the first node that differs and of the missing operators. If there are none,
-        the deepest line of the model in the traceback.
+        The lines of the first node that differs, of the missing operators and of the failed stage.
+        If there are none, the deepest line of the model in the traceback.
     """
     first = record.blame.first if record.blame else None
     lines = [first.source] if first else []
     lines += [line for item in record.missing for line in item.sources]
+    lines += record.lines
     known = tuple(dict.fromkeys(line for line in lines if line))
     if known or not record.detail:
         return known[:_LISTED_LINES]

@@ -18,10 +18,10 @@ import torch
 
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
 from exporter.records.record import MissingOperator
-from exporter.worker.diagnose.source_lines import find_source_line
 from exporter.worker.export.convert import MODES
 from exporter.worker.export.export_context import ExportContext
 from exporter.worker.inputs.call import build_tensor_call
+from exporter.worker.process.source_lines import find_node_line
 from exporter.worker.reference.eager_run import BufferSnapshot
 from exporter.worker.torch_private.graph_operators import find_untranslated_nodes, iterate_nodes
 from exporter.worker.torch_private.guards import is_enabled
@@ -79,8 +79,7 @@ def _group_uses(uses: Iterable[tuple[str, str]]) -> tuple[MissingOperator, ...]:
 
 def _list_uses(nodes: Iterable[torch.fx.Node], root: Path) -> Iterator[tuple[str, str]]:
     for node in nodes:
-        trace = node.meta.get("stack_trace") or ""
-        yield str(node.target), find_source_line(trace, root)
+        yield str(node.target), find_node_line(node, root)
 
 
 def _find_uses_in_program(context: ExportContext) -> Iterator[tuple[str, str]]:
@@ -123,4 +122,4 @@ def _find_uses_in_trace(context: ExportContext, rejected: str) -> Iterator[tuple
         # The name of an in-place operator ends with `_`, until a later pass of the exporter.
         kind = node.kind().rstrip("_")
         if kind in missing:
-            yield kind, find_source_line(str(node.sourceRange()), context.root)
+            yield kind, find_node_line(node, context.root)

@@ -20,15 +20,14 @@ from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import ModelSpec
 from exporter.manifest.rules.exporters import COMMON_OPTIONS
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
-from exporter.worker.diagnose.source_lines import find_source_line
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_module, convert_program, translate_program
 from exporter.worker.export.export_context import ExportContext
 from exporter.worker.export.weights_as_inputs import list_state_names, move_weights_to_inputs
 from exporter.worker.export.write_onnx import write_artifact
+from exporter.worker.process.source_lines import find_node_line
 from exporter.worker.reference.eager_run import BufferSnapshot
 from exporter.worker.torch_private.decompositions import Decompositions
-from exporter.worker.torch_private.export_speedups import STACK_TRACE_KEY
 
 #: The highest opset of TorchScript's exporter.
 _LAST_TORCHSCRIPT_OPSET = 20
@@ -133,8 +132,6 @@ def _create_scratch(folder: Path) -> Iterator[Path]:
 
 def _read_lines(graph: ir.Model, root: Path) -> Iterator[tuple[str, str]]:
     for node in graph.graph:
-        trace = node.metadata_props.get(STACK_TRACE_KEY) or node.doc_string or ""
-        line = find_source_line(trace, root) if trace else ""
-        if line:
+        if line := find_node_line(node, root):
             for output in node.outputs:
                 yield str(output.name), line

@@ -1,7 +1,7 @@
 """Failures of a model, in distinction from failures of the worker.
 
-Input: an exception of user code or torch. Output: a `Failure` with a message of one line and the
-end of the traceback.
+Input: an exception of user code or torch. Output: a `Failure` with a message of one line, the line
+of the model and the end of the traceback.
 """
 
 from __future__ import annotations
@@ -10,29 +10,42 @@ import re
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from exporter.core.sanitize import redact
 from exporter.records.record import MissingOperator, Stage, Status
+from exporter.worker.process.error_origin import find_origin
 
 _DETAIL_LINES = 30
 _MESSAGE_LENGTH = 400
 #: Errors of torch that wrap the cause and name only the step, which the stage shows too.
 _WRAPPERS = re.compile(
     r"Failed to (export the model|decompose the FX graph|convert the exported program)"
+    r"|Error when translating node "
 )
+#: First lines without the reason, which is the last line.
+_INTRODUCTIONS = ("The following operation failed in the TorchScript interpreter",)
 
 
 class Failure(Exception):
     """An error of the model at a stage; it becomes the record of every cell of the stage."""
 
     def __init__(
-        self, stage: Stage, message: str, *, detail: str = "", status: Status = Status.ERROR
+        self,
+        stage: Stage,
+        message: str,
+        *,
+        detail: str = "",
+        status: Status = Status.ERROR,
+        lines: tuple[str, ...] = (),
     ) -> None:
         super().__init__(message)
         self.stage = stage
         self.status = status
         self.message = message
         self.detail = detail
+        self.lines = lines
+        """The lines of the model at which it fails."""
         self.missing: tuple[MissingOperator, ...] = ()
         """All operators that the exporter lacks; the diagnosis sets them."""
         self.advice: tuple[str, ...] = ()
@@ -49,7 +62,12 @@ def wrap_errors(stage: Stage) -> Iterator[None]:
     except Exception as error:
         status = Status.KILLED if isinstance(error, MemoryError) else Status.ERROR
         message, detail = format_error(error), format_traceback_tail(error)
-        raise Failure(stage, message, detail=detail, status=status) from error
+        # The working folder of a worker is the root of the project.
+        origin = find_origin(error, Path())
+        if origin.operator and _shorten_operator(origin.operator) not in message:
+            message = f"{message}; the operator is {origin.operator}"
+        lines = (origin.line,) if origin.line else ()
+        raise Failure(stage, message, detail=detail, status=status, lines=lines) from error
 
 
 def format_error(error: BaseException) -> str:
@@ -88,4 +106,18 @@ def _format_first_line(error: BaseException) -> str:
         return f"{name}: {lines[0].split('!')[0]}: {reasons[0]}"
     if reasons and lines[0].startswith("Found the following conflicts"):
         return f"{name}: {reasons[0]}"
-    return f"{name}: {lines[0]}"
+    if lines[0].startswith(_INTRODUCTIONS):
+        return lines[-1]
+    text = lines[0]
+    if text.endswith(":") and len(lines) > 1:
+        text = f"{text} {lines[1]}"
+    # torch.compile names its general complaint first, and the object of the complaint below.
+    if explanation := next((line for line in lines if line.startswith("Explanation: ")), ""):
+        text = f"{text}: {explanation.removeprefix('Explanation: ')}"
+    return f"{name}: {text}"
+
+
+def _shorten_operator(operator: str) -> str:
+    """Return `add` for `aten.add.Tensor` and for `aten::add`."""
+    name = operator.replace("::", ".")
+    return name.split(".")[1] if "." in name else name

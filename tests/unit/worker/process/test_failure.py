@@ -70,6 +70,42 @@ def test_conflicting_ranges_have_the_first_reason() -> None:
     )
 
 
+def test_a_long_message_keeps_its_start_and_its_end() -> None:
+    message = format_error(RuntimeError(f"node {'x' * 900} failed: the shapes differ"))
+    assert len(message) == 400
+    assert message.startswith("RuntimeError: node xxx")
+    assert message.endswith("xxx failed: the shapes differ")
+
+
+def test_the_interpreter_of_torchscript_reports_its_last_line() -> None:
+    error = RuntimeError(
+        "The following operation failed in the TorchScript interpreter.\n"
+        "Traceback of TorchScript (most recent call last):\n"
+        '  File "net.py", line 3, in forward\n'
+        "    return self.table(ids)\n"
+        "           ~~~~~~~~~~ <--- HERE\n"
+        "IndexError: index out of range in self\n"
+    )
+    assert format_error(error) == "IndexError: index out of range in self"
+
+
+def test_a_heading_has_the_line_below_it() -> None:
+    error = RuntimeError("Error(s) in loading state_dict for Net:\n\tMissing key(s): 'a'.\n\tmore")
+    assert format_error(error) == (
+        "RuntimeError: Error(s) in loading state_dict for Net: Missing key(s): 'a'."
+    )
+
+
+def test_a_general_complaint_has_its_explanation() -> None:
+    error = RuntimeError(
+        "Attempted to call function marked as skipped\n  Explanation: `sleep` is skipped.\n"
+        "  Hint: remove it.\n"
+    )
+    assert format_error(error) == (
+        "RuntimeError: Attempted to call function marked as skipped: `sleep` is skipped."
+    )
+
+
 def test_the_tail_keeps_the_last_frames_without_folders() -> None:
     with pytest.raises(ValueError, match="late") as caught:
         int_of("late")

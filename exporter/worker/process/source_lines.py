@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from exporter.worker.dependencies.project_files import find_model_file
 
@@ -33,3 +34,16 @@ def find_source_line(trace: str, root: Path) -> str:
         if path := find_model_file(file, root):
             return f"{path}:{line}"
     return ""
+
+
+def find_node_line(node: Any, root: Path) -> str:
+    """Return the line of the model behind a node of any graph, or "" if the node has none."""
+    from exporter.worker.torch_private.export_speedups import STACK_TRACE_KEY  # loads torch
+
+    if hasattr(node, "metadata_props"):  # of a file; TorchScript writes it as documentation
+        trace = node.metadata_props.get(STACK_TRACE_KEY) or node.doc_string or ""
+    elif hasattr(node, "meta"):  # of a captured program
+        trace = node.meta.get("stack_trace") or ""
+    else:  # of a traced graph
+        trace = str(node.sourceRange())
+    return find_source_line(trace, root)
