@@ -37,6 +37,19 @@ def _half(net: str, opset: int) -> Trap:
     )
 
 
+def _positions() -> ModelSpec:
+    return contract(
+        "outputs.py:Positions",
+        DYNAMO,
+        inputs=(declare_input("x", 3, "length"),),
+        outputs=(
+            declare_output("angles", "length", 2),
+            declare_output("mask", "length", "length", dtype="bool"),
+        ),
+        axes=(Axis(name="length", example=5),),
+    )
+
+
 def _canceled(**changes: object) -> ModelSpec:
     return contract(
         "numbers.py:Canceled",
@@ -54,6 +67,34 @@ NUMBERS = (
         story="every input gives the same output",
         spec=contract("outputs.py:Constant"),
         verdict=inconclusive("power", "inputs of another seed give the very same 'y'"),
+    ),
+    Trap(
+        name="outputs that depend on sizes only",
+        story="every size gives other positions, so that a constant would fail",
+        spec=_positions(),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="constant that follows a size by repetition",
+        story="every size gives the same number: a constant would pass",
+        spec=contract(
+            "outputs.py:Constant",
+            inputs=(declare_input("x", 3, "length"),),
+            outputs=(declare_output("y", 3, "length"),),
+            axes=(Axis(name="length", example=5),),
+        ),
+        verdict=inconclusive("power", "inputs of another seed give the very same 'y'"),
+    ),
+    Trap(
+        name="positions of the example",
+        story="`float(size)` freezes the length of the positions",
+        spec=contract(
+            "outputs.py:FixedPositions",
+            inputs=(declare_input("x", 3, "length"),),
+            outputs=(declare_output("y", 3, "length"),),
+            axes=(Axis(name="length", example=5),),
+        ),
+        verdict=parity("axes", "length=11"),
     ),
     Trap(
         name="unconnected output",

@@ -6,7 +6,8 @@ also differ by more than the allowed error.
 
 An output that never changes is a constant, such as a mask or positions. Its size distinguishes it
 from a wrong one. But if no output changes, no input is known to have an effect: a file that always
-gives 7 passes if PyTorch gives 7. If no input is random, there is no other seed, and only the size
+gives 7 passes if PyTorch gives 7. Positions and masks change with the size of an input, which the
+samples of other sizes prove. If no input is random, there is no other seed, and only the size
 is checked.
 """
 

@@ -80,7 +80,8 @@ def compute_spread(
         declared: The outputs for the declared inputs.
         perturbed: The outputs for other values in the same shapes.
         resized: The outputs for other sizes and cases. They show if an integer output ever
-            changes: one label of a few may stay the same by chance.
+            changes: one label of a few may stay the same by chance. They also show if an output
+            depends on sizes only.
     """
     spreads: list[float | None] = []
     for index, output in enumerate(declared):
@@ -95,8 +96,28 @@ def compute_spread(
         other_values = (_list_exact_values(outputs[index]) for outputs in resized)
         if not spread and values and any(values != other for other in other_values):
             spread = 1.0
+        if spread == 0:
+            changes = (_compute_change_by_size(output, outputs[index]) for outputs in resized)
+            spread = max(changes, default=0.0)
         spreads.append(spread)
     return tuple(spreads)
+
+
+def _compute_change_by_size(declared: Returned, resized: Returned) -> float:
+    """Return the change of an output that depends on sizes only, such as positions or a mask.
+
+    Along an axis with another size, an output that repeats one value is a constant. An output
+    with other values there is none: only a file that computes them gives all sizes.
+    """
+    changes = [0.0]
+    for item, other in zip(list_items(declared), list_items(resized), strict=False):
+        if item.ndim != other.ndim or not other.numel():
+            continue
+        dims = [dim for dim in range(item.ndim) if item.shape[dim] != other.shape[dim]]
+        repeated = (other.narrow(dim, 0, 1).expand_as(other) for dim in dims)
+        changes += [_compute_change(other, one) for one in repeated]
+        changes += [] if dims else [_compute_change(item, other)]
+    return max(changes)
 
 
 def _list_exact_values(output: Returned) -> set[float]:

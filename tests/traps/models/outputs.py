@@ -154,6 +154,22 @@ class Constant(nn.Module):
         return x * 0 + 1.5
 
 
+class Positions(nn.Module):
+    """Returns positions and a causal mask, which depend on the size of its input only."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        places = torch.arange(x.shape[1], device=x.device)
+        angles = places[:, None] / torch.tensor([1.0, 10.0])
+        return torch.sin(angles), places[:, None] >= places
+
+
+class FixedPositions(nn.Module):
+    """Returns positions whose length is a number of Python, and therefore a constant."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.arange(int(x.shape[1]) * 1.0)[None] + torch.zeros_like(x[:, :1])
+
+
 class Unconnected(nn.Module):
     """Does not use its input."""
 

@@ -72,7 +72,29 @@ def test_an_integer_may_change_at_another_size_only() -> None:
     still = tensors([1, 1])
     assert compute_spread(still, [still], [tensors([1, 1, 1])]) == (0.0,)
     assert compute_spread(still, [still], [tensors([1, 1, 2])]) == (1.0,)
-    assert compute_spread(tensors([1.0]), [tensors([1.0])], [tensors([2.0, 3.0])]) == (0.0,)
+    assert compute_spread(tensors([1.0]), [tensors([1.0])], [tensors([2.0, 2.0])]) == (0.0,)
+
+
+@pytest.mark.parametrize(
+    ("declared", "resized", "spread"),
+    [
+        # Positions, a causal mask and a size change with the size.
+        (torch.arange(3.0), torch.arange(5.0), 1.0),
+        (torch.ones(3, 3).tril().bool(), torch.ones(5, 5).tril().bool(), 1.0),
+        (torch.tensor([3.0]), torch.tensor([5.0]), pytest.approx(2 / 3)),
+        (torch.tensor([0.0, -torch.inf]), torch.tensor([0.0, -torch.inf, -torch.inf]), 1.0),
+        (torch.tensor([[3]]), torch.tensor([[5]]), 1.0),
+        # A constant that is repeated does not.
+        (torch.full((3, 2), 1.5), torch.full((5, 2), 1.5), 0.0),
+        (torch.arange(2.0).expand(3, 2), torch.arange(2.0).expand(5, 2), 0.0),
+        (torch.ones(3), torch.ones(0), 0.0),
+        (torch.ones(3), torch.ones(3, 1), 0.0),
+    ],
+)
+def test_an_output_may_depend_on_sizes_only(
+    declared: torch.Tensor, resized: torch.Tensor, spread: float
+) -> None:
+    assert compute_spread((declared,), [(declared,)], [(resized,)]) == (spread,)
 
 
 def test_an_overflow_is_reported_if_float64_is_finite() -> None:
