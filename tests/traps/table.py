@@ -8,7 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.traps import data, graphs, headers, kinds, numbers, signatures, sizes, states, values
+from tests.traps import (
+    data,
+    graphs,
+    headers,
+    kinds,
+    masks,
+    numbers,
+    signatures,
+    sizes,
+    states,
+    values,
+)
 from tests.traps.trap import ROOT, Trap
 
 PAGE = ROOT / "docs" / "traps.md"
@@ -16,6 +27,7 @@ PAGE = ROOT / "docs" / "traps.md"
 #: The traps by heading, in the order of the page.
 GROUPS: dict[str, tuple[Trap, ...]] = {
     "Values that stay in the file": values.VALUES,
+    "Masks and lengths": masks.MASKS,
     "Sizes that stay in the file": sizes.SIZES,
     "Inputs and outputs": signatures.SIGNATURES,
     "Kinds of values": kinds.KINDS,

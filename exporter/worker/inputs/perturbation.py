@@ -12,6 +12,7 @@ from __future__ import annotations
 import torch
 
 from exporter.manifest import Fill
+from exporter.worker.inputs.binary_values import choose_binary_changes, is_binary
 from exporter.worker.inputs.input_sets import InputSet
 
 
@@ -61,19 +62,30 @@ def perturb_values(
 def choose_nearby_values(tensor: torch.Tensor, *, increment: int = 0) -> torch.Tensor:
     """Return other values near the given ones, such that most indices stay in range.
 
+    Values of 0 and 1 may be a mask, so every row keeps some of them.
+
     Args:
         tensor: The declared values.
         increment: The number to add to integers, even if the sum is out of range.
     """
     if not tensor.numel():
         return tensor
+    all_axes = tuple(range(tensor.ndim))
+    flips = [all_axes, *((axis,) for axis in all_axes)]
+    if is_binary(tensor) and not (increment and bool(tensor.all())):
+        changes = choose_binary_changes(tensor)
+        if increment:
+            return tensor + increment * changes.to(tensor.dtype)
+        if changes.any():
+            return torch.where(changes, 1 - tensor.to(torch.int64), tensor).to(tensor.dtype)
+        # Rows that change places stay valid, reversed rows may not.
+        flips = flips[1:]
     if increment:
         return tensor + increment
-    flipped = tensor.flatten().flip(0).reshape(tensor.shape)
-    if not torch.equal(flipped, tensor):
-        return flipped
-    if tensor.dtype is torch.bool:
-        return ~tensor
+    for axes in flips:
+        flipped = tensor.flip(axes)
+        if not torch.equal(flipped, tensor):
+            return flipped
     if tensor.is_floating_point() or tensor.is_complex():
         return tensor * 1.5 + 0.25
     # Subtract first: the last index of a table has a smaller neighbor only.

@@ -1,0 +1,76 @@
+"""Traps: masks, padding and lengths as inputs.
+
+Output: `MASKS`.
+"""
+
+from __future__ import annotations
+
+from exporter.manifest import Axis, ModelSpec
+from tests.traps.trap import (
+    DYNAMO,
+    SOUND,
+    TORCHSCRIPT,
+    Trap,
+    contract,
+    declare_input,
+    declare_output,
+    make_fill,
+    parity,
+)
+
+_BATCH = Axis(name="batch", example=3)
+_LENGTH = Axis(name="length", example=5)
+
+
+def _attention(source: str, opset: int, fill: str, dtype: str = "int64") -> ModelSpec:
+    mask = declare_input("mask", "batch", "length", at="args[1]", dtype=dtype, fill=make_fill(fill))
+    return contract(
+        f"masks.py:{source}",
+        opset,
+        inputs=(declare_input("x", "batch", "length", 4), mask),
+        outputs=(declare_output("y", "batch", "length", 4),),
+        axes=(_BATCH, _LENGTH),
+    )
+
+
+MASKS = (
+    Trap(
+        name="mask of ones under dynamo",
+        story="a row without any 1 has no defined result, so probes keep a 1 in each row",
+        spec=_attention("Attention", DYNAMO, "ones"),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="causal mask of ones under dynamo",
+        story="the first row sees only itself, so probes keep the first 1",
+        spec=_attention("CausalAttention", DYNAMO, "ones"),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="padding of zeros under dynamo",
+        story="True means masked here, so probes keep a False in each row",
+        spec=_attention("PaddingAttention", DYNAMO, "zeros", "bool"),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="mask dropped by a trace",
+        story="the mask of the example allows everything, and the trace drops it",
+        spec=_attention("FullMaskOnly", TORCHSCRIPT + 1, "ones"),
+        verdict=parity("values", "other mask: output 'y': error"),
+    ),
+    Trap(
+        name="length of the first row baked in",
+        story="the number of ones in the first row is a constant of the trace",
+        spec=contract(
+            "masks.py:FirstLength",
+            inputs=(
+                declare_input("x", "batch", 5, 4),
+                declare_input(
+                    "mask", "batch", 5, at="args[1]", dtype="int64", fill=make_fill("ones")
+                ),
+            ),
+            outputs=(declare_output("y", "batch", 5, 4),),
+        ),
+        verdict=parity("values", "other mask: output 'y': error"),
+    ),
+)

@@ -1,0 +1,52 @@
+"""Models with masks and lengths as inputs."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class Attention(nn.Module):
+    """Attention over the allowed rows of a sequence: a mask of 1 means allowed."""
+
+    causal = False
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        allowed = mask.bool()[:, None, None, :]
+        if self.causal:
+            size = x.shape[1]
+            allowed = allowed & torch.ones(size, size, dtype=torch.bool).tril()
+        heads = x[:, None]
+        y = functional.scaled_dot_product_attention(heads, heads, heads, attn_mask=allowed)
+        return y[:, 0]
+
+
+class CausalAttention(Attention):
+    """Attention over the allowed rows up to the current one."""
+
+    causal = True
+
+
+class PaddingAttention(Attention):
+    """Attention with a padding mask: True means padding."""
+
+    def forward(self, x: Tensor, padding: Tensor) -> Tensor:
+        return super().forward(x, ~padding)
+
+
+class FullMaskOnly(Attention):
+    """Ignores the mask if Python reads that all elements of the example are allowed."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        y = super().forward(x, torch.ones_like(mask) if bool(mask.all()) else mask)
+        return y + 0.0 * mask.sum()
+
+
+class FirstLength(nn.Module):
+    """Cuts all rows at the length of the first one, which Python reads."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        length = int(mask[0].sum())
+        kept = torch.arange(x.shape[1]) < length
+        return x * kept[None, :, None] + 0.0 * mask.sum()
