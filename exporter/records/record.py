@@ -20,6 +20,8 @@ TRACER_PREFIX = "tracer warning: "
 #: The check that compares a file's time with PyTorch's; see `worker/verify/latency.py`.
 LATENCY_CHECK = "latency"
 _get_key = itemgetter("model", "opset", "device")
+_Capture = Literal["export", "strict", "trace", "script"]
+_ExportState = Literal["inference", "plain"]
 _REWRITE = "is not a results file of this version: {}; run `exporter export` to write it again"
 
 
@@ -126,8 +128,24 @@ class Route(FrozenModel):
     """The exporter and the capture of a cell, with the reason for the choice."""
 
     exporter: Literal["dynamo", "torchscript"]
-    capture: Literal["export", "strict", "trace", "script"]
+    capture: _Capture
     reason: str
+    state: _ExportState = "inference"
+    """The state of PyTorch during the export."""
+    optimize: bool = True
+    """False if dynamo's graph optimizer fails and the file is written without it."""
+
+
+class Attempt(FrozenModel):
+    """An export that failed, after which another capture, state or option was tried."""
+
+    capture: _Capture
+    state: _ExportState
+    optimize: bool = True
+    """Whether dynamo's graph optimizer ran."""
+    stage: Stage
+    """`capture` or `convert`."""
+    message: str
 
 
 class Source(FrozenModel):
@@ -243,6 +261,9 @@ class Record(ChecksummedModel):
     thorough: bool = False
     """Whether more sizes and values were tried than by default."""
     route: Route | None = None
+    """The route that created the file; if all attempts failed, the first one."""
+    attempts: Items[Attempt] = ()
+    """The failed attempts, in their order, if there was more than one attempt."""
     artifact: Artifact | None = None
     checks: Items[CheckResult] = ()
     notes: Items[str] = ()

@@ -91,6 +91,7 @@ class JobOutput:
                     missing=failure.missing,
                     advice=failure.advice,
                     route=opset.route,
+                    attempts=failure.attempts,
                     log=self.format_log_path(log),
                     seconds=dict(seconds),
                 )

@@ -10,12 +10,10 @@ from __future__ import annotations
 import gc
 import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-import onnx_ir as ir
 import torch
 
 from exporter.cache.fingerprint import read_tool_versions
@@ -25,12 +23,19 @@ from exporter.checks.protocol import CheckContext
 from exporter.jobs.job import Job, OpsetJob
 from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.jobs.reference import Reference
-from exporter.records.record import CellId, Stage
+from exporter.records.record import CellId, Route, Stage
 from exporter.worker.dependencies.opened_files import OpenedFiles
 from exporter.worker.dependencies.source_files import JobStart
 from exporter.worker.diagnose.explanation import diagnosis_seconds, explain_failure, explain_record
-from exporter.worker.export.capture import capture_program
-from exporter.worker.export.convert import convert_module, convert_program
+from exporter.worker.export.attempts import (
+    Captures,
+    ExportedGraph,
+    export_module,
+    export_program,
+    follow_route,
+    list_routes,
+    require_capture,
+)
 from exporter.worker.export.converter_warnings import collect_converter_warnings
 from exporter.worker.export.export_context import ExportContext
 from exporter.worker.export.parameter_names import (
@@ -57,7 +62,6 @@ from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import BufferSnapshot
 from exporter.worker.reference.float64 import is_worth_float64, measure_all_samples
 from exporter.worker.reference.reference_run import compute_reference, format_overflow_notes
-from exporter.worker.torch_private.decompositions import Decompositions
 from exporter.worker.torch_private.graph_operators import (
     count_captured_operators,
     count_traced_operators,
@@ -149,12 +153,14 @@ def _export_opsets(output: JobOutput, opsets: tuple[OpsetJob, ...], cache: Sampl
         if opset.route.exporter == "torchscript":
             samples = _export_by_torchscript(output, opset, prepared, samples, times)
     # One capture for all opsets, unless an override asks for another kind of capture.
-    captures: dict[str, list[OpsetJob]] = {}
+    captures = Captures(prepared.model, output.spec, prepared.inputs)
+    groups: dict[Hashable, list[OpsetJob]] = {}
     for opset in opsets:
         if opset.route.exporter == "dynamo":
-            captures.setdefault(opset.route.capture, []).append(opset)
-    for group in captures.values():
-        samples = _export_by_dynamo(output, tuple(group), prepared, samples, times)
+            routes = _list_opset_routes(output, opset, prepared)
+            groups.setdefault(tuple((r.capture, r.state) for r in routes), []).append(opset)
+    for group in groups.values():
+        samples = _export_by_dynamo(output, tuple(group), captures, prepared, samples, times)
 
 
 def _load_model(output: JobOutput) -> tuple[JobOutput, Model]:
@@ -206,15 +212,8 @@ def _export_by_torchscript(
     operators: Counter[str] = Counter()
     try:
         with times.measure(Stage.CONVERT), count_traced_operators() as operators:
-            graph, notes = convert_module(
-                context.model,
-                context.spec,
-                context.inputs,
-                opset.opset,
-                scratch,
-                output.custom,
-            )
-            _write_file(output, opset, prepared, graph)
+            exported = export_module(context, _list_opset_routes(output, opset, prepared), scratch)
+            _write_file(output, opset.opset, prepared, exported)
     except Failure as failure:
         explained = explain_failure(failure, context, _limit_diagnosis(output))
         replace(output, operators=operators).write_failures((opset,), explained, times)
@@ -224,7 +223,8 @@ def _export_by_torchscript(
         shutil.rmtree(scratch.parent, ignore_errors=True)
     try:
         output = replace(output, operators=operators)
-        return _check_opset(output, context, prepared, samples, times, notes)
+        context = follow_route(context, exported)
+        return _check_opset(output, context, prepared, samples, times, exported)
     finally:
         state.restore()
 
@@ -232,48 +232,54 @@ def _export_by_torchscript(
 def _export_by_dynamo(
     output: JobOutput,
     opsets: tuple[OpsetJob, ...],
+    captures: Captures,
     prepared: PreparedModel,
     samples: Samples,
     shared: StageTimes,
 ) -> Samples:
     """Capture once, then convert, write and check each opset; return the samples."""
     output.announce(Stage.CAPTURE, opsets)
-    state = BufferSnapshot(prepared.model)
-    program: Any
+    routes = _list_opset_routes(output, opsets[0], prepared)
     try:
         with shared.measure(Stage.CAPTURE):
-            strict = opsets[0].route.capture == "strict"
-            program = capture_program(prepared.model, output.spec, prepared.inputs, strict=strict)
+            first = require_capture(captures, routes)
     except Failure as failure:
         context = _make_context(output, opsets[0], prepared)
         explained = explain_failure(failure, context, _limit_diagnosis(output))
         output.write_failures(opsets, explained, shared)
         return samples
-    finally:
-        state.restore()
-    output = replace(output, operators=count_captured_operators(program))
-    decompositions = Decompositions()
+    output = replace(output, operators=count_captured_operators(first.program))
     # From the highest opset down: its decomposition serves most of the others, too.
     for opset in reversed(opsets):
         output.announce(Stage.CONVERT, (opset,))
         times = StageTimes(shared)
         context = replace(
-            _make_context(output, opset, prepared), program=program, decompositions=decompositions
+            _make_context(output, opset, prepared),
+            program=first.program,
+            decompositions=first.decompositions,
         )
         try:
             with times.measure(Stage.CONVERT), collect_converter_warnings() as notes:
                 reports = output.folder.artifacts(opset.opset)
-                graph = convert_program(
-                    program, context.spec, opset.opset, reports, decompositions, output.custom
-                )
-                _write_file(output, opset, prepared, graph)
+                routes = _list_opset_routes(output, opset, prepared)
+                exported = export_program(context, routes, captures, reports)
+                _write_file(output, opset.opset, prepared, exported)
                 notes.extend(rename_exporter_reports(reports, output.folder.path))
         except Failure as failure:
             explained = explain_failure(failure, context, _limit_diagnosis(output))
             output.write_failures((opset,), explained, times)
         else:
-            samples = _check_opset(output, context, prepared, samples, times, tuple(notes))
+            exported = replace(exported, notes=(*notes, *exported.notes))
+            context = follow_route(context, exported)
+            samples = _check_opset(output, context, prepared, samples, times, exported)
     return samples
+
+
+def _list_opset_routes(
+    output: JobOutput, opset: OpsetJob, prepared: PreparedModel
+) -> tuple[Route, ...]:
+    spec = output.spec.resolve_cell(opset.opset)
+    return list_routes(spec, opset.route, prepared.model)
 
 
 def _make_context(output: JobOutput, opset: OpsetJob, prepared: PreparedModel) -> ExportContext:
@@ -292,20 +298,21 @@ def _limit_diagnosis(output: JobOutput) -> float:
 
 
 def _write_file(
-    output: JobOutput, opset: OpsetJob, prepared: PreparedModel, graph: ir.Model
+    output: JobOutput, opset: int, prepared: PreparedModel, exported: ExportedGraph
 ) -> None:
-    tools = read_tool_versions()
+    tools, route = read_tool_versions(), exported.route
+    state = "" if route.state == "inference" else f" {route.state}"
     provenance = {
         "model": output.spec.id,
         "fingerprint": output.job.fingerprint.get("entry", ""),
-        "route": f"{opset.route.exporter} {opset.route.capture}",
+        "route": f"{route.exporter} {route.capture}{state}",
         **{name: tools[name] for name in ("torch", "onnx", "onnxscript", "exporter")},
     }
-    rename_weights(graph, prepared.names)
-    spec = output.spec.resolve_cell(opset.opset)
+    rename_weights(exported.graph, prepared.names)
+    spec = output.spec.resolve_cell(opset)
     if spec.weights_are_inputs:
-        move_weights_to_inputs(graph, prepared.weight_inputs)
-    write_artifact(graph, spec, opset.opset, output.folder, provenance)
+        move_weights_to_inputs(exported.graph, prepared.weight_inputs)
+    write_artifact(exported.graph, spec, opset, output.folder, provenance)
 
 
 def _check_opset(
@@ -314,7 +321,7 @@ def _check_opset(
     prepared: PreparedModel,
     samples: Samples,
     times: StageTimes,
-    notes: tuple[str, ...],
+    exported: ExportedGraph,
 ) -> Samples:
     """Check the file on all devices; return the samples, with float64 outputs if needed."""
     opset = context.job
@@ -323,7 +330,7 @@ def _check_opset(
         opset=opset.opset,
         spec=context.spec,
         reference=samples.reference,
-        notes=notes,
+        notes=exported.notes,
         samples=samples.cache,
         kernels=output.custom.kernels,
     )
@@ -332,9 +339,10 @@ def _check_opset(
         structure = run_structure_checks(check_context)
         facts = measure_artifact(check_context.path, output.spec.id)
     shared = SharedFields(
-        route=opset.route,
+        route=exported.route,
+        attempts=exported.attempts,
         log=output.format_log_path(opset.opset),
-        notes=(*notes, *prepared.notes),
+        notes=(*exported.notes, *prepared.notes),
         artifact=facts,
     )
     for device in opset.devices:

@@ -39,8 +39,8 @@ _OTHER_PLACES = {"opsets": " here, in [defaults] or in [tool.exporter]"}
 #: Keys that the spec takes without a change.
 _UNCHANGED_KEYS = (
     "description", "owner", "tags", "init", "seed", "mode", "precision", "export_device",
-    "exporter", "capture", "opsets", "devices", "ir_version", "timeout", "memory", "thorough",
-    "latency",
+    "export_state", "exporter", "capture", "opsets", "devices", "ir_version", "timeout", "memory",
+    "thorough", "latency",
 )  # fmt: skip
 
 

@@ -41,7 +41,7 @@ from exporter.manifest.schema.tables import (
     Table,
     ToleranceTable,
 )
-from exporter.manifest.spec.model import CaptureName, Mode, Precision
+from exporter.manifest.spec.model import CaptureName, ExportState, Mode, Precision
 
 #: The form of an ID, which is part of folder names and cell names.
 ID_PATTERN = "[a-z0-9][a-z0-9_.-]{0,99}"
@@ -89,11 +89,19 @@ class Settings(Table):
     """The device on which PyTorch runs and exports the model, and computes its own outputs.
     `devices` sets the devices that check the file. If a machine lacks it, the cells are
     `unavailable`."""
+    export_state: ExportState | None = None
+    """The state of PyTorch for the export and for its own outputs. `"inference"`: gradients are off
+    and the fused path of `nn.MultiheadAttention` and `nn.TransformerEncoder` is off. `"plain"`: as
+    in a plain call of `torch.onnx.export`, gradients are on and the fused path is not changed.
+    Without it: `"inference"`, and the export is tried again in `"plain"` if it fails. The record
+    contains the state that worked and the errors of the others."""
     exporter: Literal["auto", "dynamo", "torchscript"] = "auto"
     """`auto` is dynamo from opset 18 and TorchScript below; the record contains the choice and the
     reason. `dynamo` below 18 converts the file down from 18, if that is possible."""
     capture: CaptureName | None = None
-    """`export` (default) or `strict` for dynamo, `trace` (default) or `script` for TorchScript."""
+    """`export` or `strict` for dynamo, `trace` or `script` for TorchScript; only this capture is
+    used. Without it: `export` for dynamo, and `strict` if the export fails; `trace` for
+    TorchScript."""
     opsets: Opsets = Field(default_factory=tuple)
     """`17`, `"9..21"`, `[13, "17..20"]`: one file for each opset, with exactly that opset."""
     devices: Annotated[Items[Line], Field(min_length=1)] = ("cpu",)

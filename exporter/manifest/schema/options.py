@@ -68,7 +68,8 @@ class OptionsTable(Table):
     them inside it, up to 2 GB. By default the size decides: from 1 MB, the weights are external
     data."""
     optimize: bool = True
-    """dynamo: optimize the graph."""
+    """dynamo: optimize the graph. Without it: optimize it, and write the file unoptimized with a
+    note if the optimizer fails; `true` makes its failure an error of the cell."""
     report: bool = False
     """dynamo: write its own report, `logs/<opset>/report.md` in the model's build folder."""
     profile: bool = False

@@ -38,8 +38,8 @@ class OverrideTable(Table):
         **dict.fromkeys(
             (
                 "axes", "cases", "constants", "containers", "description", "dynamic_axes",
-                "export_device", "init", "inputs", "inputs_from", "mode", "owner", "parameters",
-                "precision", "seed", "source", "tags", "weights", "weights_sha256",
+                "export_device", "export_state", "init", "inputs", "inputs_from", "mode", "owner",
+                "parameters", "precision", "seed", "source", "tags", "weights", "weights_sha256",
             ),
             _ONE_MODEL,
         ),

@@ -33,6 +33,8 @@ ExporterName = Literal["dynamo", "torchscript"]
 CaptureName = Literal["export", "strict", "trace", "script"]
 Mode = Literal["eval", "train", "keep"]
 Precision = Literal["float32", "float16", "bfloat16", "float64"]
+#: The state of PyTorch during an export; see `worker/model/torch_state.py`.
+ExportState = Literal["inference", "plain"]
 #: The runtimes without a plugin.
 BUILT_IN_RUNTIMES = ("onnxruntime", "openvino", "reference", "backend")
 #: How reports show a status: a symbol or a word.
@@ -194,7 +196,9 @@ class ModelSpec(FrozenModel):
     """PyTorch's device for the reference and the export."""
     exporter: Literal["auto", "dynamo", "torchscript"] = "auto"
     capture: CaptureName | None = None
-    """None: `export` for dynamo, `trace` for TorchScript."""
+    export_state: ExportState | None = None
+    """None: `inference`, and `plain` if the export fails in it."""
+    """None: `export` for dynamo, and `strict` if that fails; `trace` for TorchScript."""
     opsets: Items[int]
     devices: Items[str]
     ir_version: int | None = None

@@ -132,6 +132,7 @@ def _list_settings(spec: ModelSpec) -> Iterable[Setting]:
         "capture": spec.capture or "",
         "mode": spec.mode if spec.mode != "eval" else "",
         "precision": spec.precision or "",
+        "export_state": spec.export_state or "",
         "seed": str(spec.seed) if spec.seed else "",
         "init": _format_table(spec.init),
         "constants": _format_table({constant.at: constant.value for constant in spec.constants}),

@@ -21,6 +21,7 @@ from exporter.records.record import MissingOperator
 from exporter.worker.export.convert import MODES
 from exporter.worker.export.export_context import ExportContext
 from exporter.worker.inputs.call import build_tensor_call
+from exporter.worker.model.torch_state import apply_state
 from exporter.worker.process.source_lines import find_node_line
 from exporter.worker.reference.eager_run import BufferSnapshot
 from exporter.worker.torch_private.graph_operators import find_untranslated_nodes, iterate_nodes
@@ -90,7 +91,8 @@ def _find_uses_in_program(context: ExportContext) -> Iterator[tuple[str, str]]:
     opset = max(context.opset, FIRST_DYNAMO_OPSET)
     custom = context.custom.get_translations(context.opset)
     try:
-        nodes = find_untranslated_nodes(context.program, opset, custom)
+        with apply_state(context.spec):
+            nodes = find_untranslated_nodes(context.program, opset, custom)
     except Exception:  # the export itself reports the error; this only adds operators
         return
     yield from _list_uses(nodes, context.root)
@@ -103,7 +105,7 @@ def _find_uses_in_trace(context: ExportContext, rejected: str) -> Iterator[tuple
     try:
         with (
             warnings.catch_warnings(),
-            torch.no_grad(),
+            apply_state(context.spec),
             context.custom.register_symbolics(context.opset),
         ):
             warnings.simplefilter("ignore")

@@ -22,6 +22,7 @@ from exporter.runtimes.values import Array
 from exporter.worker.diagnose.value_graph import FileGraph
 from exporter.worker.inputs.arrays import to_numpy
 from exporter.worker.inputs.call import Tensors, build_tensor_call
+from exporter.worker.model.torch_state import apply_state
 from exporter.worker.reference.eager_run import BufferSnapshot
 
 _NAME = "PyTorch"
@@ -136,7 +137,8 @@ class ModuleValues:
         handles = [module.register_forward_hook(hook) for module, hook in hooks.items()]
         call = build_tensor_call(self._spec, self._inputs)
         try:
-            with torch.no_grad(), suppress(Exception):  # values before an error are still right
+            # Values before an error are still right.
+            with apply_state(self._spec), suppress(Exception):
                 self._model(*call.args, **call.kwargs)
         finally:
             for handle in handles:

@@ -3,8 +3,7 @@
 Input: a model, its declared inputs and its axes.
 Output: a `torch.export.ExportedProgram`.
 
-Only the kind of capture in the manifest is tried. As in `torch.onnx.export`, gradients are off,
-because an exported file is not trained.
+One kind of capture in one state of PyTorch is tried; see `attempts.py` for the others.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from exporter.records.record import Stage
 from exporter.worker.inputs.call import Tensors, build_call, build_tensor_call
 from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.source_loader import Model
+from exporter.worker.model.torch_state import apply_state
 from exporter.worker.process.failure import Failure, wrap_errors
 from exporter.worker.torch_private.capture_patches import defers_guards, patch_capture
 
@@ -47,7 +47,7 @@ def capture_program(model: Model, spec: ModelSpec, inputs: Tensors, *, strict: b
         is_symbolic_integer(item) or any(isinstance(dim, str) for dim in item.shape)
         for item in spec.inputs
     )
-    with wrap_errors(Stage.CAPTURE), patch_capture(dynamic=is_dynamic), torch.no_grad():
+    with wrap_errors(Stage.CAPTURE), patch_capture(dynamic=is_dynamic), apply_state(spec):
         program: ExportedProgram = torch.export.export(
             model,
             call.args,

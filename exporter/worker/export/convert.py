@@ -29,6 +29,7 @@ from exporter.worker.inputs.call import (
 from exporter.worker.model.custom_ops import NO_CUSTOM_OPS, CustomOps
 from exporter.worker.model.exported_program import find_program, order_leaves
 from exporter.worker.model.source_loader import Model
+from exporter.worker.model.torch_state import apply_state
 from exporter.worker.process.failure import Failure, wrap_errors
 from exporter.worker.torch_private import pytree
 from exporter.worker.torch_private.decompositions import Decompositions
@@ -99,7 +100,13 @@ def translate_program(
     options: dict[str, Any] = {"verbose": False}
     options |= {name: spec.options[name] for name in _DYNAMO_OPTIONS if name in spec.options}
     options |= WEIGHTS_AS_INPUTS["dynamo"] if spec.weights_are_inputs else {}
-    with wrap_errors(Stage.CONVERT), decompositions.reuse(), speed_up_conversion():
+    with (
+        wrap_errors(Stage.CONVERT),
+        decompositions.reuse(),
+        speed_up_conversion(),
+        # A program that was captured without gradients often decomposes only without them.
+        apply_state(spec),
+    ):
         converted = torch.onnx.export(
             program,
             input_names=_list_program_inputs(program, spec),
@@ -154,8 +161,7 @@ def convert_module(
         custom.register_symbolics(opset),
         collect_tracer_warnings(Path()) as notes,
         detach_weights() as weights,
-        # The same as for the reference: a change of a buffer is not a training step.
-        torch.no_grad(),
+        apply_state(spec),
     ):
         if _has_script_parts(model):
             # The tracer of torch.onnx rejects such parts; `torch.jit` keeps their control flow.

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from exporter.core.sanitize import redact
-from exporter.records.record import MissingOperator, Stage, Status
+from exporter.records.record import Attempt, MissingOperator, Stage, Status
 from exporter.worker.process.error_origin import find_origin
 
 _DETAIL_LINES = 30
@@ -50,6 +50,8 @@ class Failure(Exception):
         """All operators that the exporter lacks; the diagnosis sets them."""
         self.advice: tuple[str, ...] = ()
         """Changes of the manifest that torch proposes."""
+        self.attempts: tuple[Attempt, ...] = ()
+        """All failed attempts, if there was more than one."""
 
 
 @contextmanager

@@ -76,7 +76,7 @@ def _run_checks(
     structure = run_structure_checks(context)
     updated = []
     for device, record in zip(opset.devices, records, strict=True):
-        shared = SharedFields(route=opset.route, log=record.log, notes=record.notes)
+        shared = SharedFields(route=record.route or opset.route, log=record.log, notes=record.notes)
         spec = job.spec.resolve_cell(opset.opset, device.name)
         device_context = replace(context, spec=spec)
         result = check_on_device(device, device_context, structure, shared, StageTimes())

@@ -14,6 +14,7 @@ from exporter.checks.structural.domains import explain_missing_kernel
 from exporter.manifest import Device
 from exporter.records.record import (
     Artifact,
+    Attempt,
     CellId,
     CheckResult,
     Record,
@@ -47,6 +48,7 @@ class SharedFields:
 
     route: Route
     log: str
+    attempts: tuple[Attempt, ...] = ()
     notes: tuple[str, ...] = ()
     artifact: Artifact | None = None
 
@@ -103,6 +105,7 @@ def check_on_device(
         message=verdict.message,
         thorough=context.spec.thorough,
         route=shared.route,
+        attempts=shared.attempts,
         artifact=shared.artifact,
         checks=(*structure, *results),
         notes=shared.notes,

@@ -26,6 +26,7 @@ from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.custom_ops import load_custom_ops
 from exporter.worker.model.program_signature import require_matching_inputs
 from exporter.worker.model.source_loader import load_model
+from exporter.worker.model.torch_state import apply_state
 from exporter.worker.process.failure import Failure, format_error
 from exporter.worker.reference.eager_run import BufferSnapshot
 from exporter.worker.torch_private.decompositions import Decompositions
@@ -132,7 +133,7 @@ def _examine_program(context: ExportContext) -> OperatorGaps:
             return _parse_failure(failure, context)
         return OperatorGaps(exporter="dynamo", opset=opset)
     try:
-        with context.decompositions.reuse():
+        with context.decompositions.reuse(), apply_state(context.spec):
             # Below its first opset, dynamo translates to that one and converts the file down.
             nodes = find_untranslated_nodes(
                 context.program,

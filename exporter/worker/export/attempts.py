@@ -1,0 +1,288 @@
+"""The attempts of an export: another state, another capture or no optimizer, until one works.
+
+Input: the routes to try, in their order.
+Output: an `ExportedGraph` with the route that worked, or the first failure with all attempts.
+
+The first attempt is in the inference state. If it fails, the plain state follows, then dynamo's
+strict capture, as in `torch.onnx.export`. Only captures and states that the manifest leaves open
+are tried. Each opset begins with the first attempt, so its file does not depend on other opsets.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import onnx_ir as ir
+import torch
+
+from exporter.manifest import ModelSpec
+from exporter.records.record import Attempt, Route, Status
+from exporter.worker.export.capture import capture_program
+from exporter.worker.export.convert import convert_module, convert_program
+from exporter.worker.export.export_context import ExportContext
+from exporter.worker.inputs.call import Tensors
+from exporter.worker.model.exported_program import find_program
+from exporter.worker.model.source_loader import Model
+from exporter.worker.process.failure import Failure, format_message
+from exporter.worker.reference.eager_run import BufferSnapshot
+from exporter.worker.torch_private.decompositions import Decompositions
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedProgram:
+    """A captured `torch.export.ExportedProgram` with its decompositions for all opsets."""
+
+    program: Any
+    decompositions: Decompositions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedGraph:
+    """A converted graph and its origin."""
+
+    graph: ir.Model
+    route: Route
+    """The route that worked."""
+    captured: CapturedProgram | None = None
+    """None under TorchScript."""
+    notes: tuple[str, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+    """The failed attempts before this route."""
+
+
+class Captures:
+    """The captured programs of a model: each is captured when an opset needs it first."""
+
+    def __init__(self, model: Model, spec: ModelSpec, inputs: Tensors) -> None:
+        self._model = model
+        self._spec = spec
+        self._inputs = inputs
+        self._captured: dict[tuple[str, str], CapturedProgram | Failure] = {}
+
+    def capture(self, route: Route) -> CapturedProgram:
+        """Return the program of a route.
+
+        Raises:
+            Failure: At stage `capture`, for every call with the route.
+        """
+        key = (route.capture, route.state)
+        if key not in self._captured:
+            self._captured[key] = self._try_capture(route)
+        captured = self._captured[key]
+        if isinstance(captured, Failure):
+            raise captured
+        return captured
+
+    def _try_capture(self, route: Route) -> CapturedProgram | Failure:
+        buffers = BufferSnapshot(self._model)
+        strict = route.capture == "strict"
+        try:
+            program = capture_program(
+                self._model, apply_route(self._spec, route), self._inputs, strict=strict
+            )
+        except Failure as failure:
+            return failure
+        finally:
+            buffers.restore()
+        return CapturedProgram(program, Decompositions())
+
+
+def list_routes(spec: ModelSpec, route: Route, model: Model) -> tuple[Route, ...]:
+    """Return the routes to try, in their order.
+
+    Args:
+        spec: The contract at the opset.
+        route: The planned route.
+        model: The model. A program that is captured already cannot be captured again.
+    """
+    routes = [
+        route.model_copy(update={"state": state})
+        for state in ("inference", "plain")
+        if spec.export_state in (None, state)
+    ]
+    if route.exporter == "dynamo" and spec.capture is None and find_program(model) is None:
+        routes.append(routes[0].model_copy(update={"capture": "strict"}))
+    return tuple(routes)
+
+
+def require_capture(captures: Captures, routes: Sequence[Route]) -> CapturedProgram:
+    """Return the program of the first route that captures the model.
+
+    Raises:
+        Failure: The first failure with all attempts, if no route works.
+    """
+    return _try_routes(routes, captures.capture)[0]
+
+
+def export_program(
+    context: ExportContext, routes: Sequence[Route], captures: Captures, artifacts: Path
+) -> ExportedGraph:
+    """Capture and convert a model by the first route that works.
+
+    Args:
+        context: The model at one opset.
+        routes: The routes, in their order.
+        captures: The captured programs for all opsets.
+        artifacts: The folder for reports that the options request.
+
+    Raises:
+        Failure: The first failure with all attempts, if no route works.
+    """
+
+    def export(route: Route) -> ExportedGraph:
+        captured = captures.capture(route)
+        graph = convert_program(
+            captured.program,
+            apply_route(context.spec, route),
+            context.opset,
+            artifacts,
+            captured.decompositions,
+            context.custom,
+        )
+        return ExportedGraph(graph=graph, route=route, captured=captured)
+
+    may_skip_optimizer = "optimize" not in context.spec.options
+    exported, attempts = _try_routes(routes, export, may_skip_optimizer=may_skip_optimizer)
+    return _add_attempts(exported, attempts)
+
+
+def export_module(context: ExportContext, routes: Sequence[Route], scratch: Path) -> ExportedGraph:
+    """Trace or script a model by the first route that works.
+
+    Args:
+        context: The model at one opset.
+        routes: The routes, in their order.
+        scratch: The path of a temporary file; its folder may receive external data.
+
+    Raises:
+        Failure: The first failure with all attempts, if no route works.
+    """
+
+    def export(route: Route) -> ExportedGraph:
+        buffers = BufferSnapshot(context.model)
+        try:
+            graph, notes = convert_module(
+                context.model,
+                apply_route(context.spec, route),
+                context.inputs,
+                context.opset,
+                scratch,
+                context.custom,
+            )
+        finally:
+            buffers.restore()
+        return ExportedGraph(graph=graph, route=route, notes=notes)
+
+    return _add_attempts(*_try_routes(routes, export))
+
+
+def follow_route(context: ExportContext, exported: ExportedGraph) -> ExportContext:
+    """Return the context of the export that worked, for a repetition of it."""
+    captured = exported.captured
+    return replace(
+        context,
+        spec=apply_route(context.spec, exported.route),
+        job=context.job.model_copy(update={"route": exported.route}),
+        program=captured.program if captured else None,
+        decompositions=captured.decompositions if captured else context.decompositions,
+    )
+
+
+def apply_route(spec: ModelSpec, route: Route) -> ModelSpec:
+    """Return the contract with the state and the options of the route."""
+    options = spec.options if route.optimize else {**spec.options, "optimize": False}
+    return spec.model_copy(update={"export_state": route.state, "options": options})
+
+
+def _try_routes(
+    routes: Sequence[Route],
+    export: Callable[[Route], _Result],
+    *,
+    may_skip_optimizer: bool = False,
+) -> tuple[_Result, tuple[Attempt, ...]]:
+    """Return the result of the first route that works, and the failed attempts before it.
+
+    Args:
+        routes: The routes, in their order.
+        export: The function to call with each route.
+        may_skip_optimizer: Whether a route is tried again without the graph optimizer if the
+            optimizer fails.
+
+    Raises:
+        Failure: The first failure with all attempts, if no route works.
+    """
+    failures: list[Failure] = []
+    attempts: list[Attempt] = []
+    queue = deque(routes)
+    while queue:
+        route = queue.popleft()
+        try:
+            return export(route), tuple(attempts)
+        except Failure as failure:
+            failures.append(failure)
+            attempts.append(_describe(route, failure))
+            if failure.__cause__ is None or failure.status is not Status.ERROR:
+                break  # a rule of the contract, or exhausted memory: other attempts fail as well
+            if may_skip_optimizer and route.optimize and _is_optimizer_failure(failure.__cause__):
+                queue.appendleft(route.model_copy(update={"optimize": False}))
+    first = failures[0]
+    if len(attempts) > 1:
+        first.attempts = tuple(attempts)
+        others = (f"- {text}" for text in _format_others(attempts))
+        first.detail = "\n".join((first.detail, "Further attempts:", *others))
+    raise first
+
+
+def _add_attempts(exported: ExportedGraph, attempts: tuple[Attempt, ...]) -> ExportedGraph:
+    """Return the export with the failed attempts before it, and a note for each."""
+    notes = tuple(_format_note(attempt, exported.route) for attempt in attempts)
+    return replace(exported, attempts=attempts, notes=(*exported.notes, *notes))
+
+
+def _describe(route: Route, failure: Failure) -> Attempt:
+    return Attempt(
+        capture=route.capture,
+        state=route.state,
+        optimize=route.optimize,
+        stage=failure.stage,
+        message=failure.message,
+    )
+
+
+def _is_optimizer_failure(error: BaseException) -> bool:
+    """Return True if an exception comes from the graph optimizer of dynamo."""
+    optimize = torch.onnx.ONNXProgram.optimize.__code__
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(frame.f_code is optimize for frame, _ in frames)
+
+
+def _format_others(attempts: Sequence[Attempt]) -> Iterator[str]:
+    """Yield the errors of all attempts after the first one."""
+    first = attempts[0].message
+    for attempt in attempts[1:]:
+        message = "the same error" if attempt.message == first else attempt.message
+        yield f"{_name_route(attempt)}: {message}"
+
+
+def _format_note(attempt: Attempt, route: Route) -> str:
+    is_same = (attempt.capture, attempt.state) == (route.capture, route.state)
+    if is_same and attempt.optimize and not route.optimize:
+        return format_message(
+            f"dynamo's graph optimizer fails ({attempt.message}); the file is not optimized"
+        )
+    return format_message(
+        f"{_name_route(attempt)} fails at {attempt.stage} ({attempt.message}); "
+        f"the file is from {_name_route(route)}"
+    )
+
+
+def _name_route(route: Attempt | Route) -> str:
+    optimizer = "" if route.optimize else " without the graph optimizer"
+    return f"capture '{route.capture}' in the {route.state} state{optimizer}"
