@@ -19,6 +19,8 @@ class Sample(FrozenModel):
     kind: Literal["declared", "axis", "case", "values"]
     axes: dict[str, int]
     """The size of every axis of the inputs."""
+    changed_input: str = ""
+    """The input with other values than in the declared sample; empty if there is none."""
     error: str = ""
     """PyTorch's error for this input set; there are no outputs then."""
     scales: Items[float] = ()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from exporter.checks.comparison.compare_arrays import Comparison, RequiredTolerance
 from exporter.checks.comparison.compare_outputs import OutputContext, compare_output
+from exporter.checks.comparison.describe_inputs import describe_inputs
 from exporter.checks.files.sample_files import DamagedSample
 from exporter.checks.protocol import CheckContext
 from exporter.core.text_format import pluralize, round_up_two_digits
@@ -35,6 +36,8 @@ class SampleResult:
     sample: Sample
     problems: tuple[str, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
+    inputs: str = ""
+    """The inputs of a failed sample in words."""
 
     @property
     def is_uncertain(self) -> bool:
@@ -97,8 +100,12 @@ def _compare_sample(
         *find_undeclared_outputs(context.spec.outputs, data.outputs, sample.axes),
         *(f"{name}: {result.problem}" for name, result in compared if result.problem),
     )
-    comparisons = tuple(comparison for _, comparison in compared)
-    return SampleResult(sample=sample, problems=problems, comparisons=comparisons)
+    return SampleResult(
+        sample=sample,
+        problems=problems,
+        comparisons=tuple(comparison for _, comparison in compared),
+        inputs=describe_inputs(data.inputs, sample.changed_input) if problems else "",
+    )
 
 
 def apply_sample_noise(sample: Sample, context: CheckContext) -> CheckContext:
@@ -165,6 +172,8 @@ def _format_failures(failed: Sequence[SampleResult], count: int) -> str:
     is_named = bool(first.sample.error) and first.sample.kind == "axis"
     prefix = "" if first.sample.kind == "declared" or is_named else f"{first.sample.name}: "
     parts = [prefix + first.problems[0]]
+    if first.inputs:
+        parts.append(f"in this sample, {first.inputs}")
     if more := len(first.problems) - 1:
         parts.append(pluralize(more, "more problem"))
     if others:

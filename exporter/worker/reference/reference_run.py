@@ -79,6 +79,7 @@ class _Run:
             name=self.chosen.name,
             kind=self.chosen.kind,
             axes=dict(self.chosen.sizes),
+            changed_input=self.chosen.changed_input,
             error=self.error,
             scales=tuple(compute_scale(output) for output in self.outputs or ()),
             exact=self.is_measured,
