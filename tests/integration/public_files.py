@@ -22,6 +22,7 @@ from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.call_objects import wrap_with_call_objects
 from exporter.worker.model.source_loader import load_model
+from exporter.worker.model.torch_state import apply_state
 from exporter.worker.process.failure import Failure
 from exporter.worker.torch_private.decompositions import Decompositions
 
@@ -55,21 +56,22 @@ def export_by_job(model: Any, spec: ModelSpec, inputs: Any, opsets: list[int], f
 def export_by_public_calls(
     model: Any, spec: ModelSpec, inputs: Any, opsets: list[int], folder: Path
 ) -> Any:
-    """Export each opset with its own public call."""
+    """Export each opset with its own public call, in the state of the job."""
     call = build_tensor_call(spec, inputs)
     is_dynamic = bool(spec.axes)
     for opset in opsets:
-        exported = torch.onnx.export(
-            model,
-            call.args,
-            kwargs=call.kwargs,
-            input_names=[item.name for item in spec.inputs],
-            output_names=[item.name for item in spec.outputs],
-            dynamic_shapes=list_dynamic_shapes(model, spec) if is_dynamic else None,
-            opset_version=opset,
-            dynamo=True,
-            verbose=False,
-        )
+        with apply_state(spec):
+            exported = torch.onnx.export(
+                model,
+                call.args,
+                kwargs=call.kwargs,
+                input_names=[item.name for item in spec.inputs],
+                output_names=[item.name for item in spec.outputs],
+                dynamic_shapes=list_dynamic_shapes(model, spec) if is_dynamic else None,
+                opset_version=opset,
+                dynamo=True,
+                verbose=False,
+            )
         assert exported is not None
         yield opset, exported.model
 

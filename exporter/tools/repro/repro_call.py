@@ -16,6 +16,7 @@ from exporter.manifest.rules.exporters import EXPORTER_OPTIONS, WEIGHTS_AS_INPUT
 from exporter.manifest.spec.model import ExporterName
 from exporter.manifest.syntax.call_paths import Step
 from exporter.manifest.syntax.call_tree import assemble_call
+from exporter.records.record import Route
 
 _MODES = {"eval": "EVAL", "train": "TRAINING", "keep": "PRESERVE"}
 _ENUMS = {"training": "TrainingMode", "operator_export_type": "OperatorExportTypes"}
@@ -86,13 +87,16 @@ def list_dynamic_axes(spec: ModelSpec) -> dict[str, dict[int, str]]:
     return {name: dims for name, dims in axes.items() if dims}
 
 
-def format_options(spec: ModelSpec, exporter: ExporterName) -> dict[str, str]:
+def format_options(spec: ModelSpec, route: Route) -> dict[str, str]:
     """Return the other arguments of `torch.onnx.export` as expressions by name."""
+    exporter = route.exporter
     names = EXPORTER_OPTIONS[exporter] - set(_OMITTED_OPTIONS[exporter])
     options: dict[str, Plain] = (
         {"verbose": False} if exporter == "dynamo" else {"training": _MODES[spec.mode]}
     )
     options |= {name: value for name, value in spec.options.items() if name in names}
+    if not route.optimize:
+        options["optimize"] = False
     if spec.weights_are_inputs:  # the script's file contains the weights and computes the same
         options |= WEIGHTS_AS_INPUTS[exporter] | {"export_params": True}
     return {

@@ -85,7 +85,7 @@ def render_repro_script(
             format_flat_call(spec, lambda item: format_hint(item, spec)) if wraps else hints.args
         ),
         hint_kwargs="{}" if wraps else hints.kwargs,
-        options=[f"{name}={text}," for name, text in format_options(spec, route.exporter).items()],
+        options=[f"{name}={text}," for name, text in format_options(spec, route).items()],
         mode=spec.mode,
         has_custom_ops=bool(custom_ops),
         cast=_CASTS[spec.precision] if spec.precision else "",
@@ -94,6 +94,8 @@ def render_repro_script(
         may_wrap=traces and is_plain and not wraps,
         has_numbers=has_numbers,
         takes_apart=reference.returns_objects,
+        gradients=route.state == "plain",
+        keeps_fused_path=spec.export_state == "plain",
         is_dynamic=_is_dynamic(spec),
         is_scripted=route.capture == "script",
         by_dynamo=by_dynamo,

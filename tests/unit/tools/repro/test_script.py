@@ -23,6 +23,7 @@ from exporter.records.record import (
     Culprit,
     OutputLimit,
     Record,
+    Route,
 )
 from exporter.tools.repro.repro_call import (
     format_call,
@@ -40,6 +41,8 @@ from tests.unit.report.rendering import Page
 DECLARED = Sample(index=0, name="declared", kind="declared", axes={"batch": 3})
 REFERENCE = Reference(samples=(DECLARED,), noise=(1e-7,), output_spread=(0.5,))
 CPU = Device(name="cpu", runtime="onnxruntime")
+DYNAMO = Route(exporter="dynamo", capture="export", reason="")
+TORCHSCRIPT = Route(exporter="torchscript", capture="trace", reason="")
 
 
 def read_constants(script: str) -> dict[str, Any]:
@@ -163,11 +166,25 @@ def test_a_file_whose_path_is_no_module_cannot_be_imported() -> None:
 def test_each_exporter_gets_its_own_options() -> None:
     options = {"optimize": False, "do_constant_folding": True, "external_data": False}
     spec = make_spec(options=options, mode="train")
-    assert format_options(spec, "dynamo") == {"verbose": "False", "optimize": "False"}
-    assert format_options(spec, "torchscript") == {
+    assert format_options(spec, DYNAMO) == {"verbose": "False", "optimize": "False"}
+    assert format_options(spec, TORCHSCRIPT) == {
         "training": "torch.onnx.TrainingMode.TRAINING",
         "do_constant_folding": "True",
     }
+
+
+def test_the_script_exports_in_the_state_of_the_cell() -> None:
+    options = {"route": DYNAMO.model_copy(update={"optimize": False})}
+    script = render(make_spec(), make_record("alexnet/18/cpu", "fail", **options))
+    assert "@torch.no_grad()\ndef export(" in script
+    assert "set_fastpath_enabled(False)" in script
+    assert "optimize=False," in script
+    plain = DYNAMO.model_copy(update={"state": "plain"})
+    record = make_record("alexnet/18/cpu", "fail", route=plain)
+    script = render(make_spec(export_state="plain"), record)
+    assert "@torch.enable_grad()\ndef export(" in script
+    assert "set_fastpath_enabled" not in script
+    assert "optimize=False," not in script
 
 
 def test_the_limit_of_the_check_is_used_if_the_record_has_it() -> None:
