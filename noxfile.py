@@ -135,6 +135,13 @@ def soundness(session: nox.Session) -> None:
     Environment.run(session, "python", "-m", "benchmarks.soundness", *session.posargs)
 
 
+@nox.session
+def zoo(session: nox.Session) -> None:
+    """Compare verdicts on real architectures with another judgement; `-- --models bert`."""
+    location = build(session, ".[export]", "zoo")
+    session.run(str(programs(location) / "python"), "-m", "benchmarks.zoo", *session.posargs)
+
+
 @nox.session(venv_backend="none", requires=["environment"])
 def public(session: nox.Session) -> None:
     """Compare the files of all models and opsets with those of plain `torch.onnx.export` calls."""

@@ -1,0 +1,1 @@
+"""The zoo: real architectures, and an independent judgement of each verdict on them."""
