@@ -137,9 +137,14 @@ def soundness(session: nox.Session) -> None:
 
 @nox.session
 def zoo(session: nox.Session) -> None:
-    """Compare verdicts on real architectures with another judgement; `-- --models bert`."""
+    """Compare verdicts on real architectures with another judgement; `-- --models bert`.
+
+    `-- --seeds 20` runs the sound cells with other weights and inputs instead.
+    """
     location = build(session, ".[export]", "zoo")
-    session.run(str(programs(location) / "python"), "-m", "benchmarks.zoo", *session.posargs)
+    has_seeds = "--seeds" in session.posargs
+    module = ("benchmarks.soundness", "--zoo") if has_seeds else ("benchmarks.zoo",)
+    session.run(str(programs(location) / "python"), "-m", *module, *session.posargs)
 
 
 @nox.session(venv_backend="none", requires=["environment"])

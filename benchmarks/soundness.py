@@ -1,9 +1,10 @@
 """Run sound models with many seeds of weights and inputs; none may be red.
 
-Input: `python -m benchmarks.soundness [--seeds N] [--models GLOB ...] [--opsets N ...]
+Input: `python -m benchmarks.soundness [--seeds N] [--models GLOB ...] [--zoo] [--opsets N ...]
 [--thorough]`. Without `--models` it runs the sound models of `tests/traps`, otherwise the project's
-own manifests with their expected failures. Output: counts and every false red. The exit code is 1
-if there is one.
+own manifests with their expected failures. With `--zoo` it runs the cells of the zoo for which the
+last judgement found a right file. Output: counts and every false red. The exit code is 1 if there
+is one.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from benchmarks.zoo.folders import PROJECT, VERDICTS
+from benchmarks.zoo.verdicts import read_verdicts
 from exporter.manifest import ModelSpec, load_project
 from exporter.planning.expectations import apply_expectations
 from exporter.records.record import Record
@@ -30,9 +33,9 @@ from tests.traps.trap import ROOT
 def main(arguments: Sequence[str]) -> int:
     """Run the models that the arguments name and print each result."""
     options = _parser().parse_args(arguments)
-    chosen = list(_manifest_models(options.models) if options.models else _sound_models())
+    chosen = list(_choose_models(options))
     if not chosen:
-        print(f"no model is called {' or '.join(options.models)}")
+        print("no sound model is selected; change `--models`, or run `nox -s zoo` before `--zoo`")
         return 2
     cells = reds = 0
     start = time.monotonic()
@@ -54,9 +57,25 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="soundness", description=__doc__)
     parser.add_argument("--seeds", type=int, default=20, help="how many, from 0 on")
     parser.add_argument("--models", nargs="*", default=[], help="IDs of the manifests, or globs")
+    parser.add_argument("--zoo", action="store_true", help="the models of the zoo")
     parser.add_argument("--thorough", action="store_true", help="as `export --thorough` would")
     parser.add_argument("--opsets", nargs="*", type=int, default=[], help="these alone")
     return parser
+
+
+def _choose_models(options: argparse.Namespace) -> Iterator[tuple[str, ModelSpec]]:
+    if options.zoo:
+        return _zoo_models(options.models or ["*"])
+    return _manifest_models(options.models) if options.models else _sound_models()
+
+
+def _zoo_models(patterns: Sequence[str]) -> Iterator[tuple[str, ModelSpec]]:
+    """Yield the models of the zoo with the opsets at which a right file exists."""
+    sound = {verdict.cell for verdict in read_verdicts(VERDICTS) if verdict.is_sound}
+    for spec in load_project(PROJECT).models:
+        opsets = tuple(opset for opset in spec.opsets if f"{spec.id}/{opset}/cpu" in sound)
+        if opsets and any(fnmatchcase(spec.id, pattern) for pattern in patterns):
+            yield spec.id, spec.model_copy(update={"opsets": opsets})
 
 
 def _sound_models() -> Iterator[tuple[str, ModelSpec]]:
@@ -78,17 +97,20 @@ def _run(spec: ModelSpec, seed: int, options: argparse.Namespace) -> Iterator[Re
     today = datetime.now(UTC).date()
     with TemporaryDirectory(prefix="soundness-") as folder:
         place = Path(folder) / spec.id
-        records = _alone(seeded, place) if options.models else export(seeded, place)
+        if options.zoo or options.models:
+            records = _alone(seeded, place, PROJECT if options.zoo else ROOT)
+        else:
+            records = export(seeded, place)
         for record in records:
             judged = apply_expectations(spec, record, today)
             yield judged.model_copy(update={"fingerprint": {"seed": f"seed {seed}"}})
 
 
-def _alone(spec: ModelSpec, place: Path) -> tuple[Record, ...]:
+def _alone(spec: ModelSpec, place: Path, root: Path) -> tuple[Record, ...]:
     """Run in a new process as a real job does; torch refuses a second LSTM in one process."""
     spawn = get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn) as pool:
-        return pool.submit(export, spec, place).result()
+        return pool.submit(export, spec, place, root=root).result()
 
 
 def _words(record: Record) -> str:

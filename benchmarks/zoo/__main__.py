@@ -15,18 +15,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from importlib.metadata import version
-from pathlib import Path
 
+from benchmarks.zoo.folders import BUILD, MANIFESTS, PAGE, PROJECT, VERDICTS
 from benchmarks.zoo.page import list_faults, make_page, read_reasons
 from benchmarks.zoo.verdicts import Verdict, judge_model, read_verdicts, write_verdicts
 from exporter.core.atomic_files import write_text
 from exporter.manifest import load_project
 from exporter.records.record import read_run
 
-ROOT = Path(__file__).resolve().parents[2]
-PROJECT = Path(__file__).parent / "project"
-VERDICTS = PROJECT / "build/verdicts.jsonl"
-PAGE = ROOT / "reports/ZOO.md"
 PACKAGES = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime")
 
 
@@ -43,11 +39,11 @@ def main(arguments: Sequence[str]) -> int:
         print(f"no model is called {' or '.join(options.models)}")
         return 2
     _export(spec.id for spec in specs)
-    records = read_run(PROJECT / "build/results.json").records
+    records = read_run(BUILD / "results.json").records
     verdicts = {verdict.cell: verdict for verdict in read_verdicts(VERDICTS)}
     for spec in specs:
         chosen = [record for record in records if record.cell.model == spec.id]
-        for verdict in judge_model(spec, chosen, PROJECT / "build", PROJECT / "manifests"):
+        for verdict in judge_model(spec, chosen, BUILD, MANIFESTS):
             verdicts[verdict.cell] = verdict
             _print(verdict)
         write_verdicts(VERDICTS, verdicts.values())

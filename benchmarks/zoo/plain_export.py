@@ -6,6 +6,7 @@ one of them is right.
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -36,14 +37,39 @@ def export_plainly(
         ways["with inferred axes"] = (False, lambda *_: Dim.AUTO)
     for number, (name, (gradients, hint)) in enumerate(ways.items()):
         path = folder / f"{opset}-{number}.onnx"
-        copies = {key: value.clone() for key, value in inputs.items()}
+        failure = _export_alone(model, spec, opset, inputs, path, (gradients, hint))
+        yield name, PlainFailure(failure) if failure else path
+
+
+def _export_alone(
+    model: torch.nn.Module,
+    spec: ModelSpec,
+    opset: int,
+    inputs: Tensors,
+    path: Path,
+    way: tuple[bool, Any],
+) -> str:
+    """Export in a process of its own, because torch captures some models only once in a process.
+
+    Returns:
+        The error of the exporter, or "".
+    """
+    gradients, hint = way
+    failure = path.with_suffix(".txt")
+
+    def export() -> None:
         try:
             with torch.set_grad_enabled(gradients):
-                _export(model, spec, opset, copies, path, hint)
+                _export(model, spec, opset, inputs, path, hint)
         except PlainFailure as error:
-            yield name, error
-        else:
-            yield name, path
+            failure.write_text(str(error), encoding="utf-8")
+
+    process = multiprocessing.get_context("fork").Process(target=export)
+    process.start()
+    process.join()
+    if failure.is_file():
+        return failure.read_text(encoding="utf-8")
+    return f"exit code {process.exitcode}" if process.exitcode or not path.is_file() else ""
 
 
 def _export(

@@ -57,6 +57,11 @@ class Verdict:
         """Whether the program promises the file."""
         return not self.message
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether a right file exists, so that the cell must be green."""
+        return self.kind == "false red" or (self.is_green and self.kind == "agree")
+
 
 def read_verdicts(path: Path) -> list[Verdict]:
     """Read stored verdicts; none if there is no file."""

@@ -9,8 +9,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from benchmarks.zoo.__main__ import PROJECT
 from benchmarks.zoo.draws import draw_sets
+from benchmarks.zoo.folders import PROJECT
 from benchmarks.zoo.judge import find_problem
 from benchmarks.zoo.page import Reason, list_faults, make_page, read_reasons
 from benchmarks.zoo.verdicts import Kind, Verdict, judge_model, read_verdicts, write_verdicts
@@ -117,6 +117,7 @@ def test_a_verdict_agrees_with_the_judgement_or_not(
     (verdict,) = judge_model(make_spec(source), [record], tmp_path, tmp_path)
     assert verdict.kind == kind, verdict.judgement
     assert verdict.is_green == status.is_green
+    assert verdict.is_sound == (kind == "false red" or (kind == "agree" and status.is_green))
     write_verdicts(tmp_path / "verdicts.jsonl", [verdict])
     assert read_verdicts(tmp_path / "verdicts.jsonl") == [verdict]
 
