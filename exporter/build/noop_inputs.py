@@ -12,7 +12,7 @@ from pathlib import Path
 
 from exporter.build.decisions.build_results import Results
 from exporter.build.folder.build_folder import BuildFolder
-from exporter.cache.fingerprint import LISTING
+from exporter.cache.fingerprint import ALL_FILES, LISTING, MISSING
 from exporter.cache.noop_snapshot import NoopInputs
 from exporter.manifest import LoadedProject, Project
 from exporter.planning.shards import SHARD_NOTE
@@ -35,13 +35,19 @@ def collect_noop_inputs(
     project = loaded.manifest.project
     root, build = Path(project.root), BuildFolder.from_project(project)
     records = [record for record in results.run.records if record.status is not Status.SKIP]
-    sources = {each.file: each.sha256 for record in records for each in record.sources}
-    listings = {file: sha for file, sha in sources.items() if posixpath.basename(file) == LISTING}
+    sources = {each.file: each.state for record in records for each in record.sources}
+    listings = {
+        file: state
+        for file, state in sources.items()
+        if posixpath.basename(file) in (LISTING, ALL_FILES)
+    }
+    missing = {file for file, state in sources.items() if state == MISSING}
     paths = {root / _PYPROJECT, *loaded.files, *(path for path in reports if not path.is_dir())}
     existing = {path for path in paths if path.exists()}
     files = [
         *(_make_relative(path, root) for path in sorted(existing)),
-        *(_make_relative(build.results, root), *(file for file in sources if file not in listings)),
+        _make_relative(build.results, root),
+        *(file for file in sources if file not in listings and file not in missing),
         *(name for record in records for name in _list_cell_files(record, project, build)),
     ]
     by_folder: dict[str, list[str]] = {}
@@ -52,7 +58,7 @@ def collect_noop_inputs(
     return NoopInputs(
         day=today.isoformat(),
         files=by_folder,
-        absent=sorted(_make_relative(path, root) for path in absent),
+        absent=sorted((*(_make_relative(path, root) for path in absent), *missing)),
         trees=[project.manifests, *(_make_relative(p, root) for p in reports if p.is_dir())],
         listings=listings,
         packages={name: state for each in records for name, state in each.packages.items()},

@@ -13,6 +13,7 @@ import hashlib
 import os
 import platform
 import posixpath
+import stat
 import sys
 from collections.abc import Mapping
 from functools import cache
@@ -36,8 +37,14 @@ THOROUGH = "thorough"
 TOOL_PREFIX = "tool."
 #: The last component of a source that represents the list of modules in a folder.
 LISTING = "*.py"
+#: The last component of a source that represents the list of all names in a folder.
+ALL_FILES = "*"
+#: The states of a source that is absent, and of one that is a folder.
+MISSING, FOLDER = "missing", "folder"
 
 _OWN_DISTRIBUTION = "onnx-exporter-matrix"
+#: A folder that Python creates.
+_PYCACHE = "__pycache__"
 #: Files that an installer adds to those of the wheel.
 _INSTALLER_FILES = tuple(f".dist-info/{name}" for name in ("INSTALLER", "REQUESTED", "RECORD"))
 #: Keys that describe or judge a cell and do not change its result.
@@ -151,17 +158,39 @@ def read_loaded_state(name: str, root: Path) -> str:
     """Return the current state of an item of `Record.packages`.
 
     Args:
-        name: A distribution, or the path of a library outside the project, relative to `root`.
+        name: A distribution, or the path of a file outside of the project.
         root: The project's root.
     """
-    return f"file {hash_source(root / name)}" if "/" in name else read_package_state(name)
+    return f"file {read_source_state(root / name)}" if "/" in name else read_package_state(name)
+
+
+def read_source_state(path: Path) -> str:
+    """Return the state of a path that a job used.
+
+    Returns:
+        `link TEXT` for a symlink, `folder`, `missing`, the SHA-256 of the content or listing, or
+        "" if the file cannot be read.
+    """
+    if path.name in (LISTING, ALL_FILES):
+        return hash_source(path)
+    try:
+        mode = path.lstat().st_mode
+        if stat.S_ISLNK(mode):
+            return f"link {os.readlink(path)}"  # noqa: PTH115 - the text, which Path normalizes
+    except (FileNotFoundError, NotADirectoryError):
+        return MISSING
+    except OSError:
+        return ""
+    if stat.S_ISDIR(mode):
+        return FOLDER
+    return hash_source(path) if stat.S_ISREG(mode) else ""  # a pipe has no content
 
 
 def hash_source(path: Path) -> str:
     """Return the SHA-256 of a file in hex.
 
     The path `folder/*.py` represents the names of all modules and packages in the folder: a new
-    module can replace another one in an import.
+    module can replace another one in an import. The path `folder/*` represents all names.
 
     Returns:
         The hash, or "" if the file or folder cannot be read.
@@ -169,6 +198,9 @@ def hash_source(path: Path) -> str:
     try:
         if path.name == LISTING:
             return _hash_text("\n".join(_list_importable(path.parent)))
+        if path.name == ALL_FILES:
+            names = (name for name in os.listdir(path.parent) if name != _PYCACHE)  # noqa: PTH208
+            return _hash_text("\n".join(sorted(names)))
         state = path.stat()
         return _hash_once(path, state.st_size, state.st_ctime_ns, state.st_ino)
     except OSError:

@@ -12,13 +12,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from exporter.cache.fingerprint import (
+    ALL_FILES,
     LISTING,
+    MISSING,
     THOROUGH,
     TOOL_PREFIX,
-    hash_source,
     read_loaded_state,
+    read_source_state,
 )
-from exporter.records.record import Record, Status
+from exporter.records.record import Record, Source, Status
 
 #: Statuses that a retry may change. They are never final.
 TRANSIENT_STATUSES = frozenset({Status.CRASH, Status.TIMEOUT, Status.KILLED, Status.UNAVAILABLE})
@@ -42,7 +44,7 @@ class CurrentState:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._hashes: dict[str, str] = {}
+        self._states: dict[str, str] = {}
 
     def find_staleness_reason(self, record: Record, parts: Mapping[str, str]) -> str:
         """Return why a record is stale by its fingerprint and sources.
@@ -62,16 +64,12 @@ class CurrentState:
                 return _describe_change(part.removeprefix(TOOL_PREFIX), before or "", after)
             return _REASONS[part]
         for source in record.sources:
-            if not source.sha256:
+            if not source.state:
                 return f"{source.file} changed {DURING_EXPORT}"
-            if source.file not in self._hashes:
-                self._hashes[source.file] = hash_source(self._root / source.file)
-            if self._hashes[source.file] != source.sha256:
-                folder, _, name = source.file.rpartition("/")
-                is_listing = name == LISTING
-                return (
-                    f"{folder or '.'} has other modules" if is_listing else f"{source.file} changed"
-                )
+            if source.file not in self._states:
+                self._states[source.file] = read_source_state(self._root / source.file)
+            if (state := self._states[source.file]) != source.state:
+                return _describe_source(source, state)
         return ""
 
     def find_changed_package_reason(self, record: Record) -> str:
@@ -80,6 +78,18 @@ class CurrentState:
             if (after := read_loaded_state(name, self._root)) != before:
                 return _describe_change(name, before, after)
         return ""
+
+
+def _describe_source(source: Source, state: str) -> str:
+    """Return the change of a source, such as `data.json changed`."""
+    folder, _, name = source.file.rpartition("/")
+    if name == LISTING:
+        return f"{folder or '.'} has other modules"
+    if name == ALL_FILES:
+        return f"{folder or '.'} has other files"
+    if MISSING in (source.state, state):
+        return f"{source.file} {'was added' if source.state == MISSING else 'is missing'}"
+    return f"{source.file} changed"
 
 
 def _describe_change(name: str, before: str, after: str) -> str:

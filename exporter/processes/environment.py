@@ -39,6 +39,7 @@ _ALLOWED = (
 #: One thread per worker: workers share the cores, and sums are the same on every machine.
 #: No TF32 on NVIDIA GPUs in PyTorch and all runtimes: it adds an error of 1e-3.
 #: Fixed hashes, because exporters iterate over sets. No buffer, to keep all output of a crash.
+#: ONNX Runtime would write a database in the home folder and send events to its maker.
 _FIXED = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -47,6 +48,7 @@ _FIXED = {
     "NVIDIA_TF32_OVERRIDE": "0",
     "PYTHONHASHSEED": "0",
     "PYTHONUNBUFFERED": "1",
+    "ORT_DISABLE_TELEMETRY": "1",
 }
 
 

@@ -149,12 +149,13 @@ class Attempt(FrozenModel):
 
 
 class Source(FrozenModel):
-    """A file of the project that a record depends on, relative to the project's root."""
+    """A path of the project that a record depends on, relative to the project's root."""
 
     file: str
-    """`folder/*.py` means the list of the modules in the folder."""
-    sha256: str
-    """Empty if the file changed while the job ran."""
+    """`folder/*.py` means the list of the modules in the folder, `folder/*` all its names."""
+    state: str
+    """The SHA-256 of the content or list, `link TEXT`, `folder` or `missing`. Empty if the file
+    changed while the job ran."""
 
 
 class MissingOperator(FrozenModel):
@@ -277,16 +278,18 @@ class Record(ChecksummedModel):
     fingerprint: dict[str, str] = Field(default_factory=dict)
     """The parts (`entry`, `checks`, `device`, `tool.torch`) that the record is valid for."""
     sources: Items[Source] = ()
-    """The project's files that the job loaded."""
+    """The project's paths that the job read, tested or listed."""
     packages: dict[str, str] = Field(default_factory=dict)
-    """Version and digest of the other distributions that the job loaded, and digests of kernel
-    libraries outside of them, by their path from the project's root."""
+    """Version and digest of the other distributions that the job loaded, and states of other files
+    of the user. Their paths are absolute outside of the repository."""
+    untracked: Items[str] = ()
+    """Dependencies whose change cannot be detected, in words. Every export runs the cell again."""
 
 
 class RunRecord(ChecksummedModel):
     """All records of a project: `build/results.json`."""
 
-    format: Literal[2] = 2
+    format: Literal[3] = 3
     """Raised with every change that an older reader would misunderstand."""
     tools: dict[str, str]
     """Versions: python, platform, torch, onnx, onnxruntime, onnxscript, exporter."""

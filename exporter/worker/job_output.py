@@ -17,11 +17,7 @@ from exporter.manifest import ModelSpec
 from exporter.records.record import CellId, Record, Stage
 from exporter.worker.dependencies.distributions import list_loaded_packages
 from exporter.worker.dependencies.opened_files import OpenedFiles
-from exporter.worker.dependencies.source_files import (
-    JobStart,
-    digest_external_libraries,
-    digest_loaded_sources,
-)
+from exporter.worker.dependencies.source_files import JobStart, digest_dependencies
 from exporter.worker.model.custom_ops import NO_CUSTOM_OPS, CustomOps
 from exporter.worker.process.failure import Failure
 from exporter.worker.process.memory_limit import mark_resource_failures
@@ -99,15 +95,19 @@ class JobOutput:
 
     def write_record(self, record: Record) -> None:
         """Write a record with everything that it depends on."""
-        declared = (*self.spec.data_files, *self.custom.list_project_libraries(self.root))
-        names = dict.fromkeys((*declared, *self.opened.list_names()))
+        names = (*self.spec.data_files, *self.custom.list_project_libraries(self.root))
         libraries = self.custom.list_external_libraries(self.root)
-        external = digest_external_libraries(self.root, self.start, libraries)
+        declared = (*(self.root / name for name in names), *libraries)
+        accesses = self.opened.list_accesses()
+        dependencies = digest_dependencies(
+            self.root, self.start, accesses, ignored=self.folder.path, declared=declared
+        )
         complete = mark_resource_failures(record, self.spec).model_copy(
             update={
                 "fingerprint": self.job.make_fingerprint(record.cell),
-                "sources": digest_loaded_sources(self.root, self.start, names),
-                "packages": {**list_loaded_packages(), **external},
+                "sources": dependencies.sources,
+                "packages": {**list_loaded_packages(), **dependencies.external},
+                "untracked": accesses.untracked,
                 "torch_operators": dict(sorted(self.operators.items())),
             }
         )

@@ -114,7 +114,7 @@ def run_job(job: Job) -> None:
         folder=folder,
         root=Path(job.root),
         start=JobStart.measure(folder.job),
-        opened=OpenedFiles(Path(job.root), Path(job.build)),
+        opened=OpenedFiles(trace=True),
     )
     cache = SampleCache()
     opsets = tuple(opset for opset in job.opsets if not _recheck_opset(output, opset, cache))

@@ -62,7 +62,7 @@ def test_inner_modules_neither_print_nor_exit_nor_read_the_environment(path: Pat
         allowed = {"os.environ"}
     if path.is_relative_to(PACKAGE / "worker"):
         allowed = ENTRY if path.name in {"__main__.py", "lifetime.py"} else WORKER
-        if path.name == "fork_server.py":  # its forks end as programs do
+        if path.name in {"fork_server.py", "access_tracer.py"}:  # their forks end as programs do
             allowed = ENTRY | {"SystemExit"}
         if path.name == "guards.py":  # the switch of private functions, in every child process
             allowed = WORKER | {"os.environ"}

@@ -80,6 +80,8 @@ def decide(
             reasons[cell] = stored.find_missing_reason(cell)
         elif record.status in TRANSIENT_STATUSES:
             reasons[cell] = f"its previous result was {record.status}"
+        elif record.untracked:
+            reasons[cell] = f"it depends on {record.untracked[0]}, which cannot be tracked"
         elif reason := validator.find_staleness_reason(record):
             reasons[cell] = reason
             if _can_recheck(record, validator, verifier):

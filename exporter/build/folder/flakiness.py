@@ -31,7 +31,7 @@ def describe_flakiness(before: Record, after: Record) -> str:
     """Return the text for `Record.flaky` of `after`, or "" if the result is not flaky."""
     if not {before.status, after.status} <= _DETERMINISTIC:
         return ""
-    if not all(source.sha256 for source in after.sources):
+    if after.untracked or not all(source.state for source in after.sources):
         return ""
     if (before.fingerprint, before.sources, before.packages) != (
         after.fingerprint,

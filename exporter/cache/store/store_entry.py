@@ -52,7 +52,7 @@ class StoredFile(FrozenModel):
 class StoreEntryHeader(FrozenModel):
     """The line of an entry that lists its files."""
 
-    format: Literal[1] = 1
+    format: Literal[2] = 2
     files: Items[StoredFile]
 
 
@@ -90,7 +90,7 @@ def make_lookup_key(cell: CellId, parts: Mapping[str, str]) -> str:
 
 def make_variant_key(record: Record) -> str:
     """Return the key from the inputs that the worker loaded."""
-    sources = [[source.file, source.sha256] for source in record.sources]
+    sources = [[source.file, source.state] for source in record.sources]
     loaded = [sources, sorted(record.packages.items()), record.thorough]
     return _hash_text(json.dumps(loaded))[:32]
 
@@ -107,7 +107,8 @@ def is_storable(record: Record) -> bool:
     return (
         is_deterministic
         and bool(record.fingerprint)
-        and all(source.sha256 for source in record.sources)
+        and all(source.state for source in record.sources)
+        and not record.untracked
         and not record.flaky
         and not is_out_of_resources(f"{record.message}\n{record.detail}")
     )

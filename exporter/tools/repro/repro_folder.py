@@ -9,7 +9,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from exporter.cache.fingerprint import LISTING
+from exporter.cache.fingerprint import ALL_FILES, FOLDER, LISTING, MISSING
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.jobs.job_folder import JobFolder
@@ -121,8 +121,8 @@ def _prepare_folder(folder: Path) -> None:
 def _copy_sources(cell: ReproducedCell, folder: Path) -> None:
     for source in cell.record.sources:
         path = PurePosixPath(source.file)
-        if path.name == LISTING:
-            continue  # a listing of a directory, not a file
+        if path.name in (LISTING, ALL_FILES) or source.state in (FOLDER, MISSING):
+            continue  # only files have content
         # A record is untrusted: its paths must not leave the project.
         if path.is_absolute() or ".." in path.parts:
             message = f"{source.file}: is outside the project; export the model again"

@@ -1,10 +1,11 @@
-"""Data files of the project that the code of a model opens.
+"""Files and folders that the code of a model reads, tests or lists.
 
-Input: the project's root. Output: the files below it that were opened for reading.
+Input: the project's root. Output: `FileAccesses`, the paths with the kind of their first use.
 
-A vocabulary that `__init__` reads is a dependency of the model, like its code. An audit hook
-sees each `open` of Python. Readers of safetensors and torch open files without Python, so they
-are replaced by functions that raise the same audit event. Other native readers are not seen.
+On Linux, the tracer sees each file that the process or a child opens (`access_tracer`). An audit
+hook of Python sees the rest: listings of folders, connections to other machines. It replaces the
+tracer on other systems and in containers that forbid it. There, reads by native code are seen only
+for the listed readers, and a child process makes the dependencies incomplete.
 """
 
 from __future__ import annotations
@@ -12,18 +13,27 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from exporter.worker.dependencies.project_files import find_project_path
+from exporter.worker.dependencies.access_tracer import Access, AccessTracer
 
-#: Suffixes of code, which is recorded by its import.
-_CODE = frozenset({".py", ".pyc", ".pyi"})
-_READ_EVENTS = frozenset({"open", "ctypes.dlopen"})
-_WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+#: Functions of Python's import system, which list folders to find modules.
+_IMPORT_SYSTEM = "<frozen importlib._bootstrap_external>"
+#: The folders of the standard library and of this package.
+_STANDARD_LIBRARY = str(Path(os.__file__).parent) + os.sep
+_OWN_PACKAGE = str(Path(__file__).parents[2]) + os.sep
+#: Events that start a process. Without the tracer, its reads are unknown.
+_PROCESS_EVENTS = frozenset({"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec"})
+_NETWORK_EVENT = "socket.connect"
+#: Addresses of this machine.
+_LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 #: Modules and functions that open the file in their first argument without Python.
 _NATIVE_READERS = (
     ("safetensors", "safe_open"),
@@ -36,43 +46,109 @@ _NATIVE_READERS = (
 )
 
 
+class Caller(Enum):
+    """The code that lists a folder or tests a path."""
+
+    MODEL = "model"
+    IMPORT = "import"
+    TOOL = "tool"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileAccesses:
+    """The absolute paths that a job used, in the order of their first use."""
+
+    read: tuple[str, ...] = ()
+    """Files that were opened for reading before the job wrote them, if it did."""
+    written: frozenset[str] = frozenset()
+    """Files that the job wrote before it read them."""
+    tested: tuple[str, ...] = ()
+    """Paths whose existence or state was requested."""
+    listed: tuple[str, ...] = ()
+    """Folders whose content was listed."""
+    searched: tuple[str, ...] = ()
+    """Folders that an import searched for modules."""
+    untracked: tuple[str, ...] = ()
+    """Dependencies that cannot be tracked, in words."""
+
+
 class OpenedFiles:
-    """The data files that are opened during `watch`.
+    """The files that are used during `watch`.
 
     Args:
-        root: The project's root; a file is ignored if it is outside.
-        build: The build folder; a file is ignored if it is inside, because it is a result.
+        trace: True to trace this process until its end, if the system can do it.
     """
 
-    def __init__(self, root: Path, build: Path) -> None:
-        self._root = root.resolve()
-        self._build = build.resolve()
-        self._opened: set[str] = set()
-        #: Relative paths, or "" for ignored files; each cell reads them.
-        self._paths: dict[str, str] = {}
+    def __init__(self, *, trace: bool = False) -> None:
+        self._trace = trace
+        self._tracer: AccessTracer | None = None
+        self._accesses: dict[Access, None] = {}
+        self._tested: dict[str, None] = {}
+        self._listings: dict[Caller, dict[str, None]] = {caller: {} for caller in Caller}
+        self._untracked: dict[str, None] = {}
 
     @contextlib.contextmanager
     def watch(self) -> Iterator[None]:
-        """Record the files that are opened inside."""
+        """Record the files that are used inside."""
         _HOOK.install()
+        if self._trace:
+            self._tracer = AccessTracer.start()
         _HOOK.watchers.append(self)
         try:
             yield
         finally:
             _HOOK.watchers.remove(self)
 
-    def add(self, name: str) -> None:
-        """Record a file by its absolute path."""
-        self._opened.add(name)
+    def add_open(self, path: str, flags: int) -> None:
+        """Record a file that Python opens; the tracer sees it, too."""
+        if self._tracer is None:
+            self._accesses[Access(path, flags)] = None
 
-    def list_names(self) -> tuple[str, ...]:
-        """Return the existing files, relative to the root and sorted."""
-        for name in self._opened - self._paths.keys():
-            path = find_project_path(name, self._root)
-            is_result = (self._root / path).is_relative_to(self._build)
-            self._paths[name] = "" if Path(path).suffix in _CODE or is_result else path
-        paths = {path for path in self._paths.values() if path and (self._root / path).is_file()}
-        return tuple(sorted(paths))
+    def add_test(self, path: str) -> None:
+        """Record a path whose state Python requests."""
+        self._tested[path] = None
+
+    def add_listing(self, path: str, *, caller: Caller) -> None:
+        """Record a folder that Python lists."""
+        self._listings[caller][path] = None
+
+    def add_process(self, name: str) -> None:
+        """Record the start of a process, whose files only the tracer sees."""
+        if self._tracer is None:
+            self._untracked[f"the files of the child process `{name}`"] = None
+
+    def add_connection(self, host: str) -> None:
+        """Record a connection to another machine."""
+        self._untracked[f"data from the network ({host})"] = None
+
+    def list_accesses(self) -> FileAccesses:
+        """Return everything that was used until now."""
+        accesses = tuple(self._accesses)
+        if self._tracer is not None:
+            accesses = self._tracer.list_accesses()
+        listed, untracked = dict(self._listings[Caller.MODEL]), dict(self._untracked)
+        other_listings = self._listings[Caller.IMPORT].keys() | self._listings[Caller.TOOL].keys()
+        read: dict[str, None] = {}
+        written: set[str] = set()
+        for access in accesses:
+            path = access.path
+            if not path:
+                untracked["a file whose path cannot be read"] = None
+            elif access.is_folder:
+                if path not in other_listings:
+                    listed[path] = None
+            elif access.is_write and path not in read:
+                written.add(path)
+            elif not access.is_write and path not in written:
+                read[path] = None
+        return FileAccesses(
+            read=tuple(read),
+            written=frozenset(written),
+            tested=tuple(path for path in self._tested if path not in read),
+            listed=tuple(listed),
+            searched=tuple(self._listings[Caller.IMPORT]),
+            untracked=tuple(untracked),
+        )
 
 
 class _AuditHook:
@@ -83,9 +159,9 @@ class _AuditHook:
         self._is_installed = False
 
     def install(self) -> None:
-        """Install the hook and replace the native readers, once.
+        """Install the hook, replace the native readers and `os.stat`, once.
 
-        This has to precede the import of the model's code, which may bind a reader by name.
+        This has to precede the import of the model's code, which may bind a function by name.
         """
         if self._is_installed:
             return
@@ -95,26 +171,78 @@ class _AuditHook:
             with contextlib.suppress(ImportError):
                 module = importlib.import_module(name)
                 setattr(module, reader, _raise_open_event(getattr(module, reader)))
+        # No event exists for it. The import system has a reference of its own.
+        stat, os.stat = os.stat, self._record_test(os.stat)
+        for functions in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks):
+            if stat in functions:
+                functions.add(os.stat)
 
-    def _handle(self, event: str, arguments: tuple[object, ...]) -> None:
-        if event not in _READ_EVENTS or not self.watchers:
+    def _handle(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if not self.watchers:
             return
-        # A library of operators has an event of its own, without mode and flags.
-        name, mode, flags = arguments if event == "open" else (*arguments, "r", os.O_RDONLY)
-        if isinstance(name, bytes):
+        if event == "open":
+            name, mode, flags = arguments
+            if isinstance(mode, str):  # the flags of `io.open` do not contain the mode
+                flags = _resolve_flags(mode)
+            self._add(OpenedFiles.add_open, name, int(flags or 0))
+        elif event in ("ctypes.dlopen", "sqlite3.connect"):
+            self._add(OpenedFiles.add_open, arguments[0], os.O_RDONLY)
+        elif event in ("os.listdir", "os.scandir"):
+            caller = _find_caller()
+            self._add(
+                functools.partial(OpenedFiles.add_listing, caller=caller),
+                "." if arguments[0] is None else arguments[0],
+            )
+        elif event in _PROCESS_EVENTS:
+            for files in self.watchers:
+                files.add_process(str(arguments[0]))
+        elif event == _NETWORK_EVENT and isinstance(arguments[1], tuple):
+            host = str(arguments[1][0])
+            for files in self.watchers if host not in _LOCAL_HOSTS else ():
+                files.add_connection(host)
+
+    def _add(self, add: Callable[..., None], name: object, *arguments: int) -> None:
+        if isinstance(name, bytes | os.PathLike):
             name = os.fsdecode(name)
-        is_read = not (isinstance(mode, str) and set(mode) & set("wax+"))
-        is_read = is_read and not (isinstance(flags, int) and flags & _WRITE_FLAGS)
-        if isinstance(name, str) and is_read:
-            # An exception in the hook would abort the `open`.
+        if isinstance(name, str):
+            # An exception in the hook would abort the call.
             with contextlib.suppress(OSError):
                 # Resolve it now, because a model may change the working directory.
-                path = str(Path.cwd() / name)
+                path = os.path.join(os.getcwd(), name)  # noqa: PTH109, PTH118 - keeps `..`
                 for files in self.watchers:
-                    files.add(path)
+                    add(files, path, *arguments)
+
+    def _record_test(self, stat: Callable[..., os.stat_result]) -> Callable[..., os.stat_result]:
+        @functools.wraps(stat)
+        def record(path: Any, *args: Any, **kwargs: Any) -> os.stat_result:
+            is_model = self.watchers and not isinstance(path, int)
+            if is_model and _find_caller() is Caller.MODEL:
+                self._add(OpenedFiles.add_test, path)
+            return stat(path, *args, **kwargs)
+
+        return record
 
 
 _HOOK = _AuditHook()
+
+
+def _find_caller() -> Caller:
+    """Return the code behind a call: the innermost frame outside of the standard library."""
+    frame = inspect.currentframe()
+    while frame := frame.f_back if frame else None:
+        file = frame.f_code.co_filename
+        if file == _IMPORT_SYSTEM:
+            return Caller.IMPORT
+        is_library = file.startswith(_STANDARD_LIBRARY) and "site-packages" not in file
+        if is_library or file == __file__ or file.startswith("<frozen"):
+            continue
+        return Caller.TOOL if file.startswith(_OWN_PACKAGE) else Caller.MODEL
+    return Caller.MODEL
+
+
+def _resolve_flags(mode: str) -> int:
+    access = os.O_RDWR if "+" in mode else os.O_RDONLY if "r" in mode else os.O_WRONLY
+    return access | (os.O_TRUNC if set(mode) & set("wx") else 0)
 
 
 def _raise_open_event(reader: Callable[..., Any]) -> Callable[..., Any]:

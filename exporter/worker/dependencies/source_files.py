@@ -1,25 +1,35 @@
-"""Files of the project that a model was built from.
+"""States of all files and folders that a model was built from.
 
-Input: the loaded modules, and the data files of the manifest. Output: each file below the
-project's root with its hash, sorted, and the listing of each folder with a module.
+Input: the loaded modules, the paths that the job used, and the data files of the manifest.
+Output: the state of each file of the project and of each other file of the user.
 
 The worker lists the files when its work is done, so an import inside `forward` is included.
 Installed packages are in `distributions.py`, and this tool's modules are in the fingerprint
-(`tool.exporter`).
+(`tool.exporter`). A link is a dependency of its own: its text decides which file is read.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.cache.fingerprint import LISTING, hash_source, read_loaded_state
+from exporter.cache.fingerprint import (
+    ALL_FILES,
+    FOLDER,
+    LISTING,
+    MISSING,
+    hash_source,
+    read_source_state,
+)
 from exporter.records.record import Source
-from exporter.worker.dependencies.project_files import find_project_path
+from exporter.worker.dependencies.opened_files import FileAccesses
+from exporter.worker.dependencies.path_groups import Group, classify_path, resolve_path
 
 #: Nanoseconds by which the two clocks may drift apart in a job if a service corrects one.
 _DRIFT = 50_000_000
@@ -39,51 +49,171 @@ class JobStart:
         """Return the start of a job that begins now, right after `file` was written."""
         return cls(changed=file.stat().st_ctime_ns, offset=_measure_offset())
 
-    def has_changed(self, path: Path) -> bool:
-        """Return True if the file changed after the start; always False for a listing.
+    def has_changed(self, path: str) -> bool:
+        """Return True if the file changed after the start.
 
         If the wall clock was set back during the job, a changed file may have a time before the
         start. The start time is set back by the same amount then.
         """
         set_back = max(0, self.offset - _measure_offset() - _DRIFT)
         try:
-            return path.name != LISTING and path.stat().st_ctime_ns > self.changed - set_back
+            return Path(path).stat().st_ctime_ns > self.changed - set_back
         except OSError:
             return False  # the hash of a missing file is empty
 
 
-def digest_external_libraries(root: Path, since: JobStart, paths: Iterable[Path]) -> dict[str, str]:
-    """Return the state of libraries outside of the project, by their path from its root."""
-    names = {os.path.relpath(path, root.resolve()): path for path in paths}
-    return {
-        Path(name).as_posix(): "" if since.has_changed(path) else read_loaded_state(name, root)
-        for name, path in names.items()
-    }
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """The files that a record depends on, as it stores them."""
+
+    sources: tuple[Source, ...]
+    """Files of the project."""
+    external: dict[str, str]
+    """States of other files of the user, by their path from the project's root."""
 
 
-def digest_loaded_sources(
-    root: Path, since: JobStart, data: Iterable[str] = ()
-) -> tuple[Source, ...]:
-    """Return the loaded module files of the project, their folders and the data files.
+def digest_dependencies(
+    root: Path,
+    since: JobStart,
+    accesses: FileAccesses,
+    *,
+    ignored: Path,
+    declared: Iterable[Path] = (),
+) -> Dependencies:
+    """Return the states of all files and folders that a job used.
 
     Args:
         root: The project's root.
-        since: The start of the job. If a file changed later, its hash is empty, because the
+        since: The start of the job. If a file changed later, its state is empty, because the
             loaded content may be another.
-        data: Data files of the model, relative to the root.
+        accesses: The paths that the job used.
+        ignored: The folder of the job, which contains its results.
+        declared: Files that the manifest names.
     """
-    root = root.resolve()
+    collector = _Collector(str(root.resolve()), str(ignored.resolve()), since, accesses.written)
+    for path in _list_module_files():
+        collector.add_file(path)
+        # A new module beside it can replace another one in an import.
+        collector.add_folder(path.rpartition("/")[0], LISTING)
+    for file in declared:
+        collector.add_file(str(file))
+    for path in accesses.read:
+        collector.add_file(_find_source_file(path))
+    for path in accesses.tested:
+        collector.add_test(path)
+    for folder in accesses.searched:
+        collector.add_folder(folder, LISTING)
+    for folder in accesses.listed:
+        collector.add_folder(folder, ALL_FILES)
+    return collector.make_dependencies()
+
+
+def _list_module_files() -> list[str]:
+    """Return the files of the loaded modules; torch gives generated modules relative names."""
     files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
-    paths = (find_project_path(file, root) for file in files if isinstance(file, str))
-    modules = {root / path for path in paths if path}
-    listings = {path.parent / LISTING for path in modules}
-    return tuple(
-        Source(
-            file=path.relative_to(root).as_posix(),
-            sha256="" if since.has_changed(path) else hash_source(path),
-        )
-        for path in sorted(modules | listings | {root / name for name in data})
-    )
+    return [file for file in files if isinstance(file, str) and file.startswith("/")]
+
+
+def _find_source_file(path: str) -> str:
+    """Return the source of a bytecode file, or the path itself."""
+    if path.endswith(".pyc") and "__pycache__" in path:
+        with suppress(ValueError):
+            return importlib.util.source_from_cache(path)
+    return path
+
+
+class _Collector:
+    """The states of paths by their names in a record."""
+
+    def __init__(self, root: str, ignored: str, since: JobStart, written: frozenset[str]) -> None:
+        self._root = root
+        self._checkout = f"{_find_checkout(root)}/"
+        self._ignored = ignored
+        self._since = since
+        self._written = frozenset(resolve_path(path).path for path in written)
+        self._sources: dict[str, str] = {}
+        self._external: dict[str, str] = {}
+
+    def add_file(self, path: str) -> None:
+        """Add a file that was read, with the links that lead to it."""
+        resolved = self._resolve(path)
+        if resolved is None:
+            return
+        real, group = resolved
+        state = read_source_state(Path(real))
+        if group is Group.EXTERNAL:
+            # A missing file outside may be a setting that a package looks for.
+            if state not in (MISSING, FOLDER) and real not in self._written:
+                self._add_external(real, self._protect(real, state))
+        elif state != MISSING or real not in self._written:
+            self._sources[self._name(real)] = self._protect(real, state)
+
+    def add_test(self, path: str) -> None:
+        """Add a path of the project whose existence was requested."""
+        if self._root in path:
+            resolved = self._resolve(path)
+            if resolved is not None and resolved[1] is Group.PROJECT:
+                self.add_file(path)
+
+    def add_folder(self, path: str, pattern: str) -> None:
+        """Add the list of names in a folder."""
+        resolved = self._resolve(path)
+        if resolved is None:
+            return
+        name = f"{resolved[0]}/{pattern}"
+        state = hash_source(Path(name))
+        if resolved[1] is Group.PROJECT:
+            self._sources[self._name(name)] = state
+        elif pattern == LISTING:
+            self._add_external(name, state)
+
+    def make_dependencies(self) -> Dependencies:
+        """Return all states, sorted by name."""
+        sources = (Source(file=name, state=state) for name, state in sorted(self._sources.items()))
+        return Dependencies(tuple(sources), dict(sorted(self._external.items())))
+
+    def _resolve(self, path: str) -> tuple[str, Group] | None:
+        """Return the real path and its group, after its links were added.
+
+        Returns:
+            None for files of the job, of packages, of this tool and of the system.
+        """
+        resolved = resolve_path(path)
+        for link in resolved.links:
+            group = self._classify(link)
+            if group is Group.PROJECT:
+                self._sources[self._name(link)] = read_source_state(Path(link))
+            elif group is Group.EXTERNAL:
+                self._add_external(link, read_source_state(Path(link)))
+        group = self._classify(resolved.path)
+        return None if group is None else (resolved.path, group)
+
+    def _classify(self, path: str) -> Group | None:
+        if path == self._ignored or path.startswith(f"{self._ignored}/"):
+            return None
+        group = classify_path(path, self._root)
+        return None if group is Group.FOREIGN else group
+
+    def _protect(self, path: str, state: str) -> str:
+        """Return "" if the file changed during the job and the job did not write it."""
+        is_content = state not in (MISSING, FOLDER)
+        has_changed = is_content and path not in self._written and self._since.has_changed(path)
+        return "" if has_changed else state
+
+    def _add_external(self, path: str, state: str) -> None:
+        # Checkouts at other places have their own copy of a file of the repository.
+        name = self._name(path) if path.startswith(self._checkout) else path
+        self._external[name] = f"file {state}" if state else ""
+
+    def _name(self, path: str) -> str:
+        return os.path.relpath(path, self._root)
+
+
+def _find_checkout(root: str) -> str:
+    """Return the folder of the repository of a project, or the parent of the project."""
+    folders = (Path(root), *Path(root).parents)
+    checkout = next((folder for folder in folders if (folder / ".git").exists()), None)
+    return str(Path(root).parent if checkout in (None, folders[0]) else checkout)
 
 
 def _measure_offset() -> int:

@@ -132,7 +132,7 @@ class Project:
             self.rechecks += len(rechecked)
         if len(rechecked) < len(of.opsets):
             write_reference(of, hashlib.sha256("".join(parts).encode()).hexdigest())
-        sources = tuple(Source(file=n, sha256=hash_source(self.root / n)) for n in loaded)
+        sources = tuple(Source(file=n, state=hash_source(self.root / n)) for n in loaded)
         for cell in of.cells():
             new = f"{cell.model} at {cell.opset}: {parts}"
             content = old.model(cell.opset).read_text() if cell.opset in rechecked else new

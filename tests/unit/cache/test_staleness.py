@@ -17,6 +17,7 @@ from exporter.cache.fingerprint import (
     hash_source,
     have_tools_changed,
     read_package_state,
+    read_source_state,
     read_tool_versions,
 )
 from exporter.cache.staleness import CurrentState
@@ -46,7 +47,7 @@ def stored(*sources: Source, **packages: str) -> Record:
 
 def test_an_unchanged_record_is_up_to_date(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text("x = 1\n")
-    source = Source(file="net.py", sha256=hash_source(tmp_path / "net.py"))
+    source = Source(file="net.py", state=hash_source(tmp_path / "net.py"))
     assert CurrentState(tmp_path).find_staleness_reason(stored(source), PARTS) == ""
 
 
@@ -69,17 +70,34 @@ def test_each_changed_part_is_named(tmp_path: Path, part: str, now: str, reason:
 def test_a_changed_or_missing_source_is_named(tmp_path: Path) -> None:
     file = tmp_path / "net.py"
     file.write_text("x = 1\n")
-    record = stored(Source(file="net.py", sha256=hash_source(file)))
+    record = stored(Source(file="net.py", state=hash_source(file)))
     file.write_text("x = 2\n")
     assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == "net.py changed"
     file.unlink()
-    assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == "net.py changed"
+    assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == "net.py is missing"
+
+
+def test_a_new_file_a_link_and_a_listing_are_named(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "link.json").symlink_to("data/a.json")
+    names = ("absent.json", "link.json", "data/*", "data")
+    sources = [Source(file=name, state=read_source_state(tmp_path / name)) for name in names]
+    record = stored(*sources)
+    assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == ""
+    (tmp_path / "data/a.json").touch()
+    reason = CurrentState(tmp_path).find_staleness_reason(record, PARTS)
+    assert reason == "data has other files"
+    (tmp_path / "link.json").unlink()
+    (tmp_path / "link.json").symlink_to("data/b.json")
+    assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == "link.json changed"
+    (tmp_path / "absent.json").touch()
+    assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == "absent.json was added"
 
 
 def test_a_new_module_next_to_the_sources_is_a_change(tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     (tmp_path / "models/net.py").write_text("")
-    record = stored(Source(file="models/*.py", sha256=hash_source(tmp_path / "models/*.py")))
+    record = stored(Source(file="models/*.py", state=hash_source(tmp_path / "models/*.py")))
     assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == ""
     (tmp_path / "models/notes.txt").write_text("")
     assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == ""
@@ -109,7 +127,7 @@ def test_the_folder_of_an_entry_is_part_of_its_fingerprint() -> None:
 
 def test_a_source_that_changed_during_the_export_is_stale(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text("")
-    moving = stored(Source(file="net.py", sha256=""))
+    moving = stored(Source(file="net.py", state=""))
     assert (
         CurrentState(tmp_path).find_staleness_reason(moving, PARTS)
         == "net.py changed while it was exported"

@@ -1,8 +1,12 @@
-"""Data files that a model opens are dependencies."""
+"""Files that a model opens, tests or lists are recorded without the tracer, too."""
 
 from __future__ import annotations
 
 import json
+import os
+import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,47 +16,91 @@ from exporter.worker.dependencies.opened_files import OpenedFiles
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    for name in ("data/words.json", "build/made.json", "code.py", "other.json"):
+    for name in ("data/words.json", "code.py", "other.json"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("{}")
     return tmp_path
 
 
 def test_files_that_are_read_inside_are_listed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = OpenedFiles(root, root / "build")
+    files = OpenedFiles()
     (root / "other.json").read_text()
     with files.watch():
         json.loads((root / "data" / "words.json").read_text())
         monkeypatch.chdir(root / "data")
-        Path("../data/words.json").read_bytes()
+        Path("../code.py").read_bytes()
     (root / "other.json").read_text()
-    assert files.list_names() == ("data/words.json",)
+    read = files.list_accesses().read
+    assert read == (f"{root}/data/words.json", f"{root}/data/../code.py")
 
 
-def test_code_written_files_and_external_files_are_ignored(
-    root: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    external = tmp_path_factory.mktemp("external") / "x.json"
-    external.write_text("{}")
-    files = OpenedFiles(root, root / "build")
+def test_a_file_is_read_if_it_may_be_changed_in_place(root: Path) -> None:
+    files = OpenedFiles()
     with files.watch():
-        for path in (root / "code.py", root / "build/made.json", external):
-            path.read_text()
+        with (root / "other.json").open("r+") as opened:
+            opened.read()
+        sqlite3.connect(root / "code.py").close()
+    assert files.list_accesses().read == (f"{root}/other.json", f"{root}/code.py")
+
+
+def test_a_file_is_not_read_if_the_job_wrote_it_first(root: Path) -> None:
+    files = OpenedFiles()
+    with files.watch():
         (root / "new.json").write_text("{}")
-        (root / "gone.json").write_text("{}")
-        (root / "gone.json").read_text()
-        (root / "gone.json").unlink()
-    assert files.list_names() == ()
+        (root / "new.json").read_text()
+        (root / "other.json").read_text()
+        (root / "other.json").write_text("[]")
+    accesses = files.list_accesses()
+    assert accesses.read == (f"{root}/other.json",)
+    assert accesses.written == {f"{root}/new.json"}
 
 
 def test_two_may_watch_at_the_same_time(root: Path) -> None:
-    one, other = OpenedFiles(root, root / "build"), OpenedFiles(root, root / "build")
+    one, other = OpenedFiles(), OpenedFiles()
     with one.watch():
         with other.watch():
             (root / "other.json").read_text()
         (root / "data/words.json").read_text()
-    assert one.list_names() == ("data/words.json", "other.json")
-    assert other.list_names() == ("other.json",)
+    assert one.list_accesses().read == (f"{root}/other.json", f"{root}/data/words.json")
+    assert other.list_accesses().read == (f"{root}/other.json",)
+
+
+def test_tests_and_listings_are_recorded(root: Path) -> None:
+    files = OpenedFiles()
+    with files.watch():
+        assert not (root / "absent.json").exists()
+        assert os.listdir(root / "data") == ["words.json"]  # noqa: PTH208
+        assert list((root / "data").glob("*.json"))
+    accesses = files.list_accesses()
+    assert f"{root}/absent.json" in accesses.tested
+    assert accesses.listed == (f"{root}/data",)
+
+
+def test_an_import_searches_folders(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(root)
+    files = OpenedFiles()
+    with files.watch(), pytest.raises(ImportError):
+        __import__("module_that_does_not_exist")
+    accesses = files.list_accesses()
+    assert str(root) in accesses.searched
+    assert str(root) not in accesses.listed
+
+
+def test_a_child_process_cannot_be_tracked_without_the_tracer() -> None:
+    files = OpenedFiles()
+    with files.watch():
+        subprocess.run([sys.executable, "-c", ""], check=True)
+    (text,) = files.list_accesses().untracked
+    assert text == f"the files of the child process `{sys.executable}`"
+
+
+def test_a_connection_to_another_machine_cannot_be_tracked() -> None:
+    files = OpenedFiles()
+    with files.watch():
+        sys.audit("socket.connect", None, ("127.0.0.1", 80))
+        sys.audit("socket.connect", None, "/run/socket")
+        sys.audit("socket.connect", None, ("192.0.2.1", 443))
+    assert files.list_accesses().untracked == ("data from the network (192.0.2.1)",)
 
 
 def test_files_of_native_readers_are_listed(root: Path) -> None:
@@ -70,7 +118,7 @@ def test_files_of_native_readers_are_listed(root: Path) -> None:
     torch.export.save(torch.export.export(torch.nn.ReLU(), (torch.ones(4),)), root / "e.pt2")
     (root / "f.bin").write_bytes(bytes(16))
     (root / "g.so").write_bytes(b"no library")
-    files = OpenedFiles(root, root / "build")
+    files = OpenedFiles()
     with files.watch():
         assert safetensors.torch.load_file(root / "a.safetensors")["x"].tolist() == [1.0] * 4
         assert safetensors.numpy.load_file(root / "b.safetensors")["x"].tolist() == [1.0] * 4
@@ -82,4 +130,4 @@ def test_files_of_native_readers_are_listed(root: Path) -> None:
         with pytest.raises(OSError, match=r"g\.so"):
             ctypes.CDLL(str(root / "g.so"))
     names = ("a.safetensors", "b.safetensors", "c.safetensors", "d.pt", "e.pt2", "f.bin", "g.so")
-    assert files.list_names() == names
+    assert {f"{root}/{name}" for name in names} <= set(files.list_accesses().read)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
-from exporter.cache.fingerprint import hash_source, read_loaded_state, read_package_state
-from exporter.core.import_object import load_attribute
-from exporter.worker.dependencies.distributions import list_loaded_packages
-from exporter.worker.dependencies.source_files import (
-    JobStart,
-    digest_external_libraries,
-    digest_loaded_sources,
+from exporter.cache.fingerprint import (
+    hash_source,
+    read_loaded_state,
+    read_package_state,
+    read_source_state,
 )
+from exporter.core.import_object import load_attribute
+from exporter.records.record import Source
+from exporter.worker.dependencies.distributions import list_loaded_packages
+from exporter.worker.dependencies.opened_files import FileAccesses
+from exporter.worker.dependencies.source_files import Dependencies, JobStart, digest_dependencies
 
 
 def start_job(folder: Path) -> JobStart:
@@ -20,6 +24,19 @@ def start_job(folder: Path) -> JobStart:
     mark = folder / "begin"
     mark.touch()
     return JobStart.measure(mark)
+
+
+def digest(
+    root: Path, since: JobStart, *, written: frozenset[str] = frozenset(), **used: tuple[str, ...]
+) -> Dependencies:
+    """Return the dependencies of a job in the folder `build/job`."""
+    accesses = FileAccesses(written=written, **used)
+    return digest_dependencies(root, since, accesses, ignored=root / "build/job")
+
+
+def digest_modules(root: Path, since: JobStart) -> tuple[Source, ...]:
+    """Return the files of the loaded modules."""
+    return digest(root, since).sources
 
 
 def test_an_import_inside_a_function_is_listed_after_its_run(tmp_path: Path) -> None:
@@ -30,19 +47,19 @@ def test_an_import_inside_a_function_is_listed_after_its_run(tmp_path: Path) -> 
     (tmp_path / "closure_unused.py").write_text("value = 2\n")
     since = start_job(tmp_path)
     forward = load_attribute("closure_net.py:forward", tmp_path)
-    assert [source.file for source in digest_loaded_sources(tmp_path, since)] == [
+    assert [source.file for source in digest_modules(tmp_path, since)] == [
         "*.py",
         "closure_net.py",
     ]
     assert forward() == 1
-    sources = digest_loaded_sources(tmp_path, since)
+    sources = digest_modules(tmp_path, since)
     assert [source.file for source in sources] == ["*.py", "closure_late.py", "closure_net.py"]
-    assert sources[1].sha256 == hash_source(tmp_path / "closure_late.py")
+    assert sources[1].state == hash_source(tmp_path / "closure_late.py")
 
 
 def test_installed_packages_and_the_exporter_are_omitted(tmp_path: Path) -> None:
     root = Path(__file__).resolve().parents[3]
-    sources = digest_loaded_sources(root, start_job(tmp_path))
+    sources = digest_modules(root, start_job(tmp_path))
     files = {source.file for source in sources if not source.file.endswith("*.py")}
     assert "tests/worker/dependencies/test_source_files.py" in files
     assert not any(name.startswith("exporter/") for name in files)
@@ -57,8 +74,8 @@ def test_a_file_that_changes_during_the_job_has_no_hash(tmp_path: Path) -> None:
     while start_job(tmp_path / "..").changed == since.changed:
         pass  # the clock of the file system has ticks
     (tmp_path / "closure_moving.py").write_text("def forward():\n    return 2\n")
-    (source,) = (s for s in digest_loaded_sources(tmp_path, since) if s.file == "closure_moving.py")
-    assert source.sha256 == ""
+    (source,) = (s for s in digest_modules(tmp_path, since) if s.file == "closure_moving.py")
+    assert source.state == ""
 
 
 def test_a_clock_that_was_set_back_hides_no_change(tmp_path: Path) -> None:
@@ -71,33 +88,113 @@ def test_a_clock_that_was_set_back_hides_no_change(tmp_path: Path) -> None:
     since = JobStart(changed=begin.changed + ahead, offset=begin.offset + ahead)
     time.sleep(0.1)
     (tmp_path / "closure_hidden.py").write_text("def forward():\n    return 2\n")
-    hashes = {s.file: s.sha256 for s in digest_loaded_sources(tmp_path, since)}
+    hashes = {s.file: s.state for s in digest_modules(tmp_path, since)}
     assert hashes["closure_hidden.py"] == ""
     assert hashes["closure_still.py"] == hash_source(tmp_path / "closure_still.py")
 
 
-def test_an_external_library_has_a_hash(tmp_path: Path) -> None:
+def test_an_external_file_has_a_state(tmp_path: Path) -> None:
     root, library = tmp_path / "project", tmp_path / "elsewhere/libfoo.so"
     for path in (root, library.parent):
         path.mkdir()
     library.write_bytes(b"kernels")
-    states = digest_external_libraries(root, start_job(tmp_path), [library])
-    assert states == {"../elsewhere/libfoo.so": f"file {hash_source(library)}"}
-    assert read_loaded_state("../elsewhere/libfoo.so", root) == states["../elsewhere/libfoo.so"]
+    external = digest(root, start_job(tmp_path), read=(str(library),)).external
+    assert external["../elsewhere/libfoo.so"] == f"file {hash_source(library)}"
+    assert read_loaded_state("../elsewhere/libfoo.so", root) == external["../elsewhere/libfoo.so"]
     since = start_job(tmp_path)
     while start_job(tmp_path / "..").changed == since.changed:
         pass
     library.write_bytes(b"others")
-    assert digest_external_libraries(root, since, [library]) == {"../elsewhere/libfoo.so": ""}
+    assert digest(root, since, read=(str(library),)).external["../elsewhere/libfoo.so"] == ""
+
+
+def test_files_of_the_job_and_of_the_system_are_omitted(tmp_path: Path) -> None:
+    (tmp_path / "build/job").mkdir(parents=True)
+    for name in ("build/job/18.onnx", "build/other.onnx"):
+        (tmp_path / name).touch()
+    paths = ("/etc/hosts", f"{tmp_path}/build/job/18.onnx", f"{tmp_path}/build/other.onnx")
+    states = digest(tmp_path, start_job(tmp_path), read=paths, tested=paths)
+    names = {source.file for source in states.sources if not source.file.endswith("*.py")}
+    assert names == {"build/other.onnx"}
+    assert not any("etc/hosts" in name for name in states.external)
+
+
+def test_a_link_and_its_target_are_dependencies(tmp_path: Path) -> None:
+    (tmp_path / "v1").mkdir()
+    (tmp_path / "v1/words.txt").write_text("a")
+    (tmp_path / "data").symlink_to("v1")
+    (tmp_path / "words.txt").symlink_to("data/words.txt")
+    since = start_job(tmp_path)
+    states = {
+        s.file: s.state for s in digest(tmp_path, since, read=(f"{tmp_path}/words.txt",)).sources
+    }
+    expected = {
+        "words.txt": "link data/words.txt",
+        "data": "link v1",
+        "v1/words.txt": hash_source(tmp_path / "v1/words.txt"),
+    }
+    assert states.items() >= expected.items()
+    for name, state in expected.items():
+        assert read_source_state(tmp_path / name) == state
+
+
+def test_paths_that_do_not_exist_are_dependencies(tmp_path: Path) -> None:
+    paths = (f"{tmp_path}/absent.json", f"{tmp_path}/none/absent.json")
+    for accesses in ({"read": paths}, {"tested": paths}):
+        sources = digest(tmp_path, start_job(tmp_path), **accesses).sources
+        states = {source.file: source.state for source in sources}
+        assert states["absent.json"] == states["none/absent.json"] == "missing"
+        assert read_source_state(tmp_path / "absent.json") == "missing"
+    (tmp_path / "absent.json").touch()
+    assert read_source_state(tmp_path / "absent.json") not in ("", "missing")
+
+
+def test_a_file_that_the_job_wrote_first_has_its_last_state(tmp_path: Path) -> None:
+    since = start_job(tmp_path)
+    while start_job(tmp_path / "..").changed == since.changed:
+        pass
+    (tmp_path / "cache.bin").write_bytes(b"1")
+    path = f"{tmp_path}/cache.bin"
+    written = frozenset({path})
+    sources = digest(tmp_path, since, tested=(path,), written=written).sources
+    states = {source.file: source.state for source in sources}
+    assert states["cache.bin"] == hash_source(tmp_path / "cache.bin")
+    (tmp_path / "cache.bin").unlink()
+    sources = digest(tmp_path, since, tested=(path,), written=written).sources
+    assert "cache.bin" not in {source.file for source in sources}
+
+
+def test_listings_contain_all_names_or_modules(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    since = start_job(tmp_path)
+
+    def list_states() -> dict[str, str]:
+        sources = digest(
+            tmp_path, since, listed=(f"{tmp_path}/data",), searched=(str(tmp_path),)
+        ).sources
+        return {source.file: source.state for source in sources}
+
+    before = list_states()
+    (tmp_path / "data/new.txt").touch()
+    (tmp_path / "notes.txt").touch()
+    after = list_states()
+    assert [name for name in before if before[name] != after[name]] == ["data/*"]
+    (tmp_path / "torch.py").touch()
+    assert [name for name in before if list_states()[name] != after[name]] == ["*.py"]
+
+
+def test_a_pipe_is_never_up_to_date(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert read_source_state(tmp_path / "pipe") == ""
 
 
 def test_a_new_module_next_to_loaded_ones_changes_the_listing(tmp_path: Path) -> None:
     (tmp_path / "closure_first.py").write_text("def forward():\n    return 1\n")
     since = start_job(tmp_path)
     load_attribute("closure_first.py:forward", tmp_path)
-    before = {s.file: s.sha256 for s in digest_loaded_sources(tmp_path, since)}
+    before = {s.file: s.state for s in digest_modules(tmp_path, since)}
     (tmp_path / "closure_beside.py").write_text("")
-    after = {s.file: s.sha256 for s in digest_loaded_sources(tmp_path, since)}
+    after = {s.file: s.state for s in digest_modules(tmp_path, since)}
     assert before.keys() == after.keys()
     assert [name for name in before if before[name] != after[name]] == ["*.py"]
 

@@ -80,7 +80,7 @@ def test_weights_are_in_the_artifact_and_among_the_sources(root: Path) -> None:
     spec = build_spec("w.safetensors", weights_sha256=digest)
     records = export(spec, root / "build" / "net", root=root)
     assert [record.status for record in records] == [Status.PASS, Status.PASS], records[0].message
-    sources = {source.file: source.sha256 for source in records[0].sources}
+    sources = {source.file: source.state for source in records[0].sources}
     assert sources["w.safetensors"] == digest
 
 

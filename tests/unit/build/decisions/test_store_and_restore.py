@@ -315,7 +315,7 @@ def test_nothing_is_stored_if_a_source_changed_during_the_job(tmp_path: Path, wh
             (tmp_path / "net.py").write_text("edited")
         elif of.spec.id == "a":
             for record in JobFolder(Path(of.folder)).read_records().values():
-                unsure = tuple(Source(file=s.file, sha256="") for s in record.sources)
+                unsure = tuple(Source(file=s.file, state="") for s in record.sources)
                 write(of, record.model_copy(update={"sources": unsure}))
         return ended
 

@@ -16,7 +16,7 @@ from tests.unit.factory import make_record
 
 INPUTS: dict[str, Any] = {
     "fingerprint": {"entry": "1", "tool.torch": "2.13.0 abc"},
-    "sources": (Source(file="net.py", sha256="1" * 64),),
+    "sources": (Source(file="net.py", state="1" * 64),),
     "packages": {"numpy": "2.0 def"},
 }
 CELL = parse_cell("net/18/cpu")
@@ -51,7 +51,7 @@ def test_a_different_status_with_the_same_inputs_is_flaky(
         (record("pass"), record("pass")),
         (record("fail", message="off by 3"), record("fail", message="off by 4")),
         (record("fail"), record("pass", fingerprint={"entry": "2"})),
-        (record("fail"), record("pass", sources=(Source(file="net.py", sha256="2" * 64),))),
+        (record("fail"), record("pass", sources=(Source(file="net.py", state="2" * 64),))),
         (record("fail"), record("pass", packages={})),
         (record("crash"), record("pass")),
         (record("pass"), record("timeout")),
@@ -63,7 +63,7 @@ def test_other_inputs_or_a_transient_status_are_not_flaky(before: Record, after:
 
 
 def test_a_source_that_changed_during_the_export_is_not_flaky() -> None:
-    moved = (Source(file="net.py", sha256=""),)
+    moved = (Source(file="net.py", state=""),)
     assert describe_flakiness(record("fail", sources=moved), record("pass", sources=moved)) == ""
 
 

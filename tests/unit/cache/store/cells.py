@@ -49,7 +49,7 @@ def make_cell(
     defaults: dict[str, Any] = {
         "artifact": artifact,
         "fingerprint": dict(PARTS),
-        "sources": (Source(file="net.py", sha256="1" * 64),),
+        "sources": (Source(file="net.py", state="1" * 64),),
         "packages": {"timm": "1.0 ab"},
         "log": f"tiny/logs/{opset}.log",
     }

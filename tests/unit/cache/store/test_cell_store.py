@@ -94,11 +94,11 @@ def test_other_cells_parts_and_sources_are_not_found(store: Store, record: Recor
 def test_the_valid_entry_of_several_is_found(tmp_path: Path) -> None:
     store, folder = make_store(tmp_path), tmp_path / "tiny"
     for edit in "123":
-        source = Source(file="net.py", sha256=edit * 64)
+        source = Source(file="net.py", state=edit * 64)
         built = make_cell(folder, content=f"graph {edit}", sources=(source,))
         store.put([built], JobFolder(folder))
     for edit in "123":
-        result = store.find(built.cell, PARTS, lambda r: r.sources[0].sha256 == edit * 64).entry  # noqa: B023 - called at once
+        result = store.find(built.cell, PARTS, lambda r: r.sources[0].state == edit * 64).entry  # noqa: B023 - called at once
         assert result is not None
         (tmp_path / edit).mkdir()
         assert store.restore(result, tmp_path / edit) == ""
@@ -108,7 +108,7 @@ def test_the_valid_entry_of_several_is_found(tmp_path: Path) -> None:
 def test_only_the_newest_variants_stay(tmp_path: Path) -> None:
     store, folder = make_store(tmp_path), tmp_path / "tiny"
     for number in range(MAX_VARIANTS + 3):
-        built = make_cell(folder, sources=(Source(file="net.py", sha256=f"{number:064}"),))
+        built = make_cell(folder, sources=(Source(file="net.py", state=f"{number:064}"),))
         store.put([built], JobFolder(folder))
     assert len(list((tmp_path / "store").rglob("*.json"))) == MAX_VARIANTS
     assert find(store, built, lambda r: r.sources == built.sources) == "found"

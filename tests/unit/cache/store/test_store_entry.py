@@ -64,7 +64,7 @@ def test_other_bytes_are_damaged(data: bytes) -> None:
 
 def forged(entry: StoreEntry, **changes: Any) -> bytes:
     """Return an entry with a right hash and another header."""
-    head = json.dumps({"format": 1, "files": [f.model_dump() for f in entry.files], **changes})
+    head = json.dumps({"format": 2, "files": [f.model_dump() for f in entry.files], **changes})
     body = head + "\n" + entry.record.to_json()
     return f"{hashlib.sha256(body.encode()).hexdigest()}\n{body}".encode()
 
@@ -101,7 +101,7 @@ def test_a_forged_entry_with_right_content_is_parsed() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"format": 2},
+        {"format": 1},
         {"files": [f.model_dump() for f in FILES[1:]]},  # without the exported file
         {"files": [f.model_dump() for f in (FILES[0], *FILES[2:])]},  # without its weights
         {"files": [f.model_dump() for f in (*FILES, FILES[2])]},  # one path twice
@@ -135,11 +135,11 @@ def test_the_lookup_key_depends_on_cell_and_parts_except_thorough() -> None:
 
 
 def test_the_variant_key_depends_on_loaded_inputs_and_thorough() -> None:
-    source = Source(file="net.py", sha256="1" * 64)
+    source = Source(file="net.py", state="1" * 64)
     others = [
         RECORD,
         RECORD.model_copy(update={"sources": (source,)}),
-        RECORD.model_copy(update={"sources": (source.model_copy(update={"sha256": "2" * 64}),)}),
+        RECORD.model_copy(update={"sources": (source.model_copy(update={"state": "2" * 64}),)}),
         RECORD.model_copy(update={"packages": {"timm": "1.0 ab"}}),
         RECORD.model_copy(update={"thorough": True}),
     ]
@@ -167,7 +167,7 @@ def test_the_variant_key_depends_on_loaded_inputs_and_thorough() -> None:
         (Status.XFAIL, {}, False),
         (Status.XPASS, {}, False),
         (Status.PASS, {"flaky": "was fail in an earlier run"}, False),
-        (Status.PASS, {"sources": (Source(file="net.py", sha256=""),)}, False),
+        (Status.PASS, {"sources": (Source(file="net.py", state=""),)}, False),
         (Status.PASS, {"fingerprint": {}}, False),
     ],
 )

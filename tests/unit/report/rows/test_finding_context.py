@@ -36,7 +36,7 @@ def make_context(
 
 
 def test_a_newly_red_cell_has_all_facts() -> None:
-    sources = (Source(file="models/net.py", sha256=""), Source(file="models/*.py", sha256=""))
+    sources = (Source(file="models/net.py", state=""), Source(file="models/*.py", state=""))
     red = make_record("net/17/cpu", "error", detail=DETAIL, sources=sources)
     (finding,) = compare(red, make_record("net/18/cpu", "error"))
     context = find_context([finding], make_context(red))
@@ -48,7 +48,7 @@ def test_a_newly_red_cell_has_all_facts() -> None:
 
 
 def test_an_ambiguous_file_name_gives_no_line() -> None:
-    sources = (Source(file="a/net.py", sha256=""), Source(file="b/net.py", sha256=""))
+    sources = (Source(file="a/net.py", state=""), Source(file="b/net.py", state=""))
     red = make_record("net/17/cpu", "error", detail=DETAIL, sources=sources)
     (finding,) = compare(red, make_record("net/18/cpu", "error"))
     assert find_context([finding], make_context(red)).lines == ()

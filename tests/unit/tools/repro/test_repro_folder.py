@@ -15,7 +15,7 @@ from exporter.records.record import Record, Source, Stage
 from exporter.tools.repro import ReproducedCell, write_reproducer
 from tests.unit.factory import make_record, make_spec
 
-SOURCE = Source(file="manifests/models.py", sha256="0" * 64)
+SOURCE = Source(file="manifests/models.py", state="0" * 64)
 
 
 def cell(root: Path, record: Record) -> ReproducedCell:
@@ -40,7 +40,7 @@ def cell(root: Path, record: Record) -> ReproducedCell:
 
 
 def test_sources_and_tensors_are_copied_and_an_earlier_one_is_replaced(tmp_path: Path) -> None:
-    listing = Source(file="manifests/*.py", sha256="1" * 64)
+    listing = Source(file="manifests/*.py", state="1" * 64)
     failed_cell = cell(tmp_path, make_record("alexnet/17/cpu", "fail", sources=(SOURCE, listing)))
     folder = tmp_path / "out"
     for _ in range(2):
@@ -69,7 +69,7 @@ def test_a_folder_with_other_files_is_refused(name: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("file", ["../outside.py", "/etc/outside.py", "a/../../outside.py"])
 def test_a_record_cannot_name_files_outside(file: str, tmp_path: Path) -> None:
-    source = Source(file=file, sha256="0" * 64)
+    source = Source(file=file, state="0" * 64)
     failed_cell = cell(tmp_path, make_record("alexnet/17/cpu", "fail", sources=(source,)))
     with pytest.raises(ExporterError, match="is outside the project"):
         write_reproducer(failed_cell, tmp_path / "out")

@@ -1,0 +1,147 @@
+"""Trace each file that a worker and its children open, in a process of its connection.
+
+Input: the start of a job in a worker. Output: the paths that were opened, in their order.
+
+The worker cannot receive its own notifications, since native code opens files while no other
+thread of Python can run. The tracer is a fork that ends with the worker.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import select
+import socket
+import struct
+from dataclasses import dataclass
+from typing import NoReturn
+
+from exporter.worker.dependencies.seccomp import (
+    install_filter,
+    is_supported,
+    receive_request,
+    resume,
+)
+from exporter.worker.process.lifetime import die_with_parent
+
+#: The length of a message precedes it.
+_LENGTH = struct.Struct("=Q")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A path that the process opened for the first time with these flags."""
+
+    path: str
+    """Absolute; "" if the tracer could not read it."""
+    flags: int
+
+    @property
+    def is_write(self) -> bool:
+        """Whether the call replaces the content or only writes."""
+        only_writes = self.flags & os.O_ACCMODE == os.O_WRONLY
+        return only_writes or bool(self.flags & os.O_TRUNC)
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether the call lists a folder."""
+        return bool(self.flags & os.O_DIRECTORY)
+
+
+class AccessTracer:
+    """The tracer of this process.
+
+    Args:
+        connection: The socket to the process that collects the paths.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._accesses: list[Access] = []
+
+    @classmethod
+    def start(cls) -> AccessTracer | None:
+        """Trace this process from now on; it cannot be undone.
+
+        Returns:
+            None if the system has no such notifications or refuses them.
+        """
+        if not is_supported():
+            return None
+        connection, other = socket.socketpair()
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            _run_tracer(other, parent)
+        other.close()
+        try:
+            listener = install_filter(pid)
+        except OSError:
+            connection.close()  # the tracer ends
+            os.waitpid(pid, 0)
+            return None
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [listener]))]
+        connection.sendmsg([b"l"], rights)
+        # If the tracer ended, calls would wait forever; without this copy they fail.
+        os.close(listener)
+        return cls(connection)
+
+    def list_accesses(self) -> tuple[Access, ...]:
+        """Return all paths that were opened since the start, in the order of their first use."""
+        self._connection.sendall(b"r")
+        (length,) = _LENGTH.unpack(_receive(self._connection, _LENGTH.size))
+        new = json.loads(_receive(self._connection, length))
+        self._accesses.extend(Access(os.fsdecode(bytes.fromhex(p)), flags) for p, flags in new)
+        return tuple(self._accesses)
+
+
+def _receive(connection: socket.socket, length: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < length:
+        part = connection.recv(length - len(parts))
+        if not part:
+            raise OSError("the tracer of opened files ended")
+        parts += part
+    return bytes(parts)
+
+
+def _run_tracer(connection: socket.socket, parent: int) -> NoReturn:
+    """Collect the paths until the worker and its children ended."""
+    try:
+        die_with_parent(parent)
+        _, messages, _, _ = connection.recvmsg(1, socket.CMSG_LEN(4))
+        if messages:
+            (listener,) = array.array("i", messages[0][2][:4])
+            _collect(connection, listener)
+    finally:
+        os._exit(0)
+
+
+def _collect(connection: socket.socket, listener: int) -> None:
+    seen: set[tuple[str, int]] = set()
+    fresh: list[tuple[str, int]] = []
+    poll = select.poll()
+    poll.register(listener, select.POLLIN)
+    poll.register(connection, select.POLLIN)
+    while True:
+        for descriptor, event in poll.poll():
+            if descriptor == listener and event & select.POLLIN:
+                if (received := receive_request(listener)) is None:
+                    continue
+                identifier, request = received
+                access = (request.path, request.flags)
+                if access not in seen:
+                    seen.add(access)
+                    fresh.append(access)
+                resume(listener, identifier)
+            elif descriptor == listener:
+                return  # no filtered process is left
+            elif not connection.recv(1):
+                # The worker closed it or ended. Its children still need the listener.
+                poll.unregister(connection)
+            else:
+                accesses = [(os.fsencode(path).hex(), flags) for path, flags in fresh]
+                data = json.dumps(accesses).encode()
+                connection.sendall(_LENGTH.pack(len(data)) + data)
+                fresh.clear()

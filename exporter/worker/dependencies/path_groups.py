@@ -1,0 +1,108 @@
+"""Groups of files that a job opens: the project's, other files of the user, and the system's.
+
+Input: a path. Output: its links and its real path, and the group that it belongs to.
+"""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+import sysconfig
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from pathlib import Path
+
+#: Folders of the operating system. A change of the system is not detected.
+_SYSTEM = ("/bin", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/run", "/sbin", "/sys")
+#: `/usr` without the folder for data that an administrator adds.
+_USR, _LOCAL_DATA = "/usr", "/usr/local/share"
+#: The number of links in a path after which Linux reports an error.
+_LINK_LIMIT = 40
+
+
+class Group(Enum):
+    """The groups of files."""
+
+    PROJECT = "project"
+    EXTERNAL = "external"
+    """A file of the user outside of the project."""
+    FOREIGN = "foreign"
+    """A file of Python, an installed package, this tool or the system."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedPath:
+    """A path without links."""
+
+    path: str
+    links: tuple[str, ...]
+    """The links on the way, as absolute paths."""
+
+
+@cache
+def resolve_path(name: str) -> ResolvedPath:
+    """Return the real path of an absolute path and all links that lead to it."""
+    pending = name.split("/")[::-1]
+    path = ""
+    links: list[str] = []
+    while pending:
+        part = pending.pop()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            path = path.rpartition("/")[0]
+            continue
+        path = f"{path}/{part}"
+        target = _read_link(path)
+        # Linux fails after so many links; then no file exists.
+        if target and len(links) < _LINK_LIMIT:
+            links.append(path)
+            pending.extend(target.split("/")[::-1])
+            path = "" if target.startswith("/") else path.rpartition("/")[0]
+    return ResolvedPath(path or "/", tuple(dict.fromkeys(links)))
+
+
+@cache
+def _read_link(path: str) -> str:
+    """Return the text of a link, or "" if the path is none; thousands of files share folders."""
+    try:
+        return os.readlink(path)  # noqa: PTH115 - the text, which Path changes
+    except OSError:
+        return ""
+
+
+@cache
+def classify_path(path: str, root: str) -> Group:
+    """Return the group of a real path.
+
+    The result is cached, because each cell needs it for thousands of modules.
+
+    Args:
+        path: The absolute path without links.
+        root: The project's root without links.
+    """
+    if any(_is_below(path, folder) for folder in _list_foreign()):
+        return Group.FOREIGN
+    if _is_below(path, root):
+        return Group.PROJECT
+    is_system = any(_is_below(path, folder) for folder in _SYSTEM)
+    is_system = is_system or (_is_below(path, _USR) and not _is_below(path, _LOCAL_DATA))
+    return Group.FOREIGN if is_system else Group.EXTERNAL
+
+
+@cache
+def _list_foreign() -> tuple[str, ...]:
+    """Return the folders of this tool, of installed packages and of Python."""
+    paths = {sysconfig.get_path(key) for key in ("purelib", "platlib", "stdlib", "platstdlib")}
+    paths |= {sys.prefix, sys.base_prefix, *site.getsitepackages()}
+    if site.ENABLE_USER_SITE:
+        paths.add(site.getusersitepackages())
+    folders = {Path(path).resolve() for path in paths}
+    return (str(Path(__file__).resolve().parents[2]), *sorted(map(str, folders - {Path("/usr")})))
+
+
+def _is_below(path: str, folder: str) -> bool:
+    """Return the result of `is_relative_to`, which is many times slower."""
+    return path == folder or path.startswith(f"{folder.rstrip(os.sep)}{os.sep}")

@@ -1,0 +1,154 @@
+"""A cell is stale after a change of anything that its model read, tested or listed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from exporter.worker.dependencies.seccomp import is_supported
+from tests.integration.project import read_cells, run_exporter
+
+MODEL = """
+import importlib.util
+import os
+import runpy
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT.parent / "library"))
+import outside_module
+
+spec = importlib.util.spec_from_file_location("loaded", ROOT / "plain/loaded.py")
+loaded = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(loaded)
+namespace = {}
+exec((ROOT / "plain/executed.py").read_text(), namespace)
+import forgotten
+
+del sys.modules["forgotten"]
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        values = [loaded.VALUE, namespace["VALUE"], forgotten.VALUE, outside_module.VALUE]
+        values.append(runpy.run_path(str(ROOT / "plain/run.py"))["VALUE"])
+        values.append(int(np.memmap(ROOT / "data/map.bin", "uint8", "r+")[0]))
+        with sqlite3.connect(ROOT / "data/base.db") as base:
+            values.append(base.execute("select x from t").fetchone()[0])
+        folder = os.open(ROOT / "data", os.O_RDONLY)
+        with open(os.open("in_folder.txt", os.O_RDONLY, dir_fd=folder)) as file:
+            values.append(int(file.read()))
+        output = subprocess.run(["cat", ROOT / "data/child.txt"], capture_output=True, check=True)
+        values.append(int(output.stdout))
+        values.append(int((ROOT / "data/link.txt").read_text()))
+        values.append(int((ROOT.parent / "outside.txt").read_text()))
+        values.append(int((ROOT / "build/result.txt").read_text()))
+        values.append(len(os.listdir(ROOT / "listed")))
+        values.append(int((ROOT / "data/optional.txt").exists()))
+        self.values = nn.Parameter(torch.tensor([float(value) for value in values]))
+
+    def forward(self, x):
+        return x + self.values.sum()
+"""
+MANIFEST = """
+format = 1
+[models.net]
+source = "net.py:Net"
+inputs = [{ name = "x", shape = [3] }]
+outputs = [{ name = "y", shape = [3] }]
+opsets = 18
+"""
+
+
+def write_database(path: Path, *statements: str) -> None:
+    import sqlite3
+
+    with sqlite3.connect(path) as base:
+        for statement in statements:
+            base.execute(statement)
+    base.close()
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with an exported project and files beside it."""
+    folder = tmp_path_factory.mktemp("read")
+    root = folder / "project"
+    for name in ("manifests", "plain", "data/versions", "listed", "build"):
+        (root / name).mkdir(parents=True)
+    (folder / "library").mkdir()
+    (folder / "library/outside_module.py").write_text("VALUE = 1\n")
+    (folder / "outside.txt").write_text("1")
+    for name in ("plain/loaded.py", "plain/executed.py", "plain/run.py", "manifests/forgotten.py"):
+        (root / name).write_text("VALUE = 1\n")
+    for name in ("in_folder", "child", "versions/1", "versions/2"):
+        (root / f"data/{name}.txt").write_text("1")
+    (root / "data/link.txt").symlink_to("versions/1.txt")
+    (root / "data/map.bin").write_bytes(b"\1")
+    (root / "build/result.txt").write_text("1")
+    write_database(root / "data/base.db", "create table t (x int)", "insert into t values (1)")
+    (root / "pyproject.toml").write_text('[tool.exporter]\nstore = "off"\n')
+    (root / "manifests/net.py").write_text(MODEL)
+    (root / "manifests/net.toml").write_text(MANIFEST)
+    process = run_exporter(root, "export")
+    assert process.returncode == 0, process.stdout + process.stderr
+    (record,) = read_cells(root).values()
+    if any("child process" in text for text in record.untracked):
+        pytest.skip("the system forbids the tracer")
+    assert record.untracked == ()
+    process = run_exporter(root, "plan")
+    assert "0 cells to run, 1 to keep" in process.stdout, process.stdout
+    return folder
+
+
+def write(name: str, text: str = "VALUE = 2\n") -> Callable[[Path], object]:
+    return lambda root: (root / name).write_text(text)
+
+
+def retarget(root: Path) -> None:
+    (root / "data/link.txt").unlink()
+    (root / "data/link.txt").symlink_to("versions/2.txt")
+
+
+EDITS: dict[str, Callable[[Path], object]] = {
+    "loaded.py": write("plain/loaded.py"),
+    "executed.py": write("plain/executed.py"),
+    "run.py": write("plain/run.py"),
+    "forgotten.py": write("manifests/forgotten.py"),
+    "outside_module.py": write("../library/outside_module.py"),
+    "map.bin": lambda root: (root / "data/map.bin").write_bytes(b"\2"),
+    "base.db": lambda root: write_database(root / "data/base.db", "update t set x = 2"),
+    "in_folder.txt": write("data/in_folder.txt", "2"),
+    "child.txt": write("data/child.txt", "2"),
+    "versions/1.txt": write("data/versions/1.txt", "2"),
+    "link.txt": retarget,
+    "outside.txt": write("../outside.txt", "2"),
+    "result.txt": write("build/result.txt", "2"),
+    "listed": write("listed/new.txt"),
+    "optional.txt": write("data/optional.txt", ""),
+    "manifests": write("manifests/numpy.py", ""),
+    "library": write("../library/sqlite3.py", ""),
+}
+
+
+@pytest.mark.skipif(not is_supported(), reason="the tracer needs Linux")
+@pytest.mark.parametrize("name", EDITS)
+def test_a_change_makes_the_cell_stale(exported: Path, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / exported.name
+    shutil.copytree(exported, folder, symlinks=True)
+    # Files outside of the project have paths relative to it, so a copy finds its own ones.
+    EDITS[name](folder / "project")
+    process = run_exporter(folder / "project", "plan")
+    assert "net/18/cpu" in process.stdout, process.stdout + process.stderr
+    assert name.rpartition("/")[2] in process.stdout

@@ -1,0 +1,114 @@
+"""The tracer sees every file that a process and its children open (Linux)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from exporter.worker.dependencies.access_tracer import Access
+from exporter.worker.dependencies.seccomp import is_supported
+
+pytestmark = pytest.mark.skipif(not is_supported(), reason="the tracer needs Linux")
+
+SCRIPT = """
+import json, mmap, os, sqlite3, subprocess, sys
+from exporter.worker.dependencies.access_tracer import AccessTracer
+
+tracer = AccessTracer.start()
+if tracer is None:
+    sys.exit(3)
+{body}
+accesses = [(a.path, a.is_write, a.is_folder) for a in tracer.list_accesses()]
+print(json.dumps(accesses))
+"""
+
+
+def trace(root: Path, body: str) -> list[tuple[str, bool, bool]]:
+    """Run code in a traced process and return the accesses below the root."""
+    process = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(body=body)],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if process.returncode == 3:
+        pytest.skip("the system forbids the tracer")
+    assert process.returncode == 0, process.stderr
+    accesses = [tuple(access) for access in json.loads(process.stdout.splitlines()[-1])]
+    return [access for access in accesses if access[0].startswith(str(root))]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "open('data.bin').close()",
+        "open('data.bin', 'r+').close()",
+        "os.close(os.open('data.bin', os.O_RDONLY, dir_fd=os.open('.', os.O_RDONLY)))",
+        "sqlite3.connect('data.bin').execute('pragma user_version').fetchall()",
+        "subprocess.run(['cat', 'data.bin'], check=True, stdout=subprocess.DEVNULL)",
+        "subprocess.run('cd / && cat \\\"$OLDPWD/data.bin\\\"', shell=True, check=True, "
+        "stdout=subprocess.DEVNULL)",
+    ],
+)
+def test_every_way_to_read_a_file_is_seen(tmp_path: Path, body: str) -> None:
+    (tmp_path / "data.bin").touch()
+    assert (f"{tmp_path}/data.bin", False, False) in trace(tmp_path, body)
+
+
+def test_kinds_of_access_differ(tmp_path: Path) -> None:
+    body = "open('new.txt', 'w').close(); open('new.txt').close(); os.listdir(os.getcwd())"
+    assert trace(tmp_path, body) == [
+        (f"{tmp_path}/new.txt", True, False),
+        (f"{tmp_path}/new.txt", False, False),
+        (str(tmp_path), False, True),
+    ]
+
+
+def test_names_may_be_no_text_and_may_cross_memory_pages(tmp_path: Path) -> None:
+    (tmp_path / ("n" * 250)).touch()
+    body = f"""
+name = {"n" * 250!r}
+for padding in range(0, 600, 7):
+    os.close(os.open('./' * padding + name, os.O_RDONLY))
+open(b'\\xff.txt', 'w').close()
+"""
+    paths = [path for path, _, _ in trace(tmp_path, body)]
+    assert len(paths) == len(range(0, 600, 7)) + 1
+    assert {path.rpartition("/")[2] for path in paths} == {"n" * 250, "\udcff.txt"}
+
+
+def test_the_second_list_adds_new_accesses(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    (tmp_path / "b").touch()
+    body = "open('a').close(); tracer.list_accesses(); open('b').close(); open('a').close()"
+    assert [path[-1] for path, _, _ in trace(tmp_path, body)] == ["a", "b"]
+
+
+def test_a_killed_child_does_not_stop_the_tracer(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    body = """
+import signal, time
+for _ in range(20):
+    child = os.fork()
+    if child == 0:
+        while True:
+            os.close(os.open('a', os.O_RDONLY))
+    time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+"""
+    assert trace(tmp_path, body + "open('a').close()\n") == [(f"{tmp_path}/a", False, False)]
+
+
+def test_flags_are_classified() -> None:
+    import os
+
+    assert Access("/a", os.O_WRONLY | os.O_APPEND).is_write
+    assert Access("/a", os.O_RDWR | os.O_TRUNC).is_write
+    assert not Access("/a", os.O_RDWR | os.O_CREAT).is_write
+    assert not Access("/a", os.O_RDONLY).is_write

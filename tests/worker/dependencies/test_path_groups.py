@@ -1,0 +1,46 @@
+"""Paths are resolved with all links, and belong to the project, the user or the system."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from pathlib import Path
+
+from exporter.worker.dependencies.path_groups import Group, classify_path, resolve_path
+
+
+def test_each_link_of_a_path_is_listed(tmp_path: Path) -> None:
+    root = tmp_path.resolve()
+    (root / "v1").mkdir()
+    (root / "v1/data.json").touch()
+    (root / "current").symlink_to("v1")
+    (root / "other").symlink_to(root / "current")
+    (root / "v1/link.json").symlink_to("../v1/./data.json")
+    resolved = resolve_path(f"{root}/other/../other/link.json")
+    assert resolved.path == f"{root}/v1/data.json"
+    assert resolved.links == (f"{root}/other", f"{root}/current", f"{root}/v1/link.json")
+
+
+def test_a_missing_file_and_a_circular_link_have_a_path(tmp_path: Path) -> None:
+    root = tmp_path.resolve()
+    (root / "a").symlink_to("b")
+    (root / "b").symlink_to("c/../a")
+    (root / "c").mkdir()
+    assert resolve_path(f"{root}/none/x.json").path == f"{root}/none/x.json"
+    assert set(resolve_path(f"{root}/a/x.json").links) == {f"{root}/a", f"{root}/b"}
+
+
+def test_each_path_belongs_to_a_group(tmp_path: Path) -> None:
+    root = str(tmp_path / "project")
+    paths = {
+        f"{root}/net.py": Group.PROJECT,
+        f"{root}2/net.py": Group.EXTERNAL,
+        "/data/weights.bin": Group.EXTERNAL,
+        "/usr/local/share/words.txt": Group.EXTERNAL,
+        "/etc/hosts": Group.FOREIGN,
+        "/usr/share/words.txt": Group.FOREIGN,
+        f"{sys.prefix}/bin/python": Group.FOREIGN,
+        f"{Path(sysconfig.get_path('purelib')).resolve()}/torch/nn.py": Group.FOREIGN,
+    }
+    assert {path: classify_path(path, root) for path in paths} == paths
+    assert classify_path("/usr/src/app/net.py", "/usr/src/app") is Group.PROJECT
