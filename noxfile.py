@@ -148,6 +148,14 @@ def zoo(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", requires=["environment"])
+def reproducers(session: nox.Session) -> None:
+    """Run the reproducer of every red model and of every sound model of `tests/traps`."""
+    session.env["REPRODUCERS"] = "all"
+    path = "tests/traps/test_reproducers.py"
+    Environment.run(session, "pytest", *PARALLEL, "--timeout", "1800", path, *session.posargs)
+
+
+@nox.session(venv_backend="none", requires=["environment"])
 def public(session: nox.Session) -> None:
     """Compare the files of all models and opsets with those of plain `torch.onnx.export` calls."""
     session.env["PUBLIC"] = "all"

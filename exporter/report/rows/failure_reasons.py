@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from exporter.core.command_names import DEFAULT_COMMAND, format_command
 from exporter.core.text_format import format_two_digits, join_names
-from exporter.records.record import Divergence, Record, Stage, Status
+from exporter.records.record import Divergence, Record, Status
+from exporter.report.rows.reproducibility import find_repro_obstacle
 from exporter.report.text import number_format as figures
 
 #: Lines of the model that are listed for one missing operator.
@@ -60,7 +61,7 @@ def explain_failure(record: Record, command: str = DEFAULT_COMMAND) -> FailureRe
     blame = record.blame
     message = figures.clean_message(record.message)
     failed = record.status in (Status.FAIL, Status.ERROR, Status.CRASH, Status.XFAIL)
-    has_repro = failed and record.route and record.stage not in (None, Stage.SOURCE)
+    has_repro = failed and record.stage is not None and not find_repro_obstacle(record)
     return FailureReasons(
         culprit=blame.culprit.value if blame else "",
         sample=blame.sample if blame else "",

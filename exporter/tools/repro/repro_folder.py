@@ -15,7 +15,8 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference
 from exporter.manifest import Device, ModelSpec
-from exporter.records.record import Record, Stage
+from exporter.records.record import Record
+from exporter.report.rows.reproducibility import find_repro_obstacle
 from exporter.tools.repro.repro_call import split_reference
 from exporter.tools.repro.script import render_readme, render_repro_script
 from exporter.tools.repro.script_values import RUNTIMES
@@ -73,10 +74,8 @@ def write_reproducer(cell: ReproducedCell, folder: Path) -> None:
 
 def _find_obstacle(cell: ReproducedCell) -> str:
     """Return the reason why no script can show the failure, "" if one can."""
-    if cell.record.stage is Stage.SOURCE:
-        return f"fails before the export: {cell.record.message}"
-    if cell.record.route is None:
-        return "was never exported; run `exporter export` first"
+    if reason := find_repro_obstacle(cell.record):
+        return reason
     if cell.device.runtime not in RUNTIMES:
         return f"a script cannot use the plugin runtime '{cell.device.runtime}'"
     return ""

@@ -7,6 +7,7 @@ so the script contains them only as literals.
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from exporter.core.sanitize import join_lines
@@ -34,6 +35,23 @@ from exporter.tools.repro.script_values import (
 
 #: The limit if the record has none: multiples of PyTorch's noise, or of the last place.
 _NOISE_FACTOR, _LAST_PLACES = 16.0, 64.0
+#: The step of the script at which a failure occurs, by the stage of the record.
+_STEPS = {
+    Stage.CAPTURE: "export",
+    Stage.CONVERT: "export",
+    Stage.STRUCTURE: "file",
+    Stage.LOAD: "run",
+    Stage.PARITY: "run",
+}
+#: The domains of ONNX's own operators.
+_DOMAINS = (
+    "",
+    "ai.onnx",
+    "ai.onnx.ml",
+    "ai.onnx.training",
+    "ai.onnx.preview",
+    "ai.onnx.preview.training",
+)
 _CPU = Device(name="cpu", runtime="onnxruntime")
 #: The methods of a module that cast its floating-point weights.
 _CASTS = {"float32": "float", "float16": "half", "bfloat16": "bfloat16", "float64": "double"}
@@ -62,9 +80,13 @@ def render_repro_script(
         "input_names": [item.name for item in spec.inputs],
         "call_names": [item.name for item in spec.inputs] if wraps else list(call.names),
         "output_names": [item.name for item in spec.outputs],
+        "step": _STEPS.get(record.stage, "") if record.stage else "",
         "complex_inputs": [item.name for item in spec.inputs if item.is_complex],
+        "optional_inputs": [item.name for item in spec.inputs if item.optional],
         "lists": [i for i, item in enumerate(spec.outputs) if item.kind == "sequence"],
-        "input_shapes": [list(item.shape) for item in spec.inputs],
+        "input_types": [(item.file_dtype, list(item.file_shape)) for item in spec.inputs],
+        "output_types": [(item.file_dtype, list(item.file_shape)) for item in spec.outputs],
+        "domains": _list_domains(spec),
         "opset": record.cell.opset,
         "sample": sample.name,
         "dynamic_axes": list_dynamic_axes(spec),
@@ -97,6 +119,7 @@ def render_repro_script(
         gradients=route.state == "plain",
         keeps_fused_path=spec.export_state == "plain",
         is_dynamic=_is_dynamic(spec),
+        checks_names=record.check == "signature",
         is_scripted=route.capture == "script",
         by_dynamo=by_dynamo,
         captures_first=route.capture == "strict" or record.stage is Stage.CAPTURE,
@@ -138,6 +161,14 @@ def _needs_wrapper(spec: ModelSpec, reference: Reference, *, by_dynamo: bool) ->
     has_objects = any(each.is_object for each in spec.containers)
     has_numbers = any(item.scalar and not is_symbolic_integer(item) for item in spec.inputs)
     return reference.returns_objects or (by_dynamo and (has_objects or has_numbers))
+
+
+def _list_domains(spec: ModelSpec) -> list[str]:
+    """Return the domains that the file may use."""
+    option = spec.options.get("custom_opsets")
+    declared = option if isinstance(option, Mapping) else {}
+    custom = (op.name.partition("::")[0] for op in spec.custom_ops)
+    return [*_DOMAINS, *declared, *custom]
 
 
 def _locate_source(spec: ModelSpec) -> dict[str, object]:

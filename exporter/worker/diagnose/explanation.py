@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from exporter.checks.comparison.compare_samples import find_undeclared_outputs
 from exporter.checks.protocol import CheckContext
 from exporter.manifest import Device, ModelSpec
 from exporter.records.record import (
@@ -29,6 +30,8 @@ from exporter.worker.process.failure import Failure
 #: The longest diagnosis of one cell, and the share of the model's time for all its cells.
 _MAX_SECONDS = 30.0
 _SHARE = 0.25
+#: The structure checks that compare the file with the declared outputs.
+_CHECKS_OF_OUTPUTS = ("signature", "wellformed")
 _SPECIFICATION = Device(name="reference", runtime="reference")
 _SPECIFICATION_SECONDS = 10.0
 
@@ -49,6 +52,8 @@ def explain_record(
     if record.stage is Stage.LOAD and record.status is Status.ERROR:
         blame = blame_load_failure(check_context, device, seconds)
         return record.model_copy(update={"blame": blame})
+    if record.stage is Stage.STRUCTURE and record.check in _CHECKS_OF_OUTPUTS:
+        return record.model_copy(update={"blame": blame_contract(check_context)})
     if record.stage is not Stage.PARITY:
         return record
     if record.status is Status.INCONCLUSIVE and record.check == "determinism":
@@ -76,6 +81,24 @@ def explain_failure(failure: Failure, context: ExportContext, seconds: float) ->
     if others > 0:
         failure.message += f" (and {others} more operator{'s' if others > 1 else ''} missing)"
     return failure
+
+
+def blame_contract(check_context: CheckContext) -> Blame | None:
+    """Return the contract as the culprit if PyTorch itself breaks it, else None.
+
+    A file with another interface than declared is right if PyTorch's outputs have that interface.
+    """
+    for sample in check_context.reference.samples:
+        if sample.error:
+            problem = f"PyTorch itself rejects this input set: {sample.error}"
+        else:
+            outputs = check_context.spec.outputs
+            data = check_context.read(sample)
+            problems = tuple(find_undeclared_outputs(outputs, data.outputs, sample.axes))
+            problem = f"PyTorch's own outputs: {problems[0]}" if problems else ""
+        if problem:
+            return Blame(culprit=Culprit.CONTRACT, sample=sample.name, evidence=(problem,))
+    return None
 
 
 def blame_load_failure(check_context: CheckContext, device: Device, seconds: float) -> Blame | None:

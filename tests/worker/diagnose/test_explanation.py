@@ -6,10 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from exporter.manifest import Device
+from exporter.jobs.reference import Sample
+from exporter.manifest import Device, Output
 from exporter.records.record import Culprit
-from exporter.worker.diagnose.explanation import blame_load_failure
-from tests.unit.checks.contexts import DOUBLE, declared, make_reference, make_subject
+from exporter.worker.diagnose.explanation import blame_contract, blame_load_failure
+from tests.unit.checks.contexts import (
+    DOUBLE,
+    contract,
+    declared,
+    make_reference,
+    make_subject,
+    value,
+)
 
 CPU = Device(name="cpu", runtime="onnxruntime")
 
@@ -42,3 +50,23 @@ def test_no_blame_without_reference_evaluator_or_sample(tmp_path: Path) -> None:
     assert blame_load_failure(context, Device(name="r", runtime="reference"), 30.0) is None
     without_sample = make_subject(tmp_path, reference=make_reference())
     assert blame_load_failure(without_sample, CPU, 30.0) is None
+
+
+def test_the_contract_is_the_culprit_if_pytorch_itself_breaks_it(tmp_path: Path) -> None:
+    sample = declared(tmp_path)
+    sound = make_subject(tmp_path, reference=make_reference(sample))
+    assert blame_contract(sound) is None
+    wrong = contract(outputs=(value(Output, "y", "batch, 5"),))
+    blame = blame_contract(make_subject(tmp_path, spec=wrong, reference=make_reference(sample)))
+    assert blame is not None
+    assert blame.culprit is Culprit.CONTRACT
+    assert blame.evidence[0].startswith("PyTorch's own outputs: output 'y' is declared [batch, 5]")
+
+
+def test_the_contract_is_the_culprit_if_pytorch_rejects_a_size(tmp_path: Path) -> None:
+    rejected = Sample(index=1, name="batch=7", kind="axis", axes={"batch": 7}, error="too large")
+    reference = make_reference(declared(tmp_path), rejected)
+    blame = blame_contract(make_subject(tmp_path, reference=reference))
+    assert blame is not None
+    assert (blame.culprit, blame.sample) == (Culprit.CONTRACT, "batch=7")
+    assert blame.evidence == ("PyTorch itself rejects this input set: too large",)

@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Manifest
 from exporter.records.record import (
+    Blame,
     CheckResult,
+    Culprit,
     Record,
     RunRecord,
     Status,
@@ -164,6 +166,7 @@ def test_a_cell_has_reasons_and_commands() -> None:
             message="off by 0.123456",
             detail="Traceback",
             log="alexnet/logs/18.log",
+            blame=Blame(culprit=Culprit.EXPORTER, sample="declared", evidence=()),
             checks=(checked("opset", 0.2), checked("parity", 12.345, Status.FAIL)),
         ),
         opsets=(18,),

@@ -82,7 +82,7 @@ def test_missing_operators_list_some_lines() -> None:
 
 @pytest.mark.parametrize(
     ("status", "stage", "shown"),
-    [("fail", "parity", True), ("error", "source", False), ("pass", None, False)],
+    [("fail", "structure", True), ("error", "source", False), ("pass", None, False)],
 )
 def test_a_reproducer_needs_an_exporter(status: str, stage: str | None, shown: bool) -> None:
     record = make_record("alexnet/17/cpu", status, stage=Stage(stage) if stage else None)

@@ -1,0 +1,84 @@
+"""Each reproducer that a red cell offers reproduces the failure; the others have a reason.
+
+By default one trap of each kind of red and two sound models run. `REPRODUCERS=all` runs all of them
+(`nox -s reproducers`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from exporter.core.errors import ExporterError
+from exporter.records.record import Culprit, Stage, Status
+from exporter.report.rows.failure_reasons import explain_failure
+from tests.traps.prove import make_record
+from tests.traps.reproduction import ScriptRunner, pick_kinds, start_runner, write_script
+from tests.traps.running import parameters
+from tests.traps.table import ALL, SOUND_MODELS
+from tests.traps.trap import Trap
+
+RED = tuple(trap for trap in ALL if not (trap.is_sound or trap.tamper or trap.gap))
+SOUND = tuple(trap for trap in SOUND_MODELS if not trap.gap)
+IS_LONG = os.environ.get("REPRODUCERS") == "all"
+
+
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScriptRunner]:
+    with start_runner(tmp_path_factory.mktemp("runner")) as runner:
+        yield runner
+
+
+@pytest.mark.parametrize("trap", parameters(RED if IS_LONG else pick_kinds(RED)))
+def test_a_red_cell_has_a_reproducer_or_a_reason(
+    trap: Trap, runner: ScriptRunner, tmp_path: Path
+) -> None:
+    record = make_record(trap, tmp_path / "trap")
+    culprit = record.blame.culprit if record.blame else None
+    has_repro = (
+        record.status is not Status.INCONCLUSIVE
+        and record.stage is not Stage.SOURCE
+        and culprit not in (Culprit.CONTRACT, Culprit.MODEL)
+    )
+    assert bool(explain_failure(record).repro_command) is has_repro
+    folder = tmp_path / "repro"
+    if has_repro:
+        result = runner.run(write_script(trap, record, tmp_path / "trap", folder))
+        assert result.code == 1, result.output
+        assert "\nit reproduces" in result.output
+    else:
+        with pytest.raises(ExporterError):
+            write_script(trap, record, tmp_path / "trap", folder)
+        assert not folder.exists()
+
+
+@pytest.mark.parametrize("trap", parameters(SOUND if IS_LONG else pick_kinds(SOUND)))
+def test_the_script_of_a_sound_model_shows_no_failure(
+    trap: Trap, runner: ScriptRunner, tmp_path: Path
+) -> None:
+    record = make_record(trap, tmp_path / "trap")
+    assert explain_failure(record).repro_command == ""
+    result = runner.run(write_script(trap, record, tmp_path / "trap", tmp_path / "repro"))
+    assert result.code == 0, result.output
+    assert "it does not reproduce" in result.output
+
+
+def test_a_script_that_fails_elsewhere_does_not_reproduce(
+    runner: ScriptRunner, tmp_path: Path
+) -> None:
+    trap = next(trap for trap in RED if trap.verdict.stage is Stage.CONVERT)
+    record = make_record(trap, tmp_path / "trap")
+    script = write_script(trap, record, tmp_path / "trap", tmp_path / "repro")
+    text = script.read_text(encoding="utf-8")
+    script.write_text(text.replace("def build():", "def build():\n    import missing_package\n"))
+    result = runner.run(script)
+    assert result.code == 2, result.output
+    assert "it does not reproduce: another failure occurs" in result.output
+
+
+def test_the_kinds_cover_each_stage_of_a_failure() -> None:
+    stages = {trap.verdict.stage for trap in pick_kinds(RED)}
+    assert stages == {*Stage}
