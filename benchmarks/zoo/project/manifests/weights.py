@@ -18,3 +18,4 @@ def vary_weights(model: nn.Module) -> None:
         if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d) and layer.running_mean is not None:
             layer.running_mean.normal_(0, 0.1)
             layer.running_var.uniform_(0.5, 1.5)
+            layer.weight.uniform_(0.5, 1.5)
