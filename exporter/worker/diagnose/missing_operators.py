@@ -23,7 +23,7 @@ from exporter.worker.export.export_context import ExportContext
 from exporter.worker.inputs.call import build_tensor_call
 from exporter.worker.model.torch_state import apply_state
 from exporter.worker.process.source_lines import find_node_line
-from exporter.worker.reference.eager_run import BufferSnapshot
+from exporter.worker.reference.model_snapshot import ModelSnapshot
 from exporter.worker.torch_private.graph_operators import find_untranslated_nodes, iterate_nodes
 from exporter.worker.torch_private.guards import is_enabled
 
@@ -101,7 +101,7 @@ def _find_uses_in_program(context: ExportContext) -> Iterator[tuple[str, str]]:
 def _find_uses_in_trace(context: ExportContext, rejected: str) -> Iterator[tuple[str, str]]:
     """Yield the operators of the traced graph that have no symbolic function or are rejected."""
     call = build_tensor_call(context.spec, context.inputs)
-    state = BufferSnapshot(context.model)
+    state = ModelSnapshot(context.model)
     try:
         with (
             warnings.catch_warnings(),

@@ -23,7 +23,7 @@ from exporter.worker.diagnose.value_graph import FileGraph
 from exporter.worker.inputs.arrays import to_numpy
 from exporter.worker.inputs.call import Tensors, build_tensor_call
 from exporter.worker.model.torch_state import apply_state
-from exporter.worker.reference.eager_run import BufferSnapshot
+from exporter.worker.reference.model_snapshot import ModelSnapshot
 
 _NAME = "PyTorch"
 #: The scope of a `PositionalModule` around a model.
@@ -133,7 +133,7 @@ class ModuleValues:
 
     def _run(self, hooks: Mapping[torch.nn.Module, Callable[..., None]]) -> None:
         """Run the model with forward hooks and restore its buffers."""
-        state = BufferSnapshot(self._model)
+        state = ModelSnapshot(self._model)
         handles = [module.register_forward_hook(hook) for module, hook in hooks.items()]
         call = build_tensor_call(self._spec, self._inputs)
         try:

@@ -8,26 +8,24 @@ exporter can write the file too, if it supports the opset.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
 
 from exporter.jobs.job_folder import JobFolder
-from exporter.manifest import ModelSpec
 from exporter.manifest.rules.exporters import COMMON_OPTIONS
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
-from exporter.worker.export.capture import capture_program
-from exporter.worker.export.convert import convert_module, convert_program, translate_program
+from exporter.records.record import Route
+from exporter.worker.export.attempts import Captures, export_module, export_program, list_routes
+from exporter.worker.export.convert import translate_program
 from exporter.worker.export.export_context import ExportContext
 from exporter.worker.export.weights_as_inputs import list_state_names, move_weights_to_inputs
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.process.source_lines import find_node_line
-from exporter.worker.reference.eager_run import BufferSnapshot
-from exporter.worker.torch_private.decompositions import Decompositions
 
 #: The highest opset of TorchScript's exporter.
 _LAST_TORCHSCRIPT_OPSET = 20
@@ -67,7 +65,8 @@ def repeat_export(context: ExportContext, folder: Path) -> Iterator[ReExport]:
             # With `verbose`, the file contains source lines. The graph is also printed to the log.
             options = {**context.spec.options, "verbose": True}
             spec = context.spec.model_copy(update={"options": options})
-            graph = _convert_by_torchscript(context, spec, scratch)
+            current = replace(context, spec=spec)
+            graph = _convert_by_torchscript(current, (context.route,), scratch)
         lines = dict(_read_lines(graph, context.root))
         yield ReExport(path=_write(graph, context, scratch), program=program, lines=lines)
 
@@ -91,27 +90,21 @@ def export_with_other_exporter(context: ExportContext, folder: Path) -> Iterator
         }
         spec = context.spec.model_copy(update={"options": options, "capture": None})
         if by_dynamo:
-            state = BufferSnapshot(context.model)
-            try:
-                program = capture_program(context.model, spec, context.inputs, strict=False)
-            finally:
-                state.restore()
-            graph = convert_program(program, spec, opset, scratch, Decompositions(), context.custom)
+            route = Route(exporter="dynamo", capture="export", reason="")
+            routes = list_routes(spec, route, context.model)
+            captures = Captures(context.model, spec, context.inputs)
+            graph = export_program(replace(context, spec=spec), routes, captures, scratch).graph
         else:
-            graph = _convert_by_torchscript(context, spec, scratch)
+            route = Route(exporter="torchscript", capture="trace", reason="")
+            routes = list_routes(spec, route, context.model)
+            graph = _convert_by_torchscript(replace(context, spec=spec), routes, scratch)
         yield ReExport(path=_write(graph, context, scratch))
 
 
-def _convert_by_torchscript(context: ExportContext, spec: ModelSpec, scratch: Path) -> ir.Model:
-    state = BufferSnapshot(context.model)
-    path = scratch / "converted" / "model.onnx"
-    try:
-        graph, _ = convert_module(
-            context.model, spec, context.inputs, context.opset, path, context.custom
-        )
-    finally:
-        state.restore()
-    return graph
+def _convert_by_torchscript(
+    context: ExportContext, routes: Sequence[Route], scratch: Path
+) -> ir.Model:
+    return export_module(context, routes, scratch / "converted" / "model.onnx").graph
 
 
 def _write(graph: ir.Model, context: ExportContext, scratch: Path) -> Path:

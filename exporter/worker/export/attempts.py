@@ -29,7 +29,7 @@ from exporter.worker.inputs.call import Tensors
 from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, format_message
-from exporter.worker.reference.eager_run import BufferSnapshot
+from exporter.worker.reference.model_snapshot import ModelSnapshot
 from exporter.worker.torch_private.decompositions import Decompositions
 
 _Result = TypeVar("_Result")
@@ -81,7 +81,7 @@ class Captures:
         return captured
 
     def _try_capture(self, route: Route) -> CapturedProgram | Failure:
-        buffers = BufferSnapshot(self._model)
+        state = ModelSnapshot(self._model)
         strict = route.capture == "strict"
         try:
             program = capture_program(
@@ -90,7 +90,7 @@ class Captures:
         except Failure as failure:
             return failure
         finally:
-            buffers.restore()
+            state.restore()
         return CapturedProgram(program, Decompositions())
 
 
@@ -166,7 +166,7 @@ def export_module(context: ExportContext, routes: Sequence[Route], scratch: Path
     """
 
     def export(route: Route) -> ExportedGraph:
-        buffers = BufferSnapshot(context.model)
+        state = ModelSnapshot(context.model)
         try:
             graph, notes = convert_module(
                 context.model,
@@ -177,7 +177,7 @@ def export_module(context: ExportContext, routes: Sequence[Route], scratch: Path
                 context.custom,
             )
         finally:
-            buffers.restore()
+            state.restore()
         return ExportedGraph(graph=graph, route=route, notes=notes)
 
     return _add_attempts(*_try_routes(routes, export))

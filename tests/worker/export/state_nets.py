@@ -72,3 +72,19 @@ class Halves(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         first, second = torch.chunk(self.linear(torch.cat([x, 2 * x])), 2, dim=0)
         return first * second
+
+
+class StoredSize(nn.Module):
+    """Stores a size in an attribute: a trace stores a traced tensor, which no capture accepts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+        self.width = 4
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.width <= 3:
+            return self.linear(x) * 2
+        if torch.jit.is_tracing():
+            self.width = torch.tensor(x.shape[1]) + x.sum().int() * 0
+        return self.linear(x)

@@ -228,3 +228,14 @@ def test_pytorch_computes_its_outputs_in_the_state_of_the_contract() -> None:
     (other,) = run_model(context.model, plain, context.inputs)
     assert torch.equal(inference, context.inputs["x"] - 1)
     assert torch.equal(other, context.inputs["x"] + 1)
+
+
+def test_a_trace_leaves_no_trace_in_the_model(tmp_path: Path) -> None:
+    spec = declare("StoredSize")
+    context = make_context(spec, 17)
+    routes = list_routes(spec, context.route, context.model)
+    export_module(context, routes, tmp_path / "scratch" / "a.onnx")
+    assert vars(context.model)["width"] == 4
+    captures = Captures(context.model, spec, context.inputs)
+    dynamo = list_routes(spec, choose_route(spec, 18), context.model)
+    assert require_capture(captures, dynamo)

@@ -28,7 +28,7 @@ from exporter.worker.model.program_signature import require_matching_inputs
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.model.torch_state import apply_state
 from exporter.worker.process.failure import Failure, format_error
-from exporter.worker.reference.eager_run import BufferSnapshot
+from exporter.worker.reference.model_snapshot import ModelSnapshot
 from exporter.worker.torch_private.decompositions import Decompositions
 from exporter.worker.torch_private.graph_operators import find_untranslated_nodes
 from exporter.worker.torch_private.guards import is_enabled
@@ -78,7 +78,7 @@ def _list_routes(survey: SurveyRequest) -> Iterator[tuple[Route, int]]:
 
 def _convert_module(context: ExportContext) -> OperatorGaps:
     """Convert the model with TorchScript's exporter and read the operators from its error."""
-    state = BufferSnapshot(context.model)
+    state = ModelSnapshot(context.model)
     try:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"{context.opset}.onnx"
@@ -98,7 +98,7 @@ def _examine_captured(contexts: list[ExportContext]) -> list[OperatorGaps]:
     if not contexts:
         return []
     first = contexts[0]
-    state = BufferSnapshot(first.model)
+    state = ModelSnapshot(first.model)
     try:
         strict = first.route.capture == "strict"
         program = capture_program(first.model, first.spec, first.inputs, strict=strict)

@@ -1,0 +1,53 @@
+"""A snapshot restores everything that an export may change in a model."""
+
+from __future__ import annotations
+
+import torch
+
+from exporter.worker.reference.model_snapshot import ModelSnapshot
+
+
+class Holder(torch.nn.Module):
+    """A model with a buffer and attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(1))
+        self.size = 3
+        self.table = {"a": 1}
+        self.sizes = [1, 2]
+        self.same = self.sizes
+
+
+def test_buffers_and_attributes_are_restored() -> None:
+    model = torch.nn.Sequential(Holder())
+    holder = model[0]
+    assert isinstance(holder, Holder)
+    snapshot, sizes = ModelSnapshot(model), holder.sizes
+    holder.count += 1
+    vars(holder)["size"] = torch.tensor(5)
+    holder.table["b"] = 2
+    holder.sizes.append(3)
+    holder.same = []
+    vars(holder)["_cached"] = torch.zeros(2)
+    snapshot.restore()
+    assert holder.count.item() == 0
+    assert holder.size == 3
+    assert holder.table == {"a": 1}
+    assert holder.sizes == [1, 2]
+    assert holder.sizes is sizes
+    assert holder.same is sizes
+    assert "_cached" not in vars(holder)
+
+
+def test_the_attributes_of_a_module_itself_stay() -> None:
+    model = Holder()
+    snapshot = ModelSnapshot(model)
+    model.register_buffer("late", torch.ones(1))
+    snapshot.restore()
+    assert "late" in dict(model.named_buffers())
+
+
+def test_a_compiled_module_is_accepted() -> None:
+    ModelSnapshot(torch.jit.script(torch.nn.Linear(2, 2))).restore()
+    ModelSnapshot(torch.nn.Sequential(torch.jit.script(torch.nn.Linear(2, 2)))).restore()
