@@ -151,7 +151,10 @@ def _is_as_strict(name: str, old: object, new: object) -> bool:
         case Axis(), Axis():
             is_open = new.max is None or (old.max is not None and new.max >= old.max)
             is_dense = old.multiple_of % new.multiple_of == 0
-            return is_open and is_dense and new.min <= old.min and set(new.probe) >= set(old.probe)
+            is_wide = is_open and is_dense and new.min <= old.min
+            # A rule relates sizes: only for an axis without any promised size is it stricter.
+            is_same_rule = new.rule == old.rule or (old.example is None and old.rule is None)
+            return is_wide and is_same_rule and set(new.probe) >= set(old.probe)
         case bool(), bool() if name == "skipped":
             return old or not new
         case bool(), bool() if name in ("thorough", "latency") or name.endswith(", strict"):

@@ -34,7 +34,7 @@ class ExplainedSetting:
     value: str
     """In TOML notation."""
     origin: str
-    """`manifests/vision.toml:14`, `built-in default` or `chosen`."""
+    """`manifests/vision.toml:14`, `built-in default`, `chosen` or `computed: past + seq`."""
 
 
 def explain_cell(
@@ -119,7 +119,8 @@ def _explain_examples(model: EffectiveSettings, spec: ModelSpec) -> Iterator[Exp
         table = model.settings.axes.get(axis.name)
         if axis.example is not None and (table is None or table.example is None):
             key = format_key(("axes", axis.name, "example"))
-            yield ExplainedSetting(key=key, value=str(axis.example), origin=CHOSEN)
+            origin = f"computed: {axis.rule.formula}" if axis.rule else CHOSEN
+            yield ExplainedSetting(key=key, value=str(axis.example), origin=origin)
 
 
 def _build_row(model: EffectiveSettings, key: KeyPath, path: KeyPath) -> ExplainedSetting:

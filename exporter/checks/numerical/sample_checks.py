@@ -85,7 +85,7 @@ def _conclude_axes(
     for axis in _input_axes(context):
         sizes = {sample.axes.get(axis.name, axis.example) for sample in samples} | {axis.example}
         tested = [size for size in sizes if size is not None]
-        if len(tested) == 1:
+        if len(tested) == 1 and axis.is_free:
             untested.append(f"'{axis.name}'")
         ranges.append(f"{axis.name} {min(tested)} to {max(tested)}")
     if not untested:

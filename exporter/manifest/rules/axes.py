@@ -12,44 +12,97 @@ from math import isqrt
 
 from exporter.core.errors import suggest_nearest
 from exporter.manifest.reading.layers import EffectiveSettings, Layer
+from exporter.manifest.rules.derived_axes import (
+    choose_examples,
+    find_size_problem,
+    format_size_limits,
+    list_needed_axes,
+    resolve_size_rules,
+)
 from exporter.manifest.rules.signature import NamedShape, resolve_shapes
 from exporter.manifest.schema.fields import MAX_SIZE
 from exporter.manifest.schema.tables import AxisTable
 from exporter.manifest.spec.call import Axis
-from exporter.manifest.syntax.message_format import KeyPath, format_key, join_words, quote
+from exporter.manifest.spec.size_rule import SizeRule, find_bases
+from exporter.manifest.syntax.message_format import KeyPath, format_key, quote
 
 #: Candidates for a prime: the gaps between primes below `MAX_SIZE` are smaller than 300.
 _ATTEMPTS = 1000
+#: Half of the examples to try for an axis that determines others.
+_PROPOSALS = 12
 
 
 def resolve_axes(model: EffectiveSettings, shapes: Sequence[NamedShape]) -> tuple[Axis, ...]:
-    """Return every axis in order of first appearance in the inputs and then the outputs."""
+    """Return every axis in order of first appearance in the inputs and then the outputs.
+
+    Axes that no shape has, but that other axes are computed from, follow.
+    """
     names = {dim: None for shape in shapes for dim in shape.dims if isinstance(dim, str)}
-    tables = model.settings.axes if model.has_valid("axes") else {}
-    for name in tables:
-        if name not in names and model.find_layer(("axes", name)) is model.entry:
-            hint = suggest_nearest(name, names)
-            model.add_problem(("axes", name), f"no input or output has this axis{hint}")
     inputs = frozenset(
         dim for shape in shapes if shape.is_input for dim in shape.dims if isinstance(dim, str)
     )
+    all_tables = model.settings.axes if model.has_valid("axes") else {}
+    names |= dict.fromkeys(list_needed_axes(all_tables, names))
+    for name in all_tables:
+        if name not in names and model.find_layer(("axes", name)) is model.entry:
+            hint = suggest_nearest(name, names)
+            model.add_problem(("axes", name), f"no input or output has this axis{hint}")
+    tables = {name: table for name, table in all_tables.items() if name in names}
+    rules = resolve_size_rules(model, tables, inputs)
+    bases = find_bases(rules, rules)
+    sized = inputs.union(bases) - rules.keys()
     axes = [
-        _resolve_axis(model, shapes, name, tables.get(name, AxisTable()), name in inputs)
+        _resolve_axis(
+            model, shapes, name, tables.get(name, AxisTable()), rules.get(name), name in sized
+        )
         for name in names
     ]
-    used = {axis.example for axis in axes if axis.name in inputs and axis.example is not None}
+    if rules:
+        chosen = choose_examples(model, axes, _propose_examples, inputs)
+        axes = [
+            axis.model_copy(update={"example": chosen.get(axis.name, axis.example)})
+            for axis in axes
+        ]
+        _check_written_sizes(model, shapes, axes)
+        _check_probes(model, axes)
+    used = {axis.example for axis in axes if axis.name in sized and axis.example is not None}
+    used |= {axis.example for axis in axes if axis.rule and axis.example is not None}
     complete = []
     for axis in axes:
-        example = axis.example if axis.name in inputs else None
-        if axis.name in inputs and example is None:
+        example = axis.example
+        if axis.name in sized and example is None:
             example = next(_find_free_sizes(axis, used), None)
             if example is None and _list_sizes(axis, axis.min):
                 sizes = format_size_limits(axis)
                 message = f"takes sizes of {sizes}, and none of them is free for the example"
                 model.add_problem(("axes", axis.name), message)
             used |= {example} if example else set()
-        complete.append(axis.model_copy(update={"example": example}))
+        is_sized = axis.name in sized or axis.rule is not None
+        complete.append(axis.model_copy(update={"example": example if is_sized else None}))
     return tuple(complete)
+
+
+def _check_written_sizes(
+    model: EffectiveSettings, shapes: Sequence[NamedShape], axes: Sequence[Axis]
+) -> None:
+    """Report sizes in `shape` that differ from the computed ones, with `dynamic_axes`."""
+    derived = {axis.name: axis for axis in axes if axis.rule and axis.example is not None}
+    for shape in shapes:
+        for index, size in shape.sizes.items():
+            axis = derived.get(str(shape.dims[index]))
+            if axis and axis.rule and size != axis.example:
+                message = f"the axis {quote(axis.name)} has the size {size} here, but "
+                message += f"{axis.rule.formula} is {axis.example}"
+                model.add_problem((*shape.path, "shape", index), message)
+
+
+def _check_probes(model: EffectiveSettings, axes: Sequence[Axis]) -> None:
+    """Report probes that no derived axis allows beside the examples of the other axes."""
+    examples = {axis.name: axis.example for axis in axes if axis.example is not None}
+    for axis in axes:
+        for index, size in enumerate(axis.probe):
+            if problem := find_size_problem(axes, {**examples, axis.name: size}):
+                model.add_problem(("axes", axis.name, "probe", index), problem)
 
 
 def check_shared_axes(defaults: Layer, models: Sequence[EffectiveSettings]) -> None:
@@ -58,6 +111,7 @@ def check_shared_axes(defaults: Layer, models: Sequence[EffectiveSettings]) -> N
         users = [model for model in models if model.find_layer(("axes", name)) is defaults]
         shapes = [shape for model in users for shape in resolve_shapes(model)]
         names = {dim for shape in shapes for dim in shape.dims if isinstance(dim, str)}
+        names |= {*list_needed_axes(defaults.table.axes, names)}
         if name not in names and all(model.has_valid("inputs", "outputs") for model in users):
             message = f"no model with these defaults has this axis{suggest_nearest(name, names)}"
             for model in users[:1]:
@@ -65,20 +119,13 @@ def check_shared_axes(defaults: Layer, models: Sequence[EffectiveSettings]) -> N
                 model.report.add(defaults.file.build_problem(path, message))
 
 
-def format_size_limits(axis: Axis) -> str:
-    """Return the limits of the promised sizes as text."""
-    limits = [f"at least {axis.min}"]
-    limits += [f"at most {axis.max}"] if axis.max is not None else []
-    limits += [f"a multiple of {axis.multiple_of}"] if axis.multiple_of > 1 else []
-    return join_words(limits)
-
-
 def _resolve_axis(
     model: EffectiveSettings,
     shapes: Sequence[NamedShape],
     name: str,
     table: AxisTable,
-    is_of_input: bool,
+    rule: SizeRule | None,
+    is_free: bool,
 ) -> Axis:
     """Return the axis with the example of the user, or None as example if there is none."""
     axis = Axis(
@@ -88,6 +135,7 @@ def _resolve_axis(
         max=table.max,
         multiple_of=table.multiple_of,
         probe=table.probe,
+        rule=rule,
     )
     path: KeyPath = ("axes", name)
     if axis.max is not None and axis.max < axis.min:
@@ -98,8 +146,10 @@ def _resolve_axis(
     for index, size in enumerate(axis.probe):
         _check_size(model, axis, (*path, "probe", index), size)
     for key in ("example", "probe"):
-        if key in table.model_fields_set and not is_of_input:
+        if key in table.model_fields_set and not is_free:
             message = "only outputs have this axis, so the inputs determine its size; remove it"
+            if rule:
+                message = f"the size of this axis is {rule.formula}; remove it"
             model.add_problem((*path, key), message)
     examples = [((*path, "example"), table.example)] if table.example is not None else []
     examples += [
@@ -108,7 +158,7 @@ def _resolve_axis(
         for index, size in shape.sizes.items()
         if shape.dims[index] == name
     ]
-    if examples and is_of_input:
+    if examples and is_free:
         example_path, size = examples[0]
         if size < 2:
             message = f"the example of the dynamic axis {quote(name)} is {size}, which the exporter"
@@ -121,7 +171,7 @@ def _resolve_axis(
             first = f"{format_key(examples[0][0])} has {examples[0][1]}"
             message = f"the axis {quote(name)} has the size {size} here, but {first}"
             model.add_problem(other_path, message)
-    return axis.model_copy(update={"example": examples[0][1] if examples else None})
+    return axis.model_copy(update={"example": examples[0][1] if examples and is_free else None})
 
 
 def _check_size(model: EffectiveSettings, axis: Axis, path: KeyPath, size: int) -> None:
@@ -141,6 +191,12 @@ def _find_free_sizes(axis: Axis, used: set[int]) -> Iterator[int]:
     multiples = (axis.multiple_of * prime for prime in primes)
     others = islice(_list_sizes(axis, max(2, axis.min)), _ATTEMPTS)
     return (size for size in chain(multiples, others) if axis.allows(size) and size not in used)
+
+
+def _propose_examples(axis: Axis) -> Iterator[int]:
+    """Yield sizes for an axis that determines others: multiples by primes, then small sizes."""
+    yield from islice(_find_free_sizes(axis, set()), _PROPOSALS)
+    yield from islice(_list_sizes(axis, max(2, axis.min)), _PROPOSALS)
 
 
 def _list_sizes(axis: Axis, first: int) -> range:

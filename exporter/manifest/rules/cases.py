@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from exporter.core.errors import suggest_nearest
 from exporter.manifest.reading.layers import EffectiveSettings
-from exporter.manifest.rules.axes import format_size_limits
+from exporter.manifest.rules.derived_axes import find_size_problem, format_size_limits
 from exporter.manifest.rules.fills import find_value_problem
 from exporter.manifest.rules.references import References
 from exporter.manifest.rules.signature import resolve_dtype
 from exporter.manifest.schema.fields import OMITTED
 from exporter.manifest.schema.tables import CaseTable, InputTable
 from exporter.manifest.spec.call import Axis, Case, InputsFrom
-from exporter.manifest.syntax.message_format import KeyPath, format_key, quote
+from exporter.manifest.syntax.message_format import KeyPath, format_key, join_words, quote
 
 #: The name of the input set that the inputs themselves describe.
 _DECLARED = "declared"
@@ -24,6 +24,7 @@ def resolve_cases(
 ) -> tuple[Case, ...]:
     """Return the cases, in order."""
     input_axes = {axis.name: axis for axis in axes if axis.example is not None}
+    examples = {axis.name: axis.example for axis in axes if axis.example is not None}
     owners: dict[str, KeyPath] = {}
     cases = []
     for index, case in enumerate(model.settings.cases):
@@ -46,6 +47,8 @@ def resolve_cases(
             model.add_problem((*path, "values"), message)
         _check_values(model, path, case)
         _check_axes(model, path, case, input_axes)
+        if problem := find_size_problem(axes, {**examples, **case.axes}):
+            model.add_problem((*path, "axes"), problem)
         cases.append(_resolve_case(model, path, case, references))
     return tuple(cases)
 
@@ -103,6 +106,9 @@ def _check_axes(
         axis_path = (*path, "axes", name)
         if name not in axes:
             model.add_problem(axis_path, f"no input has this axis{suggest_nearest(name, axes)}")
+        elif rule := axes[name].rule:
+            message = f"the size of this axis is {rule.formula}; set {join_words(rule.axes)}"
+            model.add_problem(axis_path, message)
         elif not axes[name].allows(size):
             limits = format_size_limits(axes[name])
             message = f"the axis {quote(name)} takes sizes of {limits}, not {size}"

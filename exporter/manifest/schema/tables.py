@@ -161,7 +161,12 @@ class OutputTable(Table):
 
 
 class AxisTable(Table):
-    """A dynamic axis and its promised sizes."""
+    """A dynamic axis and its promised sizes.
+
+    An axis with `sum`, `difference`, `product` or `of` is derived: other axes determine its size,
+    in inputs and in outputs. Its own `min`, `max` and `multiple_of` then limit the sizes of these
+    axes: with `axes.total = { sum = ["past", "seq"], max = 64 }`, no larger sum is promised.
+    """
 
     example: Example | None = None
     """The size for the export, at least 2. Without it: a prime that no other axis has."""
@@ -173,6 +178,23 @@ class AxisTable(Table):
     """Every promised size is a multiple of this number."""
     probe: Items[AxisSize] = ()
     """Sizes to probe in addition to the chosen ones."""
+    sum: Items[DimField] | None = None
+    """`["past", "seq"]`: the sum of axes and sizes, such as a mask over old and new tokens."""
+    difference: Items[DimField] | None = None
+    """`["total", "past"]`: the first axis or size minus all others."""
+    product: Items[DimField] | None = None
+    """`["batch", 4]`: the product of axes and sizes."""
+    of: AxisName | None = None
+    """The axis that is divided: `{ of = "length", stride = 2 }` is `length // 2`. With the other
+    four keys, it is the size after a convolution or a pooling of that axis."""
+    stride: AxisSize = 1
+    """With `of`: the divisor, and the stride of the window."""
+    kernel: AxisSize | None = None
+    """With `of`: the size of the window. Without it: the stride."""
+    padding: Size = 0
+    """With `of`: the padding on each side."""
+    dilation: AxisSize = 1
+    """With `of`: the distance between the elements of the window."""
 
 
 class ConstantTable(Table):

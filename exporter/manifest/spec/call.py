@@ -8,6 +8,7 @@ from pydantic import Field
 from typing_extensions import TypeAliasType
 
 from exporter.core.frozen_model import FrozenModel, Items, Plain
+from exporter.manifest.spec.size_rule import SizeRule
 
 #: A size, or the name of an axis.
 Dim = int | str
@@ -23,17 +24,29 @@ class Axis(FrozenModel):
 
     name: str
     example: int | None
-    """The size in the declared inputs; None if only outputs have this axis."""
+    """The size in the declared inputs; None if only outputs have this axis, and no rule."""
     min: int = 1
     max: int | None = None
     multiple_of: int = 1
     probe: Items[int] = ()
     """Additional sizes that the user wants probed."""
+    rule: SizeRule | None = None
+    """The computation of the size from other axes; None if the axis is not derived."""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the size can be chosen for an input set."""
+        return self.example is not None and self.rule is None
 
     def allows(self, size: int) -> bool:
         """Return whether the manifest promises `size`."""
         inside = self.min <= size and (self.max is None or size <= self.max)
         return inside and size % self.multiple_of == 0
+
+    @property
+    def smallest(self) -> int:
+        """The smallest promised size."""
+        return -(-self.min // self.multiple_of) * self.multiple_of
 
     @property
     def factors(self) -> tuple[int, int | None] | None:
@@ -43,7 +56,7 @@ class Axis(FrozenModel):
         1, capture would treat the dimension as a constant.
         """
         step = self.multiple_of
-        if step == 1 or self.example is None or self.example < 2 * step:
+        if step == 1 or self.rule or self.example is None or self.example < 2 * step:
             return None
         return -(-self.min // step), None if self.max is None else self.max // step
 

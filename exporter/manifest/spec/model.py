@@ -7,6 +7,7 @@ users write are in `schema`; `rules/model_resolver.py` converts them.
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Literal
@@ -26,6 +27,7 @@ from exporter.manifest.spec.call import (
     TensorSpec,
 )
 from exporter.manifest.spec.gate import DEFAULT_GATE, Gate
+from exporter.manifest.spec.size_rule import SizeRule, complete_sizes
 from exporter.manifest.spec.store import DEFAULT_STORE_AGE, DEFAULT_STORE_SIZE
 from exporter.manifest.syntax.tensor_files import split_data_file
 
@@ -258,6 +260,26 @@ class ModelSpec(FrozenModel):
         names = (*source, *((self.weights,) if self.weights else ()), *tensor_files)
         folder = posixpath.dirname(self.manifest)
         return tuple(posixpath.normpath(posixpath.join(folder, name)) for name in names)
+
+    @property
+    def free_axes(self) -> tuple[Axis, ...]:
+        """The axes of the inputs that are not derived."""
+        return tuple(axis for axis in self.axes if axis.is_free)
+
+    @property
+    def size_rules(self) -> dict[str, SizeRule]:
+        """The rules of the derived axes, by name."""
+        return {axis.name: axis.rule for axis in self.axes if axis.rule}
+
+    def complete_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """Return the sizes of axes with those of all derived axes."""
+        return complete_sizes(sizes, self.size_rules)
+
+    def allows_sizes(self, sizes: Mapping[str, int]) -> bool:
+        """Return whether these sizes of the free axes give allowed sizes of all derived axes."""
+        complete = self.complete_sizes(sizes)
+        derived = (axis for axis in self.axes if axis.rule and axis.name in complete)
+        return all(axis.allows(complete[axis.name]) for axis in derived)
 
     def find_axis(self, name: str) -> Axis:
         """Return the axis of that name.

@@ -192,10 +192,11 @@ def format_fill(fill: Fill) -> str:
 
 
 def format_axis_sizes(axis: Axis) -> str:
-    """Return the promised sizes of an axis: `1 and up`, `1 to 64, multiples of 8`."""
+    """Return the promised sizes of an axis: `1 and up`, `past + seq, 1 to 64`."""
     upper = "" if axis.max is None else f" to {axis.max}"
     multiple = f", multiples of {axis.multiple_of}" if axis.multiple_of != 1 else ""
-    return f"{axis.min}{upper or ' and up'}{multiple}"
+    rule = f"{axis.rule.formula}, " if axis.rule else ""
+    return f"{rule}{axis.min}{upper or ' and up'}{multiple}"
 
 
 def _format_tolerance(tolerance: Tolerance) -> str:

@@ -117,7 +117,7 @@ def _describe_axis(axis: Axis, passing: Iterable[Record]) -> str:
     """Return the promised sizes of an axis, and the sizes that were proved on all files."""
     proved = [_read_proved_sizes(axis, record) for record in passing]
     known = [sizes for sizes in proved if sizes is not None]
-    text = f"{axis.name} {format_axis_sizes(axis)}"
+    text = f"{axis.name} {'= ' if axis.rule else ''}{format_axis_sizes(axis)}"
     if not known or len(known) < len(proved):
         return f"{text}, proved only at {axis.example}"
     low, high = max(low for low, _ in known), min(high for _, high in known)

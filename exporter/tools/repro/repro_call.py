@@ -164,6 +164,8 @@ def _format_dim(axis: Axis, number: int) -> str:
     if axis.factors is not None:
         least, most = axis.factors
         return f"{axis.multiple_of} * Dim('_factor{number}', min={least}, max={most})"
+    if axis.rule:
+        return "Dim.DYNAMIC"
     limits = {"min": axis.min if axis.min > 1 else None, "max": axis.max}
     text = ", ".join(f"{name}={value}" for name, value in limits.items() if value is not None)
     return f"Dim.DYNAMIC({text})" if text else "Dim.DYNAMIC"

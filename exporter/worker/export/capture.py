@@ -90,6 +90,7 @@ def _make_hint(spec: ModelSpec, name: str) -> Any:
         low, high = axis.factors
         number = [each.name for each in spec.axes].index(name)
         return axis.multiple_of * Dim(f"_factor{number}", min=low, max=high)
-    if axis.min <= 1 and axis.max is None:
+    if axis.rule or (axis.min <= 1 and axis.max is None):
+        # A derived axis has no hint for its rule: torch finds the relation if the model needs it.
         return Dim.DYNAMIC
     return Dim.DYNAMIC(min=axis.min if axis.min > 1 else None, max=axis.max)

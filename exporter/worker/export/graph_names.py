@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 from exporter.manifest import ModelSpec
 from exporter.manifest.spec.call import TensorSpec
+from exporter.worker.export.size_expressions import equals_declared_size
 
 #: A dimension that is a multiple of a symbol, in the notation of torch.export.
 _FACTORED = re.compile(r"(\d+)\*(\w+)")
@@ -65,19 +66,31 @@ def name_axes(model: ir.Model, spec: ModelSpec) -> None:
 
     If a symbol has two names in the contract, it gets the first one. The exporter then found that
     both axes are equal, and the signature check reports it. An axis of outputs only is named in
-    place.
+    place. An expression gets the declared name or size if it has that size for all promised sizes.
     """
     names: dict[str, str] = {}
     parts: dict[str, str] = {}
+    symbols: dict[str, tuple[str, int]] = {}
     for _, shape, item in _match_values(model.graph.inputs, spec.inputs):
         for dim, name in zip(shape, item.file_shape, strict=True):
             if isinstance(dim, ir.SymbolicDim) and dim.value and isinstance(name, str):
                 names.setdefault(dim.value, name)
+                symbols.setdefault(dim.value, (name, 1))
                 if factored := _FACTORED.fullmatch(dim.value):
                     # If `8*s62` is the axis, `s62` in other places is the axis divided by 8.
                     step, symbol = factored.groups()
                     parts.setdefault(symbol, f"({name}//{step})")
+                    symbols.setdefault(symbol, (name, int(step)))
     names = {**parts, **names}
+    equal = [
+        [
+            isinstance(dim, ir.SymbolicDim)
+            and dim.value not in (None, size)
+            and equals_declared_size(str(dim.value), size, symbols, spec)
+            for dim, size in zip(shape, item.file_shape, strict=True)
+        ]
+        for _, shape, item in _match_values(model.graph.outputs, spec.outputs)
+    ]
     if any(symbol != name for symbol, name in names.items()):
         from torch.onnx import ONNXProgram
 
@@ -85,34 +98,33 @@ def name_axes(model: ir.Model, spec: ModelSpec) -> None:
         renames: dict[str | ir.SymbolicDim, str] = dict(names.items())
         ONNXProgram(model, None).rename_axes(renames)
     # The dimension of an output-only axis is an expression of input symbols.
-    used = {*names.values()}
-    for value, frozen, item in _match_values(model.graph.outputs, spec.outputs):
+    fixed = {*names.values(), *spec.size_rules}
+    outputs = list(_match_values(model.graph.outputs, spec.outputs))
+    for (value, frozen, item), are_equal in zip(outputs, equal, strict=True):
         shape = frozen.copy()
-        for index, name in enumerate(item.file_shape):
-            is_symbolic = isinstance(shape[index], ir.SymbolicDim)
-            if is_symbolic and isinstance(name, str) and name not in used:
-                shape[index] = name
+        for index, size in enumerate(item.file_shape):
+            is_free = isinstance(size, str) and size not in fixed
+            if are_equal[index] or (is_free and isinstance(shape[index], ir.SymbolicDim)):
+                shape[index] = size
         value.shape = shape
 
 
 def write_declared_sizes(model: ir.Model, spec: ModelSpec) -> tuple[str, ...]:
     """Write declared sizes for the sizes that TorchScript's shape inference does not know.
 
-    TorchScript names an unknown dimension after a node (`Reshapey_dim_1`). The size may still be
-    fixed. Every sample that runs later proves it. A dimension with a name of the contract remains,
-    for the signature check.
+    TorchScript names an unknown dimension after a node (`Reshapey_dim_1`), or after an axis that
+    had the same symbol. The size may still be fixed. Every sample that runs later proves it.
 
     Returns:
         One note for each changed output.
     """
-    axes = {axis.name for axis in spec.axes}
     notes = []
     for value, frozen, item in _match_values(model.graph.outputs, spec.outputs):
         shape = frozen.copy()
         unknown = [
             index
             for index, (dim, size) in enumerate(zip(shape, item.file_shape, strict=True))
-            if isinstance(size, int) and isinstance(dim, ir.SymbolicDim) and dim.value not in axes
+            if isinstance(size, int) and isinstance(dim, ir.SymbolicDim)
         ]
         if unknown:
             for index in unknown:

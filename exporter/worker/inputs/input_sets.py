@@ -7,13 +7,15 @@ of 2 maps the sizes 4 and 5 to similar results.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from math import gcd, prod
 from typing import Literal
 
 from exporter.manifest import Axis, Case, ModelSpec
+
+Allows = Callable[[int], bool]
 
 #: Sizes to try before the search for a coprime size stops.
 _SEARCH = 10_000
@@ -48,22 +50,23 @@ def choose_usual_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
         The declared set, probes of each axis, all axes together, the cases, and one set with
         other values for each input.
     """
-    axes = [axis for axis in spec.axes if axis.example is not None]
-    declared = {axis.name: axis.example for axis in axes if axis.example is not None}
+    axes = spec.free_axes
+    declared = {axis.name: axis.example for axis in spec.axes if axis.example is not None}
     sets = [InputSet(name="declared", kind="declared", sizes=declared)]
     is_large = _count_elements(spec, declared) > _LARGE
     if spec.inputs_from is None or spec.inputs_from.takes_sizes:
         for axis in axes:
-            probes = choose_probes(axis, is_large=is_large)
+            allows = _limit_sizes(spec, axis, declared)
+            probes = choose_probes(axis, is_large=is_large, allows=allows)
             for size in dict.fromkeys((*probes, *_choose_largest(spec, axis, declared))):
-                sizes = {**declared, axis.name: size}
+                sizes = spec.complete_sizes({**declared, axis.name: size})
                 sets.append(InputSet(name=f"{axis.name}={size}", kind="axis", sizes=sizes))
-        joint = _choose_joint_sizes(axes, declared, is_large=is_large)
+        joint = _choose_joint_sizes(spec, declared, is_large=is_large)
         if len(axes) > 1 and joint != declared:
-            name = " ".join(f"{axis}={size}" for axis, size in joint.items())
+            name = " ".join(f"{axis.name}={joint[axis.name]}" for axis in axes)
             sets.append(InputSet(name=name, kind="axis", sizes=joint))
     for case in spec.cases:
-        sizes = {**declared, **case.axes}
+        sizes = spec.complete_sizes({**declared, **case.axes})
         sets.append(InputSet(name=case.name, kind="case", sizes=sizes, case=case))
     for item in spec.inputs:
         changes = [(f"other {item.name}", 0)]
@@ -83,7 +86,9 @@ def choose_usual_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
     return tuple(sets)
 
 
-def choose_probes(axis: Axis, *, is_large: bool = False) -> tuple[int, ...]:
+def choose_probes(
+    axis: Axis, *, is_large: bool = False, allows: Allows | None = None
+) -> tuple[int, ...]:
     """Return the sizes that prove one axis: a distant one, the smallest, and `probe`.
 
     Exporters specialize for the size 1, and users run models with it most often.
@@ -91,11 +96,15 @@ def choose_probes(axis: Axis, *, is_large: bool = False) -> tuple[int, ...]:
     Args:
         axis: The axis with its exported size.
         is_large: True if a run is slow; then the distant size is smaller.
+        allows: Returns whether a size is allowed; by default the limits of the axis decide.
     """
+    allows = allows or axis.allows
     example = axis.example or 0
     first = 0 if axis.min == 0 else 1
-    smallest = next(_filter_allowed((n * axis.multiple_of for n in count(first)), axis), None)
-    sizes = [find_distant_size(axis, avoid=(example,), is_large=is_large), smallest, *axis.probe]
+    multiples = (n * axis.multiple_of for n in count(first))
+    smallest = next(_filter_allowed(multiples, axis, allows), None)
+    distant = find_distant_size(axis, avoid=(example,), is_large=is_large, allows=allows)
+    sizes = [distant, smallest, *filter(allows, axis.probe)]
     return tuple(dict.fromkeys(size for size in sizes if size is not None and size != example))
 
 
@@ -105,7 +114,8 @@ def _choose_largest(spec: ModelSpec, axis: Axis, declared: Mapping[str, int]) ->
         return ()
     size = axis.max - axis.max % axis.multiple_of
     is_cheap = is_affordable(spec, axis, size, declared)
-    return (size,) if is_cheap and size != axis.example and axis.allows(size) else ()
+    is_allowed = _limit_sizes(spec, axis, declared)(size)
+    return (size,) if is_cheap and size != axis.example and is_allowed else ()
 
 
 def is_affordable(
@@ -123,7 +133,7 @@ def is_affordable(
         declared: The exported sizes of all axes.
         room: The multiple of the usual memory that is acceptable.
     """
-    elements = _count_elements(spec, {**declared, axis.name: size})
+    elements = _count_elements(spec, spec.complete_sizes({**declared, axis.name: size}))
     return elements * (size / (axis.example or 1)) <= room * _AFFORDABLE
 
 
@@ -133,30 +143,34 @@ def _count_elements(spec: ModelSpec, sizes: Mapping[str, int]) -> int:
     return max(prod(sizes.get(d, 1) if isinstance(d, str) else d for d in s) for s in shapes)
 
 
-def find_distant_size(axis: Axis, *, avoid: Sequence[int], is_large: bool = False) -> int | None:
+def find_distant_size(
+    axis: Axis, *, avoid: Sequence[int], is_large: bool = False, allows: Allows | None = None
+) -> int | None:
     """Return a size well above `avoid` and coprime to it in units of `multiple_of`.
 
     Args:
         axis: The axis with its allowed sizes.
         avoid: The sizes that are in use.
         is_large: True if a run is slow; then the size is above `avoid` by half.
+        allows: Returns whether a size is allowed; by default the limits of the axis decide.
 
     Returns:
         The best other size if the range is too narrow; None if the range has no other size.
     """
+    allows = allows or axis.allows
     unit = axis.multiple_of
     largest = max(avoid)
     # Double a small size; add a quarter to a large one, such as the width of an image.
     target = largest + (largest + 1 if largest <= 32 * unit else largest // 4 + 1)
     if is_large:
         target = min(target, largest + largest // 2 + 1)
-    candidates = _filter_allowed((n * unit for n in count(-(-target // unit))), axis)
+    candidates = _filter_allowed((n * unit for n in count(-(-target // unit))), axis, allows)
     if size := next((size for size in candidates if _is_coprime(size, avoid, unit)), None):
         return size
     # The range ends before that: search it from its end, and prefer coprime sizes.
     end = min(axis.max or target, target)
     below = [size for size in range(end - end % unit, axis.min - 1, -unit) if size > 0]
-    others = [size for size in below[:_SEARCH] if size not in avoid and axis.allows(size)]
+    others = [size for size in below[:_SEARCH] if size not in avoid and allows(size)]
     coprime = (size for size in others if size > unit and _is_coprime(size, avoid, unit))
     return next(coprime, others[0] if others else None)
 
@@ -165,26 +179,37 @@ def _is_coprime(size: int, others: Iterable[int], unit: int) -> bool:
     return all(gcd(size // unit, max(other // unit, 1)) == 1 for other in others)
 
 
+def _limit_sizes(spec: ModelSpec, axis: Axis, sizes: Mapping[str, int]) -> Allows:
+    """Return a function: whether the contract allows a size if all others are `sizes`."""
+
+    def allows(size: int) -> bool:
+        return axis.allows(size) and spec.allows_sizes({**sizes, axis.name: size})
+
+    return allows if spec.size_rules else axis.allows
+
+
 def _choose_joint_sizes(
-    axes: Iterable[Axis], declared: Mapping[str, int], *, is_large: bool
+    spec: ModelSpec, declared: Mapping[str, int], *, is_large: bool
 ) -> dict[str, int]:
     """Return another size for every axis at once, all different if their ranges allow it."""
     chosen: dict[str, int] = {}
-    for axis in axes:
+    for axis in spec.free_axes:
         example, unit = declared[axis.name], axis.multiple_of
-        size = find_distant_size(axis, avoid=(example,), is_large=is_large)
+        allows = _limit_sizes(spec, axis, {**declared, **chosen})
+        size = find_distant_size(axis, avoid=(example,), is_large=is_large, allows=allows)
         if size:
             used = (example, *chosen.values())
-            larger = _filter_allowed((n * unit for n in count(size // unit + 1)), axis)
+            rising = (n * unit for n in count(size // unit + 1))
+            larger = _filter_allowed(rising, axis, allows)
             size = next((other for other in larger if _is_coprime(other, used, unit)), size)
         chosen[axis.name] = size or example
-    return chosen
+    return spec.complete_sizes(chosen)
 
 
-def _filter_allowed(sizes: Iterable[int], axis: Axis) -> Iterator[int]:
+def _filter_allowed(sizes: Iterable[int], axis: Axis, allows: Allows) -> Iterator[int]:
     """Yield the sizes, in rising order, that the contract allows, up to the end of its range."""
     for tried, size in enumerate(sizes):
         if tried > _SEARCH or (axis.max is not None and size > axis.max):
             return
-        if size >= axis.min:
+        if allows(size):
             yield size

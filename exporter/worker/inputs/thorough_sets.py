@@ -45,13 +45,12 @@ def choose_all_sets(spec: ModelSpec, lengths: Sequence[int] = ()) -> tuple[Input
 def _vary_sizes(
     spec: ModelSpec, declared: Mapping[str, int], lengths: Sequence[int]
 ) -> Iterator[InputSet]:
-    for axis in spec.axes:
-        if axis.example is None:
-            continue
+    for axis in spec.free_axes:
         for size in _propose_sizes(axis, lengths):
             fits = is_affordable(spec, axis, size, declared, room=_ROOM)
-            if size != axis.example and axis.allows(size) and fits:
-                sizes = {**declared, axis.name: size}
+            sizes = spec.complete_sizes({**declared, axis.name: size})
+            is_allowed = axis.allows(size) and spec.allows_sizes(sizes)
+            if size != axis.example and is_allowed and fits:
                 yield InputSet(name=f"{axis.name}={size}", kind="axis", sizes=sizes)
 
 

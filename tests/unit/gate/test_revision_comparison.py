@@ -34,12 +34,15 @@ from exporter.manifest import (
     Skip,
     Tolerance,
 )
+from exporter.manifest.spec.size_rule import SizeRule
 from exporter.records.baseline import Baseline, extract_outcomes, make_baseline, parse_cell
 from exporter.records.record import Record
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
 CELLS = (parse_cell("alexnet/17/cpu"), parse_cell("alexnet/18/cpu"))
 HAND = Tolerance(atol=1e-5, rtol=1e-4)
+FOUND = Axis(name="found", example=None)
+DOUBLED = SizeRule(kind="product", operands=("batch", 2))
 FORESEEN = Expectation(stage="convert", match="stft", reason="lacks it", until="2027-01-01")
 
 
@@ -80,6 +83,8 @@ LOOSER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"axes": (Axis(name="batch", example=3, min=2),)}),
     ({}, {"axes": (Axis(name="batch", example=3, max=64),)}),
     ({}, {"axes": (Axis(name="batch", example=4, multiple_of=2),)}),
+    ({}, {"axes": (Axis(name="batch", example=3, rule=DOUBLED),)}),
+    ({"axes": (Axis(name="found", example=6, rule=DOUBLED),)}, {"axes": (FOUND,)}),
     ({"cases": (Case(name="long"),)}, {}),
     ({"cases": (Case(name="long", axes={"batch": 90}),)}, {"cases": (Case(name="long"),)}),
     ({"latency": True}, {}),
@@ -125,6 +130,7 @@ STRICTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"thorough": True}),
     ({}, {"ir_version": 8}),
     ({"axes": (Axis(name="batch", example=3, min=2, max=8),)}, {}),
+    ({"axes": (FOUND,)}, {"axes": (Axis(name="found", example=6, rule=DOUBLED),)}),
     ({}, {"cases": (Case(name="long"),)}),
     ({}, {"parameters": ParameterNames(template="w{}"), "latency": True}),
     ({}, {"opsets": (16, 17, 18), "description": "a net", "timeout": 1.0}),

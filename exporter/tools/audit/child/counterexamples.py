@@ -13,7 +13,7 @@ in all inputs, and an axis that is long enough to reach it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -56,7 +56,14 @@ class Trial:
 
 def plan_trials(spec: ModelSpec, seed: int, rows: Sequence[int]) -> Iterator[Trial]:
     """Yield trials for a mutant that no check caught, the cheap and effective ones first."""
-    axes = [axis for axis in spec.axes if axis.example is not None]
+    for trial in _plan_free_sizes(spec, seed, rows):
+        if spec.allows_sizes(trial.sizes):
+            yield replace(trial, sizes=spec.complete_sizes(trial.sizes))
+
+
+def _plan_free_sizes(spec: ModelSpec, seed: int, rows: Sequence[int]) -> Iterator[Trial]:
+    """Yield trials with sizes of the axes that are not derived."""
+    axes = spec.free_axes
     example = {axis.name: axis.example for axis in axes if axis.example is not None}
     rng = np.random.default_rng([seed, len(axes)])
     for number in range(1, _DRAWS + 1):

@@ -12,6 +12,7 @@ from exporter.manifest import (
     Manifest,
     Project,
 )
+from exporter.manifest.spec.size_rule import SizeRule
 from exporter.records.record import CheckResult, Record, Status
 from exporter.report import render_pages
 from exporter.report.rows.cells import collect_cells
@@ -81,6 +82,13 @@ def test_sizes_are_proved_on_every_file() -> None:
     )
     (row,) = rows(both[0], proved(18, ""), axes=axes[:1])
     assert row.axes == ("a 1 to 64, proved only at 3",)
+
+
+def test_derived_axis_has_its_formula() -> None:
+    rule = SizeRule(kind="sum", operands=("past", "seq"))
+    total = Axis(name="total", example=8, max=64, rule=rule)
+    (row,) = rows(proved(17, "total 4 to 24"), axes=(total,))
+    assert row.axes == ("total = past + seq, 1 to 64, proved 4 to 24",)
 
 
 def test_axes_of_outputs_are_not_listed() -> None:

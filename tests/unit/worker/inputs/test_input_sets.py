@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.manifest import Axis, Case, Input
+from exporter.manifest.spec.size_rule import SizeRule
 from exporter.worker.inputs.input_sets import choose_probes, choose_usual_sets, find_distant_size
+from exporter.worker.inputs.thorough_sets import choose_all_sets
 from tests.unit.planning.test_plan import spec
 
 
@@ -153,3 +155,40 @@ def test_a_nearer_size_is_larger_and_coprime(example: int, unit: int) -> None:
     near = find_distant_size(tested, avoid=(example * unit,), is_large=True) or 0
     assert example * unit < near <= distant
     assert gcd(near // unit, example) == 1
+
+
+def test_derived_axes_follow_the_probes() -> None:
+    axes = (
+        axis("past", 3, min=0),
+        axis("seq", 5),
+        axis("total", 8, rule=SizeRule(kind="sum", operands=("past", "seq"))),
+    )
+    sets = choose_usual_sets(spec(axes=axes))
+    sizes = [dict(chosen.sizes) for chosen in sets if chosen.kind in ("declared", "axis")]
+    assert {"past": 3, "seq": 5, "total": 8} in sizes
+    assert {"past": 0, "seq": 5, "total": 5} in sizes
+    assert all(each["total"] == each["past"] + each["seq"] for each in sizes)
+    assert not any(chosen.name.startswith("total=") for chosen in sets)
+    assert {name for each in sizes for name in each} == {"past", "seq", "total"}
+
+
+@pytest.mark.parametrize("limit", [9, 16, 64])
+def test_no_probe_exceeds_the_limit_of_a_sum(limit: int) -> None:
+    rule = SizeRule(kind="sum", operands=("past", "seq"))
+    axes = (axis("past", 3, min=0), axis("seq", 5), axis("total", 8, max=limit, rule=rule))
+    contract = spec(axes=axes, thorough=True)
+    sets = choose_all_sets(contract, (12, 70))
+    assert all(1 <= chosen.sizes["total"] <= limit for chosen in sets)
+    for name in ("past", "seq"):
+        assert len({chosen.sizes[name] for chosen in sets}) > 2
+
+
+def test_probes_keep_the_order_of_a_difference() -> None:
+    rule = SizeRule(kind="difference", operands=("total", "past"))
+    axes = (axis("total", 11), axis("past", 3, min=0), axis("new", 8, rule=rule))
+    sets = choose_usual_sets(spec(axes=axes))
+    assert all(
+        chosen.sizes["new"] == chosen.sizes["total"] - chosen.sizes["past"] for chosen in sets
+    )
+    assert min(chosen.sizes["new"] for chosen in sets) >= 1
+    assert {chosen.sizes["past"] for chosen in sets} > {0, 3}

@@ -1,0 +1,76 @@
+"""Expressions of torch.export, compared with declared sizes over all promised sizes."""
+
+from __future__ import annotations
+
+import pytest
+
+from exporter.manifest import Axis
+from exporter.manifest.spec.size_rule import SizeRule
+from exporter.worker.export.size_expressions import equals_declared_size, parse_expression
+from tests.worker.contracts import make_contract
+
+_SYMBOLS = {"s0": ("batch", 1), "s1": ("seq", 1), "s2": ("past", 1), "s8": ("width", 8)}
+
+
+def _equals(text: str, declared: int | str, **seq: int) -> bool:
+    axes = (
+        Axis(name="batch", example=3),
+        Axis.model_validate({"name": "seq", "example": 5} | seq),
+        Axis(name="past", example=7, min=0),
+        Axis(name="width", example=24, multiple_of=8),
+        Axis(name="total", example=12, rule=SizeRule(kind="sum", operands=("past", "seq"))),
+        Axis(name="room", example=12, max=20, rule=SizeRule(kind="sum", operands=("past", "seq"))),
+    )
+    return equals_declared_size(text, declared, _SYMBOLS, make_contract("Affine", axes=axes))
+
+
+@pytest.mark.parametrize(
+    ("text", "declared", "limits"),
+    [
+        ("2*Min(4, s1)", 8, {"min": 4}),
+        ("((s0*Min(64, s1))//s1)", "batch", {"max": 64}),
+        ("s1 + s2", "total", {}),
+        ("Max(1, s1)", "seq", {}),
+        ("CeilToInt(IntTrueDiv(s1, 1))", "seq", {}),
+        ("s1 + Mod(s1, 8)", "seq", {"multiple_of": 8, "example": 16}),
+        ("8*s8", "width", {}),
+        ("s1**2//s1", "seq", {}),
+        # The limit of a sum is a limit of both of its axes.
+        ("Min(20, s1 + s2)", "total", {}),
+    ],
+)
+def test_equal_for_all_promised_sizes(
+    text: str, declared: int | str, limits: dict[str, int]
+) -> None:
+    assert _equals(text, declared, **limits)
+
+
+@pytest.mark.parametrize(
+    ("text", "declared", "limits"),
+    [
+        ("2*Min(4, s1)", 8, {"min": 3}),
+        ("((s0*Min(64, s1))//s1)", "batch", {"max": 65}),
+        ("((s0*Min(64, s1))//s1)", "batch", {}),
+        ("s1 + s2", "seq", {}),
+        ("s0", 3, {}),
+        ("s1 + Mod(s1, 7)", "seq", {"multiple_of": 8, "example": 16}),
+        ("Min(19, s1 + s2)", "total", {}),
+        ("Min(50000, s1)", "seq", {}),
+        ("Max(2, s1)", "seq", {}),
+        ("8*s8", "unknown", {}),
+        ("u0", 4, {}),
+        ("s1//(s1 - s1)", 4, {}),
+        ("import os", 4, {}),
+        ("sorted(s1)", 4, {}),
+        ("s1.real", "seq", {}),
+        ("s1**s1", "seq", {}),
+    ],
+)
+def test_unequal_or_unknown(text: str, declared: int | str, limits: dict[str, int]) -> None:
+    assert not _equals(text, declared, **limits)
+
+
+def test_functions_are_no_symbols() -> None:
+    expression = parse_expression("Min(4, s0) + 3*u1")
+    assert expression is not None
+    assert (expression.symbols, expression.constants) == ({"s0", "u1"}, {3, 4})
