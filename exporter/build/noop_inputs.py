@@ -12,7 +12,7 @@ from pathlib import Path
 
 from exporter.build.decisions.build_results import Results
 from exporter.build.folder.build_folder import BuildFolder
-from exporter.cache.fingerprint import ALL_FILES, LISTING, MISSING
+from exporter.cache.fingerprint import ALL_FILES, LISTING, MISSING, read_variables
 from exporter.cache.noop_snapshot import NoopInputs
 from exporter.manifest import LoadedProject, Project
 from exporter.planning.shards import SHARD_NOTE
@@ -62,6 +62,13 @@ def collect_noop_inputs(
         trees=[project.manifests, *(_make_relative(p, root) for p in reports if p.is_dir())],
         listings=listings,
         packages={name: state for each in records for name, state in each.packages.items()},
+        variables={name: state for each in records for name, state in each.variables.items()},
+        patterns={
+            " ".join(patterns): read_variables(patterns)
+            for patterns in {
+                (*project.environment, *spec.depends.environment) for spec in loaded.manifest.models
+            }
+        },
     )
 
 

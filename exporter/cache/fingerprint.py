@@ -15,14 +15,14 @@ import platform
 import posixpath
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from exporter.core.file_hash import hash_file
-from exporter.processes.environment import TORCH_PRIVATE
+from exporter.processes.environment import TORCH_PRIVATE, digest_variables, hash_variable
 
 if TYPE_CHECKING:  # the no-op check reads packages before it imports a manifest
     from exporter.manifest import Device, ModelSpec, Override
@@ -31,6 +31,8 @@ if TYPE_CHECKING:  # the no-op check reads packages before it imports a manifest
 DISTRIBUTIONS = ("torch", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "numpy")
 #: The part that only the checks depend on.
 CHECKS = "checks"
+#: The part of the environment variables.
+ENVIRONMENT = "environment"
 #: The part of a record that was proved thoroughly. Other records do not have it.
 THOROUGH = "thorough"
 #: The prefix of a tool among the parts.
@@ -59,8 +61,13 @@ _DEFAULT_MANIFESTS = "manifests"
 _CHECK_KEYS = frozenset({"tolerance", "thorough", "latency"})
 
 
-def compute_fingerprint(spec: ModelSpec) -> dict[str, str]:
-    """Return the parts that all cells of a model share: entry, checks and tools."""
+def compute_fingerprint(spec: ModelSpec, variables: Iterable[str] = ()) -> dict[str, str]:
+    """Return the parts that all cells of a model share: entry, checks, variables and tools.
+
+    Args:
+        spec: The contract.
+        variables: The names of environment variables that the project lists, with wildcards.
+    """
     export_overrides, check_overrides = _split_overrides(spec.overrides)
     # Key by key, because a table selects the excluded fields of the outputs' items.
     excluded = dict.fromkeys(_DESCRIPTIVE_KEYS | _CHECK_KEYS, True)
@@ -80,7 +87,12 @@ def compute_fingerprint(spec: ModelSpec) -> dict[str, str]:
     # Paths in the entry are relative to its folder. The default folder adds nothing.
     folder = posixpath.dirname(spec.manifest)
     location = "" if folder == _DEFAULT_MANIFESTS else folder or "."
-    parts = {"entry": _hash_text(entry + location), CHECKS: _hash_text(checks), **read_tool_parts()}
+    parts = {
+        "entry": _hash_text(entry + location),
+        CHECKS: _hash_text(checks),
+        ENVIRONMENT: read_variables((*variables, *spec.depends.environment)),
+        **read_tool_parts(),
+    }
     return parts | ({THOROUGH: "yes"} if spec.thorough else {})
 
 
@@ -104,6 +116,16 @@ def _split_overrides(
         tuple(each for each, empty in zip(export, conditions, strict=True) if each != empty),
         tuple(each for each, empty in zip(checks, conditions, strict=True) if each != empty),
     )
+
+
+def read_variables(patterns: Iterable[str]) -> str:
+    """Return a hash of the environment variables that results depend on."""
+    return digest_variables(os.environ, patterns)
+
+
+def read_variable_state(name: str) -> str:
+    """Return the state of a variable that a model read: its hash, or `missing`."""
+    return hash_variable(name, os.environ.get(name))
 
 
 def hash_device(device: Device) -> str:

@@ -19,14 +19,20 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from exporter.cache.fingerprint import hash_source, read_loaded_state, read_tool_parts
+from exporter.cache.fingerprint import (
+    hash_source,
+    read_loaded_state,
+    read_tool_parts,
+    read_variable_state,
+    read_variables,
+)
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExporterError
 
 #: The file name in the build folder.
 _SNAPSHOT = "untouched.json"
 #: Raised with every change that an older reader would misunderstand.
-_FORMAT = 2
+_FORMAT = 3
 #: Nanoseconds within which two changes can have the same timestamp.
 _CLOCK_RESOLUTION = 2_000_000_000
 #: A folder that Python fills.
@@ -49,6 +55,10 @@ class NoopInputs:
     """The hash of the importable names of a folder, by `folder/*.py`."""
     packages: Mapping[str, str]
     """The states of installed distributions, by name."""
+    variables: Mapping[str, str]
+    """The states of environment variables that models read, by name."""
+    patterns: Mapping[str, str]
+    """The hash of the environment variables of each group of models, by their patterns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +147,10 @@ def _is_unchanged(root: Path, inputs: NoopInputs) -> bool:
         not any(os.path.lexists(root / name) for name in inputs.absent)
         and all(hash_source(root / name) == before for name, before in inputs.listings.items())
         and all(read_loaded_state(name, root) == old for name, old in inputs.packages.items())
+        and all(read_variable_state(name) == old for name, old in inputs.variables.items())
+        and all(
+            read_variables(patterns.split()) == old for patterns, old in inputs.patterns.items()
+        )
     )
 
 

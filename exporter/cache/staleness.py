@@ -13,12 +13,14 @@ from pathlib import Path
 
 from exporter.cache.fingerprint import (
     ALL_FILES,
+    ENVIRONMENT,
     LISTING,
     MISSING,
     THOROUGH,
     TOOL_PREFIX,
     read_loaded_state,
     read_source_state,
+    read_variable_state,
 )
 from exporter.records.record import Record, Source, Status
 
@@ -31,6 +33,7 @@ _REASONS = {
     "entry": "its manifest entry changed",
     "checks": "its tolerances changed",
     "device": "the definition of its device changed",
+    ENVIRONMENT: "the environment variables of workers changed",
     THOROUGH: "it was not proved thoroughly",
 }
 
@@ -70,6 +73,9 @@ class CurrentState:
                 self._states[source.file] = read_source_state(self._root / source.file)
             if (state := self._states[source.file]) != source.state:
                 return _describe_source(source, state)
+        for name, state in record.variables.items():
+            if read_variable_state(name) != state:
+                return f"the environment variable {name} changed"
         return ""
 
     def find_changed_package_reason(self, record: Record) -> str:

@@ -72,7 +72,11 @@ def load_layers(root: Path, fallback_root: Path | None = None) -> LoadedProject:
     ]
     devices = frozenset(device.name for device in settings.project.devices)
     references = References(root, fallback_root)
-    context = ResolveContext(devices=devices, references=references)
+    context = ResolveContext(
+        devices=devices,
+        references=references,
+        environment=settings.project.environment,
+    )
     specs = [resolve_model(model, context) for model in models]
     for file in files:
         check_shared_axes(file.defaults, models)

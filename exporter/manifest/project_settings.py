@@ -114,6 +114,7 @@ def _build_project(root: Path, table: ProjectTable, devices: Mapping[str, Device
         jobs=table.jobs,
         gate=Gate(policy=GatePolicy(**policy), models=policies),
         style=table.style,
+        environment=table.environment,
         command=table.command,
     )
 

@@ -1,16 +1,27 @@
 """Build the environment of a worker from an allow-list, to keep secrets of the parent out.
 
-Input: the environment of the parent. Output: the environment of a worker.
+Input: the environment of the parent, and the variables that the project lists. Output: the
+environment of a worker, and the state of the variables that results depend on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
 #: Switches private functions of torch off: `none`, or a list of the groups that remain on.
 TORCH_PRIVATE = "EXPORTER_TORCH_PRIVATE"
 
+#: The names of variables that workers do not receive, separated by commas.
+WITHHELD = "EXPORTER_WITHHELD"
+
+#: Variables that change results in native code. All results depend on them.
+_SEMANTIC = ("TORCH_*", "TORCHINDUCTOR_*", "ORT_*")
+#: Among these, the folder of downloads: the files in it are dependencies.
+_LOCATIONS = frozenset({"TORCH_HOME"})
+#: Names of secrets. Their values are not part of any key.
+_SECRETS = ("*TOKEN*", "*SECRET*", "*PASSWORD*", "*PASSWD*", "*CREDENTIAL*", "*_KEY", "*APIKEY*")
 #: Paths, locale, and the variables that the worker's packages read.
 _ALLOWED = (
     "PATH",
@@ -52,11 +63,56 @@ _FIXED = {
 }
 
 
-def make_worker_environment(parent: Mapping[str, str]) -> dict[str, str]:
-    """Return the allowed variables of `parent` and the fixed variables of all workers."""
-    allowed = {
-        name: value
-        for name, value in parent.items()
-        if any(fnmatchcase(name, pattern) for pattern in _ALLOWED)
-    }
-    return allowed | _FIXED
+def make_worker_environment(
+    parent: Mapping[str, str], patterns: Iterable[str] = ()
+) -> dict[str, str]:
+    """Return the allowed variables of `parent` and the fixed variables of all workers.
+
+    Args:
+        parent: The environment of the parent.
+        patterns: More names, with wildcards, that the project lists.
+    """
+    patterns = (*_ALLOWED, *patterns)
+    allowed = {name: value for name, value in parent.items() if _matches(name, patterns)}
+    withheld = {WITHHELD: ",".join(sorted(parent.keys() - allowed.keys() - _FIXED.keys()))}
+    return allowed | _FIXED | withheld
+
+
+def is_fixed(name: str) -> bool:
+    """Return True if a variable has one value in all workers."""
+    return name in _FIXED
+
+
+def is_passed(name: str, patterns: Iterable[str] = ()) -> bool:
+    """Return True if workers receive a variable of the parent."""
+    return name not in _FIXED and _matches(name, (*_ALLOWED, *patterns))
+
+
+def digest_variables(parent: Mapping[str, str], patterns: Iterable[str]) -> str:
+    """Return a hash of the variables that results depend on.
+
+    A secret counts only by its name, because a short value could be found from its hash.
+
+    Args:
+        parent: The environment of the parent.
+        patterns: Names that the project lists, with wildcards.
+    """
+    patterns = (*_SEMANTIC, *patterns)
+    states = [
+        (name, "" if _matches(name, _SECRETS) else value)
+        for name, value in sorted(parent.items())
+        if _matches(name, patterns) and name not in _FIXED and name not in _LOCATIONS
+    ]
+    return hashlib.sha256(repr(states).encode(errors="surrogateescape")).hexdigest()
+
+
+def hash_variable(name: str, value: str | None) -> str:
+    """Return the state of one variable: its hash, or `missing`."""
+    if value is None:
+        return "missing"
+    text = "" if _matches(name, _SECRETS) else value
+    return hashlib.sha256(f"{name}={text}".encode(errors="surrogateescape")).hexdigest()
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

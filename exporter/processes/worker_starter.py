@@ -6,15 +6,20 @@ Input: the environment of the parent. Output: a `ProcessStarter`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from exporter.processes.environment import make_worker_environment
 from exporter.processes.fork_server_client import ForkServerStarter
 from exporter.processes.spawner import ProcessStarter, Spawner
 
 
-def make_starter(environment: Mapping[str, str]) -> ProcessStarter:
-    """Return a fork server on Linux, because its kernel ends children with their parent."""
-    worker_environment = make_worker_environment(environment)
+def make_starter(environment: Mapping[str, str], variables: Iterable[str] = ()) -> ProcessStarter:
+    """Return a fork server on Linux, because its kernel ends children with their parent.
+
+    Args:
+        environment: The environment of the parent.
+        variables: The names of more variables for workers, with wildcards.
+    """
+    worker_environment = make_worker_environment(environment, variables)
     is_linux = sys.platform == "linux"
     return ForkServerStarter(worker_environment) if is_linux else Spawner(worker_environment)

@@ -282,6 +282,8 @@ class Record(ChecksummedModel):
     packages: dict[str, str] = Field(default_factory=dict)
     """Version and digest of the other distributions that the job loaded, and states of other files
     of the user. Their paths are absolute outside of the repository."""
+    variables: dict[str, str] = Field(default_factory=dict)
+    """Environment variables that the model's code read, with a hash of the value or `missing`."""
     untracked: Items[str] = ()
     """Dependencies whose change cannot be detected, in words. Every export runs the cell again."""
 

@@ -18,6 +18,15 @@ def load_noop_summary(root: Path, today: date) -> ExportSummary | None:
     return load_snapshot(root.absolute(), find_build_folder(root), today.isoformat())
 
 
+def list_variables(root: Path) -> tuple[str, ...]:
+    """Return the environment variables for workers, none if the settings are invalid.
+
+    The first worker starts before the project is read.
+    """
+    names = read_settings(root).get("environment")
+    return tuple(map(str, names)) if isinstance(names, list) else ()
+
+
 def find_build_folder(root: Path) -> Path:
     """Return the build folder of the project, the default if the settings are invalid."""
     name = read_settings(root).get("build")

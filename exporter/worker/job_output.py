@@ -8,16 +8,23 @@ of the cells that a crash of this step would affect.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from exporter.cache.fingerprint import read_variable_state
+from exporter.core.text_format import join_names
 from exporter.jobs.job import Announcement, Job, OpsetJob
 from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.manifest import ModelSpec
 from exporter.records.record import CellId, Record, Stage
 from exporter.worker.dependencies.distributions import list_loaded_packages
 from exporter.worker.dependencies.opened_files import OpenedFiles
-from exporter.worker.dependencies.source_files import JobStart, digest_dependencies
+from exporter.worker.dependencies.read_variables import VariableReads
+from exporter.worker.dependencies.source_files import (
+    JobStart,
+    digest_dependencies,
+    expand_globs,
+)
 from exporter.worker.model.custom_ops import NO_CUSTOM_OPS, CustomOps
 from exporter.worker.process.failure import Failure
 from exporter.worker.process.memory_limit import mark_resource_failures
@@ -40,6 +47,7 @@ class JobOutput:
     root: Path
     start: JobStart
     opened: OpenedFiles
+    read: VariableReads
     custom: CustomOps = NO_CUSTOM_OPS
     operators: Mapping[str, int] = field(default_factory=dict)
     """The counted operators of the captured program or traced graph."""
@@ -85,7 +93,7 @@ class JobOutput:
                     detail=failure.detail,
                     lines=failure.lines,
                     missing=failure.missing,
-                    advice=failure.advice,
+                    advice=(*failure.advice, *self._advise_variables()),
                     route=opset.route,
                     attempts=failure.attempts,
                     log=self.format_log_path(log),
@@ -93,20 +101,30 @@ class JobOutput:
                 )
                 self.write_record(record)
 
+    def _advise_variables(self) -> tuple[str, ...]:
+        """Return advice if the model read variables that workers do not receive."""
+        names = self.read.list_withheld()
+        text = "the model reads {0}, which workers do not receive; add it to `environment` in {1}"
+        return (text.format(join_names(names), "[tool.exporter]"),) if names else ()
+
     def write_record(self, record: Record) -> None:
         """Write a record with everything that it depends on."""
         names = (*self.spec.data_files, *self.custom.list_project_libraries(self.root))
         libraries = self.custom.list_external_libraries(self.root)
         declared = (*(self.root / name for name in names), *libraries)
+        folder = (self.root / self.spec.manifest).parent
+        files, folders = expand_globs(folder, self.spec.depends.files)
         accesses = self.opened.list_accesses()
+        accesses = replace(accesses, listed=(*accesses.listed, *folders))
         dependencies = digest_dependencies(
-            self.root, self.start, accesses, ignored=self.folder.path, declared=declared
+            self.root, self.start, accesses, ignored=self.folder.path, declared=(*declared, *files)
         )
         complete = mark_resource_failures(record, self.spec).model_copy(
             update={
                 "fingerprint": self.job.make_fingerprint(record.cell),
                 "sources": dependencies.sources,
                 "packages": {**list_loaded_packages(), **dependencies.external},
+                "variables": {name: read_variable_state(name) for name in self.read.list_names()},
                 "untracked": accesses.untracked,
                 "torch_operators": dict(sorted(self.operators.items())),
             }

@@ -25,6 +25,7 @@ from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.jobs.reference import Reference
 from exporter.records.record import CellId, Route, Stage
 from exporter.worker.dependencies.opened_files import OpenedFiles
+from exporter.worker.dependencies.read_variables import watch_variables
 from exporter.worker.dependencies.source_files import JobStart
 from exporter.worker.diagnose.explanation import diagnosis_seconds, explain_failure, explain_record
 from exporter.worker.export.attempts import (
@@ -115,6 +116,7 @@ def run_job(job: Job) -> None:
         root=Path(job.root),
         start=JobStart.measure(folder.job),
         opened=OpenedFiles(trace=True),
+        read=watch_variables(),
     )
     cache = SampleCache()
     opsets = tuple(opset for opset in job.opsets if not _recheck_opset(output, opset, cache))

@@ -64,7 +64,8 @@ def test_inner_modules_neither_print_nor_exit_nor_read_the_environment(path: Pat
         allowed = ENTRY if path.name in {"__main__.py", "lifetime.py"} else WORKER
         if path.name in {"fork_server.py", "access_tracer.py"}:  # their forks end as programs do
             allowed = ENTRY | {"SystemExit"}
-        if path.name == "guards.py":  # the switch of private functions, in every child process
+        # The switch of private functions, and the record of the variables that a model reads.
+        if path.name in {"guards.py", "read_variables.py"}:
             allowed = WORKER | {"os.environ"}
     elif path.parent.name == "child" and path.is_relative_to(PACKAGE / "tools"):
         # These are programs, like a worker.

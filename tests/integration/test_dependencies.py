@@ -56,10 +56,18 @@ class Net(nn.Module):
         values.append(int((ROOT / "build/result.txt").read_text()))
         values.append(len(os.listdir(ROOT / "listed")))
         values.append(int((ROOT / "data/optional.txt").exists()))
+        values.append(len(os.environ.get("USER", "")))
+        values.append(int(os.environ["MY_VALUE"]))
         self.values = nn.Parameter(torch.tensor([float(value) for value in values]))
 
     def forward(self, x):
         return x + self.values.sum()
+
+
+class Lacks(Net):
+    def __init__(self):
+        super().__init__()
+        os.environ["WITHHELD_VALUE"]
 """
 MANIFEST = """
 format = 1
@@ -68,7 +76,17 @@ source = "net.py:Net"
 inputs = [{ name = "x", shape = [3] }]
 outputs = [{ name = "y", shape = [3] }]
 opsets = 18
+depends = { files = ["../hidden/**/*.bin"], environment = ["LANG"] }
+
+[models.lacks]
+extends = "net"
+source = "net.py:Lacks"
+expect = [{ reason = "the variable is not passed on" }]
 """
+
+
+SETTINGS = '[tool.exporter]\nstore = "off"\nenvironment = ["MY_*"]\n'
+ENVIRONMENT = {"MY_VALUE": "1", "USER": "me", "LANG": "C.UTF-8"}
 
 
 def write_database(path: Path, *statements: str) -> None:
@@ -98,17 +116,19 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "data/map.bin").write_bytes(b"\1")
     (root / "build/result.txt").write_text("1")
     write_database(root / "data/base.db", "create table t (x int)", "insert into t values (1)")
-    (root / "pyproject.toml").write_text('[tool.exporter]\nstore = "off"\n')
+    (root / "pyproject.toml").write_text(SETTINGS)
+    (root / "hidden/inner").mkdir(parents=True)
+    (root / "hidden/inner/a.bin").touch()
     (root / "manifests/net.py").write_text(MODEL)
     (root / "manifests/net.toml").write_text(MANIFEST)
-    process = run_exporter(root, "export")
+    process = run_exporter(root, "export", **ENVIRONMENT, WITHHELD_VALUE="secret")
     assert process.returncode == 0, process.stdout + process.stderr
-    (record,) = read_cells(root).values()
+    record = read_cells(root)["net/18/cpu"]
     if any("child process" in text for text in record.untracked):
         pytest.skip("the system forbids the tracer")
     assert record.untracked == ()
-    process = run_exporter(root, "plan")
-    assert "0 cells to run, 1 to keep" in process.stdout, process.stdout
+    process = run_exporter(root, "plan", **ENVIRONMENT)
+    assert "0 cells to run, 2 to keep" in process.stdout, process.stdout
     return folder
 
 
@@ -138,17 +158,48 @@ EDITS: dict[str, Callable[[Path], object]] = {
     "listed": write("listed/new.txt"),
     "optional.txt": write("data/optional.txt", ""),
     "manifests": write("manifests/numpy.py", ""),
+    "hidden": write("hidden/inner/b.bin"),
     "library": write("../library/sqlite3.py", ""),
 }
 
 
-@pytest.mark.skipif(not is_supported(), reason="the tracer needs Linux")
+needs_tracer = pytest.mark.skipif(not is_supported(), reason="the tracer needs Linux")
+
+
+@needs_tracer
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("USER", "the environment variable USER changed"),
+        ("MY_VALUE", "the environment variables of workers changed"),
+        ("LANG", "the environment variables of workers changed"),
+        ("TORCH_LOGS", "the environment variables of workers changed"),
+    ],
+)
+def test_a_changed_variable_makes_the_cell_stale(exported: Path, name: str, reason: str) -> None:
+    environment = {**ENVIRONMENT, name: "2"}
+    process = run_exporter(exported / "project", "plan", "net", **environment)
+    assert reason in process.stdout, process.stdout + process.stderr
+
+
+@needs_tracer
+def test_a_variable_that_workers_lack_is_named(exported: Path) -> None:
+    record = read_cells(exported / "project")["lacks/18/cpu"]
+    (advice,) = record.advice
+    assert advice == (
+        "the model reads WITHHELD_VALUE, which workers do not receive; add it to `environment` in "
+        "[tool.exporter]"
+    )
+    assert "secret" not in record.to_json()
+
+
+@needs_tracer
 @pytest.mark.parametrize("name", EDITS)
 def test_a_change_makes_the_cell_stale(exported: Path, tmp_path: Path, name: str) -> None:
     folder = tmp_path / exported.name
     shutil.copytree(exported, folder, symlinks=True)
     # Files outside of the project have paths relative to it, so a copy finds its own ones.
     EDITS[name](folder / "project")
-    process = run_exporter(folder / "project", "plan")
+    process = run_exporter(folder / "project", "plan", **ENVIRONMENT)
     assert "net/18/cpu" in process.stdout, process.stdout + process.stderr
     assert name.rpartition("/")[2] in process.stdout

@@ -54,7 +54,8 @@ class FingerprintCache:
     def get_model_parts(self, model: str) -> dict[str, str]:
         """Return the parts that all cells of a model share."""
         if model not in self._models:
-            self._models[model] = compute_fingerprint(self._manifest.find_model(model))
+            spec, variables = self._manifest.find_model(model), self._manifest.project.environment
+            self._models[model] = compute_fingerprint(spec, variables)
         return self._models[model]
 
     def get_device_hash(self, device: str) -> str:

@@ -33,10 +33,9 @@ def describe_flakiness(before: Record, after: Record) -> str:
         return ""
     if after.untracked or not all(source.state for source in after.sources):
         return ""
-    if (before.fingerprint, before.sources, before.packages) != (
-        after.fingerprint,
-        after.sources,
-        after.packages,
+    if any(
+        getattr(before, name) != getattr(after, name)
+        for name in ("fingerprint", "sources", "packages", "variables")
     ):
         return ""
     old, new = extract_outcome(before), extract_outcome(after)

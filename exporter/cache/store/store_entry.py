@@ -91,7 +91,8 @@ def make_lookup_key(cell: CellId, parts: Mapping[str, str]) -> str:
 def make_variant_key(record: Record) -> str:
     """Return the key from the inputs that the worker loaded."""
     sources = [[source.file, source.state] for source in record.sources]
-    loaded = [sources, sorted(record.packages.items()), record.thorough]
+    states = [sorted(each.items()) for each in (record.packages, record.variables)]
+    loaded = [sources, *states, record.thorough]
     return _hash_text(json.dumps(loaded))[:32]
 
 

@@ -6,7 +6,7 @@ causes no message about opsets.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from exporter.manifest.rules.axes import resolve_axes
 from exporter.manifest.rules.call_placement import resolve_call_paths, resolve_containers
 from exporter.manifest.rules.cases import resolve_cases, resolve_inputs_from
 from exporter.manifest.rules.custom_ops import resolve_custom_ops
+from exporter.manifest.rules.depends import resolve_depends
 from exporter.manifest.rules.devices import format_unknown_device
 from exporter.manifest.rules.expectations import resolve_expectations, resolve_skips
 from exporter.manifest.rules.exporters import check_exporter, check_sequences, resolve_options
@@ -43,6 +44,14 @@ _UNCHANGED_KEYS = (
     "thorough", "latency",
 )  # fmt: skip
 
+#: Keys whose rules need nothing but the entry.
+_RESOLVERS: dict[str, Callable[[EffectiveSettings], object]] = {
+    "options": resolve_options,
+    "expect": resolve_expectations,
+    "skip": resolve_skips,
+    "parameters": resolve_parameters,
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolveContext:
@@ -51,6 +60,8 @@ class ResolveContext:
     devices: Collection[str]
     """Every device of the project, by name."""
     references: References
+    environment: tuple[str, ...] = ()
+    """Environment variables that the project lists for workers."""
 
 
 def resolve_model(model: EffectiveSettings, context: ResolveContext) -> ModelSpec | None:
@@ -65,18 +76,15 @@ def resolve_model(model: EffectiveSettings, context: ResolveContext) -> ModelSpe
         fields["source"] = references.check_source(model, ("source",), settings.source)
     fields |= resolve_weights(model, references)
     check_saved_source(model)
-    if model.has_valid("options"):
-        fields["options"] = resolve_options(model)
+    for key, resolve in _RESOLVERS.items():
+        if model.has_valid(key):
+            fields[key] = resolve(model)
     if model.has_valid("custom_ops"):
         fields["custom_ops"] = resolve_custom_ops(model, references)
-    if model.has_valid("expect"):
-        fields["expect"] = resolve_expectations(model)
-    if model.has_valid("skip"):
-        fields["skip"] = resolve_skips(model)
     if model.has_valid("overrides"):
         fields["overrides"] = resolve_overrides(model, context.devices)
-    if model.has_valid("parameters"):
-        fields["parameters"] = resolve_parameters(model)
+    if model.has_valid("depends"):
+        fields["depends"] = resolve_depends(model, references, context.environment)
     if model.has_valid("tolerance"):
         fields["tolerance"] = resolve_tolerance(
             model, ("tolerance",), settings.tolerance, context.devices

@@ -102,6 +102,11 @@ class References:
             return text
         return posixpath.relpath(name, model.entry.folder or ".")
 
+    def has_match(self, pattern: str) -> bool:
+        """Return True if a glob matches a file of the project, relative to its root."""
+        roots = (self.root, self.fallback_root) if self.fallback_root else (self.root,)
+        return any(path.is_file() for root in roots for path in root.glob(pattern))
+
     def _resolve_name(self, model: EffectiveSettings, path: KeyPath, text: str) -> str:
         """Return the file relative to the project's root, or "" if it does not exist."""
         if text.startswith("/") or "\\" in text or ":" in text:

@@ -32,6 +32,7 @@ from exporter.manifest.schema.tables import (
     ConstantTable,
     ContainerTable,
     CustomOpTable,
+    DependsTable,
     DynamicAxes,
     ExpectTable,
     InputTable,
@@ -137,6 +138,8 @@ class Settings(Table):
     before."""
     cases: Items[CaseTable] = ()
     """Additional input sets."""
+    depends: DependsTable = Field(default_factory=DependsTable)
+    """Files and environment variables that the model depends on, if the export cannot see it."""
     tolerance: ToleranceTable = Field(default_factory=ToleranceTable)
     """The allowed error of the outputs. By default the tolerance is measured: a multiple of
     PyTorch's own float32 error, compared with float64."""

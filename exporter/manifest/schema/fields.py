@@ -88,6 +88,12 @@ def _check_name(value: str) -> str:
     return value
 
 
+def _check_variable(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_*?]*", value):
+        raise unexpected_value('the name of an environment variable, such as "HF_HOME"', value)
+    return value
+
+
 def _check_axis_name(value: str) -> str:
     _check_name(value)
     if re.fullmatch(r"[+-]?\d+", value):
@@ -307,6 +313,7 @@ _TENSOR_SCHEMA = {"type": ["boolean", "number", "array"]}
 
 Line = Annotated[str, AfterValidator(_check_line)]
 Name = Annotated[str, AfterValidator(_check_name)]
+Variable = Annotated[str, AfterValidator(_check_variable)]
 AxisName = Annotated[str, AfterValidator(_check_axis_name)]
 DimField = Annotated[
     int | str,

@@ -64,6 +64,7 @@ _SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("custom_ops", tables.CustomOpTable),
     ("expect", tables.ExpectTable),
     ("skip", tables.SkipTable),
+    ("depends", tables.DependsTable),
     ("[[models.ID.overrides]]", overrides.OverrideTable),
     ("overrides.outputs", overrides.OutputOverride),
     ("[tool.exporter] in pyproject.toml", settings.ProjectTable),

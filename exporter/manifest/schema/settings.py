@@ -15,6 +15,7 @@ from exporter.manifest.schema.fields import (
     Opsets,
     RuntimeName,
     Timeout,
+    Variable,
     discriminate_form,
 )
 from exporter.manifest.schema.store import Age, StoreFolder
@@ -108,6 +109,11 @@ class ProjectTable(Table):
     command: Command = DEFAULT_COMMAND
     """The form of commands in messages and pages, with `{}` for the name: `"uv run exporter {}"`,
     or `"nox -s {} --"` if sessions of nox have the names of the commands."""
+    environment: Items[Variable] = ()
+    """Environment variables that workers receive, besides `PATH`, `HOME`, `LANG`, `LC_*`,
+    `TORCH_*`, `CUDA_*` and some others: `["HF_HOME", "MY_*"]`. If a value changes, all cells are
+    stale. The names of secrets (`*TOKEN*`, `*PASSWORD*`, `*_KEY` and so on) count, their values do
+    not."""
     opsets: Opsets = Field(default_factory=tuple)
     """Opsets of models without `opsets`."""
     devices: DevicesField = ()

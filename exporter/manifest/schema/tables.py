@@ -31,6 +31,7 @@ from exporter.manifest.schema.fields import (
     Repeat,
     Size,
     TensorField,
+    Variable,
     discriminate_form,
 )
 from exporter.manifest.spec.model import NUMBER_PLACEHOLDER, Kind
@@ -310,6 +311,18 @@ class ExpectTable(Table):
     """The issue that tracks it."""
     until: Day = Field(default="")
     """The last day on which it is accepted; without it there is no end."""
+
+
+class DependsTable(Table):
+    """Dependencies that no tracing can see, such as files that a server reads."""
+
+    files: Items[Line] = ()
+    """Globs, relative to the manifest: `["data/**", "../config/*.json"]`. If a matching file
+    changes, appears or is removed, the cells are stale."""
+    environment: Items[Variable] = ()
+    """Environment variables that native code reads, of those that workers receive. If a value
+    changes, the cells are stale. Variables that Python code of the project reads are tracked
+    without this key."""
 
 
 class SkipTable(Table):

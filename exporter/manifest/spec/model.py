@@ -171,6 +171,15 @@ class Override(Condition):
         return spec.model_copy(update=update)
 
 
+class Depends(FrozenModel):
+    """Dependencies that the manifest lists, because no tracing can see them."""
+
+    files: Items[str] = ()
+    """Globs relative to the manifest."""
+    environment: Items[str] = ()
+    """Names of environment variables, with wildcards."""
+
+
 class ModelSpec(FrozenModel):
     """The complete, resolved contract of one model."""
 
@@ -225,6 +234,8 @@ class ModelSpec(FrozenModel):
     """Whether the time of the file and of PyTorch is measured."""
     thorough: bool = False
     """Whether more sizes and values are probed than by default."""
+    depends: Depends = Depends()
+    """Dependencies that no tracing can see."""
     timeout: float
     """Time limit of the model's job in seconds."""
     memory: int | None = None
@@ -346,6 +357,8 @@ class Project(FrozenModel):
     """Number of parallel workers; None: one for each core."""
     gate: Gate = DEFAULT_GATE
     style: Style = "emoji"
+    environment: Items[str] = ()
+    """Names of environment variables for workers, with wildcards."""
     command: str = DEFAULT_COMMAND
     """The command line that users type; `{}` is the name of the command."""
 

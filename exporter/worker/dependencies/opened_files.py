@@ -13,22 +13,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import Enum
-from pathlib import Path
 from typing import Any
 
 from exporter.worker.dependencies.access_tracer import Access, AccessTracer
+from exporter.worker.dependencies.callers import Caller, find_caller
 
-#: Functions of Python's import system, which list folders to find modules.
-_IMPORT_SYSTEM = "<frozen importlib._bootstrap_external>"
-#: The folders of the standard library and of this package.
-_STANDARD_LIBRARY = str(Path(os.__file__).parent) + os.sep
-_OWN_PACKAGE = str(Path(__file__).parents[2]) + os.sep
 #: Events that start a process. Without the tracer, its reads are unknown.
 _PROCESS_EVENTS = frozenset({"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec"})
 _NETWORK_EVENT = "socket.connect"
@@ -44,14 +37,6 @@ _NATIVE_READERS = (
     ("torch.export", "load"),
     ("torch.jit", "load"),
 )
-
-
-class Caller(Enum):
-    """The code that lists a folder or tests a path."""
-
-    MODEL = "model"
-    IMPORT = "import"
-    TOOL = "tool"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +111,8 @@ class OpenedFiles:
         accesses = tuple(self._accesses)
         if self._tracer is not None:
             accesses = self._tracer.list_accesses()
-        listed, untracked = dict(self._listings[Caller.MODEL]), dict(self._untracked)
+        listed = self._listings[Caller.PROJECT] | self._listings[Caller.PACKAGE]
+        untracked = dict(self._untracked)
         other_listings = self._listings[Caller.IMPORT].keys() | self._listings[Caller.TOOL].keys()
         read: dict[str, None] = {}
         written: set[str] = set()
@@ -188,7 +174,7 @@ class _AuditHook:
         elif event in ("ctypes.dlopen", "sqlite3.connect"):
             self._add(OpenedFiles.add_open, arguments[0], os.O_RDONLY)
         elif event in ("os.listdir", "os.scandir"):
-            caller = _find_caller()
+            caller = find_caller()
             self._add(
                 functools.partial(OpenedFiles.add_listing, caller=caller),
                 "." if arguments[0] is None else arguments[0],
@@ -215,8 +201,8 @@ class _AuditHook:
     def _record_test(self, stat: Callable[..., os.stat_result]) -> Callable[..., os.stat_result]:
         @functools.wraps(stat)
         def record(path: Any, *args: Any, **kwargs: Any) -> os.stat_result:
-            is_model = self.watchers and not isinstance(path, int)
-            if is_model and _find_caller() is Caller.MODEL:
+            is_path = self.watchers and not isinstance(path, int)
+            if is_path and find_caller() in (Caller.PROJECT, Caller.PACKAGE):
                 self._add(OpenedFiles.add_test, path)
             return stat(path, *args, **kwargs)
 
@@ -224,20 +210,6 @@ class _AuditHook:
 
 
 _HOOK = _AuditHook()
-
-
-def _find_caller() -> Caller:
-    """Return the code behind a call: the innermost frame outside of the standard library."""
-    frame = inspect.currentframe()
-    while frame := frame.f_back if frame else None:
-        file = frame.f_code.co_filename
-        if file == _IMPORT_SYSTEM:
-            return Caller.IMPORT
-        is_library = file.startswith(_STANDARD_LIBRARY) and "site-packages" not in file
-        if is_library or file == __file__ or file.startswith("<frozen"):
-            continue
-        return Caller.TOOL if file.startswith(_OWN_PACKAGE) else Caller.MODEL
-    return Caller.MODEL
 
 
 def _resolve_flags(mode: str) -> int:

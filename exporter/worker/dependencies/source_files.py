@@ -108,6 +108,27 @@ def digest_dependencies(
     return collector.make_dependencies()
 
 
+def expand_globs(folder: Path, patterns: Iterable[str]) -> tuple[list[Path], list[str]]:
+    """Return the files that globs match, and all folders in which a new file could match.
+
+    Args:
+        folder: The folder of the manifest.
+        patterns: The globs.
+    """
+    files: list[Path] = []
+    folders: list[str] = []
+    for pattern in patterns:
+        files += sorted(path for path in folder.glob(pattern) if path.is_file())
+        base = folder
+        for part in Path(pattern).parts[:-1]:
+            if set(part) & set("*?["):
+                folders += [str(path) for path in base.rglob("*") if path.is_dir()]
+                break
+            base = base / part
+        folders.append(str(base))
+    return files, folders
+
+
 def _list_module_files() -> list[str]:
     """Return the files of the loaded modules; torch gives generated modules relative names."""
     files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))

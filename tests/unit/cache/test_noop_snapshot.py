@@ -10,7 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cache.fingerprint import hash_source, read_package_state
+from exporter.cache.fingerprint import (
+    hash_source,
+    read_package_state,
+    read_variable_state,
+    read_variables,
+)
 from exporter.cache.noop_snapshot import (
     ExportSummary,
     NoopInputs,
@@ -39,6 +44,8 @@ def make_inputs(project: Path) -> NoopInputs:
         trees=["manifests", "templates"],
         listings={"manifests/*.py": hash_source(project / "manifests/*.py")},
         packages={"pydantic": read_package_state("pydantic")},
+        variables={"MY_FLAG": read_variable_state("MY_FLAG")},
+        patterns={"MY_LIST_*": read_variables(["MY_LIST_*"])},
     )
 
 
@@ -102,6 +109,18 @@ def template(project: Path) -> None:
 
 def killed_run(project: Path) -> None:
     (project / "build/.work").mkdir()
+
+
+@pytest.mark.parametrize("name", ["MY_FLAG", "MY_LIST_A", "TORCH_LOGS"])
+def test_a_changed_variable_makes_the_snapshot_invalid(
+    project: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    save(project)
+    assert load(project) == SUMMARY
+    monkeypatch.setenv("OTHER", "1")
+    assert load(project) == SUMMARY
+    monkeypatch.setenv(name, "1")
+    assert load(project) is None
 
 
 def other_tools(project: Path) -> None:

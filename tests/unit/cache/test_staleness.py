@@ -19,6 +19,7 @@ from exporter.cache.fingerprint import (
     read_package_state,
     read_source_state,
     read_tool_versions,
+    read_variable_state,
 )
 from exporter.cache.staleness import CurrentState
 from exporter.manifest import (
@@ -35,7 +36,7 @@ from exporter.records.record import (
 )
 from tests.unit.planning.test_plan import spec
 
-PARTS = {"entry": "1", "checks": "2", "device": "3", "tool.torch": "2.12.1 aa"}
+PARTS = {"environment": "0", "entry": "1", "checks": "2", "device": "3", "tool.torch": "2.12.1 aa"}
 
 
 def stored(*sources: Source, **packages: str) -> Record:
@@ -57,6 +58,7 @@ def test_an_unchanged_record_is_up_to_date(tmp_path: Path) -> None:
         ("entry", "other", "its manifest entry changed"),
         ("checks", "other", "its tolerances changed"),
         ("device", "other", "the definition of its device changed"),
+        ("environment", "other", "the environment variables of workers changed"),
         ("tool.torch", "2.13.0 bb", "torch 2.12.1 -> 2.13.0"),
         ("tool.torch", "2.12.1 bb", "torch 2.12.1 is another build"),
         ("tool.torch", "", "torch 2.12.1 -> missing"),
@@ -134,6 +136,22 @@ def test_a_source_that_changed_during_the_export_is_stale(tmp_path: Path) -> Non
     )
 
 
+def test_a_variable_that_the_model_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_SET", "1")
+    states = {name: read_variable_state(name) for name in ("MY_SET", "MY_ABSENT")}
+    record = stored().model_copy(update={"variables": states})
+    assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == ""
+    monkeypatch.setenv("MY_ABSENT", "")
+    reason = CurrentState(tmp_path).find_staleness_reason(record, PARTS)
+    assert reason == "the environment variable MY_ABSENT changed"
+    monkeypatch.delenv("MY_ABSENT")
+    monkeypatch.setenv("MY_SET", "2")
+    reason = CurrentState(tmp_path).find_staleness_reason(record, PARTS)
+    assert reason == "the environment variable MY_SET changed"
+
+
 def test_a_changed_package_is_named(tmp_path: Path) -> None:
     today = CurrentState(tmp_path)
     assert today.find_changed_package_reason(stored(pytest=read_package_state("pytest"))) == ""
@@ -179,7 +197,7 @@ def test_devices_and_tools_have_their_own_parts() -> None:
     assert hash_device(cpu) != hash_device(cpu.model_copy(update={"strict": True}))
     parts = compute_fingerprint(spec())
     assert {"tool.torch", "tool.python", "tool.exporter"} <= set(parts)
-    assert set(drop_tool_parts(parts)) == {"entry", "checks"}
+    assert set(drop_tool_parts(parts)) == {"entry", "checks", "environment"}
 
 
 def test_versions_are_read_without_an_import() -> None:

@@ -2,7 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.processes import make_worker_environment
+from exporter.processes.environment import (
+    WITHHELD,
+    digest_variables,
+    hash_variable,
+    is_passed,
+    make_worker_environment,
+)
 
 
 @pytest.mark.parametrize(
@@ -28,6 +34,48 @@ def test_variables_of_the_worker_are_passed_on(name: str) -> None:
 )
 def test_other_variables_are_dropped(name: str) -> None:
     assert name not in make_worker_environment({name: "secret"})
+
+
+def test_listed_variables_are_passed_on_and_others_are_named() -> None:
+    parent = {"HF_HOME": "/a", "MY_A": "1", "OTHER": "2", "PYTHONHASHSEED": "5"}
+    environment = make_worker_environment(parent, ["HF_HOME", "MY_*", "PYTHONHASHSEED"])
+    assert (environment["HF_HOME"], environment["MY_A"]) == ("/a", "1")
+    assert environment["PYTHONHASHSEED"] == "0"
+    assert environment[WITHHELD] == "OTHER"
+    assert is_passed("MY_B", ["MY_*"])
+    assert not is_passed("MY_B")
+    assert not is_passed("PYTHONHASHSEED")
+
+
+def test_telemetry_is_off() -> None:
+    assert make_worker_environment({"ORT_DISABLE_TELEMETRY": "0"})["ORT_DISABLE_TELEMETRY"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_changed"),
+    [
+        ({"HF_HOME": "/a"}, {"HF_HOME": "/b"}, True),
+        ({"HF_HOME": "/a"}, {}, True),
+        ({}, {"HF_HOME": ""}, True),
+        ({"TORCH_LOGS": "x"}, {}, True),
+        ({"TORCH_HOME": "/a"}, {"TORCH_HOME": "/b"}, False),
+        ({"OTHER": "1"}, {"OTHER": "2"}, False),
+        ({"HF_TOKEN": "1"}, {"HF_TOKEN": "2"}, False),
+        ({"HF_TOKEN": "1"}, {}, True),
+        ({"HF_A": "x", "HF_B": "y"}, {"HF_A": "xy", "HF_B": ""}, True),
+    ],
+)
+def test_the_digest_changes_with_listed_variables(
+    before: dict[str, str], after: dict[str, str], is_changed: bool
+) -> None:
+    digests = [digest_variables(each, ["HF_*"]) for each in (before, after)]
+    assert (digests[0] != digests[1]) is is_changed
+
+
+def test_a_secret_has_no_hash_of_its_value() -> None:
+    assert hash_variable("MY_TOKEN", "a") == hash_variable("MY_TOKEN", "b")
+    assert hash_variable("MY_FLAG", "a") != hash_variable("MY_FLAG", "b")
+    assert hash_variable("MY_TOKEN", None) == hash_variable("MY_FLAG", None) == "missing"
 
 
 def test_every_worker_has_one_thread() -> None:

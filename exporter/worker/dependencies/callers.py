@@ -1,0 +1,46 @@
+"""The code behind a call: the project, an installed package, this tool or Python's imports.
+
+Input: the stack of this thread. Output: `Caller`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from enum import Enum
+from pathlib import Path
+
+#: Functions of Python's import system, which list folders to find modules.
+_IMPORT_SYSTEM = "<frozen importlib._bootstrap_external>"
+#: The folders of the standard library and of this package.
+_STANDARD_LIBRARY = str(Path(os.__file__).parent) + os.sep
+_OWN_PACKAGE = str(Path(__file__).parents[2]) + os.sep
+#: This package's own hooks, which are between the caller and `find_caller`.
+_HOOKS = str(Path(__file__).parent) + os.sep
+_PACKAGES = f"{os.sep}site-packages{os.sep}"
+
+
+class Caller(Enum):
+    """The owner of the innermost function outside of the standard library."""
+
+    PROJECT = "project"
+    PACKAGE = "package"
+    IMPORT = "import"
+    TOOL = "tool"
+
+
+def find_caller() -> Caller:
+    """Return the owner of the code that called a hook."""
+    frame = inspect.currentframe()
+    while frame := frame.f_back if frame else None:
+        file = frame.f_code.co_filename
+        if file == _IMPORT_SYSTEM:
+            return Caller.IMPORT
+        if file.startswith(("<frozen", _HOOKS)):
+            continue
+        if _PACKAGES in file:
+            return Caller.TOOL if file.startswith(_OWN_PACKAGE) else Caller.PACKAGE
+        if file.startswith(_STANDARD_LIBRARY):
+            continue
+        return Caller.TOOL if file.startswith(_OWN_PACKAGE) else Caller.PROJECT
+    return Caller.PROJECT

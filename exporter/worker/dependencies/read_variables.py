@@ -1,0 +1,72 @@
+"""Environment variables that the code of a model reads.
+
+Input: `os.environ` of the worker. Output: the names that the project's code read, and the names of
+variables that any code read and that workers do not receive.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from exporter.processes.environment import WITHHELD, is_fixed
+from exporter.worker.dependencies.callers import Caller, find_caller
+
+_Environment: Any = type(os.environ)
+
+
+class TrackedEnvironment(_Environment):  # type: ignore[misc]  # Python has no public name for it
+    """The environment of this process, which records each name that is read."""
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the value and record its name."""
+        _READS.add(name)
+        return super().__getitem__(name)
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over all names and record them."""
+        for name in super().__iter__():
+            _READS.add(name)
+            yield name
+
+
+class VariableReads:
+    """The names of variables that were read since `watch`."""
+
+    def __init__(self) -> None:
+        self._by_project: dict[str, None] = {}
+        self._absent: dict[str, None] = {}
+        self._withheld = frozenset(os.environ.get(WITHHELD, "").split(",")) - {""}
+        self._is_watching = False
+
+    def watch(self) -> None:
+        """Record names from now on."""
+        os.environ.__class__ = TrackedEnvironment
+        self._is_watching = True
+
+    def add(self, name: object) -> None:
+        """Record a name that is read."""
+        if not self._is_watching or not isinstance(name, str) or is_fixed(name):
+            return
+        if name in self._withheld:
+            self._absent[name] = None
+        elif find_caller() is Caller.PROJECT:
+            self._by_project[name] = None
+
+    def list_names(self) -> tuple[str, ...]:
+        """Return the names that the project's code read, sorted; names of the tool are omitted."""
+        return tuple(sorted(name for name in self._by_project if name != WITHHELD))
+
+    def list_withheld(self) -> tuple[str, ...]:
+        """Return the names that were read although workers do not receive them."""
+        return tuple(sorted(self._absent))
+
+
+_READS = VariableReads()
+
+
+def watch_variables() -> VariableReads:
+    """Record the reads of environment variables from now on, once for this process."""
+    _READS.watch()
+    return _READS

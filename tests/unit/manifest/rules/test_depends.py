@@ -1,0 +1,72 @@
+"""`depends` and `environment` are checked and resolved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter.core.errors import ExporterError
+from exporter.manifest import load_project
+
+ENTRY = """
+format = 1
+[models.net]
+source = "torch.nn:ReLU"
+inputs = [{{ name = "x", shape = [3] }}]
+outputs = [{{ name = "y", shape = [3] }}]
+opsets = 18
+depends = {depends}
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for name in ("manifests/data/a.txt", "config/b.json", "pyproject.toml"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    return tmp_path
+
+
+def write(root: Path, depends: str, environment: str = "[]") -> None:
+    (root / "pyproject.toml").write_text(f"[tool.exporter]\nenvironment = {environment}\n")
+    (root / "manifests/net.toml").write_text(ENTRY.format(depends=depends))
+
+
+def test_globs_and_variables_are_resolved(root: Path) -> None:
+    write(
+        root,
+        '{ files = ["data/**", "../config/*.json"], environment = ["MY_FLAG", "HOME"] }',
+        '["MY_*", "HF_HOME"]',
+    )
+    manifest = load_project(root)
+    assert manifest.project.environment == ("MY_*", "HF_HOME")
+    (spec,) = manifest.models
+    assert spec.depends.files == ("data/**/*", "../config/*.json")
+    assert spec.depends.environment == ("MY_FLAG", "HOME")
+
+
+@pytest.mark.parametrize(
+    ("depends", "message"),
+    [
+        ('{ files = ["dat/**"] }', 'no file matches "manifests/dat/**/*"; correct the glob'),
+        ('{ files = ["../../x"] }', '"../../x" is outside the project; use files inside it'),
+        ('{ files = ["/x"] }', "expected a path relative to the manifest"),
+        (
+            '{ environment = ["MY_FLAG"] }',
+            "workers do not receive MY_FLAG; add it to `environment` in [tool.exporter]",
+        ),
+        (
+            '{ environment = ["OMP_NUM_THREADS"] }',
+            "OMP_NUM_THREADS has the same value in all workers; remove it",
+        ),
+        ('{ environment = ["A B"] }', "the name of an environment variable"),
+        ('{ file = ["data/**"] }', "files"),
+    ],
+)
+def test_each_problem_is_reported(root: Path, depends: str, message: str) -> None:
+    write(root, depends)
+    with pytest.raises(ExporterError) as caught:
+        load_project(root)
+    assert message in str(caught.value), str(caught.value)
+    assert "manifests/net.toml:8" in str(caught.value)
