@@ -10,10 +10,14 @@ import os
 from enum import Enum
 from pathlib import Path
 
-#: Functions of Python's import system, which list folders to find modules.
-_IMPORT_SYSTEM = "<frozen importlib._bootstrap_external>"
 #: The folders of the standard library and of this package.
 _STANDARD_LIBRARY = str(Path(os.__file__).parent) + os.sep
+#: Functions of Python that list folders to find modules and packages.
+_IMPORT_SYSTEM = (
+    "<frozen importlib._bootstrap_external>",
+    f"{_STANDARD_LIBRARY}importlib{os.sep}",
+    f"{_STANDARD_LIBRARY}pkgutil.py",
+)
 _OWN_PACKAGE = str(Path(__file__).parents[2]) + os.sep
 #: This package's own hooks, which are between the caller and `find_caller`.
 _HOOKS = str(Path(__file__).parent) + os.sep
@@ -34,7 +38,7 @@ def find_caller() -> Caller:
     frame = inspect.currentframe()
     while frame := frame.f_back if frame else None:
         file = frame.f_code.co_filename
-        if file == _IMPORT_SYSTEM:
+        if file.startswith(_IMPORT_SYSTEM):
             return Caller.IMPORT
         if file.startswith(("<frozen", _HOOKS)):
             continue

@@ -51,8 +51,10 @@ def trace(root: Path, body: str) -> list[tuple[str, bool, bool]]:
         "os.close(os.open('data.bin', os.O_RDONLY, dir_fd=os.open('.', os.O_RDONLY)))",
         "sqlite3.connect('data.bin').execute('pragma user_version').fetchall()",
         "subprocess.run(['cat', 'data.bin'], check=True, stdout=subprocess.DEVNULL)",
-        "subprocess.run('cd / && cat \\\"$OLDPWD/data.bin\\\"', shell=True, check=True, "
-        "stdout=subprocess.DEVNULL)",
+        (
+            "subprocess.run('cd / && cat \\\"$OLDPWD/data.bin\\\"', shell=True, check=True, "
+            "stdout=subprocess.DEVNULL)"
+        ),
     ],
 )
 def test_every_way_to_read_a_file_is_seen(tmp_path: Path, body: str) -> None:

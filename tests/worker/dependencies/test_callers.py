@@ -1,0 +1,55 @@
+"""The owner of the code that calls a hook is found on the stack."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import os
+import pkgutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from exporter.core.file_hash import hash_file
+from exporter.worker.dependencies import callers
+from exporter.worker.dependencies.callers import Caller, find_caller
+
+
+def record(function: Callable[..., object], results: list[Caller]) -> Callable[..., object]:
+    """Return the function with a hook that records its caller, as the hooks of the package do."""
+    namespace = {"results": results, "find_caller": find_caller, "function": function}
+    path = str(Path(callers.__file__).with_name("hook.py"))
+    code = "def hook(*args):\n    results.append(find_caller())\n    return function(*args)\n"
+    exec(compile(code, path, "exec"), namespace)
+    return functools.wraps(function)(namespace["hook"])
+
+
+@pytest.mark.parametrize(
+    ("call", "caller"),
+    [
+        (os.listdir, Caller.PROJECT),
+        (lambda path: os.walk(path).__next__(), Caller.PROJECT),
+        (lambda path: list(pkgutil.iter_modules([str(path)])), Caller.IMPORT),
+        (lambda path: list(importlib.metadata.distributions(path=[str(path)])), Caller.IMPORT),
+    ],
+)
+def test_the_owner_of_a_listing_is_found(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    call: Callable[[Path], object],
+    caller: Caller,
+) -> None:
+    results: list[Caller] = []
+    for name in ("listdir", "scandir"):
+        monkeypatch.setattr(os, name, record(getattr(os, name), results))
+    call(tmp_path)
+    assert results[0] is caller
+
+
+def test_this_package_is_a_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results: list[Caller] = []
+    (tmp_path / "a").touch()
+    monkeypatch.setattr(Path, "open", record(Path.open, results))
+    hash_file(tmp_path / "a")
+    assert results == [Caller.TOOL]
