@@ -23,7 +23,12 @@ _Overrides = Sequence[tuple[KeyPath, OverrideTable]]
 
 BUILT_IN = "built-in default"
 CHOSEN = "chosen"
-_MEASURED = "measured: a multiple of PyTorch's own float32 error"
+#: The meaning of keys without a value.
+_UNSET_VALUES = {
+    "capture": '"export" and then "strict" for dynamo, "trace" for TorchScript',
+    "export_state": '"inference", and then "plain" if the export fails',
+    "tolerance": "measured: a multiple of PyTorch's own float32 error",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +93,8 @@ def _explain_key(
     if winner[:1] in model.origins:
         return _build_row(model, (key,), winner)
     default = Settings.model_fields[key].get_default(call_default_factory=True)
-    if key == "tolerance":
-        return ExplainedSetting(key=key, value=_MEASURED, origin=BUILT_IN)
+    if key in _UNSET_VALUES:
+        return ExplainedSetting(key=key, value=_UNSET_VALUES[key], origin=BUILT_IN)
     if default in (None, "", (), {}) or isinstance(default, Table):
         return None
     return ExplainedSetting(key=key, value=format_toml_value(default), origin=BUILT_IN)
