@@ -35,6 +35,12 @@ class Scorer(nn.Module):
 
 class Baked(Scorer):
     pass
+
+
+class Stuck(Scorer):
+    def forward(self, x):
+        y = self.linear(x)
+        return y.relu()
 """
 BROKEN = """    def forward(self, x):
         return self.linear(x * float(x.detach().abs().max()))
@@ -53,7 +59,7 @@ source = "nets.py:Baked"
 opsets = [17]
 {INPUTS_AND_OUTPUTS}
 [models.stuck]
-source = "nets.py:Scorer"
+source = "nets.py:Stuck"
 opsets = [13]
 {INPUTS_AND_OUTPUTS}"""
 
@@ -76,7 +82,7 @@ def branch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run_git(root, "checkout", "-qb", "topic")
     broken = MODELS.replace("self.linear(x).relu()", "self.linear(x[:3]).relu()")
     models.write_text(broken.replace("    pass\n", BROKEN))
-    stuck = 'source = "nets.py:Scorer"\nopsets = [13]\n'
+    stuck = 'source = "nets.py:Stuck"\nopsets = [13]\n'
     manifest.write_text(MANIFEST.replace(stuck, f'{stuck}exporter = "dynamo"\n'))
     run_git(root, "commit", "-qam", "broken")
     assert run_exporter(root, "export").returncode == 1
@@ -101,7 +107,7 @@ def format_last_green(root: Path) -> str:
 WITHOUT_REPRODUCER = "scorer/17/cpu"
 #: Cell, line of its manifest entry, failure, line in the model.
 FAILURES = [
-    ("scorer/17/cpu", "manifests/nets.toml:3", "PyTorch gives [3, 3]", ""),
+    ("scorer/17/cpu", "manifests/nets.toml:3", "PyTorch gives [3, 3]", "manifests/nets.py:11"),
     ("baked/17/cpu", "manifests/nets.toml:9", "times the bound", "manifests/nets.py:16"),
     ("stuck/13/cpu", "manifests/nets.toml:15", "the file has opset 18, expected 13", ""),
 ]

@@ -323,7 +323,7 @@ _LISTS = (
         "items of one declared size that are not",
         "the items grow",
         None,
-        parity("parity", "item 0 of output 'pieces' is declared [batch, 4] with batch=3"),
+        failed(Stage.SOURCE, "item 0 of output 'pieces' is declared [batch, 4] with batch=3"),
         _scripted("Growing", _sequence("pieces", "batch", 4)),
     ),
     Trap(

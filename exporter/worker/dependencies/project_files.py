@@ -31,19 +31,30 @@ def find_project_path(file: str | Path, root: Path) -> str:
     return path.relative_to(root).as_posix()
 
 
-#: Packages that run or export a model. Their lines are never lines of a model.
+#: Packages that run or export a model, and those that they use: no line of them is of a model.
 _TOOLS = frozenset(
-    {
+    [
         "exporter",
         "functorch",
+        "google",
+        "jinja2",
+        "ml_dtypes",
+        "mpmath",
+        "networkx",
         "numpy",
         "onnx",
         "onnx_ir",
         "onnxruntime",
         "onnxscript",
+        "openvino",
+        "packaging",
+        "pydantic",
+        "pydantic_core",
+        "sympy",
         "torch",
         "torchgen",
-    }
+        "typing_extensions.py",
+    ]
 )
 
 

@@ -1,7 +1,7 @@
-"""Contexts that read or change the operands of operators during a run of a model.
+"""Contexts that read or change the operators of a run of a model.
 
-Output: `record_storages`, the memory that a run reads; `compute_in_float64`, a run in float64
-that does not change the model.
+Output: `record_storages`, the memory that a run reads; `compute_in_float64`, a run in float64 that
+does not change the model; `create_mode`, for others.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def record_storages() -> Iterator[set[int]]:
     """Collect the addresses of all storages that operators read inside."""
     addresses: set[int] = set()
 
-    def record(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Arguments:
+    def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         for leaf in pytree.tree_leaves((args, kwargs)):
             if isinstance(leaf, torch.Tensor):
                 addresses.add(leaf.untyped_storage().data_ptr())
-        return args, kwargs
+        return func(*args, **kwargs)
 
-    with _create_mode(record):
+    with create_mode(record):
         yield addresses
 
 
@@ -50,7 +50,7 @@ def compute_in_float64() -> Iterator[None]:
     second copy of all weights. Views and lookups are exact without a cast. Layers that compare
     the dtypes of inputs and weights (`LSTM`) raise an error.
     """
-    with _create_mode(_widen_operands), _ConvolutionMode():
+    with create_mode(_run_in_float64), _ConvolutionMode():
         yield
 
 
@@ -63,6 +63,27 @@ class _ConvolutionMode(TorchFunctionMode):
         if func in _CONVOLUTIONS:
             args, kwargs = pytree.tree_map(_widen, (args, kwargs or {}))
         return func(*args, **(kwargs or {}))
+
+
+def create_mode(run: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]) -> Any:
+    """Return a mode in which `run` computes each operator, from its arguments by position and name.
+
+    The mode is off inside `run`.
+    """
+
+    class Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's class has no types
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+        ) -> Any:
+            return run(func, args, kwargs or {})
+
+    create: Callable[[], Any] = Mode
+    return create()
+
+
+def _run_in_float64(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    args, kwargs = _widen_operands(func, args, kwargs)
+    return func(*args, **kwargs)
 
 
 def _widen_operands(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Arguments:
@@ -85,17 +106,3 @@ def _widen_operands(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 def _widen(value: Any) -> Any:
     is_narrow = isinstance(value, torch.Tensor) and value.dtype in _NARROW
     return value.double() if is_narrow else value
-
-
-def _create_mode(change: Callable[[Any, tuple[Any, ...], dict[str, Any]], _Arguments]) -> Any:
-    """Return a mode that calls `change` with each operator and its arguments."""
-
-    class Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's class has no types
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-        ) -> Any:
-            args, kwargs = change(func, args, kwargs or {})
-            return func(*args, **kwargs)
-
-    create: Callable[[], Any] = Mode
-    return create()

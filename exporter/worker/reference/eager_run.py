@@ -21,7 +21,13 @@ from exporter.worker.model.source_loader import Model
 from exporter.worker.model.torch_state import apply_state
 from exporter.worker.process.failure import Failure, format_error, wrap_errors
 from exporter.worker.reference.dispatch_modes import compute_in_float64
-from exporter.worker.reference.outputs import Outputs, flatten_outputs, require_declared_outputs
+from exporter.worker.reference.operator_log import log_operators
+from exporter.worker.reference.outputs import (
+    Outputs,
+    flatten_outputs,
+    list_leaves,
+    require_declared_outputs,
+)
 from exporter.worker.torch_private.tensor_internals import count_writes
 
 #: Maximum size in bytes of weights that are copied for a run in float64.
@@ -111,6 +117,18 @@ def run_model(model: Model, spec: ModelSpec, inputs: Tensors) -> Outputs:
     """
     with wrap_errors(Stage.SOURCE):
         return flatten_outputs(_call_model(model, spec, inputs), spec)
+
+
+def find_output_lines(model: Model, spec: ModelSpec, inputs: Tensors) -> tuple[str, ...]:
+    """Return for each output the model's line that computes it; "" if it is unknown.
+
+    Raises:
+        Failure: Stage `source`, if the model does not run on these inputs.
+    """
+    with wrap_errors(Stage.SOURCE), log_operators() as log:
+        leaves = list_leaves(_call_model(model, spec, inputs), spec)
+        firsts = (next(iter(leaf), None) if isinstance(leaf, list) else leaf for leaf in leaves)
+        return tuple(log.lines.get(id(first), "") for first in firsts)
 
 
 class Float64Wrapper(torch.nn.Module):

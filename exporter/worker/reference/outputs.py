@@ -40,6 +40,11 @@ def from_value(value: OnnxValue) -> Returned:
     return [from_numpy(item) for item in value] if isinstance(value, list) else from_numpy(value)
 
 
+def list_leaves(returned: Any, spec: ModelSpec) -> list[Any]:
+    """Return the objects that are outputs, as the model returned them."""
+    return [leaf for _, leaf in _list_leaves(returned, spec)]
+
+
 def flatten_outputs(returned: Any, spec: ModelSpec) -> Outputs:
     """Return the outputs without a comparison with the contract.
 

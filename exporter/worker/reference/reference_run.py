@@ -29,6 +29,12 @@ from exporter.worker.inputs.thorough_sets import choose_all_sets
 from exporter.worker.model.call_objects import has_object_outputs, wrap_with_call_objects
 from exporter.worker.model.source_loader import Model, load_model
 from exporter.worker.process.failure import Failure
+from exporter.worker.reference.call_failure import (
+    EagerCall,
+    describe_failed_call,
+    explain_declared_call,
+    require_declared_shapes,
+)
 from exporter.worker.reference.eager_run import (
     AttributeSnapshot,
     BufferSnapshot,
@@ -93,12 +99,15 @@ def compute_reference(model: Model, spec: ModelSpec, root: Path, folder: JobFold
 
     Raises:
         Failure: Stage `source`, if the model does not run on its declared inputs, or if it
-            returns other outputs than declared.
+            returns other outputs than declared on any inputs.
     """
     buffers, attributes = BufferSnapshot(model), AttributeSnapshot(model)
     declared, *others = choose_all_sets(spec, list_table_lengths(model) if spec.thorough else ())
     inputs = draw_inputs(spec, declared, root)
-    outputs = run_declared_inputs(model, spec, inputs)
+    try:
+        outputs = run_declared_inputs(model, spec, inputs)
+    except Failure as failure:
+        raise explain_declared_call(failure, model, spec, declared, inputs) from failure
     unstable = _describe_instability(model, spec, inputs, outputs, buffers)
     runs = [_Run(declared, inputs, outputs)]
     for requested in others:
@@ -113,6 +122,8 @@ def compute_reference(model: Model, spec: ModelSpec, root: Path, folder: JobFold
             and any(not torch.equal(inputs[name], other_inputs[name]) for name in inputs)
         ):
             runs.append(run)
+    calls = [EagerCall(run.chosen, run.inputs, run.outputs, run.error) for run in runs]
+    require_declared_shapes(model, spec, calls)
     if not unstable and attributes.have_changed():
         unstable = _describe_stored_state(model, spec, root, runs)
     runs, float64_reason = _measure_runs(model, spec, runs)
@@ -243,5 +254,6 @@ def _run_set(model: Model, spec: ModelSpec, chosen: InputSet, inputs: Tensors) -
     except Failure as failure:
         if chosen.kind == "values" and is_out_of_resources(failure.message):
             raise
-        return _Run(chosen, inputs, None, error=failure.message)
+        error = describe_failed_call(failure, model, spec, chosen, inputs)
+        return _Run(chosen, inputs, None, error=error)
     return _Run(chosen, inputs, outputs)

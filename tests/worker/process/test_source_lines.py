@@ -51,7 +51,7 @@ def test_line_of_a_library_is_found_inside_the_wrapper_of_the_project(tmp_path: 
     assert find_source_line(trace, tmp_path) == "library/models.py:78"
 
 
-@pytest.mark.parametrize("package", ["onnxscript", "torch", "numpy"])
+@pytest.mark.parametrize("package", ["onnxscript", "torch", "numpy", "sympy"])
 def test_line_of_a_tool_is_no_line_of_the_model(package: str, tmp_path: Path) -> None:
     inner = f'  File "{PACKAGES / package / "models.py"}", line 78, in forward\n'
     trace = WRAPPER.format(root=tmp_path) + inner

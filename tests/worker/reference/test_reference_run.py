@@ -97,7 +97,7 @@ def test_a_size_that_pytorch_rejects_is_stored_with_its_error(tmp_path: Path) ->
     reference = run_reference(spec, tmp_path)
     assert [sample.error for sample in reference.samples] == [
         "",
-        "ValueError: at most 5 rows",
+        "ValueError: at most 5 rows at tests/worker/nets.py:83",
         "",
         "",
     ]

@@ -1,0 +1,205 @@
+"""The reasons of a call in PyTorch that fails or breaks the declared shapes.
+
+Input: the model, an input set and its tensors.
+Output: messages with the input, its values, the example sizes and the line of the model.
+
+The model runs once more, and each operator is recorded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import torch
+
+from exporter.checks.comparison.compare_samples import find_undeclared_outputs
+from exporter.core.resources import is_out_of_resources
+from exporter.core.text_format import join_names, pluralize
+from exporter.manifest import ModelSpec
+from exporter.records.record import Stage, Status
+from exporter.worker.inputs.call import Tensors
+from exporter.worker.inputs.input_sets import InputSet
+from exporter.worker.inputs.inputs_from import select_inputs_function
+from exporter.worker.model.source_loader import Model
+from exporter.worker.process.failure import Failure
+from exporter.worker.reference.eager_run import find_output_lines, run_model
+from exporter.worker.reference.operator_log import OperatorCall, log_operators
+from exporter.worker.reference.outputs import Outputs, to_value
+from exporter.worker.torch_private import pytree
+
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+_INDEX_ERROR = re.compile(r"out of (range|bounds)")
+#: `index 7 is out of bounds for dimension 0 with size 6`.
+_SIZE = re.compile(r"with size (\d+)")
+#: Errors of Python code that other sizes do not avoid.
+_CODE_ERROR = re.compile(r"(TypeError|AttributeError|NameError|ImportError|ModuleNotFoundError):")
+_NARROW = "narrow the axis with min, max or multiple_of"
+
+
+@dataclass(frozen=True, slots=True)
+class EagerCall:
+    """One call of the model in PyTorch, with its outputs or its error."""
+
+    chosen: InputSet
+    inputs: Tensors
+    outputs: Outputs | None
+    error: str
+
+
+def explain_declared_call(
+    failure: Failure, model: Model, spec: ModelSpec, declared: InputSet, inputs: Tensors
+) -> Failure:
+    """Return the failure of the declared inputs with its reason in the message."""
+    if failure.status is Status.FAIL or is_out_of_resources(failure.message):
+        return failure
+    reason = _explain_index(failure.message, model, spec, declared, inputs)
+    sizes = ""
+    if not _CODE_ERROR.match(failure.message):
+        sizes = _describe_examples(spec, declared.sizes)
+    failure.message = "; ".join(filter(None, (failure.message, reason or sizes)))
+    return failure
+
+
+def describe_failed_call(
+    failure: Failure, model: Model, spec: ModelSpec, chosen: InputSet, inputs: Tensors
+) -> str:
+    """Return the message of a failure on other inputs, with its reason and its line."""
+    message = failure.message
+    if chosen.kind == "values" or is_out_of_resources(message):
+        return message  # such a set is no promise
+    reason = _explain_index(message, model, spec, chosen, inputs)
+    line = f" at {failure.lines[0]}" if failure.lines else ""
+    return "; ".join(filter(None, (f"{message}{line}", reason)))
+
+
+def require_declared_shapes(model: Model, spec: ModelSpec, calls: Sequence[EagerCall]) -> None:
+    """Compare the shapes and dtypes of PyTorch's own outputs with the contract.
+
+    No file can keep a promise that PyTorch breaks, so nothing is exported.
+
+    Raises:
+        Failure: Stage `source`, if an output differs. Its message is about the first call that
+            breaks the contract, which may be one that PyTorch rejects.
+    """
+    problems = [list(_find_shape_problems(spec, call)) for call in calls]
+    if not any(problems):
+        return
+    broken = [index for index, call in enumerate(calls) if problems[index] or call.error]
+    first, *others = broken
+    call = calls[first]
+    fix = "declare the outputs as PyTorch returns them"
+    lines: tuple[str, ...] = ()
+    if call.error:
+        message, fix = f"PyTorch itself fails on {call.chosen.name}: {call.error}", _NARROW
+    else:
+        message = "; ".join(problems[first][:1])
+        if call.chosen.kind != "declared":
+            message = f"{call.chosen.name}: {message}"
+        if call.chosen.kind == "axis":
+            fix = f"{fix}, or {_NARROW}"
+        if more := len(problems[first]) - 1:
+            message += f"; {pluralize(more, 'more problem')}"
+        lines = _find_wrong_lines(model, spec, call, problems[first])
+    if others and call.chosen.kind != "declared":
+        message += f"; also on {join_names([calls[index].chosen.name for index in others])}"
+    raise Failure(Stage.SOURCE, f"{message}; {fix}", status=Status.FAIL, lines=lines)
+
+
+def _find_shape_problems(spec: ModelSpec, call: EagerCall) -> Iterator[str]:
+    if call.outputs is not None:
+        values = [to_value(output) for output in call.outputs]
+        yield from find_undeclared_outputs(spec.outputs, values, call.chosen.sizes)
+
+
+def _find_wrong_lines(
+    model: Model, spec: ModelSpec, call: EagerCall, problems: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the lines that compute the outputs of these problems."""
+    try:
+        lines = find_output_lines(model, spec, call.inputs)
+    except Failure:  # a model may run once only
+        return ()
+    pairs = zip(spec.outputs, lines, strict=False)
+    wrong = (
+        line
+        for output, line in pairs
+        if any(f"output '{output.name}'" in problem for problem in problems)
+    )
+    return tuple(dict.fromkeys(line for line in wrong if line))
+
+
+def _describe_examples(spec: ModelSpec, sizes: Mapping[str, int]) -> str:
+    """Return the example sizes with the way to change them, or "" if all sizes are static."""
+    if not sizes:
+        return ""
+    chosen = ", ".join(f"{name}={size}" for name, size in sizes.items())
+    if spec.inputs_from is not None and not spec.inputs_from.takes_sizes:
+        return f"the sizes of {spec.inputs_from.function} are {chosen}"
+    axis = next(iter(sizes))
+    return f"the example sizes are {chosen}; write others as `axes.{axis}.example`"
+
+
+def _explain_index(
+    message: str, model: Model, spec: ModelSpec, chosen: InputSet, inputs: Tensors
+) -> str:
+    """Return the values and the limit of an index that is out of range, or ""."""
+    if not _INDEX_ERROR.search(message):
+        return ""
+    with log_operators() as log, suppress(Failure):
+        run_model(model, spec, inputs)
+    call = log.failing
+    size = _find_table_size(call, message) if call is not None else None
+    if call is None or size is None:
+        return ""
+    for index in _list_integers(call):
+        low, high = int(index.min()), int(index.max())
+        if low >= 0 and high < size:
+            continue
+        limit = f"the table has {pluralize(size, 'row')}"
+        names = [name for name, value in inputs.items() if _has_values(value, index)]
+        if not names:
+            return f"the indices are {low} to {high}, but {limit}"
+        source = _describe_source(spec, chosen, names[0])
+        subject = " or ".join(f"'{name}'" for name in names)
+        return f"input {subject} has values from {low} to {high} ({source}), but {limit}"
+    return ""
+
+
+def _find_table_size(call: OperatorCall, message: str) -> int | None:
+    """Return the number of rows that an index of the operator may select."""
+    if match := _SIZE.search(message):
+        return int(match[1])
+    tensors = [arg for arg in call.args if isinstance(arg, torch.Tensor)]
+    if not tensors or not tensors[0].ndim:
+        return None
+    # `index_select(table, dim, index)`; a table of embeddings has its rows first.
+    second = call.args[1] if len(call.args) > 1 else 0
+    return tensors[0].shape[second if isinstance(second, int) else 0]
+
+
+def _list_integers(call: OperatorCall) -> Iterator[torch.Tensor]:
+    for leaf in pytree.tree_leaves((call.args, call.kwargs)):
+        if isinstance(leaf, torch.Tensor) and leaf.dtype in _INTEGERS and leaf.numel():
+            yield leaf
+
+
+def _has_values(tensor: torch.Tensor, index: torch.Tensor) -> bool:
+    """Return True if an index has exactly the values of an input, in any shape."""
+    is_equal_kind = tensor.dtype in _INTEGERS and tensor.numel() == index.numel()
+    return is_equal_kind and torch.equal(tensor.flatten().long(), index.flatten().long())
+
+
+def _describe_source(spec: ModelSpec, chosen: InputSet, name: str) -> str:
+    """Return the key of the manifest that determines the values of an input."""
+    function = select_inputs_function(spec, chosen)
+    if function is not None:
+        return function.function
+    if chosen.case is not None and (name in chosen.case.values or name in chosen.case.files):
+        return f"case '{chosen.case.name}'"
+    fill = next(item.fill for item in spec.inputs if item.name == name)
+    if fill.kind == "randint":
+        return f"`randint = [{fill.low:g}, {fill.high:g}]`"
+    return f"the fill `{fill.kind}`"

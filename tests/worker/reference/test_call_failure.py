@@ -1,0 +1,197 @@
+"""The reasons of calls in PyTorch that fail or break the declared shapes."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pytest
+import torch
+
+from exporter.jobs.job_folder import JobFolder
+from exporter.jobs.reference import Reference
+from exporter.manifest import Axis, Case, ModelSpec, Output
+from exporter.records.record import Stage, Status
+from exporter.worker.process.failure import Failure
+from exporter.worker.reference.reference_run import compute_reference
+from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract, make_fill
+
+HERE = Path(__file__).relative_to(ROOT).as_posix()
+
+
+class Table(torch.nn.Module):
+    """A table with 6 rows that an integer input selects from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.nn.Embedding(6, 3)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """Return the selected rows."""
+        return self.table(ids.relu())
+
+
+class Positions(torch.nn.Module):
+    """A table with 6 rows that the length of an axis selects from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("table", torch.randn(6, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Add one row for each position."""
+        positions = torch.arange(x.shape[0])
+        return x + self.table[positions]
+
+
+class Halves(torch.nn.Module):
+    """A model that needs an even batch."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the sums of neighbors."""
+        return x.reshape(2, -1, 4).sum(0)
+
+
+class Labels(torch.nn.Module):
+    """A model with a float and an integer output."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the input and its largest column."""
+        labels = x.argmax(1)
+        return x * 2, labels
+
+
+@pytest.fixture(autouse=True)
+def _work_in_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def run_reference(model: torch.nn.Module, spec: ModelSpec, folder: Path) -> Reference:
+    return compute_reference(model, spec, ROOT, JobFolder(folder))
+
+
+def fail(model: torch.nn.Module, spec: ModelSpec, folder: Path) -> Failure:
+    with pytest.raises(Failure) as caught:
+        run_reference(model, spec, folder)
+    assert caught.value.stage is Stage.SOURCE
+    return caught.value
+
+
+def declare_table(high: int, **changes: object) -> ModelSpec:
+    fill = make_fill("randint", low=0, high=high)
+    ids = declare_input("ids", "batch", dtype="int64", fill=fill)
+    return make_contract("", inputs=(ids,), **changes)
+
+
+def find_line(function: type, text: str) -> str:
+    lines, first = inspect.getsourcelines(function)
+    number = next(index for index, line in enumerate(lines, first) if text in line)
+    return f"{HERE}:{number}"
+
+
+def test_an_index_that_is_too_large_names_the_input_and_its_fill(tmp_path: Path) -> None:
+    failure = fail(Table(), declare_table(1000), tmp_path)
+    assert "IndexError: index out of range in self; input 'ids' has values from " in failure.message
+    assert failure.message.endswith("(`randint = [0, 1000]`), but the table has 6 rows")
+    assert failure.lines == (find_line(Table, "self.table(ids"),)
+
+
+def test_an_index_inside_the_table_passes(tmp_path: Path) -> None:
+    assert not any(s.error for s in run_reference(Table(), declare_table(6), tmp_path).samples)
+
+
+def test_the_index_of_a_case_names_the_case(tmp_path: Path) -> None:
+    case = Case(name="late", values={"ids": [1, 2, 9]})
+    reference = run_reference(Table(), declare_table(6, cases=(case,)), tmp_path)
+    errors = {sample.name: sample.error for sample in reference.samples if sample.error}
+    line = find_line(Table, "self.table(ids")
+    assert errors == {
+        "late": f"IndexError: index out of range in self at {line}; input 'ids' has values from "
+        "1 to 9 (case 'late'), but the table has 6 rows"
+    }
+
+
+def test_an_index_from_a_size_has_its_range(tmp_path: Path) -> None:
+    spec = make_contract("", outputs=(declare_output("y", "batch", 4),))
+    reference = run_reference(Positions(), spec, tmp_path)
+    errors = {sample.name: sample.error for sample in reference.samples if sample.error}
+    line = find_line(Positions, "self.table[positions]")
+    assert errors == {
+        "batch=7": "IndexError: index 6 is out of bounds for dimension 0 with size 6 "
+        f"at {line}; the indices are 0 to 6, but the table has 6 rows"
+    }
+
+
+def test_a_refused_example_shows_its_size(tmp_path: Path) -> None:
+    spec = make_contract("", outputs=(declare_output("y", "rows", 4),))
+    failure = fail(Halves(), spec, tmp_path)
+    assert failure.message == (
+        "RuntimeError: shape '[2, -1, 4]' is invalid for input of size 12; "
+        "the example sizes are batch=3; write others as `axes.batch.example`"
+    )
+    assert failure.lines == (find_line(Halves, "x.reshape"),)
+
+
+def test_an_error_in_the_code_shows_no_sizes(tmp_path: Path) -> None:
+    failure = fail(torch.nn.Bilinear(2, 2, 2), make_contract(""), tmp_path)
+    assert failure.message.startswith("TypeError: ")
+    assert "example" not in failure.message
+
+
+@pytest.mark.parametrize(
+    ("y", "labels", "message", "text"),
+    [
+        (
+            declare_output("y", "batch", 3),
+            declare_output("labels", "batch", dtype="int64"),
+            (
+                "output 'y' is declared [batch, 3] with batch=3, PyTorch gives [3, 4]; "
+                "declare the outputs as PyTorch returns them"
+            ),
+            "return x * 2",
+        ),
+        (
+            declare_output("y", "batch", 4),
+            declare_output("labels", "batch", dtype="int32"),
+            (
+                "output 'labels' is declared int32, PyTorch gives int64; "
+                "declare the outputs as PyTorch returns them"
+            ),
+            "x.argmax",
+        ),
+        (
+            declare_output("y", "batch", 4),
+            declare_output("labels", 3, dtype="int64"),
+            (
+                "batch=7: output 'labels' is declared [3], PyTorch gives [7]; also on batch=1; "
+                "declare the outputs as PyTorch returns them, or narrow the axis with min, max or "
+                "multiple_of"
+            ),
+            "x.argmax",
+        ),
+    ],
+)
+def test_an_output_that_breaks_the_contract_is_a_failure_of_the_source(
+    y: Output, labels: Output, message: str, text: str, tmp_path: Path
+) -> None:
+    failure = fail(Labels(), make_contract("", outputs=(y, labels)), tmp_path)
+    assert failure.status is Status.FAIL
+    assert failure.message == message
+    assert failure.lines == (find_line(Labels, text),)
+
+
+def test_an_error_before_a_wrong_shape_is_reported_first(tmp_path: Path) -> None:
+    spec = make_contract("", axes=(Axis(name="batch", example=2, probe=(4,)),))
+    failure = fail(
+        Halves(), spec.model_copy(update={"outputs": (declare_output("y", 1, 4),)}), tmp_path
+    )
+    line = find_line(Halves, "x.reshape")
+    assert failure.message.startswith(
+        "PyTorch itself fails on batch=5: RuntimeError: shape '[2, -1, 4]' is invalid for input of "
+        f"size 20 at {line}; "
+    )
+
+
+def test_outputs_as_declared_pass(tmp_path: Path) -> None:
+    outputs = (declare_output("y", "batch", 4), declare_output("labels", "batch", dtype="int64"))
+    assert run_reference(Labels(), make_contract("", outputs=outputs), tmp_path).samples
