@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.traps import (
     data,
+    derived_axes,
     graphs,
     headers,
     kinds,
@@ -29,6 +30,7 @@ GROUPS: dict[str, tuple[Trap, ...]] = {
     "Values that stay in the file": values.VALUES,
     "Masks and lengths": masks.MASKS,
     "Sizes that stay in the file": sizes.SIZES,
+    "Sizes that other sizes determine": derived_axes.DERIVED_AXES,
     "Inputs and outputs": signatures.SIGNATURES,
     "Kinds of values": kinds.KINDS,
     "Numbers at the edge": numbers.NUMBERS,

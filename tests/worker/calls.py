@@ -100,3 +100,19 @@ def build_invalid_key() -> Call:
 def raise_error() -> Call:
     """Raise an error."""
     raise RuntimeError("no data here")
+
+
+def build_cache() -> Call:
+    """Return new tokens, a cache, and a mask over both."""
+    return (torch.randn(5, 4), torch.randn(2, 4), torch.randn(7, 4)), {}
+
+
+def build_short_mask() -> Call:
+    """Return a mask that is one shorter than both."""
+    return (torch.randn(5, 4), torch.randn(2, 4), torch.randn(6, 4)), {}
+
+
+def build_sized_cache(sizes: dict[str, int]) -> Call:
+    """Return the same with sizes of the contract."""
+    shapes = [(sizes[name], 4) for name in ("seq", "past", "total")]
+    return tuple(torch.randn(shape) for shape in shapes), {}

@@ -110,3 +110,15 @@ def test_the_command_shows_one_cell(tmp_path: Path) -> None:
 def test_values_have_toml_notation() -> None:
     value = {"a b": [1, 2.5, True, "x\n"], "c": {}, "d": 1.0}
     assert format_toml_value(value) == '{ "a b" = [1, 2.5, true, "x\\n"], c = {}, d = 1.0 }'
+
+
+def test_derived_axis_has_its_rule_and_its_computed_example(tmp_path: Path) -> None:
+    entry = ENTRY.replace('"batch", 3]', '"batch", "half"]')
+    text = f"format = 1\n[models.net]\n{entry}"
+    text += 'axes.half = { of = "batch", stride = 2 }\naxes.batch.min = 2\n'
+    loaded = load_layers(make_project(tmp_path, {"manifests/net.toml": text}))
+    found = explain_cell(loaded.layers["net"], loaded.manifest.find_model("net"), 17, "cpu")
+    settings = {row.key: (row.value, row.origin) for row in found}
+    assert settings["axes.half.of"] == ('"batch"', "manifests/net.toml:7")
+    assert settings["axes.batch.example"] == ("5", "chosen")
+    assert settings["axes.half.example"] == ("2", "computed: batch//2")

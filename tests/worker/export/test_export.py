@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import onnxruntime
 import pytest
 
@@ -16,6 +17,7 @@ from exporter.manifest import Axis, Constant, ModelSpec
 from exporter.records.record import Stage, Status
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_module, convert_program
+from exporter.worker.export.graph_names import write_declared_sizes
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
@@ -148,6 +150,17 @@ def test_unknown_size_of_torchscript_is_written_and_noted(tmp_path: Path) -> Non
     assert list(graph.graph.outputs[0].shape or ()) == ["batch", 1, 6, 6]
     assert len(notes) == 1
     assert "does not know the size of dimension 1, 2, 3 of output 'y'" in notes[0]
+
+
+def test_axis_of_torchscript_in_place_of_a_size_is_replaced() -> None:
+    # TorchScript uses one symbol for two dimensions. Every run of the file compares the size.
+    spec = make_contract("Affine", outputs=(declare_output("y", "batch", 7, 3),))
+    value = ir.Value(name="y", shape=ir.Shape(["batch", "batch", 3]))
+    value.dtype = ir.DataType.FLOAT
+    model = ir.Model(ir.Graph([], [value], nodes=[], name="g"), ir_version=8)
+    (note,) = write_declared_sizes(model, spec)
+    assert list(value.shape or ()) == ["batch", 7, 3]
+    assert "dimension 1 of output 'y'" in note
 
 
 def test_axis_instead_of_a_declared_size_is_kept(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from exporter.manifest import (
     Output,
     Tolerance,
 )
+from exporter.manifest.spec.size_rule import SizeRule
 from exporter.report.rows.contract import MEASURED, describe_contract
 from tests.unit.factory import make_spec
 
@@ -88,12 +89,16 @@ def test_outputs_and_their_own_tolerance() -> None:
     ]
 
 
+TOTAL = SizeRule(kind="sum", operands=("past", "seq"))
+
+
 def test_axes_and_cases() -> None:
     spec = make_spec(
         axes=(
             Axis(name="batch", example=3),
             Axis(name="width", example=64, min=32, max=512, multiple_of=32, probe=(96, 480)),
             Axis(name="found", example=None),
+            Axis(name="total", example=8, max=64, rule=TOTAL),
         ),
         cases=(Case(name="wide", values={"n": 9}, axes={"width": 480}),),
     )
@@ -102,5 +107,6 @@ def test_axes_and_cases() -> None:
         ("batch", "3", "1 and up", ""),
         ("width", "64", "32 to 512, multiples of 32", "96, 480"),
         ("found", "", "1 and up", ""),
+        ("total", "8", "past + seq, 1 to 64", ""),
     ]
     assert [(case.name, case.value) for case in page.cases] == [("wide", "n = 9, width = 480")]

@@ -1,0 +1,131 @@
+"""Traps: axes that other axes determine, and sizes that the exporter writes as expressions.
+
+Output: `DERIVED_AXES`.
+"""
+
+from __future__ import annotations
+
+from exporter.manifest import Axis
+from exporter.manifest.spec.size_rule import SizeRule
+from tests.traps.trap import (
+    DYNAMO,
+    SOUND,
+    Trap,
+    contract,
+    declare_input,
+    declare_output,
+    parity,
+    structure,
+)
+
+_CACHE: dict[str, object] = {
+    "inputs": (
+        declare_input("x", "batch", "seq", 4),
+        declare_input("past", "batch", "past", 4, at="args[1]"),
+        declare_input("mask", "batch", "total", at="args[2]"),
+    ),
+    "outputs": (
+        declare_output("y", "batch", "seq", 4),
+        declare_output("keys", "batch", "total", 4),
+    ),
+    "axes": (
+        Axis(name="batch", example=7),
+        Axis(name="seq", example=5),
+        Axis(name="past", example=3, min=0),
+        Axis(name="total", example=8, rule=SizeRule(kind="sum", operands=("past", "seq"))),
+    ),
+}
+
+
+def _halved(kernel: int) -> dict[str, object]:
+    rule = SizeRule(kind="window", operands=("length",), stride=2, kernel=kernel)
+    length = 8  # even: at the example, both windows give 4
+    return {
+        "inputs": (declare_input("x", "batch", 4, "length"),),
+        "outputs": (declare_output("y", "batch", 4, "half"),),
+        "axes": (
+            Axis(name="batch", example=5),
+            Axis(name="length", example=length, min=2),
+            Axis(name="half", example=length // 2, rule=rule),
+        ),
+    }
+
+
+def _ends(smallest: int) -> dict[str, object]:
+    return {
+        "inputs": (declare_input("x", "batch", "rows", 4),),
+        "outputs": (declare_output("y", "batch", 8, 4),),
+        "axes": (Axis(name="batch", example=3), Axis(name="rows", example=5, min=smallest)),
+    }
+
+
+def _window(largest: int) -> dict[str, object]:
+    return {
+        "inputs": (declare_input("x", "batch", "rows", 4),),
+        "outputs": (declare_output("y", "batch", 4),),
+        "axes": (Axis(name="batch", example=3), Axis(name="rows", example=5, max=largest)),
+    }
+
+
+DERIVED_AXES = (
+    Trap(
+        name="cache of any length",
+        story="the mask is as long as the cache and the new tokens together",
+        spec=contract("derived_axes.py:Cache", **_CACHE),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="cache of any length under dynamo",
+        story="the sum of two axes has its declared name in the file",
+        spec=contract("derived_axes.py:Cache", DYNAMO, **_CACHE),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="cache of the example's length",
+        story="a trace has the length of the example's cache in its positions",
+        spec=contract("derived_axes.py:FixedCache", **_CACHE),
+        verdict=parity("axes", "past=7: output 'y'"),
+    ),
+    Trap(
+        name="cache that is one longer than its mask",
+        story="PyTorch's output is longer than the declared sum",
+        spec=contract("derived_axes.py:LongCache", **_CACHE),
+        verdict=parity("parity", "output 'keys' is declared [batch, total, 4] with"),
+    ),
+    Trap(
+        name="half of a length under dynamo",
+        story="a stride of 2 is a floor division, at odd lengths too",
+        spec=contract("derived_axes.py:Halved", DYNAMO, **_halved(kernel=2)),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="half of a length, rounded up, under dynamo",
+        story="a window of 1 has one step more at odd lengths",
+        spec=contract("derived_axes.py:Halved", DYNAMO, **_halved(kernel=1)),
+        verdict=structure("signature", "axis 'half' of output 'y' has the name"),
+    ),
+    Trap(
+        name="first and last rows under dynamo",
+        story="with 4 rows or more, `Min(4, rows)` is 4",
+        spec=contract("derived_axes.py:Ends", DYNAMO, **_ends(4)),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="first and last rows of fewer under dynamo",
+        story="3 rows are promised, and they give 6",
+        spec=contract("derived_axes.py:Ends", DYNAMO, **_ends(3)),
+        verdict=structure("signature", "declared 8"),
+    ),
+    Trap(
+        name="window that covers each promised length under dynamo",
+        story="with 64 rows at most, the expression of the batch is the batch",
+        spec=contract("derived_axes.py:Window", DYNAMO, **_window(64)),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="window shorter than a promised length under dynamo",
+        story="with 65 rows, the first 64 of all rows do not divide",
+        spec=contract("derived_axes.py:Window", DYNAMO, **_window(65)),
+        verdict=structure("signature", "axis 'batch' of output 'y' has the name"),
+    ),
+)
