@@ -29,7 +29,7 @@ def main() -> int:
         sys.stderr.write(f"the worker cannot start: {error}\n")
         return int(ExitCode.ENVIRONMENT)
     limit_memory(job.spec)
-    run_job(job)
+    run_job(job, traces_files=True)
     flush_output()
     # All results are written. Errors of libraries at interpreter shutdown are no crash of a cell.
     os._exit(int(ExitCode.OK))

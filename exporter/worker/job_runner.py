@@ -104,8 +104,13 @@ class PreparedModel:
     """Overflows in the reference, for each record."""
 
 
-def run_job(job: Job) -> None:
-    """Run one job with one thread; as many jobs run at once as there are cores."""
+def run_job(job: Job, *, traces_files: bool = False) -> None:
+    """Run one job with one thread; as many jobs run at once as there are cores.
+
+    Args:
+        job: The model with its opsets and devices.
+        traces_files: Whether to trace opened files below Python, which a process cannot undo.
+    """
     torch.set_num_threads(1)
     gc.set_threshold(*_GC_THRESHOLDS)
     folder = JobFolder(Path(job.folder))
@@ -115,7 +120,7 @@ def run_job(job: Job) -> None:
         folder=folder,
         root=Path(job.root),
         start=JobStart.measure(folder.job),
-        opened=OpenedFiles(trace=True),
+        opened=OpenedFiles(trace=traces_files),
         read=watch_variables(),
     )
     cache = SampleCache()
@@ -247,7 +252,9 @@ def _export_by_dynamo(
             first = require_capture(captures, routes)
     except Failure as failure:
         context = _make_context(output, opsets[0], prepared)
-        explained = explain_failure(failure, context, _limit_diagnosis(output))
+        check_context = _make_check_context(output, context, samples)
+        seconds = _limit_diagnosis(output)
+        explained = explain_failure(failure, context, seconds, check_context)
         output.write_failures(opsets, explained, shared)
         return samples
     output = replace(output, operators=count_captured_operators(first.program))
@@ -295,6 +302,20 @@ def _make_context(output: JobOutput, opset: OpsetJob, prepared: PreparedModel) -
     )
 
 
+def _make_check_context(
+    output: JobOutput, context: ExportContext, samples: Samples, notes: tuple[str, ...] = ()
+) -> CheckContext:
+    return CheckContext(
+        folder=output.folder,
+        opset=context.opset,
+        spec=context.spec,
+        reference=samples.reference,
+        notes=notes,
+        samples=samples.cache,
+        kernels=output.custom.kernels,
+    )
+
+
 def _limit_diagnosis(output: JobOutput) -> float:
     return diagnosis_seconds(output.job.spec, len(output.job.cells()))
 
@@ -327,15 +348,7 @@ def _check_opset(
 ) -> Samples:
     """Check the file on all devices; return the samples, with float64 outputs if needed."""
     opset = context.job
-    check_context = CheckContext(
-        folder=output.folder,
-        opset=opset.opset,
-        spec=context.spec,
-        reference=samples.reference,
-        notes=exported.notes,
-        samples=samples.cache,
-        kernels=output.custom.kernels,
-    )
+    check_context = _make_check_context(output, context, samples, exported.notes)
     output.announce(Stage.STRUCTURE, (opset,))
     with times.measure(Stage.STRUCTURE):
         structure = run_structure_checks(check_context)

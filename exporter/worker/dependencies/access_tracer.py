@@ -73,6 +73,8 @@ class AccessTracer:
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
+            # With this copy of the other end, the tracer would not see that the worker closed its.
+            connection.close()
             _run_tracer(other, parent)
         other.close()
         try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from exporter.checks.comparison.compare_samples import find_undeclared_outputs
 from exporter.checks.protocol import CheckContext
 from exporter.manifest import Device, ModelSpec
 from exporter.records.record import (
@@ -19,6 +18,7 @@ from exporter.records.record import (
     Status,
 )
 from exporter.runtimes import LoadFailure, RuntimeUnavailable, open_session
+from exporter.worker.diagnose.exporter_advice import advise_other_exporter
 from exporter.worker.diagnose.fault_analysis import analyze_fault
 from exporter.worker.diagnose.missing_operators import find_missing_operators
 from exporter.worker.diagnose.replay import SampleReplay
@@ -30,8 +30,8 @@ from exporter.worker.process.failure import Failure
 #: The longest diagnosis of one cell, and the share of the model's time for all its cells.
 _MAX_SECONDS = 30.0
 _SHARE = 0.25
-#: The structure checks that compare the file with the declared outputs.
-_CHECKS_OF_OUTPUTS = ("signature", "wellformed")
+#: The structure checks that compare the sizes of the file with the declared ones.
+_CHECKS_OF_SIZES = ("signature", "wellformed")
 _SPECIFICATION = Device(name="reference", runtime="reference")
 _SPECIFICATION_SECONDS = 10.0
 
@@ -52,8 +52,8 @@ def explain_record(
     if record.stage is Stage.LOAD and record.status is Status.ERROR:
         blame = blame_load_failure(check_context, device, seconds)
         return record.model_copy(update={"blame": blame})
-    if record.stage is Stage.STRUCTURE and record.check in _CHECKS_OF_OUTPUTS:
-        return record.model_copy(update={"blame": blame_contract(check_context)})
+    if record.stage is Stage.STRUCTURE and record.status is Status.FAIL:
+        return _explain_structure(record, context, check_context, seconds)
     if record.stage is not Stage.PARITY:
         return record
     if record.status is Status.INCONCLUSIVE and record.check == "determinism":
@@ -63,17 +63,44 @@ def explain_record(
     if record.status is not Status.FAIL or record.check is None:
         return record
     blame = analyze_fault(context, check_context, device, record.check, seconds)
-    update: dict[str, object] = {"blame": blame}
+    advice: tuple[str, ...] = ()
+    if blame is not None and blame.culprit is Culprit.EXPORTER:
+        advice = advise_other_exporter(context, check_context, seconds)
     if context.program is not None:
-        update["advice"] = advise_on_program(context.program, context.spec)
-    return record.model_copy(update=update)
+        advice += advise_on_program(context.program, context.spec)
+    return record.model_copy(update={"blame": blame, "advice": advice})
 
 
-def explain_failure(failure: Failure, context: ExportContext, seconds: float) -> Failure:
-    """Add all missing operators and advice for the manifest to a failure."""
+def _explain_structure(
+    record: Record, context: ExportContext, check_context: CheckContext, seconds: float
+) -> Record:
+    """Add the contract as the culprit, or else advice to use the other exporter."""
+    if record.check in _CHECKS_OF_SIZES and (blame := blame_contract(check_context)):
+        return record.model_copy(update={"blame": blame})
+    advice = advise_other_exporter(context, check_context, seconds)
+    return record.model_copy(update={"advice": advice})
+
+
+def explain_failure(
+    failure: Failure,
+    context: ExportContext,
+    seconds: float,
+    check_context: CheckContext | None = None,
+) -> Failure:
+    """Add all missing operators and advice for the manifest to a failure.
+
+    Args:
+        failure: The failure of a capture or a conversion.
+        context: The model and its route.
+        seconds: The time limit.
+        check_context: PyTorch's outputs, to try the other exporter if the capture failed.
+    """
     text = f"{failure.__cause__ or ''}\n{failure.message}\n{failure.detail}"
     if failure.stage is Stage.CAPTURE:
         failure.advice = advise_on_failure(text, context.model, context.spec)
+        if check_context is not None:
+            other = advise_other_exporter(context, check_context, seconds)
+            failure.advice = (*other, *failure.advice)
     if failure.stage is Stage.CONVERT:
         with suppress(TimeLimitExceeded), limit_time(seconds):
             failure.missing = find_missing_operators(text, context)
@@ -84,19 +111,13 @@ def explain_failure(failure: Failure, context: ExportContext, seconds: float) ->
 
 
 def blame_contract(check_context: CheckContext) -> Blame | None:
-    """Return the contract as the culprit if PyTorch itself breaks it, else None.
+    """Return the contract as the culprit if PyTorch rejects a promised input set, else None.
 
-    A file with another interface than declared is right if PyTorch's outputs have that interface.
+    A file with fixed sizes is right if PyTorch accepts no other sizes.
     """
     for sample in check_context.reference.samples:
         if sample.error:
             problem = f"PyTorch itself rejects this input set: {sample.error}"
-        else:
-            outputs = check_context.spec.outputs
-            data = check_context.read(sample)
-            problems = tuple(find_undeclared_outputs(outputs, data.outputs, sample.axes))
-            problem = f"PyTorch's own outputs: {problems[0]}" if problems else ""
-        if problem:
             return Blame(culprit=Culprit.CONTRACT, sample=sample.name, evidence=(problem,))
     return None
 

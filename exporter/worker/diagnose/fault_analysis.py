@@ -4,8 +4,8 @@ Input: the failed check, the file, and the data of the worker.
 Output: a `Blame` with the evidence.
 
 Each experiment runs the sample that shows the fault. Cheap experiments come first: PyTorch's own
-outputs, float64, ONNX Runtime without optimization, other runtimes, the same export again, the
-other exporter.
+outputs, float64, ONNX Runtime without optimization, other runtimes, a new model, the same export
+again, the other exporter.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from exporter.worker.diagnose.replay import (
     measure_distance,
 )
 from exporter.worker.diagnose.runtime_values import measure_error
+from exporter.worker.diagnose.stored_state import describe_stored_state
 from exporter.worker.diagnose.time_limit import TimeLimitExceeded, limit_time
 from exporter.worker.export.export_context import ExportContext
 from exporter.worker.process.failure import Failure
@@ -153,7 +154,13 @@ def analyze_fault(
 def _run_experiments(cell: FaultyCell) -> Iterator[Finding]:
     """Yield the findings in order; stop after a final one."""
     yield Finding(f"{cell.device.name} on '{cell.replay.sample.name}': {cell.result.text}")
-    for experiment in (_check_contract, _check_precision, _compare_runtimes, _compare_exports):
+    for experiment in (
+        _check_contract,
+        _check_precision,
+        _compare_runtimes,
+        _check_state,
+        _compare_exports,
+    ):
         for finding in experiment(cell):
             yield finding
             if finding.is_final:
@@ -219,6 +226,12 @@ def _compare_runtimes(cell: FaultyCell) -> Iterator[Finding]:
         if culprit is Culprit.KERNEL and _have_same_outputs(outputs, others):
             text = f"{cell.device.name} and {name} agree with each other"
             yield Finding(text, Culprit.EXPORTER)
+
+
+def _check_state(cell: FaultyCell) -> Iterator[Finding]:
+    """Compare a new model in PyTorch, which no earlier call changed."""
+    if problem := describe_stored_state(cell.context, cell.replay):
+        yield Finding(problem, Culprit.MODEL, is_final=True)
 
 
 def _list_runtimes(cell: FaultyCell) -> Iterator[tuple[str, Culprit, Open, float]]:

@@ -72,15 +72,23 @@ def repeat_export(context: ExportContext, folder: Path) -> Iterator[ReExport]:
 
 
 @contextmanager
-def export_with_other_exporter(context: ExportContext, folder: Path) -> Iterator[ReExport | None]:
+def export_with_other_exporter(
+    context: ExportContext, folder: Path, *, converts_opset: bool = False
+) -> Iterator[ReExport | None]:
     """Export by the other exporter; None if it does not support the opset.
+
+    Args:
+        context: The model and its own exporter.
+        folder: The folder of the temporary files.
+        converts_opset: Whether dynamo may convert its file down to the opset, possibly in vain.
 
     Raises:
         Failure: If this export fails.
     """
     by_dynamo = context.route.exporter == "torchscript"
     opset = context.opset
-    if opset < FIRST_DYNAMO_OPSET if by_dynamo else opset > _LAST_TORCHSCRIPT_OPSET:
+    first = 0 if converts_opset else FIRST_DYNAMO_OPSET
+    if opset < first if by_dynamo else opset > _LAST_TORCHSCRIPT_OPSET:
         yield None
         return
     with _create_scratch(folder) as scratch:

@@ -114,3 +114,9 @@ def test_flags_are_classified() -> None:
     assert Access("/a", os.O_RDWR | os.O_TRUNC).is_write
     assert not Access("/a", os.O_RDWR | os.O_CREAT).is_write
     assert not Access("/a", os.O_RDONLY).is_write
+
+
+def test_a_second_tracer_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data.bin").touch()
+    body = "assert AccessTracer.start() is None\nopen('data.bin').close()"
+    assert (f"{tmp_path}/data.bin", False, False) in trace(tmp_path, body)

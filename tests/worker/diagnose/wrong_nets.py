@@ -87,7 +87,33 @@ class Written(nn.Module):
 
 
 class Three(nn.Module):
-    """Looks at three rows, whatever it is given."""
+    """Accepts three rows only."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return x[:3] * 2
+        return x.view(3, 4) * 2
+
+
+class DoublesBySize(nn.Module):
+    """Depends on a size in a way that torch.export rejects and that changes no result."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 if x.shape[0] == 3 else x + x
+
+
+class TriplesBySize(nn.Module):
+    """Depends on a size in a way that changes the result."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 if x.shape[0] == 3 else x * 3
+
+
+class KeepsLargest(nn.Module):
+    """Changes its own weight in each call with a larger value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.largest = nn.Parameter(torch.full((1,), 0.1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.largest.data = torch.maximum(self.largest.data, x.detach().abs().max())
+        return (x / self.largest * 1000).to(torch.int64)
