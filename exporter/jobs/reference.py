@@ -95,6 +95,8 @@ class Reference(ChecksummedModel):
     the share of changed elements for others. None if PyTorch accepted no other values."""
     overflow: Items[str] = ()
     """For each output, how PyTorch's dtype overflows although float64 does not; else empty."""
+    is_reviewed: bool = False
+    """Whether a file differed, so that rounding and ties were examined; see `review.py`."""
     thorough: bool = False
     """Whether more sizes and values were tried than by default."""
     returns_objects: bool = False

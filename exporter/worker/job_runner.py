@@ -23,7 +23,7 @@ from exporter.checks.protocol import CheckContext
 from exporter.jobs.job import Job, OpsetJob
 from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.jobs.reference import Reference
-from exporter.records.record import CellId, Route, Stage
+from exporter.records.record import CellId, Record, Route, Stage
 from exporter.worker.dependencies.opened_files import OpenedFiles
 from exporter.worker.dependencies.read_variables import watch_variables
 from exporter.worker.dependencies.source_files import JobStart
@@ -60,9 +60,9 @@ from exporter.worker.model.custom_ops import load_custom_ops
 from exporter.worker.model.program_signature import require_matching_inputs
 from exporter.worker.model.source_loader import Model, load_model
 from exporter.worker.process.failure import Failure
-from exporter.worker.reference.float64 import is_worth_float64, measure_all_samples
 from exporter.worker.reference.model_snapshot import ModelSnapshot
 from exporter.worker.reference.reference_run import compute_reference, format_overflow_notes
+from exporter.worker.reference.review import is_worth_review, review_reference
 from exporter.worker.torch_private.graph_operators import (
     count_captured_operators,
     count_traced_operators,
@@ -366,9 +366,9 @@ def _check_opset(
         spec = output.spec.resolve_cell(opset.opset, device.name)
         device_context = replace(check_context, spec=spec)
         record = check_on_device(device, device_context, structure, shared, StageTimes(times))
-        if is_worth_float64(record, samples.reference):
+        if is_worth_review(record, samples.reference):
             with times.measure(REFERENCE):
-                samples = _measure_in_float64(output, prepared.model, samples)
+                samples = _review_samples(output, prepared.model, samples, record)
             check_context = replace(
                 check_context, reference=samples.reference, samples=samples.cache
             )
@@ -380,10 +380,10 @@ def _check_opset(
     return samples
 
 
-def _measure_in_float64(output: JobOutput, model: Model, samples: Samples) -> Samples:
-    """Return the samples with float64 outputs for every input set."""
-    reference = measure_all_samples(
-        model, output.spec, output.root, output.folder, samples.reference
+def _review_samples(output: JobOutput, model: Model, samples: Samples, record: Record) -> Samples:
+    """Return the samples with all that the verdict on a doubtful file needs."""
+    reference = review_reference(
+        model, output.spec, output.root, output.folder, samples.reference, record
     )
     write_json(output.folder.reference, reference)
     return Samples(reference, SampleCache())

@@ -19,6 +19,7 @@ from tests.traps import (
     signatures,
     sizes,
     states,
+    ties,
     values,
 )
 from tests.traps.trap import ROOT, Trap
@@ -34,6 +35,7 @@ GROUPS: dict[str, tuple[Trap, ...]] = {
     "Inputs and outputs": signatures.SIGNATURES,
     "Kinds of values": kinds.KINDS,
     "Numbers at the edge": numbers.NUMBERS,
+    "Ties and exact operators": ties.TIES,
     "Chance and state": states.STATES,
     "Graphs that were changed": graphs.GRAPHS,
     "Weights that were changed": graphs.WEIGHTS,

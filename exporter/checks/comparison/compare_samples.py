@@ -12,9 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from exporter.checks.comparison.compare_arrays import Comparison, RequiredTolerance
-from exporter.checks.comparison.compare_outputs import OutputContext, compare_output
+from exporter.checks.comparison.compare_outputs import (
+    OutputContext,
+    compare_output,
+    order_ties,
+)
 from exporter.checks.comparison.describe_inputs import describe_inputs
-from exporter.checks.files.sample_files import DamagedSample
+from exporter.checks.files.sample_files import DamagedSample, SampleData
 from exporter.checks.protocol import CheckContext
 from exporter.core.text_format import pluralize, round_up_two_digits
 from exporter.jobs.reference import Sample
@@ -38,6 +42,8 @@ class SampleResult:
     comparisons: tuple[Comparison, ...] = ()
     inputs: str = ""
     """The inputs of a failed sample in words."""
+    is_tied: bool = False
+    """Whether the file is right and selects other indices of equal values than PyTorch."""
 
     @property
     def is_uncertain(self) -> bool:
@@ -91,11 +97,12 @@ def _compare_sample(
     if len(values) != len(names):
         problem = f"the runtime gives {len(values)} outputs, declared {len(names)}"
         return SampleResult(sample=sample, problems=(problem,))
-    compared = [
-        pair
-        for index, value in enumerate(values)
-        for pair in compare_output(value, data, OutputContext(context, index, device, sample.exact))
-    ]
+    compared = _compare_values(values, data, sample.exact, context, device)
+    is_tied = False
+    if any(result.problem for _, result in compared) and (tied := order_ties(data)):
+        in_order = _compare_values(values, tied, False, context, device)
+        if not any(result.problem for _, result in in_order):
+            compared, is_tied = in_order, True
     problems = (
         *find_undeclared_outputs(context.spec.outputs, data.outputs, sample.axes),
         *(f"{name}: {result.problem}" for name, result in compared if result.problem),
@@ -105,7 +112,22 @@ def _compare_sample(
         problems=problems,
         comparisons=tuple(comparison for _, comparison in compared),
         inputs=describe_inputs(data.inputs, sample.changed_input) if problems else "",
+        is_tied=is_tied,
     )
+
+
+def _compare_values(
+    values: Sequence[OnnxValue],
+    data: SampleData,
+    is_exact: bool,
+    context: CheckContext,
+    device: str,
+) -> list[tuple[str, Comparison]]:
+    return [
+        pair
+        for index, value in enumerate(values)
+        for pair in compare_output(value, data, OutputContext(context, index, device, is_exact))
+    ]
 
 
 def apply_sample_noise(sample: Sample, context: CheckContext) -> CheckContext:
@@ -193,6 +215,8 @@ def _collect_metrics(results: Sequence[SampleResult]) -> dict[str, int | float |
     noise_ratios = [item.noise_ratio for item in compared if item.noise_ratio is not None]
     if noise_ratios:
         metrics["of_noise"] = max(noise_ratios)
+    if tied := sum(result.is_tied for result in results):
+        metrics["tied_samples"] = tied
     failed = [item for item in compared if item.problem]
     if failed:
         metrics.update(max(failed, key=lambda item: item.limit_ratio).details)

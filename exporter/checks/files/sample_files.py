@@ -2,7 +2,9 @@
 
 Input: a folder `test_data_set_<n>`. Output: its inputs by name and its outputs in order. The module
 also writes such a folder. ONNX's test runners read `input_<i>.pb` and `output_<i>.pb`. The file
-`float64_<i>.pb` is the same output computed in float64, if the model runs in it.
+`float64_<i>.pb` is the same output computed in float64, if the model runs in it. If a file selects
+other indices than PyTorch, `tied_<i>.pb` is the output with the lower index first among equal
+values, and `selection_<i>_*.pb` are the values that an output of indices selects from.
 """
 
 from __future__ import annotations
@@ -21,9 +23,28 @@ from onnx import numpy_helper
 from exporter.manifest import ModelSpec, Output
 from exporter.runtimes.values import Array, OnnxValue, list_items
 
+#: The files of a `SelectionData`; the rule is the margin and whether the first is promised.
+_SELECTION_PARTS = ("keys", "rows", "exact", "rule")
+
 
 class DamagedSample(Exception):
     """The folder differs from the written one; neither the model nor the file is at fault."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectionData:
+    """The values from which an output of indices selects."""
+
+    keys: Array
+    """In rows, float64 or int64: an index selects one of its row."""
+    rows: Array
+    """The row of each index."""
+    exact: Array
+    """Whether float32 and float64 are equal, for each value."""
+    margin: float
+    """The difference of two values that may be rounding."""
+    is_first_promised: bool
+    """Whether PyTorch promises the first of equal values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +57,10 @@ class SampleData:
     """In the order of the contract, in PyTorch's dtypes."""
     float64_outputs: tuple[OnnxValue | None, ...]
     """The outputs in float64; None if an output has no float64 value."""
+    tied_outputs: tuple[OnnxValue, ...] = ()
+    """The outputs with the lower index first among equal values; empty if nothing was selected."""
+    selections: tuple[SelectionData | None, ...] = ()
+    """For each output, the values that it selects from; None if it has other values."""
 
 
 class SampleCache:
@@ -93,6 +118,21 @@ def write_float64_outputs(folder: Path, outputs: Sequence[OnnxValue]) -> None:
     _write_values(folder, "float64", outputs)
 
 
+def write_ties(
+    folder: Path, outputs: Sequence[OnnxValue], selections: Sequence[SelectionData | None]
+) -> None:
+    """Write the outputs with ties in ONNX's order, and the values that each selects from."""
+    _write_values(folder, "tied", outputs)
+    for index, selection in enumerate(selections):
+        if selection is not None:
+            rule = np.array([selection.margin, selection.is_first_promised])
+            arrays = (selection.keys, selection.rows, selection.exact, rule)
+            for part, array in zip(_SELECTION_PARTS, arrays, strict=True):
+                path = folder / f"selection_{index}_{part}.pb"
+                proto = numpy_helper.from_array(array)
+                path.write_bytes(proto.SerializeToString(deterministic=True))
+
+
 def _write_values(folder: Path, kind: str, values: Sequence[OnnxValue | None]) -> None:
     for index, value in enumerate(values):
         if value is None:
@@ -134,12 +174,32 @@ def read_sample(folder: Path, spec: ModelSpec) -> SampleData:
             raise DamagedSample(f"{folder.name} has {actual} {kind}s, the contract has {count}")
     inputs = {name: _read_tensor(path) for name, path in paths.items() if name not in absent}
     outputs = list(enumerate(spec.outputs))
+    has_ties = (folder / "tied_0.pb").exists()
     return SampleData(
         inputs=inputs,
         outputs=tuple(_read_value(folder / f"output_{index}.pb", item) for index, item in outputs),
         float64_outputs=tuple(
             _read_float64_value(folder / f"float64_{index}.pb", item) for index, item in outputs
         ),
+        tied_outputs=tuple(
+            _read_value(folder / f"tied_{index}.pb", item) for index, item in outputs if has_ties
+        ),
+        selections=tuple(_read_selection(folder, index) for index, _ in outputs if has_ties),
+    )
+
+
+def _read_selection(folder: Path, index: int) -> SelectionData | None:
+    """Return the values that an output selects from, or None if it has other values."""
+    paths = [folder / f"selection_{index}_{part}.pb" for part in _SELECTION_PARTS]
+    if not paths[0].exists():
+        return None
+    keys, rows, exact, rule = (_read_tensor(path) for path in paths)
+    return SelectionData(
+        keys=keys,
+        rows=rows,
+        exact=exact,
+        margin=float(rule[0]),
+        is_first_promised=bool(rule[1]),
     )
 
 

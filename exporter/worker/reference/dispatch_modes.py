@@ -1,7 +1,7 @@
 """Contexts that read or change the operators of a run of a model.
 
-Output: `record_storages`, the memory that a run reads; `compute_in_float64`, a run in float64 that
-does not change the model; `create_mode`, for others.
+Output: `record_storages`, the memory that a run reads; `record_operators`, their names;
+`compute_in_float64`, a run in float64 that does not change the model; `create_mode`, for others.
 """
 
 from __future__ import annotations
@@ -40,6 +40,19 @@ def record_storages() -> Iterator[set[int]]:
 
     with create_mode(record):
         yield addresses
+
+
+@contextmanager
+def record_operators() -> Iterator[set[str]]:
+    """Collect the names of all operators that run inside, such as `aten::topk`."""
+    names: set[str] = set()
+
+    def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        names.add(str(read_schema(func).name))
+        return func(*args, **kwargs)
+
+    with create_mode(record):
+        yield names
 
 
 @contextmanager

@@ -11,7 +11,6 @@ needs the other float64 runs.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from exporter.checks.files.sample_files import hash_sample, read_sample, write_f
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import ModelSpec
-from exporter.records.record import Record, Stage, Status
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.thorough_sets import choose_all_sets
@@ -55,17 +53,6 @@ def choose_first_samples(inputs: Sequence[Tensors], outputs: Sequence[Outputs]) 
         ):
             break
     return sorted(chosen)
-
-
-def is_worth_float64(record: Record, reference: Reference) -> bool:
-    """Return True if more float64 runs may change the verdict: only numbers differ too much."""
-    has_failed = record.status is Status.FAIL and record.stage is Stage.PARITY
-    if not has_failed or reference.is_measured_everywhere:
-        return False
-    failed = [result for result in record.checks if result.status is Status.FAIL]
-    excess = [result.metrics.get("of_limit") for result in failed]
-    # Infinite if types or shapes differ, missing if a check compares no numbers.
-    return bool(excess) and all(isinstance(one, float) and math.isfinite(one) for one in excess)
 
 
 def measure_all_samples(

@@ -11,20 +11,12 @@ from exporter.checks.files.sample_files import read_sample
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference
 from exporter.manifest import Axis, ModelSpec
-from exporter.records.record import (
-    CheckResult,
-    Record,
-    Stage,
-    Status,
-)
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.reference.float64 import (
     choose_first_samples,
-    is_worth_float64,
     measure_all_samples,
 )
 from exporter.worker.reference.reference_run import compute_reference
-from tests.unit.factory import make_record
 from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
 
 #: 4 -> 3, at a batch of 100.
@@ -91,23 +83,3 @@ def test_a_model_without_float64_is_measured_everywhere(tmp_path: Path) -> None:
         "Float32Only", outputs=(declare_output("y", "batch", 4),), inputs=(declare_input(),)
     )
     assert run_reference(spec, tmp_path).is_measured_everywhere
-
-
-def failed_record(*excess: float, status: Status = Status.FAIL) -> Record:
-    checks = [
-        CheckResult(check="axes", status=Status.FAIL, metrics={"of_limit": one}) for one in excess
-    ]
-    record = make_record("net/18/cpu", status, checks=tuple(checks))
-    return record.model_copy(update={"stage": Stage.PARITY})
-
-
-def test_only_wrong_numbers_are_worth_float64(tmp_path: Path) -> None:
-    reference = run_reference(WIDE, tmp_path)
-    assert is_worth_float64(failed_record(1.5), reference)
-    assert not is_worth_float64(failed_record(1.5, float("inf")), reference), "a shape differs too"
-    assert not is_worth_float64(failed_record(), reference)
-    assert not is_worth_float64(failed_record(1.5, status=Status.INCONCLUSIVE), reference)
-    samples = tuple(sample.model_copy(update={"exact": True}) for sample in reference.samples)
-    assert not is_worth_float64(
-        failed_record(1.5), reference.model_copy(update={"samples": samples})
-    )

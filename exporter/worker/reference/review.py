@@ -1,0 +1,205 @@
+"""The review of a reference when a file differs from it: which differences are rounding or ties.
+
+Input: a model, its contract, its `Reference` and a red record. Output: a `Reference` with float64
+outputs for all samples, the noise of plain float32, and the selections of indices.
+
+These runs are slow, and a file that passes does not need them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from exporter.checks.comparison.compare_arrays import compute_max_error, measure_scale
+from exporter.checks.files.sample_files import (
+    SelectionData,
+    hash_sample,
+    read_sample,
+    write_ties,
+)
+from exporter.jobs.job_folder import JobFolder
+from exporter.jobs.reference import Reference, Sample
+from exporter.manifest import ModelSpec
+from exporter.records.record import Record, Stage, Status
+from exporter.worker.inputs.arrays import to_numpy
+from exporter.worker.inputs.call import Tensors
+from exporter.worker.inputs.input_tensors import draw_inputs
+from exporter.worker.inputs.thorough_sets import choose_all_sets
+from exporter.worker.model.source_loader import Model
+from exporter.worker.process.failure import Failure
+from exporter.worker.reference.dispatch_modes import record_operators
+from exporter.worker.reference.eager_run import (
+    BufferSnapshot,
+    build_float64_model,
+    run_in_float64,
+    run_model,
+)
+from exporter.worker.reference.float64 import measure_all_samples
+from exporter.worker.reference.noise import compute_noise
+from exporter.worker.reference.outputs import Outputs, from_value, to_value
+from exporter.worker.reference.plain_operators import PLAIN_OPERATORS, compute_plainly
+from exporter.worker.reference.selections import (
+    SELECTING_OPERATORS,
+    Selection,
+    SelectionRecorder,
+)
+from exporter.worker.reference.weight_tables import list_table_lengths
+
+_SELECTING = frozenset(name.split(".")[0] for name in SELECTING_OPERATORS)
+#: Both values of a tie may have the error of a bound, 8 times PyTorch's own.
+_TIE_FACTOR = 16.0
+#: A larger difference from float64, as a share of the scale, is no rounding.
+_LARGEST_SHARE = 1e-3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reviewer:
+    """The model of a job with its stored samples."""
+
+    model: Model
+    spec: ModelSpec
+    root: Path
+    folder: JobFolder
+
+    def run(self, inputs: Tensors, context: AbstractContextManager[object]) -> Outputs | None:
+        """Return PyTorch's outputs inside a context; None if the model does not run there."""
+        buffers = BufferSnapshot(self.model)
+        try:
+            with context:
+                return run_model(self.model, self.spec, inputs)
+        except Failure:
+            return None
+        finally:
+            buffers.restore()
+
+    def list_samples(self, reference: Reference) -> Iterator[tuple[Sample, Tensors]]:
+        """Yield each sample that PyTorch runs on, with its inputs."""
+        sets = {
+            (chosen.kind, chosen.name): chosen
+            for chosen in choose_all_sets(self.spec, list_table_lengths(self.model))
+        }
+        for sample in reference.samples:
+            if not sample.error:
+                chosen = sets[sample.kind, sample.name]
+                yield sample, draw_inputs(self.spec, chosen, self.root)
+
+
+def is_worth_review(record: Record, reference: Reference) -> bool:
+    """Return True if a review may change the verdict: the file runs and its values differ."""
+    has_failed = record.status is Status.FAIL and record.stage is Stage.PARITY
+    failed = [result for result in record.checks if result.status is Status.FAIL]
+    # A check that compares no values has no figure.
+    is_compared = bool(failed) and all("of_limit" in result.metrics for result in failed)
+    return has_failed and is_compared and not reference.is_reviewed
+
+
+def review_reference(
+    model: Model,
+    spec: ModelSpec,
+    root: Path,
+    folder: JobFolder,
+    reference: Reference,
+    record: Record,
+) -> Reference:
+    """Return the reference with all that a doubtful file needs; write it next to the samples.
+
+    If one sample does not run in float64, no output has a measured bound.
+    """
+    reviewer = _Reviewer(model=model, spec=spec, root=root, folder=folder)
+    failed = [result for result in record.checks if result.status is Status.FAIL]
+    excess = [result.metrics["of_limit"] for result in failed]
+    names = _list_operators(reviewer, reference)
+    has_selections = bool(names & _SELECTING)
+    # Infinite if types, shapes or indices differ. Of these, only indices may be right.
+    is_numeric = all(isinstance(one, float) and math.isfinite(one) for one in excess)
+    if is_numeric or has_selections:
+        if not reference.is_measured_everywhere:
+            reference = measure_all_samples(model, spec, root, folder, reference)
+        if names & PLAIN_OPERATORS:
+            reference = _add_plain_noise(reviewer, reference)
+    if has_selections:
+        reference = _add_selections(reviewer, reference)
+    return reference.model_copy(update={"is_reviewed": True})
+
+
+def _list_operators(reviewer: _Reviewer, reference: Reference) -> set[str]:
+    """Return the operators of a run on the declared inputs."""
+    _, inputs = next(reviewer.list_samples(reference))
+    with record_operators() as names:
+        reviewer.run(inputs, nullcontext())
+    return names
+
+
+def _add_plain_noise(reviewer: _Reviewer, reference: Reference) -> Reference:
+    """Return the reference with the larger noise of plain float32, if it is rounding."""
+    pairs: list[tuple[Outputs, Outputs | None]] = []
+    for sample, inputs in reviewer.list_samples(reference):
+        data = read_sample(reviewer.folder.sample(sample.index), reviewer.spec)
+        plain = reviewer.run(inputs, compute_plainly())
+        if sample.noise or plain is None or any(one is None for one in data.float64_outputs):
+            continue
+        exact = tuple(from_value(one) for one in data.float64_outputs if one is not None)
+        pairs.append((plain, exact))
+    if not pairs:
+        return reference
+    shares = compute_noise(pairs).shares
+    noise = tuple(
+        share if share is None or plain is None else max(share, plain)
+        for share, plain in zip(reference.noise, shares, strict=True)
+    )
+    return reference.model_copy(update={"noise": noise})
+
+
+def _add_selections(reviewer: _Reviewer, reference: Reference) -> Reference:
+    """Write the outputs with ties in ONNX's order, and the values that indices select from."""
+    float64_model, _ = build_float64_model(reviewer.model)
+    samples = {sample.index: sample for sample in reference.samples}
+    for sample, inputs in reviewer.list_samples(reference):
+        recorder, exact = SelectionRecorder(), SelectionRecorder()
+        outputs = reviewer.run(inputs, recorder.watch())
+        if outputs is None:
+            continue
+        with exact.watch():
+            run_in_float64(float64_model, reviewer.spec, inputs)
+        choices = [
+            recorder.find(output) if isinstance(output, torch.Tensor) else None
+            for output in outputs
+        ]
+        path = reviewer.folder.sample(sample.index)
+        selections = [_describe(choice, exact.keys) for choice in choices]
+        write_ties(path, [to_value(output) for output in outputs], selections)
+        samples[sample.index] = sample.model_copy(update={"sha256": hash_sample(path)})
+    return reference.model_copy(update={"samples": tuple(samples.values())})
+
+
+def _describe(
+    choice: tuple[int, Selection] | None, exact_keys: list[torch.Tensor]
+) -> SelectionData | None:
+    """Return a selection with the rounding of its values, measured by float64."""
+    if choice is None:
+        return None
+    number, selection = choice
+    is_float = selection.keys.is_floating_point()
+    keys = to_numpy(selection.keys.to(torch.float64 if is_float else torch.int64))
+    exact = np.full(keys.shape, not is_float)
+    margin = 0.0
+    if is_float and number < len(exact_keys) and exact_keys[number].shape == selection.keys.shape:
+        wide = to_numpy(exact_keys[number].to(torch.float64))
+        exact = keys == wide
+        noise = compute_max_error(keys, wide)
+        if noise <= _LARGEST_SHARE * measure_scale(wide):
+            margin = _TIE_FACTOR * noise
+    return SelectionData(
+        keys=keys,
+        rows=to_numpy(selection.rows),
+        exact=exact,
+        margin=margin,
+        is_first_promised=selection.is_first_promised,
+    )

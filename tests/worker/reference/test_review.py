@@ -1,0 +1,100 @@
+"""The review of a reference when a file differs from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter.checks.files.sample_files import hash_sample, read_sample
+from exporter.jobs.job_folder import JobFolder
+from exporter.jobs.reference import Reference
+from exporter.manifest import Axis, ModelSpec
+from exporter.records.record import (
+    CheckResult,
+    Record,
+    Stage,
+    Status,
+)
+from exporter.worker.model.source_loader import load_model
+from exporter.worker.reference.reference_run import compute_reference
+from exporter.worker.reference.review import is_worth_review, review_reference
+from tests.traps.ties import TIES
+from tests.traps.trap import ROOT as TRAP_ROOT
+from tests.unit.factory import make_record
+from tests.worker.contracts import ROOT, make_contract
+
+#: 4 -> 3, at a batch of 100.
+WIDE = make_contract("Affine", axes=(Axis(name="batch", example=100),))
+SPECS = {trap.name: trap.spec for trap in TIES}
+
+
+def make_failure(*excess: float, status: Status = Status.FAIL) -> Record:
+    checks = [
+        CheckResult(check="axes", status=Status.FAIL, metrics={"of_limit": one}) for one in excess
+    ]
+    record = make_record("net/18/cpu", status, checks=tuple(checks))
+    return record.model_copy(update={"stage": Stage.PARITY})
+
+
+def run_review(
+    spec: ModelSpec, folder: Path, *excess: float, root: Path = TRAP_ROOT
+) -> tuple[Reference, Reference]:
+    model, files = load_model(spec, root), JobFolder(folder)
+    first = compute_reference(model, spec, root, files)
+    return first, review_reference(model, spec, root, files, first, make_failure(*excess))
+
+
+def test_only_compared_values_are_worth_a_review(tmp_path: Path) -> None:
+    first, reviewed = run_review(WIDE, tmp_path, 1.5, root=ROOT)
+    assert is_worth_review(make_failure(1.5), first)
+    assert is_worth_review(make_failure(1.5, float("inf")), first)
+    assert not is_worth_review(make_failure(), first)
+    assert not is_worth_review(make_failure(1.5, status=Status.INCONCLUSIVE), first)
+    assert not is_worth_review(make_failure(1.5), reviewed)
+
+
+@pytest.mark.parametrize(("excess", "is_measured"), [(1.5, True), (float("inf"), False)])
+def test_float64_helps_only_if_numbers_differ(
+    excess: float, is_measured: bool, tmp_path: Path
+) -> None:
+    first, reviewed = run_review(WIDE, tmp_path, excess, root=ROOT)
+    assert not first.is_measured_everywhere
+    assert reviewed.is_measured_everywhere is is_measured
+
+
+def test_the_noise_of_plain_float32_is_added(tmp_path: Path) -> None:
+    spec = SPECS["cumulative sum of 20,000 elements"]
+    first, reviewed = run_review(spec, tmp_path, 1.5)
+    before, after = first.noise[0], reviewed.noise[0]
+    assert before is not None
+    assert after is not None
+    assert 10 * before < after < 1e-4
+
+
+def test_the_selections_are_written(tmp_path: Path) -> None:
+    spec = SPECS["topk of equal values"]
+    _, reviewed = run_review(spec, tmp_path, float("inf"))
+    for sample in reviewed.samples:
+        path = JobFolder(tmp_path).sample(sample.index)
+        assert hash_sample(path) == sample.sha256
+        data = read_sample(path, spec)
+        values, indices = data.selections
+        assert values is None
+        assert indices is not None
+        assert indices.exact.all()
+        assert indices.margin == 0
+        assert indices.keys.shape == (sample.axes["batch"], 64)
+        assert not indices.is_first_promised
+
+
+def test_the_margin_of_a_tie_is_the_rounding_of_its_values(tmp_path: Path) -> None:
+    spec = SPECS["label of two sums that differ by rounding"]
+    _, reviewed = run_review(spec, tmp_path, float("inf"))
+    data = read_sample(JobFolder(tmp_path).sample(0), spec)
+    (labels,) = data.selections
+    assert labels is not None
+    assert not labels.exact.all()
+    assert 0 < labels.margin < 1e-4
+    assert labels.is_first_promised
+    assert reviewed.is_reviewed
