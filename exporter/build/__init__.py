@@ -7,6 +7,7 @@ from exporter.build.decisions.build_results import (
     RecordValidator,
     Results,
     collect_results,
+    drop_changed_files,
     filter_valid_results,
 )
 from exporter.build.decisions.cell_decisions import BuildOptions, Decisions, decide
@@ -28,6 +29,7 @@ __all__ = [
     "StoredRecords",
     "collect_results",
     "decide",
+    "drop_changed_files",
     "filter_valid_results",
     "find_garbage",
     "remove_garbage",

@@ -15,9 +15,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from exporter.build.decisions.build_results import Results, filter_valid_results
+from exporter.build.decisions.build_results import (
+    Results,
+    drop_changed_files,
+    filter_valid_results,
+)
 from exporter.build.folder.build_folder import BuildFolder
-from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.jobs.job_folder import write_json
 from exporter.manifest import Manifest
@@ -87,7 +90,8 @@ def merge_shards(manifest: Manifest, plan: Plan, parts: Sequence[ShardPart]) -> 
                     _copy_model(part.folder / model, model, build)
         records.sort(key=lambda record: record.cell.sort_key)
         run = RunRecord(tools=parts[0].run.tools, records=tuple(records))
-        results = _drop_changed_files(filter_valid_results(run, manifest, plan), build)
+        results = filter_valid_results(run, manifest, plan)
+        results = drop_changed_files(results, build.path, is_complete=True)
         write_json(build.results, results.run)
     shards = {model: part.note.shard for part in parts for model in part.note.models}
     missing = {}
@@ -95,19 +99,6 @@ def merge_shards(manifest: Manifest, plan: Plan, parts: Sequence[ShardPart]) -> 
         shard = shards.get(cell.model)
         missing[cell] = f"shard {shard}: {reason}" if shard else "no shard contains it"
     return replace(results, missing=missing)
-
-
-def _drop_changed_files(results: Results, build: BuildFolder) -> Results:
-    """Drop the results with missing or changed files."""
-    verifier = ArtifactVerifier(build.path)
-    missing = {
-        record.cell: problem
-        for record in results.run.records
-        if record.artifact and (problem := verifier.find_problem(record.artifact))
-    }
-    records = tuple(each for each in results.run.records if each.cell not in missing)
-    run = results.run.model_copy(update={"records": records})
-    return Results(run=run, missing=results.missing | missing)
 
 
 def _find_mismatches(parts: Sequence[ShardPart]) -> Iterator[str]:

@@ -38,7 +38,7 @@ _NEUTRAL_KEYS = frozenset(
         *("id", "manifest", "line", "description", "owner", "tags", "timeout", "memory"),
         *("source", "weights", "weights_sha256", "init", "seed", "mode", "precision"),
         *("export_device", "export_state", "exporter", "capture", "options", "custom_ops"),
-        *("constants", "containers"),
+        *("constants", "containers", "depends"),
     }
 )
 #: Keys that `find_relaxations` and `_list_promises` read one by one.

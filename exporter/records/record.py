@@ -309,7 +309,9 @@ def read_run(path: Path) -> RunRecord:
         ExporterError: UNREADABLE if the file is missing, damaged or of another version.
     """
     try:
-        return RunRecord.read(path.read_bytes())
+        run = RunRecord.read(path.read_bytes())
+        for record in run.records:
+            _require_consistency(record)
     except FileNotFoundError:
         message = "no results yet; run `exporter export` first"
     except OSError as error:
@@ -318,7 +320,30 @@ def read_run(path: Path) -> RunRecord:
         message = _REWRITE.format(format_validation_error(error))
     except ValueError as error:
         message = _REWRITE.format(error)
+    else:
+        return run
     raise ExporterError(ExitCode.UNREADABLE, f"{path}: {message}")
+
+
+def _require_consistency(record: Record) -> None:
+    """Raise if a status contradicts the checks: a program changed the file.
+
+    The checksum detects damage, but every program can compute it again.
+
+    Raises:
+        ValueError: with the contradiction.
+    """
+    not_passed = [each for each in record.checks if each.status is not Status.PASS]
+    problem = ""
+    if record.status in (Status.PASS, Status.XPASS):
+        if not_passed:
+            problem = f"the check {not_passed[0].check} ({not_passed[0].status})"
+        elif record.stage or record.check:
+            problem = f"the failed stage {record.stage}"
+    elif record.status is Status.XFAIL and not record.foreseen:
+        problem = "the lack of an expectation"
+    if problem:
+        raise ValueError(f"{record.cell}: the status {record.status} contradicts {problem}")
 
 
 def format_validation_error(error: ValidationError) -> str:

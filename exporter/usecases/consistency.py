@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from exporter.build import BuildFolder, filter_valid_results
+from exporter.build import BuildFolder, drop_changed_files, filter_valid_results
 from exporter.manifest import Manifest
 from exporter.planning.plan import Plan, make_plan
 from exporter.records.baseline import read_baseline
@@ -39,10 +39,11 @@ def _compare_baseline(manifest: Manifest, plan: Plan) -> Iterator[str]:
 
 def _compare_pages(manifest: Manifest, plan: Plan) -> Iterator[str]:
     """Yield the stale pages, if this machine wrote the pages."""
-    results_path = BuildFolder.from_project(manifest.project).results
-    if not results_path.exists() or not are_pages_unmodified(manifest.project):
+    build = BuildFolder.from_project(manifest.project)
+    if not build.results.exists() or not are_pages_unmodified(manifest.project):
         return
-    results = filter_valid_results(read_run(results_path), manifest, plan)
+    results = filter_valid_results(read_run(build.results), manifest, plan)
+    results = drop_changed_files(results, build.path)
     if results.missing:
         cells = results.missing.items()
         for group in group_by_opset(cells, lambda item: item[0], lambda item: item[1]):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from exporter.build import BuildFolder, Results, filter_valid_results
+from exporter.build import BuildFolder, Results, drop_changed_files, filter_valid_results
 from exporter.cache.fingerprint import read_tool_versions
 from exporter.manifest import Manifest
 from exporter.planning.plan import make_plan
@@ -27,14 +27,16 @@ class ValidResults:
 
 
 def read_results(manifest: Manifest) -> ValidResults:
-    """Read the results and drop the stale ones.
+    """Read the results and drop the stale ones, and those with a changed file.
 
     Raises:
         ExporterError: UNREADABLE if the results do not exist or are damaged.
     """
-    run = read_run(BuildFolder.from_project(manifest.project).results)
+    build = BuildFolder.from_project(manifest.project)
+    run = read_run(build.results)
+    results = filter_valid_results(run, manifest, make_plan(manifest))
     return ValidResults(
-        results=filter_valid_results(run, manifest, make_plan(manifest)),
+        results=drop_changed_files(results, build.path),
         other_tools=find_other_tools(run.tools, read_tool_versions()),
     )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.records.record import RunRecord
+from exporter.records.record import RunRecord, Status
 from tests.integration.project import ROOT, make_project, read_cells, run_exporter
 
 
@@ -42,6 +42,41 @@ def test_the_gate_blocks_a_broken_model(accepted: Path, tmp_path: Path) -> None:
         assert "good" in summary.read_text()
     finally:
         source.write_text(before)
+
+
+def test_a_file_that_changed_after_its_proof_is_a_finding(accepted: Path) -> None:
+    assert run_exporter(accepted, "export").returncode == 0
+    path = accepted / "build/good/17.onnx"
+    content = path.read_bytes()
+    try:
+        path.write_bytes(content + b"\0")
+        for command, code in (("gate", 1), ("check", 1), ("report", 0)):
+            process = run_exporter(accepted, command)
+            assert process.returncode == code, command
+            message = "good/17.onnx is not the file that was proved"
+            assert message in process.stdout + process.stderr, command
+        path.unlink()  # results may be read without files
+        assert run_exporter(accepted, "gate").returncode == 0
+    finally:
+        path.write_bytes(content)
+    assert run_exporter(accepted, "gate").returncode == 0
+
+
+def test_a_changed_verdict_is_refused(accepted: Path) -> None:
+    assert run_exporter(accepted, "export").returncode == 0
+    path = accepted / "build/results.json"
+    text = path.read_text()
+    run = RunRecord.read(text.encode())
+    record = run.records[0]
+    check = record.checks[0].model_copy(update={"status": Status.FAIL})
+    forged = record.model_copy(update={"checks": (check, *record.checks[1:])})
+    try:
+        path.write_text(run.model_copy(update={"records": (forged, *run.records[1:])}).to_json())
+        process = run_exporter(accepted, "gate")
+        assert process.returncode == 5
+        assert "contradicts the check" in process.stderr
+    finally:
+        path.write_text(text)
 
 
 def test_a_selection_exports_one_cell_and_does_not_change_the_other(accepted: Path) -> None:

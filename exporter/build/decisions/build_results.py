@@ -14,6 +14,7 @@ from exporter.build.folder.stored_records import StoredRecords
 from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.cache.fingerprint import (
     CHECKS,
+    ENVIRONMENT,
     compute_fingerprint,
     drop_tool_parts,
     hash_device,
@@ -136,7 +137,8 @@ def collect_results(plan: Plan, stored: StoredRecords, validator: RecordValidato
 def filter_valid_results(run: RunRecord, manifest: Manifest, plan: Plan) -> Results:
     """Drop the records of an earlier run that a change of entry, model or device made stale.
 
-    Tools are not compared, because results are also read on machines without torch.
+    Tools and environment variables are not compared, because results are also read on machines
+    without torch, and in other jobs of CI.
     """
     by_cell = run.by_cell()
     fingerprints = FingerprintCache(manifest)
@@ -148,10 +150,33 @@ def filter_valid_results(run: RunRecord, manifest: Manifest, plan: Plan) -> Resu
             missing[cell] = "the last export left no current result of it"
         elif by_cell[cell].status is not Status.SKIP:
             parts = drop_tool_parts(fingerprints.get_cell_parts(cell))
-            if reason := state.find_staleness_reason(by_cell[cell], parts):
+            parts.pop(ENVIRONMENT)
+            record = by_cell[cell].model_copy(update={"variables": {}})
+            if reason := state.find_staleness_reason(record, parts):
                 missing[cell] = _add_period(reason)
     records = tuple(record for record in run.records if record.cell not in missing)
     return Results(run=run.model_copy(update={"records": records}), missing=missing)
+
+
+def drop_changed_files(results: Results, build: Path, *, is_complete: bool = False) -> Results:
+    """Drop the results with a file that changed after its proof.
+
+    Args:
+        results: The results.
+        build: The build folder.
+        is_complete: True if a missing file is a change, too. Results may be read without files.
+    """
+    verifier = ArtifactVerifier(build)
+    missing = {
+        record.cell: problem
+        for record in results.run.records
+        if record.artifact
+        and (problem := verifier.find_problem(record.artifact))
+        and (is_complete or (build / record.artifact.file).exists())
+    }
+    records = tuple(each for each in results.run.records if each.cell not in missing)
+    run = results.run.model_copy(update={"records": records})
+    return Results(run=run, missing=results.missing | missing)
 
 
 def _add_period(reason: str) -> str:

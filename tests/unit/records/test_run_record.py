@@ -1,0 +1,58 @@
+"""Results whose statuses contradict their checks are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.records.record import CheckResult, Stage, Status, read_run
+from tests.unit.factory import make_record, make_run
+
+PASSED = CheckResult(check="opset", status=Status.PASS)
+FAILED = CheckResult(check="parity", status=Status.FAIL)
+UNSURE = CheckResult(check="power", status=Status.INCONCLUSIVE)
+
+
+def write(path: Path, status: Status, **fields: Any) -> Path:
+    """Write results with a valid checksum."""
+    path.write_text(make_run(make_record("net/18/cpu", status, **fields)).to_json())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("status", "fields"),
+    [
+        (Status.PASS, {"checks": (PASSED,)}),
+        (Status.FAIL, {"checks": (PASSED, FAILED)}),
+        (Status.INCONCLUSIVE, {"checks": (PASSED, UNSURE)}),
+        (Status.XFAIL, {"checks": (PASSED, FAILED), "foreseen": "a reason"}),
+    ],
+)
+def test_consistent_results_are_read(
+    tmp_path: Path, status: Status, fields: dict[str, Any]
+) -> None:
+    (record,) = read_run(write(tmp_path / "results.json", status, **fields)).records
+    assert record.status is status
+
+
+@pytest.mark.parametrize(
+    ("status", "fields", "problem"),
+    [
+        (Status.PASS, {"checks": (PASSED, FAILED)}, "the check parity (fail)"),
+        (Status.PASS, {"checks": (UNSURE,)}, "the check power (inconclusive)"),
+        (Status.XPASS, {"checks": (FAILED,)}, "the check parity (fail)"),
+        (Status.PASS, {"stage": Stage.CONVERT}, "the failed stage convert"),
+        (Status.XFAIL, {"checks": (FAILED,), "foreseen": ""}, "the lack of an expectation"),
+    ],
+)
+def test_a_status_that_contradicts_the_checks_is_refused(
+    tmp_path: Path, status: Status, fields: dict[str, Any], problem: str
+) -> None:
+    path = write(tmp_path / "results.json", status, **fields)
+    with pytest.raises(ExporterError) as caught:
+        read_run(path)
+    assert f"net/18/cpu: the status {status} contradicts {problem}" in str(caught.value)
+    assert caught.value.exit_code is ExitCode.UNREADABLE
