@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from exporter.manifest import Axis
 from exporter.records.record import Stage
+from tests.traps.attempts import ATTEMPTS
 from tests.traps.trap import (
     DYNAMO,
     SOUND,
@@ -243,4 +244,5 @@ STATES = (
         spec=contract("outputs.py:Difference", **_TWO, **_pair("a", "b")),
         verdict=SOUND,
     ),
+    *ATTEMPTS,
 )
