@@ -181,7 +181,10 @@ def _check_size(model: EffectiveSettings, axis: Axis, path: KeyPath, size: int) 
 
 
 def _find_free_sizes(axis: Axis, used: set[int]) -> Iterator[int]:
-    """Return unused sizes: multiples by primes from 3, then all others from 2."""
+    """Return unused sizes: multiples by primes from 3, then all others from 2.
+
+    The multiple by 1 is the last one, because the capture may fix an axis of this size.
+    """
     factors = range(max(3, -(-axis.min // axis.multiple_of)), MAX_SIZE)
     primes = (
         number
@@ -189,8 +192,10 @@ def _find_free_sizes(axis: Axis, used: set[int]) -> Iterator[int]:
         if all(number % divisor for divisor in range(2, isqrt(number) + 1))
     )
     multiples = (axis.multiple_of * prime for prime in primes)
-    others = islice(_list_sizes(axis, max(2, axis.min)), _ATTEMPTS)
-    return (size for size in chain(multiples, others) if axis.allows(size) and size not in used)
+    others = islice(_list_sizes(axis, max(2 * axis.multiple_of, axis.min)), _ATTEMPTS)
+    last = (axis.multiple_of,) if axis.multiple_of > 1 else ()
+    sizes = chain(multiples, others, last)
+    return (size for size in sizes if axis.allows(size) and size not in used)
 
 
 def _propose_examples(axis: Axis) -> Iterator[int]:

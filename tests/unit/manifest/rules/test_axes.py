@@ -58,7 +58,8 @@ def test_explicit_examples_are_not_chosen_for_other_axes(tmp_path: Path) -> None
     [
         ("min = 10", 11),
         ("multiple_of = 8", 24),
-        ("multiple_of = 8, max = 16", 8),
+        ("multiple_of = 8, max = 16", 16),
+        ("multiple_of = 8, max = 8", 8),
         ("max = 2", 2),
         ("min = 4, max = 4", 4),
         ("min = 24, max = 28", 24),
@@ -69,6 +70,12 @@ def test_explicit_examples_are_not_chosen_for_other_axes(tmp_path: Path) -> None
 def test_an_example_is_a_promised_size(tmp_path: Path, contract: str, example: int) -> None:
     model = _model(tmp_path, '["batch"]', f"axes.batch = {{ {contract} }}\n")
     assert _examples(model) == {"batch": example}
+
+
+def test_the_size_that_a_capture_may_fix_is_the_last_example(tmp_path: Path) -> None:
+    axes = "".join(f"axes.{name} = {{ multiple_of = 32, max = 96 }}\n" for name in "hwd")
+    model = _model(tmp_path, '["h", "w", "d"]', axes)
+    assert _examples(model) == {"h": 96, "w": 64, "d": 32, "batch": None}
 
 
 def test_the_size_of_a_named_dimension_is_its_example(tmp_path: Path) -> None:
