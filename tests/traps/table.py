@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.traps import (
     data,
     derived_axes,
+    detection,
     graphs,
     headers,
     kinds,
@@ -36,6 +37,7 @@ GROUPS: dict[str, tuple[Trap, ...]] = {
     "Kinds of values": kinds.KINDS,
     "Numbers at the edge": numbers.NUMBERS,
     "Ties and exact operators": ties.TIES,
+    "Detectors": detection.DETECTION,
     "Chance and state": states.STATES,
     "Graphs that were changed": graphs.GRAPHS,
     "Weights that were changed": graphs.WEIGHTS,

@@ -47,7 +47,7 @@ from exporter.worker.reference.outputs import Outputs, from_value, to_value
 from exporter.worker.reference.plain_operators import PLAIN_OPERATORS, compute_plainly
 from exporter.worker.reference.selections import (
     SELECTING_OPERATORS,
-    Selection,
+    IndexSelection,
     SelectionRecorder,
 )
 from exporter.worker.reference.weight_tables import list_table_lengths
@@ -180,7 +180,7 @@ def _add_selections(reviewer: _Reviewer, reference: Reference) -> Reference:
 
 
 def _describe(
-    choice: tuple[int, Selection] | None, exact_keys: list[torch.Tensor]
+    choice: tuple[int, IndexSelection] | None, exact_keys: list[torch.Tensor]
 ) -> SelectionData | None:
     """Return a selection with the rounding of its values, measured by float64."""
     if choice is None:

@@ -1,7 +1,7 @@
 """A run that records the values from which operators select indices, such as `topk`.
 
 PyTorch promises no order of equal values for `topk` and `sort`. ONNX selects the lower index first.
-Output: `SelectionRecorder`, whose run selects as ONNX does, and a `Selection` for each output that
+Output: `SelectionRecorder`, whose run selects as ONNX does, and a `IndexSelection` for each output that
 consists of indices.
 """
 
@@ -27,7 +27,7 @@ _Key = tuple[int, int, tuple[int, ...], tuple[int, ...], torch.dtype]
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class IndexSelection:
     """Indices with the values that they select from."""
 
     keys: torch.Tensor
@@ -45,7 +45,7 @@ class SelectionRecorder:
 
     keys: list[torch.Tensor] = field(default_factory=list)
     """The values of each selecting operator, in the order of the run."""
-    _selections: dict[_Key, tuple[torch.Tensor, int, Selection]] = field(default_factory=dict)
+    _selections: dict[_Key, tuple[torch.Tensor, int, IndexSelection]] = field(default_factory=dict)
 
     @contextmanager
     def watch(self) -> Iterator[None]:
@@ -53,7 +53,7 @@ class SelectionRecorder:
         with create_mode(self._run):
             yield
 
-    def find(self, output: torch.Tensor) -> tuple[int, Selection] | None:
+    def find(self, output: torch.Tensor) -> tuple[int, IndexSelection] | None:
         """Return the number of the operator and the selection of an output, if it has one."""
         recorded = self._selections.get(_identify(output))
         # A write in place changes the values, and not the tensor.
@@ -90,7 +90,9 @@ class SelectionRecorder:
                 rows = rows.unsqueeze(dim).expand_as(indices)
         rows = _copy_like(rows, indices)
         self.keys.append(keys.clone())
-        self._store(indices, len(self.keys) - 1, Selection(keys, rows, indices.clone(), is_first))
+        self._store(
+            indices, len(self.keys) - 1, IndexSelection(keys, rows, indices.clone(), is_first)
+        )
 
     def _follow(
         self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
@@ -106,10 +108,10 @@ class SelectionRecorder:
             moved = func(source.rows, *args[1:], **kwargs)
         pairs = zip(result, moved, strict=True) if isinstance(result, list | tuple) else None
         for tensor, rows in pairs or ((result, moved),):
-            selection = Selection(source.keys, rows, tensor.clone(), source.is_first_promised)
+            selection = IndexSelection(source.keys, rows, tensor.clone(), source.is_first_promised)
             self._store(tensor, number, selection)
 
-    def _store(self, indices: torch.Tensor, number: int, selection: Selection) -> None:
+    def _store(self, indices: torch.Tensor, number: int, selection: IndexSelection) -> None:
         # The tensor stays alive, so no other one gets its memory.
         self._selections[_identify(indices)] = (indices, number, selection)
 
