@@ -1,8 +1,8 @@
 """A run that records the values from which operators select indices, such as `topk`.
 
 PyTorch promises no order of equal values for `topk` and `sort`. ONNX selects the lower index first.
-Output: `SelectionRecorder`, whose run selects as ONNX does, and a `IndexSelection` for each output that
-consists of indices.
+Output: `SelectionRecorder`, whose run selects as ONNX does, and an `IndexSelection` for each output
+that consists of indices.
 """
 
 from __future__ import annotations
