@@ -125,6 +125,7 @@ def _list_promises(manifest: Manifest, spec: ModelSpec, cell: CellId) -> dict[st
         f"tolerance of {output.name}": select_bound(spec, output, cell.device)
         for output in spec.outputs
     }
+    promises |= {f"masked_by of {output.name}": output.masked_by for output in spec.outputs}
     promises |= {f"axis {axis.name}": axis for axis in spec.axes}
     promises |= {f"input {item.name}": item.fill for item in spec.inputs}
     promises |= {f"case {case.name}": case for case in spec.cases}
@@ -159,6 +160,8 @@ def _is_as_strict(name: str, old: object, new: object) -> bool:
             return old or not new
         case bool(), bool() if name in ("thorough", "latency") or name.endswith(", strict"):
             return new or not old
+        case str(), str() if name.startswith("masked_by of "):
+            return new in (old, "")
         case int(), int() if name == "ir_version":
             return new <= old
         case None, _:

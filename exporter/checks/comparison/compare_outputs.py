@@ -17,6 +17,7 @@ from exporter.checks.comparison.compare_arrays import (
     measure_scale,
     report_mismatch,
 )
+from exporter.checks.comparison.masked_positions import find_compared_positions
 from exporter.checks.comparison.ties import are_ties
 from exporter.checks.comparison.tolerance import (
     Limit,
@@ -57,7 +58,10 @@ def compare_output(
     """Compare an output with PyTorch's: of a sequence the count first, then each item."""
     name = f"output '{output.output.name}'"
     expected, wide = data.outputs[output.index], data.float64_outputs[output.index]
-    if not isinstance(expected, list):
+    if output.output.masked_by and not isinstance(expected, list):
+        wide = None if isinstance(wide, list) else wide
+        yield name, _compare_masked(actual, expected, wide, data, output)
+    elif not isinstance(expected, list):
         wide = None if isinstance(wide, list) else wide
         comparison = _compare_tensor(actual, expected, wide, output)
         yield name, _accept_ties(comparison, actual, expected, data, output.index)
@@ -131,6 +135,35 @@ def choose_limit(
     is_exact = is_usable and is_limit_measured(*key)
     target = wide if is_exact and wide is not None else expected
     return compute_limit(*key, measure_scale(target), exact=is_exact), target
+
+
+def _compare_masked(
+    actual: object, expected: Array, wide: Array | None, data: SampleData, output: OutputContext
+) -> Comparison:
+    """Compare kind, dtype and shape, then the values at which the mask is 1."""
+    name, spec = output.output.masked_by, output.context.spec
+    positions = find_compared_positions(spec, output.index, data.inputs, expected.shape)
+    is_other = not isinstance(actual, np.ndarray) or (
+        (actual.dtype, actual.shape) != (expected.dtype, expected.shape)
+    )
+    if positions is None or is_other or not expected.size:
+        return _compare_tensor(actual, expected, wide, output)
+    if not positions.any():
+        return report_mismatch(
+            f"no value is compared, because the mask {name!r} excludes every position; "
+            "give it an allowed element"
+        )
+    has_wide = wide is not None and wide.shape == expected.shape
+    comparison = _compare_tensor(
+        np.asarray(actual)[positions],
+        expected[positions],
+        wide[positions] if wide is not None and has_wide else None,
+        output,
+    )
+    if not comparison.problem:
+        return comparison
+    order = f"the index counts the {int(positions.sum())} values that {name!r} allows"
+    return replace(comparison, problem=f"{comparison.problem}; {order}")
 
 
 def _compare_tensor(

@@ -30,6 +30,9 @@ _DTYPES = {
     "uniform": FLOATS,
     "randint": (*FLOATS, *_INTS),
     "bernoulli": (*FLOATS, *_INTS, "bool"),
+    "mask": (*FLOATS, *_INTS, "bool"),
+    "padding": (*FLOATS, *_INTS, "bool"),
+    "lengths_of": tuple(_INTS),
 }
 
 
@@ -41,8 +44,8 @@ def resolve_fill(
     items: dict[str, Any] = {fill: None} if isinstance(fill, str) else list_explicit_values(fill)
     ((kind, value),) = items.items()
     if dtype not in _DTYPES.get(kind, (dtype,)):
-        example = 'fill = "normal"'
-        if dtype == "bool":
+        example = 'dtype = "int64"' if kind == "lengths_of" else 'fill = "normal"'
+        if dtype == "bool" and kind != "lengths_of":
             example = "fill = { bernoulli = 0.5 }"
         elif dtype in _INTS:
             example = "fill = { randint = [0, 10] }"
@@ -55,6 +58,10 @@ def resolve_fill(
             return Fill(kind=kind, low=float(value[0]), high=float(value[1]))
         case "bernoulli":
             return Fill(kind=kind, probability=float(value))
+        case "mask" | "padding":
+            return Fill(kind=kind, side=value)
+        case "lengths_of":
+            return Fill(kind=kind, axis=value)
         case "value":
             return Fill(kind=kind, value=value)
         case "file":

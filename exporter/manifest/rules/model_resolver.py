@@ -20,6 +20,7 @@ from exporter.manifest.rules.devices import format_unknown_device
 from exporter.manifest.rules.expectations import resolve_expectations, resolve_skips
 from exporter.manifest.rules.exporters import check_exporter, check_sequences, resolve_options
 from exporter.manifest.rules.fills import resolve_fill
+from exporter.manifest.rules.masks import check_masks
 from exporter.manifest.rules.overrides import resolve_overrides
 from exporter.manifest.rules.references import References
 from exporter.manifest.rules.signature import check_inputs, resolve_dtype, resolve_shapes
@@ -132,6 +133,7 @@ def _resolve_signature(model: EffectiveSettings, context: ResolveContext) -> dic
     if not model.has_valid("inputs", "outputs"):
         return {}
     shapes = resolve_shapes(model)
+    check_masks(model, {shape.path: shape for shape in shapes})
     axes = resolve_axes(model, shapes)
     cases = resolve_cases(model, axes, context.references) if model.has_valid("cases") else ()
     if model.report:
@@ -157,6 +159,7 @@ def _resolve_signature(model: EffectiveSettings, context: ResolveContext) -> dic
                 dtype=resolve_dtype(settings, table),
                 kind=table.kind,
                 tolerance=tolerances[index],
+                masked_by=table.masked_by or "",
             )
             for index, table in enumerate(settings.outputs)
         ),

@@ -51,6 +51,9 @@ class Table(FrozenModel):
     default_values: ClassVar[Mapping[str, Any]] = {}
 
 
+Side = Literal["left", "right", "random"]
+
+
 class FillTable(Table):
     """The rule that generates the values of an input: exactly one key."""
 
@@ -60,6 +63,14 @@ class FillTable(Table):
     """Random integers from the first number up to the second, which is excluded."""
     bernoulli: Annotated[float, Field(ge=0, le=1)] | None = None
     """Ones (or `true`) with this probability, else zeros."""
+    mask: Side | None = None
+    """A mask: 1 (or `true`) for elements, 0 for padding on this side of each row, which is the last
+    axis. Rows have different lengths, and each has at least one 1. One of several rows has no
+    padding. `"random"` mixes both."""
+    padding: Side | None = None
+    """The opposite of `mask`: 1 (or `true`) for padding, such as `key_padding_mask`."""
+    lengths_of: AxisName | None = None
+    """Integers from 1 to the size of this axis. One of several lengths is the size itself."""
     value: TensorField | None = None
     """One number for all elements, or nested lists of the input's shape."""
     file: DataFile | None = None
@@ -157,6 +168,10 @@ class OutputTable(Table):
     it needs `capture = "script"` and opset 11; a trace and dynamo return each item separately."""
     tolerance: ToleranceTable | None = None
     """A tolerance for this output only."""
+    masked_by: Name | None = None
+    """An input with a mask: values are compared only if it is 1 (or `true`) at their position, or 0
+    if its fill is `padding`. Every axis of the mask is an axis of the output too; other dimensions
+    of the mask have the size 1."""
     repeat: Repeat = Field(default_factory=dict)
     """As for inputs: `{layer}` in `name` and `shape`."""
 

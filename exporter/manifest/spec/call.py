@@ -72,6 +72,9 @@ class Fill(FrozenModel):
         "uniform",
         "randint",
         "bernoulli",
+        "mask",
+        "padding",
+        "lengths_of",
         "value",
         "file",
         "python",
@@ -81,6 +84,10 @@ class Fill(FrozenModel):
     high: float = 1.0
     """`uniform`: upper end; `randint`: upper end, excluded."""
     probability: float = 0.5
+    side: Literal["", "left", "right", "random"] = ""
+    """`mask` and `padding`: the position of the padding in each row."""
+    axis: str = ""
+    """`lengths_of`: the axis whose size is the largest length."""
     value: Tensor = 0
     file: str = ""
     """`x.npy`, `x.pb`, `x.npz:key` or `x.safetensors:key`, relative to the manifest."""
@@ -90,7 +97,7 @@ class Fill(FrozenModel):
     @property
     def is_random(self) -> bool:
         """Whether another seed gives other values."""
-        return self.kind in ("normal", "uniform", "randint", "bernoulli", "python")
+        return self.kind not in ("zeros", "ones", "arange", "value", "file")
 
 
 class TensorSpec(FrozenModel):

@@ -71,6 +71,8 @@ class Output(TensorSpec):
     kind: Kind = "tensor"
     """If it is `sequence`, shape and dtype apply to each item."""
     tolerance: Tolerance | None = None
+    masked_by: str = ""
+    """The input that is 1 at the positions to compare; empty if all are compared."""
 
 
 class CustomOp(FrozenModel):

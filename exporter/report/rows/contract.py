@@ -9,7 +9,17 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from exporter.manifest import Axis, Bound, Case, Dim, Fill, ModelSpec, Override, Tolerance
+from exporter.manifest import (
+    Axis,
+    Bound,
+    Case,
+    Dim,
+    Fill,
+    ModelSpec,
+    Output,
+    Override,
+    Tolerance,
+)
 from exporter.manifest.syntax.opsets import format_opsets
 
 #: The text for the default tolerance.
@@ -91,7 +101,7 @@ def describe_contract(spec: ModelSpec) -> Contract:
                 dtype=output.dtype,
                 shape=_format_shape(output.shape),
                 kind=output.kind,
-                tolerance=_format_tolerance(output.tolerance) if output.tolerance else "",
+                tolerance=_format_output_tolerance(output),
             )
             for output in spec.outputs
         ),
@@ -181,12 +191,14 @@ def format_fill(fill: Fill) -> str:
             return f"randint [{fill.low:g}, {fill.high:g})"
         case "bernoulli":
             return f"bernoulli {fill.probability:g}"
+        case "mask" | "padding":
+            return f"{fill.kind} {fill.side}"
+        case "lengths_of":
+            return f"lengths of {fill.axis}"
         case "value":
             return f"value {json.dumps(fill.value)}"
-        case "file":
-            return f"file {fill.file}"
-        case "python":
-            return f"python {fill.python}"
+        case "file" | "python":
+            return f"{fill.kind} {fill.file or fill.python}"
         case "normal" | "zeros" | "ones" | "arange":
             return fill.kind
 
@@ -203,6 +215,13 @@ def _format_tolerance(tolerance: Tolerance) -> str:
     special = {**tolerance.by_dtype, **tolerance.by_device}
     texts = [_format_bound(tolerance)]
     texts += [f"{name}: {_format_bound(bound)}" for name, bound in special.items()]
+    return "; ".join(texts)
+
+
+def _format_output_tolerance(output: Output) -> str:
+    """Return the tolerance of an output and the mask of its compared values, if it has them."""
+    texts = [_format_tolerance(output.tolerance)] if output.tolerance else []
+    texts += [f"compared by {output.masked_by}"] if output.masked_by else []
     return "; ".join(texts)
 
 

@@ -6,7 +6,8 @@ omits has no tensor.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -17,9 +18,13 @@ from exporter.records.record import Stage
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_sets import InputSet
 from exporter.worker.inputs.inputs_from import draw_from_function, select_inputs_function
+from exporter.worker.inputs.mask_fills import draw_mask_fill
 from exporter.worker.inputs.perturbation import mirror_values, perturb_values
 from exporter.worker.inputs.tensor_reader import fit_to_shape, read_tensor
 from exporter.worker.process.failure import Failure, wrap_errors
+
+#: Draws of other values before the declared ones are kept.
+_DRAWS = 16
 
 
 def get_torch_dtype(name: str) -> torch.dtype:
@@ -54,7 +59,8 @@ def draw_inputs(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
                 fill = Fill(kind="file", file=case.files[item.name])
             seed = ((spec.seed + chosen.seed) * 1009 + index) * 2
             generator = torch.Generator().manual_seed(seed)
-            tensor = _fill_tensor(item, fill, shape, generator, folder)
+            draw = partial(_fill_tensor, item, fill, shape, generator, folder, chosen.sizes)
+            tensor = draw()
             is_resized = chosen.kind in ("axis", "case") and item.name not in case.files
             if fill.kind == "file" and is_resized:
                 tensor = fit_to_shape(tensor, item, shape)
@@ -62,7 +68,7 @@ def draw_inputs(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
                 generator.manual_seed(seed + 1)
                 changed = mirror_values(fill, tensor, generator)
                 if changed is None and fill.is_random:
-                    changed = _fill_tensor(item, fill, shape, generator, folder)
+                    changed = _draw_other_values(tensor, draw)
                 tensor = perturb_values(tensor, changed, chosen)
             if tuple(tensor.shape) != shape or tensor.dtype != get_torch_dtype(item.dtype):
                 raise Failure(
@@ -76,8 +82,19 @@ def draw_inputs(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
     return tensors
 
 
+def _draw_other_values(declared: torch.Tensor, draw: Callable[[], torch.Tensor]) -> torch.Tensor:
+    """Return the first of a few draws that differs: a short mask has few values."""
+    draws = (draw() for _ in range(_DRAWS))
+    return next((tensor for tensor in draws if not torch.equal(tensor, declared)), declared)
+
+
 def _fill_tensor(
-    item: Input, fill: Fill, shape: Sequence[int], generator: torch.Generator, folder: Path
+    item: Input,
+    fill: Fill,
+    shape: Sequence[int],
+    generator: torch.Generator,
+    folder: Path,
+    sizes: Mapping[str, int],
 ) -> torch.Tensor:
     dtype = get_torch_dtype(item.dtype)
     # Half precision has no generator on some devices: draw in float32 and round.
@@ -101,10 +118,10 @@ def _fill_tensor(
             values = torch.randint(int(fill.low), int(fill.high), shape, generator=generator)
         case "bernoulli":
             values = torch.rand(shape, generator=generator) < fill.probability
-        case "zeros":
-            values = torch.zeros(shape, dtype=dtype)
-        case "ones":
-            values = torch.ones(shape, dtype=dtype)
+        case "mask" | "padding" | "lengths_of":
+            values = draw_mask_fill(fill, shape, sizes, generator)
+        case "zeros" | "ones":
+            values = torch.full(tuple(shape), int(fill.kind == "ones"), dtype=dtype)
         case "arange":
             values = torch.arange(torch.Size(shape).numel()).reshape(tuple(shape))
         case "value":

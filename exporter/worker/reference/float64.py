@@ -23,6 +23,7 @@ from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.thorough_sets import choose_all_sets
 from exporter.worker.model.source_loader import Model
 from exporter.worker.reference.eager_run import build_float64_model, run_in_float64
+from exporter.worker.reference.masked_outputs import hide_masked_values
 from exporter.worker.reference.noise import compute_noise, describe_overflow
 from exporter.worker.reference.outputs import Outputs, Returned, from_value, list_items, to_value
 from exporter.worker.reference.weight_tables import list_table_lengths
@@ -78,7 +79,9 @@ def measure_all_samples(
         inputs = draw_inputs(spec, sets[sample.kind, sample.name], root)
         exact = run_in_float64(float64_model, spec, inputs)
         write_float64_outputs(path, [to_value(output) for output in exact or ()])
-        pairs.append((tuple(from_value(value) for value in data.outputs), exact))
+        outputs = tuple(from_value(value) for value in data.outputs)
+        hidden = hide_masked_values(spec, inputs, exact) if exact is not None else None
+        pairs.append((hide_masked_values(spec, inputs, outputs), hidden))
         samples.append(sample.model_copy(update={"exact": True, "sha256": hash_sample(path)}))
     noise = compute_noise(pairs)
     return reference.model_copy(

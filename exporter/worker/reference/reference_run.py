@@ -44,6 +44,7 @@ from exporter.worker.reference.eager_run import (
     run_model,
 )
 from exporter.worker.reference.float64 import choose_first_samples
+from exporter.worker.reference.masked_outputs import copy_masked_values, hide_masked_values
 from exporter.worker.reference.noise import (
     compute_noise,
     compute_scale,
@@ -87,7 +88,10 @@ class _Run:
             axes=dict(self.chosen.sizes),
             changed_input=self.chosen.changed_input,
             error=self.error,
-            scales=tuple(compute_scale(output) for output in self.outputs or ()),
+            scales=tuple(
+                compute_scale(output)
+                for output in hide_masked_values(spec, self.inputs, self.outputs or ())
+            ),
             exact=self.is_measured,
             noise=self.noise,
             sha256=hash_sample(folder),
@@ -129,19 +133,22 @@ def compute_reference(model: Model, spec: ModelSpec, root: Path, folder: JobFold
     runs, float64_reason = _measure_runs(model, spec, runs)
     samples = [run.write(index, folder.sample(index), spec) for index, run in enumerate(runs)]
     pairs = [
-        (run.outputs, run.exact)
+        (
+            hide_masked_values(spec, run.inputs, run.outputs),
+            hide_masked_values(spec, run.inputs, run.exact) if run.exact is not None else None,
+        )
         for run in runs
         if run.outputs is not None and run.is_measured and not run.noise
     ]
     noise = compute_noise(pairs)
     # Another magnitude changes any output, so only the usual magnitude shows that inputs matter.
     perturbed = [
-        run.outputs
+        copy_masked_values(spec, (inputs, outputs), (run.inputs, run.outputs))
         for run in runs
         if run.chosen.kind == "values" and run.outputs is not None and run.chosen.factor == 1.0
     ]
     resized = [
-        run.outputs
+        copy_masked_values(spec, (inputs, outputs), (run.inputs, run.outputs))
         for run in runs
         if run.chosen.kind in ("axis", "case") and run.outputs is not None
     ]
@@ -231,10 +238,12 @@ def _measure_magnitude(float64_model: Model | None, spec: ModelSpec, run: _Run) 
     if run.chosen.factor == 1.0 or run.outputs is None:
         return run
     exact = run_in_float64(float64_model, spec, run.inputs)
-    shares = compute_noise([(run.outputs, exact)]).shares
+    outputs = hide_masked_values(spec, run.inputs, run.outputs)
+    hidden = hide_masked_values(spec, run.inputs, exact) if exact is not None else None
+    shares = compute_noise([(outputs, hidden)]).shares
     floats = [
         (item, share)
-        for output, share in zip(run.outputs, shares, strict=True)
+        for output, share in zip(outputs, shares, strict=True)
         for item in list_items(output)
         if item.is_floating_point()
     ]

@@ -42,6 +42,7 @@ from exporter.worker.reference.eager_run import (
     run_model,
 )
 from exporter.worker.reference.float64 import measure_all_samples
+from exporter.worker.reference.masked_outputs import hide_masked_values
 from exporter.worker.reference.noise import compute_noise
 from exporter.worker.reference.outputs import Outputs, from_value, to_value
 from exporter.worker.reference.plain_operators import PLAIN_OPERATORS, compute_plainly
@@ -146,7 +147,8 @@ def _add_plain_noise(reviewer: _Reviewer, reference: Reference) -> Reference:
         if sample.noise or plain is None or any(one is None for one in data.float64_outputs):
             continue
         exact = tuple(from_value(one) for one in data.float64_outputs if one is not None)
-        pairs.append((plain, exact))
+        hidden = [hide_masked_values(reviewer.spec, inputs, each) for each in (plain, exact)]
+        pairs.append((hidden[0], hidden[1]))
     if not pairs:
         return reference
     shares = compute_noise(pairs).shares

@@ -35,12 +35,44 @@ class PaddingAttention(Attention):
         return super().forward(x, ~padding)
 
 
+class CausalPaddingAttention(PaddingAttention):
+    """Attention with a padding mask, over the rows up to the current one."""
+
+    causal = True
+
+
+class MaskOfExample(Attention):
+    """Uses the first row of the example's mask, which Python reads, for all batches."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        first = sum(int(number) for number in mask[0, :2])
+        positions = torch.arange(x.shape[1])
+        return super().forward(x, mask * (positions <= first)) + 0.0 * mask.sum()
+
+
 class FullMaskOnly(Attention):
     """Ignores the mask if Python reads that all elements of the example are allowed."""
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         y = super().forward(x, torch.ones_like(mask) if bool(mask.all()) else mask)
         return y + 0.0 * mask.sum()
+
+
+class PooledRows(nn.Module):
+    """Returns the mean of the elements up to the length of each row."""
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        is_inside = torch.arange(x.shape[1])[None, :] < lengths[:, None]
+        total = (x * is_inside[:, :, None]).sum(1)
+        return total / lengths[:, None].to(x.dtype)
+
+
+class PooledFirstLength(PooledRows):
+    """Uses the first length, which Python reads, for all rows."""
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        first = torch.full_like(lengths, int(lengths[0]))
+        return super().forward(x, first) + 0.0 * lengths.sum()
 
 
 class FirstLength(nn.Module):

@@ -28,6 +28,7 @@ from exporter.manifest import (
     InputsFrom,
     Manifest,
     ModelSpec,
+    Output,
     Override,
     ParameterNames,
     Project,
@@ -40,6 +41,8 @@ from exporter.records.record import Record
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
 CELLS = (parse_cell("alexnet/17/cpu"), parse_cell("alexnet/18/cpu"))
+PLAIN = Output(name="logits", shape=("batch", 1000))
+MASKED = PLAIN.model_copy(update={"masked_by": "mask"})
 HAND = Tolerance(atol=1e-5, rtol=1e-4)
 FOUND = Axis(name="found", example=None)
 DOUBLED = SizeRule(kind="product", operands=("batch", 2))
@@ -79,6 +82,8 @@ LOOSER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"thorough": True}, {}),
     ({"ir_version": 8}, {}),
     ({"ir_version": 8}, {"ir_version": 9}),
+    ({"outputs": (PLAIN,)}, {"outputs": (MASKED,)}),
+    ({"outputs": (MASKED,)}, {"outputs": (MASKED.model_copy(update={"masked_by": "other"}),)}),
     ({}, {"axes": ()}),
     ({}, {"axes": (Axis(name="batch", example=3, min=2),)}),
     ({}, {"axes": (Axis(name="batch", example=3, max=64),)}),
@@ -131,6 +136,8 @@ STRICTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"ir_version": 8}),
     ({"axes": (Axis(name="batch", example=3, min=2, max=8),)}, {}),
     ({"axes": (FOUND,)}, {"axes": (Axis(name="found", example=6, rule=DOUBLED),)}),
+    ({"outputs": (MASKED,)}, {"outputs": (PLAIN,)}),
+    ({"outputs": (MASKED,)}, {"outputs": (MASKED,)}),
     ({}, {"cases": (Case(name="long"),)}),
     ({}, {"parameters": ParameterNames(template="w{}"), "latency": True}),
     ({}, {"opsets": (16, 17, 18), "description": "a net", "timeout": 1.0}),

@@ -31,6 +31,8 @@ from exporter.manifest import (
 Array = np.ndarray[Any, Any]
 Inputs = Mapping[str, Array]
 
+#: Fills that only the worker draws.
+_WORKER_FILLS = ("file", "python", "mask", "padding", "lengths_of")
 #: The largest size of an axis that is used to reach a row.
 _MAX_SIZE = 1024
 #: Number of trials with the exported sizes, and of trials with other sizes.
@@ -144,7 +146,7 @@ def draw_inputs(
 def _needs_sample(spec: ModelSpec, item: Input, fill: Fill, case: Case | None) -> bool:
     """Return True if only the worker can draw the values: from files or user code."""
     by_case = case is not None and (case.inputs_from is not None or item.name in case.files)
-    return by_case or spec.inputs_from is not None or fill.kind in ("file", "python")
+    return by_case or spec.inputs_from is not None or fill.kind in _WORKER_FILLS
 
 
 def _accepts_index(fill: Fill, index: int) -> bool:
@@ -187,5 +189,5 @@ def _draw_fill(fill: Fill, shape: tuple[int, ...], rng: np.random.Generator) -> 
         case "value":
             value = np.asarray(fill.value)
             return np.broadcast_to(value, shape).copy() if value.ndim == 0 else value
-        case "file" | "python":
+        case "file" | "python" | "mask" | "padding" | "lengths_of":
             raise NoSuchInput("only the worker can draw its values")

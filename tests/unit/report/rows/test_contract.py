@@ -70,7 +70,11 @@ def test_settings_are_listed() -> None:
         (Fill(kind="uniform", low=0, high=1), "uniform [0, 1]"),
         (Fill(kind="randint", low=0, high=1000), "randint [0, 1000)"),
         (Fill(kind="bernoulli", probability=0.25), "bernoulli 0.25"),
+        (Fill(kind="mask", side="right"), "mask right"),
+        (Fill(kind="padding", side="left"), "padding left"),
+        (Fill(kind="lengths_of", axis="n"), "lengths of n"),
         (Fill(kind="value", value=[1, 2]), "value [1, 2]"),
+        (Fill(kind="file", file="x.npy"), "file x.npy"),
         (Fill(kind="python", python="x.py:make"), "python x.py:make"),
     ],
 )

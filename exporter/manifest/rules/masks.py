@@ -1,0 +1,71 @@
+"""Check masks and lengths: the fills of inputs, and `masked_by` of outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from exporter.core.errors import suggest_nearest
+from exporter.manifest.reading.layers import EffectiveSettings
+from exporter.manifest.rules.signature import NamedShape
+from exporter.manifest.schema.tables import FillTable
+from exporter.manifest.spec.call import Dim
+from exporter.manifest.syntax.message_format import KeyPath, quote
+
+_FIX = "use an input with axes of the output, each once, and the size 1 elsewhere"
+
+
+def check_masks(model: EffectiveSettings, shapes: Mapping[KeyPath, NamedShape]) -> None:
+    """Report masks and lengths that do not fit the shapes of the inputs and outputs."""
+    inputs = {shape.name: shape for shape in shapes.values() if shape.is_input}
+    _check_fills(model, shapes)
+    for index, table in enumerate(model.settings.outputs):
+        name, path = table.masked_by, ("outputs", index, "masked_by")
+        if name is None or ("outputs", index) not in shapes:
+            continue
+        if name not in inputs:
+            model.add_problem(path, f"no input has this name{suggest_nearest(name, inputs)}")
+        elif table.kind == "sequence":
+            message = "a list of tensors has no common positions; remove `masked_by` or `kind`"
+            model.add_problem(path, message)
+        elif problem := _find_problem(inputs[name].dims, shapes["outputs", index].dims):
+            mask = f"the mask {quote(name)} {_format_dims(inputs[name].dims)}"
+            message = f"{mask} does not fit the output: {problem}; {_FIX}"
+            model.add_problem(path, message)
+
+
+def _check_fills(model: EffectiveSettings, shapes: Mapping[KeyPath, NamedShape]) -> None:
+    dims = (dim for shape in shapes.values() if shape.is_input for dim in shape.dims)
+    axes = [dim for dim in dims if isinstance(dim, str)]
+    for index, table in enumerate(model.settings.inputs):
+        if not isinstance(fill := table.fill, FillTable) or ("inputs", index) not in shapes:
+            continue
+        path: KeyPath = ("inputs", index, "fill")
+        if fill.lengths_of and fill.lengths_of not in axes:
+            hint = suggest_nearest(fill.lengths_of, axes)
+            model.add_problem((*path, "lengths_of"), f"no input has this axis{hint}")
+        for key in ("mask", "padding"):
+            if getattr(fill, key) and not table.shape:
+                message = "a scalar has no rows; add the axis of the sequence to `shape`"
+                model.add_problem((*path, key), message)
+
+
+def _find_problem(mask: tuple[Dim, ...], output: tuple[Dim, ...]) -> str:
+    dims = [dim for dim in mask if dim != 1]
+    if not dims:
+        return "it has no axis"
+    for dim in dims:
+        if dims.count(dim) > 1:
+            return f"it has {_format_dim(dim)} twice"
+        if dim not in output:
+            return f"{_format_dims(output)} lacks {_format_dim(dim)}"
+        if output.count(dim) > 1:
+            return f"{_format_dims(output)} has {_format_dim(dim)} twice"
+    return ""
+
+
+def _format_dim(dim: Dim) -> str:
+    return f"the axis {quote(dim)}" if isinstance(dim, str) else f"the size {dim}"
+
+
+def _format_dims(dims: tuple[Dim, ...]) -> str:
+    return f"[{', '.join(map(str, dims))}]"
