@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from exporter.build import BuildObserver, Decisions
-from exporter.cli.output.summary import format_red_line
 from exporter.cli.output.terminal import choose_color, is_terminal, print_line
 from exporter.jobs.job import Announcement
 from exporter.manifest.syntax.opsets import format_opsets
+from exporter.records.baseline import extract_outcome
 from exporter.records.record import Record
 
 if TYPE_CHECKING:
@@ -64,14 +64,12 @@ class LineProgress:
         """Do nothing: without a terminal, only finished cells are printed."""
 
     def on_cell_done(self, record: Record) -> None:
-        """Count the cell; print it if it is red."""
+        """Count the cell; print its outcome if it is red. The summary has the reason."""
         self._done += 1
         self._statuses.setdefault(record.cell.model, Counter())[record.status.value] += 1
         if record.status.is_red:
-            line = format_red_line(str(record.cell), record)
+            line = f"{record.cell}: {extract_outcome(record)}"
             self.print(line, color=choose_color(record.status))
-            if record.log:
-                self.print(f"    log: {record.log} in the build folder")
 
     def on_model_done(self, model: str) -> None:
         """Print the number of the model's cells per status."""

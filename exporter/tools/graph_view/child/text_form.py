@@ -3,20 +3,57 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
-from onnx import ModelProto, TensorProto, numpy_helper, printer
+from onnx import ModelProto, TensorProto, TypeProto, numpy_helper, printer
 
-from exporter.core.sanitize import remove_controls
+from exporter.core.sanitize import join_lines, remove_controls
+from exporter.core.text_format import join_names, pluralize
+from exporter.runtimes.dtypes import format_dtype
 from exporter.runtimes.graph_walk import iter_tensors
 
 #: Elements of the largest tensor that is shown with its values.
 _MOST_VALUES = 8
+#: Operators that the header lists, the most frequent first.
+_SHOWN_OPERATORS = 6
 
 
 def format_model(model: ModelProto) -> str:
-    """Return ONNX's text form, without control characters."""
-    return remove_controls(printer.to_text(model)) + "\n"
+    """Return a header and ONNX's text form, without control characters."""
+    text = "\n".join((*_list_header_lines(model), "", printer.to_text(model)))
+    return remove_controls(text) + "\n"
+
+
+def _list_header_lines(model: ModelProto) -> Iterator[str]:
+    """Yield the versions, the signature and the most frequent operators, as comments."""
+    graph = model.graph
+    opsets = (f"{each.domain or 'ai.onnx'} {each.version}" for each in model.opset_import)
+    yield f"# opsets: {', '.join(opsets)}; IR version {model.ir_version}"
+    for title, values in (("input", graph.input), ("output", graph.output)):
+        for value in values:
+            yield f"# {title}: {join_lines(value.name)} {_format_type(value.type)}"
+    counts = Counter(node.op_type for node in graph.node)
+    names = [f"{count} {join_lines(name)}" for name, count in counts.most_common()]
+    nodes, weights = pluralize(len(graph.node), "node"), pluralize(len(graph.initializer), "weight")
+    yield (
+        f"# {nodes}: {join_names(names, _SHOWN_OPERATORS)}; {weights}" if names else f"# {weights}"
+    )
+
+
+def _format_type(type: TypeProto) -> str:
+    kind = type.WhichOneof("value")
+    if kind != "tensor_type":
+        return (kind or "of unknown type").removesuffix("_type")
+    tensor = type.tensor_type
+    if not tensor.HasField("shape"):
+        return format_dtype(tensor.elem_type)
+    dims = (
+        str(dim.dim_value) if dim.HasField("dim_value") else join_lines(dim.dim_param) or "?"
+        for dim in tensor.shape.dim
+    )
+    return f"{format_dtype(tensor.elem_type)} [{', '.join(dims)}]"
 
 
 def elide_weights(model: ModelProto) -> None:

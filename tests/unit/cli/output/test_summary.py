@@ -6,7 +6,12 @@ import pytest
 
 from exporter.build import Decisions
 from exporter.cli.output.progress import LineProgress
-from exporter.cli.output.summary import format_counts, format_grid, make_summary
+from exporter.cli.output.summary import (
+    format_counts,
+    format_grid,
+    make_summary,
+    print_summary,
+)
 from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
 from exporter.records.baseline import parse_cell
@@ -74,6 +79,15 @@ def test_a_status_that_is_not_red_is_code_0(status: Status) -> None:
     assert make_summary(MANIFEST, PLAN, run).code == 0
 
 
+def test_the_reason_of_a_failure_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    record = make_record("a/9/cpu", "error", message="no such operator", log="a/logs/9.log")
+    LineProgress().on_cell_done(record)
+    print_summary(make_summary(MANIFEST, PLAN, make_run(record)))
+    output = capsys.readouterr().out
+    assert output.count("no such operator") == 1
+    assert output.count("a/logs/9.log") == 1
+
+
 def test_red_cells_are_printed_immediately_and_models_when_they_are_done(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -87,8 +101,7 @@ def test_red_cells_are_printed_immediately_and_models_when_they_are_done(
     lines.on_model_done("a")
     lines.on_note("something else")
     assert capsys.readouterr().out.splitlines() == [
-        "a/9/cpu: error at convert: no such operator",
-        "    log: a/logs/9.log in the build folder",
+        "a/9/cpu: error at convert",
         "[2/4] a: 1 error, 1 pass",
         "something else",
     ]

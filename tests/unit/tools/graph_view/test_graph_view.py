@@ -48,6 +48,23 @@ def branching(name: str = "x") -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
 
 
+def test_the_text_begins_with_versions_signature_and_operators() -> None:
+    model = branching()
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+    assert format_model(model).splitlines()[:5] == [
+        "# opsets: ai.onnx 18; IR version 8",
+        "# input: x float32 [batch]",
+        "# output: y float32 [2]",
+        "# 1 node: 1 If; 1 weight",
+        "",
+    ]
+
+
+def test_a_hostile_name_cannot_add_lines_to_the_header() -> None:
+    lines = format_model(branching("x\nFORGED\x1b[31m")).splitlines()
+    assert all(line.startswith("#") for line in lines[: lines.index("")])
+
+
 class _Page(HTMLParser):
     """The anchors of a page, the links to them and every tag."""
 
