@@ -5,7 +5,7 @@ Output: `VALUES`.
 
 from __future__ import annotations
 
-from exporter.manifest import Case
+from exporter.manifest import Case, Fill
 from exporter.records.record import Stage
 from tests.traps.trap import (
     DYNAMO,
@@ -54,7 +54,9 @@ VALUES = (
         name="loop by script",
         story="a scripted loop runs the requested number of times",
         spec=contract(
-            "values.py:ScriptedLoop", cases=(Case(name="none", values={"n": 0}),), **_COUNTED
+            "values.py:ScriptedLoop",
+            cases=(Case(name="none", fills={"n": Fill(kind="value", value=0)}),),
+            **_COUNTED,
         ),
         verdict=SOUND,
     ),
@@ -63,7 +65,11 @@ VALUES = (
         story="a trace halves as often as its example needed",
         spec=contract(
             "values.py:WhileLoop",
-            cases=(Case(name="large", values={"x": [[9.0, 1.0, 1.0, 1.0]] * 3}),),
+            cases=(
+                Case(
+                    name="large", fills={"x": Fill(kind="value", value=[[9.0, 1.0, 1.0, 1.0]] * 3)}
+                ),
+            ),
         ),
         verdict=parity("cases", "large: output 'y': error"),
     ),
@@ -95,7 +101,11 @@ VALUES = (
         story="no noise reaches 100; the manifest's case does",
         spec=contract(
             "values.py:RareBranch",
-            cases=(Case(name="hot", values={"x": [[200.0, 1.0, 1.0, 1.0]] * 3}),),
+            cases=(
+                Case(
+                    name="hot", fills={"x": Fill(kind="value", value=[[200.0, 1.0, 1.0, 1.0]] * 3)}
+                ),
+            ),
         ),
         verdict=parity("cases", "hot: output 'y': error"),
     ),

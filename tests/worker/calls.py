@@ -42,6 +42,12 @@ def build_with_sizes(sizes: Mapping[str, int]) -> Call:
     return (x, pair, {"box": Box(inner=torch.randn(batch, 4))}), {"flag": True, "empty": []}
 
 
+def build_ids(sizes: Mapping[str, int]) -> Call:
+    """Return a call with indices of a table of 7 rows and a mask."""
+    shape = (sizes["batch"], 4)
+    return (torch.randint(0, 7, shape), torch.rand(shape) < 0.5), {}
+
+
 def build_fixed() -> Call:
     """Return the same call with batch size 5."""
     return build_with_sizes({"batch": 5})

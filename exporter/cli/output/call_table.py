@@ -21,8 +21,10 @@ def build_call_rows(spec: ModelSpec) -> Iterator[tuple[str, ...]]:
         dtype = f"{item.dtype}, optional" if item.optional else item.dtype
         # A function of the user may return inputs without a known position in the call.
         target = item.at or f"tensor {index} of the call"
-        source = spec.inputs_from
-        yield item.name, target, dtype, shape, source.function if source else format_fill(item.fill)
+        fill = format_fill(item.fill)
+        if spec.inputs_from and item.fill.kind == "function":
+            fill = spec.inputs_from.function
+        yield item.name, target, dtype, shape, fill
     for constant in spec.constants:
         value = "None" if constant.value is None else json.dumps(constant.value)
         yield "", constant.at, "", "", f"always {value}"

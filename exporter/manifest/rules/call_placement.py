@@ -63,7 +63,7 @@ def _check_without_paths(model: EffectiveSettings) -> None:
     """Report keys that describe the call although `inputs_from` creates it."""
     function = quote(model.settings.inputs_from)
     for index, table in enumerate(model.settings.inputs):
-        for key in ("at", "fill", "optional", "scalar"):
+        for key in ("at", "optional", "scalar"):
             if key in table.model_fields_set:
                 message = f"{function} of `inputs_from` creates the call; remove this key"
                 model.add_problem(("inputs", index, key), message)

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from exporter.core.errors import suggest_nearest
 from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.rules.derived_axes import find_size_problem, format_size_limits
-from exporter.manifest.rules.fills import find_value_problem
+from exporter.manifest.rules.fills import find_value_problem, resolve_fill
 from exporter.manifest.rules.references import References
 from exporter.manifest.rules.signature import resolve_dtype
 from exporter.manifest.schema.fields import OMITTED
-from exporter.manifest.schema.tables import CaseTable, InputTable
-from exporter.manifest.spec.call import Axis, Case, InputsFrom
+from exporter.manifest.schema.tables import CaseTable, FillTable, InputTable
+from exporter.manifest.spec.call import Axis, Case, Fill, InputsFrom
 from exporter.manifest.syntax.message_format import KeyPath, format_key, join_words, quote
 
 #: The name of the input set that the inputs themselves describe.
@@ -42,10 +42,6 @@ def resolve_cases(
         if case.inputs_from and case.values:
             message = "`inputs_from` of this case creates all values; remove one of the two keys"
             model.add_problem((*path, "values"), message)
-        elif model.settings.inputs_from and case.values:
-            message = "the model's `inputs_from` creates the complete call; use `inputs_from` here"
-            model.add_problem((*path, "values"), message)
-        _check_values(model, path, case)
         _check_axes(model, path, case, input_axes)
         if problem := find_size_problem(axes, {**examples, **case.axes}):
             model.add_problem((*path, "axes"), problem)
@@ -65,18 +61,10 @@ def resolve_inputs_from(
 def _resolve_case(
     model: EffectiveSettings, path: KeyPath, case: CaseTable, references: References
 ) -> Case:
-    files = {
-        name: references.check_data_file(model, (*path, "values", name, "file"), value["file"])
-        for name, value in case.values.items()
-        if isinstance(value, dict)
-    }
-    absent = tuple(name for name, value in case.values.items() if value == OMITTED)
-    values = {n: value for n, value in case.values.items() if n not in files and n not in absent}
     return Case(
         name=case.name,
-        values=values,
-        files=files,
-        absent=absent,
+        fills=_resolve_values(model, (*path, "values"), case, references),
+        absent=tuple(name for name, value in case.values.items() if value == OMITTED),
         axes=case.axes,
         inputs_from=resolve_inputs_from(
             model, (*path, "inputs_from"), case.inputs_from, references
@@ -84,19 +72,27 @@ def _resolve_case(
     )
 
 
-def _check_values(model: EffectiveSettings, path: KeyPath, case: CaseTable) -> None:
+def _resolve_values(
+    model: EffectiveSettings, path: KeyPath, case: CaseTable, references: References
+) -> dict[str, Fill]:
+    """Return the fills of a case by input, and report those that do not suit their input."""
     inputs: dict[str, InputTable] = {table.name: table for table in model.settings.inputs}
+    fills = {}
     for name, value in case.values.items():
-        value_path = (*path, "values", name)
+        value_path = (*path, name)
         if name not in inputs:
             model.add_problem(value_path, f"no input has this name{suggest_nearest(name, inputs)}")
         elif value == OMITTED:
             if not inputs[name].optional:
                 model.add_problem(value_path, f"the input {quote(name)} is not `optional`")
-        elif isinstance(value, dict):
-            continue
+        elif isinstance(value, str | FillTable):
+            dtype = resolve_dtype(model.settings, inputs[name])
+            fills[name] = resolve_fill(model, value_path, value, dtype, references)
         elif problem := find_value_problem(value, resolve_dtype(model.settings, inputs[name])):
             model.add_problem(value_path, problem)
+        else:
+            fills[name] = Fill(kind="value", value=value)
+    return fills
 
 
 def _check_axes(

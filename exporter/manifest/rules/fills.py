@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from exporter.manifest.reading.layers import EffectiveSettings
+from exporter.manifest.rules.references import References
 from exporter.manifest.schema.tables import FillTable, list_explicit_values
 from exporter.manifest.spec.call import Fill
 from exporter.manifest.syntax.message_format import KeyPath, format_value
@@ -37,10 +38,13 @@ _DTYPES = {
 
 
 def resolve_fill(
-    model: EffectiveSettings, input_path: KeyPath, fill: str | FillTable, dtype: str
+    model: EffectiveSettings,
+    path: KeyPath,
+    fill: str | FillTable,
+    dtype: str,
+    references: References,
 ) -> Fill:
-    """Return the fill of an input, and report it if it does not suit the dtype."""
-    path = (*input_path, "fill")
+    """Return the fill at `path`, and report it if it does not suit the dtype."""
     items: dict[str, Any] = {fill: None} if isinstance(fill, str) else list_explicit_values(fill)
     ((kind, value),) = items.items()
     if dtype not in _DTYPES.get(kind, (dtype,)):
@@ -65,9 +69,11 @@ def resolve_fill(
         case "value":
             return Fill(kind=kind, value=value)
         case "file":
-            return Fill(kind=kind, file=value)
+            file = references.check_data_file(model, (*path, kind), value)
+            return Fill(kind=kind, file=file)
         case "python":
-            return Fill(kind=kind, python=value)
+            function = references.check_function(model, (*path, kind), value)
+            return Fill(kind=kind, python=function)
         case _:
             return Fill.model_validate({"kind": kind})
 

@@ -66,7 +66,7 @@ class ResolveContext:
 
 
 def resolve_model(model: EffectiveSettings, context: ResolveContext) -> ModelSpec | None:
-    """Return the spec of the model, or None if this or an earlier model has a problem."""
+    """Return the spec of the model, or None if it has a problem."""
     settings, references = model.settings, context.references
     _check_required_keys(model)
     _check_devices(model, context.devices)
@@ -97,7 +97,7 @@ def resolve_model(model: EffectiveSettings, context: ResolveContext) -> ModelSpe
             model, ("inputs_from",), settings.inputs_from, references
         )
     fields |= _resolve_signature(model, context)
-    if model.report:
+    if model.report or model.broken:
         return None
     return ModelSpec(
         id=model.id,
@@ -171,14 +171,12 @@ def _resolve_signature(model: EffectiveSettings, context: ResolveContext) -> dic
 def _resolve_fill(
     model: EffectiveSettings, context: ResolveContext, path: KeyPath, table: InputTable
 ) -> Fill:
-    fill = resolve_fill(model, path, table.fill, resolve_dtype(model.settings, table))
-    if fill.kind == "file":
-        file = context.references.check_data_file(model, (*path, "fill", "file"), fill.file)
-        return fill.model_copy(update={"file": file})
-    if fill.kind == "python":
-        function = context.references.check_function(model, (*path, "fill", "python"), fill.python)
-        return fill.model_copy(update={"python": function})
-    return fill
+    """Return the fill of an input; without one, a function of `inputs_from` draws the values."""
+    has_function = model.settings.inputs_from or not model.has_valid("inputs_from")
+    if has_function and "fill" not in table.model_fields_set:
+        return Fill(kind="function")
+    dtype = resolve_dtype(model.settings, table)
+    return resolve_fill(model, (*path, "fill"), table.fill, dtype, context.references)
 
 
 def _check_required_keys(model: EffectiveSettings) -> None:

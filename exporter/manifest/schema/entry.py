@@ -133,9 +133,9 @@ class Settings(Table):
     inputs_from: Line = Field(default="")
     """`"file.py:function"`, relative to the manifest: returns the complete call, `(args, kwargs)`,
     if tables cannot express it. `inputs` then contains the names and types of its tensors, in their
-    order. If the function has a parameter, it receives the sizes of the axes, by name; if it has
-    none, no axis can be probed at another size. PyTorch's generator is seeded with `seed`
-    before."""
+    order; an input with a `fill` gets its values from the fill. If the function has a parameter,
+    it receives the sizes of the axes, by name; if it has none, no axis can be probed at another
+    size. PyTorch's generator is seeded with `seed` before."""
     cases: Items[CaseTable] = ()
     """Additional input sets."""
     depends: DependsTable = Field(default_factory=DependsTable)

@@ -22,7 +22,7 @@ from pydantic import (
 
 from exporter.core.entry_points import RUNTIME_GROUP, find_plugins
 from exporter.core.errors import suggest_nearest
-from exporter.core.frozen_model import Items, Plain
+from exporter.core.frozen_model import FrozenModel, Items, Plain
 from exporter.manifest.spec.model import BUILT_IN_RUNTIMES
 from exporter.manifest.syntax.call_paths import parse_call_path
 from exporter.manifest.syntax.message_format import (
@@ -147,23 +147,6 @@ def _check_tensor(value: object) -> Any:
     raise unexpected_value("a number, true, false or a list of them", value)
 
 
-def _check_case_value(value: object) -> Any:
-    match value:
-        case str() if value == OMITTED:
-            return value
-        case str():
-            raise unexpected_value(
-                f'a number, true, false, a list of them, "{OMITTED}" or {{ file = … }}', value
-            )
-        case dict():
-            if set(value) != {"file"}:
-                raise ValueError('expected a table with the one key `file`: { file = "x.npy" }')
-            if not isinstance(value["file"], str):
-                raise NestedProblem(("file",), str(unexpected_value("text", value["file"])))
-            return {"file": _check_item("file", _check_data_file, value["file"])}
-    return _check_tensor(value)
-
-
 def _check_data_file(value: object) -> str:
     text = _check_line(str(value))
     path, key = split_data_file(text)
@@ -282,7 +265,7 @@ def _parse_index(value: object) -> int:
 
 
 #: Steps of pydantic's error paths that are not keys of the user.
-FORM_TAGS = ("<text>", "<table>", "<list>", "[key]")
+FORM_TAGS = ("<text>", "<table>", "<list>", "<tensor>", "[key]")
 
 
 def discriminate_form(message: str) -> Discriminator:
@@ -296,6 +279,22 @@ def discriminate_form(message: str) -> Discriminator:
                 return "<table>"
             case list() | tuple():
                 return "<list>"
+        return None
+
+    return Discriminator(select_tag, "form", message)
+
+
+def discriminate_case_value(message: str) -> Discriminator:
+    """Select the type with the tag `<text>`, `<table>` or `<tensor>` by the form of a value."""
+
+    def select_tag(value: object) -> str | None:
+        match value:
+            case str():
+                return "<text>"
+            case dict() | FrozenModel():
+                return "<table>"
+            case bool() | int() | float() | list():
+                return "<tensor>"
         return None
 
     return Discriminator(select_tag, "form", message)
@@ -332,19 +331,6 @@ Repeat = Annotated[
             "additionalProperties": {"type": "integer", "minimum": 1, "maximum": MAX_COPIES},
             "minProperties": 1,
             "maxProperties": 1,
-        }
-    ),
-]
-CaseValue = Annotated[
-    Any,
-    PlainValidator(_check_case_value),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                _TENSOR_SCHEMA,
-                {"const": OMITTED, "type": "string"},
-                {"type": "object", "properties": {"file": {"type": "string"}}},
-            ]
         }
     ),
 ]

@@ -13,7 +13,6 @@ from exporter.manifest.schema.fields import (
     AxisName,
     AxisSize,
     CallPath,
-    CaseValue,
     DataFile,
     Day,
     DimField,
@@ -32,6 +31,7 @@ from exporter.manifest.schema.fields import (
     Size,
     TensorField,
     Variable,
+    discriminate_case_value,
     discriminate_form,
 )
 from exporter.manifest.spec.model import NUMBER_PLACEHOLDER, Kind
@@ -92,6 +92,12 @@ FillField = Annotated[
     Annotated[FillName, Tag("<text>")] | Annotated[FillTable, Tag("<table>")],
     discriminate_form("expected the name of a fill or a table"),
 ]
+CaseValue = Annotated[
+    Annotated[Literal[FillName, "none"], Tag("<text>")]
+    | Annotated[FillTable, Tag("<table>")]
+    | Annotated[TensorField, Tag("<tensor>")],
+    discriminate_case_value("expected a number, true, false, a list of them or a fill"),
+]
 
 
 class InputTable(Table):
@@ -113,7 +119,8 @@ class InputTable(Table):
     keys a dict, unless `containers` sets another type."""
     fill: FillField = "normal"
     """`"normal"`, `"zeros"`, `"ones"`, `"arange"`, or a table with one key. Random values depend on
-    the model's `seed`."""
+    the model's `seed`. If the entry has `inputs_from`, the fill replaces the values of its
+    function."""
     scalar: bool = False
     """The model takes a Python number instead of a tensor; the file has a tensor of shape `[]`."""
     optional: bool = False
@@ -136,7 +143,9 @@ class BoundTable(Table):
     outside: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """The share of elements that may exceed `atol + rtol * |expected|`."""
     noise: Factor | None = None
-    """The allowed error as a multiple of PyTorch's own float32 error, instead of `atol`, `rtol`."""
+    """The allowed error as a multiple of PyTorch's own float32 error, instead of `atol`, `rtol`;
+    8 by default. An explicit factor also declares that an error of PyTorch above 1e-3 of the scale
+    is rounding. Without it, the result of a doubtful file is `inconclusive`."""
 
     @model_validator(mode="after")
     def _check_one_kind(self) -> BoundTable:
@@ -252,12 +261,14 @@ class CaseTable(Table):
     name: Name
     """The name in reports."""
     values: dict[str, CaseValue] = Field(default_factory=dict)
-    """Values for inputs, by name: as in `fill.value`, `{ file = "x.npy" }` as in `fill.file`, or
-    `"none"` to omit an optional input."""
+    """Other values for inputs, by name: a fill, such as `"ones"` or `{ randint = [0, 9] }`; the
+    values themselves, as in `fill.value`; or `"none"` to omit an optional input. A fill draws
+    values at any size of the axes."""
     axes: dict[str, Size] = Field(default_factory=dict)
     """Sizes for axes, by name."""
     inputs_from: Line = Field(default="")
-    """All inputs of this case: `"file.py:function"`, as the model's own `inputs_from`."""
+    """All inputs of this case: `"file.py:function"`, as the model's own `inputs_from`. Neither
+    `values` nor the fills of the inputs change them."""
 
 
 class CustomOpTable(Table):

@@ -78,7 +78,9 @@ class Fill(FrozenModel):
         "value",
         "file",
         "python",
+        "function",
     ]
+    """`function`: `inputs_from` returns the values."""
     low: float = 0.0
     """`uniform`: lowest value; `randint`: lowest integer."""
     high: float = 1.0
@@ -170,9 +172,8 @@ class Case(FrozenModel):
     """An additional input set: other values for some inputs, other sizes for some axes."""
 
     name: str
-    values: dict[str, Tensor] = Field(default_factory=dict)
-    files: dict[str, str] = Field(default_factory=dict)
-    """Values from files, as in `Fill.file`."""
+    fills: dict[str, Fill] = Field(default_factory=dict)
+    """Other fills, by input."""
     absent: Items[str] = ()
     """Optional inputs that the case omits."""
     axes: dict[str, int] = Field(default_factory=dict)

@@ -15,7 +15,7 @@ from typing import Literal
 from pydantic import Field
 
 from exporter.core.command_names import DEFAULT_COMMAND
-from exporter.core.errors import Location
+from exporter.core.errors import Location, Problem
 from exporter.core.frozen_model import FrozenModel, Items, Plain
 from exporter.manifest.spec.call import (
     Axis,
@@ -33,10 +33,10 @@ from exporter.manifest.syntax.tensor_files import split_data_file
 
 ExporterName = Literal["dynamo", "torchscript"]
 CaptureName = Literal["export", "strict", "trace", "script"]
-Mode = Literal["eval", "train", "keep"]
-Precision = Literal["float32", "float16", "bfloat16", "float64"]
 #: The state of PyTorch during an export; see `worker/model/torch_state.py`.
 ExportState = Literal["inference", "plain"]
+Mode = Literal["eval", "train", "keep"]
+Precision = Literal["float32", "float16", "bfloat16", "float64"]
 #: The runtimes without a plugin.
 BUILT_IN_RUNTIMES = ("onnxruntime", "openvino", "reference", "backend")
 #: How reports show a status: a symbol or a word.
@@ -207,10 +207,10 @@ class ModelSpec(FrozenModel):
     """The dtype of the model's weights; None if they are not cast."""
     export_device: str = "cpu"
     """PyTorch's device for the reference and the export."""
-    exporter: Literal["auto", "dynamo", "torchscript"] = "auto"
-    capture: CaptureName | None = None
     export_state: ExportState | None = None
     """None: `inference`, and `plain` if the export fails in it."""
+    exporter: Literal["auto", "dynamo", "torchscript"] = "auto"
+    capture: CaptureName | None = None
     """None: `export` for dynamo, and `strict` if that fails; `trace` for TorchScript."""
     opsets: Items[int]
     devices: Items[str]
@@ -242,6 +242,8 @@ class ModelSpec(FrozenModel):
     """Time limit of the model's job in seconds."""
     memory: int | None = None
     """Limit of the job's address space in bytes, in addition to PyTorch itself."""
+    problems: Items[str] = ()
+    """The problems of an invalid entry, with file and line. If there is one, every cell is red."""
 
     @property
     def location(self) -> Location:
@@ -268,7 +270,8 @@ class ModelSpec(FrozenModel):
         """The data files of the model and its inputs, relative to the root; no code."""
         source = (self.source,) if self.is_saved_program or self.is_saved_script else ()
         references = [item.fill.file for item in self.inputs if item.fill.file]
-        references += [text for case in self.cases for text in case.files.values()]
+        fills = (fill for case in self.cases for fill in case.fills.values())
+        references += [fill.file for fill in fills if fill.file]
         tensor_files = dict.fromkeys(split_data_file(text)[0] for text in references)
         names = (*source, *((self.weights,) if self.weights else ()), *tensor_files)
         folder = posixpath.dirname(self.manifest)
@@ -381,6 +384,8 @@ class Manifest(FrozenModel):
 
     project: Project
     models: Items[ModelSpec]
+    problems: Items[Problem] = ()
+    """The problems of manifest files that belong to none of these models."""
 
     def find_model(self, id: str) -> ModelSpec:
         """Return the model of that ID.

@@ -91,7 +91,7 @@ def describe_contract(spec: ModelSpec) -> Contract:
                 dtype=f"{input.dtype}{', optional' if input.optional else ''}",
                 shape=_format_shape(input.shape) if not input.scalar else "a number",
                 at=input.at or "in order",
-                fill=format_fill(input.fill) if spec.inputs_from is None else "inputs_from",
+                fill=format_fill(input.fill),
             )
             for input in spec.inputs
         ),
@@ -123,9 +123,11 @@ def describe_contract(spec: ModelSpec) -> Contract:
 
 def _format_case(case: Case) -> str:
     function = {"inputs_from": case.inputs_from.function} if case.inputs_from else {}
-    return _format_table(
-        {**case.values, **case.files, **dict.fromkeys(case.absent), **case.axes, **function}
-    )
+    fills = {
+        name: fill.value if fill.kind == "value" else fill.file or format_fill(fill)
+        for name, fill in case.fills.items()
+    }
+    return _format_table({**fills, **dict.fromkeys(case.absent), **case.axes, **function})
 
 
 def _list_settings(spec: ModelSpec) -> Iterable[Setting]:
@@ -140,9 +142,9 @@ def _list_settings(spec: ModelSpec) -> Iterable[Setting]:
     literal = {
         "exporter": spec.exporter if spec.exporter != "auto" else "",
         "capture": spec.capture or "",
+        "export_state": spec.export_state or "",
         "mode": spec.mode if spec.mode != "eval" else "",
         "precision": spec.precision or "",
-        "export_state": spec.export_state or "",
         "seed": str(spec.seed) if spec.seed else "",
         "init": _format_table(spec.init),
         "constants": _format_table({constant.at: constant.value for constant in spec.constants}),
@@ -199,8 +201,8 @@ def format_fill(fill: Fill) -> str:
             return f"value {json.dumps(fill.value)}"
         case "file" | "python":
             return f"{fill.kind} {fill.file or fill.python}"
-        case "normal" | "zeros" | "ones" | "arange":
-            return fill.kind
+        case "normal" | "zeros" | "ones" | "arange" | "function":
+            return "inputs_from" if fill.kind == "function" else fill.kind
 
 
 def format_axis_sizes(axis: Axis) -> str:

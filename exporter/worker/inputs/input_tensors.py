@@ -17,7 +17,11 @@ from exporter.manifest import Case, Fill, Input, ModelSpec
 from exporter.records.record import Stage
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_sets import InputSet
-from exporter.worker.inputs.inputs_from import draw_from_function, select_inputs_function
+from exporter.worker.inputs.inputs_from import (
+    draw_from_function,
+    measure_axes,
+    select_inputs_function,
+)
 from exporter.worker.inputs.mask_fills import draw_mask_fill
 from exporter.worker.inputs.perturbation import mirror_values, perturb_values
 from exporter.worker.inputs.tensor_reader import fit_to_shape, read_tensor
@@ -42,26 +46,27 @@ def draw_inputs(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
         Failure: Stage `source`, if a fill or a case does not fit its input.
     """
     function = select_inputs_function(spec, chosen)
-    if function is not None:
-        return draw_from_function(spec, chosen, function, root)
+    returned = draw_from_function(spec, chosen, function, root) if function else {}
     case = chosen.case or Case(name="")
+    if case.inputs_from:
+        return returned
+    sizes = measure_axes(spec, chosen, returned)
     folder = (root / spec.manifest).parent
     tensors: Tensors = {}
     with wrap_errors(Stage.SOURCE):
         for index, item in enumerate(spec.inputs):
-            shape = tuple(chosen.sizes[dim] if isinstance(dim, str) else dim for dim in item.shape)
             if item.name in case.absent:
                 continue
-            fill = item.fill
-            if item.name in case.values:
-                fill = Fill(kind="value", value=case.values[item.name])
-            elif item.name in case.files:
-                fill = Fill(kind="file", file=case.files[item.name])
+            fill = case.fills.get(item.name, item.fill)
+            if fill.kind == "function":
+                tensors[item.name] = returned[item.name]
+                continue
+            shape = tuple(sizes[dim] if isinstance(dim, str) else dim for dim in item.shape)
             seed = ((spec.seed + chosen.seed) * 1009 + index) * 2
             generator = torch.Generator().manual_seed(seed)
-            draw = partial(_fill_tensor, item, fill, shape, generator, folder, chosen.sizes)
+            draw = partial(_fill_tensor, item, fill, shape, generator, folder, sizes)
             tensor = draw()
-            is_resized = chosen.kind in ("axis", "case") and item.name not in case.files
+            is_resized = chosen.kind in ("axis", "case") and item.name not in case.fills
             if fill.kind == "file" and is_resized:
                 tensor = fit_to_shape(tensor, item, shape)
             if item.name == chosen.changed_input:

@@ -132,7 +132,8 @@ def draw_from_function(
     with wrap_errors(Stage.SOURCE):
         call = _call_function(source, spec, chosen.sizes, root, seed=spec.seed + chosen.seed)
         tensors = _match_declared_call(spec, call, source)
-        if name := chosen.changed_input:
+        changeable = [item.name for item in spec.inputs if item.fill.kind == "function"]
+        if (name := chosen.changed_input) in changeable:
             second = _call_function(source, spec, chosen.sizes, root, seed=spec.seed + 1)
             changed = _match_declared_call(spec, second, source)[name]
             is_new = not chosen.increment and not torch.equal(tensors[name], changed)

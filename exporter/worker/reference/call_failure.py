@@ -194,12 +194,13 @@ def _has_values(tensor: torch.Tensor, index: torch.Tensor) -> bool:
 
 def _describe_source(spec: ModelSpec, chosen: InputSet, name: str) -> str:
     """Return the key of the manifest that determines the values of an input."""
-    function = select_inputs_function(spec, chosen)
-    if function is not None:
-        return function.function
-    if chosen.case is not None and (name in chosen.case.values or name in chosen.case.files):
-        return f"case '{chosen.case.name}'"
     fill = next(item.fill for item in spec.inputs if item.name == name)
+    case = chosen.case
+    if case is not None and name in case.fills:
+        return f"case '{case.name}'"
+    function = select_inputs_function(spec, chosen)
+    if function is not None and (fill.kind == "function" or (case and case.inputs_from)):
+        return function.function
     if fill.kind == "randint":
         return f"`randint = [{fill.low:g}, {fill.high:g}]`"
     return f"the fill `{fill.kind}`"

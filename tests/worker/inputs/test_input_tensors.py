@@ -9,6 +9,7 @@ from exporter.manifest import (
     Axis,
     Case,
     Constant,
+    Fill,
     ModelSpec,
 )
 from exporter.worker.inputs.call import build_call, build_tensor_call
@@ -87,7 +88,7 @@ def test_a_case_sets_values_and_sizes() -> None:
     spec = make_contract(
         "Affine",
         inputs=(declare_input(), declare_input("count", at="args[1]", dtype="int64", shape=())),
-        cases=(Case(name="nine", values={"count": 9}, axes={"batch": 8}),),
+        cases=(Case(name="nine", fills={"count": Fill(kind="value", value=9)}, axes={"batch": 8}),),
     )
     spec = spec.model_copy(
         update={
@@ -105,7 +106,9 @@ def test_a_case_sets_values_and_sizes() -> None:
 
 
 def test_a_value_of_another_shape_fails_with_both_shapes() -> None:
-    spec = make_contract("Affine", cases=(Case(name="odd", values={"x": [1.0, 2.0]}),))
+    spec = make_contract(
+        "Affine", cases=(Case(name="odd", fills={"x": Fill(kind="value", value=[1.0, 2.0])}),)
+    )
     with pytest.raises(Failure) as caught:
         draw_inputs(
             spec, next(item for item in choose_usual_sets(spec) if item.kind == "case"), ROOT

@@ -10,6 +10,7 @@ import torch
 from exporter.manifest import (
     Axis,
     Case,
+    Fill,
     InputsFrom,
     ModelSpec,
 )
@@ -20,12 +21,16 @@ from exporter.worker.inputs.inputs_from import measure_axes, resolve_inputs_from
 from exporter.worker.process.failure import Failure
 from tests.worker.contracts import ROOT, declare_input, make_contract
 
+_FUNCTION = Fill(kind="function")
+
 
 def function_contract(
     function: str, *, cases: tuple[Case, ...] = (), **changes: object
 ) -> ModelSpec:
     values: dict[str, object] = {
-        "inputs": tuple(declare_input(name, at="") for name in ("x", "first", "inner")),
+        "inputs": tuple(
+            declare_input(name, at="", fill=_FUNCTION) for name in ("x", "first", "inner")
+        ),
         "inputs_from": InputsFrom(function=f"calls.py:{function}"),
         "cases": cases,
     }
@@ -85,10 +90,54 @@ def test_a_case_may_have_other_sizes() -> None:
 
 
 def test_named_tuples_are_containers_of_their_class() -> None:
-    inputs = (declare_input("first", at=""), declare_input("second", at=""))
+    inputs = tuple(declare_input(name, at="", fill=_FUNCTION) for name in ("first", "second"))
     spec = resolve_inputs_from(function_contract("build_named_tuple", inputs=inputs), ROOT)
     assert [item.at for item in spec.inputs] == ["args[0][0]", "args[0][1]"]
     assert spec.containers[0].type.endswith("calls:TensorPair")
+
+
+def test_a_fill_replaces_the_values_of_the_function() -> None:
+    inputs = (
+        declare_input("x", at="", fill=_FUNCTION),
+        declare_input("first", at="", fill=Fill(kind="ones")),
+        declare_input("inner", at="", fill=_FUNCTION),
+    )
+    case = Case(name="zeros", fills={"x": Fill(kind="zeros")}, axes={"batch": 6})
+    spec = resolve_inputs_from(
+        function_contract("build_with_sizes", inputs=inputs, cases=(case,)), ROOT
+    )
+    drawn = {each.name: draw_inputs(spec, each, ROOT) for each in choose_usual_sets(spec)}
+    assert torch.equal(drawn["declared"]["first"], torch.ones(3, 4))
+    assert torch.equal(drawn["batch=1"]["first"], torch.ones(1, 4))
+    assert torch.equal(drawn["zeros"]["x"], torch.zeros(6, 4))
+    assert torch.equal(drawn["zeros"]["first"], torch.ones(6, 4))
+    assert drawn["zeros"]["inner"].std() > 0.5
+    assert not torch.equal(drawn["declared"]["first"], drawn["other first"]["first"])
+    assert torch.equal(drawn["declared"]["x"], drawn["other first"]["x"])
+
+
+def test_a_fill_has_the_sizes_of_the_returned_tensors() -> None:
+    inputs = (
+        declare_input("x", at="", fill=Fill(kind="zeros")),
+        *(declare_input(name, at="", fill=_FUNCTION) for name in ("first", "inner")),
+    )
+    spec = resolve_inputs_from(function_contract("build_fixed", inputs=inputs), ROOT)
+    drawn = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
+    assert torch.equal(drawn["x"], torch.zeros(5, 4))
+    assert drawn["first"].shape == (5, 4)
+
+
+def test_integer_and_bool_inputs_of_a_function_need_no_fill() -> None:
+    inputs = (
+        declare_input("ids", at="", dtype="int64", fill=_FUNCTION),
+        declare_input("mask", at="", dtype="bool", fill=_FUNCTION),
+    )
+    spec = resolve_inputs_from(function_contract("build_ids", inputs=inputs), ROOT)
+    drawn = {each.name: draw_inputs(spec, each, ROOT) for each in choose_usual_sets(spec)}
+    assert drawn["declared"]["ids"].dtype is torch.int64
+    assert not torch.equal(drawn["declared"]["ids"], drawn["other ids"]["ids"])
+    assert int(drawn["other ids"]["ids"].max()) < 7, "values of the function with another seed"
+    assert "larger ids" not in drawn
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import torch
 from onnx import numpy_helper
 from safetensors.torch import save_file
 
-from exporter.manifest import Axis, Case, ModelSpec
+from exporter.manifest import Axis, Case, Fill, ModelSpec
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.tensor_reader import fit_to_shape, read_tensor
@@ -85,7 +85,7 @@ def _spec(**changes: object) -> ModelSpec:
 
 def test_a_set_has_the_values_of_the_file(folder: Path) -> None:
     np.save(folder / "five.npy", np.ones((5, 4), np.float32))
-    case = Case(name="five", axes={"batch": 5}, files={"x": "five.npy"})
+    case = Case(name="five", axes={"batch": 5}, fills={"x": Fill(kind="file", file="five.npy")})
     spec = _spec(cases=(case,))
     drawn = {each.name: draw_inputs(spec, each, folder)["x"] for each in choose_usual_sets(spec)}
     assert torch.equal(drawn["declared"], torch.from_numpy(_ARRAY))

@@ -32,7 +32,7 @@ Array = np.ndarray[Any, Any]
 Inputs = Mapping[str, Array]
 
 #: Fills that only the worker draws.
-_WORKER_FILLS = ("file", "python", "mask", "padding", "lengths_of")
+_WORKER_FILLS = ("file", "python", "function", "mask", "padding", "lengths_of")
 #: The largest size of an axis that is used to reach a row.
 _MAX_SIZE = 1024
 #: Number of trials with the exported sizes, and of trials with other sizes.
@@ -129,12 +129,10 @@ def draw_inputs(
         shape = tuple(trial.sizes[dim] if isinstance(dim, str) else dim for dim in dims)
         text = f"{trial.name}/{number}".encode()
         rng = np.random.default_rng([seed, *text])
-        fill = item.fill
-        if trial.case and item.name in trial.case.values:
-            fill = Fill(kind="value", value=trial.case.values[item.name])
+        fill = trial.case.fills.get(item.name, item.fill) if trial.case else item.fill
         if trial.case and item.name in trial.case.absent:
             continue
-        if _needs_sample(spec, item, fill, trial.case):
+        if _needs_sample(fill, trial.case):
             inputs[item.name] = _select_stored(item, shape, stored, rng)
         elif index is not None and _accepts_index(fill, index):
             inputs[item.name] = np.full(shape, index, _find_dtype(item))
@@ -143,10 +141,10 @@ def draw_inputs(
     return inputs
 
 
-def _needs_sample(spec: ModelSpec, item: Input, fill: Fill, case: Case | None) -> bool:
+def _needs_sample(fill: Fill, case: Case | None) -> bool:
     """Return True if only the worker can draw the values: from files or user code."""
-    by_case = case is not None and (case.inputs_from is not None or item.name in case.files)
-    return by_case or spec.inputs_from is not None or fill.kind in _WORKER_FILLS
+    is_from_code = case is not None and case.inputs_from is not None
+    return is_from_code or fill.kind in _WORKER_FILLS
 
 
 def _accepts_index(fill: Fill, index: int) -> bool:
@@ -189,5 +187,5 @@ def _draw_fill(fill: Fill, shape: tuple[int, ...], rng: np.random.Generator) -> 
         case "value":
             value = np.asarray(fill.value)
             return np.broadcast_to(value, shape).copy() if value.ndim == 0 else value
-        case "file" | "python" | "mask" | "padding" | "lengths_of":
+        case "file" | "python" | "function" | "mask" | "padding" | "lengths_of":
             raise NoSuchInput("only the worker can draw its values")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.core.errors import ExporterError
-from exporter.manifest import Container, InputsFrom, ModelSpec
+from exporter.manifest import Container, Fill, InputsFrom, ModelSpec
 from exporter.manifest.syntax.tensor_files import DATA_SUFFIXES, split_data_file
 from tests.unit.manifest.projects import load_model
 
@@ -119,8 +119,7 @@ cases = [{ name = "z", values = { x = { file = "data/z.pb" } } }]""",
         "data/y.npz:0",
         "data/y.npz:1",
     ]
-    assert spec.cases[0].files == {"x": "data/z.pb"}
-    assert spec.cases[0].values == {}
+    assert spec.cases[0].fills == {"x": Fill(kind="file", file="data/z.pb")}
     assert spec.data_files == tuple(f"manifests/data/{n}" for n in ("x.npy", "y.npz", "z.pb"))
 
 
@@ -134,6 +133,33 @@ cases = [{ name = "other", inputs_from = "models/vision.py:build" }]""",
     assert spec.inputs_from == InputsFrom(function="models/vision.py:make")
     assert [item.at for item in spec.inputs] == [""]
     assert spec.cases[0].inputs_from == InputsFrom(function="models/vision.py:build")
+    assert spec.inputs[0].fill == Fill(kind="function")
+
+
+def test_inputs_of_a_function_have_any_dtype_and_may_have_a_fill(tmp_path: Path) -> None:
+    spec = model(
+        tmp_path,
+        """inputs_from = "models/vision.py:make"
+inputs = [
+  { name = "ids", shape = ["batch"], dtype = "int64" },
+  { name = "mask", shape = ["batch"], dtype = "bool", fill = "ones" },
+]
+cases = [{ name = "open", values = { ids = { randint = [0, 3] } } }]""",
+    )
+    assert [item.fill for item in spec.inputs] == [Fill(kind="function"), Fill(kind="ones")]
+    assert spec.cases[0].fills == {"ids": Fill(kind="randint", low=0, high=3)}
+
+
+def test_a_case_takes_every_fill(tmp_path: Path) -> None:
+    spec = model(
+        tmp_path,
+        """inputs = [{ name = "x", shape = ["batch"] }, { name = "y", shape = ["batch"] }]
+cases = [{ name = "other", values = { x = "ones", y = { python = "models/vision.py:make" } } }]""",
+    )
+    assert spec.cases[0].fills == {
+        "x": Fill(kind="ones"),
+        "y": Fill(kind="python", python="models/vision.py:make"),
+    }
 
 
 def test_optional_inputs_of_a_script(tmp_path: Path) -> None:
@@ -149,7 +175,7 @@ opsets = "15..17"
     )
     assert [item.optional for item in spec.inputs] == [False, True]
     assert spec.cases[0].absent == ("m",)
-    assert spec.cases[0].values == {"x": [1, 2, 3]}
+    assert spec.cases[0].fills == {"x": Fill(kind="value", value=[1, 2, 3])}
 
 
 @given(

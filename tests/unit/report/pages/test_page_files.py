@@ -16,6 +16,7 @@ from exporter.manifest import (
     Case,
     Constant,
     Device,
+    Fill,
     Input,
     Manifest,
     Output,
@@ -103,7 +104,7 @@ def hostile_project(text: str) -> tuple[Manifest, RunRecord]:
         inputs=(Input(name=harmless, shape=(harmless, 3), dtype=harmless, at=harmless),),
         outputs=(Output(name=harmless, shape=(harmless,), dtype=harmless),),
         axes=(Axis(name=harmless, example=3),),
-        cases=(Case(name=harmless, values={"n": 1}),),
+        cases=(Case(name=harmless, fills={"n": Fill(kind="value", value=1)}),),
     )
     check = CheckResult(
         check=harmless, status=Status.FAIL, message=harmless, metrics={harmless: harmless}

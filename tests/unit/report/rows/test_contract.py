@@ -104,7 +104,7 @@ def test_axes_and_cases() -> None:
             Axis(name="found", example=None),
             Axis(name="total", example=8, max=64, rule=TOTAL),
         ),
-        cases=(Case(name="wide", values={"n": 9}, axes={"width": 480}),),
+        cases=(Case(name="wide", fills={"n": Fill(kind="value", value=9)}, axes={"width": 480}),),
     )
     page = describe_contract(spec)
     assert [(row.name, row.example, row.sizes, row.probe) for row in page.axes] == [

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.manifest import Axis, Case, Input
+from exporter.manifest import Axis, Case, Fill, Input
 from exporter.manifest.spec.size_rule import SizeRule
 from exporter.worker.inputs.input_sets import choose_probes, choose_usual_sets, find_distant_size
 from exporter.worker.inputs.thorough_sets import choose_all_sets
@@ -101,7 +101,7 @@ def test_each_axis_changes_alone_and_then_all_together() -> None:
 
 
 def test_cases_come_after_axes_with_their_sizes() -> None:
-    case = Case(name="wide", axes={"sequence": 640}, values={"y": 1.0})
+    case = Case(name="wide", axes={"sequence": 640}, fills={"y": Fill(kind="value", value=1.0)})
     last = choose_usual_sets(two_axes(cases=(case,)))[6]
     assert last.name == "wide"
     assert last.kind == "case"
