@@ -82,7 +82,7 @@ def run_plan(
                 if options.thorough:
                     models = tuple(m.model_copy(update={"thorough": True}) for m in models)
                 jobs = make_jobs(
-                    Manifest(project=manifest.project, models=models),
+                    manifest.model_copy(update={"models": models}),
                     decisions,
                     build,
                     validator.fingerprints,

@@ -36,6 +36,7 @@ _THRESHOLDS = ("error_factor", "error_floor", "file_growth", "latency_factor", "
 _NEUTRAL_KEYS = frozenset(
     {
         *("id", "manifest", "line", "description", "owner", "tags", "timeout", "memory"),
+        "problems",
         *("source", "weights", "weights_sha256", "init", "seed", "mode", "precision"),
         *("export_device", "export_state", "exporter", "capture", "options", "custom_ops"),
         *("constants", "containers", "depends"),
@@ -77,6 +78,8 @@ def find_relaxations(before: Manifest, after: Manifest) -> tuple[GateFinding, ..
         for cell in _list_cells(old):
             if new is None or cell not in _list_cells(new):
                 changes = [_Change(before="promised", after="no longer promised")]
+            elif old.problems or new.problems:
+                changes = []  # its promises are unknown, and a current one has red cells
             else:
                 changes = [
                     *_compare_policies(policy, new_policy),

@@ -72,7 +72,11 @@ def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
         file=file,
         path=_PATH,
         table=Settings.model_construct(set(values), **values),
-        broken=frozenset(str(key[0]) for key in removed).intersection(Settings.model_fields),
+        broken={
+            str(key[0]): problems
+            for key, problems in removed.items()
+            if key[0] in Settings.model_fields
+        },
     )
     return ProjectSettings(project=_build_project(root, settings, devices), layer=layer, file=file)
 

@@ -53,7 +53,9 @@ class ExportResult:
 
     @property
     def is_green(self) -> bool:
-        """Whether all selected cells have a result and no result is red."""
+        """Whether all manifests are valid, and all selected cells have a result that is not red."""
+        if self.manifest.problems:
+            return False
         records = self.results.run.by_cell()
         selected = [records.get(planned.cell) for planned in self.plan.selected]
         return all(record is not None and not record.status.is_red for record in selected)
@@ -80,7 +82,7 @@ def export(
         KeyboardInterrupt: after the finished cells were stored.
     """
     started = read_filesystem_clock(find_build_folder(root))
-    loaded = load_layers(root)
+    loaded = load_layers(root, keep_invalid=True)
     manifest, project = loaded.manifest, loaded.manifest.project
     plan = options.make_plan(manifest)
     build_options = options.make_build_options(manifest, environment)
@@ -97,7 +99,9 @@ def export(
         write_shard_note(build, options.shard, make_plan(manifest, options.selection))
     else:
         write_reports(manifest, results.run)
-        is_complete = options.selection.is_everything and not results.missing
+        # An edit of another file, such as a missing source, can repair an invalid entry.
+        is_valid = not manifest.problems and not any(spec.problems for spec in manifest.models)
+        is_complete = is_valid and options.selection.is_everything and not results.missing
         if is_complete and results.unchanged:
             inputs = collect_noop_inputs(loaded, results, list_page_inputs(project), today)
     return ExportResult(

@@ -37,10 +37,12 @@ class GateResult:
     """The commit of the baseline and its day; empty if it is not committed."""
     revision: str = ""
     """The revision and its day; empty for the baseline of the work tree."""
+    unknown_contracts: tuple[str, ...] = ()
+    """The problems of the revision's manifests; promises of these entries are not compared."""
 
     @property
     def is_passed(self) -> bool:
-        """Whether no finding blocks the merge."""
+        """Whether no finding blocks the merge. A problem of a manifest file is no finding."""
         return not select_blocking(self.findings)
 
 
@@ -82,13 +84,20 @@ def gate(
         findings=compare_with_revision(state, branch, run, planned),
         accepted_in=str(commit),
         revision=f"{checkout.name} of {checkout.commit.day}",
+        unknown_contracts=tuple(
+            f"{checkout.name}: {problem}"
+            for problem in (
+                *state.manifest.problems,
+                *(problem for spec in state.manifest.models for problem in spec.problems),
+            )
+        ),
     )
 
 
 def _read_state(checkout: Checkout, root: Path) -> ProjectState:
     """Read the manifests and the baseline of a revision."""
     try:
-        manifest = load_project(checkout.root, fallback_root=root)
+        manifest = load_project(checkout.root, fallback_root=root, keep_invalid=True)
     except ExporterError as error:
         message = (
             f"{checkout.name}: the manifests cannot be read by this version; compare with a later "

@@ -113,7 +113,7 @@ def _compute_key(manifest: Manifest, run: RunRecord, history: AcceptanceHistory)
     # The pages do not contain the project's root, so a copy of the project has the same key.
     project = manifest.project.model_copy(update={"root": ""})
     accepted = (history.baseline,) if history.baseline else ()
-    values = (run, Manifest(project=project, models=manifest.models), history.history, *accepted)
+    values = (run, manifest.model_copy(update={"project": project}), history.history, *accepted)
     texts = (
         *(value.model_dump_json() for value in values),
         read_exporter_state(),

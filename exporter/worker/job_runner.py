@@ -59,7 +59,7 @@ from exporter.worker.model.call_objects import wrap_with_call_objects
 from exporter.worker.model.custom_ops import load_custom_ops
 from exporter.worker.model.program_signature import require_matching_inputs
 from exporter.worker.model.source_loader import Model, load_model
-from exporter.worker.process.failure import Failure
+from exporter.worker.process.failure import Failure, report_invalid_entry
 from exporter.worker.reference.model_snapshot import ModelSnapshot
 from exporter.worker.reference.reference_run import compute_reference, format_overflow_notes
 from exporter.worker.reference.review import is_worth_review, review_reference
@@ -144,6 +144,9 @@ def _recheck_opset(output: JobOutput, opset: OpsetJob, cache: SampleCache) -> bo
 def _export_opsets(output: JobOutput, opsets: tuple[OpsetJob, ...], cache: SampleCache) -> None:
     times = StageTimes()
     output.announce(Stage.SOURCE, opsets)
+    if problems := output.spec.problems:
+        output.write_failures(opsets, report_invalid_entry(problems), times)
+        return
     torch.manual_seed(output.spec.seed)  # `inputs_from` may be the first import of the file
     try:
         with times.measure(Stage.SOURCE):

@@ -9,11 +9,11 @@ import click
 
 from exporter.build import require_packages
 from exporter.cli.options.selection import root_option
+from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.terminal import is_terminal, print_line, print_table
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode
 from exporter.core.text_format import pluralize
-from exporter.manifest import load_project
 from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
 from exporter.processes import make_worker_environment
@@ -48,7 +48,7 @@ def audit(cells: tuple[str, ...], mutants: int, seed: int, threshold: float, roo
 
     The result is written to the reports folder; `exporter report` shows it on the model's page.
     """
-    manifest = load_project(root)
+    manifest = open_project(root)
     plan = make_plan(manifest, Selection(patterns=cells))
     require_packages()
 

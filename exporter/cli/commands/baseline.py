@@ -9,6 +9,7 @@ import click
 
 from exporter.cli.options.selection import root_option
 from exporter.cli.output.findings import show_findings
+from exporter.cli.output.manifest_problems import require_readable_files
 from exporter.cli.output.result_notes import print_result_notes
 from exporter.cli.output.terminal import print_error, print_line
 from exporter.core.errors import ExitCode, ExporterError, Problem, suggest_nearest
@@ -69,7 +70,9 @@ def update(context: click.Context, cells: tuple[str, ...], reason: str, root: Pa
 
 
 def _prepare(root: Path) -> Acceptance:
-    acceptance = prepare_acceptance(load_project(root))
+    manifest = load_project(root, keep_invalid=True)
+    require_readable_files(manifest)
+    acceptance = prepare_acceptance(manifest)
     print_result_notes(acceptance.current)
     return acceptance
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from exporter.cli.options.selection import root_option, selection_options
+from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.result_notes import print_result_notes
 from exporter.cli.output.terminal import print_error, print_line
 from exporter.core.atomic_files import write_text
@@ -31,7 +32,10 @@ def expectations(selection: Selection, root: Path, write: bool, reason: str) -> 
 
     The exit code is 1 if the patch is not empty.
     """
-    manifest = load_project(root)
+    loaded = open_project(root)
+    # An expectation must not make an invalid entry green.
+    valid = tuple(spec for spec in loaded.models if not spec.problems)
+    manifest = loaded.model_copy(update={"models": valid})
     project_root = Path(manifest.project.root)
     selected = {planned.cell for planned in make_plan(manifest, selection).selected}
     current = read_results(manifest)
@@ -61,7 +65,9 @@ def expectations(selection: Selection, root: Path, write: bool, reason: str) -> 
             write_text(project_root / name, after)
     if not write:
         return ExitCode.RED
-    load_project(root)  # validate the written manifests
+    written = load_project(root, keep_invalid=True)
+    if {spec.id for spec in written.models if not spec.problems} != {spec.id for spec in valid}:
+        load_project(root)  # raise the problems of the written manifests
     models = pluralize(len(lists), "model")
     print_line(f"wrote the expectations of {models}; run `exporter export` to apply them")
     return ExitCode.OK

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from exporter.cli.options.selection import root_option, select_one_cell
-from exporter.cli.output.terminal import print_line, print_table
+from exporter.cli.output.manifest_problems import print_file_problems
+from exporter.cli.output.terminal import print_error, print_line, print_table
 from exporter.core.errors import ExitCode
 from exporter.manifest import explain_cell, load_layers
 
@@ -20,13 +21,16 @@ def explain(cell: str, root: Path) -> int:
 
     CELL is a full id (model/opset/device) or a pattern that matches one cell.
     """
-    loaded = load_layers(root)
+    loaded = load_layers(root, keep_invalid=True)
+    print_file_problems(loaded.manifest)
     planned = select_one_cell(loaded.manifest, cell)
     id, route = planned.cell, planned.route
     print_line(f"{id}: {route.exporter} {route.capture}, because {route.reason}")
     if planned.skip:
         print_line(f"skipped: {planned.skip}")
     spec = loaded.manifest.find_model(id.model)
+    for problem in spec.problems:
+        print_error(problem)
     settings = explain_cell(loaded.layers[id.model], spec, id.opset, id.device)
     rows = ((setting.key, setting.origin, setting.value) for setting in settings)
     print_table([("KEY", "FROM", "VALUE"), *rows])

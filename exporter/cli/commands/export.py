@@ -60,10 +60,10 @@ def export(
             starter.prepare()
         # A no-op must not import the build.
         from exporter.cache.noop_snapshot import ExportSummary
+        from exporter.cli.output.manifest_problems import open_project, print_file_problems
         from exporter.cli.output.plan_table import show_plan
         from exporter.cli.output.progress import observe_progress
         from exporter.cli.output.summary import make_summary, print_summary
-        from exporter.manifest import load_project
         from exporter.usecases import build_plan, export_run
 
         options = build_plan.ExportOptions(
@@ -75,12 +75,13 @@ def export(
             use_store=not flags["no_store"],
         )
         if flags["dry_run"]:
-            show_plan(build_plan.plan(load_project(root), options, os.environ))
+            show_plan(build_plan.plan(open_project(root), options, os.environ))
             return ExitCode.OK
         with observe_progress(explain=flags["explain"]) as observer:
             result = export_run.export(root, options, observer, starter, os.environ)
         manifest, restored = result.manifest, len(result.results.restored)
         summary = make_summary(manifest, result.plan, result.results.run, restored=restored)
+        print_file_problems(manifest)
         if shard:
             print_line(f"shard {shard}: `exporter merge` writes the tables of all shards")
         else:

@@ -12,13 +12,13 @@ from exporter.build import BuildFolder
 from exporter.cli.options.selection import root_option
 from exporter.cli.output.findings import format_hints, show_findings
 from exporter.cli.output.github import Annotation, annotate, shorten_page
+from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.result_notes import print_result_notes
 from exporter.cli.output.terminal import print_error, print_line
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode
 from exporter.core.text_format import pluralize
 from exporter.gate import GateFinding
-from exporter.manifest import load_project
 from exporter.report import group_findings, render_gate
 from exporter.report.rows.finding_context import GateContext, find_context
 from exporter.usecases import gate_run
@@ -38,11 +38,13 @@ _COMMENT = "<!-- exporter gate -->\n"
 )
 def gate(root: Path, against: str | None) -> int:
     """Compare results and baseline; fail on unaccepted changes."""
-    manifest = load_project(root)
+    manifest = open_project(root)
     result = gate_run.gate(manifest, os.environ, against)
     print_result_notes(result.current)
     if result.revision:
         print_error(f"compared with {result.revision}")
+    for problem in result.unknown_contracts:
+        print_error(f"warning: its promises are not compared: {problem}")
     if not result.baseline.has_figures:
         print_error(
             "warning: the baseline has no figures, so drift is not compared; run "
@@ -61,6 +63,9 @@ def gate(root: Path, against: str | None) -> int:
     write_text(build.path / "comment.md", shorten_page(_COMMENT + page, _COMMENT_LIMIT))
     append_to_step_summary(page)
     annotate(_make_annotations(context, findings), project_root)
+    if not findings and manifest.problems:
+        print_line("a manifest file has a problem, so its models are unknown", color="red")
+        return ExitCode.MANIFEST
     if not findings:
         cells = pluralize(len(result.baseline.cells), "cell")
         print_line(f"{cells} as accepted", color="green")
@@ -68,6 +73,9 @@ def gate(root: Path, against: str | None) -> int:
     show_findings(findings, context)
     count = pluralize(len(findings), "finding")
     print_line(f"{count}; written to {manifest.project.build}/gate.md")
+    if result.is_passed and manifest.problems:
+        print_line("a manifest file has a problem, so its models are unknown", color="red")
+        return ExitCode.MANIFEST
     if result.is_passed:
         print_line("no finding blocks the merge", color="green")
         return ExitCode.OK

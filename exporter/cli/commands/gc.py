@@ -11,6 +11,7 @@ import click
 from exporter.build import BuildFolder, find_garbage, remove_garbage
 from exporter.cli.options.selection import root_option
 from exporter.cli.options.store_limits import limit_options
+from exporter.cli.output.manifest_problems import require_readable_files
 from exporter.cli.output.terminal import print_line, print_table
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text_format import format_bytes, pluralize
@@ -33,7 +34,8 @@ def gc(root: Path, *, dry_run: bool, store_size: int | None, store_age: float | 
     Store entries unused for `store_age` are removed first, then the least recently used entries
     until the store is smaller than `store_size`.
     """
-    manifest = load_project(root)
+    manifest = load_project(root, keep_invalid=True)
+    require_readable_files(manifest)
     cells = [planned.cell for planned in make_plan(manifest).cells]
     if not cells:
         message = "the manifests declare no cell; nothing was removed, to keep all files"

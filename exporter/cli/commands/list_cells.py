@@ -9,10 +9,10 @@ import click
 
 from exporter.cli.options.selection import root_option, selection_options
 from exporter.cli.output.call_table import HEADER, build_call_rows
+from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.terminal import print_line, print_table
 from exporter.core.errors import ExitCode
 from exporter.core.text_format import pluralize
-from exporter.manifest import load_project
 from exporter.manifest.syntax.opsets import format_opsets
 from exporter.planning.plan import PlannedCell, make_plan
 from exporter.planning.selection import Selection
@@ -26,7 +26,7 @@ from exporter.planning.selection import Selection
 @root_option
 def list_cells(selection: Selection, root: Path, *, shows_inputs: bool) -> int:
     """Show the models, their opsets, devices and exporters."""
-    manifest = load_project(root)
+    manifest = open_project(root)
     plan = make_plan(manifest, selection)
     if shows_inputs:
         for model in dict.fromkeys(planned.cell.model for planned in plan.selected):

@@ -9,12 +9,12 @@ import click
 from exporter.build import BuildFolder
 from exporter.build.shard_merge import merge_shards, read_shard_parts
 from exporter.cli.options.selection import root_option
+from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.result_notes import print_missing
 from exporter.cli.output.summary import make_summary, print_summary
 from exporter.cli.output.terminal import print_line
 from exporter.core.errors import ExitCode
 from exporter.core.text_format import pluralize
-from exporter.manifest import load_project
 from exporter.planning.plan import make_plan
 from exporter.usecases.report_pages import write_reports
 
@@ -34,7 +34,7 @@ def merge(folders: tuple[Path, ...], root: Path) -> int:
     Each FOLDER is the result of `export --shard`. All shards must be present, with all cells of
     the manifests. Red cells do not change the exit code, because the gate decides about them.
     """
-    manifest = load_project(root)
+    manifest = open_project(root)
     plan = make_plan(manifest)
     parts = read_shard_parts(folders, BuildFolder.from_project(manifest.project).path)
     results = merge_shards(manifest, plan, parts)

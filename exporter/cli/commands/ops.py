@@ -11,12 +11,13 @@ import click
 
 from exporter.build import require_packages
 from exporter.cli.options.selection import root_option
+from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.result_notes import print_result_notes
 from exporter.cli.output.terminal import print_line, print_table
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text_format import pluralize
-from exporter.manifest import Manifest, load_project
+from exporter.manifest import Manifest
 from exporter.manifest.syntax.opsets import format_opsets
 from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
@@ -42,7 +43,7 @@ def ops(cells: tuple[str, ...], root: Path) -> int:
     convert, the opsets, and the models that use them. With CELLS, each missing operator of these
     models is listed with its opsets and the model's lines. Nothing is exported.
     """
-    manifest = load_project(root)
+    manifest = open_project(root)
     require_packages()
     if not cells:
         _write_table(manifest)

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from exporter.cli.options.selection import no_store_option, root_option, selection_options
+from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.plan_table import show_plan
 from exporter.core.errors import ExitCode
-from exporter.manifest import load_project
 from exporter.planning.selection import Selection
 from exporter.usecases import build_plan
 
@@ -26,5 +26,5 @@ def plan(selection: Selection, root: Path, force: bool, thorough: bool, no_store
     options = build_plan.ExportOptions(
         selection=selection, force=force, thorough=thorough, use_store=not no_store
     )
-    show_plan(build_plan.plan(load_project(root), options, os.environ))
+    show_plan(build_plan.plan(open_project(root), options, os.environ))
     return ExitCode.OK

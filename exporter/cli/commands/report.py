@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from exporter.cli.options.selection import root_option
+from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.result_notes import print_result_notes
 from exporter.cli.output.terminal import print_line
 from exporter.core.errors import ExitCode
 from exporter.core.text_format import pluralize
-from exporter.manifest import load_project
 from exporter.usecases.current_results import read_results
 from exporter.usecases.report_pages import write_reports
 
@@ -20,7 +20,7 @@ from exporter.usecases.report_pages import write_reports
 @root_option
 def report(root: Path) -> int:
     """Write the tables and the pages of the models."""
-    manifest = load_project(root)
+    manifest = open_project(root)
     current = read_results(manifest)
     print_result_notes(current)
     run = current.results.run

@@ -8,9 +8,9 @@ import click
 
 from exporter.build import BuildFolder, filter_valid_results
 from exporter.cli.options.selection import root_option, select_one_cell
+from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.terminal import print_line
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.manifest import load_project
 from exporter.planning.plan import make_plan
 from exporter.records.record import read_run
 from exporter.tools.repro import ReproducedCell, write_reproducer
@@ -28,7 +28,7 @@ def repro(cell: str, dest: Path | None, root: Path) -> int:
     CELL is a full id (model/opset/device) or a pattern that matches one cell. The folder is DEST,
     or build/repro/<model>-<opset>-<device>.
     """
-    manifest = load_project(root)
+    manifest = open_project(root)
     id = select_one_cell(manifest, cell).cell
     build = BuildFolder.from_project(manifest.project)
     results = filter_valid_results(read_run(build.results), manifest, make_plan(manifest))

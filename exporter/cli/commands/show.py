@@ -10,10 +10,10 @@ import click
 
 from exporter.build import BuildFolder, require_packages
 from exporter.cli.options.selection import root_option, select_one_cell
+from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.terminal import print_line
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.manifest import load_project
 from exporter.processes import make_worker_environment
 from exporter.records.baseline import extract_outcome
 from exporter.tools.graph_view.client import render_graph
@@ -33,7 +33,7 @@ def show(cell: str, html: Path | None, root: Path) -> int:
     CELL is a full id (model/opset/device) or a pattern that matches one cell. Large weights are
     omitted.
     """
-    manifest = load_project(root)
+    manifest = open_project(root)
     id = select_one_cell(manifest, cell).cell
     folder = BuildFolder.from_project(manifest.project).model_folder(id.model)
     path = folder.model(id.opset)

@@ -40,7 +40,8 @@ def make_summary(
         restored: The number of cells from the store.
 
     Returns:
-        The summary with the exit code RED if a selected cell is red or has no record.
+        The summary with the exit code RED if a selected cell is red or has no record, else
+        MANIFEST if a manifest file has a problem.
     """
     by_cell = run.by_cell()
     records = [by_cell.get(planned.cell) for planned in plan.selected]
@@ -57,9 +58,10 @@ def make_summary(
     counts = f"{pluralize(len(records), 'cell')}: {format_counts(records)}"
     last = f"{counts}{thorough_text}{restored_text}"
     is_red = red or len(existing) < len(records)
+    green_code = ExitCode.MANIFEST if manifest.problems else ExitCode.OK
     return ExportSummary(
         lines=(*lines, ("", None), *_format_red_groups(manifest, red), (last, None)),
-        code=ExitCode.RED if is_red else ExitCode.OK,
+        code=ExitCode.RED if is_red else green_code,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from exporter.core.errors import suggest_nearest
+from exporter.core.errors import Problem, suggest_nearest
 from exporter.manifest.reading.layers import Layer
 from exporter.manifest.reading.problems import ProblemCollector
 from exporter.manifest.reading.validation import ManifestFile
@@ -35,10 +35,9 @@ class InheritedEntry:
 class InheritanceGraph:
     """Every entry of every file."""
 
-    report: ProblemCollector
     entries: list[InheritedEntry] = field(default_factory=list)
     _by_id: dict[str, InheritedEntry] = field(default_factory=dict)
-    _unreadable: set[str] = field(default_factory=set)
+    _unreadable: dict[str, tuple[Problem, ...]] = field(default_factory=dict)
 
     def add(self, file: ManifestFile) -> None:
         """Add the entries of a file."""
@@ -48,11 +47,14 @@ class InheritanceGraph:
             self.entries.append(entry)
             self._by_id.setdefault(id, entry)
 
-    def list_layers(self, entry: InheritedEntry, children: tuple[str, ...] = ()) -> Sequence[Layer]:
+    def list_layers(
+        self, entry: InheritedEntry, report: ProblemCollector, children: tuple[str, ...] = ()
+    ) -> Sequence[Layer]:
         """Return the layers, lowest first: `[defaults]`, the layers of the parent, the entry.
 
         Args:
             entry: The entry.
+            report: Receives unknown parents and cycles.
             children: The entries that inherit from it, to detect cycles.
         """
         children = (*children, entry.id)
@@ -60,25 +62,31 @@ class InheritanceGraph:
             return [entry.defaults, entry.entry]
         parent = self._by_id.get(entry.parent)
         if parent is not None and entry.parent not in children:
-            return [entry.defaults, *self.list_layers(parent, children), entry.entry]
+            return [entry.defaults, *self.list_layers(parent, report, children), entry.entry]
         if "extends" not in entry.entry.broken:
-            self._report_parent(entry, children)
+            self._report_parent(entry, report, children)
         # Any required key may be in the unreadable parent, so none counts as missing.
         empty = Settings.model_construct(set())
-        unknown = replace(entry.entry, table=empty, broken=frozenset(Settings.required))
+        unknown = replace(entry.entry, table=empty, broken=dict.fromkeys(Settings.required, ()))
         return [entry.defaults, unknown, entry.entry]
 
-    def _report_parent(self, entry: InheritedEntry, children: tuple[str, ...]) -> None:
+    def _report_parent(
+        self, entry: InheritedEntry, report: ProblemCollector, children: tuple[str, ...]
+    ) -> None:
         name = entry.parent
         if name in children:
             cycle = children[children.index(name) :]
             first = cycle.index(min(cycle))  # every entry of the cycle reports the same problem
             text = " -> ".join((*cycle[first:], *cycle[: first + 1]))
-            self._report(self._by_id[cycle[first]], f"is a cycle: {text}; remove one `extends`")
-        elif name not in self._unreadable:
+            message = f"is a cycle: {text}; remove one `extends`"
+            report.add(_build_problem(self._by_id[cycle[first]], message))
+        elif name in self._unreadable:
+            for problem in self._unreadable[name]:
+                report.add(problem)
+        else:
             hint = suggest_nearest(name, self._by_id)
-            self._report(entry, f"no model has the ID {quote(name)}{hint}")
+            report.add(_build_problem(entry, f"no model has the ID {quote(name)}{hint}"))
 
-    def _report(self, entry: InheritedEntry, message: str) -> None:
-        path = (*entry.entry.path, "extends")
-        self.report.add(entry.entry.file.build_problem(path, message))
+
+def _build_problem(entry: InheritedEntry, message: str) -> Problem:
+    return entry.entry.file.build_problem((*entry.entry.path, "extends"), message)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from exporter.core.errors import Problem
 from exporter.manifest.reading.problems import ProblemCollector
 from exporter.manifest.reading.toml_file import TomlFile
 from exporter.manifest.schema.entry import Settings
@@ -28,8 +29,8 @@ class Layer:
     file: TomlFile
     path: KeyPath
     table: Settings
-    broken: frozenset[str] = frozenset()
-    """Invalid keys, which are already reported."""
+    broken: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
+    """The problems of each invalid key, which are already reported."""
 
     @property
     def folder(self) -> str:
@@ -46,8 +47,10 @@ class EffectiveSettings:
     settings: Settings
     origins: Mapping[KeyPath, Layer]
     """The layer of each key, of each item of the merged tables, and of each key of an axis."""
-    broken: frozenset[str]
+    broken: Mapping[str, tuple[Problem, ...]]
+    """The problems of each key that is invalid in the layer that sets it."""
     report: ProblemCollector
+    """The problems of this model only."""
     source_paths: Mapping[KeyPath, KeyPath] = field(default_factory=dict)
     """The table with `repeat` of each copy, such as `("inputs", 5)`."""
 
@@ -70,7 +73,7 @@ class EffectiveSettings:
     def has_valid(self, *keys: str) -> bool:
         """Return whether all keys exist and are valid, as rules require."""
         missing = (key in Settings.required and (key,) not in self.origins for key in keys)
-        return self.broken.isdisjoint(keys) and not any(missing)
+        return self.broken.keys().isdisjoint(keys) and not any(missing)
 
     def first_own_key(self, *keys: str) -> KeyPath:
         """Return the first of the contradictory keys that the entry itself sets."""
@@ -82,7 +85,7 @@ def merge_layers(id: str, layers: Sequence[Layer], report: ProblemCollector) -> 
     """Merge the layers, lowest first; the last one is the entry."""
     values: dict[str, Any] = {}
     origins: dict[KeyPath, Layer] = {}
-    broken: set[str] = set()
+    broken: dict[str, tuple[Problem, ...]] = {}
     for layer in layers:
         for key, value in list_explicit_values(layer.table).items():
             if key == "extends":
@@ -104,8 +107,9 @@ def merge_layers(id: str, layers: Sequence[Layer], report: ProblemCollector) -> 
                     }
             else:
                 values[key] = value
-                broken.discard(key)
-        broken |= layer.broken
+                broken.pop(key, None)
+        for key, problems in layer.broken.items():
+            broken[key] = (*broken.get(key, ()), *problems)
     if "options" in values:
         keys = set(values["options"])
         values["options"] = OptionsTable.model_construct(keys, **values["options"])
@@ -114,7 +118,7 @@ def merge_layers(id: str, layers: Sequence[Layer], report: ProblemCollector) -> 
         entry=layers[-1],
         settings=Settings.model_construct(set(values), **values),
         origins=origins,
-        broken=frozenset(broken),
+        broken=broken,
         report=report,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from exporter.core.errors import Problem
@@ -22,6 +23,20 @@ class ProblemCollector:
 
     def __len__(self) -> int:
         return len(self._models)
+
+    def __iter__(self) -> Iterator[Problem]:
+        """Yield the problems without the names of models."""
+        return iter(self._models)
+
+    def include(self, other: ProblemCollector) -> None:
+        """Add the problems of another collector, with their models."""
+        for problem in other:
+            for model in other.find_models(problem) or ("",):
+                self.add(problem, model=model)
+
+    def find_models(self, problem: Problem) -> tuple[str, ...]:
+        """Return the models that inherit a problem from another table."""
+        return tuple(self._models.get(problem, ()))
 
     def add(self, problem: Problem, *, model: str = "") -> None:
         """Add a problem; `model` is set if the problem is in another table than the model's."""

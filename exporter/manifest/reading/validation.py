@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from exporter.core.errors import Problem
 from exporter.manifest.reading.layers import Layer
 from exporter.manifest.reading.problems import ProblemCollector
 from exporter.manifest.reading.toml_file import TomlFile
@@ -32,48 +33,58 @@ class ManifestFile:
     file: TomlFile
     defaults: Layer
     entries: Mapping[str, Layer]
-    unreadable: frozenset[str]
-    """IDs of entries that are not tables."""
+    unreadable: Mapping[str, tuple[Problem, ...]]
+    """The problems of entries that are not tables, by ID."""
 
 
 def validate_manifest(file: TomlFile, report: ProblemCollector) -> ManifestFile:
     """Validate a manifest file."""
     document, removed = validate(Document, file, (), report)
+    # Without a valid version or a table of defaults, no entry of the file has a certain meaning.
+    common = {
+        str(key[0]): problems
+        for key, problems in removed.items()
+        if key[0] in ("format", "defaults") and len(key) == 1
+    }
 
     def build_layer(path: KeyPath, table: Settings) -> Layer:
-        broken = frozenset(str(key[-1]) for key in removed if key[:-1] == path)
-        return Layer(file=file, path=path, table=table, broken=broken)
+        broken = {str(key[-1]): each for key, each in removed.items() if key[:-1] == path}
+        return Layer(file=file, path=path, table=table, broken={**common, **broken})
 
     return ManifestFile(
         file=file,
         defaults=build_layer(("defaults",), document.defaults),
         entries={id: build_layer(("models", id), entry) for id, entry in document.models.items()},
-        unreadable=frozenset(
-            str(key[1]) for key in removed if key[0] == "models" and len(key) == 2
-        ),
+        unreadable={
+            str(key[1]): problems
+            for key, problems in removed.items()
+            if key[0] == "models" and len(key) == 2
+        },
     )
 
 
 def validate(
     table: type[T], file: TomlFile, path: KeyPath, report: ProblemCollector
-) -> tuple[T, frozenset[KeyPath]]:
+) -> tuple[T, Mapping[KeyPath, tuple[Problem, ...]]]:
     """Validate the table at `path` of `file`.
 
     Returns:
-        The table without its invalid keys, and the paths of the removed keys.
+        The table without its invalid keys, and the problems by the paths of the removed keys. A
+        missing key counts as removed.
     """
     raw: Any = file.table
     for step in path:
         raw = raw[step]
     try:
-        return table.model_validate(raw), frozenset()
+        return table.model_validate(raw), {}
     except ValidationError as error:
         problems = list(format_errors(error, table))
+    removed: dict[KeyPath, tuple[Problem, ...]] = {}
     for inner, message in problems:
-        report.add(file.build_problem((*path, *inner), message))
-    removed = frozenset(
-        inner[: _REMOVED_LENGTHS.get(str(inner[0]), 1)] for inner, _ in problems if inner
-    )
+        problem = file.build_problem((*path, *inner), message)
+        report.add(problem)
+        key_path = inner[: _REMOVED_LENGTHS.get(str(inner[0]), 1)] if inner else ("format",)
+        removed[key_path] = (*removed.get(key_path, ()), problem)
     for key_path in removed:
         raw = _remove_key(raw, key_path)
     return table.model_validate({**table.default_values, **raw}), removed

@@ -106,7 +106,7 @@ def _check_probes(model: EffectiveSettings, axes: Sequence[Axis]) -> None:
 
 
 def check_shared_axes(defaults: Layer, models: Sequence[EffectiveSettings]) -> None:
-    """Report axes in `[defaults]` that no model has."""
+    """Report axes in `[defaults]` that no model has, to each model with these defaults."""
     for name in defaults.table.axes:
         users = [model for model in models if model.find_layer(("axes", name)) is defaults]
         shapes = [shape for model in users for shape in resolve_shapes(model)]
@@ -114,7 +114,7 @@ def check_shared_axes(defaults: Layer, models: Sequence[EffectiveSettings]) -> N
         names |= {*list_needed_axes(defaults.table.axes, names)}
         if name not in names and all(model.has_valid("inputs", "outputs") for model in users):
             message = f"no model with these defaults has this axis{suggest_nearest(name, names)}"
-            for model in users[:1]:
+            for model in users:
                 path = (*defaults.path, "axes", name)
                 model.report.add(defaults.file.build_problem(path, message))
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 from xml.etree.ElementTree import Element
 
+from exporter.core.errors import Problem
 from exporter.manifest import Manifest, ModelSpec
 from exporter.records.record import Status
 from exporter.report.rows.acceptance import AcceptanceHistory
@@ -42,7 +43,10 @@ def format_junit(
 ) -> str:
     """Return the XML document."""
     cells = [cell for each in by_model.values() for cell in each]
-    tree = elements.create_root("testsuites", {"name": "exporter", **_count_results(cells)})
+    counts = _count_results(cells, errors=len(manifest.problems))
+    tree = elements.create_root("testsuites", {"name": "exporter", **counts})
+    if manifest.problems:
+        _add_problems(tree, manifest.problems)
     for spec in manifest.models:
         attributes = {"name": spec.id, **_count_results(by_model[spec.id])}
         suite = elements.add_element(tree, "testsuite", attributes)
@@ -52,16 +56,28 @@ def format_junit(
     return elements.format_document(tree)
 
 
+def _add_problems(tree: Element, problems: Sequence[Problem]) -> None:
+    """Add an error for each problem of a manifest file, because its cells are unknown."""
+    attributes = {"name": "manifests", **_count_results((), errors=len(problems))}
+    suite = elements.add_element(tree, "testsuite", attributes)
+    for problem in problems:
+        attributes = {"classname": "manifests", "name": str(problem.location or "manifests")}
+        case = elements.add_element(suite, "testcase", attributes)
+        details = {"type": "error at source", "message": problem.message}
+        elements.add_element(case, "error", details, str(problem))
+
+
 def _get_result(cell: Cell) -> _CaseResult:
     return _RESULTS[cell.record.status] if cell.record else "skipped"
 
 
-def _count_results(cells: Sequence[Cell]) -> dict[str, str]:
+def _count_results(cells: Sequence[Cell], *, errors: int = 0) -> dict[str, str]:
+    """Return the number of cases by their result, with further errors."""
     results = [_get_result(cell) for cell in cells]
     return {
-        "tests": str(len(results)),
+        "tests": str(len(results) + errors),
         "failures": str(results.count("failure")),
-        "errors": str(results.count("error")),
+        "errors": str(results.count("error") + errors),
         "skipped": str(results.count("skipped")),
     }
 

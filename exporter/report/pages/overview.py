@@ -80,6 +80,8 @@ class RouteRow:
 class Overview:
     """The values for the template."""
 
+    problems: tuple[str, ...]
+    """The problems of manifest files that belong to no cell."""
     cells: int
     models: int
     green: int
@@ -113,6 +115,7 @@ def build_overview(
     red = [cell for cell in cells if cell.is_red]
     counts = Counter(cell.mark for cell in cells)
     return Overview(
+        problems=tuple(str(problem) for problem in manifest.problems),
         cells=len(cells),
         models=len(by_model),
         green=sum(cell.record is not None and cell.record.status.is_green for cell in cells),

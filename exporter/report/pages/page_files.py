@@ -161,6 +161,7 @@ def render_gate(
         "gate.md",
         templates,
         options,
+        problems=[str(problem) for problem in context.manifest.problems] if context else [],
         findings=len(findings),
         regressions=regressions,
         contexts=[

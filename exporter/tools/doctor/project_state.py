@@ -6,7 +6,7 @@ Input: the project's folder and the environment of workers. Output: diagnoses.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from exporter.core.errors import ExporterError
@@ -24,11 +24,13 @@ def examine_project(root: Path) -> tuple[Manifest | None, Diagnosis]:
         The manifests, or None if they are invalid, and the diagnosis.
     """
     try:
-        manifest = load_project(root)
+        manifest = load_project(root, keep_invalid=True)
     except ExporterError as error:
-        first, more = error.problems[0], len(error.problems) - 1
-        rest = f" (and {more} more: `exporter check` lists them)" if more else ""
-        return None, Diagnosis.problem("manifests", f"{first}{rest}")
+        return None, _diagnose_problems([str(problem) for problem in error.problems])
+    problems = [str(problem) for problem in manifest.problems]
+    problems += [text for spec in manifest.models for text in spec.problems]
+    if problems:
+        return manifest, _diagnose_problems(problems)
     models = len(manifest.models)
     if not models:
         message = f"{manifest.project.manifests} declares no model"
@@ -36,6 +38,12 @@ def examine_project(root: Path) -> tuple[Manifest | None, Diagnosis]:
     cells = len(make_plan(manifest).cells)
     message = f"{pluralize(models, 'model')}, {pluralize(cells, 'cell')}"
     return manifest, Diagnosis.ok("manifests", message)
+
+
+def _diagnose_problems(problems: Sequence[str]) -> Diagnosis:
+    first, more = problems[0], len(problems) - 1
+    rest = f" (and {more} more: `exporter check` lists them)" if more else ""
+    return Diagnosis.problem("manifests", f"{first}{rest}")
 
 
 def examine_devices(manifest: Manifest, environment: Mapping[str, str]) -> Iterator[Diagnosis]:

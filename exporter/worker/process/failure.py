@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from exporter.core.sanitize import redact
+from exporter.core.text_format import pluralize
 from exporter.records.record import Attempt, MissingOperator, Stage, Status
 from exporter.worker.process.error_origin import find_origin
 
@@ -52,6 +53,13 @@ class Failure(Exception):
         """Changes of the manifest that torch proposes."""
         self.attempts: tuple[Attempt, ...] = ()
         """All failed attempts, if there was more than one."""
+
+
+def report_invalid_entry(problems: Sequence[str]) -> Failure:
+    """Return the failure of a model with an invalid entry; its detail has all problems."""
+    first, *others = problems
+    more = f" (and {pluralize(len(others), 'more problem')})" if others else ""
+    return Failure(Stage.SOURCE, f"{first}{more}", detail="\n".join(problems))
 
 
 @contextmanager
