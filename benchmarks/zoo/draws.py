@@ -69,8 +69,10 @@ def _draw_value(item: Input, sizes: dict[str, int], generator: torch.Generator) 
             value = torch.randint(int(fill.low), int(fill.high), shape, generator=generator)
         case "bernoulli":
             value = torch.rand(shape, generator=generator) < fill.probability
-        case "ones" | "mask":
-            value = _draw_mask(shape, generator)
+        case "mask":
+            value = _draw_mask(shape, fill.side, generator)
+        case "padding":
+            value = ~_draw_mask(shape, fill.side, generator)
         case "python":
             file, _, function = fill.python.partition(":")
             draw = getattr(importlib.import_module(file.removesuffix(".py")), function)
@@ -81,8 +83,12 @@ def _draw_value(item: Input, sizes: dict[str, int], generator: torch.Generator) 
     return value.to(dtype)
 
 
-def _draw_mask(shape: list[int], generator: torch.Generator) -> Tensor:
-    """Draw the mask of sequences of different lengths, padded on the right; none is empty."""
+def _draw_mask(shape: list[int], side: str, generator: torch.Generator) -> Tensor:
+    """Draw the mask of sequences of different lengths; none is empty."""
     size = shape[-1]
     lengths = torch.randint(1, size + 1, (*shape[:-1], 1), generator=generator)
-    return torch.arange(size).expand(shape) < lengths
+    right = torch.arange(size).expand(shape) < lengths
+    left = right.flip(-1)
+    if side == "random":
+        return torch.where(torch.rand(lengths.shape, generator=generator) < 0.5, right, left)
+    return left if side == "left" else right

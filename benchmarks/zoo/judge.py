@@ -46,10 +46,21 @@ def _to_plain(value: Any) -> Any:
     return value
 
 
+class BrokenModel(Exception):
+    """PyTorch itself rejects inputs that the manifest promises."""
+
+
 def run_eagerly(model: torch.nn.Module, inputs: Tensors) -> Arrays:
-    """Return PyTorch's outputs."""
-    with torch.no_grad():
-        outputs = model(*(value.clone() for value in inputs.values()))
+    """Return PyTorch's outputs.
+
+    Raises:
+        BrokenModel: The model raises an error.
+    """
+    try:
+        with torch.no_grad():
+            outputs = model(*(value.clone() for value in inputs.values()))
+    except Exception as error:  # a model may raise any error
+        raise BrokenModel(f"PyTorch itself fails: {_shorten(error)}") from error
     values = outputs if isinstance(outputs, tuple | list) else (outputs,)
     return [value.numpy(force=True) for value in values]
 
@@ -69,7 +80,7 @@ def find_problem(
         for inputs, expected in sets:
             feeds = {name: value.numpy() for name, value in inputs.items() if name in known}
             sizes = ", ".join(f"{name} {list(value.shape)}" for name, value in inputs.items())
-            _compare(_run(session, feeds, sizes), expected, sizes)
+            _compare(_run(session, feeds, sizes), expected, list_masks(spec, inputs), sizes)
     except WrongFile as problem:
         return str(problem)
     return ""
@@ -110,19 +121,37 @@ def _check_header(model: onnx.ModelProto, spec: ModelSpec, opset: int) -> None:
                     raise WrongFile(f"{item.name}: axis '{size}' is fixed at {dim.dim_value}")
 
 
-def _compare(actual: Sequence[Any], expected: Arrays, sizes: str) -> None:
+def list_masks(spec: ModelSpec, inputs: Tensors) -> list[Any]:
+    """Return for each output the positions that are compared, or True for all of them."""
+    masks: list[Any] = []
+    items = {item.name: item for item in spec.inputs}
+    for output in spec.outputs:
+        if not output.masked_by:
+            masks.append(True)
+            continue
+        item = items[output.masked_by]
+        mask = inputs[item.name].numpy() != (item.fill.kind == "padding")
+        sizes = dict(zip(item.shape, mask.shape, strict=True))
+        masks.append(mask.reshape([sizes.get(dim, 1) for dim in output.shape]))
+    return masks
+
+
+def _compare(actual: Sequence[Any], expected: Arrays, masks: Sequence[Any], sizes: str) -> None:
     if len(actual) != len(expected):
         raise WrongFile(f"{len(actual)} outputs instead of {len(expected)}")
     for number, (one, other) in enumerate(zip(actual, expected, strict=True)):
-        problem = _compare_output(one, other)
+        problem = _compare_output(one, other, masks[number])
         if problem:
             raise WrongFile(f"output {number} {problem} at {sizes}")
 
 
-def _compare_output(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> str:
+def _compare_output(
+    one: np.ndarray[Any, Any], other: np.ndarray[Any, Any], mask: Any = True
+) -> str:
     if one.shape != other.shape or one.dtype != other.dtype:
         shapes = f"{one.dtype}{list(one.shape)} instead of {other.dtype}{list(other.shape)}"
         return f"has {shapes}"
+    one, other = np.where(mask, one, 0), np.where(mask, other, 0)
     if other.dtype.kind not in "fc":
         different = int((one != other).sum())
         return f"differs in {different} elements" if different else ""

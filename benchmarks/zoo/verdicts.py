@@ -18,7 +18,7 @@ from typing import Literal
 import torch
 
 from benchmarks.zoo.draws import Tensors, draw_sets
-from benchmarks.zoo.judge import Arrays, build_model, find_problem, run_eagerly
+from benchmarks.zoo.judge import Arrays, BrokenModel, build_model, find_problem, run_eagerly
 from benchmarks.zoo.plain_export import export_plainly
 from exporter.core.atomic_files import write_text
 from exporter.manifest import ModelSpec
@@ -116,10 +116,15 @@ def _write_verdicts(
     torch.set_num_threads(1)
     with TemporaryDirectory(prefix="zoo-") as folder, target.open("w") as stream:
         model = build_model(spec, manifests, spec.seed)
-        sets = [(inputs, run_eagerly(model, inputs)) for inputs in draw_sets(spec)]
+        broken, sets = "", []
+        try:
+            sets = [(inputs, run_eagerly(model, inputs)) for inputs in draw_sets(spec)]
+        except BrokenModel as error:
+            broken = str(error)
         for record in records:
             judged = _judge_files(spec, record, build, manifests, Path(folder), sets)
-            verdict = _decide(spec, record, dict(judged))
+            problems = {"the model": broken} if broken else dict(judged)
+            verdict = _decide(spec, record, problems)
             stream.write(json.dumps(asdict(verdict)) + "\n")
             stream.flush()
 

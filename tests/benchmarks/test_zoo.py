@@ -7,17 +7,18 @@ from typing import Any
 
 import onnx
 import pytest
+import torch
 from onnx import TensorProto, helper
 
 from benchmarks.zoo.draws import draw_sets
 from benchmarks.zoo.folders import PROJECT
-from benchmarks.zoo.judge import find_problem
+from benchmarks.zoo.judge import find_problem, list_masks
 from benchmarks.zoo.page import Reason, list_faults, make_page, read_reasons
 from benchmarks.zoo.verdicts import Kind, Verdict, judge_model, read_verdicts, write_verdicts
 from exporter.manifest import Axis, ModelSpec, load_project
 from exporter.records.record import Artifact, CellId, Record, Stage, Status
 from tests.traps.trap import contract
-from tests.worker.contracts import declare_input, make_fill
+from tests.worker.contracts import declare_input, declare_output, make_fill
 
 #: TorchScript exports in less time than dynamo.
 OPSET = 17
@@ -28,6 +29,11 @@ import torch
 class Double(torch.nn.Module):
     def forward(self, x):
         return x * 2
+
+
+class Broken(torch.nn.Module):
+    def forward(self, x):
+        raise ValueError("no such size")
 
 
 class Hidden(torch.nn.Module):
@@ -105,6 +111,8 @@ def make_record(status: Status, file: str = "") -> Record:
         ("Double", Status.PASS, 2.1, "false green"),
         ("Double", Status.ERROR, 0.0, "false red"),
         ("Hidden", Status.ERROR, 0.0, "agree"),
+        ("Broken", Status.ERROR, 0.0, "agree"),
+        ("Broken", Status.PASS, 2.0, "false green"),
         ("Missing", Status.ERROR, 0.0, "unjudged"),
     ],
 )
@@ -165,7 +173,9 @@ def test_the_page_contains_each_disagreement_with_its_reason() -> None:
 
 def test_draws_stay_inside_the_promises() -> None:
     axes = (Axis(name="batch", example=4, min=2, max=6, multiple_of=2),)
-    mask = declare_input("mask", "batch", 5, at="args[1]", dtype="int64", fill=make_fill("ones"))
+    mask = declare_input(
+        "mask", "batch", 5, at="args[1]", dtype="int64", fill=make_fill("mask", side="right")
+    )
     tokens = declare_input(
         "tokens", "batch", at="args[2]", dtype="int64", fill=make_fill("randint", low=3, high=5)
     )
@@ -186,3 +196,18 @@ def test_the_manifests_of_the_zoo_are_valid() -> None:
     for reason in read_reasons():
         known = [make_verdict(cell, "false red", "x") for cell in cells]
         assert any(reason.explains(verdict) for verdict in known), reason.text
+
+
+def test_masked_positions_are_not_compared(tmp_path: Path) -> None:
+    mask = declare_input(
+        "mask", "batch", at="args[1]", dtype="int64", fill=make_fill("mask", side="right")
+    )
+    output = declare_output().model_copy(update={"shape": ("batch", 4), "masked_by": "mask"})
+    spec = make_spec(inputs=(declare_input(), mask), outputs=(output,))
+    inputs = {"x": torch.ones(2, 4), "mask": torch.tensor([1, 0])}
+    (positions,) = list_masks(spec, inputs)
+    assert positions.tolist() == [[True], [False]]
+    padding = mask.model_copy(update={"fill": make_fill("padding", side="right")})
+    spec = make_spec(inputs=(declare_input(), padding), outputs=(output,))
+    (positions,) = list_masks(spec, inputs)
+    assert positions.tolist() == [[False], [True]]
