@@ -48,6 +48,7 @@ outputs = [
   { name = "present.{layer}.value", shape = ["batch", 2, "total", 4], repeat = { layer = 2 } },
 ]
 axes.past.min = 0
+axes.total = { sum = ["past", "new"] }
 cases = [{ name = "empty", axes = { past = 0 } }, { name = "filled", axes = { past = 9, new = 1 } }]
 """
 

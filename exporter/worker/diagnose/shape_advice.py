@@ -118,6 +118,8 @@ def _translate_fix(axis: Axis, fix: str, names: set[str]) -> Iterator[str]:
 
 
 def _compare_range(axis: Axis, limits: Any) -> Iterator[str]:
+    if axis.rule:
+        return  # torch infers its limits from those of the other axes
     reason = "torch.export captured the model for these sizes only"
     lower, upper = (_read_limit(limits.lower), _read_limit(limits.upper))
     # torch assumes a lower limit of 2 for every dynamic size.

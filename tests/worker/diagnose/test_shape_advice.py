@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from exporter.manifest import Axis
+from exporter.manifest.spec.size_rule import SizeRule
 from exporter.records.record import Stage
 from exporter.worker.diagnose.explanation import explain_failure
 from exporter.worker.diagnose.shape_advice import advise_on_failure, advise_on_program
@@ -77,5 +78,8 @@ def test_program_for_fewer_sizes_gives_advice() -> None:
     )
     narrow = case.spec.model_copy(update={"axes": (Axis(name="batch", example=3, max=64),)})
     assert advise_on_program(case.program, narrow) == ()
+    rule = SizeRule(kind="product", operands=("rows", 3))
+    derived = (Axis(name="batch", example=3, rule=rule), Axis(name="rows", example=1))
+    assert advise_on_program(case.program, case.spec.model_copy(update={"axes": derived})) == ()
     sound = case_of(wrong_contract("Chain"), 18, dynamo=True)
     assert advise_on_program(sound.program, sound.spec) == ()
