@@ -30,6 +30,7 @@ from exporter.runtimes import (
 )
 from exporter.runtimes.values import OnnxValue
 from exporter.worker.diagnose.locate_divergence import DivergenceLocator
+from exporter.worker.diagnose.masked_rows import explain_masked_rows
 from exporter.worker.diagnose.reexport import ReExport, export_with_other_exporter, repeat_export
 from exporter.worker.diagnose.replay import (
     ExpectedSession,
@@ -156,6 +157,7 @@ def _run_experiments(cell: FaultyCell) -> Iterator[Finding]:
     yield Finding(f"{cell.device.name} on '{cell.replay.sample.name}': {cell.result.text}")
     for experiment in (
         _check_contract,
+        _check_masks,
         _check_precision,
         _compare_runtimes,
         _check_state,
@@ -174,6 +176,15 @@ def _check_contract(cell: FaultyCell) -> Iterator[Finding]:
     if not result.is_right:
         culprit = Culprit.PRECISION if result.is_numeric else Culprit.CONTRACT
         yield Finding(f"PyTorch's own outputs: {result.text}", culprit, is_final=True)
+
+
+def _check_masks(cell: FaultyCell) -> Iterator[Finding]:
+    """Compare only the positions that a mask allows."""
+    evidence = explain_masked_rows(
+        cell.check_context, cell.device.name, cell.replay.sample, cell.session
+    )
+    if evidence:
+        yield Finding(evidence, Culprit.CONTRACT, is_final=True)
 
 
 def _check_precision(cell: FaultyCell) -> Iterator[Finding]:
