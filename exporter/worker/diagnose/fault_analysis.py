@@ -40,6 +40,7 @@ from exporter.worker.diagnose.replay import (
     measure_distance,
 )
 from exporter.worker.diagnose.runtime_values import measure_error
+from exporter.worker.diagnose.schema_shapes import find_violation_in_file
 from exporter.worker.diagnose.stored_state import describe_stored_state
 from exporter.worker.diagnose.time_limit import TimeLimitExceeded, limit_time
 from exporter.worker.export.export_context import ExportContext
@@ -88,6 +89,16 @@ class FaultyCell:
     def open(self, path: Path) -> Session:
         """Load a file on the device of the cell."""
         return open_session(path, self.device, self.check_context.kernels)
+
+    def find_violation(self, first: Divergence, load: Open) -> str:
+        """Return the documented shape that the first wrong node violates, or ""."""
+        return find_violation_in_file(
+            self.check_context.path,
+            first.output,
+            self.check_context.opset,
+            self.replay.data.inputs,
+            load,
+        )
 
     def make_locator(self, repeated: ReExport | None = None) -> DivergenceLocator:
         """Return the search for the first wrong node."""
@@ -231,7 +242,10 @@ def _compare_runtimes(cell: FaultyCell) -> Iterator[Finding]:
         if result.is_right:
             yield Finding(text, culprit)
             first = cell.make_locator().compare_runtimes(cell.open, load, name)
-            yield Finding(first=first, is_final=True)
+            violation = cell.find_violation(first, load) if first else ""
+            # A runtime may reject a node that breaks the documentation of its operator.
+            blamed = Culprit.EXPORTER if violation else None
+            yield Finding(violation, blamed, first, is_final=True)
             continue
         yield Finding(text)
         if culprit is Culprit.KERNEL and _have_same_outputs(outputs, others):

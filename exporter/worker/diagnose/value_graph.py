@@ -35,6 +35,11 @@ class FileGraph:
         """Every value that a node computes, in the order of the file."""
         return tuple(self._producers)
 
+    @property
+    def weight_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the initializers by name."""
+        return {item.name: tuple(item.dims) for item in self._model.graph.initializer}
+
     def find_producer(self, value: str) -> int | None:
         """Return the index of the node that computes a value; None for inputs and weights."""
         return self._producers.get(value)

@@ -91,6 +91,21 @@ def test_culprit_of_a_traced_constant_is_the_exporter(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*")), "scratch files are left"
 
 
+def test_culprit_of_shapes_that_onnx_excludes_is_the_exporter(tmp_path: Path) -> None:
+    spec = wrong_contract(
+        "Rotated",
+        inputs=(declare_input("x", "batch", 2, "length", 8),),
+        outputs=(declare_output("y", "batch", 2, "length", 8),),
+        axes=(Axis(name="batch", example=3), Axis(name="length", example=5)),
+    )
+    result = blame_of(check_export(case_of(spec, 23, dynamo=True), tmp_path))
+    assert result.culprit is Culprit.EXPORTER
+    assert "onnx.reference: right" in result.evidence
+    assert result.evidence[-1].startswith("RotaryEmbedding: ONNX documents `cos_cache` as ")
+    assert result.first is not None
+    assert result.first.operator == "RotaryEmbedding"
+
+
 def test_other_exporter_is_compared_if_it_supports_the_opset(tmp_path: Path) -> None:
     spec = wrong_contract("Scaled", exporter="torchscript")
     result = blame_of(check_export(case_of(spec, 18, dynamo=False), tmp_path))

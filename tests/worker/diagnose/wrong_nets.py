@@ -117,3 +117,20 @@ class KeepsLargest(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         self.largest.data = torch.maximum(self.largest.data, x.detach().abs().max())
         return (x / self.largest * 1000).to(torch.int64)
+
+
+class Rotated(nn.Module):
+    """Rotates positions; the exporter writes tables with a batch of 1, which ONNX excludes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("frequencies", 1.0 / 100 ** (torch.arange(4) / 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        positions = torch.arange(x.shape[2])[None].float()
+        angles = self.frequencies[None, :, None].expand(1, -1, 1) @ positions[:, None, :]
+        angles = angles.transpose(1, 2)
+        angles = torch.cat((angles, angles), -1)
+        cos, sin = angles.cos()[:, None], angles.sin()[:, None]
+        turned = torch.cat((-x[..., 4:], x[..., :4]), -1)
+        return x * cos + turned * sin
