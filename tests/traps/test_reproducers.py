@@ -23,6 +23,12 @@ from tests.traps.trap import Trap
 
 RED = tuple(trap for trap in ALL if not (trap.is_sound or trap.tamper or trap.gap))
 SOUND = tuple(trap for trap in SOUND_MODELS if not trap.gap)
+#: Sound files whose names only this package repairs: a plain call of torch writes other names.
+REPAIRED = {
+    "one tensor as two outputs under dynamo, not optimised",
+    "input as an output under dynamo, not optimised",
+    "input as an output, with weights as inputs",
+}
 IS_LONG = os.environ.get("REPRODUCERS") == "all"
 
 
@@ -62,8 +68,9 @@ def test_the_script_of_a_sound_model_shows_no_failure(
     record = make_record(trap, tmp_path / "trap")
     assert explain_failure(record).repro_command == ""
     result = runner.run(write_script(trap, record, tmp_path / "trap", tmp_path / "repro"))
-    assert result.code == 0, result.output
-    assert "it does not reproduce" in result.output
+    is_repaired = trap.name in REPAIRED
+    assert result.code == int(is_repaired), result.output
+    assert ("it does not reproduce" in result.output) is not is_repaired
 
 
 def test_a_script_that_fails_elsewhere_does_not_reproduce(

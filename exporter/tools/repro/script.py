@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from exporter.core.sanitize import join_lines
 from exporter.jobs.reference import Reference, Sample
-from exporter.manifest import Device, ModelSpec
+from exporter.manifest import Bound, Device, ModelSpec, select_bound
 from exporter.manifest.syntax.call_paths import is_positional_call
 from exporter.records.record import OutputLimit, Record, Route, Stage
 from exporter.report.pages.templates import render, render_script
@@ -90,7 +90,7 @@ def render_repro_script(
         "opset": record.cell.opset,
         "sample": sample.name,
         "dynamic_axes": list_dynamic_axes(spec),
-        "limits": _list_limits(record, reference),
+        "limits": _list_limits(spec, record, reference),
         "strict": route.capture == "strict",
     }
     custom_ops = list_custom_ops(spec, record.cell.opset, route.exporter)
@@ -194,15 +194,22 @@ def _locate_source(spec: ModelSpec) -> dict[str, object]:
     }
 
 
-def _list_limits(record: Record, reference: Reference) -> list[dict[str, object]]:
-    """Return the limit of each output: of the check, or else of PyTorch's noise."""
+def _list_limits(spec: ModelSpec, record: Record, reference: Reference) -> list[dict[str, object]]:
+    """Return the limit of each output: of the check, of the manifest, or of PyTorch's noise."""
     allowed = record.blame.allowed if record.blame else ()
     if allowed:
         return [_format_limit(item) for item in allowed]
     return [
-        {"noises": None if noise is None else _NOISE_FACTOR * noise, "places": _LAST_PLACES}
-        for noise in reference.noise
+        _format_declared_limit(select_bound(spec, output, record.cell.device), noise)
+        for output, noise in zip(spec.outputs, reference.noise, strict=True)
     ]
+
+
+def _format_declared_limit(bound: Bound, noise: float | None) -> dict[str, object]:
+    if bound.atol is not None or bound.rtol is not None:
+        limit = OutputLimit(atol=bound.atol or 0.0, rtol=bound.rtol or 0.0)
+        return _format_limit(limit)
+    return {"noises": None if noise is None else _NOISE_FACTOR * noise, "places": _LAST_PLACES}
 
 
 def _format_limit(allowed: OutputLimit) -> dict[str, object]:

@@ -187,7 +187,10 @@ def convert_module(
             **_resolve_torchscript_options(spec),
         )
         graph = ir.load(scratch)
-        restore_weights(graph, weights)
+        # The state of the model is restored before the file is written.
+        restore_weights(
+            graph, weights, model.buffers() if isinstance(model, torch.nn.Module) else ()
+        )
     unwrap_names(graph)
     return graph, (*notes, *write_declared_sizes(graph, spec))
 

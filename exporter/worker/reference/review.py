@@ -43,7 +43,7 @@ from exporter.worker.reference.eager_run import (
 )
 from exporter.worker.reference.float64 import measure_all_samples
 from exporter.worker.reference.masked_outputs import hide_masked_values
-from exporter.worker.reference.noise import compute_noise
+from exporter.worker.reference.noise import compute_noise, describe_difference
 from exporter.worker.reference.outputs import Outputs, from_value, to_value
 from exporter.worker.reference.plain_operators import PLAIN_OPERATORS, compute_plainly
 from exporter.worker.reference.selections import (
@@ -114,6 +114,8 @@ def review_reference(
     If one sample does not run in float64, no output has a measured bound.
     """
     reviewer = _Reviewer(model=model, spec=spec, root=root, folder=folder)
+    if not _is_repeatable(reviewer, reference):
+        return reference.model_copy(update={"is_reviewed": True})
     failed = [result for result in record.checks if result.status is Status.FAIL]
     excess = [result.metrics["of_limit"] for result in failed]
     names = _list_operators(reviewer, reference)
@@ -128,6 +130,23 @@ def review_reference(
     if has_selections:
         reference = _add_selections(reviewer, reference)
     return reference.model_copy(update={"is_reviewed": True})
+
+
+def _is_repeatable(reviewer: _Reviewer, reference: Reference) -> bool:
+    """Return True if the model gives the stored outputs again.
+
+    Otherwise earlier calls changed the model, and further runs show nothing about these outputs.
+    """
+    for sample, inputs in reviewer.list_samples(reference):
+        data = read_sample(reviewer.folder.sample(sample.index), reviewer.spec)
+        stored = tuple(from_value(output) for output in data.outputs)
+        again = reviewer.run(inputs, nullcontext())
+        if again is None:
+            return False
+        outputs = tuple(from_value(to_value(output)) for output in again)
+        if describe_difference(reviewer.spec, stored, outputs):
+            return False
+    return True
 
 
 def _list_operators(reviewer: _Reviewer, reference: Reference) -> set[str]:

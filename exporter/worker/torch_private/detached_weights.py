@@ -9,7 +9,7 @@ the memory of the weights. Here the weights remain the tensors of the model.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -75,12 +75,24 @@ def detach_weights() -> Iterator[DetachedWeights]:
         yield detached
 
 
-def restore_weights(model: ir.Model, detached: DetachedWeights) -> None:
-    """Store the weights in the graph, in the order of its inputs."""
+def restore_weights(
+    model: ir.Model, detached: DetachedWeights, buffers: Iterable[torch.Tensor] = ()
+) -> None:
+    """Store the weights in the graph, in the order of its inputs.
+
+    Args:
+        model: The graph without weights.
+        detached: The weights, which remain the tensors of the module.
+        buffers: Tensors that change before the file is written; the graph gets copies of them.
+    """
     graph = model.graph
+    changing = {buffer.untyped_storage().data_ptr() for buffer in buffers}
     for value in graph.inputs:
         if value.name in detached.weights:
-            value.const_value = TorchTensor(detached.weights[value.name], name=value.name)
+            weight = detached.weights[value.name]
+            if weight.untyped_storage().data_ptr() in changing:
+                weight = weight.clone()
+            value.const_value = TorchTensor(weight, name=value.name)
             graph.register_initializer(value)
     if not detached.are_inputs:
         inputs = [value for value in graph.inputs if value.name not in detached.weights]
