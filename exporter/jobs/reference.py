@@ -16,7 +16,9 @@ class Sample(FrozenModel):
     index: int
     name: str
     """`declared`, `batch=7`, `batch=7 sequence=11`, `other mask`, or the name of a case."""
-    kind: Literal["declared", "axis", "case", "values"]
+    kind: Literal["declared", "axis", "case", "values", "masked"]
+    """`masked`: an input without any allowed element. The manifest promises nothing about it, so it
+    gives a note only."""
     axes: dict[str, int]
     """The size of every axis of the inputs."""
     changed_input: str = ""
@@ -123,7 +125,12 @@ class Reference(ChecksummedModel):
         )
 
     @property
+    def promised_samples(self) -> tuple[Sample, ...]:
+        """The samples that are inside the promises of the manifest."""
+        return tuple(sample for sample in self.samples if sample.kind != "masked")
+
+    @property
     def is_measured_everywhere(self) -> bool:
         """Whether float64 can add nothing: all samples ran in it, or no output has a noise."""
-        all_exact = all(sample.exact or sample.error for sample in self.samples)
+        all_exact = all(sample.exact or sample.error for sample in self.promised_samples)
         return all_exact or all(share is None for share in (*self.noise, *self.large_noise))

@@ -68,6 +68,12 @@ MASKS = (
         verdict=SOUND,
     ),
     Trap(
+        name="mask of ones, thoroughly",
+        story="a difference in rows without any 1 is only a note",
+        spec=_attention("Attention", DYNAMO, "ones").model_copy(update={"thorough": True}),
+        verdict=SOUND,
+    ),
+    Trap(
         name="mask dropped by a trace",
         story="the mask of the example allows everything, and the trace drops it",
         spec=_attention("FullMaskOnly", TORCHSCRIPT + 1, "ones"),

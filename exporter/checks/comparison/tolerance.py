@@ -212,7 +212,7 @@ def _measure_limit(
 def _count_elements(context: CheckContext, index: int) -> int:
     """Return the number of elements of an output in all samples."""
     shape = context.spec.outputs[index].shape
-    samples: tuple[Sample, ...] = context.reference.samples
+    samples: tuple[Sample, ...] = context.reference.promised_samples
     return sum(
         math.prod(sample.axes.get(dim, 1) if isinstance(dim, str) else dim for dim in shape)
         for sample in samples

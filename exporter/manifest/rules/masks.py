@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from exporter.core.errors import suggest_nearest
 from exporter.manifest.reading.layers import EffectiveSettings
@@ -36,17 +36,25 @@ def check_masks(model: EffectiveSettings, shapes: Mapping[KeyPath, NamedShape]) 
 def _check_fills(model: EffectiveSettings, shapes: Mapping[KeyPath, NamedShape]) -> None:
     dims = (dim for shape in shapes.values() if shape.is_input for dim in shape.dims)
     axes = [dim for dim in dims if isinstance(dim, str)]
-    for index, table in enumerate(model.settings.inputs):
-        if not isinstance(fill := table.fill, FillTable) or ("inputs", index) not in shapes:
-            continue
-        path: KeyPath = ("inputs", index, "fill")
+    for path, name, fill in _list_fill_tables(model):
         if fill.lengths_of and fill.lengths_of not in axes:
             hint = suggest_nearest(fill.lengths_of, axes)
             model.add_problem((*path, "lengths_of"), f"no input has this axis{hint}")
         for key in ("mask", "padding"):
-            if getattr(fill, key) and not table.shape:
+            if getattr(fill, key) and () in [s.dims for s in shapes.values() if s.name == name]:
                 message = "a scalar has no rows; add the axis of the sequence to `shape`"
                 model.add_problem((*path, key), message)
+
+
+def _list_fill_tables(model: EffectiveSettings) -> Iterator[tuple[KeyPath, str, FillTable]]:
+    """Yield the path, the input and the table of each fill of the inputs and the cases."""
+    for index, table in enumerate(model.settings.inputs):
+        if isinstance(table.fill, FillTable):
+            yield ("inputs", index, "fill"), table.name, table.fill
+    for index, case in enumerate(model.settings.cases if model.has_valid("cases") else ()):
+        for name, value in case.values.items():
+            if isinstance(value, FillTable):
+                yield ("cases", index, "values", name), name, value
 
 
 def _find_problem(mask: tuple[Dim, ...], output: tuple[Dim, ...]) -> str:

@@ -97,6 +97,11 @@ class Fill(FrozenModel):
     """`file.py:function`, called as `function(shape, dtype, generator)`, returns the tensor."""
 
     @property
+    def masked_value(self) -> int | None:
+        """The value of masked elements, if an input with this fill may be a mask."""
+        return {"ones": 0, "mask": 0, "zeros": 1, "padding": 1}.get(self.kind)
+
+    @property
     def is_random(self) -> bool:
         """Whether another seed gives other values."""
         return self.kind not in ("zeros", "ones", "arange", "value", "file")

@@ -115,7 +115,7 @@ def blame_contract(check_context: CheckContext) -> Blame | None:
 
     A file with fixed sizes is right if PyTorch accepts no other sizes.
     """
-    for sample in check_context.reference.samples:
+    for sample in check_context.reference.promised_samples:
         if sample.error:
             problem = f"PyTorch itself rejects this input set: {sample.error}"
             return Blame(culprit=Culprit.CONTRACT, sample=sample.name, evidence=(problem,))

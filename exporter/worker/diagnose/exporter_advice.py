@@ -51,7 +51,7 @@ def _export_and_check(context: ExportContext, check_context: CheckContext) -> bo
         if other is None:
             return False
         scratch = JobFolder(other.path.parent)
-        for sample in check_context.reference.samples:
+        for sample in check_context.reference.promised_samples:
             scratch.sample(sample.index).symlink_to(folder.sample(sample.index))
         again = replace(check_context, folder=scratch, samples=SampleCache())
         return all(_passes(again, device) for device in context.job.devices)

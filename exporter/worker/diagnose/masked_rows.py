@@ -19,8 +19,6 @@ from exporter.manifest import Fill, Input, ModelSpec, Output
 from exporter.runtimes import Session
 from exporter.worker.diagnose.replay import SampleReplay
 
-#: The allowed value of a mask by its fill. Random ones and zeros may have another meaning.
-_ALLOWED = {"ones": 1, "mask": 1, "value": 1, "file": 1, "zeros": 0, "padding": 0}
 #: The fill by which `masked_by` selects the positions with this value.
 _FILLS = {1: Fill(kind="mask", side="right"), 0: Fill(kind="padding", side="right")}
 
@@ -35,21 +33,21 @@ def explain_masked_rows(
     """
     inputs = context.read(sample).inputs
     for item in context.spec.inputs:
-        array, allowed = inputs.get(item.name), _ALLOWED.get(item.fill.kind)
-        if array is None or allowed is None or not np.isin(array, (0, 1)).all():
+        array, value = inputs.get(item.name), item.fill.masked_value
+        if array is None or value is None or not np.isin(array, (0, 1)).all():
             continue
-        masked = array != allowed
+        masked = array == value
         # Other ones and zeros, such as types of tokens, rarely have such a row.
         is_mask = item.fill.kind in ("mask", "padding") or (
             array.ndim > 1 and masked.all(axis=-1).any()
         )
         if not is_mask or masked.all() or not masked.any():
             continue
-        spec = _mask_outputs(context.spec, item, _FILLS[allowed])
+        spec = _mask_outputs(context.spec, item, _FILLS[1 - value])
         if spec is not None:
             replay = SampleReplay(replace(context, spec=spec), device, sample)
             if replay.compare(session).is_right:
-                return _format_evidence(item, allowed)
+                return _format_evidence(item, 1 - value)
     return ""
 
 

@@ -30,7 +30,7 @@ class InputSet:
     """One set of inputs for PyTorch and for the file."""
 
     name: str
-    kind: Literal["declared", "axis", "case", "values"]
+    kind: Literal["declared", "axis", "case", "values", "masked"]
     sizes: Mapping[str, int]
     case: Case | None = None
     changed_input: str = ""

@@ -69,7 +69,9 @@ def draw_inputs(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
             is_resized = chosen.kind in ("axis", "case") and item.name not in case.fills
             if fill.kind == "file" and is_resized:
                 tensor = fit_to_shape(tensor, item, shape)
-            if item.name == chosen.changed_input:
+            if chosen.kind == "masked" and item.name == chosen.changed_input:
+                tensor = torch.full_like(tensor, fill.masked_value or 0)
+            elif item.name == chosen.changed_input:
                 generator.manual_seed(seed + 1)
                 changed = mirror_values(fill, tensor, generator)
                 if changed is None and fill.is_random:

@@ -71,6 +71,10 @@ def _propose_sizes(axis: Axis, lengths: Sequence[int]) -> Iterator[int]:
 
 def _vary_values(spec: ModelSpec, declared: Mapping[str, int]) -> Iterator[InputSet]:
     for item in spec.inputs:
+        # Such rows have no defined result, so a difference is only a note.
+        if item.fill.masked_value is not None and item.shape and _is_exact(item.dtype):
+            name = f"fully masked {item.name}"
+            yield InputSet(name=name, kind="masked", sizes=declared, changed_input=item.name)
         # Other fills have a bound: an image in [0, 1] has no promise for the value 1,000.
         is_unbounded = item.fill.kind == "normal" and "float" in item.dtype
         for factor in _FACTORS if is_unbounded else ():
@@ -89,3 +93,7 @@ def _vary_values(spec: ModelSpec, declared: Mapping[str, int]) -> Iterator[Input
     if any(item.fill.is_random for item in spec.inputs):
         for seed in _SEEDS:
             yield InputSet(name=f"draw {seed + 1}", kind="values", sizes=declared, seed=seed)
+
+
+def _is_exact(dtype: str) -> bool:
+    return dtype == "bool" or "int" in dtype

@@ -71,7 +71,7 @@ def measure_all_samples(
     pairs: list[tuple[Outputs, Outputs | None]] = []
     samples: list[Sample] = []
     for sample in reference.samples:
-        if sample.error or sample.noise:
+        if sample.error or sample.noise or sample.kind == "masked":
             samples.append(sample)
             continue
         path = folder.sample(sample.index)

@@ -88,14 +88,15 @@ class _Run:
             axes=dict(self.chosen.sizes),
             changed_input=self.chosen.changed_input,
             error=self.error,
-            scales=tuple(
-                compute_scale(output)
-                for output in hide_masked_values(spec, self.inputs, self.outputs or ())
-            ),
+            scales=() if self.chosen.kind == "masked" else self._compute_scales(spec),
             exact=self.is_measured,
             noise=self.noise,
             sha256=hash_sample(folder),
         )
+
+    def _compute_scales(self, spec: ModelSpec) -> tuple[float, ...]:
+        outputs = hide_masked_values(spec, self.inputs, self.outputs or ())
+        return tuple(compute_scale(output) for output in outputs)
 
 
 def compute_reference(model: Model, spec: ModelSpec, root: Path, folder: JobFolder) -> Reference:
@@ -121,7 +122,7 @@ def compute_reference(model: Model, spec: ModelSpec, root: Path, folder: JobFold
         buffers.restore()
         # The manifest promises all sizes and cases, even if PyTorch fails. Other values count
         # only if they differ and if the model accepts them (an index may be out of range).
-        if chosen.kind != "values" or (
+        if chosen.kind not in ("values", "masked") or (
             not run.error
             and any(not torch.equal(inputs[name], other_inputs[name]) for name in inputs)
         ):
@@ -217,7 +218,7 @@ def _measure_runs(model: Model, spec: ModelSpec, runs: list[_Run]) -> tuple[list
     candidates = [
         (index, run.inputs, run.outputs)
         for index, run in enumerate(measured)
-        if run.outputs is not None and not run.noise
+        if run.outputs is not None and not run.noise and run.chosen.kind != "masked"
     ]
     chosen = choose_first_samples(
         [inputs for _, inputs, _ in candidates], [outputs for _, _, outputs in candidates]
@@ -261,7 +262,7 @@ def _run_set(model: Model, spec: ModelSpec, chosen: InputSet, inputs: Tensors) -
     try:
         outputs = run_model(model, spec, inputs)
     except Failure as failure:
-        if chosen.kind == "values" and is_out_of_resources(failure.message):
+        if chosen.kind in ("values", "masked") and is_out_of_resources(failure.message):
             raise
         error = describe_failed_call(failure, model, spec, chosen, inputs)
         return _Run(chosen, inputs, None, error=error)

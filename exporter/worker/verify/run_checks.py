@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from exporter.checks import RUNTIME_CHECKS, STRUCTURE_CHECKS
 from exporter.checks.numerical.determinism import DeterminismCheck
+from exporter.checks.numerical.masked_samples import NOTE_PREFIX, describe_masked_samples
 from exporter.checks.protocol import CheckContext
 from exporter.checks.structural.domains import explain_missing_kernel
 from exporter.manifest import Device
@@ -78,6 +79,7 @@ def check_on_device(
     """Load the file on one device, run all checks that apply, and return the record."""
     verdict = _find_verdict(structure, Stage.STRUCTURE)
     results: tuple[CheckResult, ...] = ()
+    notes = [note for note in shared.notes if not note.startswith(NOTE_PREFIX)]
     try:
         with times.measure(Stage.LOAD):
             session = open_session(context.path, device, context.kernels)
@@ -95,6 +97,7 @@ def check_on_device(
                 for check in RUNTIME_CHECKS
                 if check.applies(context)
             )
+            notes += describe_masked_samples(context, session, device.name)
         verdict = verdict or _find_verdict(results, Stage.PARITY)
     verdict = verdict or CheckVerdict(Status.PASS, None, None, "")
     return Record(
@@ -108,7 +111,7 @@ def check_on_device(
         attempts=shared.attempts,
         artifact=shared.artifact,
         checks=(*structure, *results),
-        notes=shared.notes,
+        notes=tuple(notes),
         log=shared.log,
         seconds=dict(times),
     )

@@ -105,7 +105,7 @@ def search_difference(
 def _draw_all_inputs(
     context: CheckContext, rows: Sequence[int], seed: int
 ) -> Iterator[tuple[str, Inputs]]:
-    samples = [sample for sample in context.reference.samples if not sample.error]
+    samples = [sample for sample in context.reference.promised_samples if not sample.error]
     stored = [context.read(sample).inputs for sample in samples]
     for trial in plan_trials(context.spec, seed, rows):
         try:

@@ -80,3 +80,13 @@ def test_each_set_has_its_change() -> None:
     )
     assert by_name["draw 3"].seed == 2
     assert {chosen.kind for chosen in by_name.values()} == {"declared", "axis", "values"}
+
+
+def test_masks_are_tried_without_any_allowed_element() -> None:
+    inputs = tuple(
+        Input(name=kind, shape=("n",), at="args[0]", dtype=dtype, fill=Fill(kind=kind))
+        for kind, dtype in (("ones", "bool"), ("zeros", "int64"), ("arange", "int64"))
+    )
+    sets = choose_all_sets(contract().model_copy(update={"inputs": inputs}))
+    masked = [chosen.name for chosen in sets if chosen.kind == "masked"]
+    assert masked == ["fully masked ones", "fully masked zeros"]
