@@ -101,7 +101,7 @@ def test_an_index_inside_the_table_passes(tmp_path: Path) -> None:
 
 
 def test_the_index_of_a_case_names_the_case(tmp_path: Path) -> None:
-    case = Case(name="late", values={"ids": [1, 2, 9]})
+    case = Case(name="late", fills={"ids": make_fill("value", value=[1, 2, 9])})
     reference = run_reference(Table(), declare_table(6, cases=(case,)), tmp_path)
     errors = {sample.name: sample.error for sample in reference.samples if sample.error}
     line = find_line(Table, "self.table(ids")
