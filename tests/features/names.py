@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from exporter.records.record import Stage
 from tests.features.feature import (
+    SOUND,
     Elsewhere,
     Feature,
     Proof,
     Section,
     Support,
     parity,
-    refused,
     structure,
 )
 
@@ -129,12 +128,9 @@ FIXED = Feature(
     torch="1.2+",
     model="names.py:Fixed",
     lines='inputs = [{ name = "x", shape = ["batch", 4] }]',
-    support=Support.CAUGHT,
-    verdicts={
-        "<18": parity("axes", "batch=7: the runtime fails"),
-        ">=18": refused(Stage.CAPTURE, "inferred a static shape"),
-    },
-    note="torch.onnx.export returns normally under TorchScript.",
+    support=Support.DYNAMO,
+    verdicts={"<18": parity("axes", "batch=7: the runtime fails"), ">=18": SOUND},
+    note="torch.onnx.export returns normally under TorchScript. Strict capture keeps the size.",
 )
 NAMES = Feature(
     name="names of inputs and outputs",

@@ -46,11 +46,9 @@ PYTHON = (
         model="pitfalls.py:Concatenated",
         lines="init = { by_numpy = true }",
         rest=_WIDE,
-        support=Support.CAUGHT,
-        verdicts={
-            "<18": parity("axes", "shape [3, 8], PyTorch gives [7, 8]"),
-            ">=18": refused(Stage.CAPTURE, ".numpy() is not supported"),
-        },
+        support=Support.DYNAMO,
+        verdicts={"<18": parity("axes", "shape [3, 8], PyTorch gives [7, 8]"), ">=18": SOUND},
+        note="Strict capture translates NumPy to torch.",
     ),
     Feature(
         name="torch functions instead of NumPy's",

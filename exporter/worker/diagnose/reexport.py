@@ -26,6 +26,7 @@ from exporter.worker.export.export_context import ExportContext
 from exporter.worker.export.weights_as_inputs import list_state_names, move_weights_to_inputs
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.process.source_lines import find_node_line
+from exporter.worker.reference.model_snapshot import ModelSnapshot
 
 #: The highest opset of TorchScript's exporter.
 _LAST_TORCHSCRIPT_OPSET = 20
@@ -112,7 +113,11 @@ def export_with_other_exporter(
 def _convert_by_torchscript(
     context: ExportContext, routes: Sequence[Route], scratch: Path
 ) -> ir.Model:
-    return export_module(context, routes, scratch / "converted" / "model.onnx").graph
+    state = ModelSnapshot(context.model)
+    try:
+        return export_module(context, routes, scratch / "converted" / "model.onnx").graph
+    finally:
+        state.restore()
 
 
 def _write(graph: ir.Model, context: ExportContext, scratch: Path) -> Path:

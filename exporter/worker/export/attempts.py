@@ -21,14 +21,14 @@ import onnx_ir as ir
 import torch
 
 from exporter.manifest import ModelSpec
-from exporter.records.record import Attempt, Route, Status
+from exporter.records.record import Attempt, Route, Stage, Status
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.export_context import ExportContext
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.source_loader import Model
-from exporter.worker.process.failure import Failure, format_message
+from exporter.worker.process.failure import Failure, format_message, wrap_errors
 from exporter.worker.reference.model_snapshot import ModelSnapshot
 from exporter.worker.torch_private.decompositions import Decompositions
 
@@ -146,6 +146,8 @@ def export_program(
             captured.decompositions,
             context.custom,
         )
+        if route.capture != routes[0].capture:
+            _require_inputs(graph, context.spec)
         return ExportedGraph(graph=graph, route=route, captured=captured)
 
     may_skip_optimizer = "optimize" not in context.spec.options
@@ -155,6 +157,9 @@ def export_program(
 
 def export_module(context: ExportContext, routes: Sequence[Route], scratch: Path) -> ExportedGraph:
     """Trace or script a model by the first route that works.
+
+    The graph refers to the buffers of the model, so the caller restores them after it wrote the
+    file.
 
     Args:
         context: The model at one opset.
@@ -176,8 +181,9 @@ def export_module(context: ExportContext, routes: Sequence[Route], scratch: Path
                 scratch,
                 context.custom,
             )
-        finally:
+        except Failure:
             state.restore()
+            raise
         return ExportedGraph(graph=graph, route=route, notes=notes)
 
     return _add_attempts(*_try_routes(routes, export))
@@ -244,6 +250,15 @@ def _add_attempts(exported: ExportedGraph, attempts: tuple[Attempt, ...]) -> Exp
     """Return the export with the failed attempts before it, and a note for each."""
     notes = tuple(_format_note(attempt, exported.route) for attempt in attempts)
     return replace(exported, attempts=attempts, notes=(*exported.notes, *notes))
+
+
+def _require_inputs(graph: ir.Model, spec: ModelSpec) -> None:
+    """Fail if another capture replaced an input by its value, which the first one refused."""
+    names = {value.name for value in graph.graph.inputs}
+    ignored = [item.name for item in spec.inputs if item.name not in names]
+    if ignored:
+        with wrap_errors(Stage.CAPTURE):
+            raise ValueError(f"the capture ignores the inputs {', '.join(ignored)}")
 
 
 def _describe(route: Route, failure: Failure) -> Attempt:

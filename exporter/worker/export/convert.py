@@ -35,6 +35,7 @@ from exporter.worker.torch_private import pytree
 from exporter.worker.torch_private.decompositions import Decompositions
 from exporter.worker.torch_private.detached_weights import detach_weights, restore_weights
 from exporter.worker.torch_private.export_speedups import speed_up_conversion
+from exporter.worker.torch_private.tensor_internals import is_fake
 
 _DYNAMO_OPTIONS = ("optimize", "verbose", "report", "profile", "dump_exported_program")
 _TORCHSCRIPT_OPTIONS = (
@@ -82,6 +83,8 @@ def convert_program(
     """
     converted = translate_program(program, spec, opset, artifacts, decompositions, custom)
     model: ir.Model = converted.model
+    with wrap_errors(Stage.CONVERT):
+        _require_values(model)
     outputs = [item.name for item in spec.outputs]
     separate_aliased_outputs(model, _list_program_inputs(program, spec), outputs)
     unwrap_names(model)
@@ -193,6 +196,13 @@ def convert_module(
         )
     unwrap_names(graph)
     return graph, (*notes, *write_declared_sizes(graph, spec))
+
+
+def _require_values(model: ir.Model) -> None:
+    """Raise ValueError if the capture stored a tensor of its own, which has no values to write."""
+    for value in model.graph.initializers.values():
+        if is_fake(getattr(value.const_value, "raw", None)):
+            raise ValueError(f"the capture stored {value.name} as a constant without values")
 
 
 def _require_supported(model: Model, spec: ModelSpec) -> None:

@@ -9,12 +9,19 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.jit._trace import TracerWarning
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["TorchDispatchMode", "TracerWarning", "count_writes", "create_fake_mode", "read_schema"]
+__all__ = [
+    "TorchDispatchMode",
+    "TracerWarning",
+    "count_writes",
+    "create_fake_mode",
+    "is_fake",
+    "read_schema",
+]
 
 
 def read_schema(operator: Any) -> Any:
@@ -25,6 +32,11 @@ def read_schema(operator: Any) -> Any:
 def count_writes(tensor: torch.Tensor) -> int:
     """Return how often a tensor was written, or 0 if torch does not count its writes."""
     return 0 if tensor.is_inference() else int(getattr(tensor, "_version", 0))
+
+
+def is_fake(value: Any) -> bool:
+    """Return True if a tensor has a shape and a dtype, but no values."""
+    return isinstance(value, FakeTensor)
 
 
 def create_fake_mode() -> AbstractContextManager[Any]:

@@ -88,3 +88,19 @@ class StoredSize(nn.Module):
         if torch.jit.is_tracing():
             self.width = torch.tensor(x.shape[1]) + x.sum().int() * 0
         return self.linear(x)
+
+
+class Turns(nn.Module):
+    """Repeats as often as an integer requires; strict capture replaces it by its value."""
+
+    def forward(self, x: Tensor, n: int) -> Tensor:
+        for _ in range(n):
+            x = x * 2
+        return x
+
+
+class Centered(nn.Module):
+    """Uses `.data`; strict capture stores the mean as a constant without values."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x - x.data.mean(0)

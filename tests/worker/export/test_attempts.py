@@ -31,7 +31,8 @@ from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import run_model
-from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
+from exporter.worker.reference.model_snapshot import ModelSnapshot
+from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract, make_fill
 
 
 def declare(net: str, **changes: object) -> ModelSpec:
@@ -230,12 +231,32 @@ def test_pytorch_computes_its_outputs_in_the_state_of_the_contract() -> None:
     assert torch.equal(other, context.inputs["x"] + 1)
 
 
-def test_a_trace_leaves_no_trace_in_the_model(tmp_path: Path) -> None:
+def test_a_snapshot_removes_the_values_of_a_trace(tmp_path: Path) -> None:
     spec = declare("StoredSize")
     context = make_context(spec, 17)
     routes = list_routes(spec, context.route, context.model)
+    state = ModelSnapshot(context.model)
     export_module(context, routes, tmp_path / "scratch" / "a.onnx")
-    assert vars(context.model)["width"] == 4
+    assert isinstance(vars(context.model)["width"], torch.Tensor)
+    state.restore()
     captures = Captures(context.model, spec, context.inputs)
     dynamo = list_routes(spec, choose_route(spec, 18), context.model)
     assert require_capture(captures, dynamo)
+
+
+def test_a_further_capture_must_keep_every_input(tmp_path: Path) -> None:
+    number = declare_input(
+        "n", at="args[1]", shape=(), dtype="int64", scalar=True, fill=make_fill("value", value=3)
+    )
+    outputs = (declare_output("y", "batch", 4),)
+    spec = declare("Turns", inputs=(declare_input(), number), outputs=outputs)
+    with pytest.raises(Failure, match="inferred a static shape of 3") as caught:
+        export(spec, 18, tmp_path)
+    assert caught.value.attempts[-1].message == "ValueError: the capture ignores the inputs n"
+
+
+def test_a_constant_without_values_is_a_failure(tmp_path: Path) -> None:
+    spec = declare("Centered", outputs=(declare_output("y", "batch", 4),))
+    with pytest.raises(Failure, match="fake tensor") as caught:
+        export(spec, 18, tmp_path)
+    assert "constant without values" in caught.value.attempts[-1].message
