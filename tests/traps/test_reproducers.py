@@ -22,7 +22,16 @@ from tests.traps.table import ALL, SOUND_MODELS
 from tests.traps.trap import Trap
 
 RED = tuple(trap for trap in ALL if not (trap.is_sound or trap.tamper or trap.gap))
-SOUND = tuple(trap for trap in SOUND_MODELS if not trap.gap)
+#: Scripts do not accept ties or large noise. The cells are green, so none is offered.
+UNSUPPORTED = {
+    "noise above 1e-3, declared",
+    "topk of equal values",
+    "topk of equal values under dynamo",
+    "values at the indices of equal values",
+    "order of equal values",
+    "label of two sums that differ by rounding",
+}
+SOUND = tuple(trap for trap in SOUND_MODELS if not trap.gap and trap.name not in UNSUPPORTED)
 #: Sound files whose names only this package repairs: a plain call of torch writes other names.
 REPAIRED = {
     "one tensor as two outputs under dynamo, not optimised",

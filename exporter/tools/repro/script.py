@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from exporter.core.sanitize import join_lines
 from exporter.jobs.reference import Reference, Sample
-from exporter.manifest import Bound, Device, ModelSpec, select_bound
+from exporter.manifest import Bound, Device, Dim, ModelSpec, select_bound
 from exporter.manifest.syntax.call_paths import is_positional_call
 from exporter.records.record import OutputLimit, Record, Route, Stage
 from exporter.report.pages.templates import render, render_script
@@ -92,6 +92,7 @@ def render_repro_script(
         "dynamic_axes": list_dynamic_axes(spec),
         "limits": _list_limits(spec, record, reference),
         "strict": route.capture == "strict",
+        "masks": _list_masks(spec),
     }
     custom_ops = list_custom_ops(spec, record.cell.opset, route.exporter)
     return render_script(
@@ -119,6 +120,7 @@ def render_repro_script(
         gradients=route.state == "plain",
         keeps_fused_path=spec.export_state == "plain",
         is_dynamic=_is_dynamic(spec),
+        has_masks=any(item.masked_by for item in spec.outputs),
         checks_names=record.check == "signature",
         is_scripted=route.capture == "script",
         by_dynamo=by_dynamo,
@@ -161,6 +163,21 @@ def _needs_wrapper(spec: ModelSpec, reference: Reference, *, by_dynamo: bool) ->
     has_objects = any(each.is_object for each in spec.containers)
     has_numbers = any(item.scalar and not is_symbolic_integer(item) for item in spec.inputs)
     return reference.returns_objects or (by_dynamo and (has_objects or has_numbers))
+
+
+def _list_masks(spec: ModelSpec) -> dict[str, tuple[str, int, list[Dim], list[Dim]]]:
+    """Return the mask of each output that has one; see `checks/comparison/masked_positions.py`."""
+    inputs = {item.name: item for item in spec.inputs}
+    return {
+        output.name: (
+            item.name,
+            0 if item.fill.kind == "padding" else 1,
+            list(item.shape),
+            list(output.shape),
+        )
+        for output in spec.outputs
+        if (item := inputs.get(output.masked_by)) is not None
+    }
 
 
 def _list_domains(spec: ModelSpec) -> list[str]:
