@@ -82,7 +82,7 @@ def find_problem(
             sizes = ", ".join(f"{name} {list(value.shape)}" for name, value in inputs.items())
             _compare(_run(session, feeds, sizes), expected, list_masks(spec, inputs), sizes)
     except WrongFile as problem:
-        return str(problem)
+        return str(problem).replace(f"{path.parent}/", "")
     return ""
 
 

@@ -95,8 +95,10 @@ def _export(
     try:
         torch.onnx.export(model, tuple(inputs.values()), str(path), **common)
     except Exception as error:  # an exporter may raise any error
-        message = " ".join(str(error).split())[:200]
-        raise PlainFailure(f"{type(error).__name__}: {message}") from error
+        # Dynamo's own message contains only advice; its cause has the reason.
+        reason = error.__cause__ or error
+        message = " ".join(str(reason).split())[:200]
+        raise PlainFailure(f"{type(reason).__name__}: {message}") from error
 
 
 def _make_hint(spec: ModelSpec, name: str) -> Any:
