@@ -78,8 +78,8 @@ def find_relaxations(before: Manifest, after: Manifest) -> tuple[GateFinding, ..
         for cell in _list_cells(old):
             if new is None or cell not in _list_cells(new):
                 changes = [_Change(before="promised", after="no longer promised")]
-            elif old.problems or new.problems:
-                changes = []  # its promises are unknown, and a current one has red cells
+            elif new.problems:
+                changes = []  # its promises are unknown, and all its cells are red
             else:
                 changes = [
                     *_compare_policies(policy, new_policy),

@@ -37,8 +37,6 @@ class GateResult:
     """The commit of the baseline and its day; empty if it is not committed."""
     revision: str = ""
     """The revision and its day; empty for the baseline of the work tree."""
-    unknown_contracts: tuple[str, ...] = ()
-    """The problems of the revision's manifests; promises of these entries are not compared."""
 
     @property
     def is_passed(self) -> bool:
@@ -84,20 +82,16 @@ def gate(
         findings=compare_with_revision(state, branch, run, planned),
         accepted_in=str(commit),
         revision=f"{checkout.name} of {checkout.commit.day}",
-        unknown_contracts=tuple(
-            f"{checkout.name}: {problem}"
-            for problem in (
-                *state.manifest.problems,
-                *(problem for spec in state.manifest.models for problem in spec.problems),
-            )
-        ),
     )
 
 
 def _read_state(checkout: Checkout, root: Path) -> ProjectState:
-    """Read the manifests and the baseline of a revision."""
+    """Read the manifests and the baseline of a revision.
+
+    Every entry must be valid, because an unknown promise could be weakened without a finding.
+    """
     try:
-        manifest = load_project(checkout.root, fallback_root=root, keep_invalid=True)
+        manifest = load_project(checkout.root, fallback_root=root)
     except ExporterError as error:
         message = (
             f"{checkout.name}: the manifests cannot be read by this version; compare with a later "

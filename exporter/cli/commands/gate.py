@@ -43,8 +43,6 @@ def gate(root: Path, against: str | None) -> int:
     print_result_notes(result.current)
     if result.revision:
         print_error(f"compared with {result.revision}")
-    for problem in result.unknown_contracts:
-        print_error(f"warning: its promises are not compared: {problem}")
     if not result.baseline.has_figures:
         print_error(
             "warning: the baseline has no figures, so drift is not compared; run "
