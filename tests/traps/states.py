@@ -112,7 +112,7 @@ STATES = (
         name="buffer that is written by .data and returned",
         story="a trace does not see the write, and keeps the value of the example",
         spec=contract("buffers.py:ReturnsBuffer", init={"by_data": True}, outputs=_WITH_BUFFER),
-        verdict=parity("axes", "output 'mean': error"),
+        verdict=parity("parity", "output 'mean': error"),
     ),
     Trap(
         name="buffer that counts calls and is returned",

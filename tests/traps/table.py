@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.traps import (
+    branches,
     data,
     derived_axes,
     detection,
@@ -32,6 +33,7 @@ GROUPS: dict[str, tuple[Trap, ...]] = {
     "Values that stay in the file": values.VALUES,
     "Masks and lengths": masks.MASKS,
     "Sizes that stay in the file": sizes.SIZES,
+    "Branches on sizes": branches.BRANCHES,
     "Sizes that other sizes determine": derived_axes.DERIVED_AXES,
     "Inputs and outputs": signatures.SIGNATURES,
     "Kinds of values": kinds.KINDS,

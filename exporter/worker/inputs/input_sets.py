@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from math import gcd, prod
+from math import gcd
 from typing import Literal
 
 from exporter.manifest import Axis, Case, ModelSpec
+from exporter.worker.inputs.size_combinations import choose_combinations, count_elements
 
 Allows = Callable[[int], bool]
 
@@ -47,13 +48,13 @@ def choose_usual_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
     """Return the input sets of every proof.
 
     Returns:
-        The declared set, probes of each axis, all axes together, the cases, and one set with
-        other values for each input.
+        The declared set, probes of each axis, combinations of all axes, the cases, and one set
+        with other values for each input.
     """
     axes = spec.free_axes
     declared = {axis.name: axis.example for axis in spec.axes if axis.example is not None}
     sets = [InputSet(name="declared", kind="declared", sizes=declared)]
-    is_large = _count_elements(spec, declared) > _LARGE
+    is_large = count_elements(spec, declared) > _LARGE
     if spec.inputs_from is None or spec.inputs_from.takes_sizes:
         for axis in axes:
             allows = _limit_sizes(spec, axis, declared)
@@ -63,8 +64,10 @@ def choose_usual_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
                 sets.append(InputSet(name=f"{axis.name}={size}", kind="axis", sizes=sizes))
         joint = _choose_joint_sizes(spec, declared, is_large=is_large)
         if len(axes) > 1 and joint != declared:
-            name = " ".join(f"{axis.name}={joint[axis.name]}" for axis in axes)
-            sets.append(InputSet(name=name, kind="axis", sizes=joint))
+            sets.append(create_size_set(spec, joint))
+        usual = [each.sizes for each in sets] + [declared for _ in spec.inputs]
+        combinations = choose_combinations(spec, declared, usual, is_large=is_large)
+        sets.extend(create_size_set(spec, sizes) for sizes in combinations)
     for case in spec.cases:
         sizes = spec.complete_sizes({**declared, **case.axes})
         sets.append(InputSet(name=case.name, kind="case", sizes=sizes, case=case))
@@ -84,6 +87,12 @@ def choose_usual_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
             for name, increment in changes
         )
     return tuple(sets)
+
+
+def create_size_set(spec: ModelSpec, sizes: Mapping[str, int]) -> InputSet:
+    """Return an input set that is named by the sizes of all free axes."""
+    name = " ".join(f"{axis.name}={sizes[axis.name]}" for axis in spec.free_axes)
+    return InputSet(name=name, kind="axis", sizes=sizes)
 
 
 def choose_probes(
@@ -133,14 +142,8 @@ def is_affordable(
         declared: The exported sizes of all axes.
         room: The multiple of the usual memory that is acceptable.
     """
-    elements = _count_elements(spec, spec.complete_sizes({**declared, axis.name: size}))
+    elements = count_elements(spec, spec.complete_sizes({**declared, axis.name: size}))
     return elements * (size / (axis.example or 1)) <= room * _AFFORDABLE
-
-
-def _count_elements(spec: ModelSpec, sizes: Mapping[str, int]) -> int:
-    """Return the number of elements of the largest tensor in the contract."""
-    shapes = [*(item.shape for item in spec.inputs), *(item.shape for item in spec.outputs)]
-    return max(prod(sizes.get(d, 1) if isinstance(d, str) else d for d in s) for s in shapes)
 
 
 def find_distant_size(

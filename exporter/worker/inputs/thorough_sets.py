@@ -1,8 +1,9 @@
 """Choice of the additional input sets of `thorough`.
 
 Input: a contract, and the lengths of the model's tables. Output: the usual input sets and more
-sizes, magnitudes, seeds and integers. The sizes are a more distant one, 2, the largest promised
-size if memory allows it, and the sizes just above each table. No torch.
+sizes, magnitudes, seeds and integers. The sizes are a more distant one, each size up to 64 if the
+tensors are small, the largest promised size if memory allows it, and the sizes just above each
+table. No torch.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from exporter.worker.inputs.input_sets import (
     find_distant_size,
     is_affordable,
 )
+from exporter.worker.inputs.size_combinations import count_elements
 
 #: A factor of 1,000 reveals a bound that normal noise never reaches, or a threshold near 0.
 _FACTORS = (1e-3, 0.1, 10.0, 1e3)
@@ -23,6 +25,10 @@ _SEEDS = (1, 2)
 _INCREMENT = 7
 #: Multiple of the usual memory that the largest promised size may need.
 _ROOM = 4
+#: The last size of the sweep: resizing and remainders have a fault at single sizes.
+_LAST_OF_SWEEP = 64
+#: Elements of the largest tensor in the sweep, so that its runs take milliseconds.
+_SMALL = 1 << 14
 
 
 def choose_all_sets(spec: ModelSpec, lengths: Sequence[int] = ()) -> tuple[InputSet, ...]:
@@ -51,6 +57,14 @@ def _vary_sizes(
             sizes = spec.complete_sizes({**declared, axis.name: size})
             is_allowed = axis.allows(size) and spec.allows_sizes(sizes)
             if size != axis.example and is_allowed and fits:
+                yield InputSet(name=f"{axis.name}={size}", kind="axis", sizes=sizes)
+    for axis in spec.free_axes:
+        step = axis.multiple_of
+        for size in range(axis.smallest, _LAST_OF_SWEEP + 1, step):
+            sizes = spec.complete_sizes({**declared, axis.name: size})
+            is_small = count_elements(spec, sizes) <= _SMALL
+            is_allowed = axis.allows(size) and spec.allows_sizes(sizes)
+            if size != axis.example and is_allowed and is_small:
                 yield InputSet(name=f"{axis.name}={size}", kind="axis", sizes=sizes)
 
 

@@ -39,9 +39,9 @@ def test_without_thorough_there_are_the_usual_sets_only() -> None:
 
 
 def test_more_sizes_and_values() -> None:
-    assert additional_names(contract(), 100) == [
-        "n=2",
-        "n=16",
+    sweep = {f"n={size}" for size in range(1, 65)}
+    names = additional_names(contract(), 100)
+    assert [name for name in names if name not in sweep] == [
         "n=100",
         "n=101",
         "0.001 x x",
@@ -52,6 +52,15 @@ def test_more_sizes_and_values() -> None:
         "draw 2",
         "draw 3",
     ]
+
+
+def test_a_sweep_covers_each_size_of_small_tensors() -> None:
+    tested = contract(example=9, multiple_of=3, min=6, max=50)
+    sizes = {chosen.sizes["n"] for chosen in choose_all_sets(tested) if chosen.kind != "values"}
+    assert sizes == set(range(6, 51, 3))
+    image = (Input(name="x", shape=("n", 3, 64, 64), at="args[0]"),)
+    large = contract().model_copy(update={"inputs": image})
+    assert sum(chosen.kind == "axis" for chosen in choose_all_sets(large)) < 10
 
 
 def test_sizes_keep_the_contract() -> None:

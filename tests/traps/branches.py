@@ -1,0 +1,148 @@
+"""Traps: branches on sizes, and operators that are wrong at single sizes.
+
+Output: `BRANCHES`.
+"""
+
+from __future__ import annotations
+
+from exporter.manifest import Axis
+from tests.traps.trap import (
+    DYNAMO,
+    SOUND,
+    TORCHSCRIPT,
+    Trap,
+    contract,
+    declare_input,
+    declare_output,
+    parity,
+)
+
+_NAMES = {TORCHSCRIPT: "", DYNAMO: " under dynamo"}
+
+
+def _declare_lines(**length: object) -> dict[str, object]:
+    return {
+        "inputs": (declare_input("x", "batch", 4, "length"),),
+        "outputs": (declare_output("y", "batch", 4, "length"),),
+        "axes": (
+            Axis(name="batch", example=3),
+            Axis.model_validate({"name": "length", "example": 5} | length),
+        ),
+    }
+
+
+_RESIZED = {**_declare_lines(), "outputs": (declare_output("y", "batch", 4, 64),)}
+_DOUBLED = {
+    "inputs": (declare_input("x", "batch", 4, "length"),),
+    "outputs": (declare_output("y", "batch", 4, "twice"),),
+    "axes": (
+        Axis(name="batch", example=3),
+        Axis(name="length", example=5),
+        Axis(name="twice", example=None),
+    ),
+}
+_PICTURE = {
+    "inputs": (declare_input("x", 2, "height", "width"),),
+    "outputs": (declare_output("y", 2, "height", "width"),),
+    "axes": (Axis(name="height", example=5), Axis(name="width", example=7)),
+}
+_PAIR = {
+    "inputs": (declare_input("q", 2, "queries"), declare_input("k", 2, "keys", at="args[1]")),
+    "outputs": (declare_output("y", 2, "queries"),),
+    "axes": (Axis(name="queries", example=5), Axis(name="keys", example=7)),
+}
+_BATCH = {"axes": (Axis(name="batch", example=3, max=128),)}
+
+
+def _trap_both(
+    name: str, story: str, source: str, message: str = "", **changes: object
+) -> tuple[Trap, Trap]:
+    """Return a trap for each exporter; without a message the model is sound."""
+    verdict = parity("axes", message) if message else SOUND
+    torchscript, dynamo = (
+        Trap(
+            name=f"{name}{suffix}",
+            story=story,
+            spec=contract(f"branches.py:{source}", opset, **changes),
+            verdict=verdict,
+        )
+        for opset, suffix in _NAMES.items()
+    )
+    return torchscript, dynamo
+
+
+BRANCHES = (
+    *_trap_both("branch for multiples of 8", "a trace has one branch", "Aligned", "=16: output"),
+    *_trap_both("padding to multiples of 8", "the same at all sizes", "AlignedAlike"),
+    *_trap_both(
+        "branch for squares", "two axes may be equal", "Square", "output 'y': error", **_PICTURE
+    ),
+    *_trap_both("branch for squares without effect", "one function", "SquareAlike", **_PICTURE),
+    *_trap_both(
+        "branch for equal lengths",
+        "axes of two inputs may be equal",
+        "SameLength",
+        "output 'y': error",
+        **_PAIR,
+    ),
+    *_trap_both("branch for equal lengths without effect", "one function", "AnyLength", **_PAIR),
+    *_trap_both(
+        "branch for a middle range",
+        "20 < batch < 100, and 128 promised: the first and the last size have one branch",
+        "Middle",
+        "output 'y': error",
+        **_BATCH,
+    ),
+    *_trap_both("branch for a middle range without effect", "same", "MiddleAlike", **_BATCH),
+    *_trap_both(
+        "branch for two sizes of 1",
+        "each axis alone at 1 has the other branch",
+        "Alone",
+        "rows=1 columns=1: output 'y': error",
+        inputs=(declare_input("x", "rows", "columns"),),
+        outputs=(declare_output("y", "rows", "columns"),),
+        axes=(Axis(name="rows", example=3), Axis(name="columns", example=5)),
+    ),
+    Trap(
+        name="roll by more than the size",
+        story="the slices of the file do not wrap around twice",
+        spec=contract("branches.py:Rolled"),
+        verdict=parity("axes", "batch=2: output 'y': error"),
+    ),
+    Trap(
+        name="roll by more than the size under dynamo",
+        story="dynamo writes the remainder of the size",
+        spec=contract("branches.py:Rolled", DYNAMO),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="roll by a remainder",
+        story="the same with indices",
+        spec=contract("branches.py:RolledWithin"),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="pair of strided convolutions",
+        story="odd lengths stay, and the trace lacks the padding of even ones",
+        spec=contract("branches.py:Mirrored", **_declare_lines()),
+        verdict=parity("axes", "length=2"),
+    ),
+    *_trap_both(
+        "pair of strided convolutions, cut",
+        "one more element, cut at each length",
+        "MirroredCut",
+        **_declare_lines(),
+    ),
+    Trap(
+        name="nearest elements at single sizes",
+        story="the runtime rounds other positions at the size 14",
+        spec=contract("branches.py:Nearest", thorough=True, **_RESIZED),
+        verdict=parity("axes", "length=14"),
+    ),
+    Trap(
+        name="nearest elements of twice the size",
+        story="a factor of 2 needs no rounding",
+        spec=contract("branches.py:NearestDoubled", thorough=True, **_DOUBLED),
+        verdict=SOUND,
+    ),
+)

@@ -1,0 +1,133 @@
+"""Models with a branch on sizes, and operators with a fault at single sizes."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class Aligned(nn.Module):
+    """Computes another function if a size is a multiple of 8."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 if x.shape[0] % 8 == 0 else x + 1
+
+
+class AlignedAlike(nn.Module):
+    """Pads to a multiple of 8 and cuts the padding: the same function for all sizes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        rest = -x.shape[0] % 8
+        return torch.cat([x, x.new_zeros(rest, 4)])[: x.shape[0]] + 1
+
+
+class Square(nn.Module):
+    """Computes another function for square pictures."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        height, width = x.shape[-2:]
+        return x * 2 if height == width else x + 1
+
+
+class SquareAlike(nn.Module):
+    """Has two branches with one function."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        height, width = x.shape[-2:]
+        return x + 1 if height == width else 1 + x
+
+
+class SameLength(nn.Module):
+    """Adds the keys if both lengths are equal, and else their mean."""
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+        return q + k if q.shape[1] == k.shape[1] else q + k.mean(1, keepdim=True)
+
+
+class AnyLength(nn.Module):
+    """Adds the mean of the keys at all lengths."""
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+        if q.shape[1] == k.shape[1]:
+            return k.mean(1, keepdim=True) + q
+        return q + k.mean(1, keepdim=True)
+
+
+class Middle(nn.Module):
+    """Computes another function for a middle range of sizes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 if 20 < x.shape[0] < 100 else x + 1
+
+
+class MiddleAlike(nn.Module):
+    """Has the range without an effect."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 1 + x if 20 < x.shape[0] < 100 else x + 1
+
+
+class Alone(nn.Module):
+    """Squeezes only if both sizes are 1."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows, columns = x.shape
+        return x * 2 if rows == 1 and columns == 1 else x + 1
+
+
+class Rolled(nn.Module):
+    """Rolls the rows by more than some sizes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.roll(x, 3, 0)
+
+
+class RolledWithin(nn.Module):
+    """Rolls the rows by a remainder."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        index = (torch.arange(x.shape[0]) - 3) % x.shape[0]
+        return x[index]
+
+
+class Mirrored(nn.Module):
+    """Halves and doubles a length; an even one lacks an element, which is added in Python."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = nn.Conv1d(4, 4, 3, stride=2, padding=1)
+        self.up = nn.ConvTranspose1d(4, 4, 3, stride=2, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.up(self.down(x))
+        if y.shape[-1] != x.shape[-1]:
+            y = functional.pad(y, (0, 1))
+        return y
+
+
+class MirroredCut(nn.Module):
+    """Doubles to one element more at each length, and cuts it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = nn.Conv1d(4, 4, 3, stride=2, padding=1)
+        self.up = nn.ConvTranspose1d(4, 4, 3, stride=2, padding=1, output_padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.up(self.down(x))
+        return y[..., : x.shape[-1]]
+
+
+class Nearest(nn.Module):
+    """Resizes to 64 by the nearest element."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.interpolate(x, size=64, mode="nearest")
+
+
+class NearestDoubled(nn.Module):
+    """Doubles by the nearest element."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.interpolate(x, scale_factor=2.0, mode="nearest")
