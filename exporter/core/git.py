@@ -19,6 +19,8 @@ from pathlib import Path
 
 from exporter.core.errors import ExitCode, ExporterError
 
+#: The mode of a submodule in a tree.
+_SUBMODULE = "160000"
 #: Seconds for one git command.
 _TIMEOUT = 120
 
@@ -84,10 +86,25 @@ def check_out(root: Path, revision: str, environment: Mapping[str, str]) -> Iter
         checkout_git = _Git(Path(top), {**environment, "GIT_INDEX_FILE": f"{folder}/index"})
         checkout_git.run("read-tree", tree)
         checkout_git.run("checkout-index", "--all", f"--prefix={folder}/files/")
+        _check_out_submodules(git, checkout_git, Path(top), Path(folder))
         files = Path(folder, "files")
         files.mkdir(exist_ok=True)  # git creates no folder for an empty tree
         day = git.run("show", "--no-patch", "--format=%cs", base)
         yield Checkout(name=name, commit=Commit(id=base[:12], day=day), root=files)
+
+
+def _check_out_submodules(git: _Git, index: _Git, top: Path, folder: Path) -> None:
+    """Add the files of submodules that are fetched, each at the commit of the tree."""
+    prefix = git.run("rev-parse", "--show-prefix")
+    for line in index.run("ls-files", "--stage").splitlines():
+        mode, commit, rest = line.split(" ", 2)
+        if mode != _SUBMODULE:
+            continue
+        name = rest.partition("\t")[2]
+        module = _Git(top / prefix / name, {**index.environment, "GIT_INDEX_FILE": f"{folder}/m"})
+        # A folder without a repository of its own would read the outer one.
+        if (module.folder / ".git").exists() and module.try_run("read-tree", commit) is not None:
+            module.run("checkout-index", "--all", f"--prefix={folder}/files/{name}/")
 
 
 def find_last_change(

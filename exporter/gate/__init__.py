@@ -2,6 +2,7 @@
 
 from exporter.gate.baseline_comparison import compare_baselines, compare_results
 from exporter.gate.baseline_update import accept_all, accept_some
+from exporter.gate.definitions import DataHashes
 from exporter.gate.finding import (
     GROWTH_KINDS,
     NO_RESULT,
@@ -17,6 +18,7 @@ __all__ = [
     "GROWTH_KINDS",
     "NOT_ACCEPTED",
     "NO_RESULT",
+    "DataHashes",
     "FindingKind",
     "GateFinding",
     "ProjectState",

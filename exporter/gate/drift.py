@@ -33,6 +33,9 @@ def find_drift(before: CellOutcome, after: CellOutcome, policy: GatePolicy) -> I
     old, new = before.figures, after.figures
     if old is None or new is None:
         return
+    if old.thorough and not new.thorough:
+        texts = [f"thorough: {str(figures.thorough).lower()}" for figures in (old, new)]
+        yield Drift(kind=FindingKind.RELAXED, before=texts[0], after=texts[1])
     if (
         old.error is not None
         and new.error is not None

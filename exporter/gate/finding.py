@@ -27,6 +27,8 @@ class FindingKind(StrEnum):
     """Accepted or promised, but without a result; or accepted and no longer promised."""
     RELAXED = "contract relaxed"
     """The manifests promise less than those of the revision."""
+    REDEFINED = "model redefined"
+    """The manifests define another model, export or data than those of the revision."""
     WORSE = "worse failure"
     """Red before and now: at an earlier stage, or a crash instead of a failure."""
     FLAKY = "flaky"

@@ -1,20 +1,20 @@
 """Relaxations: promises of a revision that the current manifests do not keep.
 
 Input: the manifests of the revision and the current ones.
-Output: `GateFinding` values of the kind `RELAXED`. Pure functions.
+Output: `GateFinding` values of the kinds `RELAXED` and `REDEFINED`. Pure functions.
 
 A branch must not be able to weaken its own gate. Any change of a promise that cannot be shown to be
-as strict is therefore a finding. Keys in `_NEUTRAL_KEYS` cannot weaken a promise; every other key
-of an entry is compared.
+as strict is therefore a finding. Every key of an entry is compared, except `_HARMLESS_KEYS`: those
+in `DEFINING_KEYS` define another model (`REDEFINED`), the others are promises.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from pydantic import BaseModel
 
+from exporter.gate.definitions import DEFINING_KEYS, Change, DataHashes, compare_definitions
 from exporter.gate.finding import FindingKind, GateFinding
 from exporter.manifest import (
     Axis,
@@ -32,14 +32,11 @@ from exporter.records.record import CellId
 _SEVERITY = {"ignore": 0, "warn": 1, "block": 2}
 #: Keys of the policy with a threshold: a smaller value is stricter.
 _THRESHOLDS = ("error_factor", "error_floor", "file_growth", "latency_factor", "node_growth")
-#: Keys that define the model, its description or its export, but no promise about the file.
-_NEUTRAL_KEYS = frozenset(
+#: Keys that describe an entry or limit its job. The records contain the route of the file.
+_HARMLESS_KEYS = frozenset(
     {
         *("id", "manifest", "line", "description", "owner", "tags", "timeout", "memory"),
-        "problems",
-        *("source", "weights", "weights_sha256", "init", "seed", "mode", "precision"),
-        *("export_device", "export_state", "exporter", "capture", "options", "custom_ops"),
-        *("constants", "containers", "depends"),
+        *("problems", "exporter", "capture"),
     }
 )
 #: Keys that `find_relaxations` and `_list_promises` read one by one.
@@ -47,40 +44,44 @@ _COMPARED_KEYS = frozenset(
     {
         *("opsets", "devices", "inputs", "outputs", "axes", "cases", "tolerance", "overrides"),
         *("expect", "skip", "thorough", "latency", "ir_version", "inputs_from", "parameters"),
+        *("precision", "mode", "constants"),
     }
 )
+#: Prefixes of the names of shapes of inputs and of outputs.
+_SHAPES = ("shape of input ", "shape of output ")
+_MESSAGES = {
+    FindingKind.RELAXED: "the promise is weaker than at the revision",
+    FindingKind.REDEFINED: "the entry defines another model or export than at the revision",
+}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Change:
-    """One weaker promise."""
-
-    before: str
-    after: str
-
-
-def find_relaxations(before: Manifest, after: Manifest) -> tuple[GateFinding, ...]:
-    """Compare the promises of two manifests, cell by cell; the policy of `before` applies.
+def find_relaxations(
+    before: Manifest,
+    after: Manifest,
+    hashes: tuple[DataHashes, DataHashes] = ({}, {}),
+) -> tuple[GateFinding, ...]:
+    """Compare the entries of two manifests, cell by cell; the policy of `before` applies.
 
     Args:
         before: The manifests of the revision.
         after: The current manifests.
+        hashes: The hashes of data files at the revision and now.
     """
     current = {spec.id: spec for spec in after.models}
     findings: list[GateFinding] = []
     for old in before.models:
         policy = before.project.gate.find_policy(old.id)
-        action = FindingKind.RELAXED.find_action(policy)
-        if action == "ignore":
-            continue
         new = current.get(old.id)
         new_policy = after.project.gate.find_policy(old.id)
         for cell in _list_cells(old):
+            definitions: list[Change] = []
             if new is None or cell not in _list_cells(new):
-                changes = [_Change(before="promised", after="no longer promised")]
+                changes = [Change("promised", "no longer promised")]
             elif new.problems:
                 changes = []  # its promises are unknown, and all its cells are red
             else:
+                first, second = (side.get(old.id, {}) for side in hashes)
+                definitions = list(compare_definitions(old, new, cell, (first, second)))
                 changes = [
                     *_compare_policies(policy, new_policy),
                     *_compare_promises(
@@ -90,16 +91,21 @@ def find_relaxations(before: Manifest, after: Manifest) -> tuple[GateFinding, ..
                 ]
             findings += [
                 GateFinding(
-                    kind=FindingKind.RELAXED,
+                    kind=kind,
                     cell=cell,
                     before=change.before,
                     after=change.after,
-                    message="the promise is weaker than at the revision",
-                    action=action,
+                    message=_MESSAGES[kind],
+                    action=kind.find_action(policy),
                 )
-                for change in changes
+                for kind, group in (
+                    (FindingKind.RELAXED, changes),
+                    (FindingKind.REDEFINED, definitions),
+                )
+                for change in group
             ]
-    return tuple(sorted(findings, key=lambda finding: finding.sort_key))
+    reported = (finding for finding in findings if finding.action != "ignore")
+    return tuple(sorted(reported, key=lambda finding: finding.sort_key))
 
 
 def _list_cells(spec: ModelSpec) -> list[CellId]:
@@ -121,6 +127,11 @@ def _list_promises(manifest: Manifest, spec: ModelSpec, cell: CellId) -> dict[st
         "ir_version": spec.ir_version,
         "inputs_from": spec.inputs_from.function if spec.inputs_from else "none",
         "parameters": spec.parameters,
+        "precision": spec.precision,
+        "mode": spec.mode,
+        "constants": tuple(f"{each.at} = {each.value!r}" for each in spec.constants),
+        "order of inputs": tuple(item.name for item in spec.inputs),
+        "order of outputs": tuple(item.name for item in spec.outputs),
         f"device {cell.device}, strict": device.strict,
         f"device {cell.device}": (device.runtime, device.providers, device.module, device.device),
     }
@@ -131,20 +142,25 @@ def _list_promises(manifest: Manifest, spec: ModelSpec, cell: CellId) -> dict[st
     promises |= {f"masked_by of {output.name}": output.masked_by for output in spec.outputs}
     promises |= {f"axis {axis.name}": axis for axis in spec.axes}
     promises |= {f"input {item.name}": item.fill for item in spec.inputs}
+    promises |= {
+        f"place of {item.name}": (item.at, item.scalar, item.optional) for item in spec.inputs
+    }
+    for items, prefix in zip((spec.inputs, spec.outputs), _SHAPES, strict=True):
+        promises |= {f"{prefix}{item.name}": item.shape for item in items}
+        promises |= {f"dtype of {item.name}": item.dtype for item in items}
+    promises |= {f"kind of {output.name}": output.kind for output in spec.outputs}
     promises |= {f"case {case.name}": case for case in spec.cases}
-    others = ModelSpec.model_fields.keys() - _NEUTRAL_KEYS - _COMPARED_KEYS
+    others = ModelSpec.model_fields.keys() - _HARMLESS_KEYS - _COMPARED_KEYS - DEFINING_KEYS
     return promises | {key: getattr(spec, key) for key in others}
 
 
 def _compare_promises(
     before: Mapping[str, object], after: Mapping[str, object]
-) -> Iterator[_Change]:
+) -> Iterator[Change]:
     for name, old in before.items():
         new = after.get(name)
         if not _is_as_strict(name, old, new):
-            yield _Change(
-                before=f"{name}: {_format_value(old)}", after=f"{name}: {_format_value(new)}"
-            )
+            yield Change(f"{name}: {_format_value(old)}", f"{name}: {_format_value(new)}")
 
 
 def _is_as_strict(name: str, old: object, new: object) -> bool:
@@ -167,10 +183,15 @@ def _is_as_strict(name: str, old: object, new: object) -> bool:
             return new in (old, "")
         case int(), int() if name == "ir_version":
             return new <= old
-        case None, _:
-            return True
+        case tuple(), tuple() if name.startswith(_SHAPES):
+            # An input with a name and an output with a size instead promise more.
+            fixed = old if name.startswith(_SHAPES[0]) else new
+            pairs = zip(old, new, fixed, strict=False)
+            return len(old) == len(new) and all(
+                a == b or (isinstance(c, int) and type(a) is not type(b)) for a, b, c in pairs
+            )
         case _:
-            return old == new
+            return old == new or (old is None and name != "precision")
 
 
 def _is_bound_as_strict(old: Bound, new: Bound) -> bool:
@@ -205,13 +226,13 @@ def _format_value(value: object) -> str:
             return "none" if value is None else str(value)
 
 
-def _compare_expectations(old: ModelSpec, new: ModelSpec, cell: CellId) -> Iterator[_Change]:
+def _compare_expectations(old: ModelSpec, new: ModelSpec, cell: CellId) -> Iterator[Change]:
     """Yield each expectation that foresees more failures than those of the revision."""
     known = [item for item in old.expect if condition_matches(item, cell)]
     for item in new.expect:
         if condition_matches(item, cell) and not any(_is_covered(item, by) for by in known):
             before = "; ".join(_format_value(each) for each in known) or "none"
-            yield _Change(before=f"expect: {before}", after=f"expect: {_format_value(item)}")
+            yield Change(f"expect: {before}", f"expect: {_format_value(item)}")
 
 
 def _is_covered(item: Expectation, by: Expectation) -> bool:
@@ -225,9 +246,9 @@ def _is_covered(item: Expectation, by: Expectation) -> bool:
     )
 
 
-def _compare_policies(old: GatePolicy, new: GatePolicy) -> Iterator[_Change]:
+def _compare_policies(old: GatePolicy, new: GatePolicy) -> Iterator[Change]:
     for key in GatePolicy.model_fields:
         before, after = getattr(old, key), getattr(new, key)
         is_looser = after > before if key in _THRESHOLDS else _SEVERITY[after] < _SEVERITY[before]
         if is_looser:
-            yield _Change(before=f"gate.{key} = {before}", after=f"gate.{key} = {after}")
+            yield Change(f"gate.{key} = {before}", f"gate.{key} = {after}")

@@ -10,12 +10,13 @@ baseline must contain a reason.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from exporter.gate.baseline_comparison import compare_results
 from exporter.gate.baseline_update import strip_figures
-from exporter.gate.finding import GateFinding
+from exporter.gate.definitions import DataHashes
+from exporter.gate.finding import FindingKind, GateFinding
 from exporter.gate.relaxations import find_relaxations
 from exporter.manifest import Manifest
 from exporter.records.baseline import Baseline, CellOutcome, extract_outcome
@@ -28,6 +29,8 @@ class ProjectState:
 
     manifest: Manifest
     baseline: Baseline
+    hashes: DataHashes = field(default_factory=dict)
+    """The hashes of the data files, by model and by path from the root."""
 
 
 def compare_with_revision(
@@ -50,9 +53,13 @@ def compare_with_revision(
     findings = compare_results(revision.baseline, run, promised, revision.manifest.project.gate)
     reported = {finding.cell for finding in findings}
     # If a removed cell was accepted, it has the finding `missing` already.
+    hashes = (revision.hashes, branch.hashes)
     relaxed = (
         finding
-        for finding in find_relaxations(revision.manifest, branch.manifest)
+        for finding in (
+            *find_relaxations(revision.manifest, branch.manifest, hashes),
+            *_find_unread_entries(revision, promised),
+        )
         if finding.cell in promised or finding.cell not in reported
     )
     acceptance = _BranchAcceptance(
@@ -65,6 +72,29 @@ def compare_with_revision(
         _apply_acceptance(each, acceptance, revision.manifest) for each in (*findings, *relaxed)
     )
     return tuple(sorted((each for each in judged if each), key=lambda each: each.sort_key))
+
+
+def _find_unread_entries(
+    revision: ProjectState, promised: Collection[CellId]
+) -> Iterator[GateFinding]:
+    """Yield the cells that the revision accepted although it has no entry for them.
+
+    Their promises at the revision are unknown. The entry may be in a submodule or behind a link.
+    """
+    known = {spec.id for spec in revision.manifest.models}
+    for cell in revision.baseline.by_cell():
+        policy = revision.manifest.project.gate.find_policy(cell.model)
+        action = FindingKind.RELAXED.find_action(policy)
+        if cell.model not in known and cell in promised and action != "ignore":
+            yield GateFinding(
+                kind=FindingKind.RELAXED,
+                cell=cell,
+                before="no entry at the revision",
+                after="promised",
+                message="its promises at the revision cannot be read; keep manifests in the "
+                "repository, not in a link out of it or in a submodule that is not fetched",
+                action=action,
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,6 +73,8 @@ class Figures(FrozenModel):
     error: float | None = None
     """The largest error of all checks divided by its limit, with two digits. None if no error was
     measured, or if the positions of NaN and Inf differ."""
+    thorough: bool = False
+    """Whether more sizes and values were tried than by default."""
     latency: float | None = None
     """The file's time divided by PyTorch's in the same run, with two digits. None if the manifest
     does not set `latency`."""
@@ -189,6 +191,7 @@ def _extract_figures(record: Record) -> Figures | None:
         bytes=artifact.bytes,
         nodes=artifact.nodes,
         ir_version=artifact.ir_version,
+        thorough=record.thorough,
         domains=tuple(sorted(domains)),
         error=float(f"{max(errors):.2g}") if is_measured else None,
         latency=next((float(f"{ratio:.2g}") for ratio in ratios if isinstance(ratio, float)), None),

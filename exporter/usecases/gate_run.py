@@ -5,24 +5,33 @@ Input: a manifest. Output: `GateResult` with the findings.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from exporter.cache.fingerprint import hash_source
 from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.git import Checkout, check_out, find_last_change
 from exporter.gate import (
+    DataHashes,
     GateFinding,
     ProjectState,
     compare_results,
     compare_with_revision,
     select_blocking,
 )
-from exporter.manifest import Manifest, load_project
+from exporter.manifest import Manifest, ModelSpec, load_project
 from exporter.planning.plan import make_plan
 from exporter.records.baseline import Baseline, parse_baseline, read_baseline
 from exporter.usecases.current_results import ValidResults, read_results
 from exporter.usecases.report_pages import BASELINE_FILE, ReportPaths
+
+#: The form of a pointer of Git LFS, and the bytes that contain it.
+_LFS_VERSION = b"version https://git-lfs"
+_LFS_POINTER = re.compile(rb"oid sha256:([0-9a-f]{64})")
+_POINTER_BYTES = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +84,9 @@ def gate(
         name = f"{state.manifest.project.reports}/{BASELINE_FILE}"
         commit = find_last_change(root / name, environment, checkout.commit.id) or checkout.commit
     branch_baseline = read_baseline(path) if path.exists() else Baseline(tools={}, cells=())
-    branch = ProjectState(manifest=manifest, baseline=branch_baseline)
+    branch = ProjectState(
+        manifest=manifest, baseline=branch_baseline, hashes=_hash_data(manifest, root)
+    )
     return GateResult(
         current=current,
         baseline=state.baseline,
@@ -106,4 +117,39 @@ def _read_state(checkout: Checkout, root: Path) -> ProjectState:
         message = f"{checkout.name}: has no {name}; accept its results first"
         raise ExporterError(ExitCode.RED, message) from error
     baseline = parse_baseline(content, f"{checkout.name}: {name}")
-    return ProjectState(manifest=manifest, baseline=baseline)
+    return ProjectState(
+        manifest=manifest, baseline=baseline, hashes=_hash_data(manifest, checkout.root)
+    )
+
+
+def _hash_data(manifest: Manifest, root: Path) -> DataHashes:
+    """Return the hashes of the data files of all entries, without those that do not exist."""
+    return {
+        spec.id: {
+            file: digest
+            for file in _list_data_files(spec, root)
+            if (digest := _hash_content(root / file))
+        }
+        for spec in manifest.models
+    }
+
+
+def _list_data_files(spec: ModelSpec, root: Path) -> Iterator[str]:
+    """Yield the data files of an entry, relative to the root."""
+    yield from spec.data_files
+    folder = (root / spec.manifest).parent
+    for pattern in spec.depends.files:
+        for path in folder.glob(pattern):
+            if path.is_file():
+                yield os.path.relpath(path, root)
+
+
+def _hash_content(path: Path) -> str:
+    """Return the hash of a file; that of its content if git stores a pointer of Git LFS."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_POINTER_BYTES)
+    except OSError:
+        return ""
+    pointer = _LFS_POINTER.search(head) if head.startswith(_LFS_VERSION) else None
+    return pointer[1].decode() if pointer else hash_source(path)

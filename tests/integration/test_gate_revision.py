@@ -102,7 +102,10 @@ def test_a_branch_that_skips_or_loosens_or_drops_cells_is_blocked(branch: Path) 
     code, output, _ = run_gate(branch)
     assert code == 1
     assert "net/17/cpu: newly skipped: pass -> skip" in output
-    assert "contract relaxed: tolerance of y: noise = 8 -> tolerance of y: noise = 99" in output
+    assert (
+        "contract relaxed: tolerance of y: noise = 8 by default -> tolerance of y: noise = 99"
+        in output
+    )
     manifest.write_text(MANIFEST.replace("[17, 18]", "18"))
     write_results(branch)
     assert run_exporter(branch, "baseline").returncode == 0
@@ -169,11 +172,11 @@ def test_a_revision_without_baseline_history_or_valid_manifests_is_an_error(bran
     assert (code, "no common commit" in errors, "fetch-depth: 0" in errors) == (4, True, True)
     code, _, errors = run_gate(branch, "unrelated")
     assert (code, "has no reports/baseline.json" in errors) == (1, True)
-    (branch / "manifests/net.toml").write_text(MANIFEST.replace("net.py", "nut.py"))
+    (branch / "manifests/net.toml").write_text(MANIFEST.replace("format = 1", "format = ["))
     run_git(branch, "commit", "-qam", "broken")
     (branch / "manifests/net.toml").write_text(MANIFEST)
     code, _, errors = run_gate(branch, "unrelated")
-    assert (code, "net.toml:3: models.net.source" in errors) == (5, True), errors
+    assert (code, "manifests/net.toml:" in errors) == (5, True), errors
 
 
 def test_the_gate_fails_without_git_or_a_repository(branch: Path, tmp_path: Path) -> None:
@@ -181,3 +184,70 @@ def test_the_gate_fails_without_git_or_a_repository(branch: Path, tmp_path: Path
     assert (code, "git is not installed" in errors) == (4, True)
     code, _, errors = run_gate(branch, GIT_CEILING_DIRECTORIES=str(tmp_path), GIT_DIR="nowhere")
     assert (code, "not a git repository" in errors) == (4, True)
+
+
+def test_another_source_is_shown_and_another_interface_is_blocked(branch: Path) -> None:
+    path = branch / "manifests/net.toml"
+    text = path.read_text()
+    path.write_text(text + "seed = 7\n")
+    write_results(branch, Status.PASS)
+    code, output, errors = run_gate(branch)
+    assert code == 0, output + errors
+    assert "net/17..18/cpu: warning: model redefined: seed: 0 -> seed: 7" in output
+    path.write_text(text + 'mode = "train"\n')
+    write_results(branch, Status.PASS)
+    code, output, _ = run_gate(branch)
+    assert code == 1
+    assert "net/17..18/cpu: contract relaxed: mode: eval -> mode: train" in output
+
+
+def test_a_data_file_with_another_content_is_shown(branch: Path) -> None:
+    path = branch / "manifests/net.toml"
+    path.write_text(path.read_text() + 'depends = { files = ["data/*.txt"] }\n')
+    data = branch / "manifests/data/a.txt"
+    data.parent.mkdir()
+    data.write_text("one")
+    write_results(branch, Status.PASS)
+    run_git(branch, "add", ":/")
+    run_git(branch, "commit", "-qm", "data")
+    assert "redefined: content" not in run_gate(branch, "HEAD")[1]
+    data.write_text("two")
+    output = run_gate(branch, "HEAD")[1]
+    assert "model redefined: content of manifests/data/a.txt: " in output
+
+
+def test_manifests_in_a_submodule_are_compared(branch: Path, tmp_path: Path) -> None:
+    module = tmp_path / "module"
+    shutil.copytree(branch / "manifests", module)
+    run_git(module, "init", "-q", "-b", "main")
+    run_git(module, "add", ":/")
+    run_git(module, "commit", "-qm", "manifests")
+    run_git(branch, "rm", "-rq", "manifests")
+    allow = ("-c", "protocol.file.allow=always")
+    run_git(branch, *allow, "submodule", "--quiet", "add", str(module), "manifests")
+    run_git(branch, "commit", "-qm", "a submodule")
+    code, output, errors = run_gate(branch, "HEAD")
+    assert (code, "2 cells as accepted" in output) == (0, True), output + errors
+    path = branch / "manifests/net.toml"
+    path.write_text(path.read_text() + 'mode = "train"\n')
+    write_results(branch, Status.PASS)
+    code, output, _ = run_gate(branch, "HEAD")
+    assert (code, "mode: eval -> mode: train" in output) == (1, True), output
+
+
+def test_an_entry_that_the_revision_does_not_contain_is_a_finding(
+    branch: Path, tmp_path: Path
+) -> None:
+    moved = tmp_path / "moved.toml"
+    path = branch / "manifests/net.toml"
+    path.rename(moved)
+    (branch / "manifests/other.toml").write_text(
+        moved.read_text().replace("models.net", "models.o")
+    )
+    run_git(branch, "add", ":/")
+    run_git(branch, "commit", "-qm", "the entry is elsewhere, the baseline has its cells")
+    moved.rename(path)
+    write_results(branch, Status.PASS)
+    code, output, _ = run_gate(branch, "HEAD")
+    assert code == 1
+    assert "net/17..18/cpu: contract relaxed: no entry at the revision -> promised" in output

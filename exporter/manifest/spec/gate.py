@@ -30,6 +30,9 @@ class GatePolicy(FrozenModel):
     promised."""
     relaxed: Action = "block"
     """With `--against`: a tolerance, an expectation, a skip or a policy lets more pass."""
+    redefined: Action = "warn"
+    """With `--against`: the entry has another source, other weights, options or data. The cells are
+    proved, but for another model than the accepted one."""
     worse: Action = "block"
     """The cell was red before, and fails now at an earlier stage or dies."""
     flaky: Action = "block"

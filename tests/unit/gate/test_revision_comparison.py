@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,11 +15,15 @@ from exporter.gate import (
     compare_with_revision,
     find_relaxations,
 )
-from exporter.gate.relaxations import _COMPARED_KEYS, _NEUTRAL_KEYS
+from exporter.gate.definitions import DEFINING_KEYS
+from exporter.gate.relaxations import _COMPARED_KEYS, _HARMLESS_KEYS
 from exporter.manifest import (
     Axis,
     Bound,
     Case,
+    Constant,
+    Container,
+    CustomOp,
     Device,
     Expectation,
     Fill,
@@ -35,6 +40,7 @@ from exporter.manifest import (
     Skip,
     Tolerance,
 )
+from exporter.manifest.spec.model import Depends
 from exporter.manifest.spec.size_rule import SizeRule
 from exporter.records.baseline import Baseline, extract_outcomes, make_baseline, parse_cell
 from exporter.records.record import Record
@@ -49,6 +55,9 @@ DOUBLED = SizeRule(kind="product", operands=("batch", 2))
 FORESEEN = Expectation(stage="convert", match="stft", reason="lacks it", until="2027-01-01")
 
 
+OTHER = PLAIN.model_copy(update={"name": "other"})
+
+
 def find_changes(before: dict[str, Any], after: dict[str, Any]) -> list[GateFinding]:
     sides = (make_manifest(make_spec(**fields)) for fields in (before, after))
     return list(find_relaxations(*sides))
@@ -59,6 +68,7 @@ def make_input(name: str, **fill: Any) -> Input:
     return Input(name=name, shape=("batch", 3), at=f"kwargs.{name}", fill=fills)
 
 
+IMAGE, MASK = make_input("image"), make_input("mask")
 #: Fields of an entry before, and weaker ones.
 LOOSER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"tolerance": Tolerance(noise=20)}),
@@ -107,6 +117,26 @@ LOOSER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"inputs": (make_input("image"), make_input("mask"))}, {"inputs": (make_input("image"),)}),
     ({"inputs_from": InputsFrom(function="nets.py:inputs")}, {}),
     ({"devices": ("cpu",)}, {"devices": ("cuda",)}),
+    ({"precision": "float16"}, {}),
+    ({}, {"precision": "float16"}),
+    ({}, {"mode": "train"}),
+    ({"constants": (Constant(at="kwargs.x", value=True),)}, {}),
+    (
+        {"constants": (Constant(at="kwargs.x", value=True),)},
+        {"constants": (Constant(at="kwargs.x", value=1),)},
+    ),
+    ({"inputs": (IMAGE, MASK)}, {"inputs": (MASK, IMAGE)}),
+    ({"inputs": (IMAGE,)}, {"inputs": (IMAGE.model_copy(update={"dtype": "float16"}),)}),
+    ({"inputs": (IMAGE,)}, {"inputs": (IMAGE.model_copy(update={"shape": ("batch", 4)}),)}),
+    ({"inputs": (IMAGE,)}, {"inputs": (IMAGE.model_copy(update={"shape": ("batch",)}),)}),
+    ({"inputs": (IMAGE,)}, {"inputs": (IMAGE.model_copy(update={"at": "args[1]"}),)}),
+    ({"inputs": (IMAGE,)}, {"inputs": (IMAGE.model_copy(update={"scalar": True}),)}),
+    ({"outputs": (PLAIN,)}, {"outputs": (PLAIN.model_copy(update={"shape": ("batch", "n")}),)}),
+    ({"outputs": (PLAIN,)}, {"outputs": (PLAIN.model_copy(update={"shape": ("batch", 999)}),)}),
+    ({"outputs": (PLAIN,)}, {"outputs": (PLAIN.model_copy(update={"dtype": "float16"}),)}),
+    ({"outputs": (PLAIN,)}, {"outputs": (PLAIN.model_copy(update={"kind": "sequence"}),)}),
+    ({"outputs": (PLAIN, OTHER)}, {"outputs": (OTHER, PLAIN)}),
+    ({"outputs": (PLAIN,)}, {"outputs": (PLAIN, OTHER)}),
 ]
 
 
@@ -140,6 +170,11 @@ STRICTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"outputs": (MASKED,)}, {"outputs": (MASKED,)}),
     ({}, {"cases": (Case(name="long"),)}),
     ({}, {"parameters": ParameterNames(template="w{}"), "latency": True}),
+    (
+        {"inputs": (IMAGE,)},
+        {"inputs": (IMAGE.model_copy(update={"shape": ("batch", "width")}),)},
+    ),
+    ({"outputs": (PLAIN.model_copy(update={"shape": ("batch", "n")}),)}, {"outputs": (PLAIN,)}),
     ({}, {"opsets": (16, 17, 18), "description": "a net", "timeout": 1.0}),
 ]
 
@@ -151,9 +186,51 @@ def test_a_promise_that_is_as_strict_is_no_finding(
     assert find_changes(before, after) == []
 
 
-def test_each_key_of_an_entry_is_compared_or_neutral() -> None:
-    assert not _NEUTRAL_KEYS & _COMPARED_KEYS
-    assert ModelSpec.model_fields.keys() == _NEUTRAL_KEYS | _COMPARED_KEYS
+def test_each_key_of_an_entry_is_compared_or_harmless() -> None:
+    groups = (_HARMLESS_KEYS, _COMPARED_KEYS, DEFINING_KEYS)
+    assert sum(map(len, groups)) == len(frozenset().union(*groups))
+    assert ModelSpec.model_fields.keys() == frozenset().union(*groups)
+
+
+#: Two different values of each key that defines the model.
+REDEFINED: dict[str, tuple[object, object]] = {
+    "source": ("net.py:Net", "net.py:Other"),
+    "weights": ("a.pt", "b.pt"),
+    "weights_sha256": ("0" * 64, "1" * 64),
+    "init": ({"depth": 3}, {"depth": 4}),
+    "seed": (0, 1),
+    "export_device": ("cpu", "cuda"),
+    "export_state": (None, "plain"),
+    "options": ({}, {"optimize": False}),
+    "custom_ops": ((), (CustomOp(name="aten::stft", symbolic="a.py:f"),)),
+    "containers": ((), (Container(at="args[0]", type="list"),)),
+    "depends": (Depends(files=("data/*",)), Depends()),
+}
+
+
+@pytest.mark.parametrize("key", sorted(DEFINING_KEYS))
+def test_another_model_is_a_warning_with_the_key_and_both_values(key: str) -> None:
+    before, after = REDEFINED[key]
+    assert find_changes({key: before}, {key: before}) == []
+    findings = find_changes({key: before}, {key: after})
+    assert {each.cell for each in findings} == set(CELLS)
+    assert {each.kind for each in findings} == {FindingKind.REDEFINED}
+    assert all(each.action == "warn" for each in findings)
+    assert all(each.before.startswith(f"{key}: ") for each in findings)
+    assert all(each.before != each.after for each in findings)
+
+
+def test_a_data_file_with_another_content_is_a_warning() -> None:
+    image = make_input("image", kind="file", file="image.npy")
+    manifest = make_manifest(make_spec(inputs=(image,)))
+    (path,) = manifest.models[0].data_files
+    find = partial(find_relaxations, manifest, manifest)
+    one, two = ({manifest.models[0].id: {path: digit * 64}} for digit in "12")
+    assert find((one, one)) == ()
+    assert find(({}, one)) == ()
+    findings = find((one, two))
+    assert {each.kind for each in findings} == {FindingKind.REDEFINED}
+    assert findings[0].before == f"content of {path}: 111111111111"
 
 
 def test_a_message_has_the_key_and_both_values() -> None:
