@@ -13,7 +13,7 @@ from pathlib import Path
 
 from exporter.core.errors import ExitCode
 from exporter.jobs.job import Job
-from exporter.worker.process.lifetime import die_with_parent, prefer_for_oom_kill
+from exporter.processes.lifetime import die_with_parent, prefer_for_oom_kill
 
 
 def main() -> int:

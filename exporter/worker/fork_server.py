@@ -22,12 +22,12 @@ import sys
 import traceback
 from typing import NoReturn
 
-from exporter.worker.__main__ import main as run_worker
-from exporter.worker.process.lifetime import (
+from exporter.processes.lifetime import (
     clear_parent_death_signal,
     die_with_parent,
     prefer_for_oom_kill,
 )
+from exporter.worker.__main__ import main as run_worker
 from exporter.worker.process.output_log import flush_output
 
 

@@ -17,13 +17,13 @@ import struct
 from dataclasses import dataclass
 from typing import NoReturn
 
+from exporter.processes.lifetime import die_with_parent
 from exporter.worker.dependencies.seccomp import (
     install_filter,
     is_supported,
     receive_request,
     resume,
 )
-from exporter.worker.process.lifetime import die_with_parent
 
 #: The length of a message precedes it.
 _LENGTH = struct.Struct("=Q")

@@ -9,8 +9,6 @@ import signal
 import sys
 from pathlib import Path
 
-from exporter.core.errors import ExitCode
-
 _PR_SET_PDEATHSIG = 1
 
 
@@ -21,7 +19,7 @@ def die_with_parent(parent: int) -> None:
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # the parent ended before the line above
-        os._exit(int(ExitCode.BUG))
+        os._exit(os.EX_SOFTWARE)
 
 
 def clear_parent_death_signal() -> None:
