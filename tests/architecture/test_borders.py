@@ -64,7 +64,8 @@ def test_inner_modules_neither_print_nor_exit_nor_read_the_environment(path: Pat
         allowed = {"os.environ"}
     if path.is_relative_to(PACKAGE / "worker"):
         allowed = ENTRY if path.name == "__main__.py" else WORKER
-        if path.name in {"fork_server.py", "access_tracer.py"}:  # their forks end as programs do
+        # Their forks end as programs do.
+        if path.name in {"fork_server.py", "access_tracer.py", "fork_call.py"}:
             allowed = ENTRY | {"SystemExit"}
         # The switch of private functions, and the record of the variables that a model reads.
         if path.name in {"guards.py", "read_variables.py"}:

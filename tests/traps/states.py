@@ -154,7 +154,7 @@ STATES = (
         name="value kept from the first call",
         story="every later answer depends on which input came first",
         spec=contract("numbers.py:Remembers"),
-        verdict=inconclusive("determinism", "stores a value of its first call in an attribute"),
+        verdict=inconclusive("determinism", "depend on earlier calls, which change the attribute"),
     ),
     Trap(
         name="table made in the first call",

@@ -11,6 +11,11 @@ from exporter.runtimes import Session
 
 #: Prefix of `Reference.unstable` if only the buffers change.
 STATEFUL_PREFIX = "it keeps state in its buffers"
+#: Prefix if a call changes parameters; their names follow.
+WEIGHTS_PREFIX = "a call changes"
+#: Prefix if the outputs are others after calls with other inputs.
+HISTORY_PREFIX = "its outputs depend on earlier calls"
+_STATE_PREFIXES = (STATEFUL_PREFIX, WEIGHTS_PREFIX, HISTORY_PREFIX)
 
 
 class DeterminismCheck:
@@ -27,7 +32,7 @@ class DeterminismCheck:
         unstable = context.reference.unstable
         if not unstable:
             return CheckResult(check=self.name, status=Status.PASS)
-        if unstable.startswith(STATEFUL_PREFIX):
+        if unstable.startswith(_STATE_PREFIXES):
             fix = "declare the state as an input and return it as an output"
         elif context.spec.mode != "eval":
             fix = f"mode is '{context.spec.mode}': 'eval' turns dropout and running averages off"

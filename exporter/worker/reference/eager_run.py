@@ -28,7 +28,6 @@ from exporter.worker.reference.outputs import (
     list_leaves,
     require_declared_outputs,
 )
-from exporter.worker.torch_private.tensor_internals import count_writes
 
 #: Maximum size in bytes of weights that are copied for a run in float64.
 _COPIED = 1 << 29
@@ -53,46 +52,6 @@ class BufferSnapshot:
                     setattr(module, name, buffer)
                 if not buffer.is_inference() and buffer.shape == values.shape:
                     buffer.copy_(values)
-
-
-class AttributeSnapshot:
-    """The plain attributes of a model and its modules: no parameter, buffer or module.
-
-    A changed attribute is often a table that does not depend on the input. So the caller has to
-    compare the outputs of a new model.
-    """
-
-    def __init__(self, model: Model) -> None:
-        self._model = model
-        # References to the values prevent that a new object gets the identity of an old one.
-        self._values = self._read_attributes()
-        self._marks = {path: _mark_value(value) for path, value in self._values.items()}
-
-    def have_changed(self) -> bool:
-        """Return True if an attribute was set, removed or mutated since the snapshot."""
-        current = self._read_attributes()
-        return {path: _mark_value(value) for path, value in current.items()} != self._marks
-
-    def _read_attributes(self) -> dict[str, Any]:
-        if not isinstance(self._model, torch.nn.Module):
-            return {}
-        return {
-            f"{path}.{name}": value
-            for path, module in self._model.named_modules()
-            for name, value in vars(module).items()
-            if not name.startswith("_")  # torch's own: parameters, buffers, modules and hooks
-        }
-
-
-def _mark_value(value: Any) -> tuple[Any, ...]:
-    """Return a key that changes when the value is replaced or mutated."""
-    if isinstance(value, torch.Tensor):
-        return (id(value), count_writes(value))
-    if isinstance(value, dict):
-        return (id(value), *(id(item) for pair in value.items() for item in pair))
-    if isinstance(value, list | set | tuple):
-        return (id(value), *(id(item) for item in value))
-    return (id(value),)
 
 
 def run_declared_inputs(model: Model, spec: ModelSpec, inputs: Tensors) -> Outputs:

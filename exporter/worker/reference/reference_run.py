@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from exporter.checks.files.sample_files import hash_sample, write_sample
-from exporter.checks.numerical.determinism import STATEFUL_PREFIX
+from exporter.checks.numerical.determinism import HISTORY_PREFIX, STATEFUL_PREFIX
 from exporter.core.resources import is_out_of_resources
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference, Sample
@@ -36,7 +36,6 @@ from exporter.worker.reference.call_failure import (
     require_declared_shapes,
 )
 from exporter.worker.reference.eager_run import (
-    AttributeSnapshot,
     BufferSnapshot,
     build_float64_model,
     run_declared_inputs,
@@ -53,6 +52,8 @@ from exporter.worker.reference.noise import (
     describe_overflow,
 )
 from exporter.worker.reference.outputs import Outputs, list_items, to_value
+from exporter.worker.reference.python_state import PythonState
+from exporter.worker.reference.reversed_calls import call_in_reverse
 from exporter.worker.reference.weight_tables import digest_tables, list_table_lengths
 
 
@@ -106,14 +107,18 @@ def compute_reference(model: Model, spec: ModelSpec, root: Path, folder: JobFold
         Failure: Stage `source`, if the model does not run on its declared inputs, or if it
             returns other outputs than declared on any inputs.
     """
-    buffers, attributes = BufferSnapshot(model), AttributeSnapshot(model)
-    declared, *others = choose_all_sets(spec, list_table_lengths(model) if spec.thorough else ())
+    buffers, state = BufferSnapshot(model), PythonState(model)
+    sets = choose_all_sets(spec, list_table_lengths(model) if spec.thorough else ())
+    declared, *others = sets
+    reverse = call_in_reverse(model, spec, root, sets)  # before the first call changes the model
     inputs = draw_inputs(spec, declared, root)
     try:
         outputs = run_declared_inputs(model, spec, inputs)
     except Failure as failure:
         raise explain_declared_call(failure, model, spec, declared, inputs) from failure
     unstable = _describe_instability(model, spec, inputs, outputs, buffers)
+    if not unstable and reverse is not None:
+        unstable = reverse.describe_change(spec, outputs)
     runs = [_Run(declared, inputs, outputs)]
     for requested in others:
         other_inputs = draw_inputs(spec, requested, root)
@@ -129,7 +134,7 @@ def compute_reference(model: Model, spec: ModelSpec, root: Path, folder: JobFold
             runs.append(run)
     calls = [EagerCall(run.chosen, run.inputs, run.outputs, run.error) for run in runs]
     require_declared_shapes(model, spec, calls)
-    if not unstable and attributes.have_changed():
+    if not unstable and reverse is None and state.list_changes():
         unstable = _describe_stored_state(model, spec, root, runs)
     runs, float64_reason = _measure_runs(model, spec, runs)
     samples = [run.write(index, folder.sample(index), spec) for index, run in enumerate(runs)]
@@ -207,7 +212,7 @@ def _describe_stored_state(model: Model, spec: ModelSpec, root: Path, runs: list
     difference = describe_difference(spec, run.outputs, run_model(fresh, spec, run.inputs))
     if not difference:
         return ""
-    return f"the model stores a value of its first call in an attribute: {difference}"
+    return f"{HISTORY_PREFIX}: {difference}"
 
 
 def _measure_runs(model: Model, spec: ModelSpec, runs: list[_Run]) -> tuple[list[_Run], str]:

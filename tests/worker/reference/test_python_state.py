@@ -1,4 +1,4 @@
-"""Snapshots of the plain attributes of a model."""
+"""The names of the values that a call changed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from exporter.worker.reference.eager_run import AttributeSnapshot
+from exporter.worker.reference.python_state import PythonState
 
 
 class Holder(nn.Module):
@@ -40,10 +40,10 @@ class Holder(nn.Module):
 )
 def test_a_change_is_detected(act: Any) -> None:
     model = Holder()
-    snapshot = AttributeSnapshot(model)
-    assert not snapshot.have_changed()
+    snapshot = PythonState(model)
+    assert not snapshot.list_changes()
     model(act)
-    assert snapshot.have_changed()
+    assert snapshot.list_changes()
 
 
 @pytest.mark.parametrize(
@@ -51,15 +51,15 @@ def test_a_change_is_detected(act: Any) -> None:
 )
 def test_buffers_and_reads_are_no_change(act: Any) -> None:
     model = Holder()
-    snapshot = AttributeSnapshot(model)
+    snapshot = PythonState(model)
     with torch.no_grad():
         model(act)
-    assert not snapshot.have_changed()
+    assert not snapshot.list_changes()
 
 
 def test_a_compiled_function_has_no_attributes() -> None:
     function = torch.jit.script(lambda_like)
-    assert not AttributeSnapshot(function).have_changed()
+    assert not PythonState(function).list_changes()
 
 
 def lambda_like(x: Tensor) -> Tensor:

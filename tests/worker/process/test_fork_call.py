@@ -1,0 +1,83 @@
+"""Calls in a fork: results, failures, and no effect on this process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+from exporter.worker.process.fork_call import can_fork, compute_in_fork
+from tests.worker.contracts import ROOT
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks are safe on Linux only")
+
+
+def test_the_result_returns_and_nothing_else() -> None:
+    kept: list[int] = []
+
+    def compute() -> tuple[torch.Tensor, int]:
+        kept.append(1)
+        return torch.arange(3), os.getpid()
+
+    result = compute_in_fork(compute)
+    assert result is not None
+    assert torch.equal(result[0], torch.arange(3))
+    assert result[1] != os.getpid()
+    assert kept == []
+
+
+@pytest.mark.parametrize("code", ["1 / 0", "os._exit(0)", "os.abort()"])
+def test_an_end_without_a_result_gives_none(code: str) -> None:
+    assert compute_in_fork(lambda: exec(code, {"os": os})) is None
+
+
+def test_another_thread_prevents_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        assert can_fork()
+        monkeypatch.setattr(threading, "active_count", lambda: 2)
+        assert not can_fork()
+    finally:
+        torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "text"),
+    [
+        ("open('file', 'w').write('a')", 0, ""),
+        ("sys.exit(4)", 4, ""),
+        ("1 / 0", 1, "ZeroDivisionError"),
+        ("os.abort()", -signal.SIGABRT, ""),
+        ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL, ""),
+    ],
+)
+def test_a_process_ends_as_its_fork(body: str, code: int, text: str, tmp_path: Path) -> None:
+    lines = (
+        "import os, signal, sys, torch",
+        "from exporter.worker.process.fork_call import run_in_fork",
+        "torch.set_num_threads(1)",
+        "state = []",
+        "def call():",
+        "    state.append(1)",
+        f"    {body}",
+        "run_in_fork(call)",
+        "print('after', state)",
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)],
+        cwd=tmp_path,
+        env=dict(os.environ, PYTHONPATH=str(ROOT)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (process.returncode, process.stdout) == (code, "" if code else "after []\n")
+    assert text in process.stderr
+    assert (tmp_path / "file").exists() is (code == 0)
