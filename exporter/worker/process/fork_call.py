@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from exporter.worker.process.lifetime import die_with_parent
+from exporter.processes.lifetime import die_with_parent
 from exporter.worker.process.output_log import flush_output
 
 
