@@ -180,7 +180,8 @@ def _classify(before: CellOutcome | None, after: CellOutcome | None) -> FindingK
         return _classify_new_status(before, after)
     if after.status in (Status.SKIP, Status.UNAVAILABLE):
         return None
-    if (before.stage, before.check) != (after.stage, after.check):
+    is_same_stage = before.stage is after.stage
+    if not is_same_stage or set(before.failed_checks) != set(after.failed_checks):
         return _compare_failures(before, after) if after.status.is_red else FindingKind.CHANGED
     routes = ((before.exporter, after.exporter), (before.capture, after.capture))
     is_rerouted = any(old != new and old and new for old, new in routes)
@@ -217,7 +218,7 @@ def _classify_new_status(before: CellOutcome | None, after: CellOutcome) -> Find
 
 
 def _compare_failures(before: CellOutcome, after: CellOutcome) -> FindingKind:
-    """Compare two red outcomes by severity and by stage.
+    """Compare two red outcomes by severity, by stage and by the checks that fail in one stage.
 
     Returns:
         WORSE if one criterion is worse, BETTER if one is better and none is worse, else CHANGED.
@@ -226,6 +227,10 @@ def _compare_failures(before: CellOutcome, after: CellOutcome) -> FindingKind:
     lost_stages = 0
     if before.stage is not None and after.stage is not None:
         lost_stages = _STAGES[before.stage] - _STAGES[after.stage]
-    if max(severity, lost_stages) > 0:
+    failed = 0
+    if before.stage is after.stage:
+        old, new = set(before.failed_checks), set(after.failed_checks)
+        failed = (old < new) - (new < old)
+    if max(severity, lost_stages, failed) > 0:
         return FindingKind.WORSE
-    return FindingKind.BETTER if min(severity, lost_stages) < 0 else FindingKind.CHANGED
+    return FindingKind.BETTER if min(severity, lost_stages, failed) < 0 else FindingKind.CHANGED

@@ -239,7 +239,8 @@ def _is_covered(item: Expectation, by: Expectation) -> bool:
     """Return whether `by` foresees every failure that `item` foresees."""
     return (
         by.stage in (None, item.stage)
-        and by.check in (None, item.check)
+        and bool(by.checks) == bool(item.checks)
+        and set(item.checks) <= set(by.checks)
         and by.match.casefold() in item.match.casefold()
         # An expectation without `until` never expires.
         and (not by.until or (bool(item.until) and item.until <= by.until))

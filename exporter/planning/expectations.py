@@ -2,17 +2,21 @@
 
 Input: a `ModelSpec` and a worker's `Record`. Output: the `Record` with its final status.
 
+Every failing check needs an expectation that names it, so a foreseen failure hides no other one.
 Records are stored with the worker's status and changed when they are read. A changed expectation
 therefore needs no export.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date, timedelta
 
+from exporter.core.check_names import CHECK_STAGES
 from exporter.manifest import Expectation, ModelSpec
 from exporter.planning.plan import condition_matches
-from exporter.records.record import Record, Status
+from exporter.records.record import Record, Stage, Status
 
 #: Outcomes that match an expectation without a text in `match`.
 _PLAIN_FAILURES = (Status.FAIL, Status.ERROR, Status.INCONCLUSIVE)
@@ -21,6 +25,19 @@ _WARNING_TIME = timedelta(days=14)
 #: The beginning of `Record.expectation` if the expectation expired.
 EXPIRED_PREFIX = "the expectation expired on "
 _UNPROVED = (Status.SKIP, Status.UNAVAILABLE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellFailure:
+    """One failure of a red cell: of a check, or of a stage without a check."""
+
+    check: str
+    """The check, or "" for a stage."""
+    stage: Stage | None
+    message: str
+    detail: str = ""
+    is_plain: bool
+    """False for a crash, a timeout and a kill."""
 
 
 def apply_expectations(spec: ModelSpec, record: Record, today: date) -> Record:
@@ -33,41 +50,85 @@ def apply_expectations(spec: ModelSpec, record: Record, today: date) -> Record:
             f"passes, but the manifest expects {_describe(expected[0])}; remove the expectation"
         )
         return record.model_copy(update={"status": Status.XPASS, "message": message})
-    matching = [item for item in expected if _is_match(item, record)]
-    item = next((item for item in matching if not _is_expired(item, today)), None)
-    if item is None:
-        note = (
-            f"{EXPIRED_PREFIX}{matching[0].until}: {_format_reason(matching[0])}"
-            if matching
-            else "expected " + " or ".join(_describe(item) for item in expected)
-        )
+    failures = list_failures(record)
+    current = [item for item in expected if not _is_expired(item, today)]
+    foreseen = [_find_match(current, failure) for failure in failures]
+    if None in foreseen:
+        note = _explain_unforeseen(failures, expected, current)
         return record.model_copy(update={"expectation": note})
-    update: dict[str, object] = {"status": Status.XFAIL, "foreseen": _format_reason(item)}
-    if item.until and date.fromisoformat(item.until) - today <= _WARNING_TIME:
-        note = f"expectation '{item.reason}' expires on {item.until}; the cell is red after it"
-        update["notes"] = (*record.notes, note)
+    items = list(dict.fromkeys(item for item in foreseen if item))
+    reasons = "; ".join(dict.fromkeys(_format_reason(item) for item in items))
+    notes = (
+        f"expectation '{item.reason}' expires on {item.until}; the cell is red after it"
+        for item in items
+        if item.until and date.fromisoformat(item.until) - today <= _WARNING_TIME
+    )
+    update = {
+        "status": Status.XFAIL,
+        "foreseen": reasons,
+        "notes": (*record.notes, *notes),
+    }
     return record.model_copy(update=update)
 
 
-def is_foreseen(item: Expectation, record: Record, today: date) -> bool:
-    """Return True if the expectation matches the failure of a record of its cell.
+def list_failures(record: Record) -> tuple[CellFailure, ...]:
+    """Return every failure of a red cell; each needs an expectation.
 
     The record may have its expectations applied. Its status is then `xfail`, even after a crash.
     """
-    if record.status in (Status.PASS, Status.XPASS, *_UNPROVED):
-        return False
-    if record.status is Status.XFAIL:
-        record = record.model_copy(update={"status": Status.FAIL})
-    return _is_match(item, record) and not _is_expired(item, today)
-
-
-def _is_match(item: Expectation, record: Record) -> bool:
     # A crash, a timeout or a kill has no clear cause, so an expectation must contain its text.
-    has_kind = record.status in _PLAIN_FAILURES or bool(item.match)
-    has_stage = item.stage is None or item.stage == record.stage
-    has_check = item.check is None or item.check == record.check
-    has_text = item.match.casefold() in f"{record.message}\n{record.detail}".casefold()
+    is_plain = record.status in (*_PLAIN_FAILURES, Status.XFAIL)
+    first = CellFailure(
+        check=record.check or "",
+        stage=record.stage,
+        message=record.message,
+        detail=record.detail,
+        is_plain=is_plain,
+    )
+    messages = {each.check: each.message for each in record.checks}
+    others = (
+        CellFailure(
+            check=check,
+            stage=Stage(CHECK_STAGES[check]),
+            message=messages[check],
+            is_plain=is_plain,
+        )
+        for check in record.failed_checks
+        if check != record.check
+    )
+    return (first, *others)
+
+
+def is_foreseen(item: Expectation, record: Record, today: date) -> bool:
+    """Return True if the expectation matches a failure of a record of its cell."""
+    if record.status in (Status.PASS, Status.XPASS, *_UNPROVED) or _is_expired(item, today):
+        return False
+    return any(matches_failure(item, failure) for failure in list_failures(record))
+
+
+def matches_failure(item: Expectation, failure: CellFailure) -> bool:
+    """Return True if the expectation names the check and has the right stage and text."""
+    has_kind = failure.is_plain or bool(item.match)
+    has_stage = item.stage is None or item.stage == failure.stage
+    has_check = failure.check in item.checks if failure.check else not item.checks
+    has_text = item.match.casefold() in f"{failure.message}\n{failure.detail}".casefold()
     return has_kind and has_stage and has_check and has_text
+
+
+def _find_match(items: Sequence[Expectation], failure: CellFailure) -> Expectation | None:
+    return next((item for item in items if matches_failure(item, failure)), None)
+
+
+def _explain_unforeseen(
+    failures: Sequence[CellFailure], expected: Sequence[Expectation], current: Sequence[Expectation]
+) -> str:
+    """Return the text for `Record.expectation`."""
+    unforeseen = [failure for failure in failures if not _find_match(current, failure)]
+    if expired := _find_match(expected, unforeseen[0]):
+        return f"{EXPIRED_PREFIX}{expired.until}: {_format_reason(expired)}"
+    note = "expected " + " or ".join(_describe(item) for item in expected)
+    names = ", ".join(f"'{failure.check}'" for failure in unforeseen if failure.check)
+    return f"{note}; no expectation with `check` matches {names}" if names else note
 
 
 def _is_expired(item: Expectation, today: date) -> bool:
@@ -76,7 +137,7 @@ def _is_expired(item: Expectation, today: date) -> bool:
 
 def _describe(item: Expectation) -> str:
     stage = f" at {item.stage}" if item.stage else ""
-    check = f" of {item.check}" if item.check else ""
+    check = f" of {' and '.join(item.checks)}" if item.checks else ""
     text = f" with '{item.match}'" if item.match else ""
     return f"a failure{stage}{check}{text} ({item.reason})"
 

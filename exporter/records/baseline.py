@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
@@ -20,10 +20,10 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, PlainSerializer, PlainValidator, ValidationError, model_validator
 
 from exporter.core.atomic_files import write_text
+from exporter.core.check_names import LATENCY_CHECK
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.records.record import (
-    LATENCY_CHECK,
     CellId,
     Record,
     RunRecord,
@@ -33,7 +33,7 @@ from exporter.records.record import (
 )
 
 #: Raised with every change that an older reader would misunderstand.
-FORMAT: Final = 2
+FORMAT: Final = 3
 
 
 @lru_cache(maxsize=1 << 15)  # the baseline and the history contain each cell several times
@@ -87,6 +87,10 @@ class CellOutcome(FrozenModel):
     status: Status
     stage: Stage | None = None
     check: str | None = None
+    """The check that decides the status."""
+    other_checks: Items[str] = ()
+    """The other checks that did not pass. Empty in baselines of format 1 and 2, so the gate reports
+    every such check once."""
     exporter: Literal["dynamo", "torchscript"] | None = None
     """None if no file was created."""
     capture: Literal["export", "strict", "trace", "script"] | None = None
@@ -99,23 +103,28 @@ class CellOutcome(FrozenModel):
     """The reason that the user gave; empty if none was given."""
 
     def __str__(self) -> str:
-        """Return `pass`, `error at convert` or `fail at parity (axes)`."""
-        return format_outcome(self.status, self.stage, self.check)
+        """Return `pass`, `error at convert` or `fail at parity (axes, values)`."""
+        return format_outcome(self.status, self.stage, self.failed_checks)
+
+    @property
+    def failed_checks(self) -> tuple[str, ...]:
+        """The checks that did not pass, the deciding one first."""
+        return (self.check, *self.other_checks) if self.check else self.other_checks
 
 
-def format_outcome(status: Status, stage: Stage | None, check: str | None) -> str:
-    """Return `pass`, `error at convert` or `fail at parity (axes)`."""
+def format_outcome(status: Status, stage: Stage | None, checks: Sequence[str]) -> str:
+    """Return `pass`, `error at convert`, `fail at parity (axes)` or `... (axes, values)`."""
     at_stage = f" at {stage}" if stage else ""
     # The main check of a stage has the stage's name; print it once.
-    by_check = f" ({check})" if check and check != stage else ""
+    by_check = f" ({', '.join(checks)})" if checks and (*checks,) != (stage,) else ""
     return f"{status}{at_stage}{by_check}"
 
 
 class Baseline(FrozenModel):
     """The accepted outcomes, and the versions of the tools that gave them."""
 
-    format: Literal[1, 2] = FORMAT
-    """Format 1 has no figures. It can be read, and is written again as 2."""
+    format: Literal[1, 2, 3] = FORMAT
+    """Format 1 has no figures, and format 2 no `other_checks`. Both are written again as 3."""
     tools: dict[str, str]
     cells: Items[CellOutcome]
     dropped: dict[CellText, str] = Field(default_factory=dict)
@@ -169,6 +178,7 @@ def extract_outcome(record: Record) -> CellOutcome:
         status=record.status,
         stage=record.stage,
         check=record.check,
+        other_checks=tuple(check for check in record.failed_checks if check != record.check),
         exporter=record.route.exporter if record.route else None,
         capture=record.route.capture if record.route else None,
         flaky=bool(record.flaky),

@@ -12,13 +12,12 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
+from exporter.core.check_names import COMPARISON_CHECKS, DETERMINISM_CHECK
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
 
 #: The prefix of notes that are warnings of the TorchScript tracer.
 TRACER_PREFIX = "tracer warning: "
-#: The check that compares a file's time with PyTorch's; see `worker/verify/latency.py`.
-LATENCY_CHECK = "latency"
 _get_key = itemgetter("model", "opset", "device")
 _Capture = Literal["export", "strict", "trace", "script"]
 _ExportState = Literal["inference", "plain"]
@@ -286,6 +285,17 @@ class Record(ChecksummedModel):
     """Environment variables that the model's code read, with a hash of the value or `missing`."""
     untracked: Items[str] = ()
     """Dependencies whose change cannot be detected, in words. Every export runs the cell again."""
+
+    @property
+    def failed_checks(self) -> tuple[str, ...]:
+        """The checks that did not pass, the deciding one first.
+
+        If PyTorch differs from itself, comparisons with it mean nothing and are not included.
+        """
+        names = [each.check for each in self.checks if each.status is not Status.PASS]
+        if DETERMINISM_CHECK in names:
+            names = [name for name in names if name not in COMPARISON_CHECKS]
+        return tuple(dict.fromkeys([self.check, *names] if self.check else names))
 
 
 class RunRecord(ChecksummedModel):

@@ -39,6 +39,9 @@ def describe_flakiness(before: Record, after: Record) -> str:
     ):
         return ""
     old, new = extract_outcome(before), extract_outcome(after)
-    if (old.status, old.stage, old.check) == (new.status, new.stage, new.check):
+    if all(
+        getattr(old, name) == getattr(new, name)
+        for name in ("status", "stage", "check", "other_checks")
+    ):
         return before.flaky
     return f"was {old} in an earlier run of the very same inputs"

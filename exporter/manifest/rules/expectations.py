@@ -20,7 +20,7 @@ def resolve_expectations(model: EffectiveSettings) -> tuple[Expectation, ...]:
             opsets=resolve_condition(model, ("expect", index), table),
             device=table.device,
             stage=table.stage,
-            check=table.check,
+            checks=table.check or (),
             match=table.match,
             reason=table.reason,
             issue=table.issue,

@@ -25,6 +25,7 @@ from exporter.core.errors import suggest_nearest
 from exporter.core.frozen_model import FrozenModel, Items, Plain
 from exporter.manifest.spec.model import BUILT_IN_RUNTIMES
 from exporter.manifest.syntax.call_paths import parse_call_path
+from exporter.manifest.syntax.check_lists import parse_check_names
 from exporter.manifest.syntax.message_format import (
     format_value,
     join_words,
@@ -364,6 +365,19 @@ OpsetCondition = Annotated[
     tuple[int, ...],
     PlainValidator(parse_condition),
     WithJsonSchema({**_OPSETS_SCHEMA, "examples": [7, "<14", ">=18", "9..13", [9, "16..17"], "*"]}),
+]
+CheckNames = Annotated[
+    tuple[str, ...],
+    PlainValidator(parse_check_names),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {"type": "array", "items": {"type": "string"}, "minItems": 1},
+            ],
+            "examples": ["parity", ["parity", "values"]],
+        }
+    ),
 ]
 Size = Annotated[int, Field(ge=0, le=MAX_SIZE)]
 AxisSize = Annotated[int, Field(ge=1, le=MAX_SIZE)]

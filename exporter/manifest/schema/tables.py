@@ -13,6 +13,7 @@ from exporter.manifest.schema.fields import (
     AxisName,
     AxisSize,
     CallPath,
+    CheckNames,
     DataFile,
     Day,
     DimField,
@@ -327,10 +328,13 @@ class ExpectTable(Table):
     """The devices: a name, or a pattern such as `"cu*"`."""
     stage: Literal["source", "capture", "convert", "structure", "load", "parity"] | None = None
     """The stage that fails; without it: any stage."""
-    check: Line | None = None
-    """The check that fails; without it: any."""
+    check: CheckNames | None = None
+    """The checks that fail: `"parity"` or `["parity", "values"]`. Every check that does not pass
+    must be named, in this or another expectation. Without it: a stage that fails without a
+    check."""
     match: Line = Field(default="")
-    """A part of the message, compared without regard to case."""
+    """A part of the message of each of these checks, or of the stage, compared without regard to
+    case."""
     reason: Line
     """The reason why the failure is accepted."""
     issue: Line = Field(default="")

@@ -124,9 +124,9 @@ class Expectation(Condition):
     """A foreseen failure. Strict: if the cell passes or fails otherwise, it is red."""
 
     stage: str | None = None
-    check: str | None = None
+    checks: tuple[str, ...] = ()
+    """The checks that fail; empty for a stage that fails without a check."""
     match: str = ""
-    """A part of the message, compared without regard to case."""
     reason: str
     issue: str = ""
     until: str = ""

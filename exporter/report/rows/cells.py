@@ -45,7 +45,7 @@ class Cell:
         """`pass`, `error at convert`, `fail at parity (axes)`, `not run`."""
         if self.record is None:
             return self.mark.word
-        return format_outcome(self.record.status, self.record.stage, self.record.check)
+        return format_outcome(self.record.status, self.record.stage, self.record.failed_checks)
 
     @property
     def reason(self) -> str:

@@ -121,7 +121,10 @@ def _format_keys(entry: ExpectEntry, spec: ModelSpec) -> dict[str, Any]:
         keys["device"] = item.device
     if item.stage:
         keys["stage"] = item.stage
-    keys |= {key: getattr(item, key) for key in ("check", "match") if getattr(item, key)}
+    if item.checks:
+        keys["check"] = item.checks[0] if len(item.checks) == 1 else list(item.checks)
+    if item.match:
+        keys["match"] = item.match
     keys["reason"] = item.reason
     keys |= {key: getattr(item, key) for key in ("issue", "until") if getattr(item, key)}
     return keys

@@ -7,19 +7,26 @@ without a result stay.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
 from exporter.manifest import Expectation, ModelSpec
 from exporter.manifest.syntax.opsets import format_opset_run
-from exporter.planning.expectations import is_foreseen
+from exporter.planning.expectations import (
+    CellFailure,
+    is_foreseen,
+    list_failures,
+    matches_failure,
+)
 from exporter.planning.plan import condition_matches
 from exporter.records.record import CellId, Record, Status
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)*(?:e[+-]?\d+)?")
 #: Characters of a part of a message: a shorter one is not specific, a longer one is cut.
 _MIN_MATCH, _MAX_MATCH = 12, 60
+#: Stage, checks and a part of the message of each check.
+_JoinedFailure = tuple[str | None, tuple[str, ...], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,17 +75,29 @@ def propose_entries(
             update = {"opsets": opsets, "device": device if device != "*" else item.device}
             narrowed = item.model_copy(update=update)
             entries.append(ExpectEntry(expectation=narrowed, index=index, is_changed=True))
-    unexpected = [
-        record
-        for record in results.values()
-        if record.status not in (Status.PASS, Status.XPASS)
-        and not any(
-            condition_matches(item, record.cell) and is_foreseen(item, record, today)
-            for item in spec.expect
-        )
-    ]
-    entries += [ExpectEntry(expectation=item) for item in _expect(unexpected, spec, reason)]
+    unforeseen = {
+        cell: failures
+        for cell, record in results.items()
+        if (failures := _list_unforeseen(spec, record, today))
+    }
+    entries += [ExpectEntry(expectation=item) for item in _expect(unforeseen, spec, reason)]
     return entries
+
+
+def _list_unforeseen(spec: ModelSpec, record: Record, today: date) -> tuple[CellFailure, ...]:
+    """Return the failures of a cell that no current expectation matches."""
+    if record.status in (Status.PASS, Status.XPASS):
+        return ()
+    items = [
+        item
+        for item in spec.expect
+        if condition_matches(item, record.cell) and is_foreseen(item, record, today)
+    ]
+    return tuple(
+        failure
+        for failure in list_failures(record)
+        if not any(matches_failure(item, failure) for item in items)
+    )
 
 
 def _list_conditions(
@@ -96,23 +115,43 @@ def _list_conditions(
         yield tuple(sorted(of_device)), device
 
 
-def _expect(records: Iterable[Record], spec: ModelSpec, reason: str) -> Iterator[Expectation]:
+def _expect(
+    unforeseen: Mapping[CellId, Sequence[CellFailure]], spec: ModelSpec, reason: str
+) -> Iterator[Expectation]:
     """Yield new expectations, one for failures that differ only in their figures."""
-    groups: dict[tuple[object, ...], list[Record]] = {}
-    for record in records:
-        key = (record.stage, record.check, _NUMBER.sub("#", record.message))
-        groups.setdefault(key, []).append(record)
-    for group in groups.values():
-        first = group[0]
-        for opsets, device in _list_conditions((record.cell for record in group), spec.devices):
+    groups: dict[_JoinedFailure, list[CellId]] = {}
+    for cell, failures in unforeseen.items():
+        for stage, checks, match in _join_failures(failures):
+            groups.setdefault((stage, checks, match), []).append(cell)
+    for (stage, checks, match), cells in groups.items():
+        for opsets, device in _list_conditions(cells, spec.devices):
             yield Expectation(
                 opsets=opsets,
                 device=device,
-                stage=first.stage.value if first.stage else None,
-                check=first.check,
-                match=_select_match(first.message),
+                stage=stage,
+                checks=checks,
+                match=match,
                 reason=reason,
             )
+
+
+def _join_failures(failures: Sequence[CellFailure]) -> list[_JoinedFailure]:
+    """Return stage, checks and text of expectations for all failures of one cell.
+
+    Checks of one stage share an expectation if the same text is in their messages.
+    """
+    joined: list[_JoinedFailure] = []
+    for failure in failures:
+        stage = failure.stage.value if failure.stage else None
+        for index, (other, checks, match) in enumerate(joined):
+            is_shared = other == stage and match.casefold() in failure.message.casefold()
+            if failure.check and checks and is_shared:
+                joined[index] = (stage, (*checks, failure.check), match)
+                break
+        else:
+            checks = (failure.check,) if failure.check else ()
+            joined.append((stage, checks, _select_match(failure.message)))
+    return joined
 
 
 def _select_match(message: str) -> str:

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from statistics import median
 
 from exporter.checks.protocol import CheckContext
+from exporter.core.check_names import LATENCY_CHECK
 from exporter.manifest import Device
 from exporter.records.record import (
-    LATENCY_CHECK,
     CheckResult,
     Record,
     Status,

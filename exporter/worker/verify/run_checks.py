@@ -12,6 +12,7 @@ from exporter.checks.numerical.determinism import DeterminismCheck
 from exporter.checks.numerical.masked_samples import NOTE_PREFIX, describe_masked_samples
 from exporter.checks.protocol import CheckContext
 from exporter.checks.structural.domains import explain_missing_kernel
+from exporter.core.check_names import LOAD_CHECK
 from exporter.manifest import Device
 from exporter.records.record import (
     Artifact,
@@ -89,7 +90,11 @@ def check_on_device(
         # If no kernel for an operator is installed, the file is neither right nor wrong.
         reason = explain_missing_kernel(context, device)
         status = Status.UNAVAILABLE if reason else Status.ERROR
-        verdict = verdict or CheckVerdict(status, Stage.LOAD, None, reason or str(error))
+        load = CheckVerdict(status, Stage.LOAD, None, reason or str(error))
+        if verdict is not None and status is Status.ERROR:
+            # The record has one stage, so this failure needs a name of its own.
+            results = (CheckResult(check=LOAD_CHECK, status=status, message=load.message),)
+        verdict = verdict or load
     else:
         with times.measure(Stage.PARITY):
             results = tuple(

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from exporter.checks import RUNTIME_CHECKS, STRUCTURE_CHECKS
-from exporter.records.record import LATENCY_CHECK
+from exporter.core.check_names import CHECK_STAGES, COMPARISON_CHECKS, LATENCY_CHECK, LOAD_CHECK
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "checks.md"
 
@@ -16,3 +16,11 @@ def test_every_check_has_its_row() -> None:
     structure = {check.__name__.removeprefix("check_") for check in STRUCTURE_CHECKS}
     assert set(rows) == structure | {check.name for check in RUNTIME_CHECKS} | {LATENCY_CHECK}
     assert len(rows) == len(set(rows))
+
+
+def test_the_list_of_names_has_every_check_with_its_stage() -> None:
+    structure = {check.__name__.removeprefix("check_") for check in STRUCTURE_CHECKS}
+    runtime = {check.name for check in RUNTIME_CHECKS}
+    stages = {"structure": structure, "load": {LOAD_CHECK}, "parity": {*runtime, LATENCY_CHECK}}
+    assert {name: stage for stage, names in stages.items() for name in names} == CHECK_STAGES
+    assert runtime > COMPARISON_CHECKS

@@ -18,6 +18,7 @@ from exporter.gate import (
 from exporter.records.baseline import Baseline, make_baseline, parse_cell
 from exporter.records.record import (
     CellId,
+    CheckResult,
     Record,
     RunRecord,
     Stage,
@@ -208,6 +209,43 @@ def test_a_different_check_is_a_changed_failure() -> None:
         "fail at parity (axes)",
     )
     assert finding.message == "off by 3"
+
+
+def fail_checks(*failed: str, status: Status = Status.XFAIL) -> Record:
+    checks = tuple(CheckResult(check=name, status=Status.FAIL) for name in failed)
+    return make_record(CELL, status, stage=Stage.PARITY, check=failed[0], checks=checks)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "status", "expected"),
+    [
+        (["axes"], ["axes", "values"], Status.XFAIL, FindingKind.CHANGED),
+        (["axes", "values"], ["axes"], Status.XFAIL, FindingKind.CHANGED),
+        (["axes"], ["axes", "values"], Status.FAIL, FindingKind.WORSE),
+        (["axes", "values"], ["axes"], Status.FAIL, FindingKind.BETTER),
+        (["axes", "values"], ["axes", "cases"], Status.FAIL, FindingKind.CHANGED),
+        (["axes", "values"], ["axes", "values"], Status.XFAIL, None),
+        (["axes", "values"], ["axes", "values"], Status.FAIL, None),
+    ],
+)
+def test_another_set_of_failing_checks_is_a_finding(
+    before: list[str], after: list[str], status: Status, expected: FindingKind | None
+) -> None:
+    findings = compare_cell(fail_checks(*before, status=status), fail_checks(*after, status=status))
+    assert [finding.kind for finding in findings] == ([expected] if expected else [])
+    for finding in findings:
+        assert finding.is_blocking
+        assert finding.after == f"{status} at parity ({', '.join(after)})"
+
+
+def test_a_baseline_without_the_set_accepts_only_the_deciding_check() -> None:
+    """A baseline of format 2 does not contain the other checks."""
+    (outcome,) = make_baseline(make_run(fail_checks("axes", "values"))).cells
+    old = outcome.model_copy(update={"other_checks": ()})
+    accepted = Baseline(format=2, tools={}, cells=(old,))
+    (finding,) = compare_results(accepted, make_run(fail_checks("axes", "values")), [CELL])
+    assert (finding.kind, finding.is_blocking) == (FindingKind.CHANGED, True)
+    assert not compare_results(accepted, make_run(fail_checks("axes")), [CELL])
 
 
 def test_a_different_exporter_is_a_finding_if_both_are_known() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date
 
 import pytest
@@ -10,6 +11,7 @@ from exporter.manifest import Expectation
 from exporter.planning.expectations import apply_expectations, is_foreseen
 from exporter.records.record import (
     CellId,
+    CheckResult,
     Record,
     Stage,
     Status,
@@ -61,7 +63,7 @@ def test_an_expected_failure_is_xfail_with_its_reason(expectation: Expectation) 
             Expectation(reason="r", stage="convert", match="gelu"),
             "expected a failure at convert with 'gelu' (r)",
         ),
-        (Expectation(reason="r", check="parity"), "expected a failure of parity (r)"),
+        (Expectation(reason="r", checks=("parity",)), "expected a failure of parity (r)"),
         (Expectation(reason="r", until="2026-11-19"), "the expectation expired on 2026-11-19: r"),
     ],
 )
@@ -136,3 +138,90 @@ def test_an_unexpired_expectation_foresees_its_failure(
 ) -> None:
     item = Expectation(reason="needs 14", until=until, stage=stage)
     assert is_foreseen(item, failure(status=status), TODAY) is is_expected
+
+
+def wrong(*failed: str, status: Status = Status.FAIL, **messages: str) -> Record:
+    """Return a record whose checks `failed` do not pass, the deciding one first."""
+    checks = tuple(
+        CheckResult(
+            check=name,
+            status=(status if name in failed else Status.PASS),
+            message=messages.get(name, "error 1.0") if name in failed else "",
+        )
+        for name in ("signature", "load", "determinism", "power", "parity", "axes", "values")
+    )
+    stage = Stage.STRUCTURE if failed[0] == "signature" else Stage.PARITY
+    message = messages.get(failed[0], "error 1.0")
+    return failure(status=status, stage=stage, check=failed[0], message=message, checks=checks)
+
+
+def expect(*checks: str, **fields: str) -> Expectation:
+    return Expectation(reason=f"known {' '.join(checks)}", checks=checks, **fields)
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        (wrong("axes"), [expect("axes")]),
+        (wrong("axes"), [expect("parity", "axes")]),
+        (wrong("parity", "values"), [expect("parity", "values", stage="parity")]),
+        (wrong("parity", "values"), [expect("values"), expect("parity")]),
+        (wrong("signature", "load"), [expect("signature", stage="structure"), expect("load")]),
+        (wrong("signature", "axes"), [expect("signature"), expect("axes", stage="parity")]),
+        (wrong("parity", "values", values="other 'x': error 2.0"), [expect("parity", "values")]),
+        (wrong("parity", "values"), [expect("parity", "values", match="ERROR")]),
+        # PyTorch differs from itself, so a comparison with it is no second failure.
+        (wrong("determinism", "parity", status=Status.INCONCLUSIVE), [expect("determinism")]),
+    ],
+)
+def test_every_failing_check_is_foreseen_by_name(
+    record: Record, expected: list[Expectation]
+) -> None:
+    judged = apply(record, *expected)
+    assert judged.status is Status.XFAIL
+    assert judged.foreseen == "; ".join(
+        sorted((item.reason for item in expected), key=record_order(record))
+    )
+
+
+def record_order(record: Record) -> Callable[[str], int]:
+    return lambda reason: min(
+        record.failed_checks.index(check)
+        for check in record.failed_checks
+        if check in reason.split()
+    )
+
+
+@pytest.mark.parametrize(
+    ("record", "expected", "unforeseen"),
+    [
+        (wrong("axes", "values"), [expect("axes")], "'values'"),
+        (wrong("axes", "values"), [expect("values")], "'axes'"),
+        (wrong("signature", "parity", "axes"), [expect("signature")], "'parity', 'axes'"),
+        (wrong("signature", "load"), [expect("signature")], "'load'"),
+        (wrong("signature", "axes"), [expect("signature", "axes", stage="structure")], "'axes'"),
+        (wrong("determinism", "signature"), [expect("determinism")], "'signature'"),
+        (
+            wrong("parity", "values", values="NaN or Inf differ"),
+            [expect("parity", "values", match="error")],
+            "'values'",
+        ),
+        # An expectation without a name is for stages without checks.
+        (wrong("axes"), [Expectation(reason="any")], "'axes'"),
+        (wrong("axes"), [Expectation(reason="any", stage="parity", match="error")], "'axes'"),
+    ],
+)
+def test_another_failing_check_is_red_and_is_named(
+    record: Record, expected: list[Expectation], unforeseen: str
+) -> None:
+    judged = apply(record, *expected)
+    assert judged.status is record.status
+    assert judged.expectation.endswith(f"; no expectation with `check` matches {unforeseen}"), (
+        judged.expectation
+    )
+
+
+def test_an_expired_expectation_of_one_check_is_red() -> None:
+    judged = apply(wrong("axes", "values"), expect("axes"), expect("values", until="2026-11-19"))
+    assert judged.status is Status.FAIL
+    assert judged.expectation == "the expectation expired on 2026-11-19: known values"

@@ -19,7 +19,7 @@ from exporter.records.baseline import (
     read_baseline,
     write_baseline,
 )
-from exporter.records.record import CellId, Record, Status
+from exporter.records.record import CellId, CheckResult, Record, Status
 from tests.unit.factory import make_record, make_run
 
 RECORDS = [
@@ -74,7 +74,7 @@ def test_a_written_baseline_is_read_back(tmp_path: Path) -> None:
     baseline = make_baseline(make_run(*RECORDS))
     write_baseline(path, baseline)
     assert read_baseline(path) == baseline
-    assert json.loads(path.read_text())["format"] == 2
+    assert json.loads(path.read_text())["format"] == 3
 
 
 @pytest.mark.parametrize("records", [[], RECORDS[:1]])
@@ -101,7 +101,7 @@ CELL = '{"cell": "a/9/cpu", "status": "pass"}'
         ("[]", "object"),
         ("[" * 100_000, "recursion|EOF"),
         ("\ufffe", "JSON"),
-        ('{"format": 3, "tools": {}, "cells": []}', "format: Input should be 1 or 2"),
+        ('{"format": 4, "tools": {}, "cells": []}', "format: Input should be 1, 2 or 3"),
         ('{"format": 1, "tools": {}}', "cells: Field required"),
         ('{"format": 1, "tools": {}, "cells": [], "more": 1}', "more: Extra inputs"),
         (f'{{"format": 1, "tools": {{}}, "cells": [{CELL}, {CELL}]}}', "the cell a/9/cpu twice"),
@@ -174,3 +174,26 @@ def test_an_outcome_has_a_short_text(record: Record, text: str) -> None:
 def test_unknown_keys_and_changes_are_rejected() -> None:
     assert Baseline.model_config["extra"] == "forbid"
     assert Baseline.model_config["frozen"]
+
+
+def test_the_baseline_has_every_failing_check() -> None:
+    checks = tuple(
+        CheckResult(check=name, status=Status.PASS if name == "parity" else Status.FAIL)
+        for name in ("parity", "axes", "values")
+    )
+    outcome = extract_outcome(make_record("a/9/cpu", "fail", check="axes", checks=checks))
+    assert (outcome.check, outcome.other_checks) == ("axes", ("values",))
+    assert str(outcome) == "fail at parity (axes, values)"
+
+
+@pytest.mark.parametrize("format", [1, 2])
+def test_an_older_baseline_is_read_and_written_in_the_new_format(
+    format: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "baseline.json"
+    failed = CELL.replace("pass", "xfail").replace("}", ', "stage": "parity", "check": "axes"}')
+    path.write_text(f'{{"format": {format}, "tools": {{}}, "cells": [{failed}]}}')
+    baseline = read_baseline(path)
+    assert baseline.cells[0].other_checks == ()
+    write_baseline(path, baseline)
+    assert json.loads(path.read_text())["format"] == 3

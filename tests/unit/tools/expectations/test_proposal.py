@@ -11,7 +11,7 @@ import pytest
 from exporter.core.errors import ExporterError
 from exporter.manifest import Expectation, Manifest, load_project
 from exporter.planning.expectations import apply_expectations
-from exporter.records.record import Record, Stage, Status
+from exporter.records.record import CheckResult, Record, Stage, Status
 from exporter.tools.expectations import propose_lists, replace_expectations
 from exporter.tools.expectations.proposal import format_opset_condition
 from tests.unit.factory import make_record
@@ -201,6 +201,42 @@ def test_a_check_is_pinned_by_its_name(tmp_path: Path) -> None:
     record = make_record("a/9/cpu", Status.FAIL, check="axes", message=message)
     text = patched(project(tmp_path), [record])
     assert """stage = "parity", check = "axes", match = "output 'y': error", """ in text
+
+
+def fail_checks(cell: str, **messages: str) -> Record:
+    checks = tuple(
+        CheckResult(check=name, status=Status.FAIL, message=text) for name, text in messages.items()
+    )
+    check, message = next(iter(messages.items()))
+    return make_record(cell, Status.FAIL, check=check, message=message, checks=checks)
+
+
+def test_all_failing_checks_are_proposed(tmp_path: Path) -> None:
+    wrong = "output 'y': error 1.23e-02 at [0, 1] (file 5, PyTorch 4)"
+    records = [
+        fail_checks("a/9/cpu", parity=wrong, axes=f"batch=7: {wrong}", tables="row 7 differs"),
+        fail_checks("a/10/cpu", parity=wrong, axes=f"batch=5: {wrong}"),
+    ]
+    text = patched(project(tmp_path), records)
+    lines = [line for line in added(HEAD + TAIL, text) if line.startswith("  {")]
+    assert lines == [
+        (
+            '  { opset = "9..10", device = "cpu", stage = "parity", check = ["parity", "axes"], '
+            """match = "output 'y': error", reason = "known" },"""
+        ),
+        (
+            '  { opset = 9, device = "cpu", stage = "parity", check = "tables", '
+            'match = "differs", reason = "known" },'
+        ),
+    ]
+
+
+def test_only_the_unforeseen_checks_are_added(tmp_path: Path) -> None:
+    expect = 'expect = [{ opset = 9, device = "cpu", check = "parity", reason = "old" }]\n'
+    failed = fail_checks("a/9/cpu", parity="output 'y': error 1.2", axes="NaN or Inf differ")
+    text = patched(project(tmp_path, expect), [failed, *results("b", cpu_9="no kernel")])
+    assert 'check = "parity", reason = "old"' in text
+    assert 'stage = "parity", check = "axes", match = "NaN or Inf differ"' in text
 
 
 @pytest.mark.parametrize(
