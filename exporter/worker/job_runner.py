@@ -58,7 +58,9 @@ from exporter.worker.job_output import JobOutput
 from exporter.worker.model.call_objects import wrap_with_call_objects
 from exporter.worker.model.custom_ops import load_custom_ops
 from exporter.worker.model.program_signature import require_matching_inputs
-from exporter.worker.model.source_loader import Model, load_model
+from exporter.worker.model.random_seed import seed_generators
+from exporter.worker.model.second_build import load_model_twice
+from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, report_invalid_entry
 from exporter.worker.reference.model_snapshot import ModelSnapshot
 from exporter.worker.reference.reference_run import compute_reference, format_overflow_notes
@@ -147,13 +149,13 @@ def _export_opsets(output: JobOutput, opsets: tuple[OpsetJob, ...], cache: Sampl
     if problems := output.spec.problems:
         output.write_failures(opsets, report_invalid_entry(problems), times)
         return
-    torch.manual_seed(output.spec.seed)  # `inputs_from` may be the first import of the file
+    seed_generators(output.spec.seed)  # `inputs_from` may be the first import of the file
     try:
         with times.measure(Stage.SOURCE):
-            output, model = _load_model(output)
+            output, model, change = _load_model(output)
             names = resolve_weight_names(model, output.spec)
         with times.measure(REFERENCE):
-            prepared, reference = _compute_reference(output, model, names)
+            prepared, reference = _compute_reference(output, model, names, change)
     except Failure as failure:
         output.write_failures(opsets, failure, times)
         return
@@ -173,22 +175,23 @@ def _export_opsets(output: JobOutput, opsets: tuple[OpsetJob, ...], cache: Sampl
         samples = _export_by_dynamo(output, tuple(group), captures, prepared, samples, times)
 
 
-def _load_model(output: JobOutput) -> tuple[JobOutput, Model]:
+def _load_model(output: JobOutput) -> tuple[JobOutput, Model, str]:
+    """Return the model, and the difference of a second build from it."""
     root = output.root
     spec = resolve_inputs_from(output.spec, root)
     if spec.inputs_from is not None:
         write_json(output.folder.contract, spec)
-    model = load_model(spec, root)
+    model, change = load_model_twice(spec, root)
     require_matching_inputs(model, spec)
     model = wrap_with_call_objects(model, spec, root)
-    return replace(output, spec=spec, custom=load_custom_ops(spec, root)), model
+    return replace(output, spec=spec, custom=load_custom_ops(spec, root)), model, change
 
 
 def _compute_reference(
-    output: JobOutput, model: Model, names: Mapping[str, str]
+    output: JobOutput, model: Model, names: Mapping[str, str], change: str
 ) -> tuple[PreparedModel, Reference]:
     spec, root, folder = output.spec, output.root, output.folder
-    reference = compute_reference(model, spec, root, folder)
+    reference = compute_reference(model, spec, root, folder, change)
     inputs = draw_inputs(spec, choose_usual_sets(spec)[0], root)
     storages = find_read_storages(model, spec, inputs, names)
     weights = describe_named_weights(model, names, storages)

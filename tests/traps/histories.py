@@ -62,4 +62,21 @@ HISTORIES = (
         spec=contract("histories.py:RunningMaximum"),
         verdict=inconclusive("determinism", "a call changes the parameter 'largest'"),
     ),
+    Trap(
+        name="factor from the system's random numbers",
+        story="no seed reaches them, so the next export writes another file",
+        spec=contract("histories.py:ScaledByDraw", init={"kind": "system"}),
+        verdict=inconclusive(
+            "determinism", "two builds of the model differ in the buffer 'factor'"
+        ),
+    ),
+    *(
+        Trap(
+            name=f"factor from {name}'s random numbers",
+            story="the seed of the manifest applies to them",
+            spec=contract("histories.py:ScaledByDraw", init={"kind": name}),
+            verdict=SOUND,
+        )
+        for name in ("python", "numpy")
+    ),
 )

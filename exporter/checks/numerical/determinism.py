@@ -15,6 +15,8 @@ STATEFUL_PREFIX = "it keeps state in its buffers"
 WEIGHTS_PREFIX = "a call changes"
 #: Prefix if the outputs are others after calls with other inputs.
 HISTORY_PREFIX = "its outputs depend on earlier calls"
+#: Prefix if a second build has other weights; their names follow.
+BUILD_PREFIX = "two builds of the model differ in"
 _STATE_PREFIXES = (STATEFUL_PREFIX, WEIGHTS_PREFIX, HISTORY_PREFIX)
 
 
@@ -34,6 +36,10 @@ class DeterminismCheck:
             return CheckResult(check=self.name, status=Status.PASS)
         if unstable.startswith(_STATE_PREFIXES):
             fix = "declare the state as an input and return it as an output"
+        elif unstable.startswith(BUILD_PREFIX):
+            fix = (
+                "build it from numbers of Python, numpy or torch, which are seeded, or from a file"
+            )
         elif context.spec.mode != "eval":
             fix = f"mode is '{context.spec.mode}': 'eval' turns dropout and running averages off"
         else:

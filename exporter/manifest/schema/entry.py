@@ -79,7 +79,7 @@ class Settings(Table):
     """The required hash of that file. If the file has another hash, the model fails before any of
     its code runs."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    """Set before the model is built, and again before inputs are drawn."""
+    """The seed of torch, Python and numpy, set before the model is built and inputs are drawn."""
     mode: Mode = "eval"
     """`eval` and `train` switch the model; `keep` does not change it."""
     precision: Precision | None = None
@@ -135,7 +135,7 @@ class Settings(Table):
     if tables cannot express it. `inputs` then contains the names and types of its tensors, in their
     order; an input with a `fill` gets its values from the fill. If the function has a parameter,
     it receives the sizes of the axes, by name; if it has none, no axis can be probed at another
-    size. PyTorch's generator is seeded with `seed` before."""
+    size. The generators are seeded with `seed` before."""
     cases: Items[CaseTable] = ()
     """Additional input sets."""
     depends: DependsTable = Field(default_factory=DependsTable)

@@ -23,6 +23,7 @@ from exporter.records.record import Stage
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_sets import InputSet
 from exporter.worker.inputs.perturbation import perturb_values
+from exporter.worker.model.random_seed import use_seed
 from exporter.worker.process.failure import Failure, wrap_errors
 
 _EXPECTED = "tensors, numbers, text and None in tuples, lists, dicts, dataclasses and named tuples"
@@ -162,8 +163,7 @@ def _call_function(
     source: InputsFrom, spec: ModelSpec, sizes: Mapping[str, int], root: Path, *, seed: int
 ) -> FlattenedCall:
     function = load_attribute(source.function, (root / spec.manifest).parent)
-    with torch.random.fork_rng(devices=()), torch.no_grad():
-        torch.manual_seed(seed)
+    with use_seed(seed), torch.no_grad():
         returned = function(dict(sizes)) if source.takes_sizes else function()
     match returned:
         case (tuple() | list() as args, dict() as kwargs):

@@ -18,6 +18,7 @@ from exporter.core.import_object import load_attribute, prepend_to_path
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage, Status
 from exporter.worker.model.exported_program import convert_to_module
+from exporter.worker.model.random_seed import seed_generators
 from exporter.worker.model.weights_file import load_weights, require_hash
 from exporter.worker.process.failure import Failure, wrap_errors
 
@@ -57,6 +58,18 @@ def load_model(spec: ModelSpec, root: Path) -> Model:
         return _prepare_module(model, spec, device) if isinstance(model, torch.nn.Module) else model
 
 
+def import_source(spec: ModelSpec, root: Path) -> None:
+    """Import the source of a model under its seed, without building the model.
+
+    Raises:
+        Failure: Stage `source`, if the import fails.
+    """
+    with wrap_errors(Stage.SOURCE):
+        prepend_to_path(root)
+        seed_generators(spec.seed)  # the import builds a model that is an object of the module
+        load_attribute(spec.source, (root / spec.manifest).parent)
+
+
 def _resolve_device(spec: ModelSpec) -> torch.device:
     device = torch.device(spec.export_device)
     if device.type == "cpu":
@@ -74,9 +87,9 @@ def _resolve_device(spec: ModelSpec) -> torch.device:
 
 
 def _build_model(spec: ModelSpec, folder: Path) -> Any:
-    torch.manual_seed(spec.seed)  # the import builds a model that is an object of the module
+    seed_generators(spec.seed)  # the import builds a model that is an object of the module
     source = load_attribute(spec.source, folder)
-    torch.manual_seed(spec.seed)
+    seed_generators(spec.seed)
     if isinstance(source, torch.nn.Module | torch.jit.ScriptFunction | ExportedProgram):
         if spec.init:
             raise Failure(

@@ -100,8 +100,17 @@ class _Run:
         return tuple(compute_scale(output) for output in outputs)
 
 
-def compute_reference(model: Model, spec: ModelSpec, root: Path, folder: JobFolder) -> Reference:
+def compute_reference(
+    model: Model, spec: ModelSpec, root: Path, folder: JobFolder, unstable: str = ""
+) -> Reference:
     """Run the model on every input set and write a `test_data_set_<n>` for each.
+
+    Args:
+        model: A loaded model that was not called yet.
+        spec: The contract.
+        root: The project's root.
+        folder: The folder of the job.
+        unstable: How two builds of the model differ, or "".
 
     Raises:
         Failure: Stage `source`, if the model does not run on its declared inputs, or if it
@@ -116,7 +125,7 @@ def compute_reference(model: Model, spec: ModelSpec, root: Path, folder: JobFold
         outputs = run_declared_inputs(model, spec, inputs)
     except Failure as failure:
         raise explain_declared_call(failure, model, spec, declared, inputs) from failure
-    unstable = _describe_instability(model, spec, inputs, outputs, buffers)
+    unstable = unstable or _describe_instability(model, spec, inputs, outputs, buffers)
     if not unstable and reverse is not None:
         unstable = reverse.describe_change(spec, outputs)
     runs = [_Run(declared, inputs, outputs)]

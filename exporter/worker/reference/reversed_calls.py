@@ -10,7 +10,6 @@ on its earlier inputs, has no right file. Buffers may change if no output depend
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +19,10 @@ import torch
 from exporter.checks.numerical.determinism import HISTORY_PREFIX, WEIGHTS_PREFIX
 from exporter.core.text_format import join_names
 from exporter.manifest import ModelSpec
-from exporter.runtimes.values import Array
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_sets import InputSet
 from exporter.worker.inputs.input_tensors import draw_inputs
+from exporter.worker.model.second_build import digest_weights
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure
 from exporter.worker.process.fork_call import can_fork, compute_in_fork
@@ -86,23 +85,6 @@ def call_in_reverse(
         changed_weights=tuple(weights),
         changed_values=tuple(values),
     )
-
-
-def digest_weights(model: Model) -> dict[str, str]:
-    """Return a digest of each parameter and buffer, by its name."""
-    if not isinstance(model, torch.nn.Module):
-        return {}
-    return {
-        **{f"the parameter '{name}'": _digest(item) for name, item in model.named_parameters()},
-        **{f"the buffer '{name}'": _digest(item) for name, item in model.named_buffers()},
-    }
-
-
-def _digest(weight: torch.Tensor) -> str:
-    if weight.layout is not torch.strided or weight.is_quantized:
-        return ""
-    data: Array = weight.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-    return hashlib.blake2b(data.data, digest_size=16).hexdigest() + str(tuple(weight.shape))
 
 
 def _call_model(

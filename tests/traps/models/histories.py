@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import os
+import random
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -118,3 +121,19 @@ class RunningMaximum(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         self.largest.data = torch.maximum(self.largest.data, x.max())
         return x / self.largest
+
+
+class ScaledByDraw(nn.Module):
+    """Has a factor from a generator of numbers."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        draws = {
+            "system": lambda: float(os.urandom(2)[0] * 256 + os.urandom(1)[0]),
+            "python": random.random,
+            "numpy": lambda: float(np.random.rand()),
+        }
+        self.register_buffer("factor", torch.tensor(draws[kind]()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.factor
