@@ -84,6 +84,8 @@ def ignore_project_bytecode() -> None:
     """Make Python use bytecode of installed packages only, from now on."""
     if _make_finder in sys.path_hooks:
         return
+    # A zip archive may have changed since this process, or its parent, read its table.
+    importlib.invalidate_caches()
     sys.path_hooks.insert(0, _make_finder)
     for folder in [folder for folder in sys.path_importer_cache if not _is_installed(folder)]:
         del sys.path_importer_cache[folder]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -28,6 +29,10 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT.parent / "library"))
 import outside_module
 
+sys.path[:0] = [str(ROOT / "plain/inner.zip"), str(ROOT.parent / "library/outer.zip")]
+import inner_package.module
+import outer_module
+
 spec = importlib.util.spec_from_file_location("loaded", ROOT / "plain/loaded.py")
 loaded = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(loaded)
@@ -42,6 +47,7 @@ class Net(nn.Module):
     def __init__(self):
         super().__init__()
         values = [loaded.VALUE, namespace["VALUE"], forgotten.VALUE, outside_module.VALUE]
+        values += [inner_package.module.VALUE, outer_module.VALUE]
         values.append(runpy.run_path(str(ROOT / "plain/run.py"))["VALUE"])
         values.append(int(np.memmap(ROOT / "data/map.bin", "uint8", "r+")[0]))
         with sqlite3.connect(ROOT / "data/base.db") as base:
@@ -98,6 +104,13 @@ def write_database(path: Path, *statements: str) -> None:
     base.close()
 
 
+def write_archive(path: Path, module: str, text: str = "VALUE = 1\n") -> None:
+    with ZipFile(path, "w") as archive:
+        if "/" in module:
+            archive.writestr(f"{module.partition('/')[0]}/__init__.py", "")
+        archive.writestr(module, text)
+
+
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with an exported project and files beside it."""
@@ -112,6 +125,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / name).write_text("VALUE = 1\n")
     for name in ("in_folder", "child", "versions/1", "versions/2"):
         (root / f"data/{name}.txt").write_text("1")
+    write_archive(root / "plain/inner.zip", "inner_package/module.py")
+    write_archive(folder / "library/outer.zip", "outer_module.py")
     (root / "data/link.txt").symlink_to("versions/1.txt")
     (root / "data/map.bin").write_bytes(b"\1")
     (root / "build/result.txt").write_text("1")
@@ -147,6 +162,12 @@ EDITS: dict[str, Callable[[Path], object]] = {
     "run.py": write("plain/run.py"),
     "forgotten.py": write("manifests/forgotten.py"),
     "outside_module.py": write("../library/outside_module.py"),
+    "inner.zip": lambda root: write_archive(
+        root / "plain/inner.zip", "inner_package/module.py", "VALUE = 2\n"
+    ),
+    "outer.zip": lambda root: write_archive(
+        root.parent / "library/outer.zip", "outer_module.py", "VALUE = 2\n"
+    ),
     "map.bin": lambda root: (root / "data/map.bin").write_bytes(b"\2"),
     "base.db": lambda root: write_database(root / "data/base.db", "update t set x = 2"),
     "in_folder.txt": write("data/in_folder.txt", "2"),

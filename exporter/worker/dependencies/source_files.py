@@ -177,9 +177,12 @@ class _Collector:
                 self.add_file(path)
 
     def add_folder(self, path: str, pattern: str) -> None:
-        """Add the list of names in a folder."""
+        """Add the list of names in a folder; a folder in an archive is represented by the file."""
         resolved = self._resolve(path)
         if resolved is None:
+            return
+        if Path(resolved[0]).is_file():
+            self.add_file(resolved[0])
             return
         name = f"{resolved[0]}/{pattern}"
         state = hash_source(Path(name))
@@ -196,6 +199,8 @@ class _Collector:
     def _resolve(self, path: str) -> tuple[str, Group] | None:
         """Return the real path and its group, after its links were added.
 
+        A path inside an archive, `library.zip/package/net.py`, becomes that of the archive.
+
         Returns:
             None for files of the job, of packages, of this tool and of the system.
         """
@@ -207,7 +212,7 @@ class _Collector:
             elif group is Group.EXTERNAL:
                 self._add_external(link, read_source_state(Path(link)))
         group = self._classify(resolved.path)
-        return None if group is None else (resolved.path, group)
+        return None if group is None else (_find_archive(resolved.path), group)
 
     def _classify(self, path: str) -> Group | None:
         if path == self._ignored or path.startswith(f"{self._ignored}/"):
@@ -228,6 +233,15 @@ class _Collector:
 
     def _name(self, path: str) -> str:
         return os.path.relpath(path, self._root)
+
+
+def _find_archive(path: str) -> str:
+    """Return the file that contains a path, such as a zip archive, or else the path itself."""
+    if not Path(path).exists():
+        archive = next((each for each in Path(path).parents if each.exists()), None)
+        if archive is not None and archive.is_file():
+            return str(archive)
+    return path
 
 
 def _find_checkout(root: str) -> str:

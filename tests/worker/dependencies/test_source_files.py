@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
 
 from exporter.cache.fingerprint import (
     hash_source,
@@ -136,6 +140,39 @@ def test_a_link_and_its_target_are_dependencies(tmp_path: Path) -> None:
     assert states.items() >= expected.items()
     for name, state in expected.items():
         assert read_source_state(tmp_path / name) == state
+
+
+def test_a_module_in_an_archive_depends_on_the_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "project"
+    root.mkdir()
+    for archive in (root / "inner.zip", tmp_path / "outer.zip"):
+        with ZipFile(archive, "w") as file:
+            file.writestr(f"closure_{archive.stem}/__init__.py", "")
+            file.writestr(f"closure_{archive.stem}/net.py", "def forward():\n    return 1\n")
+        monkeypatch.syspath_prepend(str(archive))
+    since = start_job(tmp_path)
+    for name in ("closure_inner", "closure_outer"):
+        assert load_attribute(f"{name}.net:forward", root)() == 1
+    dependencies = digest(root, since)
+    inner, outer = hash_source(root / "inner.zip"), hash_source(tmp_path / "outer.zip")
+    assert dependencies.sources == (Source(file="inner.zip", state=inner),)
+    assert dependencies.external["../outer.zip"] == f"file {outer}"
+    assert not [name for name in dependencies.external if "closure_outer" in name]
+
+
+def test_an_archive_that_changed_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = tmp_path / "renewed.zip"
+    monkeypatch.syspath_prepend(str(archive))
+    for names in (("closure_first",), ("closure_second", "closure_first")):
+        with ZipFile(archive, "w") as file:
+            for name in names:
+                file.writestr(f"{name}.py", f"VALUE = {len(names)}\n")
+        monkeypatch.setattr("sys.path_hooks", [*sys.path_hooks[1:]])  # as in a new worker
+        assert load_attribute(f"{names[0]}:VALUE", tmp_path) == len(names)
 
 
 def test_paths_that_do_not_exist_are_dependencies(tmp_path: Path) -> None:
