@@ -9,18 +9,20 @@ unchanged.
 
 from __future__ import annotations
 
+import os
+import posixpath
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from exporter.core.errors import ExitCode, ExporterError
 
-#: The mode of a submodule in a tree.
-_SUBMODULE = "160000"
+#: The modes of a submodule and of a symbolic link in a tree.
+_SUBMODULE, _LINK = "160000", "120000"
 #: Seconds for one git command.
 _TIMEOUT = 120
 
@@ -47,6 +49,8 @@ class Checkout:
     commit: Commit
     root: Path
     """The project's folder in it."""
+    omitted: tuple[str, ...] = ()
+    """Links out of the repository: their content at the commit is unknown."""
 
 
 @contextmanager
@@ -77,34 +81,114 @@ def check_out(root: Path, revision: str, environment: Mapping[str, str]) -> Iter
             "history (`fetch-depth: 0` of actions/checkout)"
         )
         raise ExporterError(ExitCode.ENVIRONMENT, message)
-    tree = git.try_run("rev-parse", "--verify", "--quiet", f"{base}:{prefix}".rstrip("/"))
     name = f"{revision} ({base[:12]})"
-    if tree is None:
+    if git.try_run("rev-parse", "--verify", "--quiet", f"{base}:{prefix}".rstrip("/")) is None:
         raise ExporterError(ExitCode.MANIFEST, f"--against: {name} has no folder '{prefix}'")
     with tempfile.TemporaryDirectory(prefix="exporter-revision-") as folder:
-        # A separate index keeps the work tree and its index unchanged.
-        checkout_git = _Git(Path(top), {**environment, "GIT_INDEX_FILE": f"{folder}/index"})
-        checkout_git.run("read-tree", tree)
-        checkout_git.run("checkout-index", "--all", f"--prefix={folder}/files/")
-        _check_out_submodules(git, checkout_git, Path(top), Path(folder))
-        files = Path(folder, "files")
-        files.mkdir(exist_ok=True)  # git creates no folder for an empty tree
+        files = Path(folder).resolve() / "files"
+        project = files / prefix
+        project.mkdir(parents=True)  # git creates no folder for an empty tree
+        _RevisionFiles.read(_Git(Path(top), environment), base, Path(folder)).write(prefix)
         day = git.run("show", "--no-patch", "--format=%cs", base)
-        yield Checkout(name=name, commit=Commit(id=base[:12], day=day), root=files)
+        yield Checkout(
+            name=name,
+            commit=Commit(id=base[:12], day=day),
+            root=project,
+            omitted=_remove_outer_links(files, project),
+        )
 
 
-def _check_out_submodules(git: _Git, index: _Git, top: Path, folder: Path) -> None:
-    """Add the files of submodules that are fetched, each at the commit of the tree."""
-    prefix = git.run("rev-parse", "--show-prefix")
-    for line in index.run("ls-files", "--stage").splitlines():
-        mode, commit, rest = line.split(" ", 2)
-        if mode != _SUBMODULE:
-            continue
-        name = rest.partition("\t")[2]
-        module = _Git(top / prefix / name, {**index.environment, "GIT_INDEX_FILE": f"{folder}/m"})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RevisionFiles:
+    """The files of a commit of the whole repository, in a separate index.
+
+    The separate index keeps the work tree and its index unchanged.
+    """
+
+    git: _Git
+    folder: Path
+    """The index, and the folder `files` of the written files."""
+    entries: Mapping[str, tuple[str, str]]
+    """The mode and the object of each file, by its path in the repository."""
+
+    @classmethod
+    def read(cls, git: _Git, commit: str, folder: Path) -> _RevisionFiles:
+        """Read the list of files of a commit; `git` runs in the top folder of the repository."""
+        index = git.select_index(folder / "index")
+        index.run("read-tree", "--no-sparse-checkout", commit)
+        entries = {}
+        for line in index.run("ls-files", "--stage", "-z").split("\0"):
+            fields, _, name = line.partition("\t")
+            if name:
+                mode, id, _ = fields.split()
+                entries[name] = (mode, id)
+        return cls(git=index, folder=folder, entries=entries)
+
+    def write(self, prefix: str) -> None:
+        """Write the files of a folder, and the files of the repository that its links lead to."""
+        pending, written = [prefix.rstrip("/")], set[str]()
+        while pending:
+            names = [name for name in self._select(pending) if name not in written]
+            written.update(names)
+            modules = [name for name in names if self.entries[name][0] == _SUBMODULE]
+            files = "".join(f"{name}\0" for name in names if name not in modules)
+            output = f"--prefix={self.folder}/files/"
+            self.git.run("checkout-index", "-z", "--stdin", output, input=files)
+            for name in modules:
+                self._write_submodule(name, self.entries[name][1])
+            pending = [self._read_link(name) for name in names if self.entries[name][0] == _LINK]
+
+    def _select(self, paths: Iterable[str]) -> Iterator[str]:
+        """Yield each file that is one of the paths, below one, or a link or submodule above one."""
+        for path in paths:
+            if path in ("", "."):
+                yield from self.entries
+            elif path in self.entries:
+                yield path
+            else:
+                yield from (name for name in self.entries if name.startswith(f"{path}/"))
+                above = (str(parent) for parent in PurePosixPath(path).parents)
+                yield from (name for name in above if name in self.entries)
+
+    def _read_link(self, name: str) -> str:
+        """Return the path in the repository that a link leads to; others are never selected."""
+        text = os.readlink(self.folder / "files" / name)  # noqa: PTH115 - the text, unchanged
+        return posixpath.normpath(posixpath.join(posixpath.dirname(name), text))
+
+    def _write_submodule(self, name: str, commit: str) -> None:
+        """Write the files of a submodule that is fetched."""
+        module = _Git(self.git.folder / name, self.git.environment)
         # A folder without a repository of its own would read the outer one.
-        if (module.folder / ".git").exists() and module.try_run("read-tree", commit) is not None:
-            module.run("checkout-index", "--all", f"--prefix={folder}/files/{name}/")
+        if not (module.folder / ".git").exists():
+            return
+        index = module.select_index(self.folder / "submodule")
+        if index.try_run("read-tree", "--no-sparse-checkout", commit) is not None:
+            index.run("checkout-index", "--all", f"--prefix={self.folder}/files/{name}/")
+
+
+def _remove_outer_links(files: Path, project: Path) -> tuple[str, ...]:
+    """Remove the links that lead out of the repository, because git has no content for them.
+
+    Otherwise an absolute link would lead to the current file, which is not that of the revision.
+
+    Returns:
+        Their paths, relative to the project.
+    """
+    removed = []
+    for folder, folders, names in os.walk(files):
+        for path in (Path(folder, name) for name in (*folders, *names)):
+            if path.is_symlink() and not _is_inside(path, files):
+                path.unlink()
+                removed.append(os.path.relpath(path, project))
+    return tuple(sorted(removed))
+
+
+def _is_inside(link: Path, folder: Path) -> bool:
+    """Return whether a link leads to an existing file or folder in a folder."""
+    try:
+        return link.resolve(strict=True).is_relative_to(folder)
+    except (OSError, RuntimeError):  # a circular link is a RuntimeError before Python 3.13
+        return False
 
 
 def find_last_change(
@@ -140,20 +224,24 @@ class _Git:
     folder: Path
     environment: Mapping[str, str]
 
+    def select_index(self, index: Path) -> _Git:
+        """Return the git command with another index."""
+        return _Git(self.folder, {**self.environment, "GIT_INDEX_FILE": str(index)})
+
     def try_run(self, *arguments: str) -> str | None:
         """Return git's output without surrounding space, or None if the command fails."""
         process = self._start(*arguments)
         return process.stdout.strip() if process.returncode == 0 else None
 
-    def run(self, *arguments: str) -> str:
+    def run(self, *arguments: str, input: str = "") -> str:
         """Return git's output without surrounding space; raise ENVIRONMENT if it fails."""
-        process = self._start(*arguments)
+        process = self._start(*arguments, input=input)
         if process.returncode:
-            output = " ".join(process.stderr.split())
+            output = " ".join(process.stderr.encode(errors="replace").decode().split())
             raise ExporterError(ExitCode.ENVIRONMENT, f"--against: git {arguments[0]}: {output}")
         return process.stdout.strip()
 
-    def _start(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def _start(self, *arguments: str, input: str = "") -> subprocess.CompletedProcess[str]:
         program = shutil.which("git", path=self.environment.get("PATH"))
         if program is None:
             message = "--against: git is not installed; install it"
@@ -164,10 +252,10 @@ class _Git:
                 cwd=self.folder,
                 # No manifest is a large file, so Git LFS need not download any.
                 env={**self.environment, "GIT_LFS_SKIP_SMUDGE": "1"},
-                stdin=subprocess.DEVNULL,
+                input=input,
                 capture_output=True,
                 encoding="utf-8",
-                errors="replace",
+                errors="surrogateescape",  # names of files may have any bytes
                 timeout=_TIMEOUT,
                 check=False,
             )

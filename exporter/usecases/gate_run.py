@@ -109,6 +109,13 @@ def _read_state(checkout: Checkout, root: Path) -> ProjectState:
             "revision"
         )
         problems = [Problem(message=f"{checkout.name}: {problem}") for problem in error.problems]
+        problems += [
+            Problem(
+                message=f"{checkout.name}: {link}: is a link out of the repository, so its content "
+                "at the revision is unknown; move the file into the repository"
+            )
+            for link in checkout.omitted
+        ]
         raise ExporterError(ExitCode.UNREADABLE, [*problems, Problem(message=message)]) from error
     name = f"{manifest.project.reports}/{BASELINE_FILE}"
     try:

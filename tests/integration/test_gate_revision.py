@@ -5,6 +5,7 @@ The tests use real git repositories and invented results, because they need no e
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -233,6 +234,77 @@ def test_manifests_in_a_submodule_are_compared(branch: Path, tmp_path: Path) -> 
     write_results(branch, Status.PASS)
     code, output, _ = run_gate(branch, "HEAD")
     assert (code, "mode: eval -> mode: train" in output) == (1, True), output
+
+
+def find_repository(root: Path) -> Path:
+    return Path(run_git(root, "rev-parse", "--show-toplevel"))
+
+
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_manifests_behind_a_link_in_the_repository_are_compared(
+    branch: Path, is_folder: bool
+) -> None:
+    shared = find_repository(branch) / "shared/nets"
+    manifest = shared / "net.toml"
+    path = branch / "manifests"
+    if is_folder:
+        shared.parent.mkdir()
+        path.rename(shared)
+    else:
+        shutil.copytree(path, shared)
+        path = path / "net.toml"
+        path.unlink()
+    target = shared if is_folder else manifest
+    path.symlink_to(os.path.relpath(target, path.parent))
+    write_results(branch)
+    run_git(branch, "add", ":/")
+    run_git(branch, "commit", "-qm", "a link")
+    code, output, errors = run_gate(branch, "HEAD")
+    assert (code, "2 cells as accepted" in output) == (0, True), output + errors
+    manifest.write_text(manifest.read_text() + 'mode = "train"\n')
+    write_results(branch)
+    code, output, _ = run_gate(branch, "HEAD")
+    assert (code, "mode: eval -> mode: train" in output) == (1, True), output
+
+
+@pytest.mark.parametrize("is_absolute", [False, True])
+def test_a_manifest_behind_a_link_out_of_the_repository_is_a_finding(
+    branch: Path, tmp_path: Path, is_absolute: bool
+) -> None:
+    path, outer = branch / "manifests/net.toml", tmp_path / "outer/net.toml"
+    outer.parent.mkdir()
+    other = path.read_text().replace("models.net", "models.other")
+    (branch / "manifests/other.toml").write_text(other)
+    path.rename(outer)
+    path.symlink_to(outer if is_absolute else os.path.relpath(outer, path.parent))
+    write_results(branch)
+    assert run_exporter(branch, "baseline").returncode == 0
+    run_git(branch, "add", ":/")
+    run_git(branch, "commit", "-qm", "a link")
+    outer.write_text(outer.read_text() + 'mode = "train"\n')
+    write_results(branch)
+    code, output, errors = run_gate(branch, "HEAD")
+    assert code == 1, output + errors
+    assert "net/17..18/cpu: contract relaxed: no entry at the revision -> promised" in output
+    assert "other/" not in output
+    # Without any readable manifest nothing can be compared.
+    run_git(branch, "rm", "-q", "manifests/other.toml")
+    run_git(branch, "commit", "-qm", "only the link")
+    write_results(branch)
+    code, _, errors = run_gate(branch, "HEAD")
+    assert code == 5
+    assert "manifests/net.toml: is a link out of the repository" in errors
+
+
+def test_a_link_without_a_target_is_omitted(branch: Path) -> None:
+    for name, target in (("circle.toml", "circle.toml"), ("lost.toml", "nowhere.toml")):
+        (branch / "manifests" / name).symlink_to(target)
+    run_git(branch, "add", ":/")
+    run_git(branch, "commit", "-qm", "links")
+    for name in ("circle.toml", "lost.toml"):
+        (branch / "manifests" / name).unlink()
+    code, output, errors = run_gate(branch, "HEAD")
+    assert (code, "2 cells as accepted" in output) == (0, True), output + errors
 
 
 def test_an_entry_that_the_revision_does_not_contain_is_a_finding(
