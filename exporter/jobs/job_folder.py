@@ -11,7 +11,7 @@ from pathlib import Path
 
 from exporter.core.atomic_files import write_text
 from exporter.core.frozen_model import FrozenModel
-from exporter.records.record import CellId, Record
+from exporter.records.record import CellId, Record, Route
 
 #: Matches the names that `format_weights_name` returns.
 WEIGHTS_PATTERN = r"weights-[0-9a-f]{16}\.data"
@@ -96,6 +96,11 @@ class JobFolder:
             if path == self.record(record.cell):
                 records[record.cell] = record
         return records
+
+    def find_route(self, opset: int) -> Route | None:
+        """Return the route of the file of an opset, or None if it has no record."""
+        records = self.read_records().values()
+        return next((record.route for record in records if record.cell.opset == opset), None)
 
 
 def write_json(path: Path, value: FrozenModel) -> None:

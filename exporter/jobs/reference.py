@@ -1,6 +1,6 @@
 """The stored reference of a job: the samples, float64 results and PyTorch's noise.
 
-Output: `Reference` with `Sample`, `TableParts`, `NamedWeight` and `Weight`.
+Output: `Reference` with `Sample`, `TableParts`, `NamedWeight` and `Weight`, and `name_capture`.
 """
 
 from __future__ import annotations
@@ -8,6 +8,14 @@ from __future__ import annotations
 from typing import Literal
 
 from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
+from exporter.records.record import Route
+
+
+def name_capture(route: Route | None) -> str:
+    """Return the name of the captured program of a route, or "" if it has none."""
+    if route is None or route.exporter != "dynamo":
+        return ""
+    return f"{route.capture} {route.state}"
 
 
 class Sample(FrozenModel):
@@ -33,6 +41,8 @@ class Sample(FrozenModel):
     """Whether it ran in float64 too, with or without success."""
     noise: Items[float | None] = ()
     """The noise of each output, if it differs from the reference's: inputs of another magnitude."""
+    captures: Items[str] = ()
+    """The captures with a condition that its sizes break; if empty, every file is compared."""
 
     @property
     def identity(self) -> tuple[object, ...]:
@@ -110,6 +120,20 @@ class Reference(ChecksummedModel):
     weight_inputs: Items[Weight] = ()
     """Every weight in the order of the `state_dict`, if weights are inputs of the file; see
     `JobFolder.weight`."""
+
+    captures: Items[str] = ()
+    """The captures whose conditions on sizes have samples; see `name_capture`."""
+
+    def select(self, route: Route | None) -> Reference:
+        """Return the reference with the samples that a file of the route is compared with.
+
+        So the verdict on a file does not depend on the other files of the job.
+        """
+        capture = name_capture(route)
+        samples = tuple(
+            sample for sample in self.samples if not sample.captures or capture in sample.captures
+        )
+        return self.model_copy(update={"samples": samples})
 
     def is_compatible_with(self, other: Reference) -> bool:
         """Return True if both can describe one model: their common samples are equal.

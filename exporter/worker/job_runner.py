@@ -37,6 +37,7 @@ from exporter.worker.export.attempts import (
     list_routes,
     require_capture,
 )
+from exporter.worker.export.condition_samples import add_condition_samples
 from exporter.worker.export.converter_warnings import collect_converter_warnings
 from exporter.worker.export.export_context import ExportContext
 from exporter.worker.export.parameter_names import (
@@ -315,7 +316,7 @@ def _make_check_context(
         folder=output.folder,
         opset=context.opset,
         spec=context.spec,
-        reference=samples.reference,
+        reference=samples.reference.select(context.route),
         notes=notes,
         samples=samples.cache,
         kernels=output.custom.kernels,
@@ -354,6 +355,12 @@ def _check_opset(
 ) -> Samples:
     """Check the file on all devices; return the samples, with float64 outputs if needed."""
     opset = context.job
+    with times.measure(REFERENCE):
+        shared_context = replace(context, spec=output.spec)  # in the state of the other samples
+        reference = add_condition_samples(
+            shared_context, output.folder, samples.reference, exported
+        )
+        samples = replace(samples, reference=reference)
     check_context = _make_check_context(output, context, samples, exported.notes)
     output.announce(Stage.STRUCTURE, (opset,))
     with times.measure(Stage.STRUCTURE):
@@ -375,9 +382,7 @@ def _check_opset(
         if is_worth_review(record, samples.reference):
             with times.measure(REFERENCE):
                 samples = _review_samples(output, prepared.model, samples, record)
-            check_context = replace(
-                check_context, reference=samples.reference, samples=samples.cache
-            )
+            check_context = _make_check_context(output, context, samples, exported.notes)
             device_context = replace(check_context, spec=spec)
             record = check_on_device(device, device_context, structure, shared, StageTimes(times))
         record = add_latency(record, context, device_context, device)

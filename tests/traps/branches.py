@@ -145,4 +145,40 @@ BRANCHES = (
         spec=contract("branches.py:NearestDoubled", thorough=True, **_DOUBLED),
         verdict=SOUND,
     ),
+    Trap(
+        name="branch for long inputs under dynamo",
+        story="the captured program has the condition `n <= 30`, and 31 is promised",
+        spec=contract("branches.py:Long", DYNAMO),
+        verdict=parity("axes", "batch=31: output 'y': error"),
+    ),
+    Trap(
+        name="branch for long inputs without effect under dynamo",
+        story="the condition does not matter",
+        spec=contract("branches.py:LongAlike", DYNAMO),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="branch for long inputs that are not promised",
+        story="30 is the largest size",
+        spec=contract("branches.py:Long", DYNAMO, axes=(Axis(name="batch", example=3, max=30),)),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="branch for one remainder under dynamo",
+        story="the first size with the other branch is 19",
+        spec=contract("branches.py:Remainder", DYNAMO),
+        verdict=parity("axes", "batch=19: output 'y': error"),
+    ),
+    Trap(
+        name="branch for twice the size under dynamo",
+        story="a condition on two axes",
+        spec=contract("branches.py:Doubled", DYNAMO, **_PICTURE),
+        verdict=parity("axes", "output 'y': error"),
+    ),
+    Trap(
+        name="length that the model rejects under dynamo",
+        story="PyTorch itself fails at a size that breaks a condition: the promise is unsound",
+        spec=contract("branches.py:Bounded", DYNAMO),
+        verdict=parity("axes", "PyTorch itself fails on batch=31"),
+    ),
 )

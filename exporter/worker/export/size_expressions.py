@@ -25,7 +25,7 @@ _SMALL_STEPS = 40
 #: Large sizes, rounded down to the promised multiples.
 _LARGE_SIZES = (101, 1009, 65_537)
 
-_OPERATORS: Mapping[type[ast.operator], Callable[[_Number, _Number], _Number]] = {
+OPERATORS: Mapping[type[ast.operator], Callable[[_Number, _Number], _Number]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -34,7 +34,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[_Number, _Number], _Number]] =
     ast.Mod: operator.mod,
 }
 #: The functions of `torch.utils._sympy.functions` that sizes contain.
-_FUNCTIONS: Mapping[str, Callable[..., _Number]] = {
+FUNCTIONS: Mapping[str, Callable[..., _Number]] = {
     "Min": min,
     "Max": max,
     "Mod": operator.mod,
@@ -158,11 +158,11 @@ def _is_known(node: ast.expr) -> bool:
             return _is_known(node.operand)
         case ast.BinOp():
             is_power = isinstance(node.op, ast.Pow) and _is_small_power(node.right)
-            is_operator = type(node.op) in _OPERATORS or is_power
+            is_operator = type(node.op) in OPERATORS or is_power
             return is_operator and _is_known(node.left) and _is_known(node.right)
         case ast.Call(keywords=[]):
             name = node.func.id if isinstance(node.func, ast.Name) else ""
-            return name in _FUNCTIONS and all(map(_is_known, node.args))
+            return name in FUNCTIONS and all(map(_is_known, node.args))
     return False
 
 
@@ -182,7 +182,7 @@ def _evaluate(node: ast.expr, sizes: Mapping[str, _Number]) -> _Number:
             return _evaluate(node.left, sizes) ** power
         case ast.BinOp():
             left, right = _evaluate(node.left, sizes), _evaluate(node.right, sizes)
-            return _OPERATORS[type(node.op)](left, right)
+            return OPERATORS[type(node.op)](left, right)
         case ast.Call(func=ast.Name(id=name)):
-            return _FUNCTIONS[name](*(_evaluate(item, sizes) for item in node.args))
+            return FUNCTIONS[name](*(_evaluate(item, sizes) for item in node.args))
     raise TypeError(f"no size: {ast.dump(node)}")

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from exporter.jobs.reference import Sample
 from exporter.manifest import Axis, ModelSpec
 from exporter.worker.inputs.input_sets import (
     InputSet,
     choose_usual_sets,
+    create_size_set,
     find_distant_size,
     is_affordable,
 )
@@ -46,6 +48,21 @@ def choose_all_sets(spec: ModelSpec, lengths: Sequence[int] = ()) -> tuple[Input
     for chosen in (*_vary_sizes(spec, declared, lengths), *_vary_values(spec, declared)):
         sets.setdefault(chosen.name, chosen)
     return tuple(sets.values())
+
+
+def index_sets(
+    spec: ModelSpec, lengths: Sequence[int], samples: Sequence[Sample]
+) -> dict[tuple[str, str], InputSet]:
+    """Return the input sets of stored samples by kind and name.
+
+    Args:
+        spec: The contract.
+        lengths: The lengths of tables that an axis may exceed.
+        samples: The samples; those for the conditions of a capture are not chosen by the contract.
+    """
+    chosen = [*choose_all_sets(spec, lengths)]
+    chosen += [create_size_set(spec, sample.axes) for sample in samples if sample.captures]
+    return {(each.kind, each.name): each for each in chosen}
 
 
 def _vary_sizes(

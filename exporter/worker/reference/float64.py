@@ -20,7 +20,7 @@ from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import ModelSpec
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_tensors import draw_inputs
-from exporter.worker.inputs.thorough_sets import choose_all_sets
+from exporter.worker.inputs.thorough_sets import index_sets
 from exporter.worker.model.source_loader import Model
 from exporter.worker.reference.eager_run import build_float64_model, run_in_float64
 from exporter.worker.reference.masked_outputs import hide_masked_values
@@ -64,10 +64,7 @@ def measure_all_samples(
     If one sample does not run in float64, no output has a measured bound.
     """
     float64_model, reason = build_float64_model(model)
-    sets = {
-        (chosen.kind, chosen.name): chosen
-        for chosen in choose_all_sets(spec, list_table_lengths(model))
-    }
+    sets = index_sets(spec, list_table_lengths(model), reference.samples)
     pairs: list[tuple[Outputs, Outputs | None]] = []
     samples: list[Sample] = []
     for sample in reference.samples:

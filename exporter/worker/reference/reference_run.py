@@ -9,6 +9,7 @@ samples, which measures the rounding of float32 (see `float64.py`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -179,6 +180,33 @@ def compute_reference(
         returns_objects=has_object_outputs(model),
         tables=digest_tables(model),
     )
+
+
+def run_further_sets(
+    model: Model,
+    spec: ModelSpec,
+    root: Path,
+    folder: JobFolder,
+    sets: Sequence[InputSet],
+    first: int,
+) -> tuple[Sample, ...]:
+    """Run the model on further input sets and write a `test_data_set_<n>` for each.
+
+    Args:
+        model: The model.
+        spec: The contract.
+        root: The project's root.
+        folder: The folder with the samples.
+        sets: The input sets.
+        first: The number of the first of these samples.
+    """
+    buffers = BufferSnapshot(model)
+    samples = []
+    for index, chosen in enumerate(sets, first):
+        run = _run_set(model, spec, chosen, draw_inputs(spec, chosen, root))
+        buffers.restore()
+        samples.append(run.write(index, folder.sample(index), spec))
+    return tuple(samples)
 
 
 def format_overflow_notes(spec: ModelSpec, reference: Reference) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ from exporter.records.record import Record, Stage, Status
 from exporter.worker.inputs.arrays import to_numpy
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_tensors import draw_inputs
-from exporter.worker.inputs.thorough_sets import choose_all_sets
+from exporter.worker.inputs.thorough_sets import index_sets
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.dispatch_modes import record_operators
@@ -82,10 +82,7 @@ class _Reviewer:
 
     def list_samples(self, reference: Reference) -> Iterator[tuple[Sample, Tensors]]:
         """Yield each sample that PyTorch runs on, with its inputs."""
-        sets = {
-            (chosen.kind, chosen.name): chosen
-            for chosen in choose_all_sets(self.spec, list_table_lengths(self.model))
-        }
+        sets = index_sets(self.spec, list_table_lengths(self.model), reference.samples)
         for sample in reference.samples:
             if not sample.error:
                 chosen = sets[sample.kind, sample.name]

@@ -20,7 +20,7 @@ from exporter.checks.files.sample_files import SampleCache, hash_sample
 from exporter.checks.protocol import CheckContext
 from exporter.jobs.job import Job, OpsetJob
 from exporter.jobs.job_folder import JobFolder
-from exporter.jobs.reference import Reference
+from exporter.jobs.reference import Reference, name_capture
 from exporter.records.record import Record, Status
 from exporter.worker.verify.run_checks import (
     SharedFields,
@@ -49,6 +49,10 @@ def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | Non
     is_thorough = spec.thorough or any(record.thorough for record in records)
     if is_thorough and not reference.thorough:
         return None
+    # Only the program has its conditions on sizes, and a file of another capture has no samples.
+    route = records[0].route or opset.route
+    if name_capture(route) and name_capture(route) not in reference.captures:
+        return None
     try:
         _copy_artifact(opset, records[0], source, target)
         _copy_samples(reference, source, target)
@@ -62,7 +66,7 @@ def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | Non
         folder=target,
         opset=opset.opset,
         spec=spec.resolve_cell(opset.opset),
-        reference=reference,
+        reference=reference.select(route),
         notes=records[0].notes,
         samples=cache,
     )

@@ -131,3 +131,41 @@ class NearestDoubled(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return functional.interpolate(x, scale_factor=2.0, mode="nearest")
+
+
+class Long(nn.Module):
+    """Computes another function for more than 30 rows."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 if x.shape[0] > 30 else x + 1
+
+
+class LongAlike(nn.Module):
+    """Has two branches with one function."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 1 + x if x.shape[0] > 30 else x + 1
+
+
+class Doubled(nn.Module):
+    """Computes another function if one size is twice the other."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        height, width = x.shape[-2:]
+        return x * 2 if width == 2 * height else x + 1
+
+
+class Remainder(nn.Module):
+    """Computes another function at single sizes, of which the first is 19."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 if x.shape[0] % 23 == 19 else x + 1
+
+
+class Bounded(nn.Module):
+    """Rejects more than 30 rows."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[0] > 30:
+            raise ValueError("too many rows")
+        return x + 1

@@ -55,7 +55,11 @@ def test_integers_need_no_float64() -> None:
 def test_an_expensive_sample_has_no_float64_outputs_at_first(tmp_path: Path) -> None:
     reference = run_reference(WIDE, tmp_path)
     measured = {sample.name: sample.exact for sample in reference.samples}
-    assert measured == {"declared": True, "batch=127": False, "batch=1": True, "other x": False}
+    assert {name for name, exact in measured.items() if not exact} == {
+        "batch=127",
+        "batch=101",
+        "other x",
+    }
     assert not reference.is_measured_everywhere
     for sample in reference.samples:
         data = read_sample(JobFolder(tmp_path).sample(sample.index), WIDE)

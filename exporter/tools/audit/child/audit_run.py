@@ -144,7 +144,7 @@ def _create_context(request: AuditRequest, folder: JobFolder, kernels: Kernels) 
         folder=folder,
         opset=request.cell.opset,
         spec=request.spec,
-        reference=reference,
+        reference=reference.select(folder.find_route(request.cell.opset)),
         kernels=kernels,
     )
 
