@@ -307,4 +307,5 @@ def read_exporter_state() -> str:
 
 
 def _hash_text(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    # Names of files may contain bytes that are not UTF-8.
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()

@@ -25,6 +25,8 @@ from exporter.worker.dependencies.seccomp import (
     resume,
 )
 
+#: A file without a name in a folder, as `tempfile.TemporaryFile` creates it; only Linux has it.
+_UNNAMED = getattr(os, "O_TMPFILE", -1)
 #: The length of a message precedes it.
 _LENGTH = struct.Struct("=Q")
 
@@ -41,12 +43,16 @@ class Access:
     def is_write(self) -> bool:
         """Whether the call replaces the content or only writes."""
         only_writes = self.flags & os.O_ACCMODE == os.O_WRONLY
-        return only_writes or bool(self.flags & os.O_TRUNC)
+        return only_writes or bool(self.flags & os.O_TRUNC) or self._is_unnamed_file
 
     @property
     def is_folder(self) -> bool:
         """Whether the call lists a folder."""
-        return bool(self.flags & os.O_DIRECTORY)
+        return bool(self.flags & os.O_DIRECTORY) and not self._is_unnamed_file
+
+    @property
+    def _is_unnamed_file(self) -> bool:
+        return self.flags & _UNNAMED == _UNNAMED
 
 
 class AccessTracer:

@@ -24,6 +24,8 @@ from exporter.worker.dependencies.callers import Caller, find_caller
 
 #: Events that start a process. Without the tracer, its reads are unknown.
 _PROCESS_EVENTS = frozenset({"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec"})
+#: Functions of `os` that test a path or read its link.
+_TESTS = ("stat", "lstat", "access", "readlink")
 _NETWORK_EVENT = "socket.connect"
 #: Addresses of this machine.
 _LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -51,6 +53,8 @@ class FileAccesses:
     """Paths whose existence or state was requested."""
     listed: tuple[str, ...] = ()
     """Folders whose content was listed."""
+    listed_by_project: frozenset[str] = frozenset()
+    """Those that code of the project listed."""
     searched: tuple[str, ...] = ()
     """Folders that an import searched for modules."""
     untracked: tuple[str, ...] = ()
@@ -132,6 +136,7 @@ class OpenedFiles:
             written=frozenset(written),
             tested=tuple(path for path in self._tested if path not in read),
             listed=tuple(listed),
+            listed_by_project=frozenset(self._listings[Caller.PROJECT]),
             searched=tuple(self._listings[Caller.IMPORT]),
             untracked=tuple(untracked),
         )
@@ -157,11 +162,14 @@ class _AuditHook:
             with contextlib.suppress(ImportError):
                 module = importlib.import_module(name)
                 setattr(module, reader, _raise_open_event(getattr(module, reader)))
-        # No event exists for it. The import system has a reference of its own.
-        stat, os.stat = os.stat, self._record_test(os.stat)
-        for functions in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks):
-            if stat in functions:
-                functions.add(os.stat)
+        # No events exist for them. The import system has references of its own.
+        for name in _TESTS:
+            test = getattr(os, name)
+            recording = self._record_test(test)
+            setattr(os, name, recording)
+            for functions in _list_supporting_sets():
+                if test in functions:
+                    functions.add(recording)
 
     def _handle(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self.watchers:
@@ -175,10 +183,10 @@ class _AuditHook:
             self._add(OpenedFiles.add_open, arguments[0], os.O_RDONLY)
         elif event in ("os.listdir", "os.scandir"):
             caller = find_caller()
-            self._add(
-                functools.partial(OpenedFiles.add_listing, caller=caller),
-                "." if arguments[0] is None else arguments[0],
-            )
+            add = functools.partial(OpenedFiles.add_listing, caller=caller)
+            self._add(add, _find_folder(arguments[0]))
+        elif event == "os.link" and find_caller() in (Caller.PROJECT, Caller.PACKAGE):
+            self._add(OpenedFiles.add_test, arguments[0])  # the other name may be removed later
         elif event in _PROCESS_EVENTS:
             for files in self.watchers:
                 files.add_process(str(arguments[0]))
@@ -198,18 +206,32 @@ class _AuditHook:
                 for files in self.watchers:
                     add(files, path, *arguments)
 
-    def _record_test(self, stat: Callable[..., os.stat_result]) -> Callable[..., os.stat_result]:
-        @functools.wraps(stat)
-        def record(path: Any, *args: Any, **kwargs: Any) -> os.stat_result:
+    def _record_test(self, test: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(test)
+        def record(path: Any, *args: Any, **kwargs: Any) -> Any:
             is_path = self.watchers and not isinstance(path, int)
             if is_path and find_caller() in (Caller.PROJECT, Caller.PACKAGE):
                 self._add(OpenedFiles.add_test, path)
-            return stat(path, *args, **kwargs)
+            return test(path, *args, **kwargs)
 
         return record
 
 
 _HOOK = _AuditHook()
+
+
+def _list_supporting_sets() -> tuple[set[Any], ...]:
+    """Return the sets of functions that accept certain arguments; the library looks into them."""
+    others = (os.supports_effective_ids, os.supports_follow_symlinks)
+    return (os.supports_dir_fd, os.supports_fd, *others)
+
+
+def _find_folder(argument: object) -> object:
+    """Return the path of a listing; it may be that of a file descriptor, as in `os.fwalk`."""
+    if isinstance(argument, int):
+        with contextlib.suppress(OSError):
+            return os.readlink(f"/proc/self/fd/{argument}")  # noqa: PTH115 - only a text is needed
+    return "." if argument is None else argument
 
 
 def _resolve_flags(mode: str) -> int:

@@ -104,7 +104,7 @@ def digest_dependencies(
     for folder in accesses.searched:
         collector.add_folder(folder, LISTING)
     for folder in accesses.listed:
-        collector.add_folder(folder, ALL_FILES)
+        collector.add_folder(folder, ALL_FILES, is_own=folder in accesses.listed_by_project)
     return collector.make_dependencies()
 
 
@@ -176,8 +176,14 @@ class _Collector:
             if resolved is not None and resolved[1] is Group.PROJECT:
                 self.add_file(path)
 
-    def add_folder(self, path: str, pattern: str) -> None:
-        """Add the list of names in a folder; a folder in an archive is represented by the file."""
+    def add_folder(self, path: str, pattern: str, *, is_own: bool = False) -> None:
+        """Add the list of names in a folder; a folder in an archive is represented by the file.
+
+        Args:
+            path: The folder.
+            pattern: `LISTING` or `ALL_FILES`.
+            is_own: True if code of the project listed it, so that it counts outside, too.
+        """
         resolved = self._resolve(path)
         if resolved is None:
             return
@@ -188,7 +194,7 @@ class _Collector:
         state = hash_source(Path(name))
         if resolved[1] is Group.PROJECT:
             self._sources[self._name(name)] = state
-        elif pattern == LISTING:
+        elif pattern == LISTING or (is_own and state):  # a temporary folder is gone
             self._add_external(name, state)
 
     def make_dependencies(self) -> Dependencies:
@@ -228,11 +234,11 @@ class _Collector:
 
     def _add_external(self, path: str, state: str) -> None:
         # Checkouts at other places have their own copy of a file of the repository.
-        name = self._name(path) if path.startswith(self._checkout) else path
+        name = self._name(path) if path.startswith(self._checkout) else _to_text(path)
         self._external[name] = f"file {state}" if state else ""
 
     def _name(self, path: str) -> str:
-        return os.path.relpath(path, self._root)
+        return _to_text(os.path.relpath(path, self._root))
 
 
 def _find_archive(path: str) -> str:
@@ -242,6 +248,11 @@ def _find_archive(path: str) -> str:
         if archive is not None and archive.is_file():
             return str(archive)
     return path
+
+
+def _to_text(path: str) -> str:
+    """Return a path as text for a record; one that is not UTF-8 is never found again."""
+    return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def _find_checkout(root: str) -> str:

@@ -76,6 +76,31 @@ def test_tests_and_listings_are_recorded(root: Path) -> None:
     assert accesses.listed == (f"{root}/data",)
 
 
+def test_other_tests_of_a_path_are_recorded(root: Path) -> None:
+    names = ("lstat", "access", "link", "readlink", "hard")
+    for name in ("link", "readlink"):
+        (root / name).symlink_to("code.py")
+    (root / "hard").write_text("")
+    files = OpenedFiles()
+    with files.watch():
+        assert not os.path.lexists(root / "lstat")
+        assert not os.access(root / "access", os.R_OK)
+        assert (root / "link").is_symlink()
+        assert (root / "readlink").readlink() == Path("code.py")
+        (root / "name").hardlink_to(root / "hard")
+    assert {f"{root}/{name}" for name in names} <= set(files.list_accesses().tested)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_a_listing_of_an_open_folder_is_recorded(root: Path) -> None:
+    files = OpenedFiles()
+    with files.watch():
+        assert [names for _, _, names, _ in os.fwalk(root / "data")] == [["words.json"]]
+    accesses = files.list_accesses()
+    assert f"{root}/data" in accesses.listed
+    assert f"{root}/data" in accesses.listed_by_project
+
+
 def test_an_import_searches_folders(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(root)
     files = OpenedFiles()

@@ -31,10 +31,15 @@ def start_job(folder: Path) -> JobStart:
 
 
 def digest(
-    root: Path, since: JobStart, *, written: frozenset[str] = frozenset(), **used: tuple[str, ...]
+    root: Path,
+    since: JobStart,
+    *,
+    written: frozenset[str] = frozenset(),
+    own: frozenset[str] = frozenset(),
+    **used: tuple[str, ...],
 ) -> Dependencies:
     """Return the dependencies of a job in the folder `build/job`."""
-    accesses = FileAccesses(written=written, **used)
+    accesses = FileAccesses(written=written, listed_by_project=own, **used)
     return digest_dependencies(root, since, accesses, ignored=root / "build/job")
 
 
@@ -218,6 +223,34 @@ def test_listings_contain_all_names_or_modules(tmp_path: Path) -> None:
     assert [name for name in before if before[name] != after[name]] == ["data/*"]
     (tmp_path / "torch.py").touch()
     assert [name for name in before if list_states()[name] != after[name]] == ["*.py"]
+
+
+def test_a_listing_outside_counts_if_the_project_requested_it(tmp_path: Path) -> None:
+    root, outside = tmp_path / "project", tmp_path / "outside"
+    root.mkdir()
+    outside.mkdir()
+    (outside / "one").write_text("")
+    listed = (str(outside), f"{tmp_path}/removed")
+    since = start_job(tmp_path)
+    external = digest(root, since, listed=listed, own=frozenset(listed)).external
+    (name,) = (name for name in external if name.endswith("/*"))
+    assert name.endswith("outside/*")
+    assert external[name] == read_loaded_state(name, root)
+    (outside / "two").write_text("")
+    assert external[name] != read_loaded_state(name, root)
+    others = digest(root, since, listed=listed).external
+    assert not [name for name in others if name.endswith("/*")]
+
+
+def test_names_that_are_not_utf8_are_dependencies(tmp_path: Path) -> None:
+    name = os.fsdecode(b"words\xff")
+    (tmp_path / name).write_text("")
+    since = start_job(tmp_path)
+    found = digest(tmp_path, since, read=(f"{tmp_path}/{name}",), listed=(str(tmp_path),))
+    states = {source.file: source.state for source in found.sources}
+    assert states["*"] == hash_source(tmp_path / "*")
+    assert "words\\xff" in states
+    assert all(source.to_json() for source in found.sources)
 
 
 def test_a_pipe_is_never_up_to_date(tmp_path: Path) -> None:
