@@ -12,6 +12,7 @@ import shutil
 from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -56,6 +57,7 @@ from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.inputs_from import resolve_inputs_from
 from exporter.worker.job_output import JobOutput
+from exporter.worker.job_steps import Samples, Step, run_steps
 from exporter.worker.model.call_objects import wrap_with_call_objects
 from exporter.worker.model.custom_ops import load_custom_ops
 from exporter.worker.model.program_signature import require_matching_inputs
@@ -83,14 +85,6 @@ from exporter.worker.verify.run_checks import (
 #: Captures and graphs are large and live until the end of the job. With Python's own thresholds,
 #: a tenth of the time would be spent on searching them for garbage.
 _GC_THRESHOLDS = (100_000, 20, 20)
-
-
-@dataclass(frozen=True, slots=True)
-class Samples:
-    """PyTorch's outputs, as all later checks of the job use them."""
-
-    reference: Reference
-    cache: SampleCache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,20 +154,23 @@ def _export_opsets(output: JobOutput, opsets: tuple[OpsetJob, ...], cache: Sampl
     except Failure as failure:
         output.write_failures(opsets, failure, times)
         return
-    samples = Samples(reference, cache)
     # TorchScript first: its opsets are cheap, and a crash of the capture does not affect them.
-    for opset in opsets:
-        if opset.route.exporter == "torchscript":
-            samples = _export_by_torchscript(output, opset, prepared, samples, times)
+    steps: list[Step] = [
+        partial(_export_by_torchscript, output, opset, prepared, times)
+        for opset in opsets
+        if opset.route.exporter == "torchscript"
+    ]
     # One capture for all opsets, unless an override asks for another kind of capture.
-    captures = Captures(prepared.model, output.spec, prepared.inputs)
     groups: dict[Hashable, list[OpsetJob]] = {}
     for opset in opsets:
         if opset.route.exporter == "dynamo":
             routes = _list_opset_routes(output, opset, prepared)
             groups.setdefault(tuple((r.capture, r.state) for r in routes), []).append(opset)
-    for group in groups.values():
-        samples = _export_by_dynamo(output, tuple(group), captures, prepared, samples, times)
+    steps += [
+        partial(_export_by_dynamo, output, tuple(group), prepared, times)
+        for group in groups.values()
+    ]
+    run_steps(output, steps, Samples(reference, cache))
 
 
 def _load_model(output: JobOutput) -> tuple[JobOutput, Model, str]:
@@ -214,8 +211,8 @@ def _export_by_torchscript(
     output: JobOutput,
     opset: OpsetJob,
     prepared: PreparedModel,
-    samples: Samples,
     shared: StageTimes,
+    samples: Samples,
 ) -> Samples:
     """Convert, write and check one opset; return the samples for the next one."""
     output.announce(Stage.CONVERT, (opset,))
@@ -246,12 +243,12 @@ def _export_by_torchscript(
 def _export_by_dynamo(
     output: JobOutput,
     opsets: tuple[OpsetJob, ...],
-    captures: Captures,
     prepared: PreparedModel,
-    samples: Samples,
     shared: StageTimes,
+    samples: Samples,
 ) -> Samples:
     """Capture once, then convert, write and check each opset; return the samples."""
+    captures = Captures(prepared.model, output.spec, prepared.inputs)
     output.announce(Stage.CAPTURE, opsets)
     routes = _list_opset_routes(output, opsets[0], prepared)
     try:

@@ -14,6 +14,8 @@ import os
 import select
 import socket
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -29,6 +31,8 @@ from exporter.worker.dependencies.seccomp import (
 _UNNAMED = getattr(os, "O_TMPFILE", -1)
 #: The length of a message precedes it.
 _LENGTH = struct.Struct("=Q")
+#: Requests: report the new paths; remember the known ones; forget all others.
+_REPORT, _MARK, _FORGET = b"r", b"m", b"f"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +101,24 @@ class AccessTracer:
 
     def list_accesses(self) -> tuple[Access, ...]:
         """Return all paths that were opened since the start, in the order of their first use."""
-        self._connection.sendall(b"r")
+        self._connection.sendall(_REPORT)
         (length,) = _LENGTH.unpack(_receive(self._connection, _LENGTH.size))
         new = json.loads(_receive(self._connection, length))
         self._accesses.extend(Access(os.fsdecode(bytes.fromhex(p)), flags) for p, flags in new)
         return tuple(self._accesses)
+
+    @contextmanager
+    def separate(self) -> Iterator[None]:
+        """Let a fork of this process report its files inside, and forget them at the end.
+
+        A later fork that opens the same files reports them again.
+        """
+        self.list_accesses()
+        self._connection.sendall(_MARK)
+        try:
+            yield
+        finally:
+            self._connection.sendall(_FORGET)
 
 
 def _receive(connection: socket.socket, length: int) -> bytes:
@@ -128,6 +145,7 @@ def _run_tracer(connection: socket.socket, parent: int) -> NoReturn:
 
 def _collect(connection: socket.socket, listener: int) -> None:
     seen: set[tuple[str, int]] = set()
+    known: set[tuple[str, int]] = set()
     fresh: list[tuple[str, int]] = []
     poll = select.poll()
     poll.register(listener, select.POLLIN)
@@ -145,9 +163,14 @@ def _collect(connection: socket.socket, listener: int) -> None:
                 resume(listener, identifier)
             elif descriptor == listener:
                 return  # no filtered process is left
-            elif not connection.recv(1):
+            elif not (command := connection.recv(1)):
                 # The worker closed it or ended. Its children still need the listener.
                 poll.unregister(connection)
+            elif command == _MARK:
+                known = set(seen)
+            elif command == _FORGET:
+                seen = set(known)
+                fresh.clear()
             else:
                 accesses = [(os.fsencode(path).hex(), flags) for path, flags in fresh]
                 data = json.dumps(accesses).encode()

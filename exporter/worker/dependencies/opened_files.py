@@ -88,6 +88,12 @@ class OpenedFiles:
         finally:
             _HOOK.watchers.remove(self)
 
+    @contextlib.contextmanager
+    def separate(self) -> Iterator[None]:
+        """Keep the files of a fork apart: those inside do not belong to this process."""
+        with self._tracer.separate() if self._tracer is not None else contextlib.nullcontext():
+            yield
+
     def add_open(self, path: str, flags: int) -> None:
         """Record a file that Python opens; the tracer sees it, too."""
         if self._tracer is None:

@@ -120,3 +120,35 @@ def test_a_second_tracer_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data.bin").touch()
     body = "assert AccessTracer.start() is None\nopen('data.bin').close()"
     assert (f"{tmp_path}/data.bin", False, False) in trace(tmp_path, body)
+
+
+SEPARATE = """
+for name in ("both.bin", "first.bin"), ("both.bin",):
+    with tracer.separate():
+        child = os.fork()
+        if not child:
+            for each in name:
+                open(each).close()
+            paths = [os.path.basename(a.path) for a in tracer.list_accesses()]
+            os.write(1, json.dumps([p for p in paths if p.endswith('.bin')]).encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+print()
+"""
+
+
+def test_each_fork_reports_its_files_and_no_others(tmp_path: Path) -> None:
+    for name in ("start", "first", "both"):
+        (tmp_path / f"{name}.bin").touch()
+    lines = SCRIPT.format(body=f"open('start.bin').close()\n{SEPARATE}")
+    process = subprocess.run(
+        [sys.executable, "-c", lines], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    if process.returncode == 3:
+        pytest.skip("the system forbids the tracer")
+    assert process.returncode == 0, process.stderr
+    forks, own = process.stdout.splitlines()
+    assert forks == '["start.bin", "both.bin", "first.bin"]["start.bin", "both.bin"]'
+    assert [path for path, *_ in json.loads(own) if path.endswith(".bin")] == [
+        str(tmp_path / "start.bin")
+    ]

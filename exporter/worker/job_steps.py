@@ -1,0 +1,65 @@
+"""The steps of a job that export: each begins with the model as the reference left it.
+
+Input: one function for each opset of TorchScript and for each capture of dynamo.
+Output: their files and records.
+
+A trace or a capture can change attributes, classes, global variables and settings of torch. So a
+record would depend on the other opsets of its job. Each step runs in a fork of this process, and
+the last one needs none. If a fork is impossible, each step restores the attributes of the model.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+from exporter.checks.files.sample_files import SampleCache
+from exporter.jobs.reference import Reference
+from exporter.worker.job_output import JobOutput
+from exporter.worker.process.fork_call import can_fork, run_in_fork
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """PyTorch's outputs, as all later checks of the job use them."""
+
+    reference: Reference
+    cache: SampleCache
+
+
+#: It returns the samples for the next step.
+Step: TypeAlias = Callable[[Samples], Samples]
+
+
+def run_steps(output: JobOutput, steps: Sequence[Step], samples: Samples) -> None:
+    """Run the steps one after the other, each with the model of this moment."""
+    *others, last = steps
+    if others and can_fork():
+        _import_runtimes(output)
+        gc.freeze()  # the garbage collector of a fork would copy the memory of all objects
+    for step in others:
+        if not can_fork():
+            samples = step(samples)
+            continue
+        with output.opened.separate():
+            run_in_fork(partial(_run_step, step, samples))
+        reference = Reference.read(output.folder.reference.read_bytes())
+        samples = Samples(reference, SampleCache())
+    last(samples)
+
+
+def _run_step(step: Step, samples: Samples) -> None:
+    step(samples)
+
+
+def _import_runtimes(output: JobOutput) -> None:
+    """Import ONNX Runtime once for all steps; a fork does not need the thread that it starts."""
+    devices = (device for opset in output.job.opsets for device in opset.devices)
+    if any(device.runtime == "onnxruntime" for device in devices):
+        with contextlib.suppress(ImportError):
+            importlib.import_module("onnxruntime")
