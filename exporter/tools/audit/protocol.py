@@ -37,7 +37,7 @@ class MutantResult(FrozenModel):
     """One mutant and its outcome."""
 
     kind: str
-    """`weight`, `attribute`, `operator`, `edge`, `shape` or `header`."""
+    """`weight`, `attribute`, `operator`, `edge`, `shape`, `header` or `condition`."""
     change: str
     """The change, in one line."""
     outcome: MutantOutcome

@@ -125,7 +125,7 @@ class _Auditor:
         if before == after and not any(name in before for name in mutant.touched):
             return MutantOutcome.EQUIVALENT, "", "no output depends on it"
         searched = call_in_fork(
-            lambda: search_difference(self.mutant, self.original, device, mutant.rows, seed),
+            lambda: search_difference(self.mutant, self.original, device, mutant, seed),
             CallLimits(seconds=_SEARCH_FACTOR * self.seconds, memory=2 * _MEMORY),
         )
         if isinstance(searched, CallFailure):

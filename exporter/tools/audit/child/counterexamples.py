@@ -56,9 +56,14 @@ class Trial:
     case: Case | None = None
 
 
-def plan_trials(spec: ModelSpec, seed: int, rows: Sequence[int]) -> Iterator[Trial]:
+def plan_trials(
+    spec: ModelSpec, seed: int, rows: Sequence[int], sizes: Sequence[Mapping[str, int]] = ()
+) -> Iterator[Trial]:
     """Yield trials for a mutant that no check caught, the cheap and effective ones first."""
-    for trial in _plan_free_sizes(spec, seed, rows):
+    example = {axis.name: axis.example for axis in spec.free_axes if axis.example is not None}
+    requested = [{**example, **each} for each in sizes if example.keys() >= each.keys()]
+    first = [Trial(name=f"sizes {_format_sizes(each)}", sizes=each) for each in requested]
+    for trial in (*first, *_plan_free_sizes(spec, seed, rows)):
         if spec.allows_sizes(trial.sizes):
             yield replace(trial, sizes=spec.complete_sizes(trial.sizes))
 

@@ -26,6 +26,7 @@ from exporter.tools.audit.child.counterexamples import (
     draw_inputs,
     plan_trials,
 )
+from exporter.tools.audit.child.mutators.mutants import Mutant
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def find_first_failure(context: CheckContext, device: Device) -> Rejection | Non
 
 
 def search_difference(
-    context: CheckContext, original: CheckContext, device: Device, rows: Sequence[int], seed: int
+    context: CheckContext, original: CheckContext, device: Device, change: Mutant, seed: int
 ) -> FoundDifference:
     """Run the mutant and the original file on further inputs.
 
@@ -77,13 +78,13 @@ def search_difference(
         context: The mutant.
         original: The original file.
         device: The device of both.
-        rows: Indices that the change affects.
+        change: The mutant, with the indices and sizes that its change affects.
         seed: Seed of the inputs.
     """
     before = open_session(original.path, device, original.kernels)
     after = open_session(context.path, device, context.kernels)
     largest, count = 0.0, 0
-    for name, inputs in _draw_all_inputs(context, rows, seed):
+    for name, inputs in _draw_all_inputs(context, change, seed):
         try:
             expected = before.run(inputs)
         except RunFailure:
@@ -103,11 +104,11 @@ def search_difference(
 
 
 def _draw_all_inputs(
-    context: CheckContext, rows: Sequence[int], seed: int
+    context: CheckContext, change: Mutant, seed: int
 ) -> Iterator[tuple[str, Inputs]]:
     samples = [sample for sample in context.reference.promised_samples if not sample.error]
     stored = [context.read(sample).inputs for sample in samples]
-    for trial in plan_trials(context.spec, seed, rows):
+    for trial in plan_trials(context.spec, seed, change.rows, change.sizes):
         try:
             yield trial.name, draw_inputs(context.spec, trial, stored, seed)
         except NoSuchInput:

@@ -18,6 +18,7 @@ from onnx import ModelProto, TypeProto
 
 from exporter.runtimes.graph_walk import iter_initializers
 from exporter.tools.audit.child.mutators.attributes import ATTRIBUTES
+from exporter.tools.audit.child.mutators.conditions import CONDITIONS
 from exporter.tools.audit.child.mutators.draft import Draft, Patch
 from exporter.tools.audit.child.mutators.edges import EDGES
 from exporter.tools.audit.child.mutators.interface import HEADERS, SHAPES
@@ -36,6 +37,7 @@ MUTATORS: tuple[tuple[str, Mutator], ...] = tuple(
         ("edge", EDGES),
         ("shape", SHAPES),
         ("header", HEADERS),
+        ("condition", CONDITIONS),
     )
     for mutator in group
 )
@@ -54,7 +56,9 @@ class Mutant:
     touched: tuple[str, ...] = ()
     """Names of the tensors in patches."""
     rows: tuple[int, ...] = ()
-    """Changed indices along the first axis of a weight."""
+    """Changed indices along the first axis of a weight, or the integer that shows the change."""
+    sizes: tuple[Mapping[str, int], ...] = ()
+    """Sizes of axes that show the change."""
 
 
 def draw_mutants(model: ModelProto, folder: Path, count: int, seed: int) -> Iterator[Mutant]:
@@ -86,6 +90,7 @@ def _draw_mutant(
         draft.model.CopyFrom(model)
         draft.patches.clear()
         draft.touched.clear()
+        draft.sizes.clear()
         change = mutator(draft)
         if change and change not in seen:
             return Mutant(
@@ -95,6 +100,7 @@ def _draw_mutant(
                 patches=tuple(draft.patches),
                 touched=tuple(draft.touched),
                 rows=draft.rows,
+                sizes=tuple(draft.sizes),
             )
     return None
 

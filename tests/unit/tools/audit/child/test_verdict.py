@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from onnx import ModelProto
 
 from exporter.checks.protocol import CheckContext
 from exporter.manifest import (
@@ -15,6 +16,7 @@ from exporter.manifest import (
     Output,
 )
 from exporter.records.audit import MutantOutcome
+from exporter.tools.audit.child.mutators.mutants import Mutant
 from exporter.tools.audit.child.verdict import find_first_failure, search_difference
 from tests.unit.checks.contexts import DOUBLE, at, contract, declared, make_reference, make_subject
 
@@ -24,6 +26,11 @@ TABLE = """<ir_version: 8, opset_import: ["" : 18]>
 table (int64[batch] index) => (float[batch] y)
 <float[3] rows = {1.0, 2.0, 3.0}> { y = Gather(rows, index) }
 """
+
+
+def make_change(*rows: int) -> Mutant:
+    """Return the description of a change without its model."""
+    return Mutant(kind="weight", change="", model=ModelProto(), rows=rows)
 
 
 def doubles(folder: Path, text: str = DOUBLE) -> CheckContext:
@@ -73,7 +80,7 @@ def test_the_failed_check_is_named(old: str, new: str, by: str, tmp_path: Path) 
 def test_a_row_that_no_sample_selects_is_found_by_its_index(tmp_path: Path) -> None:
     original = table(tmp_path / "original")
     mutant = table(tmp_path / "mutant", TABLE.replace("3.0", "3.5"))
-    verdict = search_difference(mutant, original, CPU, rows=(2,), seed=0)
+    verdict = search_difference(mutant, original, CPU, make_change(2), seed=0)
     assert verdict.outcome is MutantOutcome.SURVIVED
     assert "output 'y' differs" in verdict.reason
 
@@ -81,7 +88,7 @@ def test_a_row_that_no_sample_selects_is_found_by_its_index(tmp_path: Path) -> N
 def test_a_change_beyond_the_samples_survives_with_the_input_that_shows_it(tmp_path: Path) -> None:
     original = doubles(tmp_path / "original")
     mutant = doubles(tmp_path / "mutant", DOUBLE.replace("{2.0}", "{2.1}"))
-    verdict = search_difference(mutant, original, CPU, rows=(), seed=0)
+    verdict = search_difference(mutant, original, CPU, make_change(), seed=0)
     assert verdict.outcome is MutantOutcome.SURVIVED
     assert verdict.reason.startswith("on other values (1): output 'y' differs")
 
@@ -89,9 +96,14 @@ def test_a_change_beyond_the_samples_survives_with_the_input_that_shows_it(tmp_p
 def test_a_change_within_the_limit_differs_from_no_change(tmp_path: Path) -> None:
     original = doubles(tmp_path / "original")
     nudged = doubles(tmp_path / "nudged", DOUBLE.replace("{2.0}", "{2.0000002}"))
-    assert search_difference(nudged, original, CPU, rows=(), seed=0).outcome is MutantOutcome.WITHIN
+    assert (
+        search_difference(nudged, original, CPU, make_change(), seed=0).outcome
+        is MutantOutcome.WITHIN
+    )
     same = doubles(tmp_path / "same", DOUBLE.replace("Mul(x, two)", "Mul(two, x)"))
-    assert search_difference(same, original, CPU, rows=(), seed=0).outcome is MutantOutcome.SAME
+    assert (
+        search_difference(same, original, CPU, make_change(), seed=0).outcome is MutantOutcome.SAME
+    )
 
 
 def test_a_mutant_survives_if_no_further_input_runs(tmp_path: Path) -> None:
@@ -104,6 +116,6 @@ def test_a_mutant_survives_if_no_further_input_runs(tmp_path: Path) -> None:
         folder = tmp_path / name
         folder.mkdir()
         subjects.append(make_subject(folder, broken, spec=spec, reference=make_reference()))
-    verdict = search_difference(subjects[1], subjects[0], CPU, rows=(), seed=0)
+    verdict = search_difference(subjects[1], subjects[0], CPU, make_change(), seed=0)
     assert verdict.outcome is MutantOutcome.SURVIVED
     assert "no further input runs" in verdict.reason

@@ -37,7 +37,7 @@ def test_every_mutant_differs_from_the_file_and_has_its_own_line(tmp_path: Path)
 
 def test_few_mutants_contain_every_kind(tmp_path: Path) -> None:
     kinds = [mutant.kind for mutant in drawn(tmp_path, len(MUTATORS))]
-    assert set(kinds) == {"weight", "attribute", "operator", "edge", "shape", "header"}
+    assert set(kinds) == {"weight", "attribute", "operator", "edge", "shape", "header", "condition"}
 
 
 def test_the_number_of_mutants_is_limited(tmp_path: Path) -> None:
