@@ -79,4 +79,10 @@ HISTORIES = (
         )
         for name in ("python", "numpy")
     ),
+    Trap(
+        name="unread factor of another value in each build",
+        story="no output depends on it",
+        spec=contract("histories.py:UnreadDraw"),
+        verdict=SOUND,
+    ),
 )

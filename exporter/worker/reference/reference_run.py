@@ -30,6 +30,7 @@ from exporter.worker.inputs.thorough_sets import choose_all_sets
 from exporter.worker.model.call_objects import has_object_outputs, wrap_with_call_objects
 from exporter.worker.model.source_loader import Model, load_model
 from exporter.worker.process.failure import Failure
+from exporter.worker.process.fork_call import compute_in_fork
 from exporter.worker.reference.call_failure import (
     EagerCall,
     describe_failed_call,
@@ -126,6 +127,8 @@ def compute_reference(
         outputs = run_declared_inputs(model, spec, inputs)
     except Failure as failure:
         raise explain_declared_call(failure, model, spec, declared, inputs) from failure
+    if unstable and not _changes_outputs(spec, root, inputs, outputs):
+        unstable = ""  # for example a buffer that nobody reads or sets
     unstable = unstable or _describe_instability(model, spec, inputs, outputs, buffers)
     if not unstable and reverse is not None:
         unstable = reverse.describe_change(spec, outputs)
@@ -231,6 +234,16 @@ def _describe_instability(
     restored = describe_difference(spec, outputs, run_model(model, spec, inputs))
     buffers.restore()
     return second if restored else f"{STATEFUL_PREFIX}: {second}"
+
+
+def _changes_outputs(spec: ModelSpec, root: Path, inputs: Tensors, outputs: Outputs) -> bool:
+    """Return False if one more build of the model gives the same outputs."""
+
+    def describe() -> str:
+        fresh = wrap_with_call_objects(load_model(spec, root), spec, root)
+        return describe_difference(spec, outputs, run_declared_inputs(fresh, spec, inputs))
+
+    return compute_in_fork(describe) != ""
 
 
 def _describe_stored_state(model: Model, spec: ModelSpec, root: Path, runs: list[_Run]) -> str:
