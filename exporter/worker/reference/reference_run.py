@@ -55,7 +55,7 @@ from exporter.worker.reference.noise import (
 )
 from exporter.worker.reference.outputs import Outputs, list_items, to_value
 from exporter.worker.reference.python_state import PythonState
-from exporter.worker.reference.reversed_calls import call_in_reverse
+from exporter.worker.reference.reversed_calls import ReversedCalls, call_in_reverse
 from exporter.worker.reference.weight_tables import digest_tables, list_table_lengths
 
 
@@ -129,9 +129,7 @@ def compute_reference(
         raise explain_declared_call(failure, model, spec, declared, inputs) from failure
     if unstable and not _changes_outputs(spec, root, inputs, outputs):
         unstable = ""  # for example a buffer that nobody reads or sets
-    unstable = unstable or _describe_instability(model, spec, inputs, outputs, buffers)
-    if not unstable and reverse is not None:
-        unstable = reverse.describe_change(spec, outputs)
+    unstable = unstable or _describe_instability(model, spec, inputs, outputs, buffers, reverse)
     runs = [_Run(declared, inputs, outputs)]
     for requested in others:
         other_inputs = draw_inputs(spec, requested, root)
@@ -219,7 +217,12 @@ def format_overflow_notes(spec: ModelSpec, reference: Reference) -> tuple[str, .
 
 
 def _describe_instability(
-    model: Model, spec: ModelSpec, inputs: Tensors, outputs: Outputs, buffers: BufferSnapshot
+    model: Model,
+    spec: ModelSpec,
+    inputs: Tensors,
+    outputs: Outputs,
+    buffers: BufferSnapshot,
+    reverse: ReversedCalls | None,
 ) -> str:
     """Return the difference of a second call from the first, or "" if they are equal.
 
@@ -230,7 +233,7 @@ def _describe_instability(
     second = describe_difference(spec, outputs, run_model(model, spec, inputs))
     buffers.restore()
     if not second:
-        return ""
+        return "" if reverse is None else reverse.describe_change(spec, outputs)
     restored = describe_difference(spec, outputs, run_model(model, spec, inputs))
     buffers.restore()
     return second if restored else f"{STATEFUL_PREFIX}: {second}"
