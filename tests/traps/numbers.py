@@ -23,6 +23,13 @@ _KEEP = declare_input("keep", at="args[1]", dtype="bool", fill=make_fill("bernou
 _LABELS = declare_output("label", "batch", dtype="int64")
 
 
+_TABLE: dict[str, object] = {
+    "inputs": (declare_input("x", 3, 4),),
+    "outputs": (declare_output("y", 3, 4, 2),),
+    "axes": (),
+}
+
+
 def _half(net: str, opset: int) -> Trap:
     return Trap(
         name=f"float16 at opset {opset}",
@@ -62,6 +69,36 @@ def _canceled(**changes: object) -> ModelSpec:
 
 
 NUMBERS = (
+    Trap(
+        name="small column beside a large one",
+        story="an error of a thousandth in scores is no error relative to pixels of 5,000",
+        spec=contract("numbers.py:SmallColumn", **_TABLE),
+        verdict=parity("values", "column 1 of the last axis"),
+    ),
+    Trap(
+        name="small column inside the graph",
+        story="the file computes the small column too",
+        spec=contract("numbers.py:SmallColumnAlike", **_TABLE),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="small difference of large values",
+        story="PyTorch's own error in the small column has the size of the large values",
+        spec=contract("numbers.py:SmallDifference", **_TABLE),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="most elements outside the tolerance",
+        story="a file that is wrong in most elements would pass",
+        spec=contract("numbers.py:Tiny", tolerance=Tolerance(atol=1e-12, rtol=1e-5, outside=0.9)),
+        verdict=inconclusive("power", "`outside = 0.9` excludes 90% of the elements"),
+    ),
+    Trap(
+        name="few elements outside the tolerance",
+        story="a file that is wrong in most elements fails",
+        spec=contract("numbers.py:Tiny", tolerance=Tolerance(atol=1e-12, rtol=1e-5, outside=0.05)),
+        verdict=SOUND,
+    ),
     Trap(
         name="constant output",
         story="every input gives the same output",

@@ -13,6 +13,7 @@ from tests.traps import (
     data,
     derived_axes,
     detection,
+    ends,
     graphs,
     headers,
     histories,
@@ -32,6 +33,7 @@ PAGE = ROOT / "docs" / "traps.md"
 #: The traps by heading, in the order of the page.
 GROUPS: dict[str, tuple[Trap, ...]] = {
     "Values that stay in the file": values.VALUES,
+    "Ends of ranges": ends.ENDS,
     "Masks and lengths": masks.MASKS,
     "Sizes that stay in the file": sizes.SIZES,
     "Branches on sizes": branches.BRANCHES,

@@ -87,6 +87,32 @@ class Limit:
         return self.atol * max(1.0, magnitude / self.scale) + self.rtol * magnitude
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounding:
+    """The parts of a measured limit, for a part of an output."""
+
+    eps: float
+    """Distance from 1 to the next number."""
+    floor: int
+    """Units in the last place in which correct implementations differ."""
+    factor: float
+    """The multiple of PyTorch's own error."""
+    few: float
+    """The smallest bound of a few elements, as a share of their scale."""
+
+
+def get_rounding(context: CheckContext, index: int, device: str) -> Rounding:
+    """Return the parts of the measured limit of one output."""
+    output = context.spec.outputs[index]
+    precision = _PRECISIONS[output.dtype]
+    return Rounding(
+        eps=precision.eps,
+        floor=precision.floor,
+        factor=select_bound(context.spec, output, device).noise or _NOISE_FACTOR,
+        few=precision.atol + precision.rtol,
+    )
+
+
 def is_float(dtype: str) -> bool:
     """Return True if values of the dtype have a limit; all others must be equal."""
     return dtype in _PRECISIONS

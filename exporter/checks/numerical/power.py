@@ -15,14 +15,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from exporter.checks.comparison.compare_outputs import get_overflow
-from exporter.checks.comparison.tolerance import compute_limit, is_float
+from exporter.checks.comparison.tolerance import Limit, compute_limit, is_float
 from exporter.checks.protocol import CheckContext
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Session
+from exporter.runtimes.values import list_items
 
 #: The output and its change must be larger than the allowed error by this factor.
 _MIN_RATIO = 10.0
+#: A wrong file must change more elements than `outside` excludes, by this factor.
+_MIN_SHARE = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +49,10 @@ class _OutputPower:
     """The change from the declared sample, as a share of the scale; None if unknown."""
     declared_limit: float = 0.0
     """The allowed error in the declared sample, as a share of its scale."""
+    outside: float = 0.0
+    """The share of elements that may have any value."""
+    changed: float = 1.0
+    """The share of elements that a wrong file would change by more than the allowed error."""
 
 
 class PowerCheck:
@@ -101,7 +110,24 @@ def _measure_output(context: CheckContext, index: int, device: str) -> _OutputPo
         overflow=get_overflow(context.reference, index),
         spread=spread,
         declared_limit=declared_limit.allowed_error(declared_scale) / (declared_scale or 1.0),
+        outside=limit.outside,
+        changed=_measure_changed_share(context, index, declared_limit) if limit.outside else 1.0,
     )
+
+
+def _measure_changed_share(context: CheckContext, index: int, limit: Limit) -> float:
+    """Return the smaller share of elements that differ from 0 and from those of other inputs."""
+    outputs = [
+        np.concatenate([np.ravel(item) for item in list_items(context.read(sample).outputs[index])])
+        for sample in context.reference.samples
+        if sample.kind in ("declared", "values") and sample.scales and not sample.noise
+    ]
+    declared, *others = outputs
+    allowed = limit.atol * np.maximum(1.0, np.abs(declared) / limit.scale)
+    allowed = allowed + limit.rtol * np.abs(declared)
+    others = [other for other in others if other.shape == declared.shape]
+    changed = [float(np.mean(np.abs(declared - other) > allowed)) for other in others]
+    return min(float(np.mean(np.abs(declared) > allowed)), max(changed, default=1.0))
 
 
 def _find_problem(output: _OutputPower) -> str:
@@ -114,6 +140,11 @@ def _find_problem(output: _OutputPower) -> str:
         return (
             f"the allowed error of output '{output.name}' is {output.limit:.1e} of its size "
             f"({output.reason})"
+        )
+    if output.outside * _MIN_SHARE > output.changed:
+        return (
+            f"`outside = {output.outside:g}` excludes {output.outside:.0%} of the elements of "
+            f"output '{output.name}', and a wrong file changes {output.changed:.0%} of them"
         )
     if output.spread and output.spread < output.declared_limit * _MIN_RATIO:
         return (

@@ -7,6 +7,7 @@ of 2 maps the sizes 4 and 5 to similar results.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -17,6 +18,7 @@ from exporter.manifest import Axis, Case, ModelSpec
 from exporter.worker.inputs.size_combinations import choose_combinations, count_elements
 
 Allows = Callable[[int], bool]
+RangeEnd = Literal["lowest", "highest", "both"]
 
 #: Sizes to try before the search for a coprime size stops.
 _SEARCH = 10_000
@@ -42,6 +44,8 @@ class InputSet:
     """The factor for the declared values of that input, instead of a perturbation."""
     seed: int = 0
     """The number that is added to the seed of the model."""
+    end: RangeEnd | None = None
+    """The ends of the ranges of all inputs, instead of the values of one input."""
 
 
 def choose_usual_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
@@ -86,7 +90,25 @@ def choose_usual_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
             )
             for name, increment in changes
         )
-    return tuple(sets)
+    return (*sets, *_choose_range_ends(spec, declared))
+
+
+def _choose_range_ends(spec: ModelSpec, declared: Mapping[str, int]) -> Iterator[InputSet]:
+    """Yield a set with both ends of all ranges, or one for each end if an input has no room."""
+    inputs = [item for item in spec.inputs if item.fill.kind in ("uniform", "randint", "bernoulli")]
+    if not inputs:
+        return
+    has_room = all(
+        item.fill.kind != "bernoulli"
+        and math.prod(declared[dim] if isinstance(dim, str) else dim for dim in item.shape) > 1
+        for item in inputs
+    )
+    names = ", ".join(item.name for item in inputs)
+    ends: tuple[RangeEnd, ...] = ("both",) if has_room else ("highest", "lowest")
+    for end in ends:
+        text = "both ends" if end == "both" else f"{end} end"
+        name = f"{text} of {names}"
+        yield InputSet(name=name, kind="values", sizes=declared, end=end)
 
 
 def create_size_set(spec: ModelSpec, sizes: Mapping[str, int]) -> InputSet:

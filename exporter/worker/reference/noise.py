@@ -235,3 +235,20 @@ def _find_largest(magnitudes: torch.Tensor) -> float:
         return largest
     finite = magnitudes[torch.isfinite(magnitudes)]
     return float(finite.max()) if finite.numel() else 0.0
+
+
+def has_new_nan(declared: Outputs, outputs: Outputs | None) -> bool:
+    """Return True if an output has NaN and the declared one has none: its values are undefined.
+
+    A softmax over a row that a mask excludes is an example.
+    """
+    pairs = zip(declared, outputs or (), strict=False)
+    return any(_has_nan(new) and not _has_nan(old) for old, new in pairs)
+
+
+def _has_nan(output: torch.Tensor | list[torch.Tensor]) -> bool:
+    return any(
+        bool(item.isnan().any())
+        for item in list_items(output)
+        if item.is_floating_point() or item.is_complex()
+    )

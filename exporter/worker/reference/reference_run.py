@@ -52,6 +52,7 @@ from exporter.worker.reference.noise import (
     compute_spread,
     describe_difference,
     describe_overflow,
+    has_new_nan,
 )
 from exporter.worker.reference.outputs import Outputs, list_items, to_value
 from exporter.worker.reference.python_state import PythonState
@@ -91,13 +92,15 @@ class _Run:
             axes=dict(self.chosen.sizes),
             changed_input=self.chosen.changed_input,
             error=self.error,
-            scales=() if self.chosen.kind == "masked" else self._compute_scales(spec),
+            scales=self._compute_scales(spec),
             exact=self.is_measured,
             noise=self.noise,
             sha256=hash_sample(folder),
         )
 
     def _compute_scales(self, spec: ModelSpec) -> tuple[float, ...]:
+        if self.chosen.kind == "masked" or self.chosen.end:
+            return ()  # usual values may be much smaller
         outputs = hide_masked_values(spec, self.inputs, self.outputs or ())
         return tuple(compute_scale(output) for output in outputs)
 
@@ -140,6 +143,7 @@ def compute_reference(
         # only if they differ and if the model accepts them (an index may be out of range).
         if chosen.kind not in ("values", "masked") or (
             not run.error
+            and not (chosen.end and has_new_nan(outputs, run.outputs))
             and any(not torch.equal(inputs[name], other_inputs[name]) for name in inputs)
         ):
             runs.append(run)
@@ -162,7 +166,10 @@ def compute_reference(
     perturbed = [
         copy_masked_values(spec, (inputs, outputs), (run.inputs, run.outputs))
         for run in runs
-        if run.chosen.kind == "values" and run.outputs is not None and run.chosen.factor == 1.0
+        if run.chosen.kind == "values"
+        and run.outputs is not None
+        and run.chosen.factor == 1.0
+        and not run.chosen.end
     ]
     resized = [
         copy_masked_values(spec, (inputs, outputs), (run.inputs, run.outputs))
@@ -276,7 +283,10 @@ def _measure_runs(model: Model, spec: ModelSpec, runs: list[_Run]) -> tuple[list
     candidates = [
         (index, run.inputs, run.outputs)
         for index, run in enumerate(measured)
-        if run.outputs is not None and not run.noise and run.chosen.kind != "masked"
+        if run.outputs is not None
+        and not run.noise
+        and run.chosen.kind != "masked"
+        and not run.chosen.end  # a logarithm of 0 would measure no rounding
     ]
     chosen = choose_first_samples(
         [inputs for _, inputs, _ in candidates], [outputs for _, _, outputs in candidates]

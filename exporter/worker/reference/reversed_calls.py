@@ -125,7 +125,10 @@ def _call_with_other_values(
     sets = [
         chosen
         for chosen in others
-        if chosen.kind == "values" and chosen.factor == 1.0 and not chosen.increment
+        if chosen.kind == "values"
+        and chosen.factor == 1.0
+        and not chosen.increment
+        and not chosen.end
     ]
     calls = []
     for chosen in sets:

@@ -301,3 +301,25 @@ class Causal(nn.Module):
         columns = torch.arange(4)
         lowest = torch.finfo(torch.float32).min
         return self.linear(x).masked_fill(columns > 1, lowest)
+
+
+class SmallColumn(nn.Module):
+    """Returns large values, and small ones with a number that Python reads."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([x * 5e3, x + 1e-3 * x[0, 0].item()], -1)
+
+
+class SmallColumnAlike(nn.Module):
+    """Computes the same inside the graph."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([x * 5e3, x + 1e-3 * x[0, 0]], -1)
+
+
+class SmallDifference(nn.Module):
+    """Returns large values, and small ones that lose all but two digits."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        large = torch.exp(x) * 2e3
+        return torch.stack([large, torch.sin(x) + large - large * (1 + 1e-7)], -1)

@@ -66,8 +66,12 @@ def test_an_integer_in_the_middle_changes_too() -> None:
         inputs=(declare_input("x", 50, dtype="int64", fill=make_fill("randint", low=4, high=7)),),
         axes=(),
     )
-    declared, other = (draw_inputs(spec, chosen, ROOT)["x"] for chosen in choose_usual_sets(spec))
+    declared, other, ends = (
+        draw_inputs(spec, chosen, ROOT)["x"] for chosen in choose_usual_sets(spec)
+    )
     assert (declared != other).any()
+    assert (declared != ends).sum() <= 2
+    assert {4, 6} <= set(ends.tolist())
 
 
 def test_fixed_values_change_to_nearby_values() -> None:
