@@ -30,6 +30,7 @@ _INTEGERS = {
     "inputs": (declare_input(dtype="int64", fill=make_fill("randint", low=-50, high=50)),),
     "outputs": (declare_output("y", "batch", 4, dtype="int64"),),
 }
+_HOT = Case(name="hot", fills={"x": Fill(kind="uniform", low=200.0, high=300.0)})
 
 VALUES = (
     Trap(
@@ -109,6 +110,18 @@ VALUES = (
             ),
         ),
         verdict=parity("cases", "hot: output 'y': error"),
+    ),
+    Trap(
+        name="branch that only the fill of a case takes",
+        story="no noise reaches 100; the fill of the manifest's case does",
+        spec=contract("values.py:RareBranch", cases=(_HOT,)),
+        verdict=parity("cases", "hot: output 'y': error"),
+    ),
+    Trap(
+        name="choice that only the fill of a case takes",
+        story="`torch.where` chooses again for the values of the case",
+        spec=contract("values.py:RareChoice", cases=(_HOT,)),
+        verdict=SOUND,
     ),
     Trap(
         name="branch on a flag",

@@ -142,6 +142,13 @@ class RareBranch(nn.Module):
         return x * 0 if bool(x.max() > 100) else x + 1
 
 
+class RareChoice(nn.Module):
+    """Makes the choice of a rare branch inside the graph."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.where(x.max() > 100, x * 0.5, x + 1)
+
+
 class Gate(nn.Module):
     """Multiplies all values by one or zero, which the sum determines."""
 
