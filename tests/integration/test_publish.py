@@ -47,6 +47,14 @@ class Baked(Sound):
         return super().forward(x * float(x.detach().abs().max()))
 
 
+class Masked(Sound):
+    '''Has a constant from the example at masked positions.'''
+
+    def forward(self, x, mask):
+        largest = float(x.detach().abs().max())
+        return torch.where(mask.unsqueeze(-1) == 1, super().forward(x), largest)
+
+
 class Parts(nn.Module):
     '''Returns a list and has an optional input.'''
 
@@ -97,6 +105,15 @@ devices = ["cpu"]
 """
 
 PARTS = """
+[models.masked]
+source = "models.py:Masked"
+inputs = [
+  { name = "x", shape = ["batch", "length", 4] },
+  { name = "mask", shape = ["batch", "length"], dtype = "int64", fill = { mask = "right" } },
+]
+outputs = [{ name = "y", shape = ["batch", "length", 3], masked_by = "mask" }]
+opsets = [17]
+
 [models.parts]
 source = "models.py:Parts"
 capture = "script"
@@ -152,9 +169,9 @@ def dist(project: Path) -> Path:
     """Publish all green files."""
     command = run_exporter(project, "publish", "dist")
     assert command.returncode == 1, command.stdout + command.stderr  # `baked` was selected
-    assert "baked/17: not published: fail at parity (axes) on cpu" in command.stderr
-    assert "expected/17: not published: xfail at parity (axes)" in command.stdout
-    assert "6 files published in dist" in command.stdout, command.stderr
+    assert "baked/17: not published: fail at parity (axes, values) on cpu" in command.stderr
+    assert "expected/17: not published: xfail at parity (axes, values)" in command.stdout
+    assert "7 files published in dist" in command.stdout, command.stderr
     return project / "dist"
 
 
@@ -171,17 +188,24 @@ def read_files(folder: Path) -> dict[str, bytes]:
 
 def test_only_proved_files_are_published(dist: Path) -> None:
     names = {path.parent.relative_to(dist).as_posix() for path in dist.rglob("model.onnx")}
-    files = {"weightless/17", "parts/17"} | {
+    files = {"weightless/17", "parts/17", "masked/17"} | {
         f"{m}/{o}" for m in ("sound", "large") for o in (17, 18)
     }
     assert names == files
-    assert {path.name for path in dist.iterdir()} == {"weightless", "parts", "sound", "large"}
+    assert {path.name for path in dist.iterdir()} == {
+        "weightless",
+        "parts",
+        "sound",
+        "large",
+        "masked",
+    }
     assert not any(path.is_symlink() or path.stat().st_nlink > 1 for path in dist.rglob("*.*"))
 
 
 def test_the_onnx_runner_passes_each_folder_after_a_move(dist: Path, tmp_path: Path) -> None:
     suite = tmp_path / "suite" / "light"
-    folders = [path.parent for path in dist.rglob("model.onnx")]
+    # The runner compares masked positions too.
+    folders = [path.parent for path in dist.rglob("model.onnx") if "masked" not in str(path)]
     for folder in folders:
         shutil.copytree(folder, suite / f"test_{folder.parent.name}_{folder.name}")
     command = [sys.executable, "-W", "ignore", "-c", RUNNER, str(suite.parent)]
@@ -201,6 +225,15 @@ def test_the_hashes_match_every_file(dist: Path) -> None:
         checked = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         assert checked.returncode == 0, checked.stdout
         assert checked.stdout.count(": OK") == len(read_files(folder)) - 1
+
+
+def test_the_card_names_the_positions_that_are_compared(dist: Path) -> None:
+    card = (dist / "masked/17/README.md").read_text()
+    assert ", only at `mask = 1` |" in card
+    assert "`y` has no meaning at other positions than `mask = 1`." in card
+    (allowed,) = json.loads((dist / "masked/17/exporter.json").read_text())["allowed"]
+    assert allowed["compared_at"] == "mask = 1"
+    assert "no meaning" not in (dist / "sound/18/README.md").read_text()
 
 
 def test_the_folder_contains_the_proof(dist: Path, project: Path) -> None:
@@ -239,7 +272,13 @@ def test_publishing_again_gives_the_same_bytes(project: Path, dist: Path) -> Non
     again = run_exporter(project, "publish", "large", "dist")
     assert again.returncode == 0, again.stderr
     assert read_files(dist / "large") == before
-    assert {path.name for path in dist.iterdir()} == {"weightless", "parts", "sound", "large"}
+    assert {path.name for path in dist.iterdir()} == {
+        "weightless",
+        "parts",
+        "sound",
+        "large",
+        "masked",
+    }
 
 
 @pytest.mark.parametrize("change", ["foreign", "marker", "extra", "link", "model link"])
@@ -316,7 +355,7 @@ def test_published_red_files_have_a_warning(project: Path, tmp_path: Path) -> No
         assert "**Do not use this file" in (dest / model / "17/README.md").read_text()
         proof = json.loads((dest / model / "17/exporter.json").read_text())
         assert not proof["is_green"]
-        assert "at parity (axes) on cpu" in proof["warning"]
+        assert "at parity (axes, values) on cpu" in proof["warning"]
 
 
 def test_an_expected_failure_is_not_published(project: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from exporter.manifest import ModelSpec
+from exporter.manifest import Input, ModelSpec
 from exporter.runtimes.values import Array
 
 
@@ -37,7 +37,7 @@ def find_compared_positions(
         return None
     dims = [dim for dim in item.shape if dim != 1]
     array = inputs[item.name]
-    allowed = np.equal(array, 0 if item.fill.kind == "padding" else 1)
+    allowed = np.equal(array, find_allowed_value(item))
     # Other dimensions of the mask have the size 1.
     allowed = allowed.squeeze(tuple(i for i, dim in enumerate(item.shape) if dim == 1))
     allowed = allowed.transpose([dims.index(dim) for dim in output.shape if dim in dims])
@@ -47,3 +47,8 @@ def find_compared_positions(
     if allowed.size != math.prod(sizes):
         return None
     return np.broadcast_to(allowed.reshape(sizes), tuple(shape))
+
+
+def find_allowed_value(mask: Input) -> int:
+    """Return the value of a mask at the positions that are compared."""
+    return 0 if mask.fill.kind == "padding" else 1

@@ -19,6 +19,8 @@ class Allowance(FrozenModel):
     rtol: float
     outside: float = 0.0
     """The share of elements that may exceed the tolerance."""
+    compared_at: str = ""
+    """The positions that are compared, such as `mask = 1`; "" for all."""
 
 
 class DataSet(FrozenModel):

@@ -21,12 +21,17 @@ from exporter.checks.comparison.compare_outputs import (
     split_float64_items,
 )
 from exporter.checks.comparison.compare_samples import apply_sample_noise
+from exporter.checks.comparison.masked_positions import (
+    find_allowed_value,
+    find_compared_positions,
+)
 from exporter.checks.files.model_file import UnreadableModel, read_model
 from exporter.checks.files.sample_files import DamagedSample, SampleData, hash_sample
 from exporter.checks.protocol import CheckContext
 from exporter.core.text_format import round_up_two_digits
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference, Sample
+from exporter.manifest import ModelSpec
 from exporter.runtimes.values import Array
 from exporter.tools.publish.child.data_sets import list_open_inputs
 from exporter.tools.publish.protocol import (
@@ -162,10 +167,14 @@ def _list_output_allowances(data: SampleData, output: OutputContext) -> Iterator
     if isinstance(expected, list):
         pairs = zip(expected, split_float64_items(exact, len(expected)), strict=True)
     else:
-        pairs = zip([expected], [None if isinstance(exact, list) else exact], strict=True)
+        wide = None if isinstance(exact, list) else exact
+        pairs = zip(*_select_compared(expected, wide, data, output), strict=True)
     name = output.output.name
     # For an empty sequence and for an output that must be equal.
-    yield Allowance(output=name, atol=0.0, rtol=0.0)
+    base = Allowance(
+        output=name, atol=0.0, rtol=0.0, compared_at=_describe_compared(output.context.spec, name)
+    )
+    yield base
     for actual, float64 in pairs:
         limit, center = choose_limit(actual, float64, output)
         if limit is None:
@@ -173,12 +182,32 @@ def _list_output_allowances(data: SampleData, output: OutputContext) -> Iterator
         values = _convert_to_float64(center)
         sizes = np.abs(values[np.isfinite(values)])
         beyond = bool(limit.scale < np.inf) and bool((sizes > limit.scale).any())
-        yield Allowance(
-            output=name,
-            atol=limit.atol + _measure_distance(actual, center),
-            rtol=limit.rtol + (limit.atol / limit.scale if beyond else 0.0),
-            outside=limit.outside,
+        yield base.model_copy(
+            update={
+                "atol": limit.atol + _measure_distance(actual, center),
+                "rtol": limit.rtol + (limit.atol / limit.scale if beyond else 0.0),
+                "outside": limit.outside,
+            }
         )
+
+
+def _select_compared(
+    expected: Array, wide: Array | None, data: SampleData, output: OutputContext
+) -> tuple[list[Array], list[Array | None]]:
+    """Return PyTorch's values that are compared, in the model's precision and in float64."""
+    spec = output.context.spec
+    positions = find_compared_positions(spec, output.index, data.inputs, expected.shape)
+    if positions is None:
+        return [expected], [wide]
+    has_wide = wide is not None and wide.shape == expected.shape
+    return [expected[positions]], [wide[positions] if wide is not None and has_wide else None]
+
+
+def _describe_compared(spec: ModelSpec, name: str) -> str:
+    """Return the positions of an output that are compared: `mask = 1`, or "" for all."""
+    output = next(item for item in spec.outputs if item.name == name)
+    mask = next((item for item in spec.inputs if item.name == output.masked_by), None)
+    return f"{mask.name} = {find_allowed_value(mask)}" if mask else ""
 
 
 def _measure_distance(actual: Array, center: Array) -> float:
@@ -198,9 +227,10 @@ def _convert_to_float64(array: Array) -> Array:
 
 
 def _merge(first: Allowance, second: Allowance) -> Allowance:
-    return Allowance(
-        output=first.output,
-        atol=max(first.atol, second.atol),
-        rtol=max(first.rtol, second.rtol),
-        outside=max(first.outside, second.outside),
+    return first.model_copy(
+        update={
+            "atol": max(first.atol, second.atol),
+            "rtol": max(first.rtol, second.rtol),
+            "outside": max(first.outside, second.outside),
+        }
     )

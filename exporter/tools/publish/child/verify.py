@@ -15,10 +15,11 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from onnx import ModelProto
 
+from exporter.checks.comparison.masked_positions import find_compared_positions
 from exporter.checks.files.external_data import find_external_data_problems
 from exporter.checks.files.model_file import UnreadableModel, read_model
 from exporter.core.sanitize import join_lines, truncate
-from exporter.manifest import Device
+from exporter.manifest import Device, ModelSpec
 from exporter.runtimes import (
     LoadFailure,
     RunFailure,
@@ -27,6 +28,7 @@ from exporter.runtimes import (
     load_kernels,
     open_session,
 )
+from exporter.runtimes.values import Array
 from exporter.tools.publish.child.data_sets import read_data_set
 from exporter.tools.publish.protocol import (
     Allowance,
@@ -78,34 +80,46 @@ def _find_problems(
             yield f"{device.name} refuses it: {error}"
             return
         else:
-            yield from _run_data_sets(model, folder, session, target.allowed, device.name)
+            yield from _run_data_sets(model, session, request.spec, target, device.name)
             return
     yield f"no runtime is available: {notes[-1]}"
 
 
 def _run_data_sets(
-    model: ModelProto,
-    folder: Path,
-    session: Session,
-    allowed: Sequence[Allowance],
-    device: str,
+    model: ModelProto, session: Session, spec: ModelSpec, target: PublishTarget, device: str
 ) -> Iterator[str]:
-    data_sets = sorted(folder.glob("test_data_set_*"))
+    data_sets = sorted(Path(target.folder).glob("test_data_set_*"))
     if not data_sets:
         yield "it has no test data"
     names = [item.name for item in model.graph.output]
     for data_set in data_sets:
         try:
             inputs, expected = read_data_set(model, data_set)
-            actual = session.run({name: v for name, v in inputs.items() if v is not None})
+            given = {name: value for name, value in inputs.items() if value is not None}
+            actual = session.run(given)
         except (OSError, DecodeError, ValueError, TypeError) as error:
             yield f"{data_set.name} cannot be read: {error}"
         except RunFailure as error:
             yield f"{device} fails on {data_set.name}: {error}"
         else:
-            allowances = {item.output: item for item in allowed}
-            for problem in find_differences(names, actual, expected, allowances):
+            allowances = {item.output: item for item in target.allowed}
+            positions = _find_positions(spec, given, dict(zip(names, expected, strict=False)))
+            for problem in find_differences(names, actual, expected, allowances, positions):
                 yield f"{device}, {data_set.name}: {problem}"
+
+
+def _find_positions(
+    spec: ModelSpec, inputs: Mapping[str, Any], expected: Mapping[str, object]
+) -> dict[str, Array]:
+    """Return the positions that a mask allows, for each output with one."""
+    positions = {}
+    for index, output in enumerate(spec.outputs):
+        value = expected.get(output.name)
+        if isinstance(value, np.ndarray):
+            found = find_compared_positions(spec, index, inputs, value.shape)
+            if found is not None and found.any():
+                positions[output.name] = found
+    return positions
 
 
 def find_differences(
@@ -113,8 +127,17 @@ def find_differences(
     actual: Sequence[object],
     expected: Sequence[object],
     allowed: Mapping[str, Allowance],
+    positions: Mapping[str, Array] | None = None,
 ) -> Iterator[str]:
-    """Yield each output that differs from the test data by more than its tolerance."""
+    """Yield each output that differs from the test data by more than its tolerance.
+
+    Args:
+        names: The outputs of the file.
+        actual: The values of the file.
+        expected: The values of the test data.
+        allowed: The tolerances by output.
+        positions: The positions that are compared, for outputs with a mask.
+    """
     if not len(names) == len(actual) == len(expected):
         yield (f"{len(actual)} outputs, {len(expected)} in the test data, {len(names)} in the file")
         return
@@ -131,16 +154,20 @@ def find_differences(
         else:
             pairs = [(value, reference)]
         for pair in pairs:
-            if difference := _compare_tensors(*pair, limit):
+            if difference := _compare_tensors(*pair, limit, (positions or {}).get(name)):
                 yield f"output '{name}' {difference}"
 
 
-def _compare_tensors(actual: Any, expected: Any, limit: Allowance) -> str:
+def _compare_tensors(
+    actual: Any, expected: Any, limit: Allowance, positions: Array | None = None
+) -> str:
     """Return the difference of two tensors, "" if it is within the tolerance."""
     if (actual.dtype, actual.shape) != (expected.dtype, expected.shape):
         return (
             f"is {actual.dtype} {list(actual.shape)}, not {expected.dtype} {list(expected.shape)}"
         )
+    if positions is not None:
+        actual, expected = actual[positions], expected[positions]
     if actual.dtype.kind in "OSUbiu":
         return "" if np.array_equal(actual, expected) else "differs"
     if actual.dtype.kind not in "fc":  # numpy cannot compare bfloat16 and float8

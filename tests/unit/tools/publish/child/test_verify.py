@@ -178,3 +178,15 @@ def test_bfloat16_is_compared(tmp_path: Path) -> None:
     one = numpy_helper.to_array(proto)
     assert list(find_differences(["y"], [one], [one], {})) == []
     assert list(find_differences(["y"], [one], [one * one + one], {}))
+
+
+def test_masked_positions_are_not_compared() -> None:
+    one, other = np.zeros((2, 3), np.float32), np.zeros((2, 3), np.float32)
+    other[0, 2] = 1.0
+    allowed = other == 0
+    assert list(find_differences(["y"], [one], [other], {}))
+    assert list(find_differences(["y"], [one], [other], {}, {"y": allowed})) == []
+    assert list(find_differences(["y"], [one], [other], {}, {"y": ~allowed}))
+    assert "is float32 [2, 3]" in first(
+        find_differences(["y"], [one], [other[:1]], {}, {"y": allowed[:1]})
+    )
