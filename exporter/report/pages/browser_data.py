@@ -75,6 +75,7 @@ def build_index_data(
             (join_lines(name), join_lines(version)) for name, version in sorted(run.tools.items())
         ),
         history=tuple(_list_baselines(history.history)),
+        problems=tuple(join_lines(str(problem)) for problem in manifest.problems),
     )
     return IndexData(head=head, rows=rows)
 

@@ -130,6 +130,8 @@ class IndexHead(FrozenModel):
     devices: Items[str]
     tools: Items[tuple[str, str]]
     history: Items[AcceptedData] = ()
+    problems: Items[str] = ()
+    """The problems of manifest files that belong to no cell."""
 
 
 class IndexData(FrozenModel):

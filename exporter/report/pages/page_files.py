@@ -110,6 +110,7 @@ def render_index(data: IndexData, templates: Path | None) -> str:
         templates,
         data=f'{{"head":{_format_json(data.head)},\n"rows":[\n{rows}\n]}}',
         summary=data.head.summary,
+        problems=data.head.problems,
         script=script,
         style=style,
         script_hash=_hash_source(script),

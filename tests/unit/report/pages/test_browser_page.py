@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.errors import ExitCode, ExporterError, Location, Problem
 from exporter.manifest import Manifest
 from exporter.records.record import (
     Blame,
@@ -256,3 +256,13 @@ def test_ten_thousand_cells_are_quick() -> None:
     )
     assert time.process_time() - start < 5, "about one second on an idle machine"
     assert len(data_of(page)["rows"]) == 770
+
+
+def test_problems_of_files_are_listed() -> None:
+    manifest, run = make_manifest(make_spec()), make_run()
+    assert "Unreadable manifests" not in page_of(manifest, run)
+    location = Location(file="manifests/a.toml", line=3)
+    problem = Problem(message="<b>: expected\n::error::", location=location)
+    page = page_of(manifest.model_copy(update={"problems": (problem,)}), run)
+    assert "<li>manifests/a.toml:3: &lt;b&gt;: expected ::error::</li>" in page
+    assert data_of(page)["head"]["problems"] == ["manifests/a.toml:3: <b>: expected ::error::"]
