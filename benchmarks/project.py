@@ -113,7 +113,7 @@ def _record(planned: PlannedCell, root: Path, listing: str) -> Record:
             CheckResult(check=name, status=Status.PASS, metrics={"max_abs": 1e-7, "of_limit": 0.1})
             for name in _CHECKS
         ),
-        sources=tuple(Source(file=file, sha256=sha256) for file, sha256 in sources.items()),
+        sources=tuple(Source(file=file, state=sha256) for file, sha256 in sources.items()),
         seconds={"source": 0.1, "convert": 0.5},
     )
 

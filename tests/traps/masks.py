@@ -86,6 +86,18 @@ MASKS = (
         verdict=parity("parity", "in this sample, mask:"),
     ),
     Trap(
+        name="padding longer than a window of attention",
+        story="the rows of padding see only padding; short masks do not show it",
+        spec=_attention("WindowAttention", DYNAMO, "ones"),
+        verdict=parity("values", "padded mask"),
+    ),
+    Trap(
+        name="padding longer than a window, with `masked_by`",
+        story="only the values at allowed positions are compared",
+        spec=_attention("WindowAttention", DYNAMO, "ones", masked_by="mask"),
+        verdict=SOUND,
+    ),
+    Trap(
         name="padding on the left with `masked_by`",
         story="only the values at allowed positions are compared",
         spec=_attention("CausalAttention", DYNAMO, "mask", side="left", masked_by="mask"),

@@ -38,8 +38,10 @@ def explain_masked_rows(
             continue
         masked = array == value
         # Other ones and zeros, such as types of tokens, rarely have such a row.
-        is_mask = item.fill.kind in ("mask", "padding") or (
-            array.ndim > 1 and masked.all(axis=-1).any()
+        is_mask = (
+            item.fill.kind in ("mask", "padding")
+            or sample.name == f"padded {item.name}"
+            or (array.ndim > 1 and masked.all(axis=-1).any())
         )
         if not is_mask or masked.all() or not masked.any():
             continue

@@ -14,7 +14,7 @@ from itertools import count
 from math import gcd
 from typing import Literal
 
-from exporter.manifest import Axis, Case, ModelSpec
+from exporter.manifest import Axis, Case, Input, ModelSpec
 from exporter.worker.inputs.size_combinations import choose_combinations, count_elements
 
 Allows = Callable[[int], bool]
@@ -46,6 +46,8 @@ class InputSet:
     """The number that is added to the seed of the model."""
     end: RangeEnd | None = None
     """The ends of the ranges of all inputs, instead of the values of one input."""
+    is_padded: bool = False
+    """Whether all rows of that input except the first are padded on the right."""
 
 
 def choose_usual_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
@@ -75,9 +77,10 @@ def choose_usual_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
     for case in spec.cases:
         sizes = spec.complete_sizes({**declared, **case.axes})
         sets.append(InputSet(name=case.name, kind="case", sizes=sizes, case=case))
+    masks = {output.masked_by for output in spec.outputs}
     for item in spec.inputs:
         changes = [(f"other {item.name}", 0)]
-        if not item.fill.is_random and "int" in item.dtype:
+        if not item.fill.is_random and "int" in item.dtype and item.name not in masks:
             # Fewer loop iterations may not change the output, so try two more.
             changes.append((f"larger {item.name}", 2))
         sets.extend(
@@ -90,7 +93,7 @@ def choose_usual_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
             )
             for name, increment in changes
         )
-    return (*sets, *_choose_range_ends(spec, declared))
+    return (*sets, *_pad_masks(spec, sets, declared), *_choose_range_ends(spec, declared))
 
 
 def _choose_range_ends(spec: ModelSpec, declared: Mapping[str, int]) -> Iterator[InputSet]:
@@ -109,6 +112,40 @@ def _choose_range_ends(spec: ModelSpec, declared: Mapping[str, int]) -> Iterator
         text = "both ends" if end == "both" else f"{end} end"
         name = f"{text} of {names}"
         yield InputSet(name=name, kind="values", sizes=declared, end=end)
+
+
+def _pad_masks(
+    spec: ModelSpec, sets: Sequence[InputSet], declared: Mapping[str, int]
+) -> Iterator[InputSet]:
+    """Yield a set with short rows for each possible mask, at the longest affordable sizes.
+
+    A model may look at a window of its rows. In a window of padding, no element is allowed.
+    """
+    sizes_of_sets = [each.sizes for each in sets if each.kind == "axis"]
+    for item in spec.inputs:
+        is_mask = item.fill.kind == "ones" and len(item.shape) > 1 and "float" not in item.dtype
+        if not is_mask or not isinstance(item.shape[-1], str):
+            continue
+        row = item.shape[-1]
+        fits = [
+            sizes
+            for sizes in (declared, *sizes_of_sets)
+            if count_elements(spec, sizes) <= _LARGE and _count_rows(item, sizes) > 1
+        ]
+        if fits:
+            sizes = max(fits, key=lambda each: each[row])
+            yield InputSet(
+                name=f"padded {item.name}",
+                kind="values",
+                sizes=sizes,
+                changed_input=item.name,
+                is_padded=True,
+            )
+
+
+def _count_rows(item: Input, sizes: Mapping[str, int]) -> int:
+    dims = item.shape[:-1]
+    return math.prod(sizes.get(dim, 1) if isinstance(dim, str) else dim for dim in dims)
 
 
 def create_size_set(spec: ModelSpec, sizes: Mapping[str, int]) -> InputSet:

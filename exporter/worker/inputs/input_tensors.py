@@ -22,7 +22,7 @@ from exporter.worker.inputs.inputs_from import (
     measure_axes,
     select_inputs_function,
 )
-from exporter.worker.inputs.mask_fills import draw_mask_fill
+from exporter.worker.inputs.mask_fills import draw_mask_fill, pad_rows
 from exporter.worker.inputs.perturbation import mirror_values, perturb_values
 from exporter.worker.inputs.range_ends import set_range_ends
 from exporter.worker.inputs.tensor_reader import fit_to_shape, read_tensor
@@ -72,6 +72,8 @@ def draw_inputs(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
                 tensor = fit_to_shape(tensor, item, shape)
             if chosen.kind == "masked" and item.name == chosen.changed_input:
                 tensor = torch.full_like(tensor, fill.masked_value or 0)
+            elif chosen.is_padded and item.name == chosen.changed_input:
+                tensor = pad_rows(tensor)
             elif item.name == chosen.changed_input:
                 generator.manual_seed(seed + 1)
                 changed = mirror_values(fill, tensor, generator)

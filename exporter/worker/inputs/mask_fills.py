@@ -46,6 +46,14 @@ def draw_lengths(shape: Sequence[int], size: int, generator: torch.Generator) ->
     return lengths.reshape(tuple(shape))
 
 
+def pad_rows(mask: torch.Tensor) -> torch.Tensor:
+    """Return the mask with only the first element of each row, and a complete first row."""
+    rows = torch.zeros_like(mask)
+    rows[..., :1] = mask[..., :1]
+    rows[0] = mask[0]
+    return rows
+
+
 def draw_mask(side: str, shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:
     """Return True for allowed elements; the last axis of the shape is a row.
 

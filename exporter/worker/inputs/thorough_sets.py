@@ -113,7 +113,8 @@ def _vary_values(spec: ModelSpec, declared: Mapping[str, int]) -> Iterator[Input
             yield InputSet(
                 name=name, kind="values", sizes=declared, changed_input=item.name, factor=factor
             )
-        if not item.fill.is_random and "int" in item.dtype:
+        is_mask = any(output.masked_by == item.name for output in spec.outputs)
+        if not item.fill.is_random and "int" in item.dtype and not is_mask:
             yield InputSet(
                 name=f"much larger {item.name}",
                 kind="values",

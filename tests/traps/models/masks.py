@@ -28,6 +28,18 @@ class CausalAttention(Attention):
     causal = True
 
 
+class WindowAttention(nn.Module):
+    """Attention over the allowed rows among the last six."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        position = torch.arange(x.shape[1])
+        distance = position[:, None] - position[None, :]
+        allowed = mask.bool()[:, None, None, :] & (distance >= 0) & (distance < 6)
+        heads = x[:, None]
+        y = functional.scaled_dot_product_attention(heads, heads, heads, attn_mask=allowed)
+        return y[:, 0]
+
+
 class PaddingAttention(Attention):
     """Attention with a padding mask: True means padding."""
 

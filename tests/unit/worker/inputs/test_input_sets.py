@@ -201,3 +201,24 @@ def test_probes_keep_the_order_of_a_difference() -> None:
     )
     assert min(chosen.sizes["new"] for chosen in sets) >= 1
     assert {chosen.sizes["past"] for chosen in sets} > {0, 3}
+
+
+def test_a_possible_mask_is_padded_at_the_longest_sizes() -> None:
+    rows = ("batch", "seq")
+    mask = Input(name="mask", shape=rows, dtype="int64", at="args[0]", fill=Fill(kind="ones"))
+    axes = (axis("batch", 2), axis("seq", 5))
+
+    def list_padded(*inputs: Input) -> list[tuple[str, int]]:
+        sets = choose_usual_sets(spec(inputs=inputs, outputs=(), axes=axes))
+        return [(each.changed_input, each.sizes["seq"]) for each in sets if each.is_padded]
+
+    ((name, size),) = list_padded(mask)
+    assert (name, size > 5) == ("mask", True)
+    others = (
+        {"dtype": "float32"},
+        {"shape": ("seq",)},
+        {"shape": ("batch", 8)},
+        {"fill": Fill(kind="zeros")},
+        {"fill": Fill(kind="randint", low=0, high=2)},
+    )
+    assert [list_padded(mask.model_copy(update=each)) for each in others] == [[]] * len(others)
