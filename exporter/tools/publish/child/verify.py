@@ -116,9 +116,9 @@ def _find_positions(
     for index, output in enumerate(spec.outputs):
         value = expected.get(output.name)
         if isinstance(value, np.ndarray):
-            found = find_compared_positions(spec, index, inputs, value.shape)
-            if found is not None and found.any():
-                positions[output.name] = found
+            allowed = find_compared_positions(spec, index, inputs, value.shape)
+            if allowed is not None and allowed.any():
+                positions[output.name] = allowed
     return positions
 
 
