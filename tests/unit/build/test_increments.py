@@ -1,4 +1,8 @@
-"""After any edits, an incremental run has the results of a run from nothing."""
+"""After any edits, an incremental run has the results of a run from nothing.
+
+The edits change each kind of dependency of a record. `nox -s faults` is the long form, which sets
+`FAULTS=long`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -15,8 +20,13 @@ from hypothesis import strategies as st
 
 from exporter.build import BuildFolder, BuildOptions, run_plan
 from exporter.build.engine import ExitKind, JobResult
-from exporter.cache.fingerprint import compute_fingerprint, hash_source
-from exporter.cache.store import Store
+from exporter.cache.fingerprint import (
+    compute_fingerprint,
+    read_loaded_state,
+    read_source_state,
+    read_variable_state,
+)
+from exporter.cache.store import Store, StoreLimits
 from exporter.jobs.job import Job
 from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.manifest import Manifest, ModelSpec, Tolerance
@@ -37,6 +47,12 @@ from tests.unit.build.builders import (
 from tests.unit.build.test_pipeline import TODAY
 
 SOURCES = ("net.py", "helper.py", "net.pt")
+#: A path that leads to one of two files, a file that may be absent, a folder whose names are
+#: listed, a variable, and a file and a path outside of the project.
+LINK, ABSENT, FOLDER, VARIABLE = "link.txt", "absent.txt", "data", "TEST_FACTOR"
+OUTSIDE, OUTSIDE_LINK = "../outside.txt", "../outside-link.txt"
+TARGETS = ("one.txt", "two.txt")
+LONG = os.environ.get("FAULTS") == "long"
 #: The values of each edit. A project starts with the first ones.
 EDITS: dict[str, tuple[Any, ...]] = {
     "opsets": ((17, 18), (17,), (17, 18, 19), (19,)),
@@ -45,7 +61,12 @@ EDITS: dict[str, tuple[Any, ...]] = {
     "devices": (("cpu",), ("cpu", "other")),
     "description": ("", "words"),
     "torch": ("2.12.1 aa", "2.13.0 bb"),
-    **dict.fromkeys(SOURCES, ("1", "2", "3")),
+    **dict.fromkeys((*SOURCES, *TARGETS, OUTSIDE), ("1", "2", "3")),
+    LINK: TARGETS,
+    OUTSIDE_LINK: ("outside.txt", "project/one.txt"),
+    ABSENT: (None, "1", "2"),
+    FOLDER: ((), ("x",), ("x", "y")),
+    VARIABLE: (None, "1", "2"),
 }
 STATE = {name: values[0] for name, values in EDITS.items()}
 
@@ -81,10 +102,48 @@ class Project:
 
     def put(self, name: str, value: Any) -> None:
         self.state[name] = value
-        for source in SOURCES:
-            path = self.root / source
-            if not path.exists() or path.read_text() != self.state[source]:
-                path.write_text(self.state[source])
+        (self.root / FOLDER).mkdir(parents=True, exist_ok=True)
+        for source in (*SOURCES, *TARGETS, OUTSIDE, ABSENT):
+            path, text = self.root / source, self.state[source]
+            if text is None:
+                path.unlink(missing_ok=True)
+            elif not path.exists() or path.read_text() != text:
+                path.write_text(text)
+        for link in (LINK, OUTSIDE_LINK):
+            (self.root / link).unlink(missing_ok=True)
+            (self.root / link).symlink_to(self.state[link])
+        for path in (self.root / FOLDER).iterdir():
+            path.unlink()
+        for item in self.state[FOLDER]:
+            (self.root / FOLDER / item).touch()
+
+    def variables(self) -> dict[str, str]:
+        """Return the environment of the next run."""
+        value = self.state[VARIABLE]
+        return {} if value is None else {VARIABLE: value}
+
+    def load(self) -> tuple[list[str], dict[str, Any]]:
+        """Return the values that the edited model depends on, and the fields of its record.
+
+        A link and its target are separate dependencies.
+        """
+        target, outside = ((self.root / link).readlink() for link in (LINK, OUTSIDE_LINK))
+        inside, absent = [*SOURCES, str(target)], self.root / ABSENT
+        names = sorted(path.name for path in (self.root / FOLDER).iterdir())
+        values = [(self.root / name).read_text() for name in (*inside, OUTSIDE, OUTSIDE_LINK)]
+        values += [absent.read_text() if absent.exists() else "", *names]
+        values.append(os.environ.get(VARIABLE, ""))
+        paths = (*inside, LINK, ABSENT, f"{FOLDER}/*")
+        others = (OUTSIDE, OUTSIDE_LINK, f"../{outside}")
+        return values, {
+            "sources": self.read_sources(paths),
+            "packages": {name: read_loaded_state(name, self.root) for name in others},
+            "variables": {VARIABLE: read_variable_state(VARIABLE)},
+        }
+
+    def read_sources(self, names: Iterable[str]) -> tuple[Source, ...]:
+        """Return the states of paths of the project."""
+        return tuple(Source(file=n, state=read_source_state(self.root / n)) for n in names)
 
     def manifest(self) -> Manifest:
         fields = ("opsets", "source", "tolerance", "devices", "description")
@@ -109,6 +168,7 @@ class Project:
         with (
             patch("exporter.build.decisions.build_results.compute_fingerprint", self.fingerprint),
             patch("exporter.build.schedule.job_division._MIN_OPSETS", 1),
+            patch.dict(os.environ, self.variables()),
         ):
             run_plan(of, plan, self.engine, self.on_note, TODAY, options)
         build = BuildFolder.from_project(project)
@@ -121,8 +181,11 @@ class Project:
         """Build files that depend on all relevant edits, and on nothing else."""
         folder = JobFolder(Path(of.folder))
         write_json(folder.job, of)
-        loaded = SOURCES if of.spec.id == "a" else SOURCES[1:2]
-        read = [(self.root / name).read_text() for name in loaded]
+        if of.spec.id == "a":
+            read, dependencies = self.load()
+        else:
+            read = [(self.root / SOURCES[1]).read_text()]
+            dependencies = {"sources": self.read_sources(SOURCES[1:2])}
         parts = [of.spec.source, self.state["torch"], *read]
         rechecked = {opset.opset for opset in of.opsets if opset.reuse_file}
         self.divided += of.part > 0
@@ -132,7 +195,6 @@ class Project:
             self.rechecks += len(rechecked)
         if len(rechecked) < len(of.opsets):
             write_reference(of, hashlib.sha256("".join(parts).encode()).hexdigest())
-        sources = tuple(Source(file=n, state=hash_source(self.root / n)) for n in loaded)
         for cell in of.cells():
             new = f"{cell.model} at {cell.opset}: {parts}"
             content = old.model(cell.opset).read_text() if cell.opset in rechecked else new
@@ -144,7 +206,7 @@ class Project:
             artifact = value.artifact.model_copy(update={"external_data": (name,)})
             update = {
                 "artifact": artifact,
-                "sources": sources,
+                **dependencies,
                 "message": of.spec.tolerance.to_json(),
                 "seconds": {"capture": 1.0, "convert": 1.0, "parity": 1.0},
             }
@@ -152,11 +214,11 @@ class Project:
         return outcome(of, ExitKind.EXITED, 0, announcement(of.cells()[-1:]))
 
 
-@settings(max_examples=500 if os.environ.get("FAULTS") == "long" else 15, deadline=None)
+@settings(max_examples=1000 if LONG else 20, deadline=None)
 @given(st.lists(edits(), min_size=1, max_size=8))
 def test_any_sequence_of_edits_and_partial_runs(sequence: list[tuple[str, Any, str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        project = Project(Path(folder))
+        project = Project(Path(folder) / "project")
         project.put("torch", STATE["torch"])
         project.export()
         for name, value, pattern in sequence:
@@ -169,8 +231,25 @@ def test_any_sequence_of_edits_and_partial_runs(sequence: list[tuple[str, Any, s
         assert project.export() == project.export(name="nothing")
 
 
+@settings(max_examples=200 if LONG else 5, deadline=None)
+@given(st.lists(st.tuples(st.booleans(), edits()), min_size=2, max_size=8))
+def test_any_sequence_of_edits_of_two_checkouts_with_one_store(
+    sequence: list[tuple[bool, tuple[str, Any, str]]],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder) / "store", StoreLimits(size=1 << 30, age=1e9))
+        checkouts = [Project(Path(folder) / name / "project", store) for name in ("one", "two")]
+        for project in checkouts:
+            project.put("torch", STATE["torch"])
+            project.export()
+        for number, (is_second, (name, value, _)) in enumerate(sequence):
+            project = checkouts[is_second]
+            project.put(name, value)
+            assert project.export() == project.export(name=f"nothing-{number}")
+
+
 def test_one_opset_is_exported_while_others_are_rechecked(tmp_path: Path) -> None:
-    project = Project(tmp_path)
+    project = Project(tmp_path / "project")
     project.put("opsets", (17, 18))
     project.export()
     project.put("tolerance", EDITS["tolerance"][1])
@@ -185,7 +264,7 @@ def test_one_opset_is_exported_while_others_are_rechecked(tmp_path: Path) -> Non
 
 
 def test_divided_jobs_have_the_results_of_a_run_from_nothing(tmp_path: Path) -> None:
-    project = Project(tmp_path)
+    project = Project(tmp_path / "project")
     project.put("opsets", (17, 18))
     project.export()
     project.put("helper.py", "2")
