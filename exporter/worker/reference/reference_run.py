@@ -139,13 +139,7 @@ def compute_reference(
         chosen = replace(requested, sizes=measure_axes(spec, requested, other_inputs))
         run = _run_set(model, spec, chosen, other_inputs)
         buffers.restore()
-        # The manifest promises all sizes and cases, even if PyTorch fails. Other values count
-        # only if they differ and if the model accepts them (an index may be out of range).
-        if chosen.kind not in ("values", "masked") or (
-            not run.error
-            and not (chosen.end and has_new_nan(outputs, run.outputs))
-            and any(not torch.equal(inputs[name], other_inputs[name]) for name in inputs)
-        ):
+        if _is_promised(run, runs[0]):
             runs.append(run)
     calls = [EagerCall(run.chosen, run.inputs, run.outputs, run.error) for run in runs]
     require_declared_shapes(model, spec, calls)
@@ -215,6 +209,19 @@ def run_further_sets(
         buffers.restore()
         samples.append(run.write(index, folder.sample(index), spec))
     return tuple(samples)
+
+
+def _is_promised(run: _Run, declared: _Run) -> bool:
+    """Return True if the manifest promises the result of a run, even if PyTorch fails.
+
+    It promises all sizes and cases. Other values count only if they differ, and if the model
+    accepts them: an index may be out of range.
+    """
+    if run.chosen.kind not in ("values", "masked"):
+        return True
+    if run.error or (run.chosen.end and has_new_nan(declared.outputs or (), run.outputs)):
+        return False
+    return any(not torch.equal(declared.inputs[name], run.inputs[name]) for name in declared.inputs)
 
 
 def format_overflow_notes(spec: ModelSpec, reference: Reference) -> tuple[str, ...]:
