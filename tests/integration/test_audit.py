@@ -96,10 +96,13 @@ def test_a_share_below_the_threshold_fails_and_lists_survivors_with_reasons(proj
 
 
 def test_rows_that_no_sample_reads_are_compared_with_the_weight(project: Path) -> None:
-    command = run_exporter(project, "audit", "copied", "--mutants", "40", "--threshold", "1")
+    command = run_exporter(project, "audit", "copied", "--mutants", "40", "--threshold", "0.9")
     assert command.returncode == 0, command.stdout + command.stderr
     stored = project / "reports" / "audits" / "copied" / "17.cpu.json"
-    assert Audit.model_validate_json(stored.read_bytes()).caught_by["tables"] > 10
+    audit = Audit.model_validate_json(stored.read_bytes())
+    assert audit.caught_by["tables"] > 10
+    # One index of 2000 may be in no sample, so a mutant that needs this index may survive.
+    assert {survivor.kind for survivor in audit.survivors} <= {"condition"}
 
 
 @pytest.mark.parametrize(
