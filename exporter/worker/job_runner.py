@@ -61,10 +61,10 @@ from exporter.worker.job_steps import Samples, Step, run_steps
 from exporter.worker.model.call_objects import wrap_with_call_objects
 from exporter.worker.model.custom_ops import load_custom_ops
 from exporter.worker.model.program_signature import require_matching_inputs
-from exporter.worker.model.random_seed import seed_generators
 from exporter.worker.model.second_build import load_model_twice
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, report_invalid_entry
+from exporter.worker.process.random_seed import seed_generators
 from exporter.worker.reference.model_snapshot import ModelSnapshot
 from exporter.worker.reference.reference_run import compute_reference, format_overflow_notes
 from exporter.worker.reference.review import is_worth_review, review_reference

@@ -18,9 +18,9 @@ from exporter.core.import_object import load_attribute, prepend_to_path
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage, Status
 from exporter.worker.model.exported_program import convert_to_module
-from exporter.worker.model.random_seed import seed_generators
 from exporter.worker.model.weights_file import load_weights, require_hash
 from exporter.worker.process.failure import Failure, wrap_errors
+from exporter.worker.process.random_seed import seed_generators
 
 #: The models that the exporters accept.
 Model: TypeAlias = "torch.nn.Module | torch.jit.ScriptFunction[Any, Any]"
