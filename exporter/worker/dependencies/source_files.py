@@ -170,10 +170,14 @@ class _Collector:
             self._sources[self._name(real)] = self._protect(real, state)
 
     def add_test(self, path: str) -> None:
-        """Add a path of the project whose existence was requested."""
+        """Add a path of the project whose existence was requested.
+
+        The folders above the job's exist in every job, and some of them only then.
+        """
         if self._root in path:
             resolved = self._resolve(path)
-            if resolved is not None and resolved[1] is Group.PROJECT:
+            is_above = resolved is not None and self._ignored.startswith(f"{resolved[0]}/")
+            if resolved is not None and resolved[1] is Group.PROJECT and not is_above:
                 self.add_file(path)
 
     def add_folder(self, path: str, pattern: str, *, is_own: bool = False) -> None:

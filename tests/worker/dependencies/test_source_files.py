@@ -147,6 +147,16 @@ def test_a_link_and_its_target_are_dependencies(tmp_path: Path) -> None:
         assert read_source_state(tmp_path / name) == state
 
 
+def test_folders_above_the_job_are_omitted(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    (root / "build/job").mkdir(parents=True)
+    (root / "data").mkdir()
+    tested = tuple(str(root / name) for name in ("build", "build/job", "data"))
+    assert digest(root, start_job(root), tested=tested).sources == (
+        Source(file="data", state="folder"),
+    )
+
+
 def test_a_module_in_an_archive_depends_on_the_archive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
