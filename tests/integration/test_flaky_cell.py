@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+import pytest
 
 from exporter.records.record import Status, read_run
 from tests.integration.project import make_project, run_exporter
@@ -11,16 +14,24 @@ FAILS_ONCE = """
 
 class Once(Good):
     def forward(self, x):
-        marker = Path(__file__).with_name("first_run")
-        if torch.onnx.is_in_onnx_export() and not marker.exists():
-            marker.touch()
-            raise RuntimeError("not today")
+        # No dependency of the record is in this folder.
+        marker = Path("/dev/shm", str(Path(__file__).parents[2].name))
+        session = str(os.getsid(0))
+        if torch.onnx.is_in_onnx_export():
+            if not marker.exists():
+                marker.write_text(session)
+            if marker.read_text() == session:  # every attempt of the first worker fails
+                raise RuntimeError("not today")
         return super().forward(x)
 """
 
 
-def test_the_gate_reports_a_flaky_cell_until_an_input_changes(tmp_path: Path) -> None:
-    root = make_project(tmp_path / "project", once="Once")
+def test_the_gate_reports_a_flaky_cell_until_an_input_changes(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    name = f"flaky-{os.getpid()}"
+    request.addfinalizer(lambda: Path("/dev/shm", name).unlink(missing_ok=True))
+    root = make_project(tmp_path / name / "project", once="Once")
     models = root / "manifests/models.py"
     models.write_text(models.read_text() + FAILS_ONCE)
     manifest = root / "manifests/tiny.toml"

@@ -269,7 +269,11 @@ opsets = [18]
 @pytest.mark.parametrize(
     ("manifest", "arguments", "expected"),
     [
-        (ENTRY.replace("inputs", "input"), ["export"], (2, "did you mean 'inputs'?")),
+        (
+            ENTRY.replace("inputs", "input"),
+            ["export"],
+            (1, "net/18/cpu: error at source"),
+        ),
         (ENTRY, ["export", "nobody*"], (3, "nobody*")),
         (ENTRY, ["export", "--dry-run"], (0, "net/")),
     ],

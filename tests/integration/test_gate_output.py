@@ -101,7 +101,7 @@ def test_a_comment_keeps_its_size_limit(project: Path) -> None:
     assert "more lines are in `gate.md`" in comment
 
 
-@pytest.mark.parametrize("arguments", [("list", "--root", "models"), ("list", "--root=models")])
+@pytest.mark.parametrize("arguments", [("check", "--root", "models"), ("check", "--root=models")])
 def test_problems_of_a_manifest_are_annotated_at_their_line(
     project: Path, arguments: tuple[str, ...]
 ) -> None:

@@ -33,10 +33,17 @@ def describe_flakiness(before: Record, after: Record) -> str:
         return ""
     if after.untracked or not all(source.state for source in after.sources):
         return ""
-    if any(
-        getattr(before, name) != getattr(after, name)
-        for name in ("fingerprint", "sources", "packages", "variables")
-    ):
+    states = [
+        {source.file: source.state for source in record.sources}
+        | record.packages
+        | record.variables
+        for record in (before, after)
+    ]
+    # A run that ends with an exception reads fewer files than a complete one.
+    first, second = sorted(states, key=len)
+    is_partial = Status.ERROR in (before.status, after.status)
+    has_same_inputs = first.items() <= second.items() if is_partial else first == second
+    if before.fingerprint != after.fingerprint or not has_same_inputs:
         return ""
     old, new = extract_outcome(before), extract_outcome(after)
     if all(

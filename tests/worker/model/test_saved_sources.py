@@ -124,7 +124,8 @@ def test_a_saved_program_passes(root: Path) -> None:
     spec = build_spec("net.pt2", 18, 20)
     records = run_job(spec, root)
     assert [record.status for record in records.values()] == [Status.PASS] * 2, records[18].message
-    assert [source.file for source in records[18].sources] == ["net.pt2"]
+    # An import may search the folder for modules.
+    assert {source.file for source in records[18].sources} - {"*.py"} == {"net.pt2"}
 
 
 @pytest.mark.parametrize("source", ["program", "captured"])
