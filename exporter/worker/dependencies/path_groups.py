@@ -99,6 +99,7 @@ def _list_foreign() -> tuple[str, ...]:
     paths |= {sys.prefix, sys.base_prefix, *site.getsitepackages()}
     if site.ENABLE_USER_SITE:
         paths.add(site.getusersitepackages())
+    paths.add(str(Path.home() / "intel"))  # OpenVINO counts its uses there
     folders = {Path(path).resolve() for path in paths}
     return (str(Path(__file__).resolve().parents[2]), *sorted(map(str, folders - {Path("/usr")})))
 
