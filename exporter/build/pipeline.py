@@ -82,7 +82,8 @@ def run_plan(
                 if options.thorough:
                     models = tuple(m.model_copy(update={"thorough": True}) for m in models)
                 jobs = make_jobs(
-                    manifest.model_copy(update={"models": models}),
+                    # A copy would keep the cached index of the other models.
+                    Manifest(project=manifest.project, models=models, problems=manifest.problems),
                     decisions,
                     build,
                     validator.fingerprints,
