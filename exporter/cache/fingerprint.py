@@ -198,7 +198,7 @@ def read_source_state(path: Path) -> str:
     try:
         mode = path.lstat().st_mode
         if stat.S_ISLNK(mode):
-            return f"link {os.readlink(path)}"  # noqa: PTH115 - the text, which Path normalizes
+            return f"link {path.readlink()}"
     except (FileNotFoundError, NotADirectoryError):
         return MISSING
     except OSError:
@@ -221,7 +221,7 @@ def hash_source(path: Path) -> str:
         if path.name == LISTING:
             return _hash_text("\n".join(_list_importable(path.parent)))
         if path.name == ALL_FILES:
-            names = (name for name in os.listdir(path.parent) if name != _PYCACHE)  # noqa: PTH208
+            names = (each.name for each in path.parent.iterdir() if each.name != _PYCACHE)
             return _hash_text("\n".join(sorted(names)))
         state = path.stat()
         return _hash_once(path, state.st_size, state.st_ctime_ns, state.st_ino)

@@ -17,6 +17,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from exporter.worker.dependencies.access_tracer import Access, AccessTracer
@@ -208,7 +209,7 @@ class _AuditHook:
             # An exception in the hook would abort the call.
             with contextlib.suppress(OSError):
                 # Resolve it now, because a model may change the working directory.
-                path = os.path.join(os.getcwd(), name)  # noqa: PTH109, PTH118 - keeps `..`
+                path = name if name.startswith("/") else f"{Path.cwd()}/{name}"
                 for files in self.watchers:
                     add(files, path, *arguments)
 
@@ -236,7 +237,7 @@ def _find_folder(argument: object) -> object:
     """Return the path of a listing; it may be that of a file descriptor, as in `os.fwalk`."""
     if isinstance(argument, int):
         with contextlib.suppress(OSError):
-            return os.readlink(f"/proc/self/fd/{argument}")  # noqa: PTH115 - only a text is needed
+            return str(Path(f"/proc/self/fd/{argument}").readlink())
     return "." if argument is None else argument
 
 

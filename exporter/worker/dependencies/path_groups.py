@@ -68,7 +68,7 @@ def resolve_path(name: str) -> ResolvedPath:
 def _read_link(path: str) -> str:
     """Return the text of a link, or "" if the path is none; thousands of files share folders."""
     try:
-        return os.readlink(path)  # noqa: PTH115 - the text, which Path changes
+        return str(Path(path).readlink())
     except OSError:
         return ""
 

@@ -180,7 +180,7 @@ def _resolve_name(pid: int, folder: int, name: str) -> str:
     """Return the absolute path of a relative name, or "" if its folder cannot be read."""
     link = f"/proc/{pid}/cwd" if folder == _AT_FDCWD else f"/proc/{pid}/fd/{folder}"
     with suppress(OSError):
-        return os.path.join(os.readlink(link), name)  # noqa: PTH115, PTH118 - kept as text
+        return f"{Path(link).readlink()}/{name}"
     return ""
 
 

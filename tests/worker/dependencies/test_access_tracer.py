@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from exporter.worker.dependencies.access_tracer import Access
-from exporter.worker.dependencies.seccomp import is_supported
+from tests.tracer_support import needs_tracer
 
-pytestmark = pytest.mark.skipif(not is_supported(), reason="the tracer needs Linux")
+pytestmark = needs_tracer
 
 SCRIPT = """
 import json, mmap, os, sqlite3, subprocess, sys
@@ -36,8 +36,6 @@ def trace(root: Path, body: str) -> list[tuple[str, bool, bool]]:
         text=True,
         check=False,
     )
-    if process.returncode == 3:
-        pytest.skip("the system forbids the tracer")
     assert process.returncode == 0, process.stderr
     accesses = [tuple(access) for access in json.loads(process.stdout.splitlines()[-1])]
     return [access for access in accesses if access[0].startswith(str(root))]
@@ -144,8 +142,6 @@ def test_each_fork_reports_its_files_and_no_others(tmp_path: Path) -> None:
     process = subprocess.run(
         [sys.executable, "-c", lines], cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    if process.returncode == 3:
-        pytest.skip("the system forbids the tracer")
     assert process.returncode == 0, process.stderr
     forks, own = process.stdout.splitlines()
     assert forks == '["start.bin", "both.bin", "first.bin"]["start.bin", "both.bin"]'
