@@ -18,8 +18,8 @@ WITHHELD = "EXPORTER_WITHHELD"
 
 #: Variables that change results in native code. All results depend on them.
 _SEMANTIC = ("TORCH_*", "TORCHINDUCTOR_*", "ORT_*")
-#: Among these, the folder of downloads: the files in it are dependencies.
-_LOCATIONS = frozenset({"TORCH_HOME"})
+#: Among these, folders of downloads and caches, which differ between machines. torch sets one.
+_LOCATIONS = frozenset({"TORCH_HOME", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR"})
 #: Names of secrets. Their values are not part of any key.
 _SECRETS = ("*TOKEN*", "*SECRET*", "*PASSWORD*", "*PASSWD*", "*CREDENTIAL*", "*_KEY", "*APIKEY*")
 #: Paths, locale, and the variables that the worker's packages read.

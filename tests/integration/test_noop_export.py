@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -33,7 +34,8 @@ def run_light(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", BLOCKED_COMMAND, *arguments],
         cwd=root,
-        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        # The variables of torch are inputs; tests that ran before may have set some.
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": ""},
         capture_output=True,
         text=True,
         check=False,

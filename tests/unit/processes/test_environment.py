@@ -59,6 +59,7 @@ def test_telemetry_is_off() -> None:
         ({}, {"HF_HOME": ""}, True),
         ({"TORCH_LOGS": "x"}, {}, True),
         ({"TORCH_HOME": "/a"}, {"TORCH_HOME": "/b"}, False),
+        ({}, {"TORCHINDUCTOR_CACHE_DIR": "/b"}, False),
         ({"OTHER": "1"}, {"OTHER": "2"}, False),
         ({"HF_TOKEN": "1"}, {"HF_TOKEN": "2"}, False),
         ({"HF_TOKEN": "1"}, {}, True),
