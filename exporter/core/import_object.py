@@ -87,8 +87,10 @@ def ignore_project_bytecode() -> None:
     # A zip archive may have changed since this process, or its parent, read its table.
     importlib.invalidate_caches()
     sys.path_hooks.insert(0, _make_finder)
-    for folder in [folder for folder in sys.path_importer_cache if not _is_installed(folder)]:
-        del sys.path_importer_cache[folder]
+    # `_is_installed` may import a module, which adds a folder.
+    for folder in list(sys.path_importer_cache):
+        if not _is_installed(folder):
+            sys.path_importer_cache.pop(folder, None)
 
 
 def _make_finder(folder: str) -> PathEntryFinder:

@@ -71,11 +71,11 @@ def one_element(by: float) -> Callable[[Array], Array]:
     return change
 
 
-def last_row(by: float) -> Callable[[Array], Array]:
-    """Add to the last row."""
+def add_to_row(index: int, number: float) -> Callable[[Array], Array]:
+    """Add a number to one row."""
 
     def change(array: Array) -> Array:
-        array[-1] += by
+        array[index] += number
         return array
 
     return change
