@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 from exporter.checks.protocol import CheckContext
 from exporter.jobs.job import Job, OpsetJob
@@ -61,7 +63,9 @@ def export(
         opsets=opsets or tuple(on_cpu),
     )
     write_json(JobFolder(folder).job, job)  # its time tells which sources changed meanwhile
-    with _restore_streams(), warnings.catch_warnings():
+    # A worker has one thread and so may fork; the processes of pytest-xdist have more.
+    one_thread = patch.object(threading, "active_count", return_value=1)
+    with _restore_streams(), one_thread, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a worker prints them into its log
         run_job(job)
     records = JobFolder(folder).read_records().values()
