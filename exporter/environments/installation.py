@@ -1,0 +1,189 @@
+"""Create virtual environments with `venv` and pip, once for each definition.
+
+Input: an `EnvironmentDefinition` and the folder of all environments. Output: an
+`InstalledEnvironment`.
+
+pip runs with the configuration of the user. The file `environment.json` is written last, so that an
+environment without it is incomplete: it is removed and created again. A lock serializes processes
+that create the same environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from filelock import FileLock
+
+from exporter.core.atomic_files import write_text
+from exporter.environments.definition import EnvironmentDefinition
+
+#: Written when all packages are installed: the definition and the versions of the packages.
+STAMP = "environment.json"
+_LINES_OF_MESSAGE = 12
+_SECONDS = 1800.0
+#: Run by an environment's own Python: print the version of each package.
+_LIST_PACKAGES = """
+import json, importlib.metadata as metadata
+items = [(each.metadata["Name"], each.version) for each in metadata.distributions()]
+versions = {}
+for name, version in items:
+    versions.setdefault(name.lower().replace("_", "-"), version)
+print(json.dumps(versions, sort_keys=True))
+"""
+
+
+class InstallationFailure(Exception):
+    """The environment cannot be created on this machine; the text contains pip's message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstalledEnvironment:
+    """A virtual environment whose packages are installed."""
+
+    folder: Path
+    packages: Mapping[str, str]
+    """The version of each package by its normalized name."""
+
+    @property
+    def python(self) -> Path:
+        """The interpreter."""
+        return find_interpreter(self.folder)
+
+
+def find_environment(
+    definition: EnvironmentDefinition, folder: Path
+) -> InstalledEnvironment | None:
+    """Return the environment if it was created before.
+
+    Args:
+        definition: Its packages.
+        folder: The folder of all environments.
+    """
+    location = folder / definition.key
+    try:
+        stamp = json.loads((location / STAMP).read_text())
+    except (OSError, ValueError):
+        return None
+    if not find_interpreter(location).exists():  # the interpreter that it links to was removed
+        return None
+    return InstalledEnvironment(folder=location, packages=stamp["packages"])
+
+
+def install_environment(definition: EnvironmentDefinition, folder: Path) -> InstalledEnvironment:
+    """Return the environment; create it on its first use.
+
+    Args:
+        definition: Its packages.
+        folder: The folder of all environments.
+
+    Raises:
+        InstallationFailure: if the interpreter does not exist or pip fails.
+    """
+    if existing := find_environment(definition, folder):
+        return existing
+    location = folder / definition.key
+    interpreter = _resolve_interpreter(definition.python)
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / f"{definition.key}.lock"):
+        if existing := find_environment(definition, folder):
+            return existing  # another process created it meanwhile
+        shutil.rmtree(location, ignore_errors=True)
+        try:
+            return _create(definition, location, interpreter)
+        except InstallationFailure:
+            shutil.rmtree(location, ignore_errors=True)
+            raise
+
+
+def find_interpreter(location: Path) -> Path:
+    """Return the path of an environment's Python."""
+    name = ("Scripts", "python.exe") if sys.platform == "win32" else ("bin", "python")
+    return location.joinpath(*name)
+
+
+def _create(
+    definition: EnvironmentDefinition, location: Path, interpreter: str
+) -> InstalledEnvironment:
+    # The running pip also installs into other environments of its Python; a copy of it takes time.
+    shares_pip = interpreter == sys.executable and find_spec("pip") is not None
+    options = ["--without-pip"] if shares_pip else []
+    _run([interpreter, "-m", "venv", *options, str(location)], "the environment cannot be created")
+    python = find_interpreter(location)
+    if definition.adds_to_current:
+        _add_current_packages(python)
+    if definition.requirements:
+        names = ", ".join(definition.requirements)
+        pip = [interpreter, "-m", "pip", "--python"] if shares_pip else []
+        pip += [str(python)] if shares_pip else [str(python), "-m", "pip"]
+        options = ["--no-input", "--disable-pip-version-check"]
+        command = [*pip, "install", *options, "--", *definition.requirements]
+        _run(command, f"pip cannot install {names}")
+    packages: dict[str, str] = json.loads(
+        _run([str(python), "-I", "-c", _LIST_PACKAGES], "the packages cannot be listed")
+    )
+    stamp = {**definition.model_dump(mode="json"), "packages": packages}
+    write_text(location / STAMP, json.dumps(stamp, indent=1) + "\n")
+    return InstalledEnvironment(folder=location, packages=packages)
+
+
+def _add_current_packages(python: Path) -> None:
+    """Append the package folders of this process to the environment's path.
+
+    The environment's own folder precedes them, so that its packages replace others.
+    """
+    command = [str(python), "-I", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    packages = Path(_run(command, "the folder of the packages is unknown").strip())
+    current = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
+    # `addsitedir` also processes the `.pth` files there, which editable installs need.
+    lines = [f"import site; site.addsitedir({folder!r})" for folder in current]
+    (packages / "_current_packages.pth").write_text("\n".join(lines) + "\n")
+
+
+def _resolve_interpreter(name: str) -> str:
+    if not name:
+        return sys.executable
+    path = shutil.which(os.path.expanduser(name))  # noqa: PTH111 - a name without a folder stays one
+    if path is None:
+        raise InstallationFailure(f"the interpreter '{name}' does not exist or is not on PATH")
+    return path
+
+
+def _run(command: Sequence[str], problem: str) -> str:
+    """Run a program and return its output.
+
+    Raises:
+        InstallationFailure: if it fails, with the end of its messages.
+    """
+    try:
+        result = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise InstallationFailure(f"{problem}: no result after {_SECONDS:.0f} s") from error
+    except OSError as error:
+        raise InstallationFailure(f"{problem}: {error.strerror}") from error
+    if result.returncode:
+        raise InstallationFailure(f"{problem}: {_select_reason(result.stderr or result.stdout)}")
+    return result.stdout
+
+
+def _select_reason(output: str) -> str:
+    """Return pip's own errors, or the last lines of the output."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    return "; ".join((errors or lines)[-_LINES_OF_MESSAGE:])

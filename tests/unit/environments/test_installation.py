@@ -1,0 +1,68 @@
+"""Environments are created once, completely or not at all."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from exporter.environments.definition import EnvironmentDefinition
+from exporter.environments.installation import (
+    STAMP,
+    InstallationFailure,
+    find_environment,
+    install_environment,
+)
+
+EMPTY = EnvironmentDefinition(requirements=())
+CURRENT = EnvironmentDefinition(requirements=(), adds_to_current=True)
+
+
+def _run(python: Path, code: str) -> str:
+    result = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+    return result.stdout.strip()
+
+
+def test_a_separate_environment_has_no_other_packages(tmp_path: Path) -> None:
+    installed = install_environment(EMPTY, tmp_path)
+    assert "pydantic" not in installed.packages
+    code = "import importlib.util as u; print(u.find_spec('pydantic'))"
+    assert _run(installed.python, code) == "None"
+
+
+def test_an_environment_can_add_to_the_current_one(tmp_path: Path) -> None:
+    installed = install_environment(CURRENT, tmp_path)
+    assert "pydantic" in installed.packages
+    assert _run(installed.python, "import pydantic; print('here')") == "here"
+
+
+def test_an_environment_is_created_once(tmp_path: Path) -> None:
+    assert find_environment(EMPTY, tmp_path) is None
+    first = install_environment(EMPTY, tmp_path)
+    stamp = first.folder / STAMP
+    created = stamp.stat().st_mtime_ns
+    assert install_environment(EMPTY, tmp_path) == first
+    assert stamp.stat().st_mtime_ns == created
+
+
+def test_an_incomplete_environment_is_created_again(tmp_path: Path) -> None:
+    folder = tmp_path / EMPTY.key
+    folder.mkdir()
+    (folder / "left").touch()
+    installed = install_environment(EMPTY, tmp_path)
+    assert installed.python.exists()
+    assert not (folder / "left").exists()
+
+
+def test_an_interpreter_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    definition = EnvironmentDefinition(requirements=(), python="python3.77")
+    with pytest.raises(InstallationFailure, match=r"'python3\.77' does not exist"):
+        install_environment(definition, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_failure_of_pip_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
+    definition = EnvironmentDefinition(requirements=("a b c",))
+    with pytest.raises(InstallationFailure, match="Invalid requirement: 'a b c'"):
+        install_environment(definition, tmp_path)
+    assert not (tmp_path / definition.key).exists()
