@@ -11,26 +11,26 @@ import click
 
 from exporter.core.errors import suggest_nearest
 
-#: The module of each command in `exporter.cli.commands`, which has a function of the same name.
+#: The module of each command in `exporter.cli`, which has a function of the same name.
 _MODULES = {
-    "export": "export",
-    "plan": "plan",
-    "check": "check",
-    "list": "list_cells",
-    "explain": "explain",
-    "show": "show",
-    "report": "report",
-    "gate": "gate",
-    "baseline": "baseline",
-    "merge": "merge",
-    "diff": "diff",
-    "publish": "publish",
-    "repro": "repro",
-    "expectations": "expectations",
-    "audit": "audit",
-    "ops": "ops",
-    "gc": "gc",
-    "doctor": "doctor",
+    "export": "commands.export",
+    "plan": "commands.plan",
+    "check": "commands.check",
+    "list": "commands.list_cells",
+    "explain": "commands.explain",
+    "show": "tool_commands.show",
+    "report": "commands.report",
+    "gate": "commands.gate",
+    "baseline": "commands.baseline",
+    "merge": "commands.merge",
+    "diff": "commands.diff",
+    "publish": "tool_commands.publish",
+    "repro": "tool_commands.repro",
+    "expectations": "tool_commands.expectations",
+    "audit": "tool_commands.audit",
+    "ops": "tool_commands.ops",
+    "gc": "commands.gc",
+    "doctor": "tool_commands.doctor",
 }
 
 
@@ -45,9 +45,9 @@ class Commands(click.Group):
         """Return the command with that name, or None if it does not exist."""
         if cmd_name not in _MODULES:
             return None
-        name = _MODULES[cmd_name]
-        module = importlib.import_module(f"exporter.cli.commands.{name}")
-        command: click.Command = getattr(module, name)
+        path = _MODULES[cmd_name]
+        module = importlib.import_module(f"exporter.cli.{path}")
+        command: click.Command = getattr(module, path.rpartition(".")[2])
         return command
 
     def resolve_command(

@@ -18,6 +18,7 @@ SHARED_MODULES = {"__init__", "__main__", "client", "protocol"}
 #: Packages with modules that are named for commands and for keys of the manifest.
 KEYED_PACKAGES = {
     "cli/commands",
+    "cli/tool_commands",
     "cli/options",
     "manifest/rules",
     "manifest/schema",

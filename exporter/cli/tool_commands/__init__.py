@@ -1,0 +1,1 @@
+"""The commands of the packages in `exporter/tools/`: they parse, call and print."""
