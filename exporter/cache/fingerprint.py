@@ -58,7 +58,7 @@ _DESCRIPTIVE_KEYS = frozenset(
 #: The default folder of manifests.
 _DEFAULT_MANIFESTS = "manifests"
 #: Keys of the checks. They change neither the file nor PyTorch's outputs.
-_CHECK_KEYS = frozenset({"tolerance", "thorough", "latency"})
+_CHECK_KEYS = frozenset({"tolerance", "thorough", "measure"})
 
 
 def compute_fingerprint(spec: ModelSpec, variables: Iterable[str] = ()) -> dict[str, str]:
@@ -78,7 +78,7 @@ def compute_fingerprint(spec: ModelSpec, variables: Iterable[str] = ()) -> dict[
     checks = spec.model_copy(update={"overrides": check_overrides}).model_dump_json(
         include={
             "tolerance": True,
-            "latency": True,
+            "measure": True,
             "outputs": {"__all__": {"tolerance"}},
             "overrides": True,
         },

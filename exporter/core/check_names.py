@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 #: The result of a load that fails after a structure check has failed.
 LOAD_CHECK = "load"
-#: The check that compares a file's time with PyTorch's; see `worker/verify/latency.py`.
-LATENCY_CHECK = "latency"
 #: The check of two runs of PyTorch, which decides if comparisons with PyTorch mean anything.
 DETERMINISM_CHECK = "determinism"
 #: Check -> stage, in the order of the report.
@@ -15,7 +13,7 @@ CHECK_STAGES: Mapping[str, str] = {
     **dict.fromkeys(("opset", "wellformed", "signature"), "structure"),
     LOAD_CHECK: "load",
     **dict.fromkeys(("placement", DETERMINISM_CHECK, "power"), "parity"),
-    **dict.fromkeys(("parity", "axes", "cases", "values", "tables", LATENCY_CHECK), "parity"),
+    **dict.fromkeys(("parity", "axes", "cases", "values", "tables"), "parity"),
 }
 #: The checks that compare a file with runs of PyTorch.
 COMPARISON_CHECKS = frozenset({"power", "parity", "axes", "cases", "values"})

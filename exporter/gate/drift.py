@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from exporter.core.onnxruntime_releases import find_first_release, format_release
 from exporter.gate.finding import FindingKind
 from exporter.manifest import GatePolicy
-from exporter.records.baseline import CellOutcome
+from exporter.records.baseline import CellOutcome, Figures
 from exporter.records.record import CellId, Status
 
 #: Bytes. Names and versions inside a file may grow by this much without a finding.
 _FILE_SLACK = 4096
+#: The units of measured ratios.
+_RUN, _LOAD = "times PyTorch's time", "times the load time of one node"
+_FILE = "times the size of the file"
 _WORKING = (Status.PASS, Status.XPASS)
 
 
@@ -49,9 +52,7 @@ def find_drift(before: CellOutcome, after: CellOutcome, policy: GatePolicy) -> I
     if new.nodes > old.nodes * (1 + policy.node_growth):
         texts = [f"{figures.nodes} nodes" for figures in (old, new)]
         yield Drift(kind=FindingKind.NODES_GROWN, before=texts[0], after=texts[1])
-    if old.latency and new.latency and new.latency > old.latency * policy.latency_factor:
-        texts = [f"{figures.latency:g} times PyTorch's time" for figures in (old, new)]
-        yield Drift(kind=FindingKind.LATENCY_GROWN, before=texts[0], after=texts[1])
+    yield from _find_growth(old, new, policy)
     if set(new.domains) - set(old.domains):
         texts = [", ".join(figures.domains) or "only ONNX's own" for figures in (old, new)]
         yield Drift(kind=FindingKind.NEW_DOMAIN, before=texts[0], after=texts[1])
@@ -59,6 +60,17 @@ def find_drift(before: CellOutcome, after: CellOutcome, policy: GatePolicy) -> I
     if first is not None and (now is None or now > first):
         text = format_release(now) if now else "newer than every known release"
         yield Drift(kind=FindingKind.FLOOR_RAISED, before=format_release(first), after=text)
+
+
+def _find_growth(old: Figures, new: Figures, policy: GatePolicy) -> Iterator[Drift]:
+    """Yield each measured ratio that has grown by its factor."""
+    for kind, before, after, factor, unit in (
+        (FindingKind.LATENCY_GROWN, old.latency, new.latency, policy.latency_factor, _RUN),
+        (FindingKind.LOAD_GROWN, old.load, new.load, policy.load_factor, _LOAD),
+        (FindingKind.MEMORY_GROWN, old.memory, new.memory, policy.memory_factor, _FILE),
+    ):
+        if before and after and after > before * factor:
+            yield Drift(kind=kind, before=f"{before:g} {unit}", after=f"{after:g} {unit}")
 
 
 def has_same_figures(before: CellOutcome, after: CellOutcome, policy: GatePolicy) -> bool:

@@ -31,7 +31,10 @@ from exporter.records.record import CellId
 
 _SEVERITY = {"ignore": 0, "warn": 1, "block": 2}
 #: Keys of the policy with a threshold: a smaller value is stricter.
-_THRESHOLDS = ("error_factor", "error_floor", "file_growth", "latency_factor", "node_growth")
+_THRESHOLDS = (
+    "error_factor", "error_floor", "file_growth", "latency_factor", "load_factor",
+    "memory_factor", "node_growth",
+)  # fmt: skip
 #: Keys that describe an entry or limit its job. The records contain the route of the file.
 _HARMLESS_KEYS = frozenset(
     {
@@ -43,7 +46,7 @@ _HARMLESS_KEYS = frozenset(
 _COMPARED_KEYS = frozenset(
     {
         *("opsets", "devices", "inputs", "outputs", "axes", "cases", "tolerance", "overrides"),
-        *("expect", "skip", "thorough", "latency", "ir_version", "inputs_from", "parameters"),
+        *("expect", "skip", "thorough", "measure", "ir_version", "inputs_from", "parameters"),
         *("precision", "mode", "constants"),
     }
 )
@@ -123,7 +126,6 @@ def _list_promises(manifest: Manifest, spec: ModelSpec, cell: CellId) -> dict[st
     promises: dict[str, object] = {
         "skipped": any(condition_matches(skip, cell) for skip in spec.skip),
         "thorough": spec.thorough,
-        "latency": spec.latency,
         "ir_version": spec.ir_version,
         "inputs_from": spec.inputs_from.function if spec.inputs_from else "none",
         "parameters": spec.parameters,
@@ -139,6 +141,7 @@ def _list_promises(manifest: Manifest, spec: ModelSpec, cell: CellId) -> dict[st
         f"tolerance of {output.name}": select_bound(spec, output, cell.device)
         for output in spec.outputs
     }
+    promises |= {f"measure {name}": True for name in spec.measure}
     promises |= {f"masked_by of {output.name}": output.masked_by for output in spec.outputs}
     promises |= {f"axis {axis.name}": axis for axis in spec.axes}
     promises |= {f"input {item.name}": item.fill for item in spec.inputs}
@@ -177,7 +180,7 @@ def _is_as_strict(name: str, old: object, new: object) -> bool:
             return is_wide and is_same_rule and set(new.probe) >= set(old.probe)
         case bool(), bool() if name == "skipped":
             return old or not new
-        case bool(), bool() if name in ("thorough", "latency") or name.endswith(", strict"):
+        case bool(), bool() if name == "thorough" or name.endswith(", strict"):
             return new or not old
         case str(), str() if name.startswith("masked_by of "):
             return new in (old, "")

@@ -118,6 +118,7 @@ def _build_project(root: Path, table: ProjectTable, devices: Mapping[str, Device
         jobs=table.jobs,
         gate=Gate(policy=GatePolicy(**policy), models=policies),
         style=table.style,
+        timings=table.timings,
         environment=table.environment,
         command=table.command,
     )

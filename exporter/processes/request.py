@@ -63,30 +63,33 @@ def describe_exit(code: int) -> str:
 def send_request(
     module: str,
     request: str,
-    environment: Mapping[str, str],
+    environment: Mapping[str, str] | None,
     *,
     timeout: float | None = None,
     on_line: Callable[[str], None] | None = None,
+    own_group: bool = True,
 ) -> ChildResult:
     """Run `python -m module REQUEST RESPONSE` and wait for its end.
 
     Args:
         module: A package with a `__main__` that calls `serve_request`.
         request: The content of the file REQUEST.
-        environment: All variables of the process.
+        environment: All variables of the process; None: those of this process.
         timeout: Seconds until the process and its children are killed.
         on_line: Called with each line of stdout. Without it, stdout is discarded.
+        own_group: Whether the process has a group of its own, which is killed at its end. If not,
+            it ends with the group of this process.
     """
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as log:
         path, response = Path(folder) / "request.json", Path(folder) / "response"
         path.write_text(request, encoding="utf-8")
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", module, str(path), str(response)],
-            env=dict(environment),
+            env=None if environment is None else dict(environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if on_line else subprocess.DEVNULL,
             stderr=log,
-            start_new_session=True,
+            start_new_session=own_group,
             encoding="utf-8",
             errors="replace",
         )
@@ -99,7 +102,9 @@ def send_request(
         except subprocess.TimeoutExpired:
             pass
         finally:
-            signal_group(process.pid, signal.SIGKILL)
+            if own_group:
+                signal_group(process.pid, signal.SIGKILL)
+            process.kill()
             process.wait()
             if process.stdout:
                 process.stdout.close()

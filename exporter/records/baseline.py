@@ -20,9 +20,9 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, PlainSerializer, PlainValidator, ValidationError, model_validator
 
 from exporter.core.atomic_files import write_text
-from exporter.core.check_names import LATENCY_CHECK
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.frozen_model import FrozenModel, Items
+from exporter.records.measurements import Latency, LoadTime, Measurements, PeakMemory
 from exporter.records.record import (
     CellId,
     Record,
@@ -77,7 +77,11 @@ class Figures(FrozenModel):
     """Whether more sizes and values were tried than by default."""
     latency: float | None = None
     """The file's time divided by PyTorch's in the same run, with two digits. None if the manifest
-    does not set `latency`."""
+    does not request it with `measure`."""
+    load: float | None = None
+    """The load time divided by that of a file with one node, with two digits."""
+    memory: float | None = None
+    """The peak memory divided by the size of the file, with two digits."""
 
 
 class CellOutcome(FrozenModel):
@@ -194,9 +198,7 @@ def _extract_figures(record: Record) -> Figures | None:
     metrics = [result.metrics.get("of_limit") for result in record.checks]
     errors = [float(error) for error in metrics if isinstance(error, int | float)]
     is_measured = errors and all(math.isfinite(error) for error in errors)
-    ratios = [
-        result.metrics.get("ratio") for result in record.checks if result.check == LATENCY_CHECK
-    ]
+    measured = record.measurements or Measurements()
     return Figures(
         bytes=artifact.bytes,
         nodes=artifact.nodes,
@@ -204,8 +206,14 @@ def _extract_figures(record: Record) -> Figures | None:
         thorough=record.thorough,
         domains=tuple(sorted(domains)),
         error=float(f"{max(errors):.2g}") if is_measured else None,
-        latency=next((float(f"{ratio:.2g}") for ratio in ratios if isinstance(ratio, float)), None),
+        latency=_round_ratio(measured.latency),
+        load=_round_ratio(measured.load),
+        memory=_round_ratio(measured.memory),
     )
+
+
+def _round_ratio(measurement: Latency | LoadTime | PeakMemory | None) -> float | None:
+    return float(f"{measurement.ratio:.2g}") if measurement else None
 
 
 def extract_outcomes(run: RunRecord) -> dict[CellId, CellOutcome]:

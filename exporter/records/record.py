@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError
 from exporter.core.check_names import COMPARISON_CHECKS, DETERMINISM_CHECK
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
+from exporter.records.measurements import Measurements
 
 #: The prefix of notes that are warnings of the TorchScript tracer.
 TRACER_PREFIX = "tracer warning: "
@@ -265,6 +266,8 @@ class Record(ChecksummedModel):
     attempts: Items[Attempt] = ()
     """The failed attempts, in their order, if there was more than one attempt."""
     artifact: Artifact | None = None
+    measurements: Measurements | None = None
+    """The measurements that the entry requests, if the cell passed."""
     checks: Items[CheckResult] = ()
     notes: Items[str] = ()
     torch_operators: dict[str, int] = Field(default_factory=dict)

@@ -16,6 +16,7 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.report.exports.export_files import (
     BADGE,
     BADGES,
+    CHARTS,
     CSV,
     JSON_MARK,
     JUNIT,
@@ -31,6 +32,7 @@ _MODEL_FILES = (
     (PAGES, ".md", MARK),
     (BADGES, ".svg", SVG_MARK),
     (BADGES, ".json", JSON_MARK),
+    (CHARTS, ".svg", SVG_MARK),
 )
 _NAMES = (
     *(rf"{folder}/[a-z0-9][a-z0-9_.-]*{re.escape(suffix)}" for folder, suffix, _ in _MODEL_FILES),
@@ -58,7 +60,7 @@ def write_reports(folder: Path, files: Mapping[str, str | bytes]) -> None:
     if unknown:
         raise ValueError(f"files {unknown}: unknown names of a report")
     plugins = sorted(path for path in (folder / PLUGINS).glob("*") if path.is_dir())
-    folders = (folder, folder / PAGES, folder / BADGES, folder / PLUGINS, *plugins)
+    folders = (folder, folder / PAGES, folder / BADGES, folder / CHARTS, folder / PLUGINS, *plugins)
     for path in folders[1:]:
         if path.is_symlink():
             message = f"{path}: is a symlink; replace it by a folder, or remove it"

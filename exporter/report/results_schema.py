@@ -11,7 +11,7 @@ import json
 from typing import Any
 
 from exporter.manifest.schema.json_schema import read_field_texts
-from exporter.records import record
+from exporter.records import measurements, record
 from exporter.records.record import RunRecord
 
 FILE = "results.schema.json"
@@ -20,7 +20,7 @@ FILE = "results.schema.json"
 def build_schema() -> dict[str, Any]:
     """Return the schema in the dialect of JSON Schema 2020-12."""
     schema = RunRecord.model_json_schema(mode="serialization")
-    texts = read_field_texts(record)
+    texts = {**read_field_texts(record), **read_field_texts(measurements)}
     for name, node in {**schema["$defs"], RunRecord.__name__: schema}.items():
         node.pop("title", None)
         if "description" in node:

@@ -72,7 +72,7 @@ from exporter.worker.torch_private.graph_operators import (
     count_captured_operators,
     count_traced_operators,
 )
-from exporter.worker.verify.latency import add_latency
+from exporter.worker.verify.measurement import add_measurements
 from exporter.worker.verify.recheck import recheck
 from exporter.worker.verify.run_checks import (
     REFERENCE,
@@ -382,7 +382,7 @@ def _check_opset(
             check_context = _make_check_context(output, context, samples, exported.notes)
             device_context = replace(check_context, spec=spec)
             record = check_on_device(device, device_context, structure, shared, StageTimes(times))
-        record = add_latency(record, context, device_context, device)
+        record = add_measurements(record, context, device_context, device)
         seconds = _limit_diagnosis(output)
         output.write_record(explain_record(record, context, device_context, device, seconds))
     return samples

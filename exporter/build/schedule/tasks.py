@@ -100,12 +100,12 @@ def make_opset_jobs(
 def _needs_single_worker(job: Job, costs: Mapping[str, Cost]) -> bool:
     """Return True if parallel workers of the model could disturb each other.
 
-    That is the case if it is large, uses a GPU, or has its latency measured.
+    That is the case if it is large, uses a GPU, or is measured.
     """
     cost = costs.get(job.spec.id)
     return (
         (cost is not None and cost.bytes > _MAX_DIVISIBLE_SIZE)
-        or job.spec.latency
+        or bool(job.spec.measure)
         or job.spec.export_device != "cpu"
         or not all(
             set(device.providers) <= {_CPU} and device.device in ("", "CPU")

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Also run cells that are up to date.")
 @click.option("--thorough", is_flag=True, help="Try more sizes and values; takes longer.")
 @no_store_option
+@click.option("--timings", is_flag=True, help="Print the seconds of stages and checks.")
 @click.option("--explain", is_flag=True, help="Print the reason each cell is rebuilt.")
 def export(
     selection: Selection, root: Path, jobs: int | None, shard: Shard | None, **flags: bool
@@ -47,7 +48,7 @@ def export(
     CELLS are globs over cell ids, such as 'alexnet', 'resnet*/18' or '*/*/cpu'. A cell that is up
     to date is reused. If the store has the result of the same inputs, it is restored.
     """
-    has_options = shard or flags["dry_run"] or flags["force"] or flags["thorough"]
+    has_options = shard or any(flags[name] for name in ("dry_run", "force", "thorough", "timings"))
     if selection.is_everything and not has_options:
         summary = load_noop_summary(root, get_today())
         if summary:
@@ -80,7 +81,13 @@ def export(
         with observe_progress(explain=flags["explain"]) as observer:
             result = export_run.export(root, options, observer, starter, os.environ)
         manifest, restored = result.manifest, len(result.results.restored)
-        summary = make_summary(manifest, result.plan, result.results.run, restored=restored)
+        summary = make_summary(
+            manifest,
+            result.plan,
+            result.results.run,
+            restored=restored,
+            timings=flags["timings"],
+        )
         print_file_problems(manifest)
         if shard:
             print_line(f"shard {shard}: `exporter merge` writes the tables of all shards")

@@ -20,6 +20,7 @@ from exporter.records.record import CellId, Record, RunRecord, Status
 from exporter.report import choose_mark
 from exporter.report.rows.failure_reasons import explain_failure, summarize_failure
 from exporter.report.rows.opset_groups import group_by_opset, mask_numbers
+from exporter.report.rows.timings import format_timings, sum_timings
 
 
 def print_summary(summary: ExportSummary) -> None:
@@ -29,7 +30,7 @@ def print_summary(summary: ExportSummary) -> None:
 
 
 def make_summary(
-    manifest: Manifest, plan: Plan, run: RunRecord, *, restored: int = 0
+    manifest: Manifest, plan: Plan, run: RunRecord, *, restored: int = 0, timings: bool = False
 ) -> ExportSummary:
     """Return the summary of the selected cells.
 
@@ -38,6 +39,7 @@ def make_summary(
         plan: The selected cells.
         run: All records.
         restored: The number of cells from the store.
+        timings: Whether to add the seconds of stages and checks.
 
     Returns:
         The summary with the exit code RED if a selected cell is red or has no record, else
@@ -60,7 +62,13 @@ def make_summary(
     is_red = red or len(existing) < len(records)
     green_code = ExitCode.MANIFEST if manifest.problems else ExitCode.OK
     return ExportSummary(
-        lines=(*lines, ("", None), *_format_red_groups(manifest, red), (last, None)),
+        lines=(
+            *lines,
+            ("", None),
+            *_format_red_groups(manifest, red),
+            *(_format_timings(existing) if timings else ()),
+            (last, None),
+        ),
         code=ExitCode.RED if is_red else green_code,
     )
 
@@ -101,6 +109,12 @@ def format_red_line(label: str, record: Record) -> str:
     if record.expectation:
         message += f" ({join_lines(record.expectation)})"
     return f"{label}: {extract_outcome(record)}: {message}"
+
+
+def _format_timings(records: Sequence[Record]) -> Iterator[tuple[str, str | None]]:
+    times = sum_timings(records)
+    yield f"time of the workers: {times.total:.1f} s: {format_timings(times.stages)}", None
+    yield f"of that, by check: {format_timings(times.checks)}", None
 
 
 def _format_red_groups(

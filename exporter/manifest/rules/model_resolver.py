@@ -42,7 +42,7 @@ _OTHER_PLACES = {"opsets": " here, in [defaults] or in [tool.exporter]"}
 _UNCHANGED_KEYS = (
     "description", "owner", "tags", "init", "seed", "mode", "precision", "export_device",
     "export_state", "exporter", "capture", "opsets", "devices", "ir_version", "timeout", "memory",
-    "thorough", "latency",
+    "thorough", "measure",
 )  # fmt: skip
 
 #: Keys whose rules need nothing but the entry.

@@ -42,8 +42,10 @@ from exporter.manifest.schema.tables import (
     Table,
     ToleranceTable,
 )
+from exporter.manifest.spec.measure import Measure
 from exporter.manifest.spec.model import CaptureName, ExportState, Mode, Precision
 
+_MEASURE = 'use `measure = ["latency"]`'
 #: The form of an ID, which is part of folder names and cell names.
 ID_PATTERN = "[a-z0-9][a-z0-9_.-]{0,99}"
 
@@ -51,7 +53,10 @@ ID_PATTERN = "[a-z0-9][a-z0-9_.-]{0,99}"
 class Settings(Table):
     """The keys that `[models.ID]` and `[defaults]` share."""
 
-    misplaced_keys: ClassVar[Mapping[str, str]] = {"extends": "write it in each entry"}
+    misplaced_keys: ClassVar[Mapping[str, str]] = {
+        "extends": "write it in each entry",
+        "latency": _MEASURE,
+    }
     #: Tables that are merged key by key with those of the layers below; other keys are replaced.
     merged: ClassVar[tuple[str, ...]] = ("init", "options", "axes")
     #: Keys that every resolved model needs.
@@ -155,10 +160,11 @@ class Settings(Table):
     """`[[models.ID.overrides]]`: other settings for some opsets or devices."""
     thorough: bool = False
     """Probe more sizes and values, at several times the cost: see `checks.md`."""
-    latency: bool = False
-    """Measure the time of the file and of PyTorch on the declared inputs, in turns, with one thread
-    each. Only the ratio of the medians is stored, for `latency_grown` of the gate, because absolute
-    times depend on the machine."""
+    measure: Items[Measure] = ()
+    """Figures of files that pass: `"latency"` (median and 95th percentile of a run on the declared
+    inputs, in turns with PyTorch, with one thread each), `"load"` (the time until a session exists)
+    and `"memory"` (the growth of memory by the session and its first run). Seconds and bytes depend
+    on the machine, so the gate compares only ratios: see `gate.md`."""
     timeout: Timeout = 600.0
     """The time limit of the model's job: `"10m"`, `"90s"`, `"1h"`, or seconds."""
     memory: Memory | None = None
@@ -171,7 +177,7 @@ class Settings(Table):
 class ModelEntry(Settings):
     """One model: `[models.ID]`."""
 
-    misplaced_keys: ClassVar[Mapping[str, str]] = {}
+    misplaced_keys: ClassVar[Mapping[str, str]] = {"latency": _MEASURE}
 
     extends: Line = Field(default="")
     """The ID of a parent entry."""

@@ -43,7 +43,7 @@ class OverrideTable(Table):
             ),
             _ONE_MODEL,
         ),
-        **dict.fromkeys(("depends", "latency", "memory", "thorough", "timeout"), _ONE_JOB),
+        **dict.fromkeys(("depends", "measure", "memory", "thorough", "timeout"), _ONE_JOB),
         **dict.fromkeys(("custom_ops", "expect", "skip"), _HAS_OPSET),
         "devices": "use `device` to select devices, or `skip` to leave out cells",
         "extends": "write it in each entry",

@@ -106,6 +106,9 @@ class ProjectTable(Table):
     style: Style = "emoji"
     """The form of a status: `"emoji"` uses a symbol. `"text"` uses its word, or a letter in narrow
     columns, for readers and programs without symbols."""
+    timings: bool = False
+    """Whether the pages of models show the seconds of stages and checks. They change
+    with the run and the machine."""
     command: Command = DEFAULT_COMMAND
     """The form of commands in messages and pages, with `{}` for the name: `"uv run exporter {}"`,
     or `"nox -s {} --"` if sessions of nox have the names of the commands."""

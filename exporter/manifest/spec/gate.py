@@ -60,8 +60,14 @@ class GatePolicy(FrozenModel):
     nodes_grown: Action = "warn"
     """The number of nodes grew by the share `node_growth`."""
     latency_grown: Action = "warn"
-    """If the manifest sets `latency`: the file's time, as a multiple of PyTorch's in the same run,
+    """With `measure = ["latency"]`: the file's time, as a multiple of PyTorch's in the same run,
     grew by `latency_factor`."""
+    load_grown: Action = "warn"
+    """With `measure = ["load"]`: the load time, as a multiple of that of a file with one node,
+    grew by `load_factor`."""
+    memory_grown: Action = "warn"
+    """With `measure = ["memory"]`: the peak memory, as a multiple of the size of the file, grew by
+    `memory_factor`."""
     new_domain: Action = "warn"
     """The file has an operator of a domain that it did not have."""
     floor_raised: Action = "warn"
@@ -83,6 +89,10 @@ class GatePolicy(FrozenModel):
     latency_factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 2.0
     """The factor by which that multiple has to grow. Other load on the machine changes it by up to
     a half."""
+    load_factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 2.0
+    """The factor by which that multiple has to grow."""
+    memory_factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.5
+    """The factor by which that multiple has to grow."""
     file_growth: _Share = 0.05
     """0.05 is 5 %."""
     node_growth: _Share = 0.05

@@ -27,6 +27,7 @@ from exporter.manifest.spec.call import (
     TensorSpec,
 )
 from exporter.manifest.spec.gate import DEFAULT_GATE, Gate
+from exporter.manifest.spec.measure import Measure
 from exporter.manifest.spec.size_rule import SizeRule, complete_sizes
 from exporter.manifest.spec.store import DEFAULT_STORE_AGE, DEFAULT_STORE_SIZE
 from exporter.manifest.syntax.tensor_files import split_data_file
@@ -43,8 +44,7 @@ BUILT_IN_RUNTIMES = ("onnxruntime", "openvino", "reference", "backend")
 Style = Literal["emoji", "text"]
 #: An output is one tensor or a list of tensors.
 Kind = Literal["tensor", "sequence"]
-#: The number of a weight in its name.
-NUMBER_PLACEHOLDER = "{}"
+NUMBER_PLACEHOLDER = "{}"  # for the number of a weight in its name
 
 
 class Bound(FrozenModel):
@@ -232,8 +232,7 @@ class ModelSpec(FrozenModel):
     skip: Items[Skip] = ()
     overrides: Items[Override] = ()
     """If two match a cell, the later one wins."""
-    latency: bool = False
-    """Whether the time of the file and of PyTorch is measured."""
+    measure: Items[Measure] = ()
     thorough: bool = False
     """Whether more sizes and values are probed than by default."""
     depends: Depends = Depends()
@@ -362,6 +361,7 @@ class Project(FrozenModel):
     """Number of parallel workers; None: one for each core."""
     gate: Gate = DEFAULT_GATE
     style: Style = "emoji"
+    timings: bool = False
     environment: Items[str] = ()
     """Names of environment variables for workers, with wildcards."""
     command: str = DEFAULT_COMMAND

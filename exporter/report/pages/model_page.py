@@ -35,7 +35,9 @@ from exporter.report.rows.failures import (
     format_export_command,
 )
 from exporter.report.rows.matrix import WIDE, OpsetRun, find_opset_runs
+from exporter.report.rows.measurement_rows import MeasurementRow, build_measurement_rows
 from exporter.report.rows.runtime_support import RuntimeSupport
+from exporter.report.rows.timings import TimingRow, build_timing_rows
 from exporter.report.text.status_marks import LEGEND, Mark
 
 
@@ -72,6 +74,9 @@ class ModelPage:
     files: tuple[FileRow, ...]
     releases: tuple[RuntimeRow, ...]
     """The releases of ONNX Runtime that load the files."""
+    measurements: tuple[MeasurementRow, ...]
+    timings: tuple[TimingRow, ...]
+    """Empty unless the project requests them."""
     operators: OperatorCounts
     notes: tuple[ArtifactNote, ...]
     export_command: str
@@ -137,6 +142,8 @@ def build_model_page(
         failures=build_failure_rows(cells, project, history),
         files=group_files(cells),
         releases=group_releases(cells),
+        measurements=build_measurement_rows(cells),
+        timings=build_timing_rows(cells) if project.timings else (),
         operators=count_operators(cells),
         notes=group_notes(cells),
         export_command=format_export_command(f"{spec.id}/*", project.command),

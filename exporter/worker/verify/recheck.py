@@ -42,7 +42,7 @@ def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | Non
         return None
     spec = job.spec
     # Kernels, call objects, weight inputs and PyTorch's time are only available with the model.
-    needs_model = spec.custom_ops or spec.inputs_from or reference.weight_inputs or spec.latency
+    needs_model = spec.custom_ops or spec.inputs_from or reference.weight_inputs or spec.measure
     if len(records) < len(cells) or needs_model:
         return None
     # After a thorough run, the usual samples may have replaced the thorough ones.

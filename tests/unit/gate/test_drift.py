@@ -29,6 +29,7 @@ from exporter.records.baseline import (
     make_baseline,
     parse_cell,
 )
+from exporter.records.measurements import Latency, Measurements, PeakMemory
 from exporter.records.record import CellId, CheckResult, Record, Status
 from tests.unit.factory import make_artifact, make_record, make_run
 
@@ -41,6 +42,8 @@ DRIFT = [
     (FindingKind.FILE_GROWN, {}, {"bytes": 105_001}, {"bytes": 105_000}),
     (FindingKind.NODES_GROWN, {}, {"nodes": 106}, {"nodes": 105}),
     (FindingKind.LATENCY_GROWN, {"latency": 0.5}, {"latency": 1.1}, {"latency": 1.0}),
+    (FindingKind.LOAD_GROWN, {"load": 0.5}, {"load": 1.1}, {"load": 1.0}),
+    (FindingKind.MEMORY_GROWN, {"memory": 2.0}, {"memory": 3.1}, {"memory": 3.0}),
     (FindingKind.NEW_DOMAIN, {}, {"domains": ("ai.onnx.ml",)}, {"domains": ()}),
     (FindingKind.FLOOR_RAISED, {}, {"ir_version": 10}, {"ir_version": 7}),
 ]
@@ -53,6 +56,8 @@ figures = st.builds(
     domains=st.sets(st.sampled_from(["a", "b", "c"])).map(lambda names: tuple(sorted(names))),
     error=st.none() | st.floats(0, 100),
     latency=st.none() | st.floats(0.01, 100),
+    load=st.none() | st.floats(0.01, 100),
+    memory=st.none() | st.floats(0.01, 100),
 )
 
 
@@ -223,7 +228,7 @@ def test_a_flaky_cell_is_a_finding_until_it_is_accepted() -> None:
 
 def test_every_kind_has_a_policy_and_every_policy_a_kind() -> None:
     others = {"accepted_here", "error_factor", "error_floor", "file_growth", "latency_factor"}
-    others.add("node_growth")
+    others |= {"node_growth", "load_factor", "memory_factor"}
     assert {kind.key for kind in FindingKind} | others == set(GatePolicy.model_fields)
 
 
@@ -238,9 +243,13 @@ def test_an_unmeasured_latency_has_not_grown() -> None:
     assert find(make_outcome(latency=9.0), make_outcome()) == []
 
 
-def test_the_latency_comes_from_the_check() -> None:
-    check = CheckResult(check="latency", status=Status.PASS, metrics={"ratio": 0.4567, "turns": 5})
-    record = make_record(CELL, checks=(check,))
+def test_ratios_come_from_the_measurements() -> None:
+    measurements = Measurements(
+        latency=Latency(median=0.01, p95=0.02, ratio=0.4567, turns=5),
+        memory=PeakMemory(bytes=1 << 20, ratio=1.234),
+    )
+    record = make_record(CELL, measurements=measurements)
     (extracted,) = extract_outcomes(make_run(record)).values()
     assert extracted.figures is not None
-    assert extracted.figures.latency == 0.46
+    ratios = extracted.figures.latency, extracted.figures.load, extracted.figures.memory
+    assert ratios == (0.46, None, 1.2)

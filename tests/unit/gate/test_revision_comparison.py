@@ -102,7 +102,8 @@ LOOSER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"axes": (Axis(name="found", example=6, rule=DOUBLED),)}, {"axes": (FOUND,)}),
     ({"cases": (Case(name="long"),)}, {}),
     ({"cases": (Case(name="long", axes={"batch": 90}),)}, {"cases": (Case(name="long"),)}),
-    ({"latency": True}, {}),
+    ({"measure": ("latency",)}, {}),
+    ({"measure": ("latency", "load")}, {"measure": ("latency",)}),
     ({"axes": (Axis(name="batch", example=3, probe=(9,)),)}, {}),
     ({"parameters": ParameterNames(template="w{}")}, {}),
     (
@@ -169,7 +170,7 @@ STRICTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"outputs": (MASKED,)}, {"outputs": (PLAIN,)}),
     ({"outputs": (MASKED,)}, {"outputs": (MASKED,)}),
     ({}, {"cases": (Case(name="long"),)}),
-    ({}, {"parameters": ParameterNames(template="w{}"), "latency": True}),
+    ({}, {"parameters": ParameterNames(template="w{}"), "measure": ("memory",)}),
     (
         {"inputs": (IMAGE,)},
         {"inputs": (IMAGE.model_copy(update={"shape": ("batch", "width")}),)},

@@ -53,7 +53,7 @@ OPENVINO = Device(name="ov", runtime="openvino")
         (cost(6, 1), CPU[0], {}, 2),
         (cost(6, 1, size=1 << 29), CPU[0], {}, 2),
         (cost(6, 1, size=1 << 30), CPU[0], {}, 1),
-        (cost(6, 1), CPU[0], {"latency": True}, 1),
+        (cost(6, 1), CPU[0], {"measure": ("latency",)}, 1),
         (cost(6, 1), CPU[0], {"export_device": "cuda"}, 1),
         (cost(6, 1), CPU[0].model_copy(update={"providers": ("CPUExecutionProvider",)}), {}, 2),
         (cost(6, 1), CPU[0].model_copy(update={"providers": ("CUDAExecutionProvider",)}), {}, 1),
@@ -61,7 +61,7 @@ OPENVINO = Device(name="ov", runtime="openvino")
         (cost(6, 1), OPENVINO.model_copy(update={"device": "GPU"}), {}, 1),
     ],
 )
-def test_large_gpu_and_latency_jobs_are_not_divided(
+def test_large_gpu_and_measured_jobs_are_not_divided(
     tmp_path: Path, known: Cost, device: Device, fields: dict[str, Any], parts: int
 ) -> None:
     assert parts_of_job(tmp_path, known, device, **fields) == parts

@@ -1,0 +1,140 @@
+"""The measurements that the manifest requests: latency, load time and peak memory.
+
+Input: a file that passed, its model and the device. Output: the record with `measurements`.
+
+Seconds depend on the machine and its load. File and PyTorch run alternately in one process with one
+thread each, so a slow machine affects both. Load time and memory are measured in a process of their
+own. A measurement never fails a cell: the gate compares its ratios with the accepted ones.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median, quantiles
+
+from exporter.checks.protocol import CheckContext
+from exporter.manifest import Device
+from exporter.processes.request import send_request
+from exporter.records.measurements import Latency, LoadTime, Measurements, PeakMemory
+from exporter.records.record import Record, Status
+from exporter.runtimes import open_session
+from exporter.worker.export.export_context import ExportContext
+from exporter.worker.reference.eager_run import BufferSnapshot, run_model
+from exporter.worker.verify.session_process import SessionFigures, SessionRequest
+
+#: Rounds: at least and at most. Between these limits the time decides.
+_MIN_ROUNDS, _MAX_ROUNDS = 5, 101
+_SECONDS = 2.0
+_MODULE = "exporter.worker.verify.session_process"
+
+
+@dataclass(frozen=True, slots=True)
+class RunTimes:
+    """The times of alternating runs in seconds."""
+
+    file: Sequence[float]
+    pytorch: Sequence[float]
+
+
+def add_measurements(
+    record: Record, context: ExportContext, check_context: CheckContext, device: Device
+) -> Record:
+    """Return the record with the requested measurements, or unchanged if the cell did not pass."""
+    requested = check_context.spec.measure
+    if not requested or record.status is not Status.PASS or record.artifact is None:
+        return record
+    times = _time_runs(context, check_context, device)
+    notes = record.notes
+    values = Measurements(latency=_describe_latency(times) if "latency" in requested else None)
+    if {"load", "memory"} & set(requested):
+        figures = _measure_session(context, check_context, device)
+        if isinstance(figures, str):
+            notes = (*notes, f"load time and memory were not measured: {figures}")
+        else:
+            load = LoadTime(
+                seconds=_round(figures.seconds),
+                ratio=_round(figures.seconds / figures.small_seconds),
+            )
+            share = _round(figures.bytes / record.artifact.bytes)
+            memory = PeakMemory(bytes=figures.bytes, ratio=share)
+            values = values.model_copy(
+                update={
+                    "load": load if "load" in requested else None,
+                    "memory": memory if "memory" in requested else None,
+                }
+            )
+    return record.model_copy(update={"measurements": values, "notes": notes})
+
+
+def _time_runs(context: ExportContext, check_context: CheckContext, device: Device) -> RunTimes:
+    session = open_session(check_context.path, device, check_context.kernels)
+    (declared,) = [
+        sample for sample in check_context.reference.samples if sample.kind == "declared"
+    ]
+    inputs = check_context.read(declared).inputs
+    state = BufferSnapshot(context.model)
+
+    def run_pytorch() -> None:
+        run_model(context.model, context.spec, context.inputs)
+
+    def run_file() -> None:
+        session.run(inputs)
+
+    try:
+        return time_alternately(run_file, run_pytorch)
+    finally:
+        state.restore()
+
+
+def _describe_latency(times: RunTimes) -> Latency:
+    middle = median(times.file)
+    return Latency(
+        median=_round(middle),
+        p95=_round(quantiles(times.file, n=20)[-1]),
+        ratio=_round(middle / median(times.pytorch)),
+        turns=len(times.file),
+    )
+
+
+def _measure_session(
+    context: ExportContext, check_context: CheckContext, device: Device
+) -> SessionFigures | str:
+    """Return the figures of the file in a process of its own, or the reason why there are none."""
+    request = SessionRequest(
+        root=str(context.root),
+        folder=str(check_context.path.parent),
+        opset=check_context.opset,
+        spec=check_context.spec,
+        device=device,
+    )
+    # In the worker's process group, which a timeout kills.
+    result = send_request(_MODULE, request.to_json(), None, own_group=False)
+    try:
+        return SessionFigures.model_validate_json(result.response or b"")
+    except ValueError:
+        return f"its process {result.describe_end()}"
+
+
+def _round(value: float) -> float:
+    return float(f"{value:.3g}")
+
+
+def time_alternately(file: Callable[[], None], pytorch: Callable[[], None]) -> RunTimes:
+    """Return the times of both calls, which alternate."""
+    file()  # the first call of each also initializes it
+    pytorch()
+    file_times: list[float] = []
+    pytorch_times: list[float] = []
+    end = time.perf_counter() + _SECONDS
+    while len(file_times) < _MIN_ROUNDS or (
+        len(file_times) < _MAX_ROUNDS and time.perf_counter() < end
+    ):
+        calls = [(file, file_times), (pytorch, pytorch_times)]
+        # The order alternates, because the first call changes the caches for the second.
+        for call, times in calls if len(file_times) % 2 else reversed(calls):
+            start = time.perf_counter()
+            call()
+            times.append(time.perf_counter() - start)
+    return RunTimes(file_times, pytorch_times)
