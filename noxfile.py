@@ -35,6 +35,7 @@ COMMANDS = {
     "baseline": "Accept the results as the new baseline.",
     "merge": "Combine the build folders of all shards; `-- shards/*`.",
     "publish": "Write proved files as self-contained directories; `-- 'alexnet/18' dist`.",
+    "verify": "Prove published directories, or other files with `--entry`; `-- dist`.",
     "check": "Check manifests, baseline and tables in a second.",
     "plan": "Show the cells that an export would run, and the reasons.",
     "list": "Show the models, their opsets and devices.",

@@ -11,8 +11,12 @@ from exporter.core.errors import ExitCode, ExporterError
 _WORKER_PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "numpy")
 
 
-def require_packages(names: Sequence[str] = _WORKER_PACKAGES) -> None:
+def require_packages(names: Sequence[str] = _WORKER_PACKAGES, *, extra: str = "export") -> None:
     """Find packages that a child process imports.
+
+    Args:
+        names: The packages.
+        extra: The extra of this distribution that installs them.
 
     Raises:
         ExporterError: ENVIRONMENT, with the names of all missing packages.
@@ -22,6 +26,6 @@ def require_packages(names: Sequence[str] = _WORKER_PACKAGES) -> None:
         verb = "is" if len(missing) == 1 else "are"
         raise ExporterError(
             ExitCode.ENVIRONMENT,
-            f"{', '.join(missing)} {verb} not installed here: an export needs "
-            "`pip install 'onnx-exporter-matrix[export]'`",
+            f"{', '.join(missing)} {verb} not installed here: the command needs "
+            f"`pip install 'onnx-exporter-matrix[{extra}]'`",
         )

@@ -33,11 +33,13 @@ class CheckContext:
     """Shared by the files of one job."""
     kernels: Kernels = NO_KERNELS
     """Kernels of the custom operators in the file."""
+    file: Path | None = None
+    """The `.onnx` file if it is not in the folder of a model."""
 
     @property
     def path(self) -> Path:
         """The `.onnx` file."""
-        return self.folder.model(self.opset)
+        return self.file or self.folder.model(self.opset)
 
     def read(self, sample: Sample) -> SampleData:
         """Return PyTorch's inputs and outputs, and the weights if they are inputs.

@@ -25,6 +25,7 @@ _MODULES = {
     "merge": "commands.merge",
     "diff": "commands.diff",
     "publish": "tool_commands.publish",
+    "verify": "tool_commands.verify",
     "repro": "tool_commands.repro",
     "expectations": "tool_commands.expectations",
     "audit": "tool_commands.audit",

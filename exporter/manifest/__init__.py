@@ -4,7 +4,7 @@ Input: TOML files. Output: a frozen, typed `Manifest`, or all problems with thei
 """
 
 from exporter.manifest.cell_settings import explain_cell
-from exporter.manifest.loader import LoadedProject, load_layers, load_project
+from exporter.manifest.loader import LoadedProject, load_devices, load_layers, load_project
 from exporter.manifest.schema.json_schema import build_schema
 from exporter.manifest.spec.call import (
     Axis,
@@ -73,6 +73,7 @@ __all__ = [
     "Tolerance",
     "build_schema",
     "explain_cell",
+    "load_devices",
     "load_layers",
     "load_project",
     "parse_call_path",

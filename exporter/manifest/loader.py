@@ -24,7 +24,7 @@ from exporter.manifest.rules.model_resolver import ResolveContext, resolve_model
 from exporter.manifest.rules.references import References
 from exporter.manifest.rules.repeats import expand_repeats
 from exporter.manifest.schema.entry import ID_PATTERN
-from exporter.manifest.spec.model import Manifest, ModelSpec
+from exporter.manifest.spec.model import Device, Manifest, ModelSpec
 from exporter.manifest.syntax.message_format import quote
 
 _ID_RULE = "expected an ID of up to 100 of a-z, 0-9, '_', '.' and '-' that begins with a-z or 0-9"
@@ -51,6 +51,19 @@ def load_project(
 ) -> Manifest:
     """Return the manifest of a project; see `load_layers`."""
     return load_layers(root, fallback_root, keep_invalid=keep_invalid).manifest
+
+
+def load_devices(root: Path) -> dict[str, Device]:
+    """Return the devices of a project, or the built-in ones if there is no project.
+
+    Raises:
+        ExporterError: MANIFEST, with every problem of `[tool.exporter]`.
+    """
+    report = ProblemCollector()
+    project = read_project(root.absolute(), report).project
+    if report:
+        raise ExporterError(ExitCode.MANIFEST, report.list_problems())
+    return {device.name: device for device in project.devices}
 
 
 def load_layers(

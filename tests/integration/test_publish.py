@@ -227,6 +227,18 @@ def test_the_hashes_match_every_file(dist: Path) -> None:
         assert checked.stdout.count(": OK") == len(read_files(folder)) - 1
 
 
+def test_the_folders_are_proved_after_a_copy(dist: Path, tmp_path: Path) -> None:
+    shutil.copytree(dist, tmp_path / "copy")
+    verified = run_exporter(tmp_path, "verify", "copy/sound", "copy/masked", "copy/weightless")
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    assert "4 verdicts: 4 proved, 0 red" in verified.stdout
+    red = tmp_path / "copy/sound/18"
+    shutil.copy(dist / "weightless/17/model.onnx", red / "model.onnx")
+    verified = run_exporter(tmp_path, "verify", "copy/sound")
+    assert verified.returncode == 1
+    assert "files: fail: model.onnx has another hash" in verified.stderr
+
+
 def test_the_card_names_the_positions_that_are_compared(dist: Path) -> None:
     card = (dist / "masked/17/README.md").read_text()
     assert ", only at `mask = 1` |" in card

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from exporter.core.frozen_model import FrozenModel, Items
+from exporter.jobs.reference import NamedWeight, Weight
 from exporter.manifest import Device, ModelSpec
 
 
@@ -67,6 +68,10 @@ class TargetResult(FrozenModel):
     notes: Items[str] = ()
     sets: Items[DataSet] = ()
     allowed: Items[Allowance] = ()
+    weights: Items[NamedWeight] = ()
+    """The weights that the manifest names."""
+    weight_inputs: Items[Weight] = ()
+    """The weights that the file takes as inputs."""
 
 
 class PublishResponse(FrozenModel):

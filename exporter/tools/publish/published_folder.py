@@ -20,6 +20,7 @@ from exporter.core.file_hash import hash_file
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.text_format import format_bytes
 from exporter.jobs.job_folder import format_weights_name
+from exporter.jobs.reference import NamedWeight, Weight
 from exporter.manifest import ModelSpec
 from exporter.records.record import Record
 from exporter.report.pages.templates import render
@@ -55,6 +56,10 @@ class Publication(FrozenModel):
     """The tolerance of each output on the test data."""
     records: Items[Record]
     """For each device: checks with figures, route, sources with hashes."""
+    weights: Items[NamedWeight] = ()
+    """The weights that the manifest names, with the hashes of PyTorch's values."""
+    weight_inputs: Items[Weight] = ()
+    """The weights that the file takes as inputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +72,8 @@ class FolderContent:
     tools: dict[str, str]
     sets: tuple[DataSet, ...]
     allowed: tuple[Allowance, ...]
+    weights: tuple[NamedWeight, ...] = ()
+    weight_inputs: tuple[Weight, ...] = ()
 
 
 def copy_model(candidate: Candidate, built: Path, folder: Path) -> None:
@@ -118,6 +125,8 @@ def summarize_content(content: FolderContent) -> Publication:
         data_sets=content.sets,
         allowed=content.allowed,
         records=records,
+        weights=content.weights,
+        weight_inputs=content.weight_inputs,
     )
 
 

@@ -167,6 +167,8 @@ class _ModelPublisher:
             tools=self._options.tools,
             sets=result.sets,
             allowed=result.allowed,
+            weights=result.weights,
+            weight_inputs=result.weight_inputs,
         )
         write_descriptions(content, Path(self._project.root) / self._project.templates, item.folder)
         moved = self._folder / "moved" / item.folder.name

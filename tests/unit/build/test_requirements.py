@@ -18,7 +18,7 @@ def without(monkeypatch: pytest.MonkeyPatch, *missing: str) -> None:
 @pytest.mark.parametrize(
     ("missing", "message"),
     [
-        (("torch",), "torch is not installed here: an export needs `pip install '"),
+        (("torch",), "torch is not installed here: the command needs `pip install '"),
         (("torch", "onnxscript"), "torch, onnxscript are not installed here"),
     ],
 )

@@ -100,6 +100,8 @@ def write_test_data(request: PublishRequest, target: PublishTarget) -> TargetRes
             )
             for item in allowed.values()
         ),
+        weights=reference.weights,
+        weight_inputs=reference.weight_inputs,
     )
 
 

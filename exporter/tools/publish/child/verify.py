@@ -103,12 +103,14 @@ def _run_data_sets(
             yield f"{device} fails on {data_set.name}: {error}"
         else:
             allowances = {item.output: item for item in target.allowed}
-            positions = _find_positions(spec, given, dict(zip(names, expected, strict=False)))
+            positions = find_allowed_positions(
+                spec, given, dict(zip(names, expected, strict=False))
+            )
             for problem in find_differences(names, actual, expected, allowances, positions):
                 yield f"{device}, {data_set.name}: {problem}"
 
 
-def _find_positions(
+def find_allowed_positions(
     spec: ModelSpec, inputs: Mapping[str, Any], expected: Mapping[str, object]
 ) -> dict[str, Array]:
     """Return the positions that a mask allows, for each output with one."""

@@ -1,0 +1,1 @@
+"""The child process of `verify`, which imports onnx and the runtimes."""

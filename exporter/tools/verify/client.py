@@ -1,0 +1,125 @@
+"""Published folders below a path, and their verdicts, each from a child process.
+
+Input: paths and devices. Output: a `FolderVerdict` for each folder and device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.frozen_model import FrozenModel
+from exporter.core.sanitize import redact
+from exporter.manifest import Device, Manifest, ModelSpec
+from exporter.processes.request import send_request
+from exporter.records.record import Status
+from exporter.tools.publish.published_folder import MARKER, Publication
+from exporter.tools.verify.protocol import DeviceVerdict, VerifyRequest, VerifyResponse
+
+_CHILD = "exporter.tools.verify.child"
+_CONTRACT = "contract.json"
+_MESSAGE_LENGTH = 2000
+
+
+class FolderVerdict(FrozenModel):
+    """The result of one published folder on one device."""
+
+    path: str
+    model: str
+    """Empty if the folder cannot be read."""
+    opset: int | None
+    verdict: DeviceVerdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyOptions:
+    """The options of all folders."""
+
+    devices: tuple[Device, ...]
+    root: Path
+    """The project with the kernels of custom operators, if there is one."""
+    manifest: Manifest | None
+    environment: Mapping[str, str]
+    """The environment of the child process."""
+
+
+def list_published_folders(path: Path) -> tuple[Path, ...]:
+    """Return the published folders at or below a path, in the order of their names.
+
+    Raises:
+        ExporterError: NOTHING_SELECTED if there is none.
+    """
+    if not path.exists():
+        raise ExporterError(ExitCode.NOTHING_SELECTED, f"{path}: does not exist")
+    if path.suffix == ".onnx":
+        message = f"{path}: is a file; add `--entry MODEL` with the entry that it must fulfill"
+        raise ExporterError(ExitCode.MANIFEST, message)
+    folders = tuple(sorted(marker.parent for marker in path.rglob(MARKER)))
+    if not folders:
+        message = (
+            f"{path}: contains no folder of `exporter publish` (with {MARKER}); name such a "
+            "folder, or a file `*.onnx` with `--entry MODEL`"
+        )
+        raise ExporterError(ExitCode.NOTHING_SELECTED, message)
+    return folders
+
+
+def verify_folders(folders: Sequence[Path], options: VerifyOptions) -> Iterator[FolderVerdict]:
+    """Yield the verdict of each folder on each device as soon as it is known."""
+    for folder in folders:
+        try:
+            publication = Publication.model_validate_json((folder / MARKER).read_bytes())
+            spec = ModelSpec.model_validate_json((folder / _CONTRACT).read_bytes())
+        except (OSError, ValueError) as error:
+            message = f"{MARKER} or {_CONTRACT} cannot be read: {_find_first_line(error)}"
+            verdicts = _repeat(options, Status.ERROR, message)
+            yield from (
+                FolderVerdict(path=str(folder), model="", opset=None, verdict=each)
+                for each in verdicts
+            )
+            continue
+        for verdict in _request_verdicts(folder, publication, spec, options):
+            yield FolderVerdict(
+                path=str(folder),
+                model=publication.model,
+                opset=publication.opset,
+                verdict=verdict,
+            )
+
+
+def _request_verdicts(
+    folder: Path, publication: Publication, spec: ModelSpec, options: VerifyOptions
+) -> tuple[DeviceVerdict, ...]:
+    request = VerifyRequest(
+        folder=str(folder.resolve()),
+        publication=publication,
+        spec=spec.resolve_cell(publication.opset),
+        devices=options.devices,
+        root=str(options.root.resolve()),
+        kernels=_find_kernels(spec, options.manifest),
+    )
+    result = send_request(_CHILD, request.to_json(), options.environment, timeout=spec.timeout)
+    if result.code == 0 and result.response:
+        return VerifyResponse.model_validate_json(result.response).verdicts
+    status = Status.TIMEOUT if result.code is None else Status.CRASH
+    reason = redact(result.describe_end(), limit=_MESSAGE_LENGTH)
+    return _repeat(options, status, f"the process that runs it {reason}")
+
+
+def _find_kernels(spec: ModelSpec, manifest: Manifest | None) -> ModelSpec | None:
+    """Return the entry of the project with the kernels, or None if there is none."""
+    models = manifest.models if manifest and spec.custom_ops else ()
+    return next((model for model in models if model.id == spec.id and not model.problems), None)
+
+
+def _repeat(options: VerifyOptions, status: Status, message: str) -> tuple[DeviceVerdict, ...]:
+    return tuple(
+        DeviceVerdict(device=device.name, status=status, message=message)
+        for device in options.devices
+    )
+
+
+def _find_first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__

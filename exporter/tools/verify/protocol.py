@@ -1,0 +1,44 @@
+"""The request of `verify` to the process that imports onnx and the runtimes, and its response.
+
+Output: `VerifyRequest` and `VerifyResponse`, exchanged as JSON.
+"""
+
+from __future__ import annotations
+
+from exporter.core.frozen_model import FrozenModel, Items
+from exporter.manifest import Device, ModelSpec
+from exporter.records.record import CheckResult, Status
+from exporter.tools.publish.published_folder import Publication
+
+
+class VerifyRequest(FrozenModel):
+    """A request to prove one published folder."""
+
+    folder: str
+    """Absolute."""
+    publication: Publication
+    """The content of `exporter.json`."""
+    spec: ModelSpec
+    """The contract at this opset, `contract.json`."""
+    devices: Items[Device]
+    root: str
+    """The project with the kernels of custom operators, absolute."""
+    kernels: ModelSpec | None = None
+    """The entry with the kernels. The paths in a published contract are not trusted."""
+
+
+class DeviceVerdict(FrozenModel):
+    """The result of one folder on one device."""
+
+    device: str
+    status: Status
+    check: str = ""
+    """The check that decided the status."""
+    message: str = ""
+    checks: Items[CheckResult] = ()
+
+
+class VerifyResponse(FrozenModel):
+    """The results in the order of the devices."""
+
+    verdicts: Items[DeviceVerdict]

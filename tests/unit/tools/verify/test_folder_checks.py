@@ -1,0 +1,239 @@
+"""A published folder is proved without torch, and each kind of damage makes it red."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner
+from onnx import numpy_helper, parser
+
+from exporter.cli.registry import exporter
+from exporter.core.errors import ExitCode
+from exporter.manifest import Axis, CustomOp, Device, Input, ModelSpec, Output
+from exporter.records.record import Status
+from exporter.tools.publish.protocol import Allowance, DataSet
+from exporter.tools.publish.published_folder import Publication
+from exporter.tools.verify.child.folder_checks import check_folder
+from exporter.tools.verify.client import VerifyOptions, verify_folders
+from exporter.tools.verify.protocol import DeviceVerdict, VerifyRequest
+from tests.unit.factory import make_record, make_spec
+
+TEXT = """
+<ir_version: 8, opset_import: ["" : 17]>
+net (float[batch, 2] x) => (float[batch, 2] y) <float[2] w = {1, 2}> { y = Mul(x, w) }
+"""
+#: It is right only if the batch is 3.
+BAKED = """
+<ir_version: 8, opset_import: ["" : 17]>
+net (float[batch, 2] x) => (float[batch, 2] y)
+<float[3, 2] w = {1, 2, 1, 2, 1, 2}> { y = Mul(x, w) }
+"""
+CPU = Device(name="cpu", runtime="onnxruntime")
+SPEC = make_spec(
+    "net",
+    inputs=(Input(name="x", shape=("batch", 2), at="args[0]"),),
+    outputs=(Output(name="y", shape=("batch", 2)),),
+    axes=(Axis(name="batch", example=3),),
+)
+SETS = (
+    DataSet(folder="test_data_set_0", name="declared", kind="declared", axes={"batch": 3}),
+    DataSet(folder="test_data_set_1", name="batch=7", kind="axis", axes={"batch": 7}),
+)
+
+
+def publish(folder: Path, text: str = TEXT, spec: ModelSpec = SPEC) -> Path:
+    """Write a folder as `publish` does: x * (1, 2) for two sizes."""
+    folder.mkdir()
+    onnx.save(parser.parse_model(text), folder / "model.onnx")
+    for item in SETS:
+        (folder / item.folder).mkdir()
+        x = np.ones((item.axes["batch"], 2), np.float32)
+        for name, array in (("input_0", x), ("output_0", x * np.asarray([1, 2], np.float32))):
+            path = folder / item.folder / f"{name}.pb"
+            path.write_bytes(numpy_helper.from_array(array).SerializeToString())
+    publication = Publication(
+        model="net",
+        opset=17,
+        is_green=True,
+        sha256=hashlib.sha256((folder / "model.onnx").read_bytes()).hexdigest(),
+        tools={},
+        data_sets=SETS,
+        allowed=(Allowance(output="y", atol=1e-6, rtol=0.0),),
+        records=(make_record("net/17/cpu"),),
+    )
+    (folder / "exporter.json").write_text(publication.to_json())
+    (folder / "contract.json").write_text(spec.to_json())
+    write_sums(folder)
+    return folder
+
+
+def write_sums(folder: Path) -> None:
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "SHA256SUMS")
+    lines = [
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(folder).as_posix()}\n"
+        for path in files
+    ]
+    (folder / "SHA256SUMS").write_text("".join(lines))
+
+
+def verify(folder: Path, device: Device = CPU) -> DeviceVerdict:
+    request = VerifyRequest(
+        folder=str(folder),
+        publication=Publication.model_validate_json((folder / "exporter.json").read_bytes()),
+        spec=ModelSpec.model_validate_json((folder / "contract.json").read_bytes()),
+        devices=(device,),
+        root=str(folder),
+    )
+    (verdict,) = check_folder(request).verdicts
+    return verdict
+
+
+def test_a_right_folder_is_proved(tmp_path: Path) -> None:
+    verdict = verify(publish(tmp_path / "net"))
+    assert verdict.status is Status.PASS, verdict
+    assert [each.check for each in verdict.checks] == [
+        *("files", "opset", "wellformed", "signature", "placement", "parity", "axes"),
+    ]
+
+
+def other_output(folder: Path) -> None:
+    path = folder / "test_data_set_1/output_0.pb"
+    wrong = numpy_helper.from_array(np.ones((7, 2), np.float32))
+    path.write_bytes(wrong.SerializeToString())
+
+
+def other_shape(folder: Path) -> None:
+    """PyTorch's output and the file's have a shape that the contract does not have."""
+    path = folder / "contract.json"
+    path.write_text(path.read_text().replace('"batch",\n        2', '"batch",\n        3'))
+
+
+def other_opset(folder: Path) -> None:
+    model = onnx.load(folder / "model.onnx")
+    model.opset_import[0].version = 16
+    onnx.save(model, folder / "model.onnx")
+
+
+def no_data(folder: Path) -> None:
+    edit_marker(folder, data_sets=[])
+    for path in list(folder.rglob("*.pb")):
+        path.unlink()
+    for item in SETS:
+        (folder / item.folder).rmdir()
+
+
+def hidden_data_set(folder: Path) -> None:
+    content = json.loads((folder / "exporter.json").read_text())
+    edit_marker(folder, data_sets=content["data_sets"][:1])
+
+
+def red(folder: Path) -> None:
+    edit_marker(folder, is_green=False, warning="fail at parity")
+
+
+def edit_marker(folder: Path, **fields: object) -> None:
+    content = json.loads((folder / "exporter.json").read_text())
+    (folder / "exporter.json").write_text(json.dumps({**content, **fields}))
+
+
+@pytest.mark.parametrize(
+    ("damage", "check", "message"),
+    [
+        (other_output, "axes", "batch=7: output 'y' differs in 50.00% of its elements"),
+        (other_shape, "signature", "dimension 1 of input 'x' is 2, declared 3"),
+        (other_opset, "opset", "the file has opset 16, expected 17"),
+        (no_data, "parity", "nothing was compared"),
+        (hidden_data_set, "files", "differ from those in exporter.json: test_data_set_1"),
+        (red, "files", "it was published although it is red: fail at parity"),
+    ],
+)
+def test_a_wrong_folder_is_red_although_its_hashes_match(
+    tmp_path: Path, damage: Callable[[Path], None], check: str, message: str
+) -> None:
+    folder = publish(tmp_path / "net")
+    damage(folder)
+    write_sums(folder)
+    verdict = verify(folder)
+    assert verdict.status.is_red
+    assert verdict.check == check
+    assert message in verdict.message
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "contract.json", "test_data_set_0/input_0.pb"])
+def test_a_changed_file_is_red(tmp_path: Path, name: str) -> None:
+    folder = publish(tmp_path / "net")
+    (folder / name).write_bytes((folder / name).read_bytes() + b"\n")
+    verdict = verify(folder)
+    assert verdict.check == "files"
+    assert f"{name} has another hash" in verdict.message
+
+
+def test_a_file_that_is_right_only_at_the_exported_size_is_red(tmp_path: Path) -> None:
+    verdict = verify(publish(tmp_path / "net", BAKED))
+    statuses = {each.check: each.status for each in verdict.checks}
+    assert (statuses["parity"], statuses["axes"]) == (Status.PASS, Status.FAIL)
+    assert verdict.status is Status.FAIL
+    assert "batch=7: the runtime fails" in verdict.message
+
+
+def test_a_missing_device_is_unavailable_but_hides_no_failure(tmp_path: Path) -> None:
+    device = Device(name="gpu", runtime="onnxruntime", providers=("NoSuchProvider",))
+    folder = publish(tmp_path / "net")
+    assert verify(folder, device).status is Status.UNAVAILABLE
+    (folder / "README.md").write_text("new")
+    assert verify(folder, device).check == "files"
+
+
+def test_kernels_come_only_from_the_project(tmp_path: Path) -> None:
+    """A published contract must not name code that is imported."""
+    kernels = (CustomOp(name="my::Op", reference="os:remove"),)
+    folder = publish(tmp_path / "net", spec=SPEC.model_copy(update={"custom_ops": kernels}))
+    verdict = verify(folder)
+    assert verdict.status is Status.UNAVAILABLE
+    assert "run the command in the project of the entry" in verdict.message
+
+
+def test_a_folder_is_proved_by_a_process_without_torch(tmp_path: Path) -> None:
+    for name in ("torch", "onnxscript"):
+        (tmp_path / "blocked" / name).mkdir(parents=True)
+        source = "raise ImportError('blocked')\n"
+        (tmp_path / "blocked" / name / "__init__.py").write_text(source)
+    root = Path(__file__).parents[4]
+    environment = {"PYTHONPATH": f"{tmp_path / 'blocked'}:{root}"}
+    folders = (publish(tmp_path / "net"), tmp_path / "unreadable")
+    folders[1].mkdir()
+    (folders[1] / "exporter.json").write_text("{}")
+    options = VerifyOptions(devices=(CPU,), root=tmp_path, manifest=None, environment=environment)
+    proved, unreadable = verify_folders(folders, options)
+    assert (proved.verdict.status, proved.model, proved.opset) == (Status.PASS, "net", 17)
+    assert unreadable.verdict.status is Status.ERROR
+    assert "cannot be read" in unreadable.verdict.message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["missing"], ExitCode.NOTHING_SELECTED, "missing: does not exist"),
+        (["."], ExitCode.NOTHING_SELECTED, ".: contains no folder of `exporter publish`"),
+        (["net.onnx"], ExitCode.MANIFEST, "net.onnx: is a file; add `--entry MODEL`"),
+        ([".", "--device", "cpi"], ExitCode.MANIFEST, "no device has the name 'cpi'; use one of"),
+    ],
+)
+def test_bad_input_has_a_message(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    code: ExitCode,
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.onnx").touch()
+    error = CliRunner().invoke(exporter, ["verify", *arguments]).exception
+    assert message in str(error)
+    assert getattr(error, "exit_code", None) == code
