@@ -1,15 +1,15 @@
-"""Tables of models by opset: one for each device, and one for all devices.
+"""The tables of models by opset, with the devices of equal results in one row.
 
 Input: the `Cell`s of all models and the manifest. Output: a `Matrix`. If a table has too many
-opsets for columns, it has ranges (`13..17`). If it has too many models, it is divided into parts
-with an index.
+opsets for columns, it has ranges (`13..17`). If it has too many rows, it is divided into parts with
+an index.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -18,8 +18,8 @@ from exporter.manifest.syntax.opsets import format_opsets
 from exporter.report.rows.cells import Cell, find_lowest_opset
 from exporter.report.text.status_marks import Mark
 
-#: The largest number of opsets with a column each, and of models in one part.
-WIDE = 13
+#: The largest number of opsets with a column each, and of rows in one part.
+WIDE = 17
 LONG = 40
 
 
@@ -33,11 +33,12 @@ class OpsetRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRow:
-    """One model on one device."""
+    """One model on the devices where it has equal results."""
 
     model: str
+    devices: tuple[str, ...]
     marks: tuple[Mark | None, ...]
-    """By opset of the table; None if the model does not promise it."""
+    """By opset of the part; None if the model does not promise it."""
     opset_runs: tuple[OpsetRun, ...]
     lowest_opset: str
     """The lowest opset from which on all pass; empty if the highest does not pass."""
@@ -45,41 +46,19 @@ class ModelRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixPart:
-    """One part of a table."""
+    """One table: models by opsets."""
 
     heading: str
-    """`cpu: manifests/vision.toml`; empty if the table has one part."""
+    """`manifests/vision.toml`; empty if there is one part."""
     anchor: str
     """The anchor of the heading on GitHub."""
-    rows: tuple[ModelRow, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatrixTable:
-    """Models by opsets on one device."""
-
-    device: str
     opsets: tuple[int, ...]
-    parts: tuple[MatrixPart, ...]
+    rows: tuple[ModelRow, ...]
 
     @property
     def is_wide(self) -> bool:
         """Whether the table has too many opsets for columns."""
         return len(self.opsets) > WIDE
-
-    @property
-    def rows(self) -> tuple[ModelRow, ...]:
-        """The rows of all parts."""
-        return tuple(row for part in self.parts for row in part.rows)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceRow:
-    """One model on all devices."""
-
-    model: str
-    opset_runs: tuple[tuple[OpsetRun, ...], ...]
-    """By device; empty if the model does not promise it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +66,11 @@ class IndexRow:
     """A line of the index."""
 
     name: str
+    anchor: str
     models: int
     cells: int
     green: int
     red: int
-    links: tuple[tuple[str, str], ...]
-    """Device and anchor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,39 +78,28 @@ class Matrix:
     """All tables of the overview."""
 
     devices: tuple[str, ...]
-    tables: tuple[MatrixTable, ...]
-    across: tuple[DeviceRow, ...]
-    """Empty if there is one device."""
+    parts: tuple[MatrixPart, ...]
     index: tuple[IndexRow, ...]
-    """Empty if each table has one part."""
+    """Empty if there is one part."""
 
     @property
     def has_gaps(self) -> bool:
         """Whether a field of a table is empty."""
-        narrow = (table for table in self.tables if not table.is_wide)
-        gaps = any(None in row.marks for table in narrow for row in table.rows)
-        return gaps or any(() in row.opset_runs for row in self.across)
+        narrow = (part for part in self.parts if not part.is_wide)
+        return any(None in row.marks for part in narrow for row in part.rows)
 
 
 def build_matrix(manifest: Manifest, by_model: Mapping[str, Sequence[Cell]]) -> Matrix:
     """Return the tables of the overview."""
-    devices = tuple(dict.fromkeys(cell.id.device for cells in by_model.values() for cell in cells))
-    parts = _divide_models(manifest)
+    devices = dict.fromkeys(cell.id.device for cells in by_model.values() for cell in cells)
     anchors: Counter[str] = Counter()
-    tables = tuple(_build_table(device, by_model, parts, anchors) for device in devices)
-    across = tuple(
-        DeviceRow(
-            model=model,
-            opset_runs=tuple(find_opset_runs(_select_device(device, cells)) for device in devices),
-        )
-        for model, cells in by_model.items()
+    models_by_part = _divide_models(manifest, by_model)
+    parts = tuple(
+        _build_part(name, {model: by_model[model] for model in models}, anchors)
+        for name, models in models_by_part.items()
     )
-    return Matrix(
-        devices=devices,
-        tables=tables,
-        across=across if len(devices) > 1 else (),
-        index=tuple(_list_index(parts, by_model, tables)) if len(parts) > 1 else (),
-    )
+    index = tuple(_build_index_row(part, by_model) for part in parts) if len(parts) > 1 else ()
+    return Matrix(devices=tuple(devices), parts=parts, index=index)
 
 
 def find_opset_runs(cells: Iterable[Cell]) -> tuple[OpsetRun, ...]:
@@ -144,10 +111,12 @@ def find_opset_runs(cells: Iterable[Cell]) -> tuple[OpsetRun, ...]:
     )
 
 
-def _divide_models(manifest: Manifest) -> dict[str, list[str]]:
+def _divide_models(
+    manifest: Manifest, by_model: Mapping[str, Sequence[Cell]]
+) -> dict[str, list[str]]:
     """Return the models of each part: by file, or by first letter if there is only one file."""
     models = manifest.models
-    if len(models) <= LONG:
+    if sum(len(_group_devices(by_model[spec.id])) for spec in models) <= LONG:
         return {"": [spec.id for spec in models]}
     files = {spec.manifest for spec in models}
     parts: dict[str, list[str]] = {}
@@ -156,36 +125,35 @@ def _divide_models(manifest: Manifest) -> dict[str, list[str]]:
     return parts if len(files) > 1 else {name: parts[name] for name in sorted(parts)}
 
 
-def _build_table(
-    device: str,
-    by_model: Mapping[str, Sequence[Cell]],
-    models_by_part: Mapping[str, Sequence[str]],
-    anchors: Counter[str],
-) -> MatrixTable:
-    cells = {model: _select_device(device, each) for model, each in by_model.items()}
-    opsets = tuple(sorted({cell.id.opset for each in cells.values() for cell in each}))
-    parts = []
-    for name, models in models_by_part.items():
-        rows = tuple(_build_row(model, cells[model], opsets) for model in models if cells[model])
-        if rows:
-            heading = f"{device}: {name}" if len(models_by_part) > 1 else ""
-            anchor = _create_anchor(heading, anchors)
-            parts.append(MatrixPart(heading=heading, anchor=anchor, rows=rows))
-    return MatrixTable(device=device, opsets=opsets, parts=tuple(parts))
+def _build_part(
+    name: str, by_model: Mapping[str, Sequence[Cell]], anchors: Counter[str]
+) -> MatrixPart:
+    opsets = tuple(sorted({cell.id.opset for cells in by_model.values() for cell in cells}))
+    rows = []
+    for model, cells in by_model.items():
+        for devices, group in _group_devices(cells).items():
+            marks = {cell.id.opset: cell.mark for cell in group}
+            row = ModelRow(
+                model=model,
+                devices=devices,
+                marks=tuple(marks.get(opset) for opset in opsets),
+                opset_runs=find_opset_runs(group),
+                lowest_opset=find_lowest_opset(group),
+            )
+            rows.append(row)
+    anchor = _create_anchor(name, anchors)
+    return MatrixPart(heading=name, anchor=anchor, opsets=opsets, rows=tuple(rows))
 
 
-def _select_device(device: str, cells: Iterable[Cell]) -> list[Cell]:
-    return [cell for cell in cells if cell.id.device == device]
-
-
-def _build_row(model: str, cells: Sequence[Cell], opsets: Iterable[int]) -> ModelRow:
-    marks = {cell.id.opset: cell.mark for cell in cells}
-    return ModelRow(
-        model=model,
-        marks=tuple(marks.get(opset) for opset in opsets),
-        opset_runs=find_opset_runs(cells),
-        lowest_opset=find_lowest_opset(cells),
-    )
+def _group_devices(cells: Iterable[Cell]) -> dict[tuple[str, ...], list[Cell]]:
+    """Return the cells of one of the devices with equal results, by the names of these devices."""
+    by_device: dict[str, list[Cell]] = {}
+    for cell in cells:
+        by_device.setdefault(cell.id.device, []).append(cell)
+    groups: dict[tuple[tuple[int, Mark], ...], list[str]] = {}
+    for device, each in by_device.items():
+        groups.setdefault(tuple((cell.id.opset, cell.mark) for cell in each), []).append(device)
+    return {tuple(devices): by_device[devices[0]] for devices in groups.values()}
 
 
 def _create_anchor(heading: str, anchors: Counter[str]) -> str:
@@ -196,23 +164,14 @@ def _create_anchor(heading: str, anchors: Counter[str]) -> str:
     return slug if anchors[slug] == 1 else f"{slug}-{anchors[slug] - 1}"
 
 
-def _list_index(
-    models_by_part: Mapping[str, Sequence[str]],
-    by_model: Mapping[str, Sequence[Cell]],
-    tables: Iterable[MatrixTable],
-) -> Iterator[IndexRow]:
-    links: dict[str, list[tuple[str, str]]] = {}
-    for table in tables:
-        for part in table.parts:
-            name = part.heading.removeprefix(f"{table.device}: ")
-            links.setdefault(name, []).append((table.device, part.anchor))
-    for name, models in models_by_part.items():
-        records = [cell.record for model in models for cell in by_model[model]]
-        yield IndexRow(
-            name=name,
-            models=len(models),
-            cells=len(records),
-            green=sum(record is not None and record.status.is_green for record in records),
-            red=sum(record is not None and record.status.is_red for record in records),
-            links=tuple(links.get(name, ())),
-        )
+def _build_index_row(part: MatrixPart, by_model: Mapping[str, Sequence[Cell]]) -> IndexRow:
+    models = dict.fromkeys(row.model for row in part.rows)
+    records = [cell.record for model in models for cell in by_model[model]]
+    return IndexRow(
+        name=part.heading,
+        anchor=part.anchor,
+        models=len(models),
+        cells=len(records),
+        green=sum(record is not None and record.status.is_green for record in records),
+        red=sum(record is not None and record.status.is_red for record in records),
+    )

@@ -13,21 +13,20 @@ MANIFEST = make_manifest(
 )
 
 
-def test_a_table_per_device_with_every_promised_opset() -> None:
+def test_a_row_for_each_group_of_devices_with_every_promised_opset() -> None:
     run = make_run(
         make_record("alexnet/17/cpu"),
         make_record("alexnet/18/cuda", "unavailable"),
         make_record("bert/19/cpu", "fail"),
     )
-    cpu, cuda = build_overview(MANIFEST, run).matrix.tables
+    (part,) = build_overview(MANIFEST, run).matrix.parts
     done, red = MARKS[Status.PASS], MARKS[Status.FAIL]
-    assert (cpu.device, cpu.opsets) == ("cpu", (17, 18, 19))
-    assert [(row.model, row.marks) for row in cpu.rows] == [
-        ("alexnet", (done, NOT_RUN, None)),
-        ("bert", (NOT_RUN, None, red)),
+    assert part.opsets == (17, 18, 19)
+    assert [(row.model, row.devices, row.marks) for row in part.rows] == [
+        ("alexnet", ("cpu",), (done, NOT_RUN, None)),
+        ("alexnet", ("cuda",), (NOT_RUN, MARKS[Status.UNAVAILABLE], None)),
+        ("bert", ("cpu",), (NOT_RUN, None, red)),
     ]
-    assert (cuda.device, cuda.opsets) == ("cuda", (17, 18))
-    assert [row.marks for row in cuda.rows] == [(NOT_RUN, MARKS[Status.UNAVAILABLE])]
 
 
 def test_only_promised_cells_count() -> None:
@@ -115,7 +114,7 @@ def test_the_lowest_opset_from_which_on_all_pass(statuses: str, lowest: str) -> 
         for opset, status in zip((17, 18, 19), statuses.split(), strict=False)
     ]
     page = build_overview(make_manifest(make_spec(opsets=(17, 18, 19))), make_run(*records))
-    assert page.matrix.tables[0].rows[0].lowest_opset == lowest
+    assert page.matrix.parts[0].rows[0].lowest_opset == lowest
 
 
 def test_the_legend_has_only_the_marks_of_the_page() -> None:

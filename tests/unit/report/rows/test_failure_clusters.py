@@ -151,7 +151,7 @@ def test_further_labels_are_counted() -> None:
 def test_red_cells_are_at_the_top_of_the_overview() -> None:
     records = [fail_without(f"{model}/9/cpu", "aten::foo") for model in "abc"]
     page = Page.of(render_pages(project("a", "b", "c"), make_run(*records))["COMPATIBILITY.md"])
-    assert page.headings[:3] == ["Compatibility", "Red cells", "On cpu"]
+    assert page.headings[:3] == ["Compatibility", "Red cells", "Models by opset"]
     assert page.rows[1][1:5] == ["3", "3", "error at convert", "aten::foo"]
     assert page.rows[1][6] == "a/9/cpu, b/9/cpu, c/9/cpu"
 
