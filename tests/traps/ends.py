@@ -5,7 +5,7 @@ Output: `ENDS`.
 
 from __future__ import annotations
 
-from exporter.manifest import ModelSpec
+from exporter.manifest import Axis, Fill, ModelSpec
 from tests.traps.trap import (
     SOUND,
     Trap,
@@ -37,18 +37,27 @@ def _kept(model: str, probability: float = 0.5) -> ModelSpec:
     return contract(f"ends.py:{model}", inputs=(_SHORT, keep), **_SIZES)
 
 
+def _padded(model: str) -> ModelSpec:
+    x = declare_input("x", "batch", "length", 4)
+    fill = Fill(kind="mask", side="right")
+    mask = declare_input("mask", "batch", "length", at="args[1]", dtype="int64", fill=fill)
+    outputs = (declare_output("y", "batch", "length", 4),)
+    axes = (Axis(name="batch", example=3, min=2), Axis(name="length", example=5, min=2))
+    return contract(f"ends.py:{model}", inputs=(x, mask), outputs=outputs, axes=axes)
+
+
 ENDS = (
     Trap(
         name="special token at the low end",
         story="the example has no padding token, and the trace keeps its branch",
         spec=_tokens("PadToken"),
-        verdict=parity("values", "both ends of ids: output 'y'"),
+        verdict=parity("values", "special values of ids: output 'y'"),
     ),
     Trap(
         name="special token at the high end",
         story="the example does not have the last token, and the trace keeps its branch",
         spec=_tokens("LastToken"),
-        verdict=parity("values", "both ends of ids: output 'y'"),
+        verdict=parity("values", "special values of ids: output 'y'"),
     ),
     Trap(
         name="special token inside the graph",
@@ -60,7 +69,7 @@ ENDS = (
         name="exact end of a uniform range",
         story="no draw is exactly 1, and the trace keeps the branch of its example",
         spec=_light("FullLight"),
-        verdict=parity("values", "both ends of x: output 'y'"),
+        verdict=parity("values", "special values of x: output 'y'"),
     ),
     Trap(
         name="exact end of a uniform range inside the graph",
@@ -78,13 +87,13 @@ ENDS = (
         name="mask without False",
         story="no draw allows all elements, and the trace keeps the branch of its example",
         spec=_kept("AllKept"),
-        verdict=parity("values", "highest end of keep: output 'y'"),
+        verdict=parity("values", "highest values of x, keep: output 'y'"),
     ),
     Trap(
         name="mask without True",
         story="no draw excludes all elements, and the trace keeps the branch of its example",
         spec=_kept("NoneKept"),
-        verdict=parity("values", "lowest end of keep: output 'y'"),
+        verdict=parity("values", "lowest values of x, keep: output 'y'"),
     ),
     Trap(
         name="mask without True inside the graph",
@@ -96,6 +105,64 @@ ENDS = (
         name="mask that must have a True",
         story="PyTorch gives NaN without any True, so that this mask proves nothing",
         spec=_kept("KeptShare", 0.9),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="value of exactly 0",
+        story="no draw is exactly 0, and the trace keeps the branch of its example",
+        spec=contract("ends.py:ZeroFound"),
+        verdict=parity("values", "special values of x: output 'y'"),
+    ),
+    Trap(
+        name="value of exactly 0 inside the graph",
+        story="`torch.where` chooses again for each input",
+        spec=contract("ends.py:ZeroFoundAlike"),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="input of zeros",
+        story="the model does not divide by 0, and the trace does",
+        spec=contract("ends.py:Normalized"),
+        verdict=parity("values", "equal values of x: output 'y'"),
+    ),
+    Trap(
+        name="input of zeros inside the graph",
+        story="`torch.where` chooses again for each input",
+        spec=contract("ends.py:NormalizedAlike"),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="input without negative numbers",
+        story="some number of each draw is negative, and the trace keeps that branch",
+        spec=contract("ends.py:OnlyPositive"),
+        verdict=parity("values", "rising values of x: output 'y'"),
+    ),
+    Trap(
+        name="input without negative numbers inside the graph",
+        story="`torch.where` chooses again for each input",
+        spec=contract("ends.py:OnlyPositiveAlike"),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="batch without padding",
+        story="the batch of the example has padding, and the trace keeps that branch",
+        spec=_padded("NoPadding"),
+        verdict=parity("values", "special values of x, mask: output 'y'"),
+    ),
+    Trap(
+        name="batch without padding inside the graph",
+        story="`torch.where` chooses again for each input",
+        spec=_padded("NoPaddingAlike"),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="equal inputs, of which rounding selects",
+        story="PyTorch in float64 selects others, so that equal inputs prove nothing",
+        spec=contract(
+            "ends.py:BestRows",
+            inputs=(declare_input("x", "batch", 6, 4),),
+            outputs=(declare_output("y", "batch", 2, 4),),
+        ),
         verdict=SOUND,
     ),
 )

@@ -42,7 +42,8 @@ def add_condition_samples(
             for sample in samples
         ]
         missing = [chosen for chosen in sets if chosen.name not in others]
-        added = run_further_sets(context.model, spec, context.root, folder, missing, len(samples))
+        first = 1 + max(sample.index for sample in samples)  # a review may omit some
+        added = run_further_sets(context.model, spec, context.root, folder, missing, first)
         samples += [sample.model_copy(update={"captures": (capture,)}) for sample in added]
     is_complete = len(samples) == len(reference.samples)
     update = {

@@ -18,7 +18,7 @@ from exporter.manifest import Axis, Case, Input, ModelSpec
 from exporter.worker.inputs.size_combinations import choose_combinations, count_elements
 
 Allows = Callable[[int], bool]
-RangeEnd = Literal["lowest", "highest", "both"]
+Special = Literal["ends", "highest", "lowest", "constant", "rising"]
 
 #: Sizes to try before the search for a coprime size stops.
 _SEARCH = 10_000
@@ -26,6 +26,9 @@ _SEARCH = 10_000
 _AFFORDABLE = 1 << 26
 #: Elements of the largest tensor above which a run is slow.
 _LARGE = 1 << 17
+#: Fills of numbers in a range, and fills of masks.
+_NUMBERS = ("normal", "uniform", "randint")
+_MASKS = ("bernoulli", "mask", "padding", "lengths_of")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +47,8 @@ class InputSet:
     """The factor for the declared values of that input, instead of a perturbation."""
     seed: int = 0
     """The number that is added to the seed of the model."""
-    end: RangeEnd | None = None
-    """The ends of the ranges of all inputs, instead of the values of one input."""
+    special: Special | None = None
+    """Special values of all inputs, instead of other values of one input."""
     is_padded: bool = False
     """Whether all rows of that input except the first are padded on the right."""
 
@@ -93,25 +96,42 @@ def choose_usual_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
             )
             for name, increment in changes
         )
-    return (*sets, *_pad_masks(spec, sets, declared), *_choose_range_ends(spec, declared))
+    special = _choose_special_values(spec, sets, declared, is_large=is_large)
+    return (*sets, *_pad_masks(spec, sets, declared), *special)
 
 
-def _choose_range_ends(spec: ModelSpec, declared: Mapping[str, int]) -> Iterator[InputSet]:
-    """Yield a set with both ends of all ranges, or one for each end if an input has no room."""
-    inputs = [item for item in spec.inputs if item.fill.kind in ("uniform", "randint", "bernoulli")]
+def _choose_special_values(
+    spec: ModelSpec, sets: Sequence[InputSet], declared: Mapping[str, int], *, is_large: bool
+) -> Iterator[InputSet]:
+    """Yield sets with special values of all random inputs.
+
+    The ends of all ranges are one set, or one for each end if an input has no room for both. If a
+    run is slow, equal and rising values have the cheapest of the usual sizes.
+    """
+    inputs = [item for item in spec.inputs if item.fill.kind in (*_NUMBERS, *_MASKS)]
     if not inputs:
         return
     has_room = all(
-        item.fill.kind != "bernoulli"
-        and math.prod(declared[dim] if isinstance(dim, str) else dim for dim in item.shape) > 1
+        item.fill.kind in _MASKS[1:]
+        or (item.fill.kind != "bernoulli" and _count(item, declared) > 1)
         for item in inputs
     )
+    kinds: list[tuple[str, Special]] = [("special", "ends")] if has_room else []
+    kinds += [] if has_room else [("highest", "highest"), ("lowest", "lowest")]
     names = ", ".join(item.name for item in inputs)
-    ends: tuple[RangeEnd, ...] = ("both",) if has_room else ("highest", "lowest")
-    for end in ends:
-        text = "both ends" if end == "both" else f"{end} end"
-        name = f"{text} of {names}"
-        yield InputSet(name=name, kind="values", sizes=declared, end=end)
+    for word, special in kinds:
+        yield InputSet(
+            name=f"{word} values of {names}", kind="values", sizes=declared, special=special
+        )
+    numbers = [item for item in inputs if item.fill.kind in _NUMBERS]
+    names = ", ".join(item.name for item in numbers)
+    sizes = declared
+    if is_large:
+        sizes = min((each.sizes for each in sets), key=lambda each: count_elements(spec, each))
+    for word, special in (("equal", "constant"), ("rising", "rising")) if numbers else ():
+        yield InputSet(
+            name=f"{word} values of {names}", kind="values", sizes=sizes, special=special
+        )
 
 
 def _pad_masks(
@@ -141,6 +161,10 @@ def _pad_masks(
                 changed_input=item.name,
                 is_padded=True,
             )
+
+
+def _count(item: Input, sizes: Mapping[str, int]) -> int:
+    return math.prod(sizes.get(dim, 1) if isinstance(dim, str) else dim for dim in item.shape)
 
 
 def _count_rows(item: Input, sizes: Mapping[str, int]) -> int:

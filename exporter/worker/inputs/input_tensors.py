@@ -24,7 +24,7 @@ from exporter.worker.inputs.inputs_from import (
 )
 from exporter.worker.inputs.mask_fills import draw_mask_fill, pad_rows
 from exporter.worker.inputs.perturbation import mirror_values, perturb_values
-from exporter.worker.inputs.range_ends import set_range_ends
+from exporter.worker.inputs.special_values import set_special_values
 from exporter.worker.inputs.tensor_reader import fit_to_shape, read_tensor
 from exporter.worker.process.failure import Failure, wrap_errors
 
@@ -80,9 +80,9 @@ def draw_inputs(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
                 if changed is None and fill.is_random:
                     changed = _draw_other_values(tensor, draw)
                 tensor = perturb_values(tensor, changed, chosen)
-            elif chosen.end:
+            elif chosen.special:
                 generator.manual_seed(seed + 1)
-                tensor = set_range_ends(item, fill, tensor, chosen.end, generator)
+                tensor = set_special_values(item, fill, tensor, chosen.special, generator)
             if tuple(tensor.shape) != shape or tensor.dtype != get_torch_dtype(item.dtype):
                 raise Failure(
                     Stage.SOURCE,

@@ -192,6 +192,27 @@ def _compute_output_noise(columns: Sequence[tuple[Returned, Returned]]) -> tuple
     return noise, ""
 
 
+def is_rounding(outputs: Outputs, others: Outputs) -> bool:
+    """Return False if a run with other rounding gives other shapes, integers or far numbers."""
+    for output, other in zip(outputs, others, strict=True):
+        items, other_items = list_items(output), list_items(other)
+        if [item.shape for item in items] != [item.shape for item in other_items]:
+            return False
+        for item, other_item in zip(items, other_items, strict=True):
+            is_float = item.is_floating_point()
+            if not is_float and not torch.equal(item, other_item):
+                return False
+            if is_float and not torch.equal(item.isfinite(), other_item.isfinite()):
+                return False
+    wide = tuple(_widen(other) for other in others)
+    return all(share is None for share in compute_noise([(outputs, wide)]).large)
+
+
+def _widen(output: Returned) -> Returned:
+    items = [item.double() if item.is_floating_point() else item for item in list_items(output)]
+    return items if isinstance(output, list) else items[0]
+
+
 def describe_overflow(pairs: Sequence[tuple[Outputs, Outputs | None]]) -> tuple[str, ...]:
     """Return a text for each output that is Inf or NaN, but finite in float64; else "".
 

@@ -99,7 +99,7 @@ class _Run:
         )
 
     def _compute_scales(self, spec: ModelSpec) -> tuple[float, ...]:
-        if self.chosen.kind == "masked" or self.chosen.end:
+        if self.chosen.kind == "masked" or self.chosen.special:
             return ()  # usual values may be much smaller
         outputs = hide_masked_values(spec, self.inputs, self.outputs or ())
         return tuple(compute_scale(output) for output in outputs)
@@ -163,7 +163,7 @@ def compute_reference(
         if run.chosen.kind == "values"
         and run.outputs is not None
         and run.chosen.factor == 1.0
-        and not run.chosen.end
+        and not run.chosen.special
     ]
     resized = [
         copy_masked_values(spec, (inputs, outputs), (run.inputs, run.outputs))
@@ -219,7 +219,7 @@ def _is_promised(run: _Run, declared: _Run) -> bool:
     """
     if run.chosen.kind not in ("values", "masked"):
         return True
-    if run.error or (run.chosen.end and has_new_nan(declared.outputs or (), run.outputs)):
+    if run.error or (run.chosen.special and has_new_nan(declared.outputs or (), run.outputs)):
         return False
     return any(not torch.equal(declared.inputs[name], run.inputs[name]) for name in declared.inputs)
 
@@ -293,7 +293,7 @@ def _measure_runs(model: Model, spec: ModelSpec, runs: list[_Run]) -> tuple[list
         if run.outputs is not None
         and not run.noise
         and run.chosen.kind != "masked"
-        and not run.chosen.end  # a logarithm of 0 would measure no rounding
+        and not run.chosen.special  # a logarithm of 0 would measure no rounding
     ]
     chosen = choose_first_samples(
         [inputs for _, inputs, _ in candidates], [outputs for _, _, outputs in candidates]

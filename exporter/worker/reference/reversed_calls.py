@@ -128,7 +128,7 @@ def _call_with_other_values(
         if chosen.kind == "values"
         and chosen.factor == 1.0
         and not chosen.increment
-        and not chosen.end
+        and not chosen.special
     ]
     calls = []
     for chosen in sets:

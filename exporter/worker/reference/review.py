@@ -30,6 +30,7 @@ from exporter.manifest import ModelSpec
 from exporter.records.record import Record, Stage, Status
 from exporter.worker.inputs.arrays import to_numpy
 from exporter.worker.inputs.call import Tensors
+from exporter.worker.inputs.input_sets import InputSet
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.thorough_sets import index_sets
 from exporter.worker.model.source_loader import Model
@@ -43,9 +44,10 @@ from exporter.worker.reference.eager_run import (
 )
 from exporter.worker.reference.float64 import measure_all_samples
 from exporter.worker.reference.masked_outputs import hide_masked_values
-from exporter.worker.reference.noise import compute_noise, describe_difference
+from exporter.worker.reference.noise import compute_noise, describe_difference, is_rounding
 from exporter.worker.reference.outputs import Outputs, from_value, to_value
 from exporter.worker.reference.plain_operators import PLAIN_OPERATORS, compute_plainly
+from exporter.worker.reference.rounding_runs import round_differently
 from exporter.worker.reference.selections import (
     SELECTING_OPERATORS,
     IndexSelection,
@@ -56,6 +58,8 @@ from exporter.worker.reference.weight_tables import list_table_lengths
 _SELECTING = frozenset(name.split(".")[0] for name in SELECTING_OPERATORS)
 #: Both values of a tie may have the error of a bound, 8 times PyTorch's own.
 _TIE_FACTOR = 16.0
+#: Runs with other rounding.
+_ROUNDINGS = 4
 #: A larger difference from float64, as a share of the scale, is no rounding.
 _LARGEST_SHARE = 1e-3
 
@@ -80,9 +84,18 @@ class _Reviewer:
         finally:
             buffers.restore()
 
+    def are_near(self, inputs: Tensors, outputs: Outputs, others: Outputs) -> bool:
+        """Return whether outputs differ by no more than rounding at the compared positions."""
+        pair = [hide_masked_values(self.spec, inputs, each) for each in (outputs, others)]
+        return is_rounding(pair[0], pair[1])
+
+    def index_sets(self, reference: Reference) -> dict[tuple[str, str], InputSet]:
+        """Return the input sets of the samples by kind and name."""
+        return index_sets(self.spec, list_table_lengths(self.model), reference.samples)
+
     def list_samples(self, reference: Reference) -> Iterator[tuple[Sample, Tensors]]:
         """Yield each sample that PyTorch runs on, with its inputs."""
-        sets = index_sets(self.spec, list_table_lengths(self.model), reference.samples)
+        sets = self.index_sets(reference)
         for sample in reference.samples:
             if not sample.error:
                 chosen = sets[sample.kind, sample.name]
@@ -113,6 +126,7 @@ def review_reference(
     reviewer = _Reviewer(model=model, spec=spec, root=root, folder=folder)
     if not _is_repeatable(reviewer, reference):
         return reference.model_copy(update={"is_reviewed": True})
+    reference = _omit_unstable_samples(reviewer, reference)
     failed = [result for result in record.checks if result.status is Status.FAIL]
     excess = [result.metrics["of_limit"] for result in failed]
     names = _list_operators(reviewer, reference)
@@ -127,6 +141,28 @@ def review_reference(
     if has_selections:
         reference = _add_selections(reviewer, reference)
     return reference.model_copy(update={"is_reviewed": True})
+
+
+def _omit_unstable_samples(reviewer: _Reviewer, reference: Reference) -> Reference:
+    """Return the reference without the equal values at which PyTorch itself is not stable.
+
+    Equal inputs give equal scores, and rounding decides which of them a model selects.
+    """
+    float64_model, _ = build_float64_model(reviewer.model)
+    sets = reviewer.index_sets(reference)
+    omitted = set()
+    for sample, inputs in reviewer.list_samples(reference):
+        if sets[sample.kind, sample.name].special != "constant":
+            continue
+        data = read_sample(reviewer.folder.sample(sample.index), reviewer.spec)
+        outputs = tuple(from_value(output) for output in data.outputs)
+        others = [run_in_float64(float64_model, reviewer.spec, inputs)]
+        others += [reviewer.run(inputs, round_differently(seed)) for seed in range(_ROUNDINGS)]
+        for other in others:
+            if other is not None and not reviewer.are_near(inputs, outputs, other):
+                omitted.add(sample.index)
+    samples = tuple(sample for sample in reference.samples if sample.index not in omitted)
+    return reference.model_copy(update={"samples": samples})
 
 
 def _is_repeatable(reviewer: _Reviewer, reference: Reference) -> bool:

@@ -74,3 +74,77 @@ class KeptShare(nn.Module):
 
     def forward(self, x: Tensor, keep: Tensor) -> Tensor:
         return torch.softmax(x.masked_fill(~keep, -torch.inf), -1)
+
+
+class ZeroFound(nn.Module):
+    """Returns zeros if Python finds a value of exactly 0."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 0 if bool((x == 0).any()) else x * 2
+
+
+class ZeroFoundAlike(nn.Module):
+    """Makes the same choice inside the graph."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.where((x == 0).any(), x * 0, x * 2)
+
+
+class Normalized(nn.Module):
+    """Divides by the largest value, unless Python finds only zeros."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        largest = x.abs().amax()
+        return x / largest if bool(largest > 0) else x
+
+
+class NormalizedAlike(nn.Module):
+    """Makes the same choice inside the graph."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        largest = x.abs().amax()
+        return x / torch.where(largest > 0, largest, 1.0)
+
+
+class OnlyPositive(nn.Module):
+    """Returns the square roots if Python finds no negative value."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.sqrt(x) if bool((x > 0).all()) else x.abs()
+
+
+class OnlyPositiveAlike(nn.Module):
+    """Makes the same choice inside the graph."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.where((x > 0).all(), torch.sqrt(x.abs()), x.abs())
+
+
+class NoPadding(nn.Module):
+    """Ignores the mask if Python finds no padding."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        return x - 1 if bool(mask.all()) else x * mask[..., None]
+
+
+class NoPaddingAlike(nn.Module):
+    """Makes the same choice inside the graph."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        return torch.where(mask.bool().all(), x - 1, x * mask[..., None])
+
+
+class BestRows(nn.Module):
+    """Returns the rows with the best scores: rounding decides among equal rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden, self.score = nn.Linear(4, 16), nn.Linear(16, 1)
+        self.place = nn.Parameter(torch.tensor([[0.1], [0.7], [0.3], [0.9], [0.2], [0.6]]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = torch.tanh(self.hidden(x))
+        # The same sum in another order for each row.
+        offset = torch.stack([self.place.roll(row, 0).cumsum(0)[-1] for row in range(6)])
+        chosen = (self.score(hidden) + offset).squeeze(-1).topk(2, dim=1).indices
+        return x.gather(1, chosen[..., None].expand(-1, -1, 4)) + self.place[chosen]

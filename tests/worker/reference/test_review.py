@@ -19,6 +19,7 @@ from exporter.records.record import (
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.reference.reference_run import compute_reference
 from exporter.worker.reference.review import is_worth_review, review_reference
+from tests.traps.ends import ENDS
 from tests.traps.ties import TIES
 from tests.traps.trap import ROOT as TRAP_ROOT
 from tests.unit.factory import make_record
@@ -26,7 +27,7 @@ from tests.worker.contracts import ROOT, make_contract
 
 #: 4 -> 3, at a batch of 100.
 WIDE = make_contract("Affine", axes=(Axis(name="batch", example=100),))
-SPECS = {trap.name: trap.spec for trap in TIES}
+SPECS = {trap.name: trap.spec for trap in (*TIES, *ENDS)}
 
 
 def make_failure(*excess: float, status: Status = Status.FAIL) -> Record:
@@ -98,3 +99,17 @@ def test_the_margin_of_a_tie_is_the_rounding_of_its_values(tmp_path: Path) -> No
     assert 0 < labels.margin < 1e-4
     assert labels.is_first_promised
     assert reviewed.is_reviewed
+
+
+@pytest.mark.parametrize(
+    ("name", "is_omitted"),
+    [
+        ("equal inputs, of which rounding selects", True),
+        ("input of zeros inside the graph", False),
+    ],
+)
+def test_equal_values_need_a_stable_result(name: str, is_omitted: bool, tmp_path: Path) -> None:
+    first, reviewed = run_review(SPECS[name], tmp_path, float("inf"))
+    kept = {sample.name for sample in reviewed.samples}
+    omitted = {sample.name for sample in first.samples} - kept
+    assert omitted == ({"equal values of x"} if is_omitted else set())

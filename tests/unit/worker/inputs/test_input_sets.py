@@ -98,6 +98,9 @@ def test_each_axis_changes_alone_and_then_all_together() -> None:
         "batch=2 sequence=16",
         "other x",
         "other y",
+        "special values of x, y",
+        "equal values of x, y",
+        "rising values of x, y",
     ]
     assert dict(sets[1].sizes) == {"batch": 7, "sequence": 5}
     joint = dict(sets[5].sizes)
@@ -115,7 +118,22 @@ def test_cases_come_after_axes_with_their_sizes() -> None:
 
 
 def test_a_model_without_axes_has_declared_and_changed_values_only() -> None:
-    assert [chosen.kind for chosen in choose_usual_sets(spec())] == ["declared", "values"]
+    kinds = [chosen.kind for chosen in choose_usual_sets(spec())]
+    assert kinds == ["declared", "values", "values", "values", "values"]
+
+
+def test_special_values_of_a_large_input_have_cheap_sizes() -> None:
+    image = Input(name="x", shape=("batch", 3, 224, 224), at="args[0]")
+    sets = choose_usual_sets(spec(inputs=(image,), axes=(axis("batch", 3),)))
+    sizes = {chosen.special: chosen.sizes["batch"] for chosen in sets if chosen.special}
+    assert sizes == {"ends": 3, "constant": 1, "rising": 1}
+
+
+def test_a_flag_has_one_set_for_each_value() -> None:
+    fill = Fill(kind="bernoulli", probability=0.5)
+    flag = Input(name="keep", shape=(3,), at="args[0]", dtype="bool", fill=fill)
+    sets = choose_usual_sets(spec(inputs=(flag,), axes=()))
+    assert [chosen.special for chosen in sets if chosen.special] == ["highest", "lowest"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,61 @@
+"""Runs with other rounding: what another correct implementation of the operators may compute.
+
+Operators such as a matrix product or `exp` have an error of a few units in the last place, which
+differs between implementations. If that decides which of two near values a model selects, its
+outputs are far from each other, and both are right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from exporter.worker.reference.dispatch_modes import create_mode
+from exporter.worker.torch_private import pytree
+from exporter.worker.torch_private.tensor_internals import read_schema
+
+#: Units in the last place by which results change.
+_UNITS = 4
+#: Operators with rounding that IEEE 754 does not define. The results of others, such as `add`,
+#: `max` or a copy, are equal in all implementations: their ties are exact.
+_ROUNDED = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "convolution", "_convolution"),
+        *("sum", "mean", "var", "var_mean", "std", "norm", "linalg_vector_norm", "prod"),
+        *("cumsum", "cumprod", "logsumexp", "logcumsumexp", "_softmax", "_log_softmax"),
+        *("native_layer_norm", "native_group_norm", "native_batch_norm", "cudnn_batch_norm"),
+        *("_native_batch_norm_legit", "_native_batch_norm_legit_no_training"),
+        *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "pow", "rsqrt", "softplus"),
+        *("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh"),
+        *("sigmoid", "silu", "gelu", "elu", "mish", "erf", "erfc", "erfinv", "log_sigmoid_forward"),
+        *("mkldnn_rnn_layer", "_fft_r2c", "_fft_c2r", "_fft_c2c", "_cdist_forward"),
+        *("_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_attention_math"),
+        *("upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d"),
+        *("grid_sampler_2d", "avg_pool2d", "avg_pool3d", "_adaptive_avg_pool2d"),
+    )
+)
+
+
+@contextmanager
+def round_differently(seed: int) -> Iterator[None]:
+    """Change the results of operators with rounding inside by a few units in the last place."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def change(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return value
+        share = torch.rand(value.shape, generator=generator, dtype=torch.float64) * 2 - 1
+        factor = 1 + share.to(value.device) * (_UNITS * torch.finfo(value.dtype).eps)
+        return (value.double() * factor).to(value.dtype)  # 0 stays 0
+
+    def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        result = func(*args, **kwargs)
+        is_rounded = str(read_schema(func).name) in _ROUNDED
+        return pytree.tree_map(change, result) if is_rounded else result
+
+    with create_mode(run):
+        yield
